@@ -1,5 +1,5 @@
-//! The floor: an agent as one writes it by hand, with `reqwest` and `serde_json` and nothing that the work does
-//! not need.
+//! The floor: an agent as one writes it by hand, with `reqwest` and `serde_json` and nothing that
+//! the work does not need.
 
 use std::error::Error;
 use std::time::Duration;
@@ -31,10 +31,20 @@ struct Call<'a> {
 #[derive(Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
 enum Message {
-    System { content: String },
-    User { content: String },
-    Assistant { content: Option<String>, tool_calls: Vec<ToolCall> },
-    Tool { tool_call_id: String, content: String },
+    System {
+        content: String,
+    },
+    User {
+        content: String,
+    },
+    Assistant {
+        content: Option<String>,
+        tool_calls: Vec<ToolCall>,
+    },
+    Tool {
+        tool_call_id: String,
+        content: String,
+    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -148,43 +158,80 @@ impl Hand {
             .expect("a client is built");
         let spec = levity::prelude::Tool::spec(&weather);
         let (name, description) = (spec.name.clone(), spec.description.clone());
-        let function = ToolFunction { name, description, parameters: spec.input.clone() };
-        let tools = vec![Tool { kind: Kind::Function, function }];
-        Self { client, url: format!("{url}/chat/completions"), tools, stream }
+        let function = ToolFunction {
+            name,
+            description,
+            parameters: spec.input.clone(),
+        };
+        let tools = vec![Tool {
+            kind: Kind::Function,
+            function,
+        }];
+        Self {
+            client,
+            url: format!("{url}/chat/completions"),
+            tools,
+            stream,
+        }
     }
 
     /// Works on a goal until there is an answer.
     pub async fn run(&self) -> Result<String> {
         let mut messages = vec![
-            Message::System { content: INSTRUCTIONS.to_owned() },
-            Message::User { content: GOAL.to_owned() },
+            Message::System {
+                content: INSTRUCTIONS.to_owned(),
+            },
+            Message::User {
+                content: GOAL.to_owned(),
+            },
         ];
         loop {
-            let Said { content, tool_calls } = self.call(&messages).await?;
+            let Said {
+                content,
+                tool_calls,
+            } = self.call(&messages).await?;
             if tool_calls.is_empty() {
                 return Ok(content.unwrap_or_default());
             }
             let mut results = Vec::with_capacity(tool_calls.len());
             for call in &tool_calls {
                 let content = perform(call).await?;
-                results.push(Message::Tool { tool_call_id: call.id.clone(), content });
+                results.push(Message::Tool {
+                    tool_call_id: call.id.clone(),
+                    content,
+                });
             }
-            messages.push(Message::Assistant { content, tool_calls });
+            messages.push(Message::Assistant {
+                content,
+                tool_calls,
+            });
             messages.extend(results);
         }
     }
 
     async fn call(&self, messages: &[Message]) -> Result<Said> {
-        let call = Call { model: "mock", messages, tools: &self.tools, stream: self.stream };
+        let call = Call {
+            model: "mock",
+            messages,
+            tools: &self.tools,
+            stream: self.stream,
+        };
         let body = serde_json::to_vec(&call)?;
         let request = self.client.post(&self.url).bearer_auth(KEY);
-        let request = request.header(CONTENT_TYPE, HeaderValue::from_static("application/json")).body(body);
+        let request = request
+            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
+            .body(body);
         let response = request.send().await?.error_for_status()?;
         if self.stream {
             return fold(response).await;
         }
         let reply: Reply = serde_json::from_slice(&response.bytes().await?)?;
-        Ok(reply.choices.into_iter().next().ok_or("the reply is empty")?.message)
+        Ok(reply
+            .choices
+            .into_iter()
+            .next()
+            .ok_or("the reply is empty")?
+            .message)
     }
 }
 
@@ -219,7 +266,9 @@ async fn fold(mut response: reqwest::Response) -> Result<Said> {
 }
 
 fn line(line: &[u8], said: &mut Said) -> Result<()> {
-    let Some(data) = line.strip_prefix(b"data: ") else { return Ok(()) };
+    let Some(data) = line.strip_prefix(b"data: ") else {
+        return Ok(());
+    };
     if data == b"[DONE]" {
         return Ok(());
     }
@@ -230,13 +279,25 @@ fn line(line: &[u8], said: &mut Said) -> Result<()> {
         }
         for call in delta.tool_calls {
             if call.index == said.tool_calls.len() {
-                let function =
-                    Function { name: call.function.name.unwrap_or_default(), arguments: String::new() };
+                let function = Function {
+                    name: call.function.name.unwrap_or_default(),
+                    arguments: String::new(),
+                };
                 let id = call.id.unwrap_or_default();
-                said.tool_calls.push(ToolCall { id, kind: Kind::Function, function });
+                said.tool_calls.push(ToolCall {
+                    id,
+                    kind: Kind::Function,
+                    function,
+                });
             }
-            let begun = said.tool_calls.get_mut(call.index).ok_or("a call never began")?;
-            begun.function.arguments.push_str(call.function.arguments.as_ref().map_or("", |text| &text.0));
+            let begun = said
+                .tool_calls
+                .get_mut(call.index)
+                .ok_or("a call never began")?;
+            begun
+                .function
+                .arguments
+                .push_str(call.function.arguments.as_ref().map_or("", |text| &text.0));
         }
     }
     Ok(())

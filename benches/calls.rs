@@ -19,7 +19,8 @@ enum Subject {
     Watched,
 }
 
-/// Tool turns, runs at once, whether replies are streams, and how much more than by hand a turn may cost.
+/// Tool turns, runs at once, whether replies are streams, and how much more than by hand a turn may
+/// cost.
 #[derive(Clone, Copy)]
 struct Case {
     turns: usize,
@@ -29,24 +30,59 @@ struct Case {
 }
 
 const CASES: [Case; 6] = [
-    Case { turns: 10, runs: 1, stream: false, goal: 1.15 },
-    Case { turns: 10, runs: 64, stream: false, goal: 1.15 },
-    Case { turns: 10, runs: 1, stream: true, goal: 1.15 },
-    Case { turns: 10, runs: 64, stream: true, goal: 1.15 },
-    Case { turns: 100, runs: 1, stream: false, goal: 0.9 },
-    Case { turns: 100, runs: 1, stream: true, goal: 0.9 },
+    Case {
+        turns: 10,
+        runs: 1,
+        stream: false,
+        goal: 1.15,
+    },
+    Case {
+        turns: 10,
+        runs: 64,
+        stream: false,
+        goal: 1.15,
+    },
+    Case {
+        turns: 10,
+        runs: 1,
+        stream: true,
+        goal: 1.15,
+    },
+    Case {
+        turns: 10,
+        runs: 64,
+        stream: true,
+        goal: 1.15,
+    },
+    Case {
+        turns: 100,
+        runs: 1,
+        stream: false,
+        goal: 0.9,
+    },
+    Case {
+        turns: 100,
+        runs: 1,
+        stream: true,
+        goal: 0.9,
+    },
 ];
 
 impl Case {
     /// Less of the same: to see that it runs.
     fn quick(self) -> Self {
-        Self { turns: self.turns.min(5), runs: self.runs.min(2), ..self }
+        Self {
+            turns: self.turns.min(5),
+            runs: self.runs.min(2),
+            ..self
+        }
     }
 }
 
 pub fn report(server: &Server, quick: bool) {
     println!(
-        "Calls: the model calls a tool that does nothing, over HTTP on this machine. CPU of this process.\n"
+        "Calls: the model calls a tool that does nothing, over HTTP on this machine. CPU of this \
+            process.\n"
     );
     println!(
         "{:32} {:>5} {:>5} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6}",
@@ -54,7 +90,14 @@ pub fn report(server: &Server, quick: bool) {
     );
     let effort = if quick { Effort::QUICK } else { Effort::FULL };
     for stream in [false, true] {
-        println!("\n{}:", if stream { "Replies as streams" } else { "Replies in one piece" });
+        println!(
+            "\n{}:",
+            if stream {
+                "Replies as streams"
+            } else {
+                "Replies in one piece"
+            }
+        );
         for case in CASES.iter().filter(|case| case.stream == stream) {
             measure(server, if quick { case.quick() } else { *case }, effort);
         }
@@ -65,7 +108,10 @@ pub fn report(server: &Server, quick: bool) {
 fn measure(server: &Server, case: Case, effort: Effort) {
     let subjects = [Subject::Hand, Subject::Levity, Subject::Watched];
     let subjects = &subjects[..if case.stream { 3 } else { 2 }];
-    let mut works: Vec<_> = subjects.iter().map(|subject| subject.work(server, case)).collect();
+    let mut works: Vec<_> = subjects
+        .iter()
+        .map(|subject| subject.work(server, case))
+        .collect();
     let opened: Vec<_> = works.iter_mut().map(|work| opened(server, work)).collect();
     let costs = compare(effort, works);
     for ((subject, cost), opened) in subjects.iter().zip(&costs).zip(opened) {
@@ -73,8 +119,9 @@ fn measure(server: &Server, case: Case, effort: Effort) {
     }
 }
 
-/// How many connections are opened for a few runs. One may be opened while another comes back a moment too late,
-/// so there can be two for each of the runs at once; if none were used again, there would be one for each call.
+/// How many connections are opened for a few runs. One may be opened while another comes back a
+/// moment too late, so there can be two for each of the runs at once; if none were used again,
+/// there would be one for each call.
 fn opened(server: &Server, work: &mut Work) -> usize {
     let before = server.accepted();
     (0..3).for_each(|_| (work.run)());
@@ -89,7 +136,8 @@ fn row(subject: Subject, case: Case, cost: &Cost, floor: &Cost, opened: usize) {
         _ => String::new(),
     };
     println!(
-        "{:32} {:>5} {:>5} {:>8.1} {:>8.1} {median:>8.2} {least:>8.2} {:>8.1} {:>8.0} {opened:>6} {met}",
+        "{:32} {:>5} {:>5} {:>8.1} {:>8.1} {median:>8.2} {least:>8.2} {:>8.1} {:>8.0} {opened:>6} \
+            {met}",
         cost.name,
         case.turns,
         case.runs,
@@ -110,9 +158,17 @@ impl Subject {
     }
 
     fn work(self, server: &Server, case: Case) -> Work {
-        let Case { turns, runs, stream, .. } = case;
+        let Case {
+            turns,
+            runs,
+            stream,
+            ..
+        } = case;
         let url = server.url(turns, Duration::ZERO);
-        let tokio = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime is built");
+        let tokio = runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime is built");
         let run: Box<dyn FnMut()> = match self {
             Self::Hand => {
                 let hand = Hand::new(&url, stream);
@@ -142,7 +198,11 @@ impl Subject {
                 })
             }
         };
-        Work { name: self.meaning(), units: turns * runs, run }
+        Work {
+            name: self.meaning(),
+            units: turns * runs,
+            run,
+        }
     }
 }
 
@@ -169,10 +229,19 @@ pub fn profile(turns: usize, setup: &str, runs: usize) {
         "levity-stream" => (Subject::Levity, true),
         "watched" => (Subject::Watched, true),
         _ => panic!(
-            "there is no set-up `{setup}`; there are hand, levity, hand-stream, levity-stream, watched"
+            "there is no set-up `{setup}`; there are hand, levity, hand-stream, levity-stream, \
+                watched"
         ),
     };
     let server = Server::start();
-    let mut work = subject.work(&server, Case { turns, runs: 1, stream, goal: 0.0 });
+    let mut work = subject.work(
+        &server,
+        Case {
+            turns,
+            runs: 1,
+            stream,
+            goal: 0.0,
+        },
+    );
     (0..runs).for_each(|_| (work.run)());
 }

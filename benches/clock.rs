@@ -17,7 +17,10 @@ unsafe extern "C" {
 
 /// The CPU time of all threads so far: what other programs do meanwhile does not count.
 pub fn cpu() -> Duration {
-    let mut time = Timespec { seconds: 0, nanos: 0 };
+    let mut time = Timespec {
+        seconds: 0,
+        nanos: 0,
+    };
     // SAFETY: the struct has the layout of 64-bit Linux, and lives through the call.
     let status = unsafe { clock_gettime(PROCESS_CPU, &raw mut time) };
     assert_eq!(status, 0, "the clock of CPU time is there");
@@ -27,6 +30,12 @@ pub fn cpu() -> Duration {
 /// The memory that the system holds for this process, in bytes.
 pub fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib << 10)
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim()
+        .strip_suffix(" kB")?
+        .parse::<u64>()
+        .ok()
+        .map(|kib| kib << 10)
 }

@@ -40,7 +40,10 @@ fn main() {
         let (median, least) = (work.samples[work.samples.len() / 2], work.samples[0]);
         let over = median - *bare.get_or_insert(median);
         let verdict = if over <= GOAL { "met" } else { "MISSED" };
-        println!("{:44} {median:>8.2} {least:>8.2} {over:>8.2} {verdict}", work.name);
+        println!(
+            "{:44} {median:>8.2} {least:>8.2} {over:>8.2} {verdict}",
+            work.name
+        );
     }
     drop(works);
     std::fs::remove_dir_all(&folder).expect("the folder can be removed");
@@ -54,29 +57,52 @@ fn timed(run: &mut dyn FnMut()) -> Duration {
 }
 
 fn works(folder: &std::path::Path) -> Vec<Work> {
-    let mut works = vec![Work { name: "a bare spawn".to_owned(), run: Box::new(bare), samples: Vec::new() }];
-    for without in [&[][..], &["root"], &["namespaces"], &["namespaces", "landlock", "seccomp"]] {
-        let builder = Sandbox::builder(Workspace::open(folder).expect("a workspace")).at_least(Level::Open);
-        let builder = without.iter().fold(builder, |builder, means| builder.without(means));
+    let mut works = vec![Work {
+        name: "a bare spawn".to_owned(),
+        run: Box::new(bare),
+        samples: Vec::new(),
+    }];
+    for without in [
+        &[][..],
+        &["root"],
+        &["namespaces"],
+        &["namespaces", "landlock", "seccomp"],
+    ] {
+        let builder =
+            Sandbox::builder(Workspace::open(folder).expect("a workspace")).at_least(Level::Open);
+        let builder = without
+            .iter()
+            .fold(builder, |builder, means| builder.without(means));
         let sandbox = builder.build().expect("a sandbox");
         let level = sandbox.report().level;
         let name = format!("run_command, {level}, without {without:?}");
-        works.push(Work { name, run: Box::new(called(RunCommand::new(sandbox))), samples: Vec::new() });
+        works.push(Work {
+            name,
+            run: Box::new(called(RunCommand::new(sandbox))),
+            samples: Vec::new(),
+        });
     }
     works
 }
 
 fn bare() {
     let mut command = std::process::Command::new("true");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     assert!(command.output().expect("`true` runs").status.success());
 }
 
 fn called(tool: RunCommand) -> impl FnMut() {
-    let runtime: Runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let runtime: Runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime");
     move || {
         let args = json!({"command": "true", "args": []});
         let output = runtime.block_on(tool.call(args, &ToolCx::detached()));
-        assert!(output.is_ok_and(|output| output.value.is_some_and(|value| value["exit_code"] == 0)));
+        assert!(
+            output.is_ok_and(|output| output.value.is_some_and(|value| value["exit_code"] == 0))
+        );
     }
 }

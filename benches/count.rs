@@ -3,8 +3,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
-/// The system's allocator. Nothing is counted unless asked for, so that counting does not slow down what
-/// is timed.
+/// The system's allocator. Nothing is counted unless asked for, so that counting does not slow down
+/// what is timed.
 pub struct Counting;
 
 static ON: AtomicBool = AtomicBool::new(false);

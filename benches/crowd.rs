@@ -27,20 +27,42 @@ enum Crowd {
 pub fn report(count: usize) {
     println!("Crowd: {count} agents at once, {TURNS} tool turns each, all held in the third turn.");
     println!("Goal: {GOAL_MIB} MiB of heap for 10,000 of them.\n");
-    println!("{:40} {:>9} {:>9} {:>11} {:>9}", "", "peak MiB", "held MiB", "held/agent", "RSS MiB");
-    crowd("one agent, cloned; held in the model", Crowd::SharedAtModel, count);
-    crowd("agents of their own; held in the model", Crowd::OwnAtModel, count);
-    crowd("agents of their own; held in a tool", Crowd::OwnAtTool, count);
+    println!(
+        "{:40} {:>9} {:>9} {:>11} {:>9}",
+        "", "peak MiB", "held MiB", "held/agent", "RSS MiB"
+    );
+    crowd(
+        "one agent, cloned; held in the model",
+        Crowd::SharedAtModel,
+        count,
+    );
+    crowd(
+        "agents of their own; held in the model",
+        Crowd::OwnAtModel,
+        count,
+    );
+    crowd(
+        "agents of their own; held in a tool",
+        Crowd::OwnAtTool,
+        count,
+    );
     println!();
 }
 
 /// Only the runs of one agent, for a profiler.
 pub fn shared(count: usize) {
-    crowd("one agent, cloned; held in the model", Crowd::SharedAtModel, count);
+    crowd(
+        "one agent, cloned; held in the model",
+        Crowd::SharedAtModel,
+        count,
+    );
 }
 
 fn crowd(name: &str, crowd: Crowd, count: usize) {
-    let tokio = runtime::Builder::new_current_thread().enable_time().build().expect("a runtime is built");
+    let tokio = runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime is built");
     let gate = Gate::new();
     let counter = Counter::start();
     let (held, resident) = tokio.block_on(async {
@@ -54,8 +76,13 @@ fn crowd(name: &str, crowd: Crowd, count: usize) {
         let resident = resident().unwrap_or_default();
         gate.open();
         while let Some(ended) = runs.join_next().await {
-            let answer = ended.expect("no run panics").expect("the run ends with an answer");
-            assert_eq!((answer.stats().tool_calls, answer.stats().failed_calls), (TURNS as u64, 0));
+            let answer = ended
+                .expect("no run panics")
+                .expect("the run ends with an answer");
+            assert_eq!(
+                (answer.stats().tool_calls, answer.stats().failed_calls),
+                (TURNS as u64, 0)
+            );
         }
         (held as f64, resident as f64)
     });
@@ -72,14 +99,20 @@ fn crowd(name: &str, crowd: Crowd, count: usize) {
 
 fn agents(crowd: Crowd, count: usize, gate: &Arc<Gate>) -> Vec<Agent> {
     let build = |model: Caller, gate: Option<Arc<Gate>>| {
-        let builder = Agent::builder(model).instructions("Be brief.").tool(Pause::new(gate));
+        let builder = Agent::builder(model)
+            .instructions("Be brief.")
+            .tool(Pause::new(gate));
         builder.build().expect("the agent is sound")
     };
     let model = || Caller::new(TURNS);
     match crowd {
         Crowd::SharedAtModel => vec![build(model().gate(gate.clone()), None); count],
-        Crowd::OwnAtModel => (0..count).map(|_| build(model().gate(gate.clone()), None)).collect(),
-        Crowd::OwnAtTool => (0..count).map(|_| build(model(), Some(gate.clone()))).collect(),
+        Crowd::OwnAtModel => (0..count)
+            .map(|_| build(model().gate(gate.clone()), None))
+            .collect(),
+        Crowd::OwnAtTool => (0..count)
+            .map(|_| build(model(), Some(gate.clone())))
+            .collect(),
     }
 }
 
@@ -88,7 +121,10 @@ pub fn sizes() {
     let agent = agent(Caller::new(1)).build().expect("the agent is sound");
     let run = agent.run("Go");
     let (before, future) = (size_of_val(&run), run.into_future());
-    println!("A run before it begins takes {before} bytes, its future {} bytes;", size_of_val(&*future));
+    println!(
+        "A run before it begins takes {before} bytes, its future {} bytes;",
+        size_of_val(&*future)
+    );
     println!(
         "a machine {}, an event {}, a record {}, a message {}, a part {}.\n",
         size_of::<levity::agent::AgentMachine>(),

@@ -2,7 +2,8 @@
 //!
 //! - `cargo bench --bench graph` measures everything, in about half a minute.
 //! - `-- --quick` does so in a few seconds; good for seeing that it runs.
-//! - `-- --callgrind N [SHAPE] [floor]` carries out one plan of `N` steps and nothing else, for a profiler.
+//! - `-- --callgrind N [SHAPE] [floor]` carries out one plan of `N` steps and nothing else, for a
+//!   profiler.
 //!
 //! `docs/performance.md` says what the figures mean.
 
@@ -14,7 +15,9 @@ use std::collections::HashMap;
 use std::hint::black_box;
 use std::sync::Arc;
 
-use levity_dag::{Function, Graph, Plan, PlanConstraints, Step, StepInput, StepRunner, StepRunnerKind, Team};
+use levity_dag::{
+    Function, Graph, Plan, PlanConstraints, Step, StepInput, StepRunner, StepRunnerKind, Team,
+};
 use measure::{Effort, Work, compare, verdict};
 use petgraph::Direction;
 use petgraph::algo::is_cyclic_directed;
@@ -40,7 +43,11 @@ fn main() {
     }
     // Without `--bench`, cargo runs this as a test: that it runs is enough.
     let quick = args.iter().any(|arg| arg == "--quick") || !args.iter().any(|arg| arg == "--bench");
-    let (effort, scale) = if quick { (Effort::QUICK, 10) } else { (Effort::FULL, 1) };
+    let (effort, scale) = if quick {
+        (Effort::QUICK, 10)
+    } else {
+        (Effort::FULL, 1)
+    };
     steps(effort, scale);
     memory(scale);
     checks(effort, scale);
@@ -63,27 +70,45 @@ impl Shape {
             (0..3).map(move |nth| (layer - wide + (at + nth * 7) % wide, at))
         };
         let edges = (wide..steps).flat_map(before).collect();
-        Self { name: "layers", steps, edges }
+        Self {
+            name: "layers",
+            steps,
+            edges,
+        }
     }
 
     /// One step, all others but one after it, and one after all of them.
     fn fan(steps: usize) -> Self {
         let middle = 1..steps - 1;
         let edges = middle.flat_map(|at| [(0, at), (at, steps - 1)]).collect();
-        Self { name: "fan", steps, edges }
+        Self {
+            name: "fan",
+            steps,
+            edges,
+        }
     }
 
     /// One after the other.
     fn chain(steps: usize) -> Self {
-        Self { name: "chain", steps, edges: (1..steps).map(|at| (at - 1, at)).collect() }
+        Self {
+            name: "chain",
+            steps,
+            edges: (1..steps).map(|at| (at - 1, at)).collect(),
+        }
     }
 
     fn plan(&self) -> Arc<Plan> {
         let mut before: HashMap<usize, Vec<usize>> = HashMap::new();
-        self.edges.iter().for_each(|(from, to)| before.entry(*to).or_default().push(*from));
+        self.edges
+            .iter()
+            .for_each(|(from, to)| before.entry(*to).or_default().push(*from));
         let step = |at: usize| {
             let step = Step::new(format!("s{at}"), "nothing");
-            before.get(&at).into_iter().flatten().fold(step, |step, from| step.after(format!("s{from}")))
+            before
+                .get(&at)
+                .into_iter()
+                .flatten()
+                .fold(step, |step, from| step.after(format!("s{from}")))
         };
         Arc::new((0..self.steps).fold(Plan::new(), |plan, at| plan.step(step(at))))
     }
@@ -91,11 +116,16 @@ impl Shape {
 
 fn team() -> Team {
     let nothing = Function::new(|_: StepInput| std::future::ready(Ok(Value::Null))).read_only();
-    Team::builder().function("nothing", nothing).build().expect("a team is built")
+    Team::builder()
+        .function("nothing", nothing)
+        .build()
+        .expect("a team is built")
 }
 
 fn tokio() -> runtime::Runtime {
-    runtime::Builder::new_current_thread().build().expect("a runtime is built")
+    runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime is built")
 }
 
 /// The graph that the floor goes by.
@@ -115,8 +145,10 @@ fn build(shape: &Shape) -> Built {
 
 /// A task for each step, as soon as those before it have ended.
 async fn floor(graph: &Built) {
-    let mut open: Vec<usize> =
-        graph.node_indices().map(|at| graph.edges_directed(at, Direction::Incoming).count()).collect();
+    let mut open: Vec<usize> = graph
+        .node_indices()
+        .map(|at| graph.edges_directed(at, Direction::Incoming).count())
+        .collect();
     let mut tasks = JoinSet::new();
     let nothing = |at: NodeIndex| async move { (at, black_box(Value::Null)) };
     for at in graph.node_indices().filter(|at| open[at.index()] == 0) {
@@ -139,7 +171,11 @@ async fn floor(graph: &Built) {
 
 fn by_floor(shape: &Shape) -> Work {
     let (tokio, graph, units) = (tokio(), build(shape), shape.steps);
-    Work { name: "tasks over a petgraph", units, run: Box::new(move || tokio.block_on(floor(&graph))) }
+    Work {
+        name: "tasks over a petgraph",
+        units,
+        run: Box::new(move || tokio.block_on(floor(&graph))),
+    }
 }
 
 fn by_team(shape: &Shape) -> Work {
@@ -149,7 +185,11 @@ fn by_team(shape: &Shape) -> Work {
         let finished = tokio.block_on(team.run(graph.clone()).into_future());
         black_box(finished.expect("the plan is carried out"));
     };
-    Work { name: "levity", units: shape.steps, run: Box::new(run) }
+    Work {
+        name: "levity",
+        units: shape.steps,
+        run: Box::new(run),
+    }
 }
 
 /// Checking the plan is part of it.
@@ -159,17 +199,30 @@ fn by_team_from_plan(shape: &Shape) -> Work {
         let finished = tokio.block_on(team.run(plan.clone()).into_future());
         black_box(finished.expect("the plan is carried out"));
     };
-    Work { name: "levity, from the plan", units: shape.steps, run: Box::new(run) }
+    Work {
+        name: "levity, from the plan",
+        units: shape.steps,
+        run: Box::new(run),
+    }
 }
 
 fn shapes(scale: usize) -> [Shape; 3] {
-    [Shape::layers(10_000 / scale), Shape::fan(1_002 / scale), Shape::chain(1_000 / scale)]
+    [
+        Shape::layers(10_000 / scale),
+        Shape::fan(1_002 / scale),
+        Shape::chain(1_000 / scale),
+    ]
 }
 
 fn steps(effort: Effort, scale: usize) {
     println!("Steps that do nothing, 16 at a time, without a journal, of a plan that was checked.");
-    println!("Goal: {GOAL} times a task for each in a `JoinSet`, over a petgraph that was built.\n");
-    println!("{:8} {:24} {:>9} {:>9} {:>12} {:>9}", "", "", "ns", "least", "allocations", "bytes");
+    println!(
+        "Goal: {GOAL} times a task for each in a `JoinSet`, over a petgraph that was built.\n"
+    );
+    println!(
+        "{:8} {:24} {:>9} {:>9} {:>12} {:>9}",
+        "", "", "ns", "least", "allocations", "bytes"
+    );
     for shape in shapes(scale) {
         let works = vec![by_floor(&shape), by_team(&shape), by_team_from_plan(&shape)];
         let costs = compare(effort, works);
@@ -200,7 +253,9 @@ fn memory(scale: usize) {
         let counter = count::Counter::start();
         let plan = shape.plan();
         let held = counter.read().live;
-        tokio.block_on(team.run(plan).into_future()).expect("the plan is carried out");
+        tokio
+            .block_on(team.run(plan).into_future())
+            .expect("the plan is carried out");
         let peak = counter.read().peak as f64 / shape.steps as f64;
         let plan = held as f64 / shape.steps as f64;
         println!(
@@ -215,12 +270,24 @@ fn memory(scale: usize) {
 
 fn checks(effort: Effort, scale: usize) {
     let shape = Shape::layers(10_000 / scale);
-    let known =
-        PlanConstraints::new().with("nothing", StepRunner::new(StepRunnerKind::Function, "does nothing"));
+    let known = PlanConstraints::new().with(
+        "nothing",
+        StepRunner::new(StepRunnerKind::Function, "does nothing"),
+    );
     let plan = shape.plan();
-    let run = move || drop(black_box(Graph::check(plan.clone(), &known).expect("the plan is fine")));
-    let work = Work { name: "check", units: 1, run: Box::new(run) };
-    let [cost] = compare(effort, vec![work]).try_into().unwrap_or_else(|_| unreachable!());
+    let run = move || {
+        drop(black_box(
+            Graph::check(plan.clone(), &known).expect("the plan is fine"),
+        ))
+    };
+    let work = Work {
+        name: "check",
+        units: 1,
+        run: Box::new(run),
+    };
+    let [cost] = compare(effort, vec![work])
+        .try_into()
+        .unwrap_or_else(|_| unreachable!());
     let ms = cost.nanos / 1e6;
     println!(
         "Checking {} steps: {ms:.1} ms. Goal: {GOAL_CHECK_MS} ms.  {}\n",
@@ -234,19 +301,31 @@ fn growth(effort: Effort, scale: usize) {
     println!("A step in layers of 100, by the size of the graph:\n");
     for steps in [1_000, 4_000, 16_000] {
         let shape = Shape::layers(steps / scale);
-        let [cost] = compare(effort, vec![by_team(&shape)]).try_into().unwrap_or_else(|_| unreachable!());
-        println!("{:>8} steps {:>8.0} ns {:>8.1} allocations", shape.steps, cost.nanos, cost.allocations);
+        let [cost] = compare(effort, vec![by_team(&shape)])
+            .try_into()
+            .unwrap_or_else(|_| unreachable!());
+        println!(
+            "{:>8} steps {:>8.0} ns {:>8.1} allocations",
+            shape.steps, cost.nanos, cost.allocations
+        );
     }
 }
 
 fn callgrind(args: &[String]) {
-    let steps = args.first().and_then(|steps| steps.parse().ok()).expect("a number of steps");
+    let steps = args
+        .first()
+        .and_then(|steps| steps.parse().ok())
+        .expect("a number of steps");
     let shape = match args.get(1).map(String::as_str) {
         Some("fan") => Shape::fan(steps),
         Some("chain") => Shape::chain(steps),
         _ => Shape::layers(steps),
     };
     let floor = args.iter().any(|arg| arg == "floor");
-    let mut work = if floor { by_floor(&shape) } else { by_team(&shape) };
+    let mut work = if floor {
+        by_floor(&shape)
+    } else {
+        by_team(&shape)
+    };
     (work.run)();
 }

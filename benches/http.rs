@@ -1,9 +1,10 @@
-//! What levity costs for each call of a model over HTTP, beside a loop written by hand with `reqwest` and
-//! `serde_json`, in the same run.
+//! What levity costs for each call of a model over HTTP, beside a loop written by hand with
+//! `reqwest` and `serde_json`, in the same run.
 //!
 //! - `cargo bench --bench http` measures everything, in about two minutes.
 //! - `-- --quick` does so in a few seconds; good for seeing that it runs.
-//! - `-- --callgrind TURNS SETUP [RUNS]` makes runs of `TURNS` tool turns and nothing else, for a profiler.
+//! - `-- --callgrind TURNS SETUP [RUNS]` makes runs of `TURNS` tool turns and nothing else, for a
+//!   profiler.
 //!
 //! `docs/performance.md` says what the figures mean.
 
@@ -24,7 +25,11 @@ static ALLOCATOR: count::Counting = count::Counting;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = args.iter().map(String::as_str).filter(|arg| *arg != "--bench").collect();
+    let words: Vec<&str> = args
+        .iter()
+        .map(String::as_str)
+        .filter(|arg| *arg != "--bench")
+        .collect();
     match words[..] {
         ["--serve"] => serve::main(),
         ["--once", subject, url] => once::main(subject, url),
@@ -33,7 +38,11 @@ fn main() {
         }
         ["--callgrind", turns, setup, ref more @ ..] => {
             let number = |text: &str| text.parse().expect("a number");
-            calls::profile(number(turns), setup, more.first().map_or(1, |runs| number(runs)));
+            calls::profile(
+                number(turns),
+                setup,
+                more.first().map_or(1, |runs| number(runs)),
+            );
         }
         _ => {
             // Without `--bench`, cargo runs this as a test: that it runs is enough.

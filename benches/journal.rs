@@ -3,8 +3,8 @@
 //! - `cargo bench --bench journal` measures everything, in about a minute.
 //! - `-- --quick` does so in a few seconds; good for seeing that it runs.
 //!
-//! Time is what a clock on the wall says, since most of it is spent waiting for the disk. The files are in
-//! the target folder. `docs/performance.md` says what the figures mean.
+//! Time is what a clock on the wall says, since most of it is spent waiting for the disk. The files
+//! are in the target folder. `docs/performance.md` says what the figures mean.
 
 #[allow(dead_code, reason = "the other bench uses all of it")]
 mod subject;
@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use levity::core::{
-    EffectId, Entry, Journal, Limits, MachineKind, Opened, Outcome, Record, RunId, RunQuery, RunState,
-    Timestamp, ToolCall, ToolResult,
+    EffectId, Entry, Journal, Limits, MachineKind, Opened, Outcome, Record, RunId, RunQuery,
+    RunState, Timestamp, ToolCall, ToolResult,
 };
 use levity::prelude::*;
 use levity::runtime::{Durability, FileJournal, SqliteJournal};
@@ -31,7 +31,8 @@ const MANY: usize = 64;
 const GROUP: f64 = 10.0;
 /// What resuming a run of 1,000 turns may take, in milliseconds.
 const RESUME: f64 = 50.0;
-/// How much more a record may take to resume in a long run than in a short one; what is measured is noisy.
+/// How much more a record may take to resume in a long run than in a short one; what is measured is
+/// noisy.
 const FLAT: f64 = 1.5;
 /// What a turn may take in the file beyond what was said in it, in bytes.
 const BEYOND: f64 = 1024.0;
@@ -40,7 +41,10 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     // Without `--bench`, cargo runs this as a test: that it runs is enough.
     let quick = args.iter().any(|arg| arg == "--quick") || !args.iter().any(|arg| arg == "--bench");
-    let tokio = runtime::Builder::new_current_thread().enable_time().build().expect("a runtime is built");
+    let tokio = runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime is built");
     tokio.block_on(async {
         sync(if quick { 20 } else { 300 }).await;
         resume(if quick { 3 } else { 30 }).await;
@@ -60,7 +64,9 @@ impl Folder {
     }
 
     fn journal(&self, durability: Durability) -> FileJournal {
-        FileJournal::new(&self.0).expect("a folder is made").with_durability(durability)
+        FileJournal::new(&self.0)
+            .expect("a folder is made")
+            .with_durability(durability)
     }
 }
 
@@ -70,7 +76,10 @@ impl Drop for Folder {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "what the disk takes is real time")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what the disk takes is real time"
+)]
 fn now() -> Instant {
     Instant::now()
 }
@@ -87,9 +96,13 @@ fn verdict(met: bool) -> &'static str {
 /// How many records a second reach the disk: from one run alone, and from many at once.
 async fn sync(records: usize) {
     println!(
-        "Sync: records that are on the disk before the next one. Goal: {MANY} runs write {GROUP} times as many.\n"
+        "Sync: records that are on the disk before the next one. Goal: {MANY} runs write {GROUP} \
+            times as many.\n"
     );
-    println!("{:40} {:>12} {:>12} {:>8}", "", "one alone/s", "64 at once/s", "ratio");
+    println!(
+        "{:40} {:>12} {:>12} {:>8}",
+        "", "one alone/s", "64 at once/s", "ratio"
+    );
     for durability in [Durability::Synced, Durability::Buffered] {
         let mut ratios = Vec::new();
         // In turns, so that a busy disk is as bad for one as for the other.
@@ -102,8 +115,15 @@ async fn sync(records: usize) {
         }
         ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
         let (ratio, one, many) = ratios[1];
-        let goal = if durability == Durability::Synced { verdict(ratio >= GROUP) } else { "" };
-        println!("{:40} {one:>12.0} {many:>12.0} {ratio:>8.1} {goal}", format!("{durability:?}"));
+        let goal = if durability == Durability::Synced {
+            verdict(ratio >= GROUP)
+        } else {
+            ""
+        };
+        println!(
+            "{:40} {one:>12.0} {many:>12.0} {ratio:>8.1} {goal}",
+            format!("{durability:?}")
+        );
     }
     println!();
 }
@@ -113,7 +133,10 @@ async fn rate(journal: &FileJournal, name: &str, runs: usize, records: usize) ->
     for number in 0..runs {
         let run = RunId::from(format!("{name}-{number}"));
         let mut open = journal.open(&run).await.expect("a new run is opened");
-        open.log.append(&[record(0)]).await.expect("a record is written");
+        open.log
+            .append(&[record(0)])
+            .await
+            .expect("a record is written");
         logs.push(open.log);
     }
     let start = now();
@@ -121,7 +144,9 @@ async fn rate(journal: &FileJournal, name: &str, runs: usize, records: usize) ->
     for mut log in logs {
         writers.spawn(async move {
             for seq in 1..=records {
-                log.append(&[record(seq as u64)]).await.expect("a record is written");
+                log.append(&[record(seq as u64)])
+                    .await
+                    .expect("a record is written");
             }
         });
     }
@@ -133,7 +158,11 @@ async fn rate(journal: &FileJournal, name: &str, runs: usize, records: usize) ->
 
 fn record(seq: u64) -> Record {
     let entry = if seq == 0 {
-        Entry::Opened(Opened::new(MachineKind::new("bench", 1), json!({}), Limits::default()))
+        Entry::Opened(Opened::new(
+            MachineKind::new("bench", 1),
+            json!({}),
+            Limits::default(),
+        ))
     } else {
         let call = ToolCall::new(format!("call_{seq}"), "noop", json!({}));
         let result = ToolResult::new(&call, Ok(levity::core::ToolOutput::text("x".repeat(200))));
@@ -145,11 +174,24 @@ fn record(seq: u64) -> Record {
 /// Makes a run of so many tool turns in a folder; what was said in it, as JSON, in bytes.
 async fn make(folder: &Folder, turns: usize) -> usize {
     let runtime = Runtime::new().with_journal(folder.journal(Durability::Buffered));
-    let agent = agent(Caller::new(turns)).runtime(runtime).build().expect("the agent is sound");
-    let answer = agent.run("Go").id("r").await.expect("the run ends with an answer");
+    let agent = agent(Caller::new(turns))
+        .runtime(runtime)
+        .build()
+        .expect("the agent is sound");
+    let answer = agent
+        .run("Go")
+        .id("r")
+        .await
+        .expect("the run ends with an answer");
     assert_eq!(answer.stats().tool_calls, turns as u64);
     let messages = answer.history().messages().iter();
-    messages.map(|message| serde_json::to_vec(message).expect("a message is JSON").len()).sum()
+    messages
+        .map(|message| {
+            serde_json::to_vec(message)
+                .expect("a message is JSON")
+                .len()
+        })
+        .sum()
 }
 
 /// How long it takes until a run of 1,000 turns goes on.
@@ -164,18 +206,30 @@ async fn resume(samples: usize) {
     let cut = &whole[..=ends[ends.len() - 3]];
     let journal = folder.journal(Durability::Buffered);
     let runtime = Runtime::new().with_journal(journal.clone());
-    let agent = agent(Caller::new(TURNS)).runtime(runtime).build().expect("the agent is sound");
+    let agent = agent(Caller::new(TURNS))
+        .runtime(runtime)
+        .build()
+        .expect("the agent is sound");
     let (mut reads, mut resumes) = (Vec::new(), Vec::new());
     for _ in 0..samples {
         fs::write(&file, cut).expect("the run is cut");
         let start = now();
-        let records = journal.read(&RunId::from("r")).await.expect("it can be read");
+        let records = journal
+            .read(&RunId::from("r"))
+            .await
+            .expect("it can be read");
         reads.push(start.elapsed());
         drop(records);
         let start = now();
-        let answer = agent.resume("r").await.expect("the run ends with an answer");
+        let answer = agent
+            .resume("r")
+            .await
+            .expect("the run ends with an answer");
         resumes.push(start.elapsed());
-        assert_eq!((answer.text(), answer.stats().tool_calls), ("done", TURNS as u64));
+        assert_eq!(
+            (answer.text(), answer.stats().tool_calls),
+            ("done", TURNS as u64)
+        );
     }
     println!(
         "Resume: a run of {TURNS} tool turns, {} KiB, median of {samples}. Goal: {RESUME} ms.\n",
@@ -183,13 +237,18 @@ async fn resume(samples: usize) {
     );
     println!("{:40} {:>9.1} ms", "reading its records", median(reads));
     let took = median(resumes);
-    println!("{:40} {took:>9.1} ms {}\n", "resuming it: read, fold, one turn more", verdict(took <= RESUME));
+    println!(
+        "{:40} {took:>9.1} ms {}\n",
+        "resuming it: read, fold, one turn more",
+        verdict(took <= RESUME)
+    );
 }
 
 /// How long it takes to read and resume runs of many turns, for each of their records.
 async fn long(lengths: &[usize]) {
     println!(
-        "Long runs: reading and resuming, for each record. Goal: the longest takes {FLAT} times as long at most.\n"
+        "Long runs: reading and resuming, for each record. Goal: the longest takes {FLAT} times as \
+            long at most.\n"
     );
     println!(
         "{:24} {:>8} {:>9} {:>12} {:>14} {:>10}",
@@ -213,23 +272,39 @@ async fn long(lengths: &[usize]) {
                     let db = SqliteJournal::new(folder.0.join("r.db")).expect("a file is made");
                     let db = db.with_durability(Durability::Buffered);
                     let mut open = db.open(&run).await.expect("a new run is opened");
-                    open.log.append(&records).await.expect("the records are written");
+                    open.log
+                        .append(&records)
+                        .await
+                        .expect("the records are written");
                     std::sync::Arc::new(db)
                 }
             };
             let runtime = Runtime::new().with_journal(journal.clone());
-            let agent = agent(Caller::new(*turns)).runtime(runtime).build().expect("the agent is sound");
+            let agent = agent(Caller::new(*turns))
+                .runtime(runtime)
+                .build()
+                .expect("the agent is sound");
             let start = now();
-            assert_eq!(journal.read(&run).await.expect("it can be read").len(), records.len());
+            assert_eq!(
+                journal.read(&run).await.expect("it can be read").len(),
+                records.len()
+            );
             let read = start.elapsed();
             let start = now();
-            agent.resume("r").await.expect("the run ends with an answer");
+            agent
+                .resume("r")
+                .await
+                .expect("the run ends with an answer");
             let resumed = start.elapsed();
             let each = |time: Duration| time.as_secs_f64() * 1e6 / records.len() as f64;
             let ratio = each(resumed) / *first.get_or_insert(each(resumed));
             println!(
                 "{:24} {turns:>8} {:>9} {:>12.2} {:>14.2} {:>10.0} {:.2} times, {}",
-                if sqlite { "SqliteJournal" } else { "FileJournal" },
+                if sqlite {
+                    "SqliteJournal"
+                } else {
+                    "FileJournal"
+                },
                 records.len(),
                 each(read),
                 each(resumed),
@@ -245,7 +320,8 @@ async fn long(lengths: &[usize]) {
 /// How large a file gets.
 async fn room() {
     println!(
-        "Room: the file of a run of tiny tool turns. Goal: {BEYOND} bytes a turn beyond what was said.\n"
+        "Room: the file of a run of tiny tool turns. Goal: {BEYOND} bytes a turn beyond what was \
+            said.\n"
     );
     println!(
         "{:>8} {:>10} {:>12} {:>14} {:>16}",
@@ -254,7 +330,9 @@ async fn room() {
     for turns in [25, 50, 100, 200, 400] {
         let folder = Folder::new("room");
         let said = make(&folder, turns).await;
-        let bytes = fs::metadata(folder.0.join("r.jsonl")).expect("the run is there").len() as usize;
+        let bytes = fs::metadata(folder.0.join("r.jsonl"))
+            .expect("the run is there")
+            .len() as usize;
         let each = |bytes: usize| bytes as f64 / turns as f64;
         let beyond = each(bytes - said);
         println!(
@@ -274,7 +352,10 @@ async fn list(runs: usize) {
     let whole = fs::read_to_string(folder.0.join("r.jsonl")).expect("the run is there");
     let open: String = whole.split_inclusive('\n').take(40).collect();
     for number in 1..runs {
-        let (id, text) = (format!("run-{number}"), if number % 10 == 0 { &open } else { &whole });
+        let (id, text) = (
+            format!("run-{number}"),
+            if number % 10 == 0 { &open } else { &whole },
+        );
         let text = text.replacen("\"run\":\"r\"", &format!("\"run\":\"{id}\""), 1);
         fs::write(folder.0.join(format!("{id}.jsonl")), text).expect("a run is written");
     }
@@ -285,9 +366,21 @@ async fn list(runs: usize) {
     );
     let queries = [
         ("all of them", RunQuery::new(), runs),
-        ("the newest 20", RunQuery::new().newest_first().limit(20), 20),
-        ("those that have not ended", RunQuery::new().state(RunState::Open), (runs - 1) / 10),
-        ("one and those below it", RunQuery::new().below(RunId::from("run-7")), 1),
+        (
+            "the newest 20",
+            RunQuery::new().newest_first().limit(20),
+            20,
+        ),
+        (
+            "those that have not ended",
+            RunQuery::new().state(RunState::Open),
+            (runs - 1) / 10,
+        ),
+        (
+            "one and those below it",
+            RunQuery::new().below(RunId::from("run-7")),
+            1,
+        ),
     ];
     for (name, query, expected) in queries {
         let mut times = Vec::new();

@@ -30,20 +30,43 @@ fn main() {
     let documents = documents();
     let bytes: usize = documents.iter().map(|document| document.0.len()).sum();
     println!(
-        "JSON: {} malformed documents of {} bytes in the mean. Goal: all of them, at {GOAL} ns each.\n",
+        "JSON: {} malformed documents of {} bytes in the mean. Goal: all of them, at {GOAL} ns \
+            each.\n",
         documents.len(),
         bytes / documents.len()
     );
-    let right = documents.iter().filter(|(text, value)| json::parse(text).is_ok_and(|found| found == *value));
-    println!("{} of {} mean what they should\n", right.count(), documents.len());
-    println!("{:44} {:>9} {:>9} {:>8} {:>8} {:>9}", "", "ns/doc", "least", "× floor", "allocs", "bytes");
-    let whole: Vec<_> = documents.iter().map(|(_, value)| value.to_string()).collect();
-    let fenced: Vec<_> = whole.iter().map(|text| format!("Here it is:\n```json\n{text}\n```\n")).collect();
-    let malformed = documents.into_iter().map(|(text, _)| text.to_owned()).collect();
+    let right = documents
+        .iter()
+        .filter(|(text, value)| json::parse(text).is_ok_and(|found| found == *value));
+    println!(
+        "{} of {} mean what they should\n",
+        right.count(),
+        documents.len()
+    );
+    println!(
+        "{:44} {:>9} {:>9} {:>8} {:>8} {:>9}",
+        "", "ns/doc", "least", "× floor", "allocs", "bytes"
+    );
+    let whole: Vec<_> = documents
+        .iter()
+        .map(|(_, value)| value.to_string())
+        .collect();
+    let fenced: Vec<_> = whole
+        .iter()
+        .map(|text| format!("Here it is:\n```json\n{text}\n```\n"))
+        .collect();
+    let malformed = documents
+        .into_iter()
+        .map(|(text, _)| text.to_owned())
+        .collect();
     let strict = |text: &str| serde_json::from_str::<Value>(text).is_ok();
     let tolerant = |text: &str| json::parse(text).is_ok();
     let works = vec![
-        work("serde_json, the same values without a fault", whole.clone(), strict),
+        work(
+            "serde_json, the same values without a fault",
+            whole.clone(),
+            strict,
+        ),
         work("json::parse, without a fault", whole, tolerant),
         work("json::parse, without a fault, in a fence", fenced, tolerant),
         work("json::parse, malformed", malformed, tolerant),
@@ -53,11 +76,17 @@ fn main() {
 }
 
 fn documents() -> Vec<(&'static str, Value)> {
-    let cases = CORPUS.strip_prefix("=== ").expect("a case begins it").split("\n=== ");
+    let cases = CORPUS
+        .strip_prefix("=== ")
+        .expect("a case begins it")
+        .split("\n=== ");
     let document = |case: &'static str| {
         let (_, case) = case.split_once('\n').expect("a case has a kind");
         let (text, value) = case.split_once("\n---\n").expect("a case has a value");
-        (text, serde_json::from_str(value).expect("the value is JSON"))
+        (
+            text,
+            serde_json::from_str(value).expect("the value is JSON"),
+        )
     };
     cases.map(document).collect()
 }
@@ -65,7 +94,11 @@ fn documents() -> Vec<(&'static str, Value)> {
 fn work(name: &'static str, texts: Vec<String>, read: impl Fn(&str) -> bool + 'static) -> Work {
     let units = texts.len();
     let run = move || assert!(texts.iter().all(|text| black_box(read(black_box(text)))));
-    Work { name, units, run: Box::new(run) }
+    Work {
+        name,
+        units,
+        run: Box::new(run),
+    }
 }
 
 fn print(costs: &[Cost]) {
@@ -81,10 +114,25 @@ fn print(costs: &[Cost]) {
 /// Texts that would take long if anything were searched again and again.
 fn hostile() {
     println!("\nA megabyte of one thing, in milliseconds:\n");
-    for piece in ["{", "[", "\"\\", "\"", "{\"a\":", "```", "/*", "[1]", "{\"a\": b, ", "\"a\","] {
+    for piece in [
+        "{",
+        "[",
+        "\"\\",
+        "\"",
+        "{\"a\":",
+        "```",
+        "/*",
+        "[1]",
+        "{\"a\": b, ",
+        "\"a\",",
+    ] {
         let text = piece.repeat((1 << 20) / piece.len());
         let start = clock::cpu();
         let _ = black_box(json::parse(black_box(&text)));
-        println!("{:44} {:>9.1}", format!("{piece:?}"), (clock::cpu() - start).as_secs_f64() * 1e3);
+        println!(
+            "{:44} {:>9.1}",
+            format!("{piece:?}"),
+            (clock::cpu() - start).as_secs_f64() * 1e3
+        );
     }
 }

@@ -21,8 +21,11 @@ const GOAL: f64 = 1.15;
 /// Memory of an agent, in KiB.
 const GOAL_KIB: f64 = 60.0;
 
-const SUBJECTS: [(&str, &str); 3] =
-    [("hand", "by hand"), ("shared", "levity: runs of one agent"), ("own", "levity: agents of their own")];
+const SUBJECTS: [(&str, &str); 3] = [
+    ("hand", "by hand"),
+    ("shared", "levity: runs of one agent"),
+    ("own", "levity: agents of their own"),
+];
 
 /// What so many agents took, in a process of their own.
 #[derive(Clone, Copy)]
@@ -39,7 +42,10 @@ pub fn report(server: &Server, (count, rounds): (usize, usize)) {
         DELAY.as_millis()
     );
     println!("Goal: {GOAL} times what it takes by hand, and {GOAL_KIB} KiB an agent.\n");
-    println!("{:40} {:>9} {:>8} {:>10} {:>8}", "", "CPU ms", "× floor", "KiB/agent", "× floor");
+    println!(
+        "{:40} {:>9} {:>8} {:>10} {:>8}",
+        "", "CPU ms", "× floor", "KiB/agent", "× floor"
+    );
     let mut taken = vec![Vec::new(); SUBJECTS.len()];
     for _ in 0..rounds {
         for ((subject, _), taken) in SUBJECTS.iter().zip(&mut taken) {
@@ -63,30 +69,49 @@ fn median(taken: &[Taken]) -> Taken {
         all.sort_by(f64::total_cmp);
         all[all.len() / 2]
     };
-    Taken { cpu_ms: middle(|taken| taken.cpu_ms), kib: middle(|taken| taken.kib) }
+    Taken {
+        cpu_ms: middle(|taken| taken.cpu_ms),
+        kib: middle(|taken| taken.kib),
+    }
 }
 
 /// How many files this process may have open; each agent has a connection.
 fn most_files() -> usize {
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
-    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(1_024)
+    let line = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok())
+        .unwrap_or(1_024)
 }
 
 fn measure(server: &Server, subject: &str, count: usize) -> Taken {
     let program = std::env::current_exe().expect("this program has a path");
     let mut command = Command::new(program);
-    command.args(["--live", subject, &server.url(TURNS, DELAY), &count.to_string()]);
+    command.args([
+        "--live",
+        subject,
+        &server.url(TURNS, DELAY),
+        &count.to_string(),
+    ]);
     let output = command.output().expect("the program runs");
     let text = String::from_utf8_lossy(&output.stdout);
-    let words: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    let [cpu_ms, kib] = words[..] else { panic!("{}", String::from_utf8_lossy(&output.stderr)) };
+    let words: Vec<f64> = text
+        .split_whitespace()
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    let [cpu_ms, kib] = words[..] else {
+        panic!("{}", String::from_utf8_lossy(&output.stderr))
+    };
     Taken { cpu_ms, kib }
 }
 
 /// Has that many agents, and prints what they took.
 pub fn main(subject: &str, url: &str, count: usize) {
-    let tokio = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime is built");
+    let tokio = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime is built");
     let (cpu_before, before, after) = tokio.block_on(async {
         // One before all others, so that what is made once is there.
         let mut runs = Runs::new(subject, url);
@@ -98,14 +123,23 @@ pub fn main(subject: &str, url: &str, count: usize) {
         (cpu_before, before, peak().expect("memory is known"))
     });
     let taken = (cpu() - cpu_before).as_secs_f64() * 1e3;
-    println!("{taken} {}", after.saturating_sub(before) as f64 / 1024.0 / count as f64);
+    println!(
+        "{taken} {}",
+        after.saturating_sub(before) as f64 / 1024.0 / count as f64
+    );
 }
 
 /// The most memory that the system has held for this process, in bytes.
 fn peak() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib << 10)
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim()
+        .strip_suffix(" kB")?
+        .parse::<u64>()
+        .ok()
+        .map(|kib| kib << 10)
 }
 
 /// Sets one more agent to work.
@@ -142,7 +176,10 @@ impl Runs {
                 })
             }
         };
-        Self { all: JoinSet::new(), add }
+        Self {
+            all: JoinSet::new(),
+            add,
+        }
     }
 
     fn add(&mut self) {

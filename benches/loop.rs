@@ -29,7 +29,11 @@ fn main() {
     }
     // Without `--bench`, cargo runs this as a test: that it runs is enough.
     let quick = args.iter().any(|arg| arg == "--quick") || !args.iter().any(|arg| arg == "--bench");
-    let (effort, count) = if quick { (Effort::QUICK, 1_000) } else { (Effort::FULL, 10_000) };
+    let (effort, count) = if quick {
+        (Effort::QUICK, 1_000)
+    } else {
+        (Effort::FULL, 10_000)
+    };
     // Memory first, while the process holds none from before.
     crowd::report(count);
     crowd::sizes();
@@ -39,12 +43,20 @@ fn main() {
     many::report(quick);
 }
 
-/// Makes one run of a number of turns, by the set-up of that name. `dispatch` makes as many calls, `crowd`
-/// and `idle` have as many agents, and `many` makes one run whose model asks for all calls in one reply.
+/// Makes one run of a number of turns, by the set-up of that name. `dispatch` makes as many calls,
+/// `crowd` and `idle` have as many agents, and `many` makes one run whose model asks for all calls
+/// in one reply.
 fn callgrind(args: &[String]) {
-    let turns = args.first().and_then(|turns| turns.parse().ok()).expect("a number of turns");
+    let turns = args
+        .first()
+        .and_then(|turns| turns.parse().ok())
+        .expect("a number of turns");
     // Cargo adds `--bench` behind what it was told.
-    let name = args.get(1).map(String::as_str).filter(|name| *name != "--bench").unwrap_or("run");
+    let name = args
+        .get(1)
+        .map(String::as_str)
+        .filter(|name| *name != "--bench")
+        .unwrap_or("run");
     let setup = Setup::ALL.into_iter().find(|setup| setup.name() == name);
     match (setup, name) {
         (Some(setup), _) => (setup.work(turns).run)(),

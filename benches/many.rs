@@ -1,5 +1,5 @@
-//! What one reply with many calls costs: a call should cost the same in any of them, and others should have the thread
-//! soon.
+//! What one reply with many calls costs: a call should cost the same in any of them, and others
+//! should have the thread soon.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -19,7 +19,8 @@ use crate::subject::noop;
 
 /// How many calls a reply has.
 const CALLS: [usize; 5] = [1_000, 2_000, 4_000, 8_000, 16_000];
-/// How much more a call may cost in the largest reply than in the smallest; what is measured is noisy.
+/// How much more a call may cost in the largest reply than in the smallest; what is measured is
+/// noisy.
 const FLAT: f64 = 2.0;
 /// How long a poll of the run may take, in milliseconds of CPU: so long may a limit wait.
 const POLL: f64 = 50.0;
@@ -41,7 +42,8 @@ impl Model for Burst {
     }
 
     async fn complete(&self, request: Request) -> Result<Response, ModelError> {
-        let call = |n: usize| Part::ToolCall(ToolCall::new(format!("call_{n}"), "noop", json!({"n": n})));
+        let call =
+            |n: usize| Part::ToolCall(ToolCall::new(format!("call_{n}"), "noop", json!({"n": n})));
         let parts: Vec<Part> = match request.history.len() {
             1 => (0..self.calls).map(call).collect(),
             _ => vec![Part::text("done")],
@@ -51,16 +53,29 @@ impl Model for Burst {
 }
 
 fn agent(calls: usize, keeps: bool) -> Agent {
-    let runtime = if keeps { Runtime::new().with_journal(MemoryJournal::new()) } else { Runtime::new() };
+    let runtime = if keeps {
+        Runtime::new().with_journal(MemoryJournal::new())
+    } else {
+        Runtime::new()
+    };
     let limits = Limits::new().tool_calls(calls as u64);
-    let model = Burst { card: ModelCard::new("bench", "burst"), calls };
-    let agent = Agent::builder(model).tool(noop).limits(limits).max_calls_per_turn(calls);
+    let model = Burst {
+        card: ModelCard::new("bench", "burst"),
+        calls,
+    };
+    let agent = Agent::builder(model)
+        .tool(noop)
+        .limits(limits)
+        .max_calls_per_turn(calls);
     agent.runtime(runtime).build().expect("the agent is sound")
 }
 
 /// Makes one run. The CPU time of all of it and of its longest poll.
 pub fn run(calls: usize, keeps: bool) -> (Duration, Duration) {
-    let tokio = runtime::Builder::new_current_thread().enable_time().build().expect("a runtime is built");
+    let tokio = runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime is built");
     let agent = Arc::new(agent(calls, keeps));
     let start = cpu();
     let mut longest = Duration::ZERO;
@@ -81,19 +96,38 @@ pub fn run(calls: usize, keeps: bool) -> (Duration, Duration) {
 
 pub fn report(quick: bool) {
     println!(
-        "Many calls in one reply: CPU of this process, the least of 3. Goals: a call costs at most {FLAT} times as much in \
+        "Many calls in one reply: CPU of this process, the least of 3. Goals: a call costs at most \
+            {FLAT} times as much in \
          the largest reply, a poll takes at most {POLL} ms.\n"
     );
-    println!("{:40} {:>8} {:>10} {:>10} {:>12}", "", "calls", "µs/call", "× first", "longest poll");
+    println!(
+        "{:40} {:>8} {:>10} {:>10} {:>12}",
+        "", "calls", "µs/call", "× first", "longest poll"
+    );
     for keeps in [false, true] {
         let mut first = None;
         for calls in if quick { &CALLS[..2] } else { &CALLS[..] } {
             let samples: Vec<_> = (0..3).map(|_| run(*calls, keeps)).collect();
-            let least = samples.iter().map(|(all, _)| *all).min().unwrap_or_default();
-            let longest = samples.iter().map(|(_, longest)| *longest).min().unwrap_or_default();
+            let least = samples
+                .iter()
+                .map(|(all, _)| *all)
+                .min()
+                .unwrap_or_default();
+            let longest = samples
+                .iter()
+                .map(|(_, longest)| *longest)
+                .min()
+                .unwrap_or_default();
             let each = least.as_secs_f64() * 1e6 / *calls as f64;
-            let (ratio, poll) = (each / *first.get_or_insert(each), longest.as_secs_f64() * 1e3);
-            let name = if keeps { "run(), MemoryJournal" } else { "run(), no journal" };
+            let (ratio, poll) = (
+                each / *first.get_or_insert(each),
+                longest.as_secs_f64() * 1e3,
+            );
+            let name = if keeps {
+                "run(), MemoryJournal"
+            } else {
+                "run(), no journal"
+            };
             println!(
                 "{name:40} {calls:>8} {each:>10.2} {ratio:>10.2} {poll:>9.1} ms {}, poll: {}",
                 verdict(ratio, FLAT),

@@ -1,5 +1,5 @@
-//! What levity adds to a call of a tool of an MCP server, beside a plain rmcp client, over pipes and over HTTP; and how long ten servers
-//! take to start.
+//! What levity adds to a call of a tool of an MCP server, beside a plain rmcp client, over pipes
+//! and over HTTP; and how long ten servers take to start.
 //!
 //! `cargo bench --bench mcp`; `-- --quick` to see that it runs.
 
@@ -11,8 +11,8 @@ use levity_core::{ToolCx, ToolSource, World};
 use levity_mcp::{ServerConfig, Servers, WaitFor};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ClientConfig, ContentBlock, ErrorData,
-    ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig as About,
-    Tool,
+    ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerCapabilities,
+    ServerConfig as About, Tool,
 };
 use rmcp::service::{RequestContext, RoleServer, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
@@ -26,12 +26,16 @@ use tokio::process::Command;
 #[allow(dead_code, reason = "the memory is looked at by other benches")]
 mod clock;
 
-/// What a call over pipes may cost more, in microseconds of processor time, and of the median in percent.
+/// What a call over pipes may cost more, in microseconds of processor time, and of the median in
+/// percent.
 const GOAL_CPU: f64 = 10.0;
 const GOAL_MEDIAN: f64 = 5.0;
 
 fn main() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     let mut args = std::env::args().skip(1);
     match args.next().as_deref() {
         Some("serve-pipes") => runtime.block_on(serve_pipes(args.next())),
@@ -47,9 +51,16 @@ fn main() {
 
 async fn measure(calls: usize) {
     println!("{calls} calls of a tool that echoes 16 bytes, in turns; client side only.\n");
-    println!("{:44} {:>10} {:>10} {:>10}", "", "median µs", "least µs", "CPU µs");
+    println!(
+        "{:44} {:>10} {:>10} {:>10}",
+        "", "median µs", "least µs", "CPU µs"
+    );
     let plain = plain_pipes().await;
-    let ours = Servers::builder().world(world()).server(this("pipes")).start().expect("servers start");
+    let ours = Servers::builder()
+        .world(world())
+        .server(this("pipes"))
+        .start()
+        .expect("servers start");
     ours.wait(WaitFor::All).await;
     let pipes = compare("pipes", calls, &plain, &ours).await;
     ours.stop().await;
@@ -64,8 +75,10 @@ async fn measure(calls: usize) {
     );
 
     let (mut child, url) = http_server().await;
-    let plain =
-        about_us().serve(StreamableHttpClientTransport::from_uri(url.clone())).await.expect("rmcp connects");
+    let plain = about_us()
+        .serve(StreamableHttpClientTransport::from_uri(url.clone()))
+        .await
+        .expect("rmcp connects");
     let ours = Servers::builder()
         .world(world())
         .server(ServerConfig::http("it", url))
@@ -73,7 +86,11 @@ async fn measure(calls: usize) {
         .expect("servers start");
     ours.wait(WaitFor::All).await;
     let http = compare("HTTP", calls, &plain, &ours).await;
-    println!("  {:+.1} % of the median, {}\n", http.median, verdict(http.median <= 0.0));
+    println!(
+        "  {:+.1} % of the median, {}\n",
+        http.median,
+        verdict(http.median <= 0.0)
+    );
     ours.stop().await;
     drop(plain);
     child.kill().await.expect("the server ends");
@@ -97,9 +114,13 @@ async fn compare(
     let (mut floor, mut levity) = (Samples::default(), Samples::default());
     for call in 0..calls + calls / 10 {
         let counts = call >= calls / 10;
-        let Value::Object(map) = args.clone() else { unreachable!() };
+        let Value::Object(map) = args.clone() else {
+            unreachable!()
+        };
         let start = Moment::now();
-        let result = plain.call_tool(CallToolRequestParams::new("echo").with_arguments(map)).await;
+        let result = plain
+            .call_tool(CallToolRequestParams::new("echo").with_arguments(map))
+            .await;
         floor.add(&start, counts);
         assert!(result.is_ok());
         let start = Moment::now();
@@ -107,9 +128,14 @@ async fn compare(
         levity.add(&start, counts);
         assert!(result.is_ok(), "{result:?}");
     }
-    let (a, b) =
-        (floor.show(&format!("a plain rmcp client, {way}")), levity.show(&format!("levity-mcp, {way}")));
-    Over { cpu: b.1 - a.1, median: (b.0 / a.0 - 1.0) * 100.0 }
+    let (a, b) = (
+        floor.show(&format!("a plain rmcp client, {way}")),
+        levity.show(&format!("levity-mcp, {way}")),
+    );
+    Over {
+        cpu: b.1 - a.1,
+        median: (b.0 / a.0 - 1.0) * 100.0,
+    }
 }
 
 #[derive(Default)]
@@ -149,7 +175,10 @@ fn world() -> Arc<dyn World> {
 }
 
 fn this(name: &str) -> ServerConfig {
-    let program = std::env::current_exe().expect("this program has a path").to_string_lossy().into_owned();
+    let program = std::env::current_exe()
+        .expect("this program has a path")
+        .to_string_lossy()
+        .into_owned();
     ServerConfig::stdio(name, program).arg("serve-pipes")
 }
 
@@ -160,10 +189,20 @@ fn about_us() -> ClientConfig {
 async fn plain_pipes() -> RunningService<RoleClient, ClientConfig> {
     let program = std::env::current_exe().expect("this program has a path");
     let mut command = Command::new(program);
-    command.arg("serve-pipes").stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    command
+        .arg("serve-pipes")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true);
     let mut child = command.spawn().expect("the server starts");
-    let (read, write) = (child.stdout.take().expect("a pipe"), child.stdin.take().expect("a pipe"));
-    let client = about_us().serve((read, write)).await.expect("rmcp connects");
+    let (read, write) = (
+        child.stdout.take().expect("a pipe"),
+        child.stdin.take().expect("a pipe"),
+    );
+    let client = about_us()
+        .serve((read, write))
+        .await
+        .expect("rmcp connects");
     // It ends when its stdin does.
     std::mem::forget(child);
     client
@@ -174,10 +213,16 @@ async fn starts() {
     for count in [1, 10] {
         let slow = |number: usize| this(&format!("s{number}")).arg("500");
         let start = Moment::now();
-        let servers =
-            Servers::builder().world(world()).servers((0..count).map(slow)).start().expect("servers start");
+        let servers = Servers::builder()
+            .world(world())
+            .servers((0..count).map(slow))
+            .start()
+            .expect("servers start");
         let status = servers.wait(WaitFor::All).await;
-        assert!(status.iter().all(|status| status.state.is_ready()), "{status:?}");
+        assert!(
+            status.iter().all(|status| status.state.is_ready()),
+            "{status:?}"
+        );
         println!(
             "{count:>2} servers that take 500 ms: ready after {:.0} ms",
             start.0.elapsed().as_secs_f64() * 1e3
@@ -189,11 +234,17 @@ async fn starts() {
 async fn http_server() -> (tokio::process::Child, String) {
     let program = std::env::current_exe().expect("this program has a path");
     let mut command = Command::new(program);
-    command.arg("serve-http").stdout(Stdio::piped()).kill_on_drop(true);
+    command
+        .arg("serve-http")
+        .stdout(Stdio::piped())
+        .kill_on_drop(true);
     let mut child = command.spawn().expect("the server starts");
     let stdout = child.stdout.take().expect("a pipe");
     let mut line = String::new();
-    tokio::io::BufReader::new(stdout).read_line(&mut line).await.expect("it says where it is");
+    tokio::io::BufReader::new(stdout)
+        .read_line(&mut line)
+        .await
+        .expect("it says where it is");
     (child, line.trim().to_owned())
 }
 
@@ -210,11 +261,16 @@ impl ServerHandler for Echo {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let Value::Object(schema) = json!({"type": "object", "properties": {"text": {"type": "string"}}})
+        let Value::Object(schema) =
+            json!({"type": "object", "properties": {"text": {"type": "string"}}})
         else {
             unreachable!()
         };
-        Ok(ListToolsResult::with_all_items(vec![Tool::new("echo", "Says it again.", Arc::new(schema))]))
+        Ok(ListToolsResult::with_all_items(vec![Tool::new(
+            "echo",
+            "Says it again.",
+            Arc::new(schema),
+        )]))
     }
 
     async fn call_tool(
@@ -222,12 +278,19 @@ impl ServerHandler for Echo {
         request: CallToolRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let text = request.arguments.as_ref().and_then(|args| args.get("text")?.as_str()).unwrap_or_default();
+        let text = request
+            .arguments
+            .as_ref()
+            .and_then(|args| args.get("text")?.as_str())
+            .unwrap_or_default();
         Ok(CallToolResult::success(vec![ContentBlock::text(text.to_owned())]).into())
     }
 }
 
-#[allow(clippy::disallowed_methods, reason = "a server that is slow to start really is")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a server that is slow to start really is"
+)]
 async fn serve_pipes(slow: Option<String>) {
     if let Some(time) = slow.and_then(|time| time.parse().ok()) {
         tokio::time::sleep(Duration::from_millis(time)).await;
@@ -241,7 +304,9 @@ async fn serve_http() {
     let settings = StreamableHttpServerConfig::default();
     let service: StreamableHttpService<Echo, LocalSessionManager> =
         StreamableHttpService::new(|| Ok(Echo), Default::default(), settings);
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a port");
     println!("http://{}/mcp", listener.local_addr().expect("an address"));
     let service = hyper_util::service::TowerToHyperService::new(service);
     let mut connections = tokio::task::JoinSet::new();
@@ -250,7 +315,9 @@ async fn serve_http() {
         let service = service.clone();
         connections.spawn(async move {
             let io = hyper_util::rt::TokioIo::new(socket);
-            let _ = hyper::server::conn::http1::Builder::new().serve_connection(io, service).await;
+            let _ = hyper::server::conn::http1::Builder::new()
+                .serve_connection(io, service)
+                .await;
         });
     }
 }

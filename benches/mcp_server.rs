@@ -1,6 +1,8 @@
-//! What levity's MCP server adds to a call of a tool, beside a bare rmcp server: processor time of the server process, over pipes.
+//! What levity's MCP server adds to a call of a tool, beside a bare rmcp server: processor time of
+//! the server process, over pipes.
 //!
-//! `cargo bench --bench mcp_server`; `-- --quick` to see that it runs. It reads `/proc`, so it measures on Linux alone.
+//! `cargo bench --bench mcp_server`; `-- --quick` to see that it runs. It reads `/proc`, so it
+//! measures on Linux alone.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -9,8 +11,8 @@ use levity_core::{ToolCx, ToolError, ToolOutput, ToolSpec};
 use levity_serve::mcp::McpServer;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ClientConfig, ContentBlock, ErrorData,
-    ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig as About,
-    Tool,
+    ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerCapabilities,
+    ServerConfig as About, Tool,
 };
 use rmcp::service::{RequestContext, RoleServer, RunningService};
 use rmcp::{RoleClient, ServerHandler, ServiceExt};
@@ -23,7 +25,10 @@ const GOAL: f64 = 10.0;
 const BATCH: usize = 100;
 
 fn main() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     match std::env::args().nth(1).as_deref() {
         Some("serve-bare") => runtime.block_on(serve_bare()),
         Some("serve-levity") => runtime.block_on(serve_levity()),
@@ -39,7 +44,10 @@ async fn measure(batches: usize) {
         "{} calls of a tool that echoes 16 bytes, in turns of {BATCH}; server side only.\n",
         batches * BATCH
     );
-    let (mut bare, mut levity) = (Server::start("serve-bare").await, Server::start("serve-levity").await);
+    let (mut bare, mut levity) = (
+        Server::start("serve-bare").await,
+        Server::start("serve-levity").await,
+    );
     for server in [&mut bare, &mut levity] {
         server.batch().await;
         server.spent.clear();
@@ -49,9 +57,15 @@ async fn measure(batches: usize) {
         levity.batch().await;
     }
     println!("{:24} {:>12} {:>12}", "", "mean CPU µs", "least CPU µs");
-    let (a, b) = (bare.show("a bare rmcp server"), levity.show("levity's server"));
+    let (a, b) = (
+        bare.show("a bare rmcp server"),
+        levity.show("levity's server"),
+    );
     let met = if b - a <= GOAL { "met" } else { "MISSED" };
-    println!("  {:+.1} µs CPU a call; the goal of {GOAL} µs is {met}", b - a);
+    println!(
+        "  {:+.1} µs CPU a call; the goal of {GOAL} µs is {met}",
+        b - a
+    );
 }
 
 struct Server {
@@ -65,19 +79,35 @@ impl Server {
     async fn start(which: &str) -> Self {
         let program = std::env::current_exe().expect("this program has a path");
         let mut command = Command::new(program);
-        command.arg(which).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        command
+            .arg(which)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true);
         let mut child = command.spawn().expect("the server starts");
-        let (read, write) = (child.stdout.take().expect("a pipe"), child.stdin.take().expect("a pipe"));
+        let (read, write) = (
+            child.stdout.take().expect("a pipe"),
+            child.stdin.take().expect("a pipe"),
+        );
         let about = ClientConfig::default().with_protocol_version(ProtocolVersion::V_2025_11_25);
         let client = about.serve((read, write)).await.expect("rmcp connects");
-        Self { child, client, spent: Vec::new() }
+        Self {
+            child,
+            client,
+            spent: Vec::new(),
+        }
     }
 
     async fn batch(&mut self) {
         let before = self.cpu();
         for _ in 0..BATCH {
-            let Value::Object(args) = json!({"text": "sixteen bytes .."}) else { unreachable!() };
-            let result = self.client.call_tool(CallToolRequestParams::new("echo").with_arguments(args)).await;
+            let Value::Object(args) = json!({"text": "sixteen bytes .."}) else {
+                unreachable!()
+            };
+            let result = self
+                .client
+                .call_tool(CallToolRequestParams::new("echo").with_arguments(args))
+                .await;
             assert!(result.is_ok_and(|result| result.is_error != Some(true)));
         }
         self.spent.push((self.cpu() - before) / BATCH as f64);
@@ -86,12 +116,18 @@ impl Server {
     /// What all threads of the server have had of processors, in microseconds.
     fn cpu(&self) -> f64 {
         let pid = self.child.id().expect("it runs");
-        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task"))
+            .into_iter()
+            .flatten()
+            .flatten();
         let nanos = |path: std::path::PathBuf| -> Option<f64> {
             let text = std::fs::read_to_string(path.join("schedstat")).ok()?;
             text.split_whitespace().next()?.parse().ok()
         };
-        threads.filter_map(|thread| nanos(thread.path())).sum::<f64>() / 1e3
+        threads
+            .filter_map(|thread| nanos(thread.path()))
+            .sum::<f64>()
+            / 1e3
     }
 
     fn show(&mut self, name: &str) -> f64 {
@@ -119,8 +155,14 @@ impl ServerHandler for Echo {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let Value::Object(schema) = schema() else { unreachable!() };
-        Ok(ListToolsResult::with_all_items(vec![Tool::new("echo", "Says it again.", Arc::new(schema))]))
+        let Value::Object(schema) = schema() else {
+            unreachable!()
+        };
+        Ok(ListToolsResult::with_all_items(vec![Tool::new(
+            "echo",
+            "Says it again.",
+            Arc::new(schema),
+        )]))
     }
 
     async fn call_tool(
@@ -128,7 +170,11 @@ impl ServerHandler for Echo {
         request: CallToolRequestParams,
         _: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let text = request.arguments.as_ref().and_then(|args| args.get("text")?.as_str()).unwrap_or_default();
+        let text = request
+            .arguments
+            .as_ref()
+            .and_then(|args| args.get("text")?.as_str())
+            .unwrap_or_default();
         Ok(CallToolResult::success(vec![ContentBlock::text(text.to_owned())]).into())
     }
 }
@@ -154,6 +200,9 @@ impl levity_core::Tool for Levity {
 
 async fn serve_levity() {
     let echo = Levity(ToolSpec::new("echo", "Says it again.").with_input(schema()));
-    let server = McpServer::builder("echo", "1").tool(echo).build().expect("a server");
+    let server = McpServer::builder("echo", "1")
+        .tool(echo)
+        .build()
+        .expect("a server");
     let _ = server.stdio().await;
 }

@@ -15,8 +15,14 @@ pub struct Effort {
 }
 
 impl Effort {
-    pub const QUICK: Self = Self { budget: Duration::from_millis(60), sample: Duration::from_millis(5) };
-    pub const FULL: Self = Self { budget: Duration::from_millis(1_200), sample: Duration::from_millis(20) };
+    pub const QUICK: Self = Self {
+        budget: Duration::from_millis(60),
+        sample: Duration::from_millis(5),
+    };
+    pub const FULL: Self = Self {
+        budget: Duration::from_millis(1_200),
+        sample: Duration::from_millis(20),
+    };
 }
 
 /// A piece of work that does `units` things at each call.
@@ -52,7 +58,13 @@ pub fn compare(effort: Effort, mut works: Vec<Work>) -> Vec<Cost> {
         .map(|((work, (allocations, bytes)), mut samples)| {
             samples.sort_by(f64::total_cmp);
             let (nanos, least) = (samples[samples.len() / 2], samples[0]);
-            Cost { name: work.name, nanos, least, allocations, bytes }
+            Cost {
+                name: work.name,
+                nanos,
+                least,
+                allocations,
+                bytes,
+            }
         })
         .collect()
 }
@@ -63,7 +75,10 @@ fn count(work: &mut Work) -> (f64, f64) {
     let counter = Counter::start();
     (work.run)();
     let count = counter.read();
-    (count.calls as f64 / work.units as f64, count.bytes as f64 / work.units as f64)
+    (
+        count.calls as f64 / work.units as f64,
+        count.bytes as f64 / work.units as f64,
+    )
 }
 
 fn repeats(effort: Effort, work: &mut Work) -> usize {

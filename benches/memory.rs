@@ -45,8 +45,16 @@ fn main() {
     let quick = args.iter().any(|arg| arg == "--quick") || !args.iter().any(|arg| arg == "--bench");
     append(if quick { Effort::QUICK } else { Effort::FULL });
     waited_for(if quick { 20 } else { 200 });
-    load(if quick { &[100, 1_000] } else { &[100, 10_000, 100_000] });
-    room(if quick { &[25, 50] } else { &[25, 50, 100, 1_000] });
+    load(if quick {
+        &[100, 1_000]
+    } else {
+        &[100, 10_000, 100_000]
+    });
+    room(if quick {
+        &[25, 50]
+    } else {
+        &[25, 50, 100, 1_000]
+    });
     window(if quick { Effort::QUICK } else { Effort::FULL });
     open(if quick { 500 } else { 10_000 });
 }
@@ -64,7 +72,9 @@ impl Folder {
     }
 
     fn sqlite(&self, durability: Durability) -> SqliteMemory {
-        SqliteMemory::new(self.path()).expect("a file is made").with_durability(durability)
+        SqliteMemory::new(self.path())
+            .expect("a file is made")
+            .with_durability(durability)
     }
 
     fn files(&self, durability: Durability) -> FileMemory {
@@ -74,12 +84,18 @@ impl Folder {
 }
 
 fn one_thread() -> Runtime {
-    Builder::new_current_thread().enable_time().build().expect("a runtime is built")
+    Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime is built")
 }
 
 /// How long something takes on the wall's clock.
 fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
-    #[expect(clippy::disallowed_methods, reason = "a benchmark goes by the real clock")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a benchmark goes by the real clock"
+    )]
     let start = Instant::now();
     let done = work();
     (done, start.elapsed())
@@ -93,7 +109,9 @@ fn turn(number: u64) -> [Message; 2] {
 }
 
 fn change(number: u64) -> ConversationChange {
-    ConversationChange::at(number * 2).with_messages(turn(number)).when(Timestamp::from_millis(number))
+    ConversationChange::at(number * 2)
+        .with_messages(turn(number))
+        .when(Timestamp::from_millis(number))
 }
 
 /// Work that saves one turn after another in one conversation.
@@ -101,18 +119,25 @@ fn saving(name: &'static str, store: impl MemoryStore + 'static, folder: Arc<Fol
     let (tokio, id) = (one_thread(), ConversationId::new("bench"));
     let mut number = 0;
     let run = Box::new(move || {
-        tokio.block_on(store.save(&id, &change(number))).expect("it is saved");
+        tokio
+            .block_on(store.save(&id, &change(number)))
+            .expect("it is saved");
         number += 1;
         let _ = &folder;
     });
-    Work { name, units: 1, run }
+    Work {
+        name,
+        units: 1,
+        run,
+    }
 }
 
 /// The floor: the same rows, written by hand on this thread.
 fn by_hand(folder: Arc<Folder>) -> Work {
     let connection = rusqlite::Connection::open(folder.path()).expect("a file is made");
     let tables = "PRAGMA journal_mode = wal; PRAGMA synchronous = NORMAL; \
-                  CREATE TABLE conversations (key INTEGER PRIMARY KEY, changed INTEGER, next INTEGER); \
+                  CREATE TABLE conversations (key INTEGER PRIMARY KEY, changed INTEGER, next \
+                  INTEGER); \
                   CREATE INDEX changed ON conversations (changed); \
                   INSERT INTO conversations VALUES (1, 0, 0); \
                   CREATE TABLE messages (place INTEGER PRIMARY KEY, message TEXT NOT NULL);";
@@ -128,32 +153,52 @@ fn by_hand(folder: Arc<Folder>) -> Work {
         }
         let sql = "UPDATE conversations SET changed = ?1, next = ?2 WHERE key = 1";
         let mut update = transaction.prepare_cached(sql).expect("it is SQL");
-        update.execute((number, number * 2 + 2)).expect("it is written");
+        update
+            .execute((number, number * 2 + 2))
+            .expect("it is written");
         drop(update);
         transaction.commit().expect("it is written");
         number += 1;
         let _ = &folder;
     });
-    Work { name: "SQLite by hand, on one thread", units: 1, run }
+    Work {
+        name: "SQLite by hand, on one thread",
+        units: 1,
+        run,
+    }
 }
 
 fn append(effort: Effort) {
-    println!("Append: a turn of two messages, not waited for until it is on the disk. Goal: {APPEND} µs.\n");
+    println!(
+        "Append: a turn of two messages, not waited for until it is on the disk. Goal: {APPEND} \
+            µs.\n"
+    );
     println!("{:40} {:>9} {:>9} {:>9}", "", "µs CPU", "least", "bytes");
     let folder = || Arc::new(Folder::new());
     let (floor, sqlite) = (folder(), folder());
     let works = vec![
         by_hand(floor),
-        saving("SqliteMemory, buffered", sqlite.sqlite(Durability::Buffered), sqlite),
+        saving(
+            "SqliteMemory, buffered",
+            sqlite.sqlite(Durability::Buffered),
+            sqlite,
+        ),
         saving("InMemory", InMemory::new(), folder()),
     ];
     let costs = compare(effort, works);
     for cost in &costs {
         let (micros, least) = (cost.nanos / 1e3, cost.least / 1e3);
         let goal = verdict(micros, APPEND);
-        println!("{:40} {micros:>9.2} {least:>9.2} {:>9.0} {goal}", cost.name, cost.bytes);
+        println!(
+            "{:40} {micros:>9.2} {least:>9.2} {:>9.0} {goal}",
+            cost.name, cost.bytes
+        );
     }
-    println!("{:40} {:.2} times SQLite by hand", "", costs[1].nanos / costs[0].nanos);
+    println!(
+        "{:40} {:.2} times SQLite by hand",
+        "",
+        costs[1].nanos / costs[0].nanos
+    );
     let (tokio, store, id) = (one_thread(), Folder::new(), ConversationId::new("wall"));
     let store = store.sqlite(Durability::Buffered);
     let (_, wall) = timed(|| {
@@ -163,13 +208,20 @@ fn append(effort: Effort) {
             }
         });
     });
-    println!("{:40} {:>9.2} µs on the wall's clock\n", "SqliteMemory, buffered", wall.as_secs_f64() * 1e3);
+    println!(
+        "{:40} {:>9.2} µs on the wall's clock\n",
+        "SqliteMemory, buffered",
+        wall.as_secs_f64() * 1e3
+    );
     files();
 }
 
 /// A save costs what the file holds.
 fn files() {
-    println!("{:40} {:>9} {:>9}", "FileMemory, buffered, of so many turns", "µs wall", "floor");
+    println!(
+        "{:40} {:>9} {:>9}",
+        "FileMemory, buffered, of so many turns", "µs wall", "floor"
+    );
     for turns in [10, 100, 1_000] {
         let (folder, tokio, id) = (Folder::new(), one_thread(), ConversationId::new("bench"));
         let store = folder.files(Durability::Buffered);
@@ -177,7 +229,9 @@ fn files() {
         tokio.block_on(store.save(&id, &all)).expect("it is saved");
         let (_, wall) = timed(|| {
             for number in turns..turns + 10 {
-                tokio.block_on(store.save(&id, &change(number))).expect("it is saved");
+                tokio
+                    .block_on(store.save(&id, &change(number)))
+                    .expect("it is saved");
             }
         });
         let bytes = std::fs::read(folder.0.path().join("files/bench.json")).expect("it is there");
@@ -215,7 +269,10 @@ fn waited_for(turns: u64) {
             });
         });
         let rate = (conversations * turns) as f64 / wall.as_secs_f64();
-        println!("{:40} {rate:>9.0} turns/s", format!("{conversations} at once"));
+        println!(
+            "{:40} {rate:>9.0} turns/s",
+            format!("{conversations} at once")
+        );
     }
     println!();
 }
@@ -225,15 +282,21 @@ fn fill(store: &impl MemoryStore, id: &ConversationId, messages: u64) {
     for start in (0..messages / 2).step_by(500) {
         let end = (start + 500).min(messages / 2);
         let change = ConversationChange::at(start * 2).with_messages((start..end).flat_map(turn));
-        tokio.block_on(store.save(id, &change)).expect("it is saved");
+        tokio
+            .block_on(store.save(id, &change))
+            .expect("it is saved");
     }
 }
 
 fn load(lengths: &[u64]) {
     println!(
-        "Load: the last {WINDOW} messages, of a store that was just opened. Goal: {LOAD} ms, and flat.\n"
+        "Load: the last {WINDOW} messages, of a store that was just opened. Goal: {LOAD} ms, and \
+            flat.\n"
     );
-    println!("{:>9} {:>12} {:>9} {:>12} {:>12}", "messages", "first, ms", "least", "again, ms", "in memory");
+    println!(
+        "{:>9} {:>12} {:>9} {:>12} {:>12}",
+        "messages", "first, ms", "least", "again, ms", "in memory"
+    );
     for &length in lengths {
         let (folder, tokio, id) = (Folder::new(), one_thread(), ConversationId::new("bench"));
         fill(&folder.sqlite(Durability::Buffered), &id, length);
@@ -241,7 +304,11 @@ fn load(lengths: &[u64]) {
         fill(&memory, &id, length);
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let load = |store: &dyn MemoryStore| {
-            let (loaded, time) = timed(|| tokio.block_on(store.load(&id, WINDOW)).expect("it is loaded"));
+            let (loaded, time) = timed(|| {
+                tokio
+                    .block_on(store.load(&id, WINDOW))
+                    .expect("it is loaded")
+            });
             assert_eq!((loaded.messages.len(), loaded.end), (WINDOW, length));
             ms(time)
         };
@@ -260,19 +327,33 @@ fn load(lengths: &[u64]) {
 }
 
 fn room(turns: &[u64]) {
-    println!("Room: bytes for each turn, and beyond its messages as JSON. Goal: {ROOM}, and flat.\n");
-    println!("{:>6} {:>9} {:>9} {:>9} {:>9}", "turns", "SQLite", "beyond", "file", "beyond");
+    println!(
+        "Room: bytes for each turn, and beyond its messages as JSON. Goal: {ROOM}, and flat.\n"
+    );
+    println!(
+        "{:>6} {:>9} {:>9} {:>9} {:>9}",
+        "turns", "SQLite", "beyond", "file", "beyond"
+    );
     for &turns in turns {
         let (folder, id, tokio) = (Folder::new(), ConversationId::new("bench"), one_thread());
         drop(folder.sqlite(Durability::Buffered));
         let empty = size(&folder);
-        let (store, files) = (folder.sqlite(Durability::Buffered), folder.files(Durability::Buffered));
+        let (store, files) = (
+            folder.sqlite(Durability::Buffered),
+            folder.files(Durability::Buffered),
+        );
         for number in 0..turns {
-            tokio.block_on(store.save(&id, &change(number))).expect("it is saved");
-            tokio.block_on(files.save(&id, &change(number))).expect("it is saved");
+            tokio
+                .block_on(store.save(&id, &change(number)))
+                .expect("it is saved");
+            tokio
+                .block_on(files.save(&id, &change(number)))
+                .expect("it is saved");
         }
         // What a search needs to know is in the file, too.
-        tokio.block_on(store.search(&id, "weather", 1)).expect("it is searched");
+        tokio
+            .block_on(store.search(&id, "weather", 1))
+            .expect("it is searched");
         let json = |message: Message| serde_json::to_string(&message).map_or(0, |json| json.len());
         let payload = (0..turns).flat_map(turn).map(json).sum::<usize>() as f64 / turns as f64;
         let sqlite = (size(&folder) - empty) as f64 / turns as f64;
@@ -297,25 +378,42 @@ fn size(folder: &Folder) -> u64 {
 fn window(effort: Effort) {
     println!("Window: what is shown within 8,000 tokens. Goal: {BUILD} ms, and flat.\n");
     println!("{:40} {:>9} {:>9} {:>9}", "", "ms CPU", "least", "shown");
-    let lengths =
-        [("of 100 messages", 100), ("of 1,000", 1_000), ("of 10,000", 10_000), ("of 100,000", 100_000)];
+    let lengths = [
+        ("of 100 messages", 100),
+        ("of 1,000", 1_000),
+        ("of 10,000", 10_000),
+        ("of 100,000", 100_000),
+    ];
     let window = Window::new().all_messages().tokens(8_000);
     let mut shown = Vec::new();
     let works = lengths.map(|(name, length)| {
         let messages: Vec<Arc<Message>> = (0..length / 2).flat_map(turn).map(Arc::new).collect();
         let window = window.clone();
         let counter = Tokens::new();
-        shown.push(window.show(&messages, Some("They talked."), &counter).history.len());
+        shown.push(
+            window
+                .show(&messages, Some("They talked."), &counter)
+                .history
+                .len(),
+        );
         let run = Box::new(move || {
             let built = window.show(&messages, Some("They talked."), &counter);
             assert!(built.fits);
             std::hint::black_box(built);
         });
-        Work { name, units: 1, run }
+        Work {
+            name,
+            units: 1,
+            run,
+        }
     });
     for (cost, shown) in compare(effort, works.into()).iter().zip(shown) {
         let (millis, least) = (cost.nanos / 1e6, cost.least / 1e6);
-        println!("{:40} {millis:>9.3} {least:>9.3} {shown:>9} {}", cost.name, verdict(millis, BUILD));
+        println!(
+            "{:40} {millis:>9.3} {least:>9.3} {shown:>9} {}",
+            cost.name,
+            verdict(millis, BUILD)
+        );
     }
     println!();
 }
@@ -329,15 +427,27 @@ fn open(count: usize) {
     println!("{:40} {:>12} {:>12}", "", "heap, bytes", "resident");
     let folder = Folder::new();
     row("InMemory", count, goal, Arc::new(InMemory::new()));
-    row("SqliteMemory", count, goal, Arc::new(folder.sqlite(Durability::Buffered)));
-    row("FileMemory", count, goal, Arc::new(folder.files(Durability::Buffered)));
+    row(
+        "SqliteMemory",
+        count,
+        goal,
+        Arc::new(folder.sqlite(Durability::Buffered)),
+    );
+    row(
+        "FileMemory",
+        count,
+        goal,
+        Arc::new(folder.files(Durability::Buffered)),
+    );
 }
 
 /// Opens many that have a window each, and takes the windows out.
 fn row(name: &str, count: usize, goal: f64, store: Arc<dyn MemoryStore>) {
     let tokio = one_thread();
     let conversations = Conversations::new(store.clone());
-    let ids: Vec<_> = (0..count).map(|number| ConversationId::new(format!("c{number}"))).collect();
+    let ids: Vec<_> = (0..count)
+        .map(|number| ConversationId::new(format!("c{number}")))
+        .collect();
     let now = |change: ConversationChange| change.when(Timestamp::from_millis(4_000_000_000_000));
     tokio.block_on(async {
         for id in &ids {
@@ -356,7 +466,12 @@ fn row(name: &str, count: usize, goal: f64, store: Arc<dyn MemoryStore>) {
     });
     let live = counter.read().live as f64;
     drop(counter);
-    let more = clock::resident().unwrap_or_default().saturating_sub(resident) as f64;
+    let more = clock::resident()
+        .unwrap_or_default()
+        .saturating_sub(resident) as f64;
     drop(open);
-    println!("{name:40} {live:>12.0} {more:>12.0} {}", verdict(live.max(more), goal));
+    println!(
+        "{name:40} {live:>12.0} {more:>12.0} {}",
+        verdict(live.max(more), goal)
+    );
 }

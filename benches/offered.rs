@@ -1,7 +1,8 @@
-//! How soon events reach somebody who follows a run by HTTP, beside a bare axum server that sends the same bytes; and what clients who only
-//! wait cost.
+//! How soon events reach somebody who follows a run by HTTP, beside a bare axum server that sends
+//! the same bytes; and what clients who only wait cost.
 //!
-//! `cargo bench --bench serve`; `-- --quick` to see that it runs. The servers are processes of their own; the clock is one for all of them.
+//! `cargo bench --bench serve`; `-- --quick` to see that it runs. The servers are processes of
+//! their own; the clock is one for all of them.
 
 use std::convert::Infallible;
 use std::io::{BufRead as _, BufReader};
@@ -43,15 +44,22 @@ fn main() {
 }
 
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime")
 }
 
 fn report(quick: bool) {
     let (rounds, events) = if quick { (1, 100) } else { (3, 5_000) };
     println!(
-        "1,000 events a second of {WORDS} bytes of words, read by one; {rounds} rounds of {events} in turns.\n"
+        "1,000 events a second of {WORDS} bytes of words, read by one; {rounds} rounds of {events} \
+            in turns.\n"
     );
-    println!("{:34} {:>10} {:>10} {:>10}", "", "median µs", "99 % µs", "most µs");
+    println!(
+        "{:34} {:>10} {:>10} {:>10}",
+        "", "median µs", "99 % µs", "most µs"
+    );
     let (mut bare, mut levity) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         bare.extend(follow(&Server::start("serve-bare"), events));
@@ -59,7 +67,11 @@ fn report(quick: bool) {
     }
     show("a bare axum stream", &mut bare);
     let late = show("levity's events by HTTP", &mut levity);
-    println!("  99 % within {:.2} ms, {}\n", late / 1e3, verdict(late / 1e3 <= GOAL_MILLIS));
+    println!(
+        "  99 % within {:.2} ms, {}\n",
+        late / 1e3,
+        verdict(late / 1e3 <= GOAL_MILLIS)
+    );
     waiting::report(if quick { 50 } else { IDLE });
 }
 
@@ -71,7 +83,12 @@ fn verdict(met: bool) -> &'static str {
 fn show(name: &str, micros: &mut [f64]) -> f64 {
     micros.sort_by(f64::total_cmp);
     let at = |share: f64| micros[((micros.len() - 1) as f64 * share) as usize];
-    println!("{name:34} {:>10.0} {:>10.0} {:>10.0}", at(0.5), at(0.99), at(1.0));
+    println!(
+        "{name:34} {:>10.0} {:>10.0} {:>10.0}",
+        at(0.5),
+        at(0.99),
+        at(1.0)
+    );
     at(0.99)
 }
 
@@ -81,10 +98,18 @@ fn follow(server: &Server, count: usize) -> Vec<f64> {
     let mut micros = Vec::new();
     for line in BufReader::new(stream).lines() {
         let line = line.expect("the stream goes on");
-        let Some((_, rest)) = line.split_once("\"text\":\"") else { continue };
-        // What the run was told has a text too, and what it told before anybody followed says nothing.
-        let sent = rest.split(' ').next().and_then(|nanos| nanos.parse::<u64>().ok());
-        let Some(sent) = sent.filter(|sent| *sent >= since) else { continue };
+        let Some((_, rest)) = line.split_once("\"text\":\"") else {
+            continue;
+        };
+        // What the run was told has a text too, and what it told before anybody followed says
+        // nothing.
+        let sent = rest
+            .split(' ')
+            .next()
+            .and_then(|nanos| nanos.parse::<u64>().ok());
+        let Some(sent) = sent.filter(|sent| *sent >= since) else {
+            continue;
+        };
         micros.push((now().saturating_sub(sent)) as f64 / 1e3);
         if micros.len() == count {
             break;
@@ -101,12 +126,19 @@ struct Server {
 impl Server {
     fn start(which: &str) -> Self {
         let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
-        let mut child = command.arg(which).stdout(Stdio::piped()).spawn().expect("the server starts");
+        let mut child = command
+            .arg(which)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the server starts");
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().expect("a pipe"))
             .read_line(&mut line)
             .expect("it says where it is");
-        Self { child, address: line.trim().to_owned() }
+        Self {
+            child,
+            address: line.trim().to_owned(),
+        }
     }
 
     /// Follows the run that tells something.
@@ -116,9 +148,17 @@ impl Server {
 
     /// The memory that the system holds for it.
     fn resident(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
-        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) << 10
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))
+            .unwrap_or_default();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .unwrap_or_default();
+        line.trim()
+            .trim_end_matches(" kB")
+            .parse::<u64>()
+            .unwrap_or(0)
+            << 10
     }
 }
 
@@ -140,7 +180,10 @@ fn now() -> u64 {
         fn clock_gettime(clock: i32, time: *mut Timespec) -> i32;
     }
     const MONOTONIC: i32 = 1;
-    let mut time = Timespec { seconds: 0, nanos: 0 };
+    let mut time = Timespec {
+        seconds: 0,
+        nanos: 0,
+    };
     // SAFETY: the struct has the layout of 64-bit Linux, and lives through the call.
     let status = unsafe { clock_gettime(MONOTONIC, &raw mut time) };
     assert_eq!(status, 0, "the clock is there");
@@ -180,11 +223,20 @@ impl Tool for Talker {
 }
 
 async fn levity_server() {
-    let tool =
-        |name: &str, talks| Talker(ToolSpec::new(name, "Works.").with_hints(Hints::new().read_only()), talks);
-    let model = ScriptedModel::new().call("talk", json!({})).call("wait", json!({}));
+    let tool = |name: &str, talks| {
+        Talker(
+            ToolSpec::new(name, "Works.").with_hints(Hints::new().read_only()),
+            talks,
+        )
+    };
+    let model = ScriptedModel::new()
+        .call("talk", json!({}))
+        .call("wait", json!({}));
     let hour = Duration::from_secs(3_600);
-    let agent = Agent::builder(model).tool(tool("talk", true)).tool(tool("wait", false)).tool_timeout(hour);
+    let agent = Agent::builder(model)
+        .tool(tool("talk", true))
+        .tool(tool("wait", false))
+        .tool_timeout(hour);
     let runs = Runs::new(agent.build().expect("an agent"));
     for id in ["busy", "idle"] {
         let run = runs.start(NewRun::new("Work.").id(id)).expect("a run");
@@ -194,7 +246,10 @@ async fn levity_server() {
             tokio::task::yield_now().await;
         }
     }
-    HttpApi::new(runs).serve(waiting::listener(AccessControl::open()).await).await.expect("it serves");
+    HttpApi::new(runs)
+        .serve(waiting::listener(AccessControl::open()).await)
+        .await
+        .expect("it serves");
 }
 
 async fn bare_server() {
@@ -204,12 +259,20 @@ async fn bare_server() {
             let data = json!({"run": "busy", "seq": 5, "at": now() / 1_000_000, "kind": {"progress": {
                 "effect": 1, "call": "call_0", "text": words(),
             }}});
-            Some((Ok::<_, Infallible>(format!("event: progress\ndata: {data}\n\n")), ticks))
+            Some((
+                Ok::<_, Infallible>(format!("event: progress\ndata: {data}\n\n")),
+                ticks,
+            ))
         });
-        ([("content-type", "text/event-stream")], Body::from_stream(pieces))
+        (
+            [("content-type", "text/event-stream")],
+            Body::from_stream(pieces),
+        )
     };
     let router = Router::new().route("/v1/runs/busy/events", get(stream));
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("an address");
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("an address");
     println!("{}", listener.local_addr().expect("an address"));
     let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
     axum::serve(listener, router).await.expect("it serves");

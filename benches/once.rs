@@ -19,9 +19,13 @@ const SUBJECTS: [(&str, &str); 2] = [("hand", "by hand"), ("levity", "levity")];
 
 pub fn report(server: &Server, rounds: usize) {
     println!(
-        "Once: from the start of a process to its first answer; median of {rounds}. Goal: {GOAL} times.\n"
+        "Once: from the start of a process to its first answer; median of {rounds}. Goal: {GOAL} \
+            times.\n"
     );
-    println!("{:40} {:>9} {:>8} {:>9} {:>8}", "", "CPU ms", "× floor", "wall ms", "× floor");
+    println!(
+        "{:40} {:>9} {:>8} {:>9} {:>8}",
+        "", "CPU ms", "× floor", "wall ms", "× floor"
+    );
     let url = server.url(0, Duration::ZERO);
     let mut samples = vec![(Vec::new(), Vec::new()); SUBJECTS.len()];
     for _ in 0..rounds {
@@ -31,7 +35,10 @@ pub fn report(server: &Server, rounds: usize) {
             walls.push(wall);
         }
     }
-    let medians: Vec<_> = samples.iter_mut().map(|(cpus, walls)| (median(cpus), median(walls))).collect();
+    let medians: Vec<_> = samples
+        .iter_mut()
+        .map(|(cpus, walls)| (median(cpus), median(walls)))
+        .collect();
     for ((_, meaning), (cpu, wall)) in SUBJECTS.iter().zip(&medians) {
         let (slower, later) = (cpu / medians[0].0, wall / medians[0].1);
         let met = format!("{}, {}", verdict(slower, GOAL), verdict(later, GOAL));
@@ -51,21 +58,37 @@ fn measure(subject: &str, url: &str) -> (f64, f64) {
     let program = std::env::current_exe().expect("this program has a path");
     let start = Instant::now();
     let mut command = Command::new(program);
-    command.args(["--once", subject, url]).stdout(Stdio::piped());
+    command
+        .args(["--once", subject, url])
+        .stdout(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
     let mut text = String::new();
-    child.stdout.take().expect("it has an output").read_to_string(&mut text).expect("it speaks");
+    child
+        .stdout
+        .take()
+        .expect("it has an output")
+        .read_to_string(&mut text)
+        .expect("it speaks");
     let wall = start.elapsed();
     assert!(child.wait().expect("it ends").success());
-    (text.trim().parse().expect("it says its CPU time"), wall.as_secs_f64() * 1e3)
+    (
+        text.trim().parse().expect("it says its CPU time"),
+        wall.as_secs_f64() * 1e3,
+    )
 }
 
 /// Asks for one answer, and prints the CPU time of the process until then.
 pub fn main(subject: &str, url: &str) {
-    let tokio = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime is built");
+    let tokio = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime is built");
     let answer = tokio.block_on(async {
         match subject {
-            "hand" => Hand::new(url, false).run().await.expect("there is an answer"),
+            "hand" => Hand::new(url, false)
+                .run()
+                .await
+                .expect("there is an answer"),
             _ => through::run(&through::agent(url, 0, false), 0).await,
         }
     });

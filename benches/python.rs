@@ -1,5 +1,6 @@
-//! What a program in Python costs, beside the interpreter alone in the same thread. Times are on the wall: a program
-//! runs in another process or thread, and whoever wants its result waits for that too.
+//! What a program in Python costs, beside the interpreter alone in the same thread. Times are on
+//! the wall: a program runs in another process or thread, and whoever wants its result waits for
+//! that too.
 //!
 //! `cargo bench --bench python`; `-- --quick` to see that it runs.
 
@@ -22,34 +23,65 @@ const CALL: &str = "n = add(1)\nn + 1";
 
 fn main() {
     worker_main();
-    let quick = std::env::args().any(|arg| arg == "--quick") || !std::env::args().any(|arg| arg == "--bench");
+    let quick = std::env::args().any(|arg| arg == "--quick")
+        || !std::env::args().any(|arg| arg == "--bench");
     let times = if quick { 20 } else { 2_000 };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
     println!("Python: `{TRIVIAL}`, {times} times. Goal: {GOAL:?} when warm.\n");
     println!("{:44} {:>10} {:>10} {:>10}", "", "median", "least", "99 %");
     measure("the interpreter alone", times, || {
-        let program = MontyRun::new(TRIVIAL.to_owned(), "x.py", Vec::new(), CompileOptions::default());
+        let program = MontyRun::new(
+            TRIVIAL.to_owned(),
+            "x.py",
+            Vec::new(),
+            CompileOptions::default(),
+        );
         let program = program.expect("it is Python");
-        black_box(program.run(Vec::new(), ResourceTracker::default(), PrintWriter::Disabled))
-            .expect("it runs");
+        black_box(program.run(
+            Vec::new(),
+            ResourceTracker::default(),
+            PrintWriter::Disabled,
+        ))
+        .expect("it runs");
     });
-    for (name, place) in [("in a thread", Isolation::Thread), ("in a process", Isolation::Auto)] {
+    for (name, place) in [
+        ("in a thread", Isolation::Thread),
+        ("in a process", Isolation::Auto),
+    ] {
         let python = Python::isolated(place);
         let median = measure(name, times, || {
             black_box(runtime.block_on(python.run(TRIVIAL, json!({})))).expect("it runs");
         });
-        println!("    {} the goal", if median <= GOAL { "within" } else { "MISSES" });
+        println!(
+            "    {} the goal",
+            if median <= GOAL { "within" } else { "MISSES" }
+        );
     }
     measure("a process, from its start", times / 10 + 1, || {
         black_box(runtime.block_on(Python::new().run(TRIVIAL, json!({})))).expect("it runs");
     });
     let python = Python::new();
-    for (name, code) in [("an agent's call of `run_python`", TRIVIAL), ("the same, calling a tool", CALL)] {
-        measure(name, times / 4 + 1, || runtime.block_on(call(&python, code, Runtime::new())));
+    for (name, code) in [
+        ("an agent's call of `run_python`", TRIVIAL),
+        ("the same, calling a tool", CALL),
+    ] {
+        measure(name, times / 4 + 1, || {
+            runtime.block_on(call(&python, code, Runtime::new()))
+        });
     }
     let journal = MemoryJournal::new();
-    runtime.block_on(call(&python, CALL, Runtime::new().with_journal(journal.clone())));
-    println!("\nwhat is kept while `add` runs: {} bytes", runtime.block_on(kept(&journal)));
+    runtime.block_on(call(
+        &python,
+        CALL,
+        Runtime::new().with_journal(journal.clone()),
+    ));
+    println!(
+        "\nwhat is kept while `add` runs: {} bytes",
+        runtime.block_on(kept(&journal))
+    );
 }
 
 /// The median, the least and nearly the most; the first is not counted.
@@ -64,7 +96,12 @@ fn measure(name: &str, times: usize, mut work: impl FnMut()) -> Duration {
     let mut samples: Vec<Duration> = (0..times).map(|_| time(&mut work)).collect();
     samples.sort();
     let at = |share: f64| samples[((samples.len() - 1) as f64 * share) as usize];
-    println!("{name:44} {:>10.1?} {:>10.1?} {:>10.1?}", at(0.5), samples[0], at(0.99));
+    println!(
+        "{name:44} {:>10.1?} {:>10.1?} {:>10.1?}",
+        at(0.5),
+        samples[0],
+        at(0.99)
+    );
     at(0.5)
 }
 
@@ -72,19 +109,30 @@ fn measure(name: &str, times: usize, mut work: impl FnMut()) -> Duration {
 async fn call(python: &Python, code: &str, runtime: Runtime) {
     let add = RecordingTool::new("add", |_| Ok(ToolOutput::value(json!(2))));
     let add = add.with_input(json!({"type": "object", "properties": {"n": {"type": "integer"}}}));
-    let model = ScriptedModel::new().call("run_python", json!({"code": code})).reply("Done.");
+    let model = ScriptedModel::new()
+        .call("run_python", json!({"code": code}))
+        .reply("Done.");
     let program = RunPython::new().python(python.clone()).tool(&add);
-    let agent = Agent::builder(model).tool(add).program(program).runtime(runtime).build().expect("an agent");
+    let agent = Agent::builder(model)
+        .tool(add)
+        .program(program)
+        .runtime(runtime)
+        .build()
+        .expect("an agent");
     agent.run("go").id("r").await.expect("an answer");
 }
 
 /// How large the outcome of the stretch up to the call is in the journal.
 async fn kept(journal: &MemoryJournal) -> usize {
-    let records = journal.read(&RunId::new("r.1")).await.expect("the program's records");
+    let records = journal
+        .read(&RunId::new("r.1"))
+        .await
+        .expect("the program's records");
     let paused = records.iter().find_map(|record| match &record.entry {
-        Entry::Finished { outcome: Outcome::Tool(result), .. } => {
-            result.value.as_ref().map(ToString::to_string)
-        }
+        Entry::Finished {
+            outcome: Outcome::Tool(result),
+            ..
+        } => result.value.as_ref().map(ToString::to_string),
         _ => None,
     });
     paused.map_or(0, |value| value.len())

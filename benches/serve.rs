@@ -1,8 +1,8 @@
 //! A server of chat completions, in a process of its own, so that its work is nobody else's.
 //!
-//! `POST /TURNS/DELAY/chat/completions` asks for a tool until the conversation has `TURNS` results, and then
-//! answers; each time after `DELAY` milliseconds, in one piece or as a stream. `GET /accepted` says how many
-//! connections there have been.
+//! `POST /TURNS/DELAY/chat/completions` asks for a tool until the conversation has `TURNS` results,
+//! and then answers; each time after `DELAY` milliseconds, in one piece or as a stream.
+//! `GET /accepted` says how many connections there have been.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream as Plain;
@@ -19,13 +19,24 @@ use tokio::runtime;
 use tokio::task::JoinSet;
 
 /// What the model says before it calls, in the pieces of a stream.
-const WORDS: [&str; 9] = ["I", " will", " look", " up", " the", " weather", " there", " first", "."];
+const WORDS: [&str; 9] = [
+    "I", " will", " look", " up", " the", " weather", " there", " first", ".",
+];
 
 /// The arguments of a call, in the pieces of a stream.
-const ARGUMENTS: [&str; 7] = ["{\"", "city", "\": \"", "Reykjavík", "\", \"days\"", ": ", "3}"];
+const ARGUMENTS: [&str; 7] = [
+    "{\"",
+    "city",
+    "\": \"",
+    "Reykjavík",
+    "\", \"days\"",
+    ": ",
+    "3}",
+];
 
 /// The answer, in the pieces of a stream.
-pub const ANSWER: &str = "It will be cool and windy for three days, with some rain on the last of them.";
+pub const ANSWER: &str =
+    "It will be cool and windy for three days, with some rain on the last of them.";
 
 /// The server, as the process that measures sees it. It goes with this value.
 pub struct Server {
@@ -37,23 +48,35 @@ impl Server {
     pub fn start() -> Self {
         let program = std::env::current_exe().expect("this program has a path");
         let mut command = Command::new(program);
-        command.arg("--serve").stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .arg("--serve")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = command.spawn().expect("the server starts");
         let mut line = String::new();
         let mut out = BufReader::new(child.stdout.take().expect("it has an output"));
         out.read_line(&mut line).expect("it says its port");
-        Self { child, port: line.trim().parse().expect("the port is a number") }
+        Self {
+            child,
+            port: line.trim().parse().expect("the port is a number"),
+        }
     }
 
     /// Where a conversation of so many tool turns is had.
     pub fn url(&self, turns: usize, delay: Duration) -> String {
-        format!("http://127.0.0.1:{}/{turns}/{}", self.port, delay.as_millis())
+        format!(
+            "http://127.0.0.1:{}/{turns}/{}",
+            self.port,
+            delay.as_millis()
+        )
     }
 
     /// How many connections there have been, without the one that asks.
     pub fn accepted(&self) -> usize {
         let mut stream = Plain::connect(("127.0.0.1", self.port)).expect("the server is there");
-        stream.write_all(b"GET /accepted HTTP/1.1\r\nconnection: close\r\n\r\n").expect("it is asked");
+        stream
+            .write_all(b"GET /accepted HTTP/1.1\r\nconnection: close\r\n\r\n")
+            .expect("it is asked");
         let mut reply = String::new();
         stream.read_to_string(&mut reply).expect("it answers");
         let count = reply.rsplit("\r\n").next().expect("there is a last line");
@@ -75,15 +98,23 @@ pub fn main() {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(0);
     });
-    let tokio = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime is built");
+    let tokio = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime is built");
     tokio.block_on(accept());
 }
 
 async fn accept() {
     let socket = TcpSocket::new_v4().expect("there is a socket");
-    socket.bind(([127, 0, 0, 1], 0).into()).expect("a port is free");
+    socket
+        .bind(([127, 0, 0, 1], 0).into())
+        .expect("a port is free");
     let listener = socket.listen(4_096).expect("the port can be listened to");
-    println!("{}", listener.local_addr().expect("it has an address").port());
+    println!(
+        "{}",
+        listener.local_addr().expect("it has an address").port()
+    );
     let accepted = Arc::new(AtomicUsize::new(0));
     let mut open = JoinSet::new();
     while let Ok((stream, _)) = listener.accept().await {
@@ -97,17 +128,24 @@ async fn serve(mut stream: TcpStream, accepted: Arc<AtomicUsize>) {
     let mut buffer = Vec::new();
     let mut counts = true;
     loop {
-        let Some(head) = read_head(&mut stream, &mut buffer).await else { return };
+        let Some(head) = read_head(&mut stream, &mut buffer).await else {
+            return;
+        };
         if buffer.starts_with(b"GET") {
             let count = accepted.load(Ordering::Relaxed).to_string();
-            let reply = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{count}", count.len());
+            let reply = format!(
+                "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{count}",
+                count.len()
+            );
             let _ = stream.write_all(reply.as_bytes()).await;
             return;
         }
         if std::mem::take(&mut counts) {
             accepted.fetch_add(1, Ordering::Relaxed);
         }
-        let Some(asked) = Asked::read(&buffer[..head]) else { return };
+        let Some(asked) = Asked::read(&buffer[..head]) else {
+            return;
+        };
         while buffer.len() < head + asked.length {
             if !matches!(stream.read_buf(&mut buffer).await, Ok(1..)) {
                 return;
@@ -116,7 +154,10 @@ async fn serve(mut stream: TcpStream, accepted: Arc<AtomicUsize>) {
         let reply = asked.reply(&buffer[head..head + asked.length]);
         buffer.drain(..head + asked.length);
         if asked.delay > 0 {
-            #[expect(clippy::disallowed_methods, reason = "a server waits by the real clock")]
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "a server waits by the real clock"
+            )]
             tokio::time::sleep(Duration::from_millis(asked.delay)).await;
         }
         if stream.write_all(&reply).await.is_err() {
@@ -152,9 +193,14 @@ impl Asked {
         let delay = path.next()?.parse().ok()?;
         let length = head.lines().find_map(|line| {
             let (name, value) = line.split_once(':')?;
-            name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
+            name.eq_ignore_ascii_case("content-length")
+                .then(|| value.trim().parse().ok())?
         });
-        Some(Self { turns, delay, length: length? })
+        Some(Self {
+            turns,
+            delay,
+            length: length?,
+        })
     }
 
     fn reply(&self, body: &[u8]) -> Vec<u8> {
@@ -167,7 +213,8 @@ impl Asked {
     }
 }
 
-const HEAD: &str = "HTTP/1.1 200 OK\r\ndate: Sun, 15 Nov 2026 10:00:00 GMT\r\nx-request-id: req_0123456789abcdef\r\n\
+const HEAD: &str = "HTTP/1.1 200 OK\r\ndate: Sun, 15 Nov 2026 10:00:00 GMT\r\nx-request-id: \
+    req_0123456789abcdef\r\n\
                     cache-control: no-cache\r\n";
 
 fn usage() -> Value {
@@ -190,7 +237,10 @@ fn whole(call: Option<&str>) -> Vec<u8> {
                 "tool_calls",
             )
         }
-        None => (json!({"role": "assistant", "content": ANSWER, "refusal": null}), "stop"),
+        None => (
+            json!({"role": "assistant", "content": ANSWER, "refusal": null}),
+            "stop",
+        ),
     };
     let body = json!({
         "id": "chatcmpl-9sKd83jfKs02mxPq", "object": "chat.completion", "created": 1_794_736_800, "model": "mock",
@@ -198,12 +248,15 @@ fn whole(call: Option<&str>) -> Vec<u8> {
         "usage": usage(), "service_tier": "default", "system_fingerprint": "fp_44709d6fcb",
     });
     let body = body.to_string();
-    let head = format!("{HEAD}content-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "{HEAD}content-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
     [head, body].concat().into_bytes()
 }
 
-/// A reply in about twenty pieces. Each is a chunk of its own, but all are there at once: how often somebody
-/// has to be woken for them would be chance.
+/// A reply in about twenty pieces. Each is a chunk of its own, but all are there at once: how often
+/// somebody has to be woken for them would be chance.
 fn stream(call: Option<&str>) -> Vec<u8> {
     let mut deltas = vec![json!({"role": "assistant", "content": ""})];
     let say = |word: &str| json!({"content": word});
@@ -214,7 +267,8 @@ fn stream(call: Option<&str>) -> Vec<u8> {
             deltas.push(json!({"tool_calls": [
                 {"index": 0, "id": id, "type": "function", "function": function},
             ]}));
-            let more = |text: &str| json!({"tool_calls": [{"index": 0, "function": {"arguments": text}}]});
+            let more =
+                |text: &str| json!({"tool_calls": [{"index": 0, "function": {"arguments": text}}]});
             deltas.extend(ARGUMENTS.map(more));
             "tool_calls"
         }
@@ -223,7 +277,8 @@ fn stream(call: Option<&str>) -> Vec<u8> {
             "stop"
         }
     };
-    let mut bytes = format!("{HEAD}content-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n");
+    let mut bytes =
+        format!("{HEAD}content-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n");
     let mut event = |data: &str| {
         let event = format!("data: {data}\n\n");
         bytes += &format!("{:x}\r\n{event}\r\n", event.len());
@@ -234,7 +289,10 @@ fn stream(call: Option<&str>) -> Vec<u8> {
             Value::Null,
         ));
     }
-    event(&piece(json!([{"index": 0, "delta": {}, "logprobs": null, "finish_reason": finish}]), Value::Null));
+    event(&piece(
+        json!([{"index": 0, "delta": {}, "logprobs": null, "finish_reason": finish}]),
+        Value::Null,
+    ));
     event(&piece(json!([]), usage()));
     event("[DONE]");
     bytes += "0\r\n\r\n";

@@ -2,8 +2,8 @@
 //!
 //! - `cargo bench --bench sqlite` measures everything, in about a minute.
 //! - `-- --quick` does so in a few seconds; good for seeing that it runs.
-//! - `-- --callgrind N` runs `N` journaled tool turns and nothing else, for a profiler; `-- --callgrind N list`
-//!   makes `N` runs and lists them.
+//! - `-- --callgrind N` runs `N` journaled tool turns and nothing else, for a profiler;
+//!   `-- --callgrind N list` makes `N` runs and lists them.
 
 #[allow(dead_code, reason = "the other benchmark uses the rest")]
 mod clock;
@@ -21,8 +21,8 @@ use levity::core::RunId;
 use levity::prelude::*;
 use levity::runtime::{Durability, SqliteJournal};
 use levity_core::{
-    EffectClass, EffectId, EffectKind, EffectNote, Entry, Journal, MachineKind, Opened, Outcome, Record,
-    RunQuery, RunState, Timestamp, ToolCall, ToolResult,
+    EffectClass, EffectId, EffectKind, EffectNote, Entry, Journal, MachineKind, Opened, Outcome,
+    Record, RunQuery, RunState, Timestamp, ToolCall, ToolResult,
 };
 use measure::{Effort, Work, compare, verdict};
 use serde_json::json;
@@ -47,7 +47,10 @@ const ROOM: f64 = 1_000.0;
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if let Some(at) = args.iter().position(|arg| arg == "--callgrind") {
-        let count = args.get(at + 1).and_then(|count| count.parse().ok()).expect("a number");
+        let count = args
+            .get(at + 1)
+            .and_then(|count| count.parse().ok())
+            .expect("a number");
         return match args.get(at + 2).map(String::as_str) {
             Some("list") => many(count),
             _ => (journaled(&Folder::new(), count).run)(),
@@ -69,7 +72,8 @@ impl Folder {
     fn new() -> Self {
         static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("levity-sqlite-{}-{number}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("levity-sqlite-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder is made");
         Self(folder)
     }
@@ -94,12 +98,18 @@ impl Drop for Folder {
 }
 
 fn one_thread() -> runtime::Runtime {
-    runtime::Builder::new_current_thread().enable_time().build().expect("a runtime is built")
+    runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime is built")
 }
 
 /// How long something takes on the wall's clock, and in CPU time.
 fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration, Duration) {
-    #[expect(clippy::disallowed_methods, reason = "a benchmark goes by the real clock")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a benchmark goes by the real clock"
+    )]
     let (start, cpu) = (Instant::now(), clock::cpu());
     let done = work();
     (done, start.elapsed(), clock::cpu() - cpu)
@@ -113,34 +123,61 @@ fn millis(time: Duration) -> f64 {
 fn journaled(folder: &Folder, turns: usize) -> Work {
     let (tokio, journal) = (one_thread(), folder.journal(Durability::Buffered));
     let runtime = Runtime::new().with_journal(journal);
-    let agent = agent(Caller::new(turns)).runtime(runtime).build().expect("the agent is sound");
+    let agent = agent(Caller::new(turns))
+        .runtime(runtime)
+        .build()
+        .expect("the agent is sound");
     let run = Box::new(move || {
-        let answer = tokio.block_on(agent.run("Go").into_future()).expect("the run ends");
+        let answer = tokio
+            .block_on(agent.run("Go").into_future())
+            .expect("the run ends");
         assert_eq!(answer.stats().tool_calls, turns as u64);
     });
-    Work { name: "run(), SqliteJournal, buffered", units: turns, run }
+    Work {
+        name: "run(), SqliteJournal, buffered",
+        units: turns,
+        run,
+    }
 }
 
 fn unjournaled(turns: usize) -> Work {
-    let (tokio, agent) = (one_thread(), agent(Caller::new(turns)).build().expect("the agent is sound"));
+    let (tokio, agent) = (
+        one_thread(),
+        agent(Caller::new(turns))
+            .build()
+            .expect("the agent is sound"),
+    );
     let run = Box::new(move || {
-        let answer = tokio.block_on(agent.run("Go").into_future()).expect("the run ends");
+        let answer = tokio
+            .block_on(agent.run("Go").into_future())
+            .expect("the run ends");
         assert_eq!(answer.stats().tool_calls, turns as u64);
     });
-    Work { name: "run(), no journal", units: turns, run }
+    Work {
+        name: "run(), no journal",
+        units: turns,
+        run,
+    }
 }
 
 fn turns(effort: Effort) {
     println!(
-        "Turns: the model calls a tool that does nothing. Goal: {TURN} µs of CPU more with a journal.\n"
+        "Turns: the model calls a tool that does nothing. Goal: {TURN} µs of CPU more with a \
+            journal.\n"
     );
-    println!("{:40} {:>6} {:>9} {:>9} {:>9}", "", "turns", "µs/turn", "least", "bytes");
+    println!(
+        "{:40} {:>6} {:>9} {:>9} {:>9}",
+        "", "turns", "µs/turn", "least", "bytes"
+    );
     let folder = Folder::new();
     for turns in [10, 100, 1_000] {
         let costs = compare(effort, vec![unjournaled(turns), journaled(&folder, turns)]);
         for cost in &costs {
             let (nanos, least) = (cost.nanos / 1e3, cost.least / 1e3);
-            println!("{:40} {turns:>6} {nanos:>9.2} {least:>9.2} {:>9.0}", cost.name, cost.bytes);
+            println!(
+                "{:40} {turns:>6} {nanos:>9.2} {least:>9.2} {:>9.0}",
+                cost.name, cost.bytes
+            );
         }
         let more = (costs[1].nanos - costs[0].nanos) / 1e3;
         println!("{:40} {:.2} µs more, {}\n", "", more, verdict(more, TURN));
@@ -148,13 +185,20 @@ fn turns(effort: Effort) {
 }
 
 fn opened() -> Entry {
-    Entry::Opened(Opened::new(MachineKind::new("bench", 1), json!({"goal": "Go"}), Limits::default()))
+    Entry::Opened(Opened::new(
+        MachineKind::new("bench", 1),
+        json!({"goal": "Go"}),
+        Limits::default(),
+    ))
 }
 
 fn waits() -> Entry {
     let mut note = EffectNote::new(EffectKind::Wait, "wait", EffectClass::ReadOnly);
     note.until = Some(Timestamp::from_millis(1_000));
-    Entry::Started { effect: EffectId::new(0), note }
+    Entry::Started {
+        effect: EffectId::new(0),
+        note,
+    }
 }
 
 fn finished(seq: u64) -> Record {
@@ -179,20 +223,41 @@ fn many(count: usize) {
     let (_, wall, _) = timed(|| {
         drop(logs);
         // Whatever comes next is done after that.
-        tokio.block_on(journal.remove(&RunId::from("nobody"))).expect("nobody drives it");
+        tokio
+            .block_on(journal.remove(&RunId::from("nobody")))
+            .expect("nobody drives it");
     });
     println!("{:40} {:>9.0} ms", "let go of", millis(wall));
-    let list = |query: RunQuery| tokio.block_on(journal.list(&query)).expect("they are listed").len();
+    let list = |query: RunQuery| {
+        tokio
+            .block_on(journal.list(&query))
+            .expect("they are listed")
+            .len()
+    };
     for _ in 0..3 {
         let (listed, wall, cpu) = timed(|| list(RunQuery::new()));
         let goal = verdict(millis(wall), LIST * count as f64 / 1e5);
-        println!("{:40} {:>9.1} ms, {:.1} of CPU, {listed} runs, {goal}", "all", millis(wall), millis(cpu));
+        println!(
+            "{:40} {:>9.1} ms, {:.1} of CPU, {listed} runs, {goal}",
+            "all",
+            millis(wall),
+            millis(cpu)
+        );
     }
     let queries = [
         ("the 20 newest", RunQuery::new().newest_first().limit(20)),
-        ("20 that wait", RunQuery::new().state(RunState::Waiting).limit(20)),
-        ("one and those below it", RunQuery::new().below(RunId::from("r77"))),
-        ("those that are due, which are none", RunQuery::new().due(Timestamp::from_millis(1))),
+        (
+            "20 that wait",
+            RunQuery::new().state(RunState::Waiting).limit(20),
+        ),
+        (
+            "one and those below it",
+            RunQuery::new().below(RunId::from("r77")),
+        ),
+        (
+            "those that are due, which are none",
+            RunQuery::new().due(Timestamp::from_millis(1)),
+        ),
     ];
     for (name, query) in queries {
         let (listed, wall, _) = timed(|| list(query));
@@ -205,11 +270,19 @@ async fn fill(journal: &SqliteJournal, count: usize) -> Vec<levity_core::OpenRun
     let (mut making, mut logs) = (JoinSet::new(), Vec::with_capacity(count));
     for number in 0..count {
         if making.len() >= 512 {
-            logs.extend(making.join_next().await.map(|made| made.expect("no task panics")));
+            logs.extend(
+                making
+                    .join_next()
+                    .await
+                    .map(|made| made.expect("no task panics")),
+            );
         }
         let journal = journal.clone();
         making.spawn(async move {
-            let mut open = journal.open(&RunId::from(format!("r{number}"))).await.expect("it is opened");
+            let mut open = journal
+                .open(&RunId::from(format!("r{number}")))
+                .await
+                .expect("it is opened");
             let at = Timestamp::from_millis(number as u64);
             let records = [Record::new(0, at, opened()), Record::new(1, at, waits())];
             open.log.append(&records).await.expect("it is written");
@@ -223,7 +296,8 @@ async fn fill(journal: &SqliteJournal, count: usize) -> Vec<levity_core::OpenRun
 /// Runs that wait for the disk after every record, one alone and 64 together.
 fn together(records: u64) {
     println!(
-        "Together: records a second, each waited for until it is on the disk. Goal: {TOGETHER} times as many.\n"
+        "Together: records a second, each waited for until it is on the disk. Goal: {TOGETHER} \
+            times as many.\n"
     );
     let tokio = one_thread();
     let rate = |runs: usize| {
@@ -235,7 +309,12 @@ fn together(records: u64) {
         rate
     };
     let (alone, all) = (rate(1), rate(64));
-    println!("{:40} {:.1} times, {}\n", "", all / alone, verdict(TOGETHER, all / alone));
+    println!(
+        "{:40} {:.1} times, {}\n",
+        "",
+        all / alone,
+        verdict(TOGETHER, all / alone)
+    );
 }
 
 async fn sync(journal: &SqliteJournal, runs: usize, records: u64) {
@@ -243,9 +322,15 @@ async fn sync(journal: &SqliteJournal, runs: usize, records: u64) {
     for number in 0..runs {
         let journal = journal.clone();
         tasks.spawn(async move {
-            let mut open = journal.open(&RunId::from(format!("r{number}"))).await.expect("it is opened");
+            let mut open = journal
+                .open(&RunId::from(format!("r{number}")))
+                .await
+                .expect("it is opened");
             for seq in 0..records {
-                open.log.append(&[finished(seq)]).await.expect("it is written");
+                open.log
+                    .append(&[finished(seq)])
+                    .await
+                    .expect("it is written");
             }
         });
     }
@@ -257,10 +342,16 @@ fn make(folder: &Folder, turns: usize) -> f64 {
     let (tokio, journal) = (one_thread(), folder.journal(Durability::Buffered));
     let agent = agent(Caller::new(turns)).runtime(Runtime::new().with_journal(journal.clone()));
     let agent = agent.build().expect("the agent is sound");
-    tokio.block_on(agent.run("Go").id("r1").into_future()).expect("the run ends");
-    let records = tokio.block_on(journal.read(&RunId::from("r1"))).expect("it is read");
-    records.iter().map(|record| serde_json::to_string(record).map_or(0, |json| json.len())).sum::<usize>()
-        as f64
+    tokio
+        .block_on(agent.run("Go").id("r1").into_future())
+        .expect("the run ends");
+    let records = tokio
+        .block_on(journal.read(&RunId::from("r1")))
+        .expect("it is read");
+    records
+        .iter()
+        .map(|record| serde_json::to_string(record).map_or(0, |json| json.len()))
+        .sum::<usize>() as f64
 }
 
 fn resume() {
@@ -269,7 +360,13 @@ fn resume() {
     make(&folder, 1_000);
     let (tokio, journal) = (one_thread(), folder.journal(Durability::Buffered));
     for _ in 0..3 {
-        let open = || tokio.block_on(journal.open(&RunId::from("r1"))).expect("it is opened").records.len();
+        let open = || {
+            tokio
+                .block_on(journal.open(&RunId::from("r1")))
+                .expect("it is opened")
+                .records
+                .len()
+        };
         let (records, wall, cpu) = timed(open);
         let goal = verdict(millis(wall), RESUME);
         println!(
@@ -284,7 +381,8 @@ fn resume() {
 
 fn room() {
     println!(
-        "Room: bytes of the file for each turn, and beyond its records as JSON. Goal: {ROOM}, and flat.\n"
+        "Room: bytes of the file for each turn, and beyond its records as JSON. Goal: {ROOM}, and \
+            flat.\n"
     );
     println!("{:>6} {:>9} {:>9} {:>9}", "turns", "file", "JSON", "beyond");
     for turns in [25, 50, 100, 200, 400] {
@@ -294,10 +392,13 @@ fn room() {
             folder.size() as f64
         };
         let json = make(&folder, turns) / turns as f64;
-        // Closing the last connection moves what is beside the file into it; that happens on another thread.
+        // Closing the last connection moves what is beside the file into it; that happens on
+        // another thread.
         let open = one_thread();
         let journal = folder.journal(Durability::Buffered);
-        let listed = open.block_on(journal.list(&RunQuery::new())).expect("it is listed");
+        let listed = open
+            .block_on(journal.list(&RunQuery::new()))
+            .expect("it is listed");
         assert_eq!(listed.len(), 1);
         drop(journal);
         let beside = folder.0.join("runs.db-wal");
@@ -305,6 +406,10 @@ fn room() {
             drop(folder.journal(Durability::Buffered));
         }
         let file = (folder.size() as f64 - empty) / turns as f64;
-        println!("{turns:>6} {file:>9.0} {json:>9.0} {:>9.0} {}", file - json, verdict(file - json, ROOM));
+        println!(
+            "{turns:>6} {file:>9.0} {json:>9.0} {:>9.0} {}",
+            file - json,
+            verdict(file - json, ROOM)
+        );
     }
 }

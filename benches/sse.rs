@@ -1,4 +1,5 @@
-//! What a streamed reply costs from its bytes to the whole message, beside reading the same JSON once.
+//! What a streamed reply costs from its bytes to the whole message, beside reading the same JSON
+//! once.
 //!
 //! `cargo bench --bench sse`; `-- --quick` to see that it runs.
 
@@ -34,11 +35,16 @@ fn main() {
     let effort = if quick { Effort::QUICK } else { Effort::FULL };
     println!("A streamed reply. Goal: {SPEED} MB/s, or {RATIO} times what the JSON takes.");
     for (name, payloads) in [("text", text()), ("thinking, text and calls", mixed())] {
-        let stream: Vec<u8> =
-            payloads.iter().flat_map(|data| format!("data: {data}\n\n").into_bytes()).collect();
+        let stream: Vec<u8> = payloads
+            .iter()
+            .flat_map(|data| format!("data: {data}\n\n").into_bytes())
+            .collect();
         let (events, bytes) = (payloads.len(), stream.len());
         println!("\n{name}: {events} events, {:.1} MB\n", bytes as f64 / 1e6);
-        println!("{:44} {:>8} {:>8} {:>8} {:>8}", "", "MB/s", "most", "× floor", "allocs");
+        println!(
+            "{:44} {:>8} {:>8} {:>8} {:>8}",
+            "", "MB/s", "most", "× floor", "allocs"
+        );
         let costs = compare(effort, works(payloads, stream));
         print(&costs, bytes as f64 / events as f64);
     }
@@ -59,18 +65,31 @@ fn works(payloads: Vec<String>, stream: Vec<u8>) -> Vec<Work> {
         }
     };
     let cut = |stream: Vec<u8>, size: usize| {
-        move || drop(black_box(decode_chat_stream(black_box(&stream).chunks(size)).expect("it is a reply")))
+        move || {
+            drop(black_box(
+                decode_chat_stream(black_box(&stream).chunks(size)).expect("it is a reply"),
+            ))
+        }
     };
     vec![
         work("serde_json, into what is read of it", Box::new(read)),
         work("serde_json, into nothing", Box::new(skim)),
-        work("the reply, in reads of 16 KiB", Box::new(cut(stream, 16 << 10))),
-        work("the reply, in reads of 200 bytes", Box::new(cut(whole, 200))),
+        work(
+            "the reply, in reads of 16 KiB",
+            Box::new(cut(stream, 16 << 10)),
+        ),
+        work(
+            "the reply, in reads of 200 bytes",
+            Box::new(cut(whole, 200)),
+        ),
     ]
 }
 
 fn events(payloads: &[String]) -> impl Iterator<Item = &[u8]> {
-    payloads.iter().map(String::as_bytes).filter(|data| *data != b"[DONE]")
+    payloads
+        .iter()
+        .map(String::as_bytes)
+        .filter(|data| *data != b"[DONE]")
 }
 
 /// Prints what an event of so many bytes costs.
@@ -78,9 +97,16 @@ fn print(costs: &[Cost], bytes: f64) {
     for cost in costs {
         let speed = |nanos: f64| bytes / nanos * 1e3;
         let (now, ratio) = (speed(cost.nanos), cost.nanos / costs[0].nanos);
-        let goal = if now >= SPEED || ratio <= RATIO { "met" } else { "MISSED" };
+        let goal = if now >= SPEED || ratio <= RATIO {
+            "met"
+        } else {
+            "MISSED"
+        };
         let (name, most) = (cost.name, speed(cost.least));
-        println!("{name:44} {now:>8.0} {most:>8.0} {ratio:>8.2} {:>8.1} {goal}", cost.allocations);
+        println!(
+            "{name:44} {now:>8.0} {most:>8.0} {ratio:>8.2} {:>8.1} {goal}",
+            cost.allocations
+        );
     }
 }
 
@@ -132,7 +158,8 @@ struct Function<'a> {
 }
 
 const WORDS: [&str; 12] = [
-    "The", " runtime", " folds", " events", ",", " über", " and", " \"so\"", " it", " goes on", ".\n", " 再",
+    "The", " runtime", " folds", " events", ",", " über", " and", " \"so\"", " it", " goes on",
+    ".\n", " 再",
 ];
 
 fn chunk(delta: &serde_json::Value, finish: Option<&str>) -> String {
@@ -147,7 +174,8 @@ fn chunk(delta: &serde_json::Value, finish: Option<&str>) -> String {
 
 fn ended(mut payloads: Vec<String>, finish: &str) -> Vec<String> {
     payloads.push(chunk(&json!({}), Some(finish)));
-    let usage = json!({"prompt_tokens": 9, "completion_tokens": PIECES, "total_tokens": PIECES + 9});
+    let usage =
+        json!({"prompt_tokens": 9, "completion_tokens": PIECES, "total_tokens": PIECES + 9});
     payloads.push(json!({"choices": [], "usage": usage}).to_string());
     payloads.push("[DONE]".to_owned());
     payloads
@@ -167,10 +195,17 @@ fn mixed() -> Vec<String> {
         } else if at < calls {
             json!({"content": word})
         } else {
-            call((at - calls) / 1_000, (at - calls).is_multiple_of(1_000), word)
+            call(
+                (at - calls) / 1_000,
+                (at - calls).is_multiple_of(1_000),
+                word,
+            )
         }
     };
-    ended((0..PIECES).map(|at| chunk(&piece(at), None)).collect(), "tool_calls")
+    ended(
+        (0..PIECES).map(|at| chunk(&piece(at), None)).collect(),
+        "tool_calls",
+    )
 }
 
 fn call(index: usize, begins: bool, word: &str) -> serde_json::Value {

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use levity::prelude::*;
 use levity::serde::Deserialize;
 use levity_core::{
-    CallId, Deltas, ModelCard, ModelError, Options, Part, Request, Response, Role, ToolCall, ToolResult,
-    ToolSpec, Usage,
+    CallId, Deltas, ModelCard, ModelError, Options, Part, Request, Response, Role, ToolCall,
+    ToolResult, ToolSpec, Usage,
 };
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -38,7 +38,10 @@ pub struct Pause {
 
 impl Pause {
     pub fn new(gate: Option<Arc<Gate>>) -> Self {
-        Self { spec: noop.spec().clone(), gate }
+        Self {
+            spec: noop.spec().clone(),
+            gate,
+        }
     }
 }
 
@@ -65,7 +68,10 @@ pub struct Gate {
 
 impl Gate {
     pub fn new() -> Arc<Self> {
-        Arc::new(Self { arrived: AtomicUsize::new(0), closed: Semaphore::new(0) })
+        Arc::new(Self {
+            arrived: AtomicUsize::new(0),
+            closed: Semaphore::new(0),
+        })
     }
 
     pub async fn pass(&self) {
@@ -85,7 +91,8 @@ impl Gate {
     }
 }
 
-/// Calls `noop` for a number of turns, then answers. It keeps nothing, so one serves any number of runs.
+/// Calls `noop` for a number of turns, then answers. It keeps nothing, so one serves any number of
+/// runs.
 #[derive(Clone)]
 pub struct Caller {
     card: Arc<ModelCard>,
@@ -109,7 +116,12 @@ pub enum Quirk {
 
 impl Caller {
     pub fn new(turns: usize) -> Self {
-        Self { card: Arc::new(ModelCard::new("bench", "caller")), turns, quirk: Quirk::None, gate: None }
+        Self {
+            card: Arc::new(ModelCard::new("bench", "caller")),
+            turns,
+            quirk: Quirk::None,
+            gate: None,
+        }
     }
 
     pub fn quirk(mut self, quirk: Quirk) -> Self {
@@ -125,13 +137,25 @@ impl Caller {
     /// The reply to a conversation of `messages` messages: the goal, and two for each turn.
     pub fn reply(&self, messages: usize) -> Response {
         let turn = messages / 2 + 1;
-        let part = if turn > self.turns { Part::text("done") } else { Part::ToolCall(self.call(turn)) };
+        let part = if turn > self.turns {
+            Part::text("done")
+        } else {
+            Part::ToolCall(self.call(turn))
+        };
         let response = Response::new(Message::new(Role::Assistant, [part]));
-        if self.quirk == Quirk::NoUsage { response } else { response.with_usage(Usage::new(10, 10)) }
+        if self.quirk == Quirk::NoUsage {
+            response
+        } else {
+            response.with_usage(Usage::new(10, 10))
+        }
     }
 
     fn call(&self, turn: usize) -> ToolCall {
-        let id = if self.quirk == Quirk::SameIds { "call_0".into() } else { format!("call_{turn}") };
+        let id = if self.quirk == Quirk::SameIds {
+            "call_0".into()
+        } else {
+            format!("call_{turn}")
+        };
         ToolCall::new(CallId::from(id), "noop", json!({"n": turn}))
     }
 
@@ -168,7 +192,11 @@ impl Model for Caller {
 pub fn agent(model: Caller) -> levity::agent::AgentBuilder {
     let turns = model.turns as u64 + 8;
     let limits = Limits::new().model_calls(turns).tool_calls(turns);
-    Agent::builder(model).max_turns(turns).limits(limits).instructions("Be brief.").tool(noop)
+    Agent::builder(model)
+        .max_turns(turns)
+        .limits(limits)
+        .instructions("Be brief.")
+        .tool(noop)
 }
 
 /// The floor: what is left of an agent when everything that can be left out is left out. Nothing is
@@ -177,7 +205,12 @@ pub async fn by_hand(model: &dyn PlainModel, tools: &[Arc<ToolSpec>]) -> String 
     let (system, options) = (Arc::<str>::from("Be brief."), Arc::new(Options::new()));
     let mut messages = vec![Message::user("Go")];
     loop {
-        let request = PlainRequest { system: &system, messages: &messages, tools, options: &options };
+        let request = PlainRequest {
+            system: &system,
+            messages: &messages,
+            tools,
+            options: &options,
+        };
         let response = model.complete(request).await;
         let reply = Arc::unwrap_or_clone(response.message);
         let mut results = Vec::new();

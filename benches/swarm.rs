@@ -2,7 +2,8 @@
 //!
 //! - `cargo bench --bench swarm` measures everything, in about half a minute.
 //! - `-- --quick` does so in a few seconds; good for seeing that it runs.
-//! - `-- --callgrind N [floor]` has one swarm make `N` delegations and nothing else, for a profiler.
+//! - `-- --callgrind N [floor]` has one swarm make `N` delegations and nothing else, for a
+//!   profiler.
 //!
 //! `docs/performance.md` says what the figures mean.
 
@@ -15,8 +16,12 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity::agent::Agent;
-use levity_core::{Delta, Deltas, Finish, Limits, Model, ModelCard, ModelError, Request, RunId, Timestamp};
-use levity_swarm::{Bus, Delegation, MessageKind, NewMessage, Recipient, Router, Swarm, SwarmInput, Worker};
+use levity_core::{
+    Delta, Deltas, Finish, Limits, Model, ModelCard, ModelError, Request, RunId, Timestamp,
+};
+use levity_swarm::{
+    Bus, Delegation, MessageKind, NewMessage, Recipient, Router, Swarm, SwarmInput, Worker,
+};
 use measure::{Effort, Work, compare, verdict};
 use tokio::runtime;
 
@@ -35,7 +40,11 @@ fn main() {
     }
     // Without `--bench`, cargo runs this as a test: that it runs is enough.
     let quick = args.iter().any(|arg| arg == "--quick") || !args.iter().any(|arg| arg == "--bench");
-    let (effort, scale) = if quick { (Effort::QUICK, 10) } else { (Effort::FULL, 1) };
+    let (effort, scale) = if quick {
+        (Effort::QUICK, 10)
+    } else {
+        (Effort::FULL, 1)
+    };
     delegations(effort, scale);
     memory(scale);
     posts(effort, scale);
@@ -52,16 +61,24 @@ impl Model for Word {
     }
 
     async fn stream(&self, _: Request) -> Result<Deltas, ModelError> {
-        Ok(Deltas::ready([Delta::Text("Done.".into()), Delta::Finish(Finish::Stop)]))
+        Ok(Deltas::ready([
+            Delta::Text("Done.".into()),
+            Delta::Finish(Finish::Stop),
+        ]))
     }
 }
 
 fn agent() -> Agent {
-    Agent::builder(Word(ModelCard::new("bench", "word"))).build().expect("an agent is built")
+    Agent::builder(Word(ModelCard::new("bench", "word")))
+        .build()
+        .expect("an agent is built")
 }
 
 fn tokio() -> runtime::Runtime {
-    runtime::Builder::new_current_thread().enable_time().build().expect("a runtime is built")
+    runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime is built")
 }
 
 /// How the delegations depend on each other.
@@ -94,7 +111,11 @@ fn alone(count: usize) -> Work {
             }
         });
     };
-    Work { name: "the workers alone", units: count, run: Box::new(run) }
+    Work {
+        name: "the workers alone",
+        units: count,
+        run: Box::new(run),
+    }
 }
 
 fn swarm(count: usize, shape: Shape, name: &'static str) -> Work {
@@ -105,21 +126,38 @@ fn swarm(count: usize, shape: Shape, name: &'static str) -> Work {
         .build()
         .expect("a swarm is built");
     let run = move || {
-        let finished =
-            tokio.block_on(swarm.run(SwarmInput::from("Go").plan(plan.iter().cloned())).into_future());
+        let finished = tokio.block_on(
+            swarm
+                .run(SwarmInput::from("Go").plan(plan.iter().cloned()))
+                .into_future(),
+        );
         black_box(finished.expect("it is done"));
     };
-    Work { name, units: count, run: Box::new(run) }
+    Work {
+        name,
+        units: count,
+        run: Box::new(run),
+    }
 }
 
 fn delegations(effort: Effort, scale: usize) {
     println!("Delegations to workers that answer at once, 16 at a time, without a journal.");
-    println!("Goal: {GOAL_MICROS} microseconds each beside the worker's own run, however many there are.\n");
-    println!("{:>8} {:24} {:>9} {:>9} {:>12} {:>9}", "", "", "ns", "least", "allocations", "bytes");
+    println!(
+        "Goal: {GOAL_MICROS} microseconds each beside the worker's own run, however many there \
+            are.\n"
+    );
+    println!(
+        "{:>8} {:24} {:>9} {:>9} {:>12} {:>9}",
+        "", "", "ns", "least", "allocations", "bytes"
+    );
     for count in [100, 1_000, 4_000] {
         let count = count / scale;
         let wide = swarm(count, Shape::Wide, "side by side");
-        let works = vec![alone(count), wide, swarm(count, Shape::Chain, "one after the other")];
+        let works = vec![
+            alone(count),
+            wide,
+            swarm(count, Shape::Chain, "one after the other"),
+        ];
         let costs = compare(effort, works);
         for cost in &costs {
             let (nanos, least, bytes) = (cost.nanos, cost.least, cost.bytes);
@@ -152,13 +190,17 @@ fn memory(scale: usize) {
         .build()
         .expect("a swarm is built");
     let counter = count::Counter::start();
-    let finished =
-        tokio.block_on(swarm.run(SwarmInput::from("Go").plan(plan(count, Shape::Wide))).into_future());
+    let finished = tokio.block_on(
+        swarm
+            .run(SwarmInput::from("Go").plan(plan(count, Shape::Wide)))
+            .into_future(),
+    );
     let (now, resident) = (counter.read(), clock::resident().unwrap_or_default() >> 20);
     black_box(finished.expect("it is done"));
     let each = |bytes: i64| bytes as f64 / count as f64;
     println!(
-        "{count} at work at once: {:.0} bytes each at the most, {:.0} when all is done; the process holds {resident} MiB.\n",
+        "{count} at work at once: {:.0} bytes each at the most, {:.0} when all is done; the \
+            process holds {resident} MiB.\n",
         each(now.peak),
         each(now.live)
     );
@@ -166,7 +208,11 @@ fn memory(scale: usize) {
 
 fn draft(names: &[Arc<str>], content: &Arc<str>, at: usize) -> NewMessage {
     let name = |at: usize| names[at % names.len()].clone();
-    let to = if at.is_multiple_of(4) { Recipient::Everybody } else { Recipient::One(name(at * 7 + 1)) };
+    let to = if at.is_multiple_of(4) {
+        Recipient::Everybody
+    } else {
+        Recipient::One(name(at * 7 + 1))
+    };
     NewMessage::new(name(at), to, MessageKind::Note, content.clone())
 }
 
@@ -177,19 +223,31 @@ fn names() -> Vec<Arc<str>> {
 /// Messages on a bus that is full, so that the oldest leave.
 fn posts(effort: Effort, scale: usize) {
     println!(
-        "Messages on the bus, from 100 workers to one or to all, the oldest leaving. Goal: {GOAL_POST} microsecond.\n"
+        "Messages on the bus, from 100 workers to one or to all, the oldest leaving. Goal: \
+            {GOAL_POST} microsecond.\n"
     );
     let count = 100_000 / scale;
     for (name, length) in [("of 40 bytes", 40), ("of 400 bytes", 400)] {
-        let (names, content): (_, Arc<str>) = (names(), "a word ".repeat(length / 7 + 1)[..length].into());
+        let (names, content): (_, Arc<str>) =
+            (names(), "a word ".repeat(length / 7 + 1)[..length].into());
         let (mut bus, run) = (Bus::new(), RunId::new("run"));
         let work = move || {
             for at in 0..count {
-                bus.post(draft(&names, &content, at), Timestamp::from_millis(at as u64), &run);
+                bus.post(
+                    draft(&names, &content, at),
+                    Timestamp::from_millis(at as u64),
+                    &run,
+                );
             }
         };
-        let work = Work { name, units: count, run: Box::new(work) };
-        let [cost] = compare(effort, vec![work]).try_into().unwrap_or_else(|_| unreachable!());
+        let work = Work {
+            name,
+            units: count,
+            run: Box::new(work),
+        };
+        let [cost] = compare(effort, vec![work])
+            .try_into()
+            .unwrap_or_else(|_| unreachable!());
         let micros = cost.nanos / 1_000.0;
         println!(
             "{name:14} {:>6.0} ns {:>6.2} allocations  {}",
@@ -208,18 +266,40 @@ fn contexts(effort: Effort, scale: usize) {
         let (names, content): (_, Arc<str>) = (names(), "a word ".repeat(20).into());
         let mut bus = Bus::with_limits(1_000_000, 1 << 30);
         for at in 0..count / scale {
-            bus.post(draft(&names, &content, at), Timestamp::default(), &RunId::new("run"));
+            bus.post(
+                draft(&names, &content, at),
+                Timestamp::default(),
+                &RunId::new("run"),
+            );
         }
-        let (len, run) = (bus.len(), move || drop(black_box(bus.context_for("worker1", 2_000))));
-        let work = Work { name: "context", units: 1, run: Box::new(run) };
-        let [cost] = compare(effort, vec![work]).try_into().unwrap_or_else(|_| unreachable!());
-        println!("{len:>8} messages {:>8.0} ns {:>6.1} allocations", cost.nanos, cost.allocations);
+        let (len, run) = (bus.len(), move || {
+            drop(black_box(bus.context_for("worker1", 2_000)))
+        });
+        let work = Work {
+            name: "context",
+            units: 1,
+            run: Box::new(run),
+        };
+        let [cost] = compare(effort, vec![work])
+            .try_into()
+            .unwrap_or_else(|_| unreachable!());
+        println!(
+            "{len:>8} messages {:>8.0} ns {:>6.1} allocations",
+            cost.nanos, cost.allocations
+        );
     }
 }
 
 fn callgrind(args: &[String]) {
-    let count = args.first().and_then(|count| count.parse().ok()).expect("a number of delegations");
+    let count = args
+        .first()
+        .and_then(|count| count.parse().ok())
+        .expect("a number of delegations");
     let floor = args.iter().any(|arg| arg == "floor");
-    let mut work = if floor { alone(count) } else { swarm(count, Shape::Wide, "side by side") };
+    let mut work = if floor {
+        alone(count)
+    } else {
+        swarm(count, Shape::Wide, "side by side")
+    };
     (work.run)();
 }

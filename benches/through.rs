@@ -4,8 +4,10 @@ use levity::Agent;
 use levity::prelude::*;
 use levity_llm::ChatModel;
 
-pub const INSTRUCTIONS: &str = "You are a guide for people who travel. Find out what the weather will be before you say \
-    what to take along, name the day that you speak of, and keep to two sentences. Where the forecast is uncertain, \
+pub const INSTRUCTIONS: &str = "You are a guide for people who travel. Find out what the weather \
+    will be before you say \
+    what to take along, name the day that you speak of, and keep to two sentences. Where the \
+    forecast is uncertain, \
     say so; never make one up.";
 
 pub const GOAL: &str =
@@ -24,20 +26,30 @@ pub async fn weather(
 ) -> String {
     format!(
         "Forecast for {city}, {days} days:\n\
-         - today: \"cool\", 9 °C, wind from the north-west at 8 m/s, a chance of rain of 10 per cent\n\
-         - tomorrow: \"windy\", 8 °C, wind from the west at 13 m/s, a chance of rain of 35 per cent\n\
-         - the day after: \"rain\", 7 °C, wind from the south-west at 11 m/s, a chance of rain of 80 per cent\n"
+         - today: \"cool\", 9 °C, wind from the north-west at 8 m/s, a chance of rain of 10 per \
+         cent\n\
+         - tomorrow: \"windy\", 8 °C, wind from the west at 13 m/s, a chance of rain of 35 per \
+         cent\n\
+         - the day after: \"rain\", 7 °C, wind from the south-west at 11 m/s, a chance of rain of \
+         80 per cent\n"
     )
 }
 
 /// An agent that may go on for as long as its model likes.
 pub fn agent(url: &str, turns: usize, stream: bool) -> Agent {
     let model = ChatModel::compatible(url, "mock").with_key(KEY);
-    let model = if stream { model } else { model.without_streaming() };
+    let model = if stream {
+        model
+    } else {
+        model.without_streaming()
+    };
     let turns = turns as u64 + 8;
     let limits = Limits::new().model_calls(turns).tool_calls(turns);
-    let agent =
-        Agent::builder(model).max_turns(turns).limits(limits).instructions(INSTRUCTIONS).tool(weather);
+    let agent = Agent::builder(model)
+        .max_turns(turns)
+        .limits(limits)
+        .instructions(INSTRUCTIONS)
+        .tool(weather);
     agent.build().expect("the agent is sound")
 }
 

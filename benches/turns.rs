@@ -84,7 +84,10 @@ impl Setup {
             Self::Yielding | Self::Unread | Self::Events => Quirk::Yields,
             _ => Quirk::None,
         });
-        let tokio = runtime::Builder::new_current_thread().enable_time().build().expect("a runtime is built");
+        let tokio = runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .expect("a runtime is built");
         let run: Box<dyn FnMut()> = match self {
             Self::Floor => {
                 let tools = [Arc::new(ToolSpec::clone(noop.spec()))];
@@ -97,20 +100,35 @@ impl Setup {
             Self::Journal => {
                 let journal = MemoryJournal::new();
                 let runtime = Runtime::new().with_journal(journal.clone());
-                let agent = agent(model).runtime(runtime).build().expect("the agent is sound");
+                let agent = agent(model)
+                    .runtime(runtime)
+                    .build()
+                    .expect("the agent is sound");
                 Box::new(move || {
-                    check(tokio.block_on(agent.run("Go").id("r1").into_future()), turns);
-                    tokio.block_on(journal.remove(&RunId::from("r1"))).expect("nobody drives it");
+                    check(
+                        tokio.block_on(agent.run("Go").id("r1").into_future()),
+                        turns,
+                    );
+                    tokio
+                        .block_on(journal.remove(&RunId::from("r1")))
+                        .expect("nobody drives it");
                 })
             }
             Self::Files => {
-                let folder = std::env::temp_dir().join(format!("levity-bench-{}", std::process::id()));
+                let folder =
+                    std::env::temp_dir().join(format!("levity-bench-{}", std::process::id()));
                 let journal = FileJournal::new(&folder).expect("a folder is made");
                 let journal = journal.with_durability(Durability::Buffered);
                 let runtime = Runtime::new().with_journal(journal);
-                let agent = agent(model).runtime(runtime).build().expect("the agent is sound");
+                let agent = agent(model)
+                    .runtime(runtime)
+                    .build()
+                    .expect("the agent is sound");
                 Box::new(move || {
-                    check(tokio.block_on(agent.run("Go").id("r1").into_future()), turns);
+                    check(
+                        tokio.block_on(agent.run("Go").id("r1").into_future()),
+                        turns,
+                    );
                     std::fs::remove_dir_all(&folder)
                         .and_then(|()| std::fs::create_dir(&folder))
                         .expect("it is emptied");
@@ -125,7 +143,11 @@ impl Setup {
                 Box::new(move || check(tokio.block_on(listen(&agent)), turns))
             }
         };
-        Work { name: self.meaning(), units: turns, run }
+        Work {
+            name: self.meaning(),
+            units: turns,
+            run,
+        }
     }
 }
 
@@ -142,12 +164,16 @@ async fn listen(agent: &Agent) -> levity::Result<Answer> {
 fn check(answer: levity::Result<Answer>, turns: usize) {
     let answer = answer.expect("the run ends with an answer");
     let stats = answer.stats();
-    assert_eq!((answer.text(), stats.tool_calls, stats.failed_calls), ("done", turns as u64, 0));
+    assert_eq!(
+        (answer.text(), stats.tool_calls, stats.failed_calls),
+        ("done", turns as u64, 0)
+    );
 }
 
 pub fn report(effort: Effort) {
     println!(
-        "Turns: the model calls a tool that does nothing. Goal: {GOAL} µs of CPU, {ON_DISK} more on disk, and flat.\n"
+        "Turns: the model calls a tool that does nothing. Goal: {GOAL} µs of CPU, {ON_DISK} more \
+            on disk, and flat.\n"
     );
     println!(
         "{:40} {:>6} {:>9} {:>9} {:>8} {:>8} {:>9}",
@@ -156,7 +182,12 @@ pub fn report(effort: Effort) {
     let sizes = [10, 100, 1_000];
     let all: Vec<Vec<Cost>> = sizes
         .iter()
-        .map(|&turns| compare(effort, Setup::ALL.iter().map(|setup| setup.work(turns)).collect()))
+        .map(|&turns| {
+            compare(
+                effort,
+                Setup::ALL.iter().map(|setup| setup.work(turns)).collect(),
+            )
+        })
         .collect();
     for at in 0..Setup::ALL.len() {
         for (turns, costs) in sizes.iter().zip(&all) {
@@ -174,9 +205,16 @@ fn summary(at: usize, all: &[Vec<Cost>]) -> String {
         return format!("{:40} 1,000 turns / 10 turns: {growth:.2}", "");
     }
     let most = nanos.into_iter().fold(0.0, f64::max) / 1e3;
-    let goal = if Setup::ALL[at] == Setup::Files { GOAL + ON_DISK } else { GOAL };
+    let goal = if Setup::ALL[at] == Setup::Files {
+        GOAL + ON_DISK
+    } else {
+        GOAL
+    };
     let (flat, fast) = (verdict(growth, FLAT), verdict(most, goal));
-    format!("{:40} 1,000 turns / 10 turns: {growth:.2}, {flat}; at most {most:.2} µs, {fast}", "")
+    format!(
+        "{:40} 1,000 turns / 10 turns: {growth:.2}, {flat}; at most {most:.2} µs, {fast}",
+        ""
+    )
 }
 
 fn row(turns: usize, cost: &Cost, floor: f64) {

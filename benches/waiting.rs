@@ -1,4 +1,5 @@
-//! Clients that are connected and only wait: readers of a run's events, clients of a bridge, sessions of an MCP server.
+//! Clients that are connected and only wait: readers of a run's events, clients of a bridge,
+//! sessions of an MCP server.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -34,7 +35,11 @@ fn each(name: &str, which: &str, count: usize, connect: fn(&Server) -> TcpStream
     let others: Vec<TcpStream> = (0..count).map(|_| connect(&server)).collect();
     let grown = server.resident().saturating_sub(before) as f64 / 1024.0;
     let met = super::verdict(grown / 1024.0 <= GOAL_MIB);
-    println!("{name:34} {:>10.1} {:>10.1}  {met}", grown / 1024.0, grown / count as f64);
+    println!(
+        "{name:34} {:>10.1} {:>10.1}  {met}",
+        grown / 1024.0,
+        grown / count as f64
+    );
     drop((first, others));
 }
 
@@ -51,13 +56,17 @@ fn bridge_client(server: &Server) -> TcpStream {
          Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nAuthorization: Bearer {TOKEN}\r\n"
     );
     let mut stream = server.ask("GET", "/", &upgrade, "");
-    assert!(head(&mut stream).starts_with("HTTP/1.1 101 "), "the bridge lets its client in");
+    assert!(
+        head(&mut stream).starts_with("HTTP/1.1 101 "),
+        "the bridge lets its client in"
+    );
     stream
 }
 
 /// A session that has begun, with the stream on which its client hears of changes.
 fn session(server: &Server) -> TcpStream {
-    const TYPES: &str = "Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n";
+    const TYPES: &str =
+        "Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n";
     let post = |headers: &str, body: Value| {
         let headers = format!("{TYPES}{headers}Connection: close\r\n");
         let mut answer = String::new();
@@ -71,11 +80,20 @@ fn session(server: &Server) -> TcpStream {
             "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"},
         }}),
     );
-    let id = begun.lines().find_map(|line| line.strip_prefix("mcp-session-id: ")).expect("a session");
+    let id = begun
+        .lines()
+        .find_map(|line| line.strip_prefix("mcp-session-id: "))
+        .expect("a session");
     let session = format!("{TYPES}mcp-session-id: {id}\r\nmcp-protocol-version: 2025-11-25\r\n");
-    post(&session, json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    post(
+        &session,
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+    );
     let mut stream = server.ask("GET", "/mcp", &session, "");
-    assert!(head(&mut stream).starts_with("HTTP/1.1 200 "), "the stream opens");
+    assert!(
+        head(&mut stream).starts_with("HTTP/1.1 200 "),
+        "the stream opens"
+    );
     stream
 }
 
@@ -94,10 +112,15 @@ impl Server {
     pub fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).expect("the server is there");
         stream.set_nodelay(true).expect("it can be set");
-        let length =
-            if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
-        let text =
-            format!("{method} {path} HTTP/1.1\r\nHost: {}\r\n{headers}{length}\r\n{body}", self.address);
+        let length = if body.is_empty() {
+            String::new()
+        } else {
+            format!("Content-Length: {}\r\n", body.len())
+        };
+        let text = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\n{headers}{length}\r\n{body}",
+            self.address
+        );
         stream.write_all(text.as_bytes()).expect("it is asked");
         stream
     }
@@ -107,7 +130,9 @@ pub async fn bridge() {
     let folder = tempfile::tempdir().expect("a folder");
     let space = Workspace::open(folder.path()).expect("a workspace");
     let host = BridgeHost::builder(space).build().expect("a host");
-    let agent = levity::agent::Agent::builder(ScriptedModel::new()).build().expect("an agent");
+    let agent = levity::agent::Agent::builder(ScriptedModel::new())
+        .build()
+        .expect("an agent");
     host.commander(Runs::new(agent)).await.expect("a commander");
     let gate = AccessControl::new(Token::new(TOKEN).expect("a token"));
     host.serve(listener(gate).await).await.expect("it serves");
@@ -115,12 +140,17 @@ pub async fn bridge() {
 
 pub async fn mcp() {
     let server = McpServer::builder("idle", "1").build().expect("a server");
-    server.listen(listener(AccessControl::open()).await).await.expect("it serves");
+    server
+        .listen(listener(AccessControl::open()).await)
+        .await
+        .expect("it serves");
 }
 
 /// A listener that has said where it is.
 pub async fn listener(gate: AccessControl) -> Listener {
-    let listener = Listener::bind("127.0.0.1:0", gate).await.expect("an address");
+    let listener = Listener::bind("127.0.0.1:0", gate)
+        .await
+        .expect("an address");
     println!("{}", listener.address());
     listener
 }

@@ -32,19 +32,31 @@ const SEARCH: f64 = 1.3;
 fn main() {
     let quick = std::env::args().any(|arg| arg == "--quick");
     let temp = tempfile::tempdir().expect("a folder for files");
-    files(if quick { Effort::QUICK } else { Effort::FULL }, temp.path());
+    files(
+        if quick { Effort::QUICK } else { Effort::FULL },
+        temp.path(),
+    );
     search(quick, temp.path());
 }
 
 fn files(effort: Effort, folder: &Path) {
-    let (small, new) = (folder.join("src/deep/small.txt"), folder.join("src/deep/new.txt"));
+    let (small, new) = (
+        folder.join("src/deep/small.txt"),
+        folder.join("src/deep/new.txt"),
+    );
     fs::create_dir_all(folder.join("src/deep")).expect("a folder");
     fs::write(&small, "a line of text\n".repeat(68)).expect("a file");
     std::os::unix::fs::symlink("src/deep", folder.join("short")).expect("a link");
     let space = Workspace::open(folder).expect("a workspace");
-    let walking = Workspace::builder(folder).walk_only().build().expect("a workspace");
+    let walking = Workspace::builder(folder)
+        .walk_only()
+        .build()
+        .expect("a workspace");
     println!("A file of a kilobyte, two folders deep. Goal for reading: {READ} × std::fs.\n");
-    println!("{:44} {:>9} {:>9} {:>8} {:>8} {:>9}", "", "ns", "least", "× std", "allocs", "bytes");
+    println!(
+        "{:44} {:>9} {:>9} {:>8} {:>8} {:>9}",
+        "", "ns", "least", "× std", "allocs", "bytes"
+    );
     let read = |space: &Workspace, path: &'static str| {
         let space = space.clone();
         move || drop(black_box(space.read(path, 1 << 20).expect("it is there")))
@@ -54,7 +66,9 @@ fn files(effort: Effort, folder: &Path) {
         &compare(
             effort,
             vec![
-                work("std::fs::read", move || drop(black_box(fs::read(&small).expect("it is there")))),
+                work("std::fs::read", move || {
+                    drop(black_box(fs::read(&small).expect("it is there")))
+                }),
                 work("Workspace::read", read(&space, "src/deep/small.txt")),
             ],
         ),
@@ -65,9 +79,17 @@ fn files(effort: Effort, folder: &Path) {
         &compare(
             effort,
             vec![
-                work("std::fs::read", move || drop(black_box(fs::read(&small).expect("it is there")))),
-                work("Workspace::read, through a link", read(&space, "short/small.txt")),
-                work("Workspace::read, on a kernel without openat2", read(&walking, "src/deep/small.txt")),
+                work("std::fs::read", move || {
+                    drop(black_box(fs::read(&small).expect("it is there")))
+                }),
+                work(
+                    "Workspace::read, through a link",
+                    read(&space, "short/small.txt"),
+                ),
+                work(
+                    "Workspace::read, on a kernel without openat2",
+                    read(&walking, "src/deep/small.txt"),
+                ),
             ],
         ),
     );
@@ -78,9 +100,15 @@ fn files(effort: Effort, folder: &Path) {
         &compare(
             effort,
             vec![
-                work("std::fs::write", move || fs::write(&new, &text).expect("it can be written")),
+                work("std::fs::write", move || {
+                    fs::write(&new, &text).expect("it can be written")
+                }),
                 work("Workspace::write, whole or not at all", move || {
-                    drop(space.write("src/deep/new2.txt", same.as_bytes()).expect("it can be written"));
+                    drop(
+                        space
+                            .write("src/deep/new2.txt", same.as_bytes())
+                            .expect("it can be written"),
+                    );
                 }),
             ],
         ),
@@ -88,13 +116,19 @@ fn files(effort: Effort, folder: &Path) {
 }
 
 fn work(name: &'static str, run: impl FnMut() + 'static) -> Work {
-    Work { name, units: 1, run: Box::new(run) }
+    Work {
+        name,
+        units: 1,
+        run: Box::new(run),
+    }
 }
 
 fn print(goal: Option<f64>, costs: &[Cost]) {
     for (at, cost) in costs.iter().enumerate() {
         let ratio = cost.nanos / costs[0].nanos;
-        let met = goal.filter(|_| at > 0).map_or("", |goal| verdict(ratio, goal));
+        let met = goal
+            .filter(|_| at > 0)
+            .map_or("", |goal| verdict(ratio, goal));
         println!(
             "{:44} {:>9.0} {:>9.0} {ratio:>8.2} {:>8.1} {:>9.0} {met}",
             cost.name, cost.nanos, cost.least, cost.allocations, cost.bytes
@@ -113,7 +147,9 @@ fn search(quick: bool, folder: &Path) {
         bytes >> 20
     );
     println!("{:44} {:>9} {:>9} {:>8}", "", "tool", "rg", "× rg");
-    let tool = Arc::new(SearchFiles::new(Workspace::open(&tree).expect("a workspace")));
+    let tool = Arc::new(SearchFiles::new(
+        Workspace::open(&tree).expect("a workspace"),
+    ));
     for (name, pattern) in [
         ("a word that is rare", "needle"),
         ("a pattern", r"fn \w+_needle\("),
@@ -131,7 +167,10 @@ fn search(quick: bool, folder: &Path) {
                 let (ratio, met) = (ours / theirs, verdict(ours / theirs, SEARCH));
                 println!("{name:44} {ours:>9.1} {theirs:>9.1} {ratio:>8.2} {met}");
             }
-            None => println!("{name:44} {ours:>9.1} {:>9} {:>8} SKIPPED: there is no `rg`", "-", "-"),
+            None => println!(
+                "{name:44} {ours:>9.1} {:>9} {:>8} SKIPPED: there is no `rg`",
+                "-", "-"
+            ),
         }
     }
 }
@@ -142,21 +181,35 @@ fn timed(work: impl FnOnce()) -> Duration {
     start.elapsed()
 }
 
-#[expect(clippy::disallowed_methods, reason = "what a search takes on all cores is real time")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what a search takes on all cores is real time"
+)]
 fn now() -> Instant {
     Instant::now()
 }
 
 fn by_tool(tool: &Arc<SearchFiles>, pattern: &str) {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime");
     let output = runtime.block_on(tool.call(json!({"pattern": pattern}), &ToolCx::detached()));
     black_box(output.expect("a search"));
 }
 
 fn by_ripgrep(tree: &Path, pattern: &str) -> Option<Duration> {
     let mut rg = Command::new("rg");
-    rg.args(["--no-config", "--no-require-git", "--line-number", "-e", pattern]).arg(tree);
-    rg.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    rg.args([
+        "--no-config",
+        "--no-require-git",
+        "--line-number",
+        "-e",
+        pattern,
+    ])
+    .arg(tree);
+    rg.stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let start = now();
     let status = rg.status().ok()?;
     // One means that nothing was found.
@@ -166,12 +219,14 @@ fn by_ripgrep(tree: &Path, pattern: &str) -> Option<Duration> {
 /// Makes a tree of text that looks a little like source code; it is the same every time.
 fn grow(tree: &Path, files: usize) -> usize {
     const WORDS: [&str; 16] = [
-        "let", "value", "return", "matching", "self", "result", "path", "string", "option", "where", "async",
-        "stream", "buffer", "index", "error", "(x)",
+        "let", "value", "return", "matching", "self", "result", "path", "string", "option",
+        "where", "async", "stream", "buffer", "index", "error", "(x)",
     ];
     let (mut seed, mut bytes) = (7_u64, 0);
     let mut random = move |below: usize| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (seed >> 33) as usize % below
     };
     for file in 0..files {

@@ -19,10 +19,13 @@ fn count_words(
 
 fn main() -> levity::Result<()> {
     println!("(a scripted model stands in for a real one)\n");
-    let model =
-        ScriptedModel::new().call("count_words", json!({"text": "one two three"})).reply("Three words.");
+    let model = ScriptedModel::new()
+        .call("count_words", json!({"text": "one two three"}))
+        .reply("Three words.");
     let agent = Agent::builder(model).tool(count_words).build()?;
-    let answer = agent.run("How many words are in 'one two three'?").blocking()?;
+    let answer = agent
+        .run("How many words are in 'one two three'?")
+        .blocking()?;
     println!("{answer}");
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! Plan and execute: one agent hands the planning to another, and goes by the file that it leaves.
 //!
-//! Host and client are in one program here; they are two in `levity bridge host` and `levity bridge stdio`.
+//! Host and client are in one program here; they are two in `levity bridge host` and
+//! `levity bridge stdio`.
 
 use levity::prelude::*;
 use levity::runtime::MemoryJournal;
@@ -19,7 +20,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // The commander: an agent that works on the files of the workspace.
     let model = ScriptedModel::new()
-        .call("write_file", json!({"path": "ARCHITECTURE.md", "content": "# Parts\n- `greet`: says hello\n"}))
+        .call(
+            "write_file",
+            json!({"path": "ARCHITECTURE.md", "content": "# Parts\n- `greet`: says hello\n"}),
+        )
         .reply("The architecture is in ARCHITECTURE.md.");
     let commander = Agent::builder(model)
         .instructions("You plan. Leave what you decide in files.")
@@ -30,7 +34,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let token = Token::generate()?;
     let listener = Listener::bind("127.0.0.1:0", AccessControl::new(token.clone())).await?;
     let client = BridgeClient::new(&format!("ws://{}", listener.address()), token)?;
-    let host = BridgeHost::builder(workspace).on_notice(|notice| println!("host: {notice}")).build()?;
+    let host = BridgeHost::builder(workspace)
+        .on_notice(|notice| println!("host: {notice}"))
+        .build()?;
     host.commander(Runs::new(commander)).await?;
 
     tokio::select! {
@@ -48,14 +54,22 @@ async fn implement(client: &BridgeClient) -> Result<(), levity::serve::bridge::E
     println!("client: task {} is under way", task["task"]);
 
     let glob = "{DONE_planning,FAILED_*}";
-    let found = client.request("fs/wait", json!({"glob": glob, "timeout": 30})).await?;
+    let found = client
+        .request("fs/wait", json!({"glob": glob, "timeout": 30}))
+        .await?;
     println!("client: there is {}", found["found"][0]);
 
-    let plan = client.request("fs/read", json!({"path": "ARCHITECTURE.md"})).await?;
+    let plan = client
+        .request("fs/read", json!({"path": "ARCHITECTURE.md"}))
+        .await?;
     println!("client: the plan is {}", plan["content"]);
     let code = "pub fn greet() -> &'static str {\n    \"hello\"\n}\n";
-    client.request("fs/write", json!({"path": "src/greet.rs", "content": code})).await?;
-    let files = client.request("fs/list", json!({"recursive": true})).await?;
+    client
+        .request("fs/write", json!({"path": "src/greet.rs", "content": code}))
+        .await?;
+    let files = client
+        .request("fs/list", json!({"recursive": true}))
+        .await?;
     for entry in files["entries"].as_array().into_iter().flatten() {
         println!("client: {}", entry["path"]);
     }

@@ -20,7 +20,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The commander finds that the button is wider than the page.
     let model = ScriptedModel::new()
         .call("read_file", json!({"path": "button.css"}))
-        .call("edit_file", json!({"path": "button.css", "old": "width: 120%", "new": "width: 100%"}))
+        .call(
+            "edit_file",
+            json!({"path": "button.css", "old": "width: 120%", "new": "width: 100%"}),
+        )
         .reply("The button was wider than the page.");
     let commander = Agent::builder(model)
         .tools(FileTools::new(workspace.clone()))
@@ -30,7 +33,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let token = Token::generate()?;
     let listener = Listener::bind("127.0.0.1:0", AccessControl::new(token.clone())).await?;
     let client = BridgeClient::new(&format!("ws://{}", listener.address()), token)?;
-    let host = BridgeHost::builder(workspace).on_notice(|notice| println!("host: {notice}")).build()?;
+    let host = BridgeHost::builder(workspace)
+        .on_notice(|notice| println!("host: {notice}"))
+        .build()?;
     host.commander(Runs::new(commander)).await?;
 
     tokio::select! {
@@ -46,15 +51,30 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 async fn implement(client: BridgeClient) -> levity::Result<String> {
     let review = "Look at the layout of button.css, and mend what is broken.";
     let model = ScriptedModel::new()
-        .call("write_file", json!({"path": "button.css", "content": ".button { width: 120%; }\n"}))
-        .call("dispatch_agent_task", json!({"prompt": review, "done": "UI_FIXED"}))
-        .call("wait_for_file", json!({"glob": "{UI_FIXED,FAILED_*}", "timeout": 30}))
+        .call(
+            "write_file",
+            json!({"path": "button.css", "content": ".button { width: 120%; }\n"}),
+        )
+        .call(
+            "dispatch_agent_task",
+            json!({"prompt": review, "done": "UI_FIXED"}),
+        )
+        .call(
+            "wait_for_file",
+            json!({"glob": "{UI_FIXED,FAILED_*}", "timeout": 30}),
+        )
         .call("read_file", json!({"path": "button.css"}))
         .reply("The button fits the page now.");
-    let agent = Agent::builder(model).tools(BridgeTools::new(client)).build()?;
+    let agent = Agent::builder(model)
+        .tools(BridgeTools::new(client))
+        .build()?;
     let answer = agent.run("Make a button.").await?;
     for (call, result) in answer.history().calls() {
-        println!("client: {} -> {}", call.name, result.text().lines().next().unwrap_or_default());
+        println!(
+            "client: {} -> {}",
+            call.name,
+            result.text().lines().next().unwrap_or_default()
+        );
     }
     Ok(answer.text().to_owned())
 }

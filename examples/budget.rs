@@ -1,4 +1,5 @@
-//! A limit on money, for an agent and all it hands work to: never passed, and a cheaper model near its end.
+//! A limit on money, for an agent and all it hands work to: never passed, and a cheaper model near
+//! its end.
 //!
 //! ```text
 //! cargo run --example budget
@@ -22,11 +23,20 @@ async fn look_up(
 #[tokio::main]
 async fn main() -> levity::Result<()> {
     println!("(scripted models stand in for real ones)\n");
-    // The first would look things up for ever, at 3 dollars per million tokens sent and 15 received.
-    let dear = ModelCard::new("test", "dear").with_price(Price::new(3.0, 15.0)).with_max_output(1_000);
-    let turn = Turn::new().call("look_up", json!({"what": "levity"})).usage(2_000, 100);
-    let cheap = ModelCard::new("test", "cheap").with_price(Price::new(0.1, 0.4)).with_max_output(1_000);
-    let answer = Turn::new().text("It is the opposite of gravity.").usage(2_400, 20);
+    // The first would look things up for ever, at 3 dollars per million tokens sent and 15
+    // received.
+    let dear = ModelCard::new("test", "dear")
+        .with_price(Price::new(3.0, 15.0))
+        .with_max_output(1_000);
+    let turn = Turn::new()
+        .call("look_up", json!({"what": "levity"}))
+        .usage(2_000, 100);
+    let cheap = ModelCard::new("test", "cheap")
+        .with_price(Price::new(0.1, 0.4))
+        .with_max_output(1_000);
+    let answer = Turn::new()
+        .text("It is the opposite of gravity.")
+        .usage(2_400, 20);
 
     let agent = Agent::builder(ScriptedModel::looping(turn).with_card(dear))
         .tool(look_up)

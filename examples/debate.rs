@@ -9,7 +9,8 @@ use levity::swarm::{Debate, MessageKind, Swarm, SwarmNotice, Worker};
 use levity::test::ScriptedModel;
 
 /// What the judge would write: not yet, and then the answer.
-const NOT_YET: &str = r#"{"done": false, "reason": "Nobody has said what the wind does to the tide."}"#;
+const NOT_YET: &str =
+    r#"{"done": false, "reason": "Nobody has said what the wind does to the tide."}"#;
 const ENOUGH: &str = r#"{"done": true, "answer": "Sail at six: the water is high and the wind still weak.",
     "reason": "The watch has given up eight o'clock."}"#;
 
@@ -17,11 +18,19 @@ const ENOUGH: &str = r#"{"done": true, "answer": "Sail at six: the water is high
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("(scripted models stand in for real ones)\n");
     let agent = |turns: [&str; 2]| {
-        let model = turns.into_iter().fold(ScriptedModel::new(), ScriptedModel::reply);
+        let model = turns
+            .into_iter()
+            .fold(ScriptedModel::new(), ScriptedModel::reply);
         Agent::builder(model).build()
     };
-    let pilot = agent(["At six, when the water is high.", "A west wind only makes the tide higher. Six."])?;
-    let watch = agent(["At eight, when it is light.", "Then the wind is up by eight. Six will do."])?;
+    let pilot = agent([
+        "At six, when the water is high.",
+        "A west wind only makes the tide higher. Six.",
+    ])?;
+    let watch = agent([
+        "At eight, when it is light.",
+        "Then the wind is up by eight. Six will do.",
+    ])?;
     let judge = ScriptedModel::new().reply(NOT_YET).reply(ENOUGH);
 
     // The judge looks after each round, and ends it after the second of four.
@@ -33,7 +42,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let finished = swarm
         .run("When do we sail?")
         .on_event(|event| match SwarmNotice::of(&event.kind) {
-            Some(SwarmNotice::RoundBegan { round, of }) => println!("Round {round} of at most {of}"),
+            Some(SwarmNotice::RoundBegan { round, of }) => {
+                println!("Round {round} of at most {of}")
+            }
             Some(SwarmNotice::Message(said)) if said.kind != MessageKind::Answer => {
                 println!("  {}: {}", said.from, said.content);
             }
@@ -42,8 +53,23 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .await?;
 
     println!("\n{}", finished.text());
-    assert_eq!(finished.text(), "Sail at six: the water is high and the wind still weak.");
-    let turns: Vec<&str> = finished.reports().iter().map(|report| &*report.id).collect();
-    assert_eq!(turns, ["round1.pilot", "round1.watch", "round2.pilot", "round2.watch"]);
+    assert_eq!(
+        finished.text(),
+        "Sail at six: the water is high and the wind still weak."
+    );
+    let turns: Vec<&str> = finished
+        .reports()
+        .iter()
+        .map(|report| &*report.id)
+        .collect();
+    assert_eq!(
+        turns,
+        [
+            "round1.pilot",
+            "round1.watch",
+            "round2.pilot",
+            "round2.watch"
+        ]
+    );
     Ok(())
 }

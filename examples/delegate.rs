@@ -1,4 +1,5 @@
-//! An agent that hands work to another: a child run, in the same event stream and within the same limits.
+//! An agent that hands work to another: a child run, in the same event stream and within the same
+//! limits.
 //!
 //! ```text
 //! cargo run --example delegate
@@ -24,7 +25,11 @@ async fn main() -> levity::Result<()> {
     println!("(scripted models stand in for real ones)\n");
     let calculator = Agent::builder(
         ScriptedModel::new()
-            .turn(Turn::new().call("multiply", json!({"a": 12, "b": 7})).usage(40, 9))
+            .turn(
+                Turn::new()
+                    .call("multiply", json!({"a": 12, "b": 7}))
+                    .usage(40, 9),
+            )
             .reply("84"),
     )
     .instructions("You calculate.")
@@ -33,7 +38,11 @@ async fn main() -> levity::Result<()> {
 
     let lead = Agent::builder(
         ScriptedModel::new()
-            .turn(Turn::new().call("calculator", json!({"task": "What is 12 * 7?"})).usage(50, 12))
+            .turn(
+                Turn::new()
+                    .call("calculator", json!({"task": "What is 12 * 7?"}))
+                    .usage(50, 12),
+            )
             .reply("A dozen weeks are 84 days."),
     )
     .agent("calculator", "Works out sums.", calculator)
@@ -50,7 +59,9 @@ async fn main() -> levity::Result<()> {
                 EventKind::ToolFinished { result, .. } => {
                     println!("{indent}{} gave {}", result.name, result.text())
                 }
-                EventKind::RunEnded(ending) => println!("{indent}{}: {}", ending.status, ending.text),
+                EventKind::RunEnded(ending) => {
+                    println!("{indent}{}: {}", ending.status, ending.text)
+                }
                 _ => {}
             }
         })

@@ -1,4 +1,5 @@
-//! A plan that is made, carried out in parallel, broken by a failure and changed; then its tree and its summary.
+//! A plan that is made, carried out in parallel, broken by a failure and changed; then its tree and
+//! its summary.
 //!
 //! ```text
 //! cargo run --example graph
@@ -34,19 +35,38 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("(scripted models stand in for real ones)\n");
     let planner = ScriptedModel::new().turn(reply(PLAN)).turn(reply(CHANGE));
     // Whichever of the three is first: each takes what it writes from this.
-    let found = r#"{"weather": "mild in May", "crowds": "few in May", "tides": "low at noon in May"}"#;
-    let retriever = ScriptedModel::new().turn(reply(found)).turn(reply(found)).turn(reply(found));
-    let thinker = ScriptedModel::new().turn(reply(r#"{"month": "May: mild, quiet, and low tide at noon."}"#));
+    let found =
+        r#"{"weather": "mild in May", "crowds": "few in May", "tides": "low at noon in May"}"#;
+    let retriever = ScriptedModel::new()
+        .turn(reply(found))
+        .turn(reply(found))
+        .turn(reply(found));
+    let thinker = ScriptedModel::new().turn(reply(
+        r#"{"month": "May: mild, quiet, and low tide at noon."}"#,
+    ));
 
     let team = Team::builder()
         .agent("Planner", "Makes plans.", Agent::builder(planner).build()?)
-        .agent("Retriever", "Finds things out.", Agent::builder(retriever).build()?)
-        .agent("Thinker", "Weighs things up.", Agent::builder(thinker).build()?)
-        .function("almanac", |_: StepInput| async { Err(ToolError::failed("the almanac is closed")) })
-        .observe(SessionFolder::open(std::env::temp_dir().join("levity-example-sessions")))
+        .agent(
+            "Retriever",
+            "Finds things out.",
+            Agent::builder(retriever).build()?,
+        )
+        .agent(
+            "Thinker",
+            "Weighs things up.",
+            Agent::builder(thinker).build()?,
+        )
+        .function("almanac", |_: StepInput| async {
+            Err(ToolError::failed("the almanac is closed"))
+        })
+        .observe(SessionFolder::open(
+            std::env::temp_dir().join("levity-example-sessions"),
+        ))
         .build()?;
 
-    // The view is made of what the run tells; a terminal or a page would draw from it while the run goes on.
+    // The view is made of what the run tells; a terminal or a page would draw from it while the run
+    // goes on.
     let view = Arc::new(Mutex::new(PlanView::new()));
     let watching = view.clone();
     let finished = team
@@ -56,15 +76,22 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             match PlanNotice::of(&event.kind) {
                 Some(PlanNotice::StepStarted { step, .. }) => println!("{step} begins"),
                 Some(PlanNotice::StepCompleted { step, .. }) => println!("{step} is done"),
-                Some(PlanNotice::StepFailed { step, error, .. }) => println!("{step} failed: {error}"),
-                Some(PlanNotice::Replanned { diff, .. }) => println!("the plan is changed: {}", diff.reason),
+                Some(PlanNotice::StepFailed { step, error, .. }) => {
+                    println!("{step} failed: {error}")
+                }
+                Some(PlanNotice::Replanned { diff, .. }) => {
+                    println!("the plan is changed: {}", diff.reason)
+                }
                 _ => {}
             }
         })
         .await?;
 
     println!("\n{}\n", finished.text());
-    assert_eq!(finished.variable("month"), Some(&json!("May: mild, quiet, and low tide at noon.")));
+    assert_eq!(
+        finished.variable("month"),
+        Some(&json!("May: mild, quiet, and low tide at noon."))
+    );
     let view = view.lock().expect("nobody panics");
     println!("{}\n{}", view.tree(TreeOptions::new()), view.summary());
     Ok(())

@@ -40,10 +40,12 @@ impl Guard for InHouse {
 
     async fn check(&self, subject: &GuardSubject, _: &GuardCx) -> Result<Verdict, SharedError> {
         Ok(match subject {
-            GuardSubject::Call(call) if call.name == "send_mail" => match call.args["to"].as_str() {
-                Some(to) if to.ends_with("@example.com") => Verdict::Pass,
-                _ => Verdict::block("mail goes to colleagues only"),
-            },
+            GuardSubject::Call(call) if call.name == "send_mail" => {
+                match call.args["to"].as_str() {
+                    Some(to) if to.ends_with("@example.com") => Verdict::Pass,
+                    _ => Verdict::block("mail goes to colleagues only"),
+                }
+            }
             _ => Verdict::Pass,
         })
     }
@@ -79,16 +81,28 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     while let Some(event) = events.next().await {
         match event.kind {
             EventKind::Guarded { intervention, .. } => println!("  ({intervention})"),
-            EventKind::ToolFinished { result, .. } => println!("{}: {}", result.name, result.text()),
+            EventKind::ToolFinished { result, .. } => {
+                println!("{}: {}", result.name, result.text())
+            }
             _ => {}
         }
     }
     let answer = run.await?;
     println!("\n{}", answer.text());
-    assert_eq!(answer.text(), "The office knows; the key is [secret: api key], by the way.");
+    assert_eq!(
+        answer.text(),
+        "The office knows; the key is [secret: api key], by the way."
+    );
 
-    let error = agent.run("Write me a poem.").await.err().ok_or("a poem was written")?;
+    let error = agent
+        .run("Write me a poem.")
+        .await
+        .err()
+        .ok_or("a poem was written")?;
     println!("\n{error}");
-    assert_eq!(error.to_string(), "`topic` blocked the input: it is about none of: our servers");
+    assert_eq!(
+        error.to_string(),
+        "`topic` blocked the input: it is about none of: our servers"
+    );
     Ok(())
 }

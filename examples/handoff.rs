@@ -1,4 +1,5 @@
-//! A conversation that is passed on from desk to desk, with a filter on what goes along, and goes on in a second run.
+//! A conversation that is passed on from desk to desk, with a filter on what goes along, and goes
+//! on in a second run.
 //!
 //! ```text
 //! cargo run --example handoff
@@ -22,8 +23,12 @@ fn agent(model: ScriptedModel, instructions: &str) -> Result<Agent, Box<dyn std:
 fn shown(run: Run<Swarm>) -> Run<Swarm> {
     run.on_event(|event| match SwarmNotice::of(&event.kind) {
         Some(SwarmNotice::Began { worker, .. }) => println!("  {worker} has the conversation"),
-        Some(SwarmNotice::HandedOff { from, to, note }) => println!("  {from} passes it on to {to}: {note}"),
-        Some(SwarmNotice::LoopFound { from, to, why }) => println!("  {from} keeps it from {to}: {why}"),
+        Some(SwarmNotice::HandedOff { from, to, note }) => {
+            println!("  {from} passes it on to {to}: {note}")
+        }
+        Some(SwarmNotice::LoopFound { from, to, why }) => {
+            println!("  {from} keeps it from {to}: {why}")
+        }
         _ => {}
     })
 }
@@ -35,10 +40,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // The second question is none for the till.
     let billing = ScriptedModel::new()
         .reply("In March you had two visits; the second was for the pump.")
-        .turn(pass("repairs", "Wants to know whether the pump is under warranty."));
+        .turn(pass(
+            "repairs",
+            "Wants to know whether the pump is under warranty.",
+        ));
     let repairs = ScriptedModel::new().reply("It is, until next March. We come for nothing.");
 
-    // Anybody may pass on to anybody, but triage only to these two; repairs need not see what tools said.
+    // Anybody may pass on to anybody, but triage only to these two; repairs need not see what tools
+    // said.
     let handoff = Handoff::starting_with("triage")
         .to("triage", ["billing", "repairs"])
         .carry_to("repairs", HandoffHistory::Words)
@@ -49,23 +58,42 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             "Finds out what a caller wants.",
             agent(triage, "You answer the phone.")?,
         ))
-        .worker(Worker::new("billing", "Knows bills and payments.", agent(billing, "You keep the books.")?))
-        .worker(Worker::new("repairs", "Knows boilers and pumps.", agent(repairs, "You mend boilers.")?))
+        .worker(Worker::new(
+            "billing",
+            "Knows bills and payments.",
+            agent(billing, "You keep the books.")?,
+        ))
+        .worker(Worker::new(
+            "repairs",
+            "Knows boilers and pumps.",
+            agent(repairs, "You mend boilers.")?,
+        ))
         .build()?;
 
     let question = "Why is my bill for March so high?";
     println!("{question}");
     let first = shown(swarm.run(question)).await?;
-    println!("{}: {}\n", first.last_speaker().unwrap_or_default(), first.text());
+    println!(
+        "{}: {}\n",
+        first.last_speaker().unwrap_or_default(),
+        first.text()
+    );
     assert_eq!(first.last_speaker(), Some("billing"));
 
     // The next question goes to whoever had the conversation last, who knows what was said.
     let question = "Is the pump not under warranty?";
     println!("{question}");
     let second = shown(swarm.run(SwarmInput::from(question).after(&first))).await?;
-    println!("{}: {}", second.last_speaker().unwrap_or_default(), second.text());
+    println!(
+        "{}: {}",
+        second.last_speaker().unwrap_or_default(),
+        second.text()
+    );
     assert_eq!(second.last_speaker(), Some("repairs"));
-    assert_eq!(second.text(), "It is, until next March. We come for nothing.");
+    assert_eq!(
+        second.text(),
+        "It is, until next March. We come for nothing."
+    );
     let legs: Vec<&str> = second.reports().iter().map(|leg| &*leg.worker).collect();
     assert_eq!(legs, ["billing", "repairs"]);
     Ok(())

@@ -1,4 +1,5 @@
-//! Runs by HTTP: an agent is served, and a client starts a run, follows it and decides on what it asks.
+//! Runs by HTTP: an agent is served, and a client starts a run, follows it and decides on what it
+//! asks.
 //!
 //! ```text
 //! cargo run --example http
@@ -25,8 +26,9 @@ async fn delete(
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("(a scripted model stands in for a real one)\n");
-    let model =
-        ScriptedModel::new().call("delete", json!({"path": "draft.txt"})).reply("The draft is deleted.");
+    let model = ScriptedModel::new()
+        .call("delete", json!({"path": "draft.txt"}))
+        .reply("The draft is deleted.");
     let agent = Agent::builder(model)
         .tool(delete)
         .runtime(Runtime::new().with_journal(MemoryJournal::new()))
@@ -35,7 +37,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // These three lines serve any agent, swarm or team.
     let token = Token::generate()?;
     let listener = Listener::bind("127.0.0.1:0", AccessControl::new(token.clone())).await?;
-    let client = Client { address: listener.address().to_string(), token };
+    let client = Client {
+        address: listener.address().to_string(),
+        token,
+    };
     tokio::select! {
         served = HttpApi::new(Runs::new(agent)).serve(listener) => Ok(served?),
         followed = follow(client) => followed,
@@ -44,20 +49,32 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// What a program on the other side does. Any HTTP client will do; this one needs no other crate.
 async fn follow(client: Client) -> Result<(), Box<dyn std::error::Error>> {
-    let run = client.ask("POST", "/v1/runs", json!({"goal": "Tidy up."})).await?;
+    let run = client
+        .ask("POST", "/v1/runs", json!({"goal": "Tidy up."}))
+        .await?;
     let path = format!("/v1/runs/{}", run["id"].as_str().unwrap_or_default());
     println!("started, state {}", run["state"]);
-    let mut lines = client.send("GET", &format!("{path}/events?fleeting=0"), "").await?.lines();
+    let mut lines = client
+        .send("GET", &format!("{path}/events?fleeting=0"), "")
+        .await?
+        .lines();
     while let Some(line) = lines.next_line().await? {
-        let Some(data) = line.strip_prefix("data: ") else { continue };
+        let Some(data) = line.strip_prefix("data: ") else {
+            continue;
+        };
         let event: Value = serde_json::from_str(data)?;
-        if let Some(name) = event["kind"].as_object().and_then(|kind| kind.keys().next()) {
+        if let Some(name) = event["kind"]
+            .as_object()
+            .and_then(|kind| kind.keys().next())
+        {
             println!("   {name}");
         }
         if let Some(ask) = event["kind"].get("asked") {
             println!("{} {} ? yes", ask["call"]["name"], ask["call"]["args"]);
             let ask = format!("{path}/asks/{}", ask["effect"]);
-            client.ask("POST", &ask, json!({"decision": "allow"})).await?;
+            client
+                .ask("POST", &ask, json!({"decision": "allow"}))
+                .await?;
         }
         // The last event has no kind, and says how the run stands.
         if event.get("state").is_some() {
@@ -65,7 +82,11 @@ async fn follow(client: Client) -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     let run = client.ask("GET", &path, Value::Null).await?;
-    println!("\n{}\n{}", run["ending"]["text"].as_str().unwrap_or_default(), run["stats"]);
+    println!(
+        "\n{}\n{}",
+        run["ending"]["text"].as_str().unwrap_or_default(),
+        run["stats"]
+    );
     Ok(())
 }
 
@@ -75,10 +96,16 @@ struct Client {
 }
 
 impl Client {
-    async fn send(&self, method: &str, path: &str, body: &str) -> std::io::Result<BufReader<TcpStream>> {
+    async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> std::io::Result<BufReader<TcpStream>> {
         let (address, token, length) = (&self.address, self.token.reveal(), body.len());
         let text = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\
+            "{method} {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer \
+                {token}\r\nConnection: close\r\n\
              Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
         );
         let mut stream = TcpStream::connect(address).await?;
@@ -86,11 +113,25 @@ impl Client {
         Ok(BufReader::new(stream))
     }
 
-    async fn ask(&self, method: &str, path: &str, body: Value) -> Result<Value, Box<dyn std::error::Error>> {
-        let body = if body.is_null() { String::new() } else { body.to_string() };
+    async fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        body: Value,
+    ) -> Result<Value, Box<dyn std::error::Error>> {
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
         let mut answer = String::new();
-        self.send(method, path, &body).await?.read_to_string(&mut answer).await?;
-        let (_, json) = answer.split_once("\r\n\r\n").ok_or("the answer has no body")?;
+        self.send(method, path, &body)
+            .await?
+            .read_to_string(&mut answer)
+            .await?;
+        let (_, json) = answer
+            .split_once("\r\n\r\n")
+            .ok_or("the answer has no body")?;
         Ok(serde_json::from_str(json)?)
     }
 }

@@ -1,4 +1,5 @@
-//! Log files of what an agent does: `general.log` and `reasoning.log`, in a folder for the conversation.
+//! Log files of what an agent does: `general.log` and `reasoning.log`, in a folder for the
+//! conversation.
 //!
 //! ```text
 //! cargo run --example logs
@@ -30,18 +31,28 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 .usage(120, 30),
         )
         .turn(Turn::new().text("It is sunny in Brest.").usage(170, 8));
-    let agent = Agent::builder(model).tool(weather).memory(InMemory::new()).build()?;
+    let agent = Agent::builder(model)
+        .tool(weather)
+        .memory(InMemory::new())
+        .build()?;
 
     let folder = std::env::temp_dir().join(format!("levity-logs-{}", std::process::id()));
-    let logs = LogFiles::builder(&folder).secrets(Secrets::new().known("hunter2")).open()?;
-    let run = agent.run("I am hunter2. What is the weather in Brest?").conversation("brest");
+    let logs = LogFiles::builder(&folder)
+        .secrets(Secrets::new().known("hunter2"))
+        .open()?;
+    let run = agent
+        .run("I am hunter2. What is the weather in Brest?")
+        .conversation("brest");
     println!("{}\n", run.on_event(logs.session("brest")).await?);
 
     // A run never waits for its log; whoever reads it at once does.
     logs.flush(Duration::from_secs(5));
     for file in ["general.log", "reasoning.log"] {
         println!("{file}:");
-        print!("{}", std::fs::read_to_string(logs.session_folder("brest").join(file))?);
+        print!(
+            "{}",
+            std::fs::read_to_string(logs.session_folder("brest").join(file))?
+        );
     }
     std::fs::remove_dir_all(folder)?;
     Ok(())

@@ -1,6 +1,8 @@
-//! A kind of run of your own: each document is read by an agent of its own, side by side, and another one writes the summary.
+//! A kind of run of your own: each document is read by an agent of its own, side by side, and
+//! another one writes the summary.
 //!
-//! It is journaled, resumed, replayed, forked, paused and cancelled like an agent, because it is `Runnable`.
+//! It is journaled, resumed, replayed, forked, paused and cancelled like an agent, because it is
+//! `Runnable`.
 //!
 //! ```text
 //! cargo run --example map_reduce
@@ -10,9 +12,9 @@ use std::sync::Arc;
 
 use levity::async_trait;
 use levity::core::{
-    Child, ChildRun, Effect, EffectClass, EffectCx, EffectId, Ending, Error, Eventual, Executor, Failure,
-    Finished, Input, Machine, MachineKind, MachineOutput, Outcome, PrepareCx, Prepared, Reached, Stats,
-    Status, Usage,
+    Child, ChildRun, Effect, EffectClass, EffectCx, EffectId, Ending, Error, Eventual, Executor,
+    Failure, Finished, Input, Machine, MachineKind, MachineOutput, Outcome, PrepareCx, Prepared,
+    Reached, Stats, Status, Usage,
 };
 use levity::prelude::*;
 use levity::runtime::{Beginning, Run, Runnable};
@@ -45,7 +47,10 @@ pub struct MapReduceMachine {
 impl MapReduce {
     /// Documents are read by `reader`, and the summary is written by `writer`.
     pub fn new(runtime: Runtime, reader: Agent, writer: Agent) -> Self {
-        Self { runtime, agents: Arc::new(Agents { reader, writer }) }
+        Self {
+            runtime,
+            agents: Arc::new(Agents { reader, writer }),
+        }
     }
 
     /// Reads these documents.
@@ -57,7 +62,13 @@ impl MapReduce {
 impl MapReduceMachine {
     fn new(documents: Vec<String>) -> Self {
         let notes = vec![None; documents.len()];
-        Self { documents, notes, usage: Usage::default(), stats: Stats::default(), ending: None }
+        Self {
+            documents,
+            notes,
+            usage: Usage::default(),
+            stats: Stats::default(),
+            ending: None,
+        }
     }
 
     fn end(&mut self, status: Status, text: &str) {
@@ -84,7 +95,9 @@ impl MapReduceMachine {
         if at == last {
             return self.end(Status::Complete, &text);
         }
-        let Some(note) = self.notes.get_mut(at) else { return };
+        let Some(note) = self.notes.get_mut(at) else {
+            return;
+        };
         *note = Some(text);
         if let Some(notes) = self.notes.iter().cloned().collect::<Option<Vec<_>>>() {
             let summary = ChildRun::new("writer", json!(notes.join("\n")));
@@ -111,7 +124,10 @@ impl Machine for MapReduceMachine {
             Input::Begin { .. } if self.documents.is_empty() => self.end(Status::Complete, ""),
             Input::Begin { .. } => {
                 for (number, document) in (0..).zip(&self.documents) {
-                    step.want(EffectId::new(number), Effect::Child(ChildRun::new("reader", json!(document))));
+                    step.want(
+                        EffectId::new(number),
+                        Effect::Child(ChildRun::new("reader", json!(document))),
+                    );
                 }
             }
             Input::Finished { effect, outcome } => self.finished(effect, outcome, step),
@@ -138,8 +154,14 @@ impl Executor for Agents {
     }
 
     async fn child(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError> {
-        let agent = if &*child.agent == "reader" { &self.reader } else { &self.writer };
-        agent.child(child.input.as_str().unwrap_or_default(), saved).await
+        let agent = if &*child.agent == "reader" {
+            &self.reader
+        } else {
+            &self.writer
+        };
+        agent
+            .child(child.input.as_str().unwrap_or_default(), saved)
+            .await
     }
 }
 
@@ -160,14 +182,20 @@ impl Runnable for MapReduce {
         Limits::default()
     }
 
-    fn begin(&self, documents: Vec<String>, _: &Limits) -> Result<Beginning<MapReduceMachine>, Error> {
+    fn begin(
+        &self,
+        documents: Vec<String>,
+        _: &Limits,
+    ) -> Result<Beginning<MapReduceMachine>, Error> {
         Ok(Beginning::now(MapReduceMachine::new(documents)))
     }
 
     fn restore(&self, _: &MachineKind, state: &Value) -> Result<MapReduceMachine, String> {
-        let machine = MapReduceMachine::deserialize(state).map_err(|_| "this is no state of a map-reduce")?;
+        let machine =
+            MapReduceMachine::deserialize(state).map_err(|_| "this is no state of a map-reduce")?;
         let fits = machine.notes.len() == machine.documents.len();
-        fits.then_some(machine).ok_or_else(|| "there is not one note for each document".to_owned())
+        fits.then_some(machine)
+            .ok_or_else(|| "there is not one note for each document".to_owned())
     }
 
     fn conclude(&self, reached: Reached<MapReduceMachine>) -> Result<Finished<()>, Error> {
@@ -180,14 +208,26 @@ async fn main() -> levity::Result<()> {
     println!("(scripted models stand in for real ones)\n");
     let reader = levity::test::FunctionModel::new(|request| {
         let document = request.history.messages()[0].text().into_owned();
-        Ok(levity::core::Response::new(Message::assistant(format!("{} letters", document.len()))))
+        Ok(levity::core::Response::new(Message::assistant(format!(
+            "{} letters",
+            document.len()
+        ))))
     });
     let writer = levity::test::ScriptedModel::new().reply("Both are short.");
     let runtime = Runtime::new();
     let reader = Agent::builder(reader).runtime(runtime.clone()).build()?;
     let writer = Agent::builder(writer).runtime(runtime.clone()).build()?;
-    let documents = vec!["The tide is out.".to_owned(), "The harbour is empty.".to_owned()];
-    let finished = MapReduce::new(runtime, reader, writer).run(documents).await?;
-    println!("{} ({} model calls)", finished.text(), finished.stats().model_calls);
+    let documents = vec![
+        "The tide is out.".to_owned(),
+        "The harbour is empty.".to_owned(),
+    ];
+    let finished = MapReduce::new(runtime, reader, writer)
+        .run(documents)
+        .await?;
+    println!(
+        "{} ({} model calls)",
+        finished.text(),
+        finished.stats().model_calls
+    );
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Tools of an MCP server, which is kept running beside the agent.
 //!
-//! The server is this very program, started a second time with the word `serve`. It stands in for any other:
-//! `npx -y @modelcontextprotocol/server-filesystem .`, say.
+//! The server is this very program, started a second time with the word `serve`. It stands in for
+//! any other: `npx -y @modelcontextprotocol/server-filesystem .`, say.
 
 use std::io::{BufRead as _, Write as _};
 
@@ -16,8 +16,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Ok(serve()?);
     }
     let this = std::env::current_exe()?.to_string_lossy().into_owned();
-    let config = ServerConfig::stdio("tides", this).arg("serve").allow(["high_*"]);
-    // They start in the background. An agent may begin at once, and has their tools as soon as they are ready.
+    let config = ServerConfig::stdio("tides", this)
+        .arg("serve")
+        .allow(["high_*"]);
+    // They start in the background. An agent may begin at once, and has their tools as soon as they
+    // are ready.
     let servers = Servers::builder().server(config).start()?;
     for status in servers.wait(WaitFor::All).await {
         println!(
@@ -29,7 +32,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let model = ScriptedModel::new()
         .call("mcp_tides_high_water", json!({"port": "Brest"}))
         .reply("High water at Brest is at 04:12.");
-    let agent = Agent::builder(model).source(servers.clone()).tools(servers.helper_tools()).build()?;
+    let agent = Agent::builder(model)
+        .source(servers.clone())
+        .tools(servers.helper_tools())
+        .build()?;
     let answer = agent.run("When is high water at Brest?").await?;
     for (call, result) in answer.history().calls() {
         println!("{} {} -> {}", call.name, call.args, result.text());
@@ -44,8 +50,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// A server in forty lines: each line in is a request, each line out an answer.
 fn serve() -> std::io::Result<()> {
     for line in std::io::stdin().lock().lines() {
-        let Ok(request) = serde_json::from_str::<Value>(&line?) else { continue };
-        let Some(id) = request.get("id") else { continue };
+        let Ok(request) = serde_json::from_str::<Value>(&line?) else {
+            continue;
+        };
+        let Some(id) = request.get("id") else {
+            continue;
+        };
         let answer = match request["method"].as_str().unwrap_or_default() {
             "initialize" => Ok(json!({
                 "protocolVersion": "2025-11-25",
@@ -55,10 +65,14 @@ fn serve() -> std::io::Result<()> {
             "ping" => Ok(json!({})),
             "tools/list" => Ok(json!({"tools": [tool("high_water"), tool("low_water")]})),
             "tools/call" => {
-                let port = request["params"]["arguments"]["port"].as_str().unwrap_or("nowhere");
+                let port = request["params"]["arguments"]["port"]
+                    .as_str()
+                    .unwrap_or("nowhere");
                 Ok(json!({"content": [{"type": "text", "text": format!("04:12 at {port}")}]}))
             }
-            other => Err(json!({"code": -32601, "message": format!("there is no method `{other}`")})),
+            other => {
+                Err(json!({"code": -32601, "message": format!("there is no method `{other}`")}))
+            }
         };
         let answer = match answer {
             Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
@@ -70,6 +84,7 @@ fn serve() -> std::io::Result<()> {
 }
 
 fn tool(name: &str) -> Value {
-    let input = json!({"type": "object", "properties": {"port": {"type": "string"}}, "required": ["port"]});
+    let input =
+        json!({"type": "object", "properties": {"port": {"type": "string"}}, "required": ["port"]});
     json!({"name": name, "description": "Tells the time of it at a port.", "inputSchema": input})
 }

@@ -1,12 +1,12 @@
-//! A client that does with any MCP server what can be done: it lists, calls, reads and answers. The official conformance
-//! suite runs it against its servers.
+//! A client that does with any MCP server what can be done: it lists, calls, reads and answers. The
+//! official conformance suite runs it against its servers.
 //!
 //! ```text
 //! cargo run --example mcp_conformance_client -- http://127.0.0.1:3000/mcp
 //! ```
 //!
-//! Credentials for a login come from `MCP_CONFORMANCE_CONTEXT`, in JSON, and the login page is "visited" by a request that
-//! follows where it points to.
+//! Credentials for a login come from `MCP_CONFORMANCE_CONTEXT`, in JSON, and the login page is
+//! "visited" by a request that follows where it points to.
 
 use std::env;
 use std::io;
@@ -42,7 +42,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for status in servers.wait(WaitFor::All).await {
         println!("{}: {:?}", status.name, status.state);
     }
-    if let Some(server) = servers.get("peer").filter(|server| server.status().state.is_ready()) {
+    if let Some(server) = servers
+        .get("peer")
+        .filter(|server| server.status().state.is_ready())
+    {
         use_tools(&server).await;
         read(&server).await;
         ask_prompts(&server).await;
@@ -55,39 +58,68 @@ async fn use_tools(server: &Server) {
     for tool in server.tools() {
         let name = &tool.spec().name;
         // A tool that takes a schema is sent that of the first tool, as the server wrote it.
-        let args = match server.tools().first().and_then(|first| server.input_schema(&first.spec().name)) {
+        let args = match server
+            .tools()
+            .first()
+            .and_then(|first| server.input_schema(&first.spec().name))
+        {
             Some(schema) if name.ends_with("schema_echo") => json!({ "schema": schema }),
             _ => example(&tool.spec().input, 0),
         };
-        println!("call {}: {:?}", tool.spec().name, tool.call(args, &ToolCx::detached()).await);
+        println!(
+            "call {}: {:?}",
+            tool.spec().name,
+            tool.call(args, &ToolCx::detached()).await
+        );
     }
 }
 
 async fn read(server: &Server) {
     let resources = server.resources().await.unwrap_or_default();
     for resource in resources {
-        println!("read {}: {:?}", resource.uri, server.read(&resource.uri).await);
+        println!(
+            "read {}: {:?}",
+            resource.uri,
+            server.read(&resource.uri).await
+        );
     }
 }
 
 async fn ask_prompts(server: &Server) {
     for prompt in server.prompts().await.unwrap_or_default() {
-        let args: Map<_, _> = prompt.arguments.iter().map(|arg| (arg.name.clone(), json!("text"))).collect();
-        println!("prompt {}: {:?}", prompt.name, server.prompt(&prompt.name, args.into()).await);
+        let args: Map<_, _> = prompt
+            .arguments
+            .iter()
+            .map(|arg| (arg.name.clone(), json!("text")))
+            .collect();
+        println!(
+            "prompt {}: {:?}",
+            prompt.name,
+            server.prompt(&prompt.name, args.into()).await
+        );
     }
 }
 
-/// A value that fits a schema: its default or an example where it has one, else a plain one with what is required.
+/// A value that fits a schema: its default or an example where it has one, else a plain one with
+/// what is required.
 fn example(schema: &Value, depth: usize) -> Value {
     let first = |list: &str| schema.get(list).and_then(|list| list.get(0)).cloned();
-    let said = schema.get("default").or_else(|| schema.get("const")).cloned();
+    let said = schema
+        .get("default")
+        .or_else(|| schema.get("const"))
+        .cloned();
     if let Some(value) = said.or_else(|| first("examples")).or_else(|| first("enum")) {
         return value;
     }
-    if let Some(choice) = first("anyOf").or_else(|| first("oneOf")).filter(|_| depth < 8) {
+    if let Some(choice) = first("anyOf")
+        .or_else(|| first("oneOf"))
+        .filter(|_| depth < 8)
+    {
         return example(&choice, depth + 1);
     }
-    let kind = schema.get("type").and_then(|kind| kind.as_str().or_else(|| kind.get(0)?.as_str()));
+    let kind = schema
+        .get("type")
+        .and_then(|kind| kind.as_str().or_else(|| kind.get(0)?.as_str()));
     match kind {
         // Not plain ASCII, which is harder to send in a header.
         Some("string") => "Grüße".into(),
@@ -97,22 +129,34 @@ fn example(schema: &Value, depth: usize) -> Value {
         Some("null") => Value::Null,
         _ if depth >= 8 => json!({}),
         _ => {
-            let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+            let required = schema
+                .get("required")
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten();
             let fields = required.filter_map(|name| {
                 let name = name.as_str()?;
-                Some((name.to_owned(), example(schema.get("properties")?.get(name)?, depth + 1)))
+                Some((
+                    name.to_owned(),
+                    example(schema.get("properties")?.get(name)?, depth + 1),
+                ))
             });
             fields.collect::<Map<_, _>>().into()
         }
     }
 }
 
-/// Logs in with what is known: a client that was registered, its key, a person's ID token, a token of the platform; or as anybody can.
+/// Logs in with what is known: a client that was registered, its key, a person's ID token, a token
+/// of the platform; or as anybody can.
 fn login(context: &Value) -> OAuth {
     let known = |name: &str| context.get(name).and_then(Value::as_str);
     let document = "https://conformance-test.local/client-metadata.json";
-    let mut oauth = OAuth::new().client_name("levity conformance client").client_metadata_url(document);
-    oauth = oauth.browser(FollowsAtOnce).login_limit(Duration::from_secs(20));
+    let mut oauth = OAuth::new()
+        .client_name("levity conformance client")
+        .client_metadata_url(document);
+    oauth = oauth
+        .browser(FollowsAtOnce)
+        .login_limit(Duration::from_secs(20));
     if let Some(id) = known("client_id") {
         oauth = oauth.client_id(id);
     }
@@ -125,7 +169,11 @@ fn login(context: &Value) -> OAuth {
     if let Some(token) = known("valid_jwt") {
         oauth = oauth.workload_identity(token.to_owned());
     }
-    match (known("idp_token_endpoint"), known("idp_client_id"), known("idp_id_token")) {
+    match (
+        known("idp_token_endpoint"),
+        known("idp_client_id"),
+        known("idp_id_token"),
+    ) {
         (Some(endpoint), Some(id), Some(token)) => {
             oauth.enterprise(Enterprise::new(endpoint, id, token.to_owned()))
         }
@@ -133,7 +181,8 @@ fn login(context: &Value) -> OAuth {
     }
 }
 
-/// A browser of somebody who agrees to everything: it asks for the login page, and goes where that sends it.
+/// A browser of somebody who agrees to everything: it asks for the login page, and goes where that
+/// sends it.
 struct FollowsAtOnce;
 
 #[async_trait::async_trait]
@@ -143,7 +192,9 @@ impl Browser for FollowsAtOnce {
     }
 
     async fn visit(&self, url: &str) -> io::Result<String> {
-        let rest = url.strip_prefix("http://").ok_or_else(|| io::Error::other("not a page of a test"))?;
+        let rest = url
+            .strip_prefix("http://")
+            .ok_or_else(|| io::Error::other("not a page of a test"))?;
         let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
         let mut stream = TcpStream::connect(host).await?;
         let request = format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
@@ -152,7 +203,8 @@ impl Browser for FollowsAtOnce {
         stream.read_to_string(&mut page).await?;
         let there = page.lines().find_map(|line| {
             let (name, value) = line.split_once(": ")?;
-            name.eq_ignore_ascii_case("location").then(|| value.trim().to_owned())
+            name.eq_ignore_ascii_case("location")
+                .then(|| value.trim().to_owned())
         });
         there.ok_or_else(|| io::Error::other("the page leads nowhere"))
     }
@@ -164,6 +216,9 @@ struct Canned;
 #[async_trait::async_trait]
 impl Sampler for Canned {
     async fn sample(&self, _: &str, _: SampleAsk) -> Result<SampleReply, Refusal> {
-        Ok(SampleReply::text("canned", "This is what a model would say."))
+        Ok(SampleReply::text(
+            "canned",
+            "This is what a model would say.",
+        ))
     }
 }

@@ -12,19 +12,20 @@ use async_trait::async_trait;
 use levity::core::{Media, Role, ToolError, ToolSpec, World as _};
 use levity::runtime::SystemWorld;
 use levity::serve::mcp::{
-    Block, ClientLogLevel, Completer, Completing, Completion, ElicitForm, ElicitReply, Handler, HandlerCall,
-    HandlerReply, McpServer, Page, Prompt, PromptArgument, PromptAsk, PromptReply, Prompts, RequestError,
-    Resource, ResourceAsk, ResourceContent, ResourceTemplate, Resources, SampleAsk, TaskSupport,
+    Block, ClientLogLevel, Completer, Completing, Completion, ElicitForm, ElicitReply, Handler,
+    HandlerCall, HandlerReply, McpServer, Page, Prompt, PromptArgument, PromptAsk, PromptReply,
+    Prompts, RequestError, Resource, ResourceAsk, ResourceContent, ResourceTemplate, Resources,
+    SampleAsk, TaskSupport,
 };
 use levity::serve::{AccessControl, Listener};
 use serde_json::{Value, json};
 
 /// One red pixel.
 const PNG: &[u8] = &[
-    0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0, 0, 0, 0x0d, 0x49, 0x48, 0x44, 0x52, 0, 0, 0, 1, 0, 0,
-    0, 1, 8, 2, 0, 0, 0, 0x90, 0x77, 0x53, 0xde, 0, 0, 0, 0x0c, 0x49, 0x44, 0x41, 0x54, 0x08, 0xd7, 0x63,
-    0xf8, 0xcf, 0xc0, 0, 0, 3, 1, 1, 0, 0x18, 0xdd, 0x8d, 0xb0, 0, 0, 0, 0, 0x49, 0x45, 0x4e, 0x44, 0xae,
-    0x42, 0x60, 0x82,
+    0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a, 0, 0, 0, 0x0d, 0x49, 0x48, 0x44, 0x52, 0, 0, 0,
+    1, 0, 0, 0, 1, 8, 2, 0, 0, 0, 0x90, 0x77, 0x53, 0xde, 0, 0, 0, 0x0c, 0x49, 0x44, 0x41, 0x54,
+    0x08, 0xd7, 0x63, 0xf8, 0xcf, 0xc0, 0, 0, 3, 1, 1, 0, 0x18, 0xdd, 0x8d, 0xb0, 0, 0, 0, 0, 0x49,
+    0x45, 0x4e, 0x44, 0xae, 0x42, 0x60, 0x82,
 ];
 
 /// A sound of no length.
@@ -60,7 +61,10 @@ fn server() -> levity::serve::Result<McpServer> {
             Some(schema) => spec.with_input(schema),
             None => spec,
         };
-        builder = builder.offer(Fixture { spec, does: tool.does });
+        builder = builder.offer(Fixture {
+            spec,
+            does: tool.does,
+        });
     }
     builder.build()
 }
@@ -78,7 +82,9 @@ impl Handler for Fixture {
 
     fn task_support(&self) -> TaskSupport {
         match self.does {
-            Does::Wait | Does::Break | Does::ConfirmDelete | Does::AskTwice => TaskSupport::Optional,
+            Does::Wait | Does::Break | Does::ConfirmDelete | Does::AskTwice => {
+                TaskSupport::Optional
+            }
             Does::FailLater => TaskSupport::Required,
             Does::AskFirst => TaskSupport::Deferred,
             _ => TaskSupport::Forbidden,
@@ -88,9 +94,10 @@ impl Handler for Fixture {
     async fn call(&self, call: HandlerCall) -> Result<HandlerReply, RequestError> {
         match self.does {
             Does::Show(show) => Ok(show()),
-            Does::Fail => {
-                Err(ToolError::failed("This tool intentionally returns an error for testing").into())
-            }
+            Does::Fail => Err(ToolError::failed(
+                "This tool intentionally returns an error for testing",
+            )
+            .into()),
             Does::Log => log(&call).await,
             Does::Progress => progress(&call).await,
             Does::Sample => sample(&call).await,
@@ -102,11 +109,15 @@ impl Handler for Fixture {
                 Ok(HandlerReply::text("Clients are told."))
             }
             Does::Take => Ok(HandlerReply::text(call.args.to_string())),
-            Does::Greet => {
-                Ok(HandlerReply::text(format!("Hello, {}!", call.args["name"].as_str().unwrap_or("you"))))
-            }
+            Does::Greet => Ok(HandlerReply::text(format!(
+                "Hello, {}!",
+                call.args["name"].as_str().unwrap_or("you")
+            ))),
             Does::Wait => {
-                let seconds = call.args["seconds"].as_f64().unwrap_or(1.0).clamp(0.0, 600.0);
+                let seconds = call.args["seconds"]
+                    .as_f64()
+                    .unwrap_or(1.0)
+                    .clamp(0.0, 600.0);
                 SystemWorld.sleep(Duration::from_secs_f64(seconds)).await;
                 Ok(HandlerReply::text(format!("computed for {seconds} s")))
             }
@@ -116,12 +127,18 @@ impl Handler for Fixture {
             }
             Does::Break => Err(RequestError::failed("the job broke off")),
             Does::ConfirmDelete => {
-                let reply = call.client.named("confirm").elicit(confirm_form("Delete the file?")).await?;
-                Ok(HandlerReply::text(if matches!(reply, ElicitReply::Accept(_)) {
-                    "deleted"
-                } else {
-                    "kept"
-                }))
+                let reply = call
+                    .client
+                    .named("confirm")
+                    .elicit(confirm_form("Delete the file?"))
+                    .await?;
+                Ok(HandlerReply::text(
+                    if matches!(reply, ElicitReply::Accept(_)) {
+                        "deleted"
+                    } else {
+                        "kept"
+                    },
+                ))
             }
             Does::AskTwice => {
                 let (one, two) = (call.client.named("first"), call.client.named("second"));
@@ -199,7 +216,11 @@ const TOOLS: &[Entry] = &[
         "Shows text.",
         Does::Show(|| HandlerReply::text("This is a simple text response for testing.")),
     ),
-    tool("test_image_content", "Shows an image.", Does::Show(|| HandlerReply::default().with(image()))),
+    tool(
+        "test_image_content",
+        "Shows an image.",
+        Does::Show(|| HandlerReply::default().with(image())),
+    ),
     tool(
         "test_audio_content",
         "Plays a sound.",
@@ -209,8 +230,10 @@ const TOOLS: &[Entry] = &[
         "test_embedded_resource",
         "Shows a resource.",
         Does::Show(|| {
-            let text =
-                ResourceContent::text("test://embedded-resource", "This is an embedded resource content.");
+            let text = ResourceContent::text(
+                "test://embedded-resource",
+                "This is an embedded resource content.",
+            );
             HandlerReply::default().with(text.with_mime("text/plain"))
         }),
     ),
@@ -218,8 +241,10 @@ const TOOLS: &[Entry] = &[
         "test_multiple_content_types",
         "Shows this and that.",
         Does::Show(|| {
-            let data =
-                ResourceContent::text("test://mixed-content-resource", r#"{"test":"data","value":123}"#);
+            let data = ResourceContent::text(
+                "test://mixed-content-resource",
+                r#"{"test":"data","value":123}"#,
+            );
             HandlerReply::text("Multiple content types test:")
                 .with(image())
                 .with(data.with_mime("application/json"))
@@ -228,33 +253,113 @@ const TOOLS: &[Entry] = &[
     tool("test_error_handling", "Fails.", Does::Fail),
     tool("test_tool_with_logging", "Tells what it does.", Does::Log),
     tool("test_logging_tool", "Tells what it does.", Does::Log),
-    tool("test_tool_with_progress", "Tells how far it is.", Does::Progress),
+    tool(
+        "test_tool_with_progress",
+        "Tells how far it is.",
+        Does::Progress,
+    ),
     tool("test_reconnection", "Takes a while.", Does::Progress),
-    tool("test_sampling", "Has the client's model reply.", Does::Sample),
-    tool("test_missing_capability", "Has the client's model reply.", Does::Ask(Ask::Capital)),
+    tool(
+        "test_sampling",
+        "Has the client's model reply.",
+        Does::Sample,
+    ),
+    tool(
+        "test_missing_capability",
+        "Has the client's model reply.",
+        Does::Ask(Ask::Capital),
+    ),
     tool("test_elicitation", "Asks who is there.", Does::Elicit(who)),
-    tool("test_streaming_elicitation", "Asks who is there.", Does::Elicit(who)),
-    tool("test_elicitation_sep1034_defaults", "Asks, and has answers ready.", Does::Elicit(defaults)),
-    tool("test_elicitation_sep1330_enums", "Asks for choices.", Does::Elicit(choices)),
-    tool("json_schema_2020_12_tool", "Tool with JSON Schema 2020-12 features", Does::Take),
-    tool("test_custom_headers", "Takes an argument that is also a header.", Does::Take),
-    tool("test_trigger_tool_change", "Says that there are other tools.", Does::Change),
-    tool("test_trigger_prompt_change", "Says that there are other prompts.", Does::Change),
-    tool("test_input_required_result_elicitation", "Asks for a name.", Does::Ask(Ask::Name)),
-    tool("test_input_required_result_sampling", "Asks a model.", Does::Ask(Ask::Capital)),
-    tool("test_input_required_result_list_roots", "Asks for folders.", Does::Ask(Ask::Roots)),
-    tool("test_input_required_result_request_state", "Asks for leave.", Does::Ask(Ask::Confirm)),
-    tool("test_input_required_result_tampered_state", "Asks for leave.", Does::Ask(Ask::Confirm)),
-    tool("test_input_required_result_multiple_inputs", "Asks for all at once.", Does::Ask(Ask::All)),
-    tool("test_input_required_result_multi_round", "Asks twice.", Does::Ask(Ask::Steps)),
-    tool("test_input_required_result_capabilities", "Asks for what there is.", Does::Ask(Ask::WhatItCan)),
+    tool(
+        "test_streaming_elicitation",
+        "Asks who is there.",
+        Does::Elicit(who),
+    ),
+    tool(
+        "test_elicitation_sep1034_defaults",
+        "Asks, and has answers ready.",
+        Does::Elicit(defaults),
+    ),
+    tool(
+        "test_elicitation_sep1330_enums",
+        "Asks for choices.",
+        Does::Elicit(choices),
+    ),
+    tool(
+        "json_schema_2020_12_tool",
+        "Tool with JSON Schema 2020-12 features",
+        Does::Take,
+    ),
+    tool(
+        "test_custom_headers",
+        "Takes an argument that is also a header.",
+        Does::Take,
+    ),
+    tool(
+        "test_trigger_tool_change",
+        "Says that there are other tools.",
+        Does::Change,
+    ),
+    tool(
+        "test_trigger_prompt_change",
+        "Says that there are other prompts.",
+        Does::Change,
+    ),
+    tool(
+        "test_input_required_result_elicitation",
+        "Asks for a name.",
+        Does::Ask(Ask::Name),
+    ),
+    tool(
+        "test_input_required_result_sampling",
+        "Asks a model.",
+        Does::Ask(Ask::Capital),
+    ),
+    tool(
+        "test_input_required_result_list_roots",
+        "Asks for folders.",
+        Does::Ask(Ask::Roots),
+    ),
+    tool(
+        "test_input_required_result_request_state",
+        "Asks for leave.",
+        Does::Ask(Ask::Confirm),
+    ),
+    tool(
+        "test_input_required_result_tampered_state",
+        "Asks for leave.",
+        Does::Ask(Ask::Confirm),
+    ),
+    tool(
+        "test_input_required_result_multiple_inputs",
+        "Asks for all at once.",
+        Does::Ask(Ask::All),
+    ),
+    tool(
+        "test_input_required_result_multi_round",
+        "Asks twice.",
+        Does::Ask(Ask::Steps),
+    ),
+    tool(
+        "test_input_required_result_capabilities",
+        "Asks for what there is.",
+        Does::Ask(Ask::WhatItCan),
+    ),
     tool("greet", "Says hello.", Does::Greet),
     tool("slow_compute", "Takes so many seconds.", Does::Wait),
     tool("failing_job", "Fails after a while.", Does::FailLater),
     tool("protocol_error_job", "Breaks off.", Does::Break),
-    tool("confirm_delete", "Asks before it deletes.", Does::ConfirmDelete),
+    tool(
+        "confirm_delete",
+        "Asks before it deletes.",
+        Does::ConfirmDelete,
+    ),
     tool("multi_input", "Asks two things at once.", Does::AskTwice),
-    tool("test_tool_with_task", "Asks, then works as a task.", Does::AskFirst),
+    tool(
+        "test_tool_with_task",
+        "Asks, then works as a task.",
+        Does::AskFirst,
+    ),
 ];
 
 fn confirm_form(text: &str) -> ElicitForm {
@@ -272,7 +377,11 @@ fn schema(tool: &str) -> Option<Value> {
             "type": "object",
             "properties": {"seconds": {"type": "number"}, "label": {"type": "string"}},
         }),
-        "confirm_delete" | "multi_input" | "failing_job" | "protocol_error_job" | "test_tool_with_task" => {
+        "confirm_delete"
+        | "multi_input"
+        | "failing_job"
+        | "protocol_error_job"
+        | "test_tool_with_task" => {
             json!({"type": "object"})
         }
         "test_sampling" => text("prompt", "What to ask"),
@@ -311,7 +420,11 @@ fn image() -> Media {
 }
 
 async fn log(call: &HandlerCall) -> Result<HandlerReply, RequestError> {
-    for text in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
+    for text in [
+        "Tool execution started",
+        "Tool processing data",
+        "Tool execution completed",
+    ] {
         call.client.log(ClientLogLevel::Info, text);
         SystemWorld.sleep(Duration::from_millis(50)).await;
     }
@@ -329,12 +442,20 @@ async fn progress(call: &HandlerCall) -> Result<HandlerReply, RequestError> {
 async fn sample(call: &HandlerCall) -> Result<HandlerReply, RequestError> {
     let prompt = call.args["prompt"].as_str().unwrap_or_default();
     let reply = call.client.sample(SampleAsk::new(prompt, 100)).await?;
-    Ok(HandlerReply::text(format!("LLM response: {:?}", reply.parts)))
+    Ok(HandlerReply::text(format!(
+        "LLM response: {:?}",
+        reply.parts
+    )))
 }
 
-async fn elicit(call: &HandlerCall, form: fn(&Value) -> ElicitForm) -> Result<HandlerReply, RequestError> {
+async fn elicit(
+    call: &HandlerCall,
+    form: fn(&Value) -> ElicitForm,
+) -> Result<HandlerReply, RequestError> {
     let text = match call.client.elicit(form(&call.args)).await? {
-        ElicitReply::Accept(content) => format!("action=accept, content={}", Value::Object(content)),
+        ElicitReply::Accept(content) => {
+            format!("action=accept, content={}", Value::Object(content))
+        }
         ElicitReply::Decline => "action=decline".to_owned(),
         _ => "action=cancel".to_owned(),
     };
@@ -397,14 +518,19 @@ fn choices(_: &Value) -> ElicitForm {
 }
 
 fn field(message: &str, name: &str, kind: &str) -> ElicitForm {
-    let schema = json!({"type": "object", "properties": {name: {"type": kind}}, "required": [name]});
+    let schema =
+        json!({"type": "object", "properties": {name: {"type": kind}}, "required": [name]});
     ElicitForm::new(message, schema)
 }
 
 async fn asked(call: &HandlerCall, ask: Ask) -> Result<HandlerReply, RequestError> {
     let client = &call.client;
     let name = || client.named("user_name");
-    let name = || async move { name().elicit(field("What is your name?", "name", "string")).await };
+    let name = || async move {
+        name()
+            .elicit(field("What is your name?", "name", "string"))
+            .await
+    };
     let capital = SampleAsk::new("What is the capital of France?", 100);
     let text = match ask {
         Ask::Name => match name().await? {
@@ -413,10 +539,20 @@ async fn asked(call: &HandlerCall, ask: Ask) -> Result<HandlerReply, RequestErro
             }
             _ => "Hello, whoever you are!".to_owned(),
         },
-        Ask::Capital => format!("{:?}", client.named("capital_question").sample(capital).await?.parts),
+        Ask::Capital => format!(
+            "{:?}",
+            client
+                .named("capital_question")
+                .sample(capital)
+                .await?
+                .parts
+        ),
         Ask::Roots => format!("{:?}", client.named("client_roots").roots().await?),
         Ask::Confirm => {
-            let said = client.named("confirm").elicit(field("Please confirm", "ok", "boolean")).await?;
+            let said = client
+                .named("confirm")
+                .elicit(field("Please confirm", "ok", "boolean"))
+                .await?;
             format!("state-ok: {said:?}")
         }
         Ask::All => {
@@ -427,10 +563,17 @@ async fn asked(call: &HandlerCall, ask: Ask) -> Result<HandlerReply, RequestErro
         }
         Ask::Steps => {
             let step1 = client.named("step1");
-            let name = step1.elicit(field("Step 1: What is your name?", "name", "string")).await?;
+            let name = step1
+                .elicit(field("Step 1: What is your name?", "name", "string"))
+                .await?;
             let step2 = client.named("step2");
-            let color =
-                step2.elicit(field("Step 2: What is your favorite color?", "color", "string")).await?;
+            let color = step2
+                .elicit(field(
+                    "Step 2: What is your favorite color?",
+                    "color",
+                    "string",
+                ))
+                .await?;
             format!("{name:?} {color:?}")
         }
         Ask::WhatItCan if client.abilities().elicit => format!("{:?}", name().await?),
@@ -451,27 +594,35 @@ impl Resources for Shelf {
             Resource::new("test://static-binary", "static-binary")
                 .with_mime("image/png")
                 .with_description("A pixel."),
-            Resource::new("test://watched-resource", "watched-resource").with_description("It may change."),
+            Resource::new("test://watched-resource", "watched-resource")
+                .with_description("It may change."),
         ]))
     }
 
     async fn templates(&self, _: Option<&str>) -> Result<Page<ResourceTemplate>, RequestError> {
         let template = ResourceTemplate::new("test://template/{id}/data", "template");
-        Ok(Page::all([template.with_mime("application/json").with_description("One for each id.")]))
+        Ok(Page::all([template
+            .with_mime("application/json")
+            .with_description("One for each id.")]))
     }
 
     async fn read(&self, ask: ResourceAsk) -> Result<Vec<ResourceContent>, RequestError> {
         let uri = &*ask.uri;
-        let id = uri.strip_prefix("test://template/").and_then(|rest| rest.strip_suffix("/data"));
+        let id = uri
+            .strip_prefix("test://template/")
+            .and_then(|rest| rest.strip_suffix("/data"));
         let content = match (uri, id) {
             ("test://static-text", _) => {
                 ResourceContent::text(uri, "This is the content of the static text resource.")
                     .with_mime("text/plain")
             }
             ("test://static-binary", _) => ResourceContent::bytes(uri, PNG).with_mime("image/png"),
-            ("test://watched-resource", _) => ResourceContent::text(uri, "So far it has not changed."),
+            ("test://watched-resource", _) => {
+                ResourceContent::text(uri, "So far it has not changed.")
+            }
             (_, Some(id)) => {
-                let data = json!({"id": id, "templateTest": true, "data": format!("Data for ID: {id}")});
+                let data =
+                    json!({"id": id, "templateTest": true, "data": format!("Data for ID: {id}")});
                 ResourceContent::text(uri, data.to_string()).with_mime("application/json")
             }
             _ => return Err(RequestError::not_found("there is nothing at that address")),
@@ -511,17 +662,24 @@ impl Prompts for Drawer {
             "test_simple_prompt" => PromptReply::user("This is a simple prompt for testing."),
             "test_prompt_with_arguments" => {
                 let (arg1, arg2) = (arg("arg1"), arg("arg2"));
-                PromptReply::user(format!("Prompt with arguments: arg1='{arg1}', arg2='{arg2}'"))
+                PromptReply::user(format!(
+                    "Prompt with arguments: arg1='{arg1}', arg2='{arg2}'"
+                ))
             }
             "test_prompt_with_embedded_resource" => {
-                let text =
-                    ResourceContent::text(arg("resourceUri"), "Embedded resource content for testing.");
+                let text = ResourceContent::text(
+                    arg("resourceUri"),
+                    "Embedded resource content for testing.",
+                );
                 then(
                     PromptReply::user(text.with_mime("text/plain")),
                     "Please process the embedded resource above.",
                 )
             }
-            "test_prompt_with_image" => then(PromptReply::user(image()), "Please analyze the image above."),
+            "test_prompt_with_image" => then(
+                PromptReply::user(image()),
+                "Please analyze the image above.",
+            ),
             "test_input_required_result_prompt" => {
                 let form = field("What context should the prompt use?", "context", "string");
                 let said = ask.client.named("user_context").elicit(form).await?;
@@ -538,6 +696,10 @@ struct Guess;
 impl Completer for Guess {
     async fn complete(&self, completing: Completing) -> Result<Completion, RequestError> {
         let known = ["paris", "park", "party", "test"];
-        Ok(Completion::new(known.into_iter().filter(|word| word.starts_with(&completing.value))))
+        Ok(Completion::new(
+            known
+                .into_iter()
+                .filter(|word| word.starts_with(&completing.value)),
+        ))
     }
 }

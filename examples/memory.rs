@@ -1,4 +1,5 @@
-//! A conversation that outlives the program, a window that always fits, and facts that are known in the next one.
+//! A conversation that outlives the program, a window that always fits, and facts that are known in
+//! the next one.
 
 use std::sync::Arc;
 
@@ -23,9 +24,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let summariser =
         ScriptedModel::looping(Turn::new().text("The user asked for many facts about harbours."));
     let model = ScriptedModel::new()
-        .call("remember", json!({"text": "The user has a green sailing boat."}))
+        .call(
+            "remember",
+            json!({"text": "The user has a green sailing boat."}),
+        )
         .reply("I will remember your boat.");
-    let model = (1..=8).fold(model, |model, n| model.reply(format!("Fact {n} about harbours.")));
+    let model = (1..=8).fold(model, |model, n| {
+        model.reply(format!("Fact {n} about harbours."))
+    });
     let model = Arc::new(model.reply("Your boat is green."));
     let agent = Agent::builder(model.clone())
         .conversations(conversations.clone())
@@ -34,35 +40,58 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .recall(&recall, [user.clone()])
         .build()?;
 
-    agent.run("I have a green sailing boat.").conversation(id.clone()).await?;
+    agent
+        .run("I have a green sailing boat.")
+        .conversation(id.clone())
+        .await?;
     for n in 1..=8 {
-        let run = agent.run(format!("Tell me fact {n}.")).conversation(id.clone()).on_event(|event| {
-            if let EventKind::Compacted(done) = &event.kind {
-                println!(
-                    "{} messages left the window, {} tokens instead of {}",
-                    done.folded, done.after, done.before
-                );
-            }
-        });
+        let run = agent
+            .run(format!("Tell me fact {n}."))
+            .conversation(id.clone())
+            .on_event(|event| {
+                if let EventKind::Compacted(done) = &event.kind {
+                    println!(
+                        "{} messages left the window, {} tokens instead of {}",
+                        done.folded, done.after, done.before
+                    );
+                }
+            });
         run.await?;
     }
     let request = model.requests().pop().ok_or("nothing was asked")?;
     println!("\nthe model was shown last:");
     for message in request.history.messages() {
-        println!("  {:?}: {}", message.role, message.text().lines().last().unwrap_or_default());
+        println!(
+            "  {:?}: {}",
+            message.role,
+            message.text().lines().last().unwrap_or_default()
+        );
     }
     let kept = store.load(&id, 0).await?;
-    println!("\nkept: {} messages, and the summary {:?}", kept.end, kept.summary.map(|summary| summary.text));
+    println!(
+        "\nkept: {} messages, and the summary {:?}",
+        kept.end,
+        kept.summary.map(|summary| summary.text)
+    );
 
     // Another conversation knows nothing of the first, but for what was worth remembering.
-    let answer = agent.run("Which colour has my boat?").conversation(conversations.new_id()).await?;
+    let answer = agent
+        .run("Which colour has my boat?")
+        .conversation(conversations.new_id())
+        .await?;
     let request = model.requests().pop().ok_or("nothing was asked")?;
-    println!("\nrecalled for the next conversation:\n{}", request.history.messages()[0].text());
+    println!(
+        "\nrecalled for the next conversation:\n{}",
+        request.history.messages()[0].text()
+    );
     println!("\nanswer: {answer}");
 
     conversations.forget(&id).await?;
     let left = recall.recall(&[user], "harbours", 5).await?;
-    println!("left of the first conversation once it is forgotten: {} notes", left.facts.len());
+    println!(
+        "left of the first conversation once it is forgotten: {} notes",
+        left.facts.len()
+    );
     std::fs::remove_dir_all(folder)?;
     Ok(())
 }

@@ -21,9 +21,12 @@ async fn main() -> levity::Result<()> {
             Arc::new(ScriptedModel::new().reply("Because air scatters blue light the most."))
         }
     };
-    // Each layer wraps a model and is one: what fails is sent again, and what was asked before is not asked again.
+    // Each layer wraps a model and is one: what fails is sent again, and what was asked before is
+    // not asked again.
     let model = model.retry().cached(Cache::new());
-    let agent = Agent::builder(model).instructions("Answer in one sentence.").build()?;
+    let agent = Agent::builder(model)
+        .instructions("Answer in one sentence.")
+        .build()?;
     for _ in 0..2 {
         let answer = agent.run("Why is the sky blue?").await?;
         println!("\n{}\n{}", answer.text(), answer.usage());

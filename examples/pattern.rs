@@ -1,4 +1,5 @@
-//! A pattern of your own: three agents answer, all of them vote, and the answer with the most votes wins.
+//! A pattern of your own: three agents answer, all of them vote, and the answer with the most votes
+//! wins.
 //!
 //! ```text
 //! cargo run --example pattern
@@ -29,12 +30,20 @@ impl Coordinator for Vote {
     fn next(&mut self, progress: &SwarmProgress<'_>) -> Move {
         match progress.round() {
             0 => Move::Work(
-                progress.workers().map(|name| Delegation::new(name, name, progress.goal())).collect(),
+                progress
+                    .workers()
+                    .map(|name| Delegation::new(name, name, progress.goal()))
+                    .collect(),
             ),
             1 => {
-                let answers: Vec<_> =
-                    progress.last_round().iter().filter(|report| report.is_done()).collect();
-                let voters = progress.workers().filter(|name| !self.guests.iter().any(|guest| guest == name));
+                let answers: Vec<_> = progress
+                    .last_round()
+                    .iter()
+                    .filter(|report| report.is_done())
+                    .collect();
+                let voters = progress
+                    .workers()
+                    .filter(|name| !self.guests.iter().any(|guest| guest == name));
                 let vote = |name: &str| {
                     let task = "Call `vote` with the name of the colleague whose answer is best.";
                     // Whoever votes is shown the answers.
@@ -46,15 +55,18 @@ impl Coordinator for Vote {
             _ => {
                 let mut votes: BTreeMap<&str, usize> = BTreeMap::new();
                 for report in progress.last_round() {
-                    let voted =
-                        progress.signals(&report.id).iter().filter_map(|vote| vote.args["for"].as_str());
+                    let voted = progress
+                        .signals(&report.id)
+                        .iter()
+                        .filter_map(|vote| vote.args["for"].as_str());
                     voted.for_each(|whom| *votes.entry(whom).or_default() += 1);
                 }
                 let winner = votes.into_iter().max_by_key(|(_, votes)| *votes);
                 match winner.and_then(|(whom, votes)| Some((progress.report(whom)?, votes))) {
-                    Some((report, votes)) => {
-                        Move::Answer(format!("{} ({}, {votes} votes)", report.text, report.worker))
-                    }
+                    Some((report, votes)) => Move::Answer(format!(
+                        "{} ({}, {votes} votes)",
+                        report.text, report.worker
+                    )),
                     None => Move::Fail("nobody has voted".to_owned()),
                 }
             }
@@ -72,16 +84,36 @@ impl Coordinator for Vote {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("(scripted models stand in for real ones)\n");
     let agent = |answer: &str, whom: &str| {
-        let votes =
-            ScriptedModel::new().reply(answer).call("vote", json!({"for": whom})).reply("I have voted.");
+        let votes = ScriptedModel::new()
+            .reply(answer)
+            .call("vote", json!({"for": whom}))
+            .reply("I have voted.");
         Agent::builder(votes).build()
     };
-    let swarm = Swarm::builder(Vote { guests: vec!["guest".to_owned()] })
-        .worker(Worker::new("cook", "Knows the kitchen.", agent("Fish stew.", "pilot")?))
-        .worker(Worker::new("pilot", "Knows the sea.", agent("Bread, we are late.", "cook")?))
-        .worker(Worker::new("watch", "Knows the hour.", agent("Nothing, it is night.", "cook")?))
-        .worker(Worker::new("guest", "Is new here.", agent("Cake!", "guest")?))
-        .build()?;
+    let swarm = Swarm::builder(Vote {
+        guests: vec!["guest".to_owned()],
+    })
+    .worker(Worker::new(
+        "cook",
+        "Knows the kitchen.",
+        agent("Fish stew.", "pilot")?,
+    ))
+    .worker(Worker::new(
+        "pilot",
+        "Knows the sea.",
+        agent("Bread, we are late.", "cook")?,
+    ))
+    .worker(Worker::new(
+        "watch",
+        "Knows the hour.",
+        agent("Nothing, it is night.", "cook")?,
+    ))
+    .worker(Worker::new(
+        "guest",
+        "Is new here.",
+        agent("Cake!", "guest")?,
+    ))
+    .build()?;
 
     let finished = swarm.run("What do we eat?").await?;
     for report in finished.reports() {

@@ -1,4 +1,5 @@
-//! A model writes Python that calls tools; the code runs in an interpreter that can touch nothing else.
+//! A model writes Python that calls tools; the code runs in an interpreter that can touch nothing
+//! else.
 //!
 //! ```text
 //! cargo run --example python
@@ -58,9 +59,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .tool(&stock)
         .tool(&price)
         .variables(json!({"items": ["apples", "pears", "plums"]}));
-    let model =
-        ScriptedModel::new().call("run_python", json!({"code": CODE})).reply("The stock is worth 6.60.");
-    let agent = Agent::builder(model).tool(stock).tool(price).program(program).build()?;
+    let model = ScriptedModel::new()
+        .call("run_python", json!({"code": CODE}))
+        .reply("The stock is worth 6.60.");
+    let agent = Agent::builder(model)
+        .tool(stock)
+        .tool(price)
+        .program(program)
+        .build()?;
     let watch = |event: &Event| {
         if let EventKind::ToolFinished { result, .. } = &event.kind {
             println!("{} → {}", result.name, result.text());
@@ -69,7 +75,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             println!("run_python → {}", ending.text);
         }
     };
-    let answer = agent.run("What is our stock worth?").on_event(watch).await?;
+    let answer = agent
+        .run("What is our stock worth?")
+        .on_event(watch)
+        .await?;
     println!("\n{}", answer.text());
     Ok(())
 }

@@ -33,12 +33,19 @@ async fn main() -> levity::Result<()> {
                 .call("add", json!({"a": 2, "b": 5}))
                 .usage(61, 18),
         )
-        .turn(Turn::new().in_pieces(["2 + 5 ", "makes ", "7."]).usage(94, 7));
+        .turn(
+            Turn::new()
+                .in_pieces(["2 + 5 ", "makes ", "7."])
+                .usage(94, 7),
+        );
 
     let agent = Agent::builder(model)
         .instructions("Be brief.")
         .tool(add)
-        .planner(PlanRules::new().when("what is", ["work it out with a tool", "answer in one sentence"]))
+        .planner(PlanRules::new().when(
+            "what is",
+            ["work it out with a tool", "answer in one sentence"],
+        ))
         .build()?;
 
     let mut run = agent.start("What is 2 + 5?");
@@ -62,8 +69,14 @@ fn show(event: &EventKind) {
         EventKind::Goal { text } => println!("goal:   {text}"),
         EventKind::Plan { steps } => println!("plan:   {}", steps.join(", then ")),
         EventKind::TurnStarted { turn, of } => println!("turn {turn} of at most {of}"),
-        EventKind::Delta { delta: Delta::Thinking(text), .. } => println!("  thinks: {text}"),
-        EventKind::Delta { delta: Delta::Text(text), .. } => {
+        EventKind::Delta {
+            delta: Delta::Thinking(text),
+            ..
+        } => println!("  thinks: {text}"),
+        EventKind::Delta {
+            delta: Delta::Text(text),
+            ..
+        } => {
             // One line for each piece shows that the text streams.
             println!("  says:   {text:?}");
             let _ = std::io::stdout().flush();

@@ -24,9 +24,18 @@ async fn send(
 async fn main() -> levity::Result<()> {
     println!("(a scripted model stands in for a real one)\n");
     let model = ScriptedModel::new()
-        .turn(Turn::new().call("send", json!({"to": "Paris"})).call("send", json!({"to": "Rome"})))
+        .turn(
+            Turn::new()
+                .call("send", json!({"to": "Paris"}))
+                .call("send", json!({"to": "Rome"})),
+        )
         .reply("Both letters are on their way.");
-    let agent = |runtime| Agent::builder(model.clone()).tool(send).runtime(runtime).build();
+    let agent = |runtime| {
+        Agent::builder(model.clone())
+            .tool(send)
+            .runtime(runtime)
+            .build()
+    };
     let journal = MemoryJournal::new();
 
     println!("the first process:");
@@ -44,7 +53,11 @@ async fn main() -> levity::Result<()> {
 
     let records = journal.records(&run);
     if let Ok(replayed) = replay(&run, &records, |_, state| second.restore(state)) {
-        println!("{} records in the journal tell {} events again", records.len(), replayed.events.len());
+        println!(
+            "{} records in the journal tell {} events again",
+            records.len(),
+            replayed.events.len()
+        );
     }
     Ok(())
 }

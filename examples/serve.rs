@@ -1,7 +1,7 @@
 //! An agent as an MCP server, and a client that asks it something.
 //!
-//! With the word `serve` this program is the server, on its standard input and output: any MCP client can start it. Without, it starts
-//! itself once more, as a client would, and asks.
+//! With the word `serve` this program is the server, on its standard input and output: any MCP
+//! client can start it. Without, it starts itself once more, as a client would, and asks.
 
 use levity::mcp::{ServerConfig, Servers, WaitFor};
 use levity::prelude::*;
@@ -29,9 +29,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 async fn serve() -> Result<(), Box<dyn std::error::Error>> {
-    let model = ScriptedModel::new().call("add", json!({"a": 2, "b": 5})).reply("2 + 5 makes 7.");
+    let model = ScriptedModel::new()
+        .call("add", json!({"a": 2, "b": 5}))
+        .reply("2 + 5 makes 7.");
     let agent = Agent::builder(model).tool(add).build()?;
-    let server = AgentServer::new("sums", "1.0", Runs::new(agent)).description("Adds numbers.").build()?;
+    let server = AgentServer::new("sums", "1.0", Runs::new(agent))
+        .description("Adds numbers.")
+        .build()?;
     Ok(server.stdio().await?)
 }
 
@@ -41,7 +45,11 @@ async fn ask() -> Result<(), Box<dyn std::error::Error>> {
     let servers = Servers::builder().server(config).start()?;
     servers.wait(WaitFor::All).await;
     let server = servers.get("sums").ok_or("it was just started")?;
-    let answer = server.call("query", json!({"prompt": "What is 2 + 5?"})).await?.value.ok_or("no value")?;
+    let answer = server
+        .call("query", json!({"prompt": "What is 2 + 5?"}))
+        .await?
+        .value
+        .ok_or("no value")?;
     println!("answer:     {}", answer["answer"]);
     println!("statistics: {}", answer["statistics"]);
     servers.stop().await;

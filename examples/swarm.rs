@@ -1,6 +1,7 @@
-//! A router and three workers that are ready: a researcher, a coder, and a reviewer who can only read. Who said what is printed
-//! in the order of the plan, whoever is faster. Scripted models stand in until the environment offers a real one, by
-//! `GEMINI_API_KEY`, `OPENAI_API_KEY`, `ANTHROPIC_API_KEY` or `LEVITY_MODEL=ollama:qwen3`.
+//! A router and three workers that are ready: a researcher, a coder, and a reviewer who can only
+//! read. Who said what is printed in the order of the plan, whoever is faster. Scripted models
+//! stand in until the environment offers a real one, by `GEMINI_API_KEY`, `OPENAI_API_KEY`,
+//! `ANTHROPIC_API_KEY` or `LEVITY_MODEL=ollama:qwen3`.
 //!
 //! ```text
 //! cargo run --example swarm
@@ -27,8 +28,10 @@ const PLAN: &str = r#"{"delegations": [
 ]}"#;
 
 const RULES: &str = "Every fourth year, but not every hundredth, and again every four-hundredth.";
-const CODE: &str = "def leap(year):\n    return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)\n";
-const ANSWER: &str = "`leap.py` is there. The researcher named the rules, the coder wrote them down, the reviewer found no fault.";
+const CODE: &str =
+    "def leap(year):\n    return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)\n";
+const ANSWER: &str = "`leap.py` is there. The researcher named the rules, the coder wrote them \
+    down, the reviewer found no fault.";
 
 /// The models of the router, the researcher, the coder and the reviewer.
 fn models() -> ([Arc<dyn Model>; 4], bool) {
@@ -45,10 +48,16 @@ fn models() -> ([Arc<dyn Model>; 4], bool) {
         .reply("`leap.py` is written. I have not run it.");
     // It cannot write: it is not offered a tool that does, and would be refused one.
     let reviewer = ScriptedModel::new()
-        .call("write_file", json!({"path": "leap.py", "content": "# mine\n"}))
+        .call(
+            "write_file",
+            json!({"path": "leap.py", "content": "# mine\n"}),
+        )
         .call("read_file", json!({"path": "leap.py"}))
         .reply("The function follows the rules. Ready.");
-    ([router, researcher, coder, reviewer].map(|model| Arc::new(model) as Arc<dyn Model>), true)
+    (
+        [router, researcher, coder, reviewer].map(|model| Arc::new(model) as Arc<dyn Model>),
+        true,
+    )
 }
 
 #[tokio::main]
@@ -60,8 +69,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let swarm = Swarm::builder(Router::new(router))
         .worker(ReadyWorkers::new(researcher).researcher()?)
-        .worker(ReadyWorkers::new(coder).workspace(workspace.clone()).coder()?)
-        .worker(ReadyWorkers::new(reviewer).workspace(workspace).reviewer()?)
+        .worker(
+            ReadyWorkers::new(coder)
+                .workspace(workspace.clone())
+                .coder()?,
+        )
+        .worker(
+            ReadyWorkers::new(reviewer)
+                .workspace(workspace)
+                .reviewer()?,
+        )
         .build()?;
 
     let lineage = Mutex::new(Lineage::new("swarm"));
@@ -74,7 +91,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                     println!("{origin} › {worker}: begins `{id}`")
                 }
                 (_, EventKind::ToolFinished { result, .. }) => {
-                    println!("{origin}: {}", if result.is_error() { "failed" } else { "done" });
+                    println!(
+                        "{origin}: {}",
+                        if result.is_error() { "failed" } else { "done" }
+                    );
                 }
                 _ => {}
             }
@@ -83,7 +103,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     println!("\nWho said what:");
     for message in finished.bus().messages() {
-        println!("  {} -> {} ({}): {}", message.from, message.to, message.kind, message.content);
+        println!(
+            "  {} -> {} ({}): {}",
+            message.from, message.to, message.kind, message.content
+        );
     }
     println!("\n{}", finished.text());
 
@@ -92,9 +115,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     if scripted {
         assert_eq!(finished.text(), ANSWER);
         assert_eq!(written?, CODE);
-        let said: Vec<_> =
-            finished.reports().iter().map(|report| (&*report.worker, report.is_done())).collect();
-        assert_eq!(said, [("researcher", true), ("coder", true), ("reviewer", true)]);
+        let said: Vec<_> = finished
+            .reports()
+            .iter()
+            .map(|report| (&*report.worker, report.is_done()))
+            .collect();
+        assert_eq!(
+            said,
+            [("researcher", true), ("coder", true), ("reviewer", true)]
+        );
     }
     Ok(())
 }

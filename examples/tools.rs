@@ -27,7 +27,10 @@ impl Stock {
         /** The item's name. */
         item: String,
     ) -> Result<u32, ToolError> {
-        let items = self.items.lock().map_err(|_| ToolError::failed("the stock is locked"))?;
+        let items = self
+            .items
+            .lock()
+            .map_err(|_| ToolError::failed("the stock is locked"))?;
         let known: Vec<_> = items.keys().cloned().collect();
         items
             .get(&item)
@@ -59,9 +62,15 @@ async fn main() -> levity::Result<()> {
     println!("(a scripted model stands in for a real one)\n");
     let model = ScriptedModel::new()
         .turn(
-            Turn::new().call("add", json!({"item": "pear", "number": 3})).call("add", json!({"item": "fig"})),
+            Turn::new()
+                .call("add", json!({"item": "pear", "number": 3}))
+                .call("add", json!({"item": "fig"})),
         )
-        .turn(Turn::new().call("count", json!({"item": "pears"})).call("count", json!({"items": "fig"})))
+        .turn(
+            Turn::new()
+                .call("count", json!({"item": "pears"}))
+                .call("count", json!({"items": "fig"})),
+        )
         .turn(Turn::new().call("count", json!({"item": "pear"})))
         .reply("There are 3 pears.");
     let agent = Agent::builder(model).tools(Stock::default()).build()?;
@@ -72,7 +81,11 @@ async fn main() -> levity::Result<()> {
             EventKind::Progress { text, .. } => println!("   … {text}"),
             EventKind::ToolStarted { call, .. } => println!("-> {} {}", call.name, call.args),
             EventKind::ToolFinished { result, .. } => {
-                println!("<- {}{}", if result.is_error() { "failed: " } else { "" }, result.text());
+                println!(
+                    "<- {}{}",
+                    if result.is_error() { "failed: " } else { "" },
+                    result.text()
+                );
             }
             _ => {}
         })

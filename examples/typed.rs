@@ -1,4 +1,5 @@
-//! An answer as a Rust value: the schema comes from the type, and a wrong answer is asked for again.
+//! An answer as a Rust value: the schema comes from the type, and a wrong answer is asked for
+//! again.
 //!
 //! ```text
 //! cargo run --example typed

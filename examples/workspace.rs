@@ -1,4 +1,5 @@
-//! An agent that works on the files of a folder and runs commands there, and can touch nothing else.
+//! An agent that works on the files of a folder and runs commands there, and can touch nothing
+//! else.
 
 use levity::core::FileChangeKind;
 use levity::prelude::*;
@@ -21,9 +22,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let model = ScriptedModel::new()
         .call("search_files", json!({"pattern": "wrold"}))
-        .call("edit_file", json!({"path": "greeting.txt", "old": "wrold", "new": "world"}))
+        .call(
+            "edit_file",
+            json!({"path": "greeting.txt", "old": "wrold", "new": "world"}),
+        )
         .call("read_file", json!({"path": ".env"}))
-        .call("run_command", json!({"command": "cat greeting.txt | wc -w"}))
+        .call(
+            "run_command",
+            json!({"command": "cat greeting.txt | wc -w"}),
+        )
         .call("run_command", json!({"command": "rm greeting.txt"}))
         .reply("The typo is mended.");
     let policy = CommandPolicy::new()
@@ -41,7 +48,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     while let Some(event) = events.next().await {
         match event.kind {
             EventKind::ToolStarted { call, .. } => println!("calls   {} {}", call.name, call.args),
-            EventKind::ToolFinished { result, .. } => println!("gets    {}", result.text().trim_end()),
+            EventKind::ToolFinished { result, .. } => {
+                println!("gets    {}", result.text().trim_end())
+            }
             EventKind::Denied { reason, .. } => println!("denied  {reason}"),
             EventKind::FileChanged { change, .. } if change.kind == FileChangeKind::Written => {
                 println!("written {}", change.path);
@@ -50,7 +59,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     println!("\nanswer: {}", run.await?);
-    assert_eq!(std::fs::read_to_string(folder.join("greeting.txt"))?, "Hello, world!\n");
+    assert_eq!(
+        std::fs::read_to_string(folder.join("greeting.txt"))?,
+        "Hello, world!\n"
+    );
     std::fs::remove_dir_all(&folder)?;
     Ok(())
 }

@@ -1,10 +1,11 @@
-//! A program that the crash tests kill: `crasher FOLDER STOP [STORE]` works on a run whose journal is in
-//! FOLDER, in files or, if STORE is `sqlite`, in `runs.db`. With `talk` or `talk-sqlite` the run is part of a conversation
-//! that is kept there, too, and becomes too long for its model. With `swarm` or `swarm-sqlite` it is the run of a swarm.
+//! A program that the crash tests kill: `crasher FOLDER STOP [STORE]` works on a run whose journal
+//! is in FOLDER, in files or, if STORE is `sqlite`, in `runs.db`. With `talk` or `talk-sqlite` the
+//! run is part of a conversation that is kept there, too, and becomes too long for its model. With
+//! `swarm` or `swarm-sqlite` it is the run of a swarm.
 //!
-//! With the first record after STOP it says `stopped` and waits to be killed, or for a line to read; nothing
-//! of that record is written before. It goes on with the run if it finds one. What its tools do is written
-//! to `FOLDER/done`.
+//! With the first record after STOP it says `stopped` and waits to be killed, or for a line to
+//! read; nothing of that record is written before. It goes on with the run if it finds one. What
+//! its tools do is written to `FOLDER/done`.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -15,8 +16,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity::core::{
-    Approver, Ask, ConversationChange, Delta, Deltas, Journal, JournalError, MemoryStore, ModelCard,
-    ModelError, OpenRun, Record, Request, Role, RunId, RunLog, RunQuery, RunSummary,
+    Approver, Ask, ConversationChange, Delta, Deltas, Journal, JournalError, MemoryStore,
+    ModelCard, ModelError, OpenRun, Record, Request, Role, RunId, RunLog, RunQuery, RunSummary,
 };
 use levity::memory::{FileMemory, SqliteMemory};
 use levity::prelude::*;
@@ -41,7 +42,13 @@ struct StandstillLog {
 impl Journal for Standstill {
     async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError> {
         let open = self.inner.open(run).await?;
-        Ok(OpenRun::new(open.records, StandstillLog { inner: open.log, left: self.left.clone() }))
+        Ok(OpenRun::new(
+            open.records,
+            StandstillLog {
+                inner: open.log,
+                left: self.left.clone(),
+            },
+        ))
     }
 
     async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
@@ -53,8 +60,11 @@ impl Journal for Standstill {
 impl RunLog for StandstillLog {
     async fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
         for record in records {
-            let taken =
-                self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+            let taken = self
+                .left
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+                    left.checked_sub(1)
+                });
             if taken.is_err() {
                 println!("stopped");
                 if std::io::stdin().lines().next().is_none() {
@@ -127,14 +137,31 @@ impl Model for Player {
 
     async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
         let messages = request.history.messages();
-        let turn = messages.iter().filter(|message| message.role == Role::Tool).count();
+        let turn = messages
+            .iter()
+            .filter(|message| message.role == Role::Tool)
+            .count();
         let Some(calls) = self.1.get(turn) else {
             return Ok(Deltas::ready([Delta::Text("All is done.".into())]));
         };
         let call = |(index, name): (usize, &&str)| {
-            let start = Delta::CallStart { index: index as u32, id: "".into(), name: (*name).into() };
-            let args = if *name == "helper" { json!({"task": "help"}) } else { json!({}) };
-            [start, Delta::CallArgs { index: index as u32, text: args.to_string() }]
+            let start = Delta::CallStart {
+                index: index as u32,
+                id: "".into(),
+                name: (*name).into(),
+            };
+            let args = if *name == "helper" {
+                json!({"task": "help"})
+            } else {
+                json!({})
+            };
+            [
+                start,
+                Delta::CallArgs {
+                    index: index as u32,
+                    text: args.to_string(),
+                },
+            ]
         };
         Ok(Deltas::ready(calls.iter().enumerate().flat_map(call)))
     }
@@ -150,15 +177,28 @@ impl Model for Talker {
     }
 
     async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
-        if request.system.is_some_and(|system| system.starts_with("You keep the memory")) {
-            return Ok(Deltas::ready([Delta::Text("Much was said and looked at.".into())]));
+        if request
+            .system
+            .is_some_and(|system| system.starts_with("You keep the memory"))
+        {
+            return Ok(Deltas::ready([Delta::Text(
+                "Much was said and looked at.".into(),
+            )]));
         }
-        let last = request.history.calls().last().and_then(|(call, _)| call.args["at"].as_u64());
+        let last = request
+            .history
+            .calls()
+            .last()
+            .and_then(|(call, _)| call.args["at"].as_u64());
         let next = last.map_or(0, |at| at + 1);
         if next == 6 {
             return Ok(Deltas::ready([Delta::Text("All is done.".into())]));
         }
-        let start = Delta::CallStart { index: 0, id: "".into(), name: "look".into() };
+        let start = Delta::CallStart {
+            index: 0,
+            id: "".into(),
+            name: "look".into(),
+        };
         let text = json!({"at": next, "why": "so ".repeat(1_000)}).to_string();
         Ok(Deltas::ready([start, Delta::CallArgs { index: 0, text }]))
     }
@@ -176,19 +216,38 @@ async fn look(
 }
 
 /// A run in a conversation that has begun before, and becomes too long.
-async fn talk(folder: &std::path::Path, runtime: Runtime, known: bool, sqlite: bool) -> levity::Result<()> {
-    let Some(memory) = talk_store(folder, sqlite) else { return Ok(()) };
+async fn talk(
+    folder: &std::path::Path,
+    runtime: Runtime,
+    known: bool,
+    sqlite: bool,
+) -> levity::Result<()> {
+    let Some(memory) = talk_store(folder, sqlite) else {
+        return Ok(());
+    };
     let before = (0..14).map(|n| Message::user(format!("This was said before: {n}")));
     // Whoever finds it there already has lost nothing.
-    let _ = memory.save(&"c".into(), &ConversationChange::at(0).with_messages(before)).await;
+    let _ = memory
+        .save(
+            &"c".into(),
+            &ConversationChange::at(0).with_messages(before),
+        )
+        .await;
     let card = ModelCard::new("test", "talker").with_window(4_000);
-    let agent = Agent::builder(Talker(card)).tool(look).memory(memory).runtime(runtime).build()?;
+    let agent = Agent::builder(Talker(card))
+        .tool(look)
+        .memory(memory)
+        .runtime(runtime)
+        .build()?;
     let answer = match known {
         true => agent.resume("r").await,
         false => agent.run("Look around.").conversation("c").id("r").await,
     };
     let answer = answer.inspect_err(|error| println!("{}", json!({"error": causes(error)})))?;
-    println!("{}", json!({"answer": answer.text(), "calls": calls(&answer)}));
+    println!(
+        "{}",
+        json!({"answer": answer.text(), "calls": calls(&answer)})
+    );
     Ok(())
 }
 
@@ -212,10 +271,18 @@ impl Approver for Yes {
 async fn main() -> levity::Result<()> {
     let mut args = std::env::args().skip(1);
     let folder = PathBuf::from(args.next().unwrap_or_default());
-    let stop = args.next().and_then(|stop| stop.parse().ok()).unwrap_or(usize::MAX);
+    let stop = args
+        .next()
+        .and_then(|stop| stop.parse().ok())
+        .unwrap_or(usize::MAX);
     let name = args.next();
-    let Some(inner) = store(&folder, name.as_deref()) else { return Ok(()) };
-    let journal = Standstill { inner: inner.clone(), left: Arc::new(AtomicUsize::new(stop)) };
+    let Some(inner) = store(&folder, name.as_deref()) else {
+        return Ok(());
+    };
+    let journal = Standstill {
+        inner: inner.clone(),
+        left: Arc::new(AtomicUsize::new(stop)),
+    };
     let runtime = Runtime::new().with_journal(journal);
     let known = inner.list(&RunQuery::new()).await.unwrap_or_default();
     let known = known.iter().any(|summary| summary.run.as_str() == "r");
@@ -229,7 +296,9 @@ async fn main() -> levity::Result<()> {
     let tools = || Tools(folder.join("done"));
 
     let help: &[&[&str]] = &[&["look"], &["book"], &["send"]];
-    let helper = Agent::builder(Player(ModelCard::new("test", "helper"), help)).tools(tools()).approver(Yes);
+    let helper = Agent::builder(Player(ModelCard::new("test", "helper"), help))
+        .tools(tools())
+        .approver(Yes);
     let lead: &[&[&str]] = &[&["look", "look", "set"], &["book"], &["send"], &["helper"]];
     let agent = Agent::builder(Player(ModelCard::new("test", "lead"), lead))
         .tools(tools())
@@ -243,24 +312,44 @@ async fn main() -> levity::Result<()> {
         false => agent.run("Do it all.").id("r").await,
     };
     let answer = answer.inspect_err(|error| println!("{}", json!({"error": causes(error)})))?;
-    let unknown = answer.history().calls().filter(|(_, result)| result.text().contains("not known")).count();
-    println!("{}", json!({"answer": answer.text(), "unknown": unknown, "calls": calls(&answer)}));
+    let unknown = answer
+        .history()
+        .calls()
+        .filter(|(_, result)| result.text().contains("not known"))
+        .count();
+    println!(
+        "{}",
+        json!({"answer": answer.text(), "unknown": unknown, "calls": calls(&answer)})
+    );
     Ok(())
 }
 
 fn store(folder: &PathBuf, name: Option<&str>) -> Option<Arc<dyn Journal>> {
     if !name.is_some_and(|name| name.ends_with("sqlite")) {
-        return Some(Arc::new(FileJournal::new(folder).ok()?.with_durability(Durability::Buffered)));
+        return Some(Arc::new(
+            FileJournal::new(folder)
+                .ok()?
+                .with_durability(Durability::Buffered),
+        ));
     }
     std::fs::create_dir_all(folder).ok()?;
-    let journal = SqliteJournal::new(folder.join("runs.db")).ok()?.with_durability(Durability::Buffered);
+    let journal = SqliteJournal::new(folder.join("runs.db"))
+        .ok()?
+        .with_durability(Durability::Buffered);
     Some(Arc::new(journal.with_lease(Duration::from_millis(300))))
 }
 
 fn causes(error: &dyn std::error::Error) -> String {
-    error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {}", causes(cause)))
+    error.source().map_or_else(
+        || error.to_string(),
+        |cause| format!("{error}: {}", causes(cause)),
+    )
 }
 
 fn calls(answer: &Answer) -> Value {
-    answer.history().calls().map(|(call, _)| Value::from(call.name.clone())).collect()
+    answer
+        .history()
+        .calls()
+        .map(|(call, _)| Value::from(call.name.clone()))
+        .collect()
 }

@@ -1,8 +1,8 @@
 //! Requests, from the neutral form that recorded ones were brought into.
 
 use levity::core::{
-    Content, History, Media, Message, Options, OutputSchema, Part, Request, Role, ThinkingMode, ToolCall,
-    ToolChoice, ToolError, ToolOutput, ToolResult, ToolSpec,
+    Content, History, Media, Message, Options, OutputSchema, Part, Request, Role, ThinkingMode,
+    ToolCall, ToolChoice, ToolError, ToolOutput, ToolResult, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -11,15 +11,23 @@ use crate::{media, state};
 /// The request that an intent describes.
 pub(crate) fn request(wire: &str, intent: &Value, recorded: &Value) -> Request {
     let mut request = Request::new().with_history(history(wire, &intent["turns"], recorded));
-    if let Some(system) = intent["system"].as_str().filter(|system| !system.is_empty()) {
+    if let Some(system) = intent["system"]
+        .as_str()
+        .filter(|system| !system.is_empty())
+    {
         request = request.with_system(system);
     }
-    let tools = intent["tools"].as_array().into_iter().flatten().map(|tool| {
-        let text = |name: &str| tool[name].as_str().unwrap_or_default().to_owned();
-        std::sync::Arc::new(
-            ToolSpec::new(text("name"), text("description")).with_input(tool["parameters"].clone()),
-        )
-    });
+    let tools = intent["tools"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|tool| {
+            let text = |name: &str| tool[name].as_str().unwrap_or_default().to_owned();
+            std::sync::Arc::new(
+                ToolSpec::new(text("name"), text("description"))
+                    .with_input(tool["parameters"].clone()),
+            )
+        });
     request = request.with_tools(tools.collect::<Vec<_>>());
     request.tool_choice = match &intent["tool_choice"] {
         Value::String(word) if word == "none" => ToolChoice::None,
@@ -59,17 +67,26 @@ pub(crate) fn request(wire: &str, intent: &Value, recorded: &Value) -> Request {
     request.with_options(options)
 }
 
-/// What a request to Responses has beside what all requests have: tools that run at the provider, and settings.
+/// What a request to Responses has beside what all requests have: tools that run at the provider,
+/// and settings.
 fn responses(extra: &mut Map<String, Value>, intent: &Value, recorded: &Value) {
     let tools = recorded["tools"].as_array().into_iter().flatten();
-    let hosted: Vec<Value> = tools.filter(|tool| tool["type"] != "function").cloned().collect();
+    let hosted: Vec<Value> = tools
+        .filter(|tool| tool["type"] != "function")
+        .cloned()
+        .collect();
     if !hosted.is_empty() {
         extra.insert("tools".to_owned(), hosted.into());
     }
     if recorded["tool_choice"]["type"] == "allowed_tools" {
         extra.insert("tool_choice".to_owned(), recorded["tool_choice"].clone());
     }
-    for name in ["reasoning", "include", "previous_response_id", "parallel_tool_calls"] {
+    for name in [
+        "reasoning",
+        "include",
+        "previous_response_id",
+        "parallel_tool_calls",
+    ] {
         if let Some(value) = recorded.get(name) {
             extra.insert(name.to_owned(), value.clone());
         }
@@ -79,14 +96,22 @@ fn responses(extra: &mut Map<String, Value>, intent: &Value, recorded: &Value) {
         extra.insert("input".to_owned(), recorded["input"].clone());
     }
     if intent["output"]["kind"] == "json" {
-        extra.insert("text".to_owned(), json!({"format": {"type": "json_object"}}));
+        extra.insert(
+            "text".to_owned(),
+            json!({"format": {"type": "json_object"}}),
+        );
     }
 }
 
 /// What only Gemini has: its own tools, and settings that are not everybody's.
 fn gemini(intent: &Value, recorded: &Value) -> Map<String, Value> {
-    let either =
-        |names: [&str; 2]| names.iter().find_map(|name| recorded.get(*name)).cloned().unwrap_or_default();
+    let either = |names: [&str; 2]| {
+        names
+            .iter()
+            .find_map(|name| recorded.get(*name))
+            .cloned()
+            .unwrap_or_default()
+    };
     let mut config = either(["generationConfig", "generation_config"]);
     if let Value::Object(config) = &mut config {
         config.retain(|name, _| !name.to_lowercase().contains("schema"));
@@ -98,7 +123,8 @@ fn gemini(intent: &Value, recorded: &Value) -> Map<String, Value> {
     let tools = recorded["tools"].as_array().cloned().unwrap_or_default();
     let hosted = tools.into_iter().filter_map(|mut tool| {
         let kinds = tool.as_object_mut()?;
-        kinds.retain(|name, value| !name.to_lowercase().starts_with("function") && !value.is_null());
+        kinds
+            .retain(|name, value| !name.to_lowercase().starts_with("function") && !value.is_null());
         (!kinds.is_empty()).then_some(tool)
     });
     let hosted: Vec<Value> = hosted.collect();
@@ -106,12 +132,16 @@ fn gemini(intent: &Value, recorded: &Value) -> Map<String, Value> {
         extra.insert("tools".to_owned(), hosted.into());
     }
     if let Some(names) = intent["tool_choice"].get("allowed") {
-        let config = json!({"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": names}});
+        let config =
+            json!({"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": names}});
         extra.insert("toolConfig".to_owned(), config);
     }
     for name in ["safetySettings", "cachedContent", "labels"] {
         extra.extend(
-            recorded.get(name).filter(|value| !value.is_null()).map(|value| (name.to_owned(), value.clone())),
+            recorded
+                .get(name)
+                .filter(|value| !value.is_null())
+                .map(|value| (name.to_owned(), value.clone())),
         );
     }
     extra
@@ -140,8 +170,10 @@ fn options(params: &Value) -> Options {
 
 /// The conversation. Parts of one role that follow each other are one message.
 fn history(wire: &str, turns: &Value, recorded: &Value) -> History {
-    let (mut media, mut blocks) =
-        (media::all(recorded).into_iter(), state::blocks(wire, recorded).into_iter());
+    let (mut media, mut blocks) = (
+        media::all(recorded).into_iter(),
+        state::blocks(wire, recorded).into_iter(),
+    );
     let mut history = History::new();
     let mut parts: Vec<(String, Part)> = Vec::new();
     let mut results: Vec<(String, Outcome)> = Vec::new();
@@ -149,10 +181,18 @@ fn history(wire: &str, turns: &Value, recorded: &Value) -> History {
         let role = turn[0].as_str().unwrap_or_default().to_owned();
         if let Some(result) = turn[1].get("tool_result") {
             let mut outcome = outcome(wire, &result["content"], &mut media);
-            for media in result["parts"].as_array().into_iter().flatten().filter_map(|_| media.next()) {
+            for media in result["parts"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|_| media.next())
+            {
                 outcome = outcome.map(|output| output.with_media(media));
             }
-            results.push((result["id"].as_str().unwrap_or_default().to_owned(), outcome));
+            results.push((
+                result["id"].as_str().unwrap_or_default().to_owned(),
+                outcome,
+            ));
             continue;
         }
         if !results.is_empty() || parts.last().is_some_and(|(last, _)| *last != role) {
@@ -187,8 +227,12 @@ fn output(content: &Value, media: &mut impl Iterator<Item = Media>) -> ToolOutpu
         Value::Array(items) if items.iter().all(is_rich) => {
             let mut output = ToolOutput::default();
             for item in items {
-                let text = item["text"].as_str().map(|text| Content::Text(text.to_owned()));
-                output.content.extend(text.or_else(|| media.next().map(Content::Media)));
+                let text = item["text"]
+                    .as_str()
+                    .map(|text| Content::Text(text.to_owned()));
+                output
+                    .content
+                    .extend(text.or_else(|| media.next().map(Content::Media)));
             }
             output
         }
@@ -197,14 +241,19 @@ fn output(content: &Value, media: &mut impl Iterator<Item = Media>) -> ToolOutpu
 }
 
 fn is_media(part: &Value) -> bool {
-    ["image", "audio", "file", "video"].iter().any(|kind| part.get(*kind).is_some())
+    ["image", "audio", "file", "video"]
+        .iter()
+        .any(|kind| part.get(*kind).is_some())
 }
 
 type Outcome = Result<ToolOutput, ToolError>;
 
 /// What a tool answered. Gemini takes objects, and has a key for errors; the others take text.
 fn outcome(wire: &str, content: &Value, media: &mut impl Iterator<Item = Media>) -> Outcome {
-    let only = content.as_object().filter(|map| map.len() == 1).and_then(|map| map.iter().next());
+    let only = content
+        .as_object()
+        .filter(|map| map.len() == 1)
+        .and_then(|map| map.iter().next());
     match (content, only) {
         (Value::String(text), _) => Ok(ToolOutput::text(text)),
         (_, Some((name, Value::String(text)))) if wire == "gemini" => match &**name {
@@ -219,8 +268,14 @@ fn outcome(wire: &str, content: &Value, media: &mut impl Iterator<Item = Media>)
     }
 }
 
-fn flush(history: &mut History, parts: &mut Vec<(String, Part)>, results: &mut Vec<(String, Outcome)>) {
-    let Some((role, _)) = parts.first() else { return };
+fn flush(
+    history: &mut History,
+    parts: &mut Vec<(String, Part)>,
+    results: &mut Vec<(String, Outcome)>,
+) {
+    let Some((role, _)) = parts.first() else {
+        return;
+    };
     let role = match &**role {
         "assistant" => Role::Assistant,
         "system" => Role::System,

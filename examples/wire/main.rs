@@ -1,8 +1,9 @@
 //! Answers recorded requests, for a checker that plays the providers' side.
 //!
-//! Reads one JSON object a line, `{"id", "wire", "model", "stream", "base_url", "dir"}`, sends the request that
-//! `dir/intent.json` describes to `base_url`, and prints what came of it, one JSON object a line. With a list of such
-//! objects as `loop`, it makes all requests of a recorded run, each with its own replies before it.
+//! Reads one JSON object a line, `{"id", "wire", "model", "stream", "base_url", "dir"}`, sends the
+//! request that `dir/intent.json` describes to `base_url`, and prints what came of it, one JSON
+//! object a line. With a list of such objects as `loop`, it makes all requests of a recorded run,
+//! each with its own replies before it.
 
 use std::fs;
 use std::io::{BufRead as _, Write as _};
@@ -20,7 +21,9 @@ mod state;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> std::io::Result<()> {
     for line in std::io::stdin().lock().lines() {
-        let Ok(case) = serde_json::from_str::<Value>(&line?) else { continue };
+        let Ok(case) = serde_json::from_str::<Value>(&line?) else {
+            continue;
+        };
         let answer = answer(&case).await;
         let mut out = std::io::stdout().lock();
         writeln!(out, "{answer}")?;
@@ -37,7 +40,9 @@ async fn answer(case: &Value) -> Value {
     let dir = text("dir");
     let read = |name: &str| read(Path::new(&dir), name);
     let model = models::model(case);
-    let Some(model) = model else { return json!({"id": case["id"], "error": {"message": "no such wire"}}) };
+    let Some(model) = model else {
+        return json!({"id": case["id"], "error": {"message": "no such wire"}});
+    };
     let request = intent::request(&wire, &read("intent.json"), &read("request.json"));
     let mut told = match heard(&*model, request).await {
         Ok((said, response)) if said != response.message.text() => {
@@ -100,8 +105,12 @@ fn told(response: &Response) -> Value {
 }
 
 fn failed(wire: &str, error: &ModelError) -> Value {
-    // A reply of Gemini's that was withheld as a whole is a reply to the checker, which ended with Google's word for it.
-    if wire == "gemini" && error.kind() == ModelErrorKind::ContentFiltered && error.status().is_none() {
+    // A reply of Gemini's that was withheld as a whole is a reply to the checker, which ended with
+    // Google's word for it.
+    if wire == "gemini"
+        && error.kind() == ModelErrorKind::ContentFiltered
+        && error.status().is_none()
+    {
         let message = error.to_string();
         let word = message.split('`').nth(1).unwrap_or("content_filter");
         return json!({"text": "", "tool_calls": [], "finish_reason": word, "error": null});

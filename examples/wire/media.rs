@@ -1,4 +1,5 @@
-//! Images, sounds and files. An intent names them by digest; their bytes are in the recorded request.
+//! Images, sounds and files. An intent names them by digest; their bytes are in the recorded
+//! request.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
@@ -39,22 +40,39 @@ fn look(value: &Value, found: &mut Vec<Media>) {
 fn media(part: &Value) -> Option<Media> {
     let text = |path: &str| part.pointer(path).and_then(Value::as_str);
     // OpenAI's, and what speaks like it.
-    if let Some(url) =
-        text("/image_url/url").or_else(|| text("/image_url")).or_else(|| text("/video_url/url"))
+    if let Some(url) = text("/image_url/url")
+        .or_else(|| text("/image_url"))
+        .or_else(|| text("/video_url/url"))
     {
-        return Some(at(url, if part.get("video_url").is_some() { "video/mp4" } else { "image/png" }));
+        return Some(at(
+            url,
+            if part.get("video_url").is_some() {
+                "video/mp4"
+            } else {
+                "image/png"
+            },
+        ));
     }
     if let (Some(data), Some(format)) = (text("/input_audio/data"), text("/input_audio/format")) {
         return Some(Media::bytes(format!("audio/{format}"), bytes(data)));
     }
     if let Some(data) = text("/file/file_data").or_else(|| text("/file_data")) {
         let mut media = at(data, "application/pdf");
-        media.name = text("/file/filename").or_else(|| text("/filename")).map(str::to_owned);
+        media.name = text("/file/filename")
+            .or_else(|| text("/filename"))
+            .map(str::to_owned);
         return Some(media);
     }
     let file = text("/file_url").or_else(|| text("/file_id"));
     let file = file.map(|file| {
-        Media::url(if part["type"] == "input_image" { "image/png" } else { "application/pdf" }, file)
+        Media::url(
+            if part["type"] == "input_image" {
+                "image/png"
+            } else {
+                "application/pdf"
+            },
+            file,
+        )
     });
     file.or_else(|| gemini(part)).or_else(|| anthropic(part))
 }
@@ -62,13 +80,22 @@ fn media(part: &Value) -> Option<Media> {
 /// What a part of Gemini's holds, under the names of either case.
 fn gemini(part: &Value) -> Option<Media> {
     let text = |part: &Value, names: [&str; 2]| -> Option<String> {
-        names.iter().find_map(|name| part.get(*name)?.as_str()).map(str::to_owned)
+        names
+            .iter()
+            .find_map(|name| part.get(*name)?.as_str())
+            .map(str::to_owned)
     };
     let mime = |part: &Value| text(part, ["mimeType", "mime_type"]).unwrap_or_default();
-    let found =
-        |names: [&str; 2]| names.iter().find_map(|name| part.get(*name).filter(|found| found.is_object()));
+    let found = |names: [&str; 2]| {
+        names
+            .iter()
+            .find_map(|name| part.get(*name).filter(|found| found.is_object()))
+    };
     if let Some(inline) = found(["inlineData", "inline_data"]) {
-        return Some(Media::bytes(mime(inline), bytes(inline["data"].as_str().unwrap_or_default())));
+        return Some(Media::bytes(
+            mime(inline),
+            bytes(inline["data"].as_str().unwrap_or_default()),
+        ));
     }
     let file = found(["fileData", "file_data"])?;
     Some(Media::url(mime(file), text(file, ["fileUri", "file_uri"])?))
@@ -79,7 +106,11 @@ fn anthropic(part: &Value) -> Option<Media> {
     let source = part.get("source")?;
     let text = |name: &str| source[name].as_str();
     let image = part["type"] == "image";
-    let mime = text("media_type").unwrap_or(if image { "image/png" } else { "application/pdf" });
+    let mime = text("media_type").unwrap_or(if image {
+        "image/png"
+    } else {
+        "application/pdf"
+    });
     match (text("type")?, text("data").or_else(|| text("url"))) {
         ("base64", Some(data)) => Some(Media::bytes(mime, bytes(data))),
         ("text", Some(data)) => Some(Media::bytes(mime, data.as_bytes())),
@@ -94,7 +125,10 @@ fn anthropic(part: &Value) -> Option<Media> {
 
 /// What stands at an address, or in it.
 pub(crate) fn at(url: &str, mime: &str) -> Media {
-    let Some((head, data)) = url.strip_prefix("data:").and_then(|rest| rest.split_once(',')) else {
+    let Some((head, data)) = url
+        .strip_prefix("data:")
+        .and_then(|rest| rest.split_once(','))
+    else {
         return Media::url(mime, url);
     };
     Media::bytes(head.split(';').next().unwrap_or(mime), bytes(data))
@@ -102,7 +136,10 @@ pub(crate) fn at(url: &str, mime: &str) -> Media {
 
 /// Base64 in either alphabet, with or without padding.
 pub(crate) fn bytes(data: &str) -> Vec<u8> {
-    let config = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let config =
+        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
     let data = data.replace('-', "+").replace('_', "/");
-    GeneralPurpose::new(&STANDARD, config).decode(data).unwrap_or_default()
+    GeneralPurpose::new(&STANDARD, config)
+        .decode(data)
+        .unwrap_or_default()
 }

@@ -11,11 +11,24 @@ pub(crate) fn model(case: &Value) -> Option<Box<dyn Model>> {
     match text("wire") {
         "openai_chat" => {
             let model = ChatModel::compatible(format!("{base}/v1"), id).with_key("none");
-            Some(Box::new(if stream { model } else { model.without_streaming() }))
+            Some(Box::new(if stream {
+                model
+            } else {
+                model.without_streaming()
+            }))
         }
         "openai_responses" => {
-            let model = responses(text("server"), &format!("{base}/v1"), id, &recorded(text("dir")));
-            Some(Box::new(if stream { model } else { model.without_streaming() }))
+            let model = responses(
+                text("server"),
+                &format!("{base}/v1"),
+                id,
+                &recorded(text("dir")),
+            );
+            Some(Box::new(if stream {
+                model
+            } else {
+                model.without_streaming()
+            }))
         }
         "gemini" => {
             let model = match text("server") {
@@ -23,31 +36,49 @@ pub(crate) fn model(case: &Value) -> Option<Box<dyn Model>> {
                 _ => GeminiModel::new("none", id),
             };
             let model = model.with_endpoint(|_| Endpoint::new(base));
-            Some(Box::new(if stream { model } else { model.without_streaming() }))
+            Some(Box::new(if stream {
+                model
+            } else {
+                model.without_streaming()
+            }))
         }
         "anthropic" => {
             let model = AnthropicModel::new("none", id).with_endpoint(|_| Endpoint::new(base));
-            Some(Box::new(if stream { model } else { model.without_streaming() }))
+            Some(Box::new(if stream {
+                model
+            } else {
+                model.without_streaming()
+            }))
         }
         "ollama" => {
             let model = OllamaModel::new(id).with_endpoint(|_| Endpoint::new(base));
-            Some(Box::new(if stream { model } else { model.without_streaming() }))
+            Some(Box::new(if stream {
+                model
+            } else {
+                model.without_streaming()
+            }))
         }
         _ => None,
     }
 }
 
-/// A model behind Responses. Where the recorded client had replies stored, thoughts go back by their ids.
+/// A model behind Responses. Where the recorded client had replies stored, thoughts go back by
+/// their ids.
 fn responses(server: &str, base: &str, id: &str, recorded: &Value) -> OpenAiModel {
     let model = if server == "openai" {
         OpenAiModel::new("none", id).with_endpoint(|_| Endpoint::new(base))
     } else {
         OpenAiModel::compatible(base, id).with_key("none")
     };
-    if recorded["store"] == false { model } else { model.stored() }
+    if recorded["store"] == false {
+        model
+    } else {
+        model.stored()
+    }
 }
 
 fn recorded(dir: &str) -> Value {
-    let text = std::fs::read_to_string(std::path::Path::new(dir).join("request.json")).unwrap_or_default();
+    let text =
+        std::fs::read_to_string(std::path::Path::new(dir).join("request.json")).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
 }

@@ -3,15 +3,22 @@
 use levity::core::{Options, Part, ProviderState, ThinkingMode};
 use serde_json::{Value, json};
 
-/// The state beside a part of this kind (`text`, `thinking`, `tool_call`), for a part of this protocol.
+/// The state beside a part of this kind (`text`, `thinking`, `tool_call`), for a part of this
+/// protocol.
 pub(crate) fn opaque(wire: &str, kind: &str, part: &Value) -> Option<ProviderState> {
     let state = part.get("opaque").filter(|state| !state.is_null());
     match (wire, kind, state) {
-        ("gemini", "thinking", None) => Some(ProviderState::new("gemini", json!({"thought": true}))),
-        ("gemini", _, Some(state)) => Some(ProviderState::new("gemini", json!({"thoughtSignature": state}))),
-        ("openai_responses", "thinking", Some(state)) => {
-            Some(ProviderState::new(wire, reasoning(state, &part["thinking"])))
+        ("gemini", "thinking", None) => {
+            Some(ProviderState::new("gemini", json!({"thought": true})))
         }
+        ("gemini", _, Some(state)) => Some(ProviderState::new(
+            "gemini",
+            json!({"thoughtSignature": state}),
+        )),
+        ("openai_responses", "thinking", Some(state)) => Some(ProviderState::new(
+            wire,
+            reasoning(state, &part["thinking"]),
+        )),
         ("anthropic", "thinking", Some(state)) => {
             Some(ProviderState::new(wire, json!({ "signature": state })))
         }
@@ -22,8 +29,10 @@ pub(crate) fn opaque(wire: &str, kind: &str, part: &Value) -> Option<ProviderSta
 /// A reasoning item: known by its id, or encrypted.
 fn reasoning(state: &Value, summary: &Value) -> Value {
     let summary = summary.as_str().filter(|text| !text.is_empty());
-    let summary: Vec<Value> =
-        summary.iter().map(|text| json!({"type": "summary_text", "text": text})).collect();
+    let summary: Vec<Value> = summary
+        .iter()
+        .map(|text| json!({"type": "summary_text", "text": text}))
+        .collect();
     let is_id = state.as_str().is_some_and(|state| state.len() < 100);
     let field = if is_id { "id" } else { "encrypted_content" };
     json!({"type": "reasoning", "summary": summary, field: state})
@@ -35,7 +44,10 @@ pub(crate) fn settings(wire: &str, recorded: &Value, options: &mut Options) {
         return;
     }
     let tools = recorded["tools"].as_array().into_iter().flatten();
-    let hosted: Vec<_> = tools.filter(|tool| tool.get("input_schema").is_none()).cloned().collect();
+    let hosted: Vec<_> = tools
+        .filter(|tool| tool.get("input_schema").is_none())
+        .cloned()
+        .collect();
     if !hosted.is_empty() {
         options.extra.insert("tools".to_owned(), hosted.into());
     }
@@ -45,7 +57,9 @@ pub(crate) fn settings(wire: &str, recorded: &Value, options: &mut Options) {
         }
     }
     options.thinking = match recorded["thinking"]["type"].as_str() {
-        Some("enabled") => recorded["thinking"]["budget_tokens"].as_u64().map(ThinkingMode::Budget),
+        Some("enabled") => recorded["thinking"]["budget_tokens"]
+            .as_u64()
+            .map(ThinkingMode::Budget),
         Some("adaptive") => Some(ThinkingMode::Auto),
         Some("disabled") => Some(ThinkingMode::Off),
         _ => None,
@@ -54,24 +68,48 @@ pub(crate) fn settings(wire: &str, recorded: &Value, options: &mut Options) {
 
 /// The blocks of a recorded request that only its provider understands, in order.
 pub(crate) fn blocks(wire: &str, recorded: &Value) -> Vec<ProviderState> {
-    let known = ["text", "image", "document", "thinking", "redacted_thinking", "tool_use", "tool_result"];
-    let contents = recorded["messages"].as_array().into_iter().flatten().filter(|_| wire == "anthropic");
-    let blocks = contents.filter_map(|message| message["content"].as_array()).flatten();
-    let foreign = blocks.filter(|block| block["type"].as_str().is_some_and(|kind| !known.contains(&kind)));
-    foreign.map(|block| ProviderState::new(wire, block.clone())).collect()
+    let known = [
+        "text",
+        "image",
+        "document",
+        "thinking",
+        "redacted_thinking",
+        "tool_use",
+        "tool_result",
+    ];
+    let contents = recorded["messages"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|_| wire == "anthropic");
+    let blocks = contents
+        .filter_map(|message| message["content"].as_array())
+        .flatten();
+    let foreign = blocks.filter(|block| {
+        block["type"]
+            .as_str()
+            .is_some_and(|kind| !known.contains(&kind))
+    });
+    foreign
+        .map(|block| ProviderState::new(wire, block.clone()))
+        .collect()
 }
 
-/// What a server of OpenAI's protocol thought, as it stands in the recorded request: under which name, and with
-/// which details.
+/// What a server of OpenAI's protocol thought, as it stands in the recorded request: under which
+/// name, and with which details.
 pub(crate) fn chat_thought(text: &str, recorded: &Value) -> Vec<Part> {
     let messages = recorded["messages"].as_array().into_iter().flatten();
     let named = |message: &Value| {
         let mut fields = ["reasoning_content", "reasoning"].into_iter();
         fields.find(|name| message[name].as_str().is_some_and(|said| !said.is_empty()))
     };
-    let said =
-        |message: &&Value| named(message).map_or("", |name| message[name].as_str().unwrap_or("")) == text;
-    let Some(message) = messages.filter(|message| message["role"] == "assistant").find(said) else {
+    let said = |message: &&Value| {
+        named(message).map_or("", |name| message[name].as_str().unwrap_or("")) == text
+    };
+    let Some(message) = messages
+        .filter(|message| message["role"] == "assistant")
+        .find(said)
+    else {
         return vec![Part::thinking(text)];
     };
     let mut parts = Vec::new();
@@ -82,7 +120,10 @@ pub(crate) fn chat_thought(text: &str, recorded: &Value) -> Vec<Part> {
         parts.push(thought);
     }
     if let Some(details) = message.get("reasoning_details") {
-        parts.push(Part::Opaque(ProviderState::new("openai_chat", json!({ "reasoning_details": details }))));
+        parts.push(Part::Opaque(ProviderState::new(
+            "openai_chat",
+            json!({ "reasoning_details": details }),
+        )));
     }
     parts
 }
@@ -90,7 +131,9 @@ pub(crate) fn chat_thought(text: &str, recorded: &Value) -> Vec<Part> {
 /// A part of the protocol's own, by its type, as it stands in the recorded request.
 pub(crate) fn own_part(wire: &str, kind: &str, recorded: &Value) -> Option<Part> {
     let messages = recorded["messages"].as_array()?.iter();
-    let mut parts = messages.filter_map(|message| message["content"].as_array()).flatten();
+    let mut parts = messages
+        .filter_map(|message| message["content"].as_array())
+        .flatten();
     let part = parts.find(|part| part["type"] == kind)?;
     Some(Part::Opaque(ProviderState::new(wire, part.clone())))
 }

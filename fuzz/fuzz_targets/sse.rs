@@ -1,4 +1,5 @@
-//! No bytes panic, and how a stream is cut changes nothing. The first byte says how long the pieces are.
+//! No bytes panic, and how a stream is cut changes nothing. The first byte says how long the pieces
+//! are.
 #![no_main]
 
 use levity_llm::__private::decode_chat_stream;

@@ -39,14 +39,21 @@ impl Cast {
     fn part(&self, request: &Request) -> Result<Result<String, Vec<ToolCall>>, ModelError> {
         let messages = request.history.messages();
         let told = messages.iter().rfind(|message| message.role == Role::User);
-        let told = told.map(|message| message.text().into_owned()).unwrap_or_default();
+        let told = told
+            .map(|message| message.text().into_owned())
+            .unwrap_or_default();
         let acted = messages.iter().any(|message| message.role == Role::Tool);
-        let _ = note(&self.calls, &format!("{} {}", self.name, if acted { "acted" } else { "begins" }));
+        let _ = note(
+            &self.calls,
+            &format!("{} {}", self.name, if acted { "acted" } else { "begins" }),
+        );
         let size: usize = messages.iter().map(|message| message.text().len()).sum();
         let call = |name: &str, args| ToolCall::new("", name, args);
         let broken = || ModelError::new(ModelErrorKind::BadRequest, "it cannot be done");
         Ok(match self.name {
-            "router" if told.contains("# What the workers have said") => Ok("All is done.".to_owned()),
+            "router" if told.contains("# What the workers have said") => {
+                Ok("All is done.".to_owned())
+            }
             "router" if told.contains("# What was done") => Ok(AGAIN.to_owned()),
             "router" => Ok(PLAN.to_owned()),
             "loser" | "novice" => return Err(broken()),
@@ -76,17 +83,47 @@ impl Model for Cast {
         };
         let call = |(index, call): (usize, ToolCall)| {
             let index = index as u32;
-            let start = Delta::CallStart { index, id: "".into(), name: call.name };
-            [start, Delta::CallArgs { index, text: call.args.to_string() }]
+            let start = Delta::CallStart {
+                index,
+                id: "".into(),
+                name: call.name,
+            };
+            [
+                start,
+                Delta::CallArgs {
+                    index,
+                    text: call.args.to_string(),
+                },
+            ]
         };
-        Ok(Deltas::ready(calls.into_iter().enumerate().flat_map(call).collect::<Vec<_>>()))
+        Ok(Deltas::ready(
+            calls
+                .into_iter()
+                .enumerate()
+                .flat_map(call)
+                .collect::<Vec<_>>(),
+        ))
     }
 }
 
 fn swarm(folder: &Path, runtime: Runtime, sqlite: bool) -> Option<Swarm> {
-    let cast = |name| Cast { name, calls: folder.join("calls"), card: ModelCard::new("test", name) };
-    let agent = |name| Agent::builder(cast(name)).tools(Tools(folder.join("done"))).approver(Yes);
-    let plain = |name| Some(Worker::new(name, format!("The {name}."), agent(name).build().ok()?));
+    let cast = |name| Cast {
+        name,
+        calls: folder.join("calls"),
+        card: ModelCard::new("test", name),
+    };
+    let agent = |name| {
+        Agent::builder(cast(name))
+            .tools(Tools(folder.join("done")))
+            .approver(Yes)
+    };
+    let plain = |name| {
+        Some(Worker::new(
+            name,
+            format!("The {name}."),
+            agent(name).build().ok()?,
+        ))
+    };
     let memory: Arc<dyn MemoryStore> = match sqlite {
         true => Arc::new(SqliteMemory::new(folder.join("talk.db")).ok()?),
         false => Arc::new(FileMemory::new(folder.join("talk")).ok()?),
@@ -108,13 +145,18 @@ fn swarm(folder: &Path, runtime: Runtime, sqlite: bool) -> Option<Swarm> {
 
 /// Begins the run or goes on with it, and says what it came to.
 pub async fn work(folder: &Path, runtime: Runtime, known: bool, sqlite: bool) {
-    let Some(swarm) = swarm(folder, runtime, sqlite) else { return };
+    let Some(swarm) = swarm(folder, runtime, sqlite) else {
+        return;
+    };
     let finished = match known {
         true => swarm.resume("r").await,
         false => swarm.run("Do it all.").conversation("c").id("r").await,
     };
     match finished {
-        Ok(finished) => println!("{}", json!({"answer": finished.text(), "bus": log(&finished)})),
+        Ok(finished) => println!(
+            "{}",
+            json!({"answer": finished.text(), "bus": log(&finished)})
+        ),
         Err(error) => println!("{}", json!({"error": causes(&error)})),
     }
 }
@@ -122,7 +164,13 @@ pub async fn work(folder: &Path, runtime: Runtime, known: bool, sqlite: bool) {
 /// What is on the bus, without the times.
 fn log(finished: &SwarmAnswer) -> Value {
     let line = |message: &levity::swarm::BusMessage| {
-        json!([message.id, message.from, message.to, message.kind, message.content])
+        json!([
+            message.id,
+            message.from,
+            message.to,
+            message.kind,
+            message.content
+        ])
     };
     finished.bus().messages().map(line).collect()
 }

@@ -19,7 +19,11 @@ async fn result_of(tool: impl Tool + 'static, name: &str, args: Value) -> ToolRe
 async fn run_turn(tool: impl Tool + 'static, turn: Turn) -> ToolResult {
     let runtime = Runtime::new().with_world(ManualWorld::auto());
     let model = ScriptedModel::new().turn(turn).reply("So be it.");
-    let agent = Agent::builder(model).tool(tool).runtime(runtime).build().unwrap();
+    let agent = Agent::builder(model)
+        .tool(tool)
+        .runtime(runtime)
+        .build()
+        .unwrap();
     let answer = agent.run("Try it").await.unwrap();
     assert_eq!(answer.text(), "So be it.");
     assert_whole(answer.history());
@@ -57,14 +61,22 @@ async fn an_unknown_tool_gets_near_names() {
 async fn a_tool_that_panics_is_a_failure_like_any_other() {
     let tool = FaultyTool::panics();
     let name = tool.spec().name.clone();
-    check(&result_of(tool, &name, json!({})).await, ToolErrorKind::Failed, "panicked");
+    check(
+        &result_of(tool, &name, json!({})).await,
+        ToolErrorKind::Failed,
+        "panicked",
+    );
 }
 
 #[tokio::test]
 async fn a_tool_that_never_returns_is_ended() {
     let tool = FaultyTool::hangs();
     let name = tool.spec().name.clone();
-    check(&result_of(tool, &name, json!({})).await, ToolErrorKind::Timeout, "60");
+    check(
+        &result_of(tool, &name, json!({})).await,
+        ToolErrorKind::Timeout,
+        "60",
+    );
 }
 
 #[tokio::test]
@@ -86,7 +98,12 @@ async fn fifty_megabytes_are_cut_and_can_be_read_in_pieces() {
     assert!(!result.is_error());
     assert!(result.text().len() < 40_000, "{}", result.text().len());
     assert!(result.text().contains("read_result"));
-    let offered = |at: usize| model.requests()[at].tools.iter().any(|spec| spec.name == "read_result");
+    let offered = |at: usize| {
+        model.requests()[at]
+            .tools
+            .iter()
+            .any(|spec| spec.name == "read_result")
+    };
     assert_eq!((offered(0), offered(1)), (false, true));
 }
 
@@ -97,18 +114,39 @@ async fn one_failing_call_does_not_disturb_the_others() {
         .call("broken", json!({}))
         .call("nonsense", json!({}))
         .call("add", json!({"a": 2, "b": 2}));
-    let agent =
-        Agent::builder(ScriptedModel::new().turn(turn).reply("2 and 4")).tool(add).tool(broken).build();
+    let agent = Agent::builder(ScriptedModel::new().turn(turn).reply("2 and 4"))
+        .tool(add)
+        .tool(broken)
+        .build();
     let answer = agent.unwrap().run("Try them").await.unwrap();
-    let results: Vec<_> = answer.history().calls().map(|(_, result)| result.error).collect();
-    assert_eq!(results, [None, Some(ToolErrorKind::Failed), Some(ToolErrorKind::NotFound), None]);
-    assert_eq!((answer.stats().tool_calls, answer.stats().failed_calls), (4, 2));
+    let results: Vec<_> = answer
+        .history()
+        .calls()
+        .map(|(_, result)| result.error)
+        .collect();
+    assert_eq!(
+        results,
+        [
+            None,
+            Some(ToolErrorKind::Failed),
+            Some(ToolErrorKind::NotFound),
+            None
+        ]
+    );
+    assert_eq!(
+        (answer.stats().tool_calls, answer.stats().failed_calls),
+        (4, 2)
+    );
 }
 
 /// The error a model's behaviour leads to; the run's state is kept.
 async fn error_of(model: ScriptedModel) -> levity::Error {
     let runtime = Runtime::new().with_world(ManualWorld::auto());
-    let agent = Agent::builder(model).tool(add).runtime(runtime).build().unwrap();
+    let agent = Agent::builder(model)
+        .tool(add)
+        .runtime(runtime)
+        .build()
+        .unwrap();
     let error = agent.run("Try it").await.unwrap_err();
     let partial: Answer = error.partial_as().expect("the state is kept");
     assert_whole(partial.history());
@@ -118,28 +156,47 @@ async fn error_of(model: ScriptedModel) -> levity::Error {
 
 #[tokio::test]
 async fn a_model_that_says_nothing_is_reminded_and_then_given_up() {
-    let model = ScriptedModel::new().turn(Turn::new()).turn(Turn::new().thinking("…")).turn(Turn::new());
+    let model = ScriptedModel::new()
+        .turn(Turn::new())
+        .turn(Turn::new().thinking("…"))
+        .turn(Turn::new());
     let error = error_of(model).await;
     assert!(matches!(error, levity::Error::Behaviour { .. }), "{error}");
 
     let model = ScriptedModel::new().turn(Turn::new()).reply("Sorry: yes.");
     let agent = Agent::builder(model.clone()).build().unwrap();
     assert_eq!(agent.run("Well?").await.unwrap().text(), "Sorry: yes.");
-    assert!(model.requests()[1].history.messages().last().unwrap().text().contains("empty"));
+    assert!(
+        model.requests()[1]
+            .history
+            .messages()
+            .last()
+            .unwrap()
+            .text()
+            .contains("empty")
+    );
 }
 
 #[tokio::test]
 async fn a_model_that_fails_hangs_or_panics_is_an_error_with_its_kind() {
     #[track_caller]
     fn check(error: levity::Error, expected: ModelErrorKind) {
-        let levity::Error::Model { source, partial } = error else { panic!("{error}") };
+        let levity::Error::Model { source, partial } = error else {
+            panic!("{error}")
+        };
         assert_eq!(source.kind(), expected);
         assert_eq!(partial.stats().tool_calls, 1);
     }
     let begun = || ScriptedModel::new().call("add", json!({"a": 1, "b": 1}));
-    check(error_of(begun().fail(ModelErrorKind::Overloaded)).await, ModelErrorKind::Overloaded);
+    check(
+        error_of(begun().fail(ModelErrorKind::Overloaded)).await,
+        ModelErrorKind::Overloaded,
+    );
     check(error_of(begun().hang()).await, ModelErrorKind::Timeout);
-    check(error_of(begun().panic("a bug")).await, ModelErrorKind::Malformed);
+    check(
+        error_of(begun().panic("a bug")).await,
+        ModelErrorKind::Malformed,
+    );
     let filtered = begun().turn(Turn::new().finish(Finish::ContentFilter));
     check(error_of(filtered).await, ModelErrorKind::ContentFiltered);
 }
@@ -147,17 +204,41 @@ async fn a_model_that_fails_hangs_or_panics_is_an_error_with_its_kind() {
 #[tokio::test]
 async fn a_model_that_loops_is_told_and_then_made_to_answer() {
     let model = ScriptedModel::looping(Turn::new().call("broken", json!({})));
-    let agent = Agent::builder(model.clone()).tool(broken).max_turns(4).build().unwrap();
+    let agent = Agent::builder(model.clone())
+        .tool(broken)
+        .max_turns(4)
+        .build()
+        .unwrap();
     let error = agent.run("Try it").await.unwrap_err();
     let partial: Answer = error.partial_as().unwrap();
-    assert!(matches!(partial.status(), Status::Partial(levity::core::Limit::Turns)));
+    assert!(matches!(
+        partial.status(),
+        Status::Partial(levity::core::Limit::Turns)
+    ));
     assert_whole(partial.history());
-    let notes: Vec<String> =
-        partial.history().messages().iter().map(|message| message.text().into_owned()).collect();
-    assert!(notes.iter().any(|note| note.contains("has now failed 2 times in the same way")), "{notes:?}");
-    assert!(notes.iter().any(|note| note.contains("Every tool call of this turn failed")));
+    let notes: Vec<String> = partial
+        .history()
+        .messages()
+        .iter()
+        .map(|message| message.text().into_owned())
+        .collect();
+    assert!(
+        notes
+            .iter()
+            .any(|note| note.contains("has now failed 2 times in the same way")),
+        "{notes:?}"
+    );
+    assert!(
+        notes
+            .iter()
+            .any(|note| note.contains("Every tool call of this turn failed"))
+    );
     assert!(notes.iter().any(|note| note.contains("last turn")));
-    assert_eq!(model.requests()[3].tool_choice, ToolChoice::None, "tools are withheld on the last turn");
+    assert_eq!(
+        model.requests()[3].tool_choice,
+        ToolChoice::None,
+        "tools are withheld on the last turn"
+    );
 }
 
 #[tokio::test]
@@ -166,7 +247,10 @@ async fn garbage_calls_are_taken_in_stride() {
         .call_with_id("x", "", json!(null))
         .call_with_id("x", "add", json!([1]))
         .call_with_id("", "add", json!("2"));
-    let model = ScriptedModel::new().turn(turn.clone()).turn(turn).reply("I give up.");
+    let model = ScriptedModel::new()
+        .turn(turn.clone())
+        .turn(turn)
+        .reply("I give up.");
     let agent = Agent::builder(model).tool(add).build().unwrap();
     let answer = agent.run("Try it").await.unwrap();
     assert_whole(answer.history());
@@ -175,17 +259,26 @@ async fn garbage_calls_are_taken_in_stride() {
 
 #[tokio::test]
 async fn a_slow_tool_may_take_its_own_time() {
-    let tool =
-        FaultyTool::hangs().with_hints(levity::core::Hints::new().timeout(Duration::from_millis(1500)));
+    let tool = FaultyTool::hangs()
+        .with_hints(levity::core::Hints::new().timeout(Duration::from_millis(1500)));
     let name = tool.spec().name.clone();
-    check(&result_of(tool, &name, json!({})).await, ToolErrorKind::Timeout, "1.5");
+    check(
+        &result_of(tool, &name, json!({})).await,
+        ToolErrorKind::Timeout,
+        "1.5",
+    );
 }
 
 #[tokio::test]
 async fn empty_replies_far_apart_are_forgiven() {
-    let turns = |model: ScriptedModel, _| model.turn(Turn::new()).call("add", json!({"a": 1, "b": 1}));
+    let turns =
+        |model: ScriptedModel, _| model.turn(Turn::new()).call("add", json!({"a": 1, "b": 1}));
     let model = (0..3).fold(ScriptedModel::new(), turns).reply("Done.");
-    let agent = Agent::builder(model).tool(add).max_turns(20).build().unwrap();
+    let agent = Agent::builder(model)
+        .tool(add)
+        .max_turns(20)
+        .build()
+        .unwrap();
     agent.run("Try it").await.unwrap();
 }
 
@@ -204,13 +297,20 @@ async fn a_call_that_was_made_is_kept_when_the_journal_fails_on_its_result() {
     let partial: Answer = error.partial_as().unwrap();
     let history = partial.history();
     assert_whole(history);
-    assert_eq!(history.calls().count(), 1, "the call that was made is not in the history");
+    assert_eq!(
+        history.calls().count(),
+        1,
+        "the call that was made is not in the history"
+    );
 }
 
 #[tokio::test]
 async fn an_error_shows_nothing_of_the_prompt() {
     let model = ScriptedModel::new().fail(ModelErrorKind::Auth);
-    let agent = Agent::builder(model).instructions("Be brief.").build().unwrap();
+    let agent = Agent::builder(model)
+        .instructions("Be brief.")
+        .build()
+        .unwrap();
     let error = agent.run("my secret prompt").await.unwrap_err();
     assert!(!format!("{error:?}").contains("secret prompt"));
 }
@@ -248,13 +348,25 @@ fn overfilled(value: &Value) -> Vec<Value> {
 async fn numbers_in_a_journal_overflow_nowhere() {
     use levity::core::{Entry, Journal as _};
     let script = || {
-        let turn =
-            Turn::new().thinking("Hm.").call("add", json!({"a": 1, "b": 1})).call("nothing", json!({}));
-        ScriptedModel::new().turn(turn).reply("").reply("Two.").by_history()
+        let turn = Turn::new()
+            .thinking("Hm.")
+            .call("add", json!({"a": 1, "b": 1}))
+            .call("nothing", json!({}));
+        ScriptedModel::new()
+            .turn(turn)
+            .reply("")
+            .reply("Two.")
+            .by_history()
     };
     let agent = |journal: MemoryJournal| {
-        let runtime = Runtime::new().with_journal(journal).with_world(ManualWorld::auto());
-        Agent::builder(script()).tool(add).runtime(runtime).build().unwrap()
+        let runtime = Runtime::new()
+            .with_journal(journal)
+            .with_world(ManualWorld::auto());
+        Agent::builder(script())
+            .tool(add)
+            .runtime(runtime)
+            .build()
+            .unwrap()
     };
     let (journal, run) = (MemoryJournal::new(), RunId::new("r"));
     let _ = agent(journal.clone()).run("Add").id(run.clone()).await;
@@ -265,9 +377,18 @@ async fn numbers_in_a_journal_overflow_nowhere() {
     for state in changed {
         let journal = MemoryJournal::new();
         let mut first = records[0].clone();
-        let Entry::Opened(opened) = &mut first.entry else { panic!("it opens the run") };
+        let Entry::Opened(opened) = &mut first.entry else {
+            panic!("it opens the run")
+        };
         opened.state = state;
-        journal.open(&run).await.unwrap().log.append(&[first]).await.unwrap();
+        journal
+            .open(&run)
+            .await
+            .unwrap()
+            .log
+            .append(&[first])
+            .await
+            .unwrap();
         // Whatever comes of it is no panic, and it comes.
         let _ = agent(journal).resume(run.clone()).await;
     }
@@ -284,17 +405,34 @@ async fn records_that_are_left_out_doubled_or_swapped_are_refused_or_gone_on_wit
         }
     }
     let agent = |journal: MemoryJournal| {
-        let runtime = Runtime::new().with_journal(journal).with_world(ManualWorld::auto());
-        let helper = Agent::builder(ScriptedModel::looping(Turn::new().text("Helped."))).build().unwrap();
-        let turn = Turn::new().call("add", json!({"a": 1, "b": 1})).call("helper", json!({"task": "Help"}));
-        let model = ScriptedModel::new().turn(turn.call("wait", json!({"seconds": 1}))).reply("Two.");
+        let runtime = Runtime::new()
+            .with_journal(journal)
+            .with_world(ManualWorld::auto());
+        let helper = Agent::builder(ScriptedModel::looping(Turn::new().text("Helped.")))
+            .build()
+            .unwrap();
+        let turn = Turn::new()
+            .call("add", json!({"a": 1, "b": 1}))
+            .call("helper", json!({"task": "Help"}));
+        let model = ScriptedModel::new()
+            .turn(turn.call("wait", json!({"seconds": 1})))
+            .reply("Two.");
         let policy = Policy::new().rule(Rule::tool("add").ask("is it right?"));
-        let agent = Agent::builder(model.by_history()).tool(add).agent("helper", "Helps.", helper);
-        let agent = agent.waits(Duration::from_secs(9)).policy(policy).approver(Allows);
+        let agent = Agent::builder(model.by_history())
+            .tool(add)
+            .agent("helper", "Helps.", helper);
+        let agent = agent
+            .waits(Duration::from_secs(9))
+            .policy(policy)
+            .approver(Allows);
         agent.runtime(runtime).build().unwrap()
     };
     let (journal, run) = (MemoryJournal::new(), RunId::new("r"));
-    agent(journal.clone()).run("Add").id(run.clone()).await.unwrap();
+    agent(journal.clone())
+        .run("Add")
+        .id(run.clone())
+        .await
+        .unwrap();
     let records = journal.records(&run);
     let mut bad: Vec<Vec<Record>> = Vec::new();
     for at in 0..records.len() {
@@ -314,13 +452,24 @@ async fn records_that_are_left_out_doubled_or_swapped_are_refused_or_gone_on_wit
         }
     }
     for mut records in bad {
-        (0..).zip(&mut records).for_each(|(seq, record)| record.seq = seq);
+        (0..)
+            .zip(&mut records)
+            .for_each(|(seq, record)| record.seq = seq);
         let journal = MemoryJournal::new();
-        journal.open(&run).await.unwrap().log.append(&records).await.unwrap();
+        journal
+            .open(&run)
+            .await
+            .unwrap()
+            .log
+            .append(&records)
+            .await
+            .unwrap();
         let agent = agent(journal);
         let _ = agent.replay(&run).await;
         let _ = agent.asks(&run).await;
         let resumed = tokio::time::timeout(Duration::from_secs(10), agent.resume(run.clone()));
-        let _ = resumed.await.unwrap_or_else(|_| panic!("it hangs: {records:?}"));
+        let _ = resumed
+            .await
+            .unwrap_or_else(|_| panic!("it hangs: {records:?}"));
     }
 }

@@ -29,10 +29,16 @@ async fn whoever_watches_sees_files_change() {
     let folder = Folder::new("watch");
     let model = ScriptedModel::new()
         .call("write_file", json!({"path": "a/b.txt", "content": "one"}))
-        .call("edit_file", json!({"path": "a/b.txt", "old": "one", "new": "two"}))
+        .call(
+            "edit_file",
+            json!({"path": "a/b.txt", "old": "one", "new": "two"}),
+        )
         .reply("Done.");
     let workspace = Workspace::open(&folder.0).unwrap();
-    let agent = Agent::builder(model).tools(FileTools::new(workspace)).build().unwrap();
+    let agent = Agent::builder(model)
+        .tools(FileTools::new(workspace))
+        .build()
+        .unwrap();
     let mut run = agent.start("Write");
     let (mut events, mut changes) = (run.events(), Vec::new());
     while let Some(event) = events.next().await {
@@ -41,8 +47,17 @@ async fn whoever_watches_sees_files_change() {
         }
     }
     run.await.unwrap();
-    assert_eq!(changes, [FileChange::written("a/b.txt"), FileChange::written("a/b.txt")]);
-    assert_eq!(std::fs::read_to_string(folder.0.join("a/b.txt")).unwrap(), "two");
+    assert_eq!(
+        changes,
+        [
+            FileChange::written("a/b.txt"),
+            FileChange::written("a/b.txt")
+        ]
+    );
+    assert_eq!(
+        std::fs::read_to_string(folder.0.join("a/b.txt")).unwrap(),
+        "two"
+    );
 }
 
 #[tokio::test]
@@ -54,8 +69,10 @@ async fn a_command_that_changes_something_waits_for_leave() {
         .call("now", json!({}))
         .reply("Done.");
     // What is asked about is the same on every system, whatever it holds.
-    let sandbox =
-        Sandbox::builder(Workspace::open(&folder.0).unwrap()).at_least(Level::Open).build().unwrap();
+    let sandbox = Sandbox::builder(Workspace::open(&folder.0).unwrap())
+        .at_least(Level::Open)
+        .build()
+        .unwrap();
     let agent = Agent::builder(model)
         .tool(RunCommand::new(sandbox).policy(CommandPolicy::new()))
         .tool(Now::new())
@@ -72,14 +89,26 @@ async fn a_command_that_changes_something_waits_for_leave() {
     }
     run.await.unwrap();
     assert_eq!(asked, ["it writes to a file"]);
-    assert_eq!(std::fs::read_to_string(folder.0.join("made")).unwrap(), "hi\n");
+    assert_eq!(
+        std::fs::read_to_string(folder.0.join("made")).unwrap(),
+        "hi\n"
+    );
 }
 
 #[test]
 fn folder_tools_load_executables_without_wiring() {
     let folder = Folder::new("folder");
-    std::fs::write(folder.0.join("count.tool.json"), r#"{"description": "Counts."}"#).unwrap();
+    std::fs::write(
+        folder.0.join("count.tool.json"),
+        r#"{"description": "Counts."}"#,
+    )
+    .unwrap();
     let problems = FolderTools::open(&folder.0).unwrap().problems();
-    let [problem] = &*problems else { panic!("{problems:?}") };
-    assert!(problem.starts_with("`count.tool.json`: there is no executable `count` beside it"), "{problem}");
+    let [problem] = &*problems else {
+        panic!("{problems:?}")
+    };
+    assert!(
+        problem.starts_with("`count.tool.json`: there is no executable `count` beside it"),
+        "{problem}"
+    );
 }

@@ -7,8 +7,8 @@ use std::task::{Context, Poll, Waker};
 
 use async_trait::async_trait;
 use levity::core::{
-    Deltas, Journal, JournalError, Model, ModelCard, ModelError, OpenRun, Record, Request, RunId, RunLog,
-    RunQuery, RunSummary,
+    Deltas, Journal, JournalError, Model, ModelCard, ModelError, OpenRun, Record, Request, RunId,
+    RunLog, RunQuery, RunSummary,
 };
 use levity::prelude::*;
 use levity::runtime::MemoryJournal;
@@ -109,7 +109,12 @@ fn setup(journal: MemoryJournal) -> Setup {
     let (called, alive) = (Counter::default(), Arc::new(()));
     let turns = |model: ScriptedModel| {
         model
-            .turn(Turn::new().text("I look.").call("read", json!({})).call("read", json!({})))
+            .turn(
+                Turn::new()
+                    .text("I look.")
+                    .call("read", json!({}))
+                    .call("read", json!({})),
+            )
             .turn(Turn::new().call("act", json!({})))
             .reply("All done.")
     };
@@ -124,13 +129,32 @@ fn setup(journal: MemoryJournal) -> Setup {
             .collect()
     };
     let model = levity::test::FunctionModel::new(move |request| {
-        let asked = request.history.messages().iter().filter(|m| m.role == levity::core::Role::Tool).count();
+        let asked = request
+            .history
+            .messages()
+            .iter()
+            .filter(|m| m.role == levity::core::Role::Tool)
+            .count();
         Ok(replies[asked.min(2)].clone())
     });
-    let runtime = Runtime::new().with_journal(Halting(journal.clone())).with_world(ManualWorld::new());
-    let tools = Slow { called: called.clone(), alive: alive.clone() };
-    let agent = Agent::builder(HaltingModel(model)).tools(tools).runtime(runtime).build().unwrap();
-    Setup { agent, called, alive, journal }
+    let runtime = Runtime::new()
+        .with_journal(Halting(journal.clone()))
+        .with_world(ManualWorld::new());
+    let tools = Slow {
+        called: called.clone(),
+        alive: alive.clone(),
+    };
+    let agent = Agent::builder(HaltingModel(model))
+        .tools(tools)
+        .runtime(runtime)
+        .build()
+        .unwrap();
+    Setup {
+        agent,
+        called,
+        alive,
+        journal,
+    }
 }
 
 fn poll_all<T>(future: impl Future<Output = T>) -> T {
@@ -166,7 +190,11 @@ async fn dropped_at_any_await_point_it_resumes_to_the_same_answer() {
         let run = RunId::new(format!("run-{polls}"));
         let ended = run_for(&first.agent, &run, polls).await;
         // One is held by the setup, one by the tool itself: no call of it lives on.
-        assert_eq!(Arc::strong_count(&first.alive), 2, "something runs on after {polls} polls");
+        assert_eq!(
+            Arc::strong_count(&first.alive),
+            2,
+            "something runs on after {polls} polls"
+        );
 
         if first.journal.records(&run).is_empty() {
             polls += 1;
@@ -183,7 +211,10 @@ async fn dropped_at_any_await_point_it_resumes_to_the_same_answer() {
             .calls()
             .any(|(_, result)| result.error == Some(levity::core::ToolErrorKind::Unknown));
         assert!(acted <= 1, "done {acted} times after {polls} polls");
-        assert!(acted == 1 || told_unknown, "lost in silence after {polls} polls");
+        assert!(
+            acted == 1 || told_unknown,
+            "lost in silence after {polls} polls"
+        );
         unknown += usize::from(told_unknown);
         if ended {
             break;
@@ -192,7 +223,10 @@ async fn dropped_at_any_await_point_it_resumes_to_the_same_answer() {
         assert!(polls < 200, "the run does not end");
     }
     assert!(polls > 20, "only {polls} points were tried");
-    assert!(unknown > 0, "no point was inside the call that must not be repeated");
+    assert!(
+        unknown > 0,
+        "no point was inside the call that must not be repeated"
+    );
 }
 
 #[tokio::test]

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use levity::core::{
-    Compacted, Event, EventKind, Hints, ModelCard, ModelErrorKind, Part, Request, Response, Role, ToolCall,
-    ToolOutput,
+    Compacted, Event, EventKind, Hints, ModelCard, ModelErrorKind, Part, Request, Response, Role,
+    ToolCall, ToolOutput,
 };
 use levity::memory::Window;
 use levity::prelude::*;
@@ -48,7 +48,9 @@ fn tokens(request: &Request) -> u64 {
 #[tokio::test]
 async fn a_long_tool_loop_goes_on_within_its_window() {
     let model = Arc::new(calls(30).reply("Found it.").with_card(card(12_000)));
-    let summariser = Arc::new(ScriptedModel::looping(Turn::new().text("It looked around.")));
+    let summariser = Arc::new(ScriptedModel::looping(
+        Turn::new().text("It looked around."),
+    ));
     let (seen, watcher) = watch();
     let agent = Agent::builder(model.clone())
         .model_for("summariser", summariser.clone())
@@ -59,42 +61,79 @@ async fn a_long_tool_loop_goes_on_within_its_window() {
         .unwrap();
     let answer = agent.run("Find the key").on_event(watcher).await.unwrap();
     assert_eq!(answer.text(), "Found it.");
-    assert_eq!(answer.history().calls().count(), 30, "the history has everything");
+    assert_eq!(
+        answer.history().calls().count(),
+        30,
+        "the history has everything"
+    );
     assert_whole(answer.history());
     for request in model.requests() {
         assert!(tokens(&request) < 8_600, "{} tokens", tokens(&request));
         assert_whole(&request.history);
-        assert!(request.history.messages().iter().any(|message| message.text() == "Find the key"));
+        assert!(
+            request
+                .history
+                .messages()
+                .iter()
+                .any(|message| message.text() == "Find the key")
+        );
     }
     let last = model.requests().pop().unwrap();
-    let summaries =
-        last.history.messages().iter().filter(|m| m.text() == "Previous Summary: It looked around.");
+    let summaries = last
+        .history
+        .messages()
+        .iter()
+        .filter(|m| m.text() == "Previous Summary: It looked around.");
     assert_eq!(summaries.count(), 1);
     let seen = seen.lock().unwrap();
     assert!(
-        seen.iter().any(|compacted| compacted.shortened > 0 && compacted.folded == 0),
+        seen.iter()
+            .any(|compacted| compacted.shortened > 0 && compacted.folded == 0),
         "results are shortened first"
     );
-    assert!(seen.iter().any(|compacted| compacted.folded > 0 && compacted.fell_back.is_none()));
-    assert!(seen.iter().all(|compacted| compacted.after < compacted.before));
-    assert!(summariser.requests().len() < 8, "{} summaries", summariser.requests().len());
+    assert!(
+        seen.iter()
+            .any(|compacted| compacted.folded > 0 && compacted.fell_back.is_none())
+    );
+    assert!(
+        seen.iter()
+            .all(|compacted| compacted.after < compacted.before)
+    );
+    assert!(
+        summariser.requests().len() < 8,
+        "{} summaries",
+        summariser.requests().len()
+    );
     // The second summary was made of the first and of what has left since.
-    let second = &summariser.requests()[1].history.messages()[0].text().into_owned();
-    assert!(second.contains("Summary so far:\nIt looked around."), "{second}");
+    let second = &summariser.requests()[1].history.messages()[0]
+        .text()
+        .into_owned();
+    assert!(
+        second.contains("Summary so far:\nIt looked around."),
+        "{second}"
+    );
 }
 
 #[tokio::test]
 async fn a_summariser_that_fails_does_not_end_the_run() {
     type Broken = (&'static str, fn() -> ScriptedModel);
     let failing: [Broken; 4] = [
-        ("gave no reply", || ScriptedModel::new().fail(ModelErrorKind::Server)),
+        ("gave no reply", || {
+            ScriptedModel::new().fail(ModelErrorKind::Server)
+        }),
         ("empty", || ScriptedModel::new().reply("  \n")),
-        ("longer than", || ScriptedModel::new().reply("much ".repeat(20_000))),
+        ("longer than", || {
+            ScriptedModel::new().reply("much ".repeat(20_000))
+        }),
         ("panicked", || ScriptedModel::new().panic("a fault")),
     ];
     for (why, summariser) in failing {
         let model = Arc::new(calls(12).reply("Found it.").with_card(card(6_000)));
-        let summariser = Arc::new(summariser().reply("It looked around.").reply("It looked around twice."));
+        let summariser = Arc::new(
+            summariser()
+                .reply("It looked around.")
+                .reply("It looked around twice."),
+        );
         let (seen, watcher) = watch();
         let agent = Agent::builder(model.clone())
             .model_for("summariser", summariser.clone())
@@ -105,28 +144,55 @@ async fn a_summariser_that_fails_does_not_end_the_run() {
         let answer = agent.run("Find the key").on_event(watcher).await.unwrap();
         assert_eq!(answer.text(), "Found it.");
         let seen = seen.lock().unwrap();
-        assert!(seen[0].fell_back.as_ref().unwrap().contains(why), "{:?}", seen[0].fell_back);
-        assert!(seen[0].summary.as_ref().unwrap().contains("Called look."), "{:?}", seen[0].summary);
         assert!(
-            seen.iter().any(|later| later.summary.as_deref() == Some("It looked around.")),
+            seen[0].fell_back.as_ref().unwrap().contains(why),
+            "{:?}",
+            seen[0].fell_back
+        );
+        assert!(
+            seen[0].summary.as_ref().unwrap().contains("Called look."),
+            "{:?}",
+            seen[0].summary
+        );
+        assert!(
+            seen.iter()
+                .any(|later| later.summary.as_deref() == Some("It looked around.")),
             "it is asked again"
         );
         // What no model has summed up yet is in what it is asked to sum up.
-        let again = summariser.requests()[1].history.messages()[0].text().into_owned();
-        assert!(again.contains("Summary so far:\n(none)") && again.contains("Find the key"), "{again}");
-        assert!(model.requests().iter().all(|request| tokens(request) < 4_500));
+        let again = summariser.requests()[1].history.messages()[0]
+            .text()
+            .into_owned();
+        assert!(
+            again.contains("Summary so far:\n(none)") && again.contains("Find the key"),
+            "{again}"
+        );
+        assert!(
+            model
+                .requests()
+                .iter()
+                .all(|request| tokens(request) < 4_500)
+        );
     }
 }
 
 #[tokio::test]
 async fn without_a_summariser_what_has_left_is_listed() {
     let model = Arc::new(calls(12).reply("Found it.").with_card(card(6_000)));
-    let agent =
-        Agent::builder(model.clone()).tool(look(10)).max_turns(40).without_summaries().build().unwrap();
+    let agent = Agent::builder(model.clone())
+        .tool(look(10))
+        .max_turns(40)
+        .without_summaries()
+        .build()
+        .unwrap();
     assert_eq!(agent.run("Find the key").await.unwrap().text(), "Found it.");
     assert_eq!(model.requests().len(), 13, "no other call was made");
     let last = model.requests().pop().unwrap();
-    assert!(last.history.messages()[1].text().starts_with("Previous Summary: "));
+    assert!(
+        last.history.messages()[1]
+            .text()
+            .starts_with("Previous Summary: ")
+    );
 }
 
 #[tokio::test]
@@ -139,7 +205,11 @@ async fn a_request_that_is_too_long_after_all_is_made_shorter() {
         .fail(ModelErrorKind::ContextTooLong)
         .reply("Found it.");
     let model = Arc::new(model);
-    let agent = Agent::builder(model.clone()).tool(look(2_000)).without_summaries().build().unwrap();
+    let agent = Agent::builder(model.clone())
+        .tool(look(2_000))
+        .without_summaries()
+        .build()
+        .unwrap();
     let answer = agent.run("Find the key").await;
     let sent: Vec<u64> = model.requests().iter().map(tokens).collect();
     assert_eq!(answer.unwrap().text(), "Found it.", "{sent:?}");
@@ -148,21 +218,41 @@ async fn a_request_that_is_too_long_after_all_is_made_shorter() {
 
 #[tokio::test]
 async fn one_that_stays_too_long_fails_with_what_was_reached() {
-    let model = ScriptedModel::looping(
-        Turn::new().break_off(levity::core::ModelError::new(ModelErrorKind::ContextTooLong, "too long")),
-    );
-    let error = Agent::builder(model).build().unwrap().run("x".repeat(100_000)).await.unwrap_err();
+    let model = ScriptedModel::looping(Turn::new().break_off(levity::core::ModelError::new(
+        ModelErrorKind::ContextTooLong,
+        "too long",
+    )));
+    let error = Agent::builder(model)
+        .build()
+        .unwrap()
+        .run("x".repeat(100_000))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), levity::ErrorKind::Model);
     assert_eq!(error.partial().unwrap().stats().model_calls, 4);
 }
 
 #[tokio::test]
 async fn a_huge_goal_is_cut_and_the_rest_of_the_run_unharmed() {
-    let model = Arc::new(ScriptedModel::new().reply("Quite long.").with_card(card(4_000)));
-    let answer = Agent::builder(model.clone()).build().unwrap().run("word ".repeat(2_000_000)).await.unwrap();
+    let model = Arc::new(
+        ScriptedModel::new()
+            .reply("Quite long.")
+            .with_card(card(4_000)),
+    );
+    let answer = Agent::builder(model.clone())
+        .build()
+        .unwrap()
+        .run("word ".repeat(2_000_000))
+        .await
+        .unwrap();
     assert_eq!(answer.text(), "Quite long.");
     let sent = &model.requests()[0];
-    assert!(tokens(sent) < 3_000 && sent.history.messages()[0].text().contains("bytes are left out here"));
+    assert!(
+        tokens(sent) < 3_000
+            && sent.history.messages()[0]
+                .text()
+                .contains("bytes are left out here")
+    );
     assert_eq!(answer.history().messages()[0].text().len(), 10_000_000);
 }
 
@@ -172,13 +262,24 @@ fn goes_by_what_it_sees() -> (FunctionModel, Arc<Mutex<Vec<Request>>>) {
     let seen = requests.clone();
     let model = FunctionModel::new(move |request: &Request| {
         seen.lock().unwrap().push(request.clone());
-        let last = request.history.calls().last().and_then(|(call, _)| call.args["at"].as_u64());
+        let last = request
+            .history
+            .calls()
+            .last()
+            .and_then(|(call, _)| call.args["at"].as_u64());
         let next = last.map_or(0, |at| at + 1);
         if next == 10 {
             return Ok(Response::new(Message::assistant("Found it.")));
         }
-        let call = ToolCall::new(format!("c{next}"), "look", json!({"at": next, "why": "x ".repeat(1_500)}));
-        Ok(Response::new(Message::new(Role::Assistant, [Part::ToolCall(call)])))
+        let call = ToolCall::new(
+            format!("c{next}"),
+            "look",
+            json!({"at": next, "why": "x ".repeat(1_500)}),
+        );
+        Ok(Response::new(Message::new(
+            Role::Assistant,
+            [Part::ToolCall(call)],
+        )))
     });
     (model.with_card(card(6_000)), requests)
 }
@@ -189,37 +290,53 @@ async fn a_resumed_run_sees_the_same_window() {
     let (whole, journal) = runtime();
     let agent = |runtime: Runtime, model: FunctionModel| {
         let summariser = ScriptedModel::looping(Turn::new().text("It looked around."));
-        let builder = Agent::builder(model).model_for("summariser", summariser).tool(look(10)).max_turns(40);
+        let builder = Agent::builder(model)
+            .model_for("summariser", summariser)
+            .tool(look(10))
+            .max_turns(40);
         builder.runtime(runtime).build().unwrap()
     };
     let (first, requests) = goes_by_what_it_sees();
-    let answer = agent(whole.clone(), first.clone()).run("Find the key").id("r").await.unwrap();
+    let answer = agent(whole.clone(), first.clone())
+        .run("Find the key")
+        .id("r")
+        .await
+        .unwrap();
     let sent: Vec<Request> = requests.lock().unwrap().clone();
-    assert!(
-        sent.iter().any(|request| request
+    assert!(sent.iter().any(|request| {
+        request
             .history
             .messages()
             .iter()
-            .any(|m| m.text().starts_with("Previous Sum")))
-    );
-    let records = levity::core::Journal::read(&journal, &"r".into()).await.unwrap();
+            .any(|m| m.text().starts_with("Previous Sum"))
+    }));
+    let records = levity::core::Journal::read(&journal, &"r".into())
+        .await
+        .unwrap();
     for cut in 1..records.len() {
         let (runtime, journal) = runtime();
-        let mut open = levity::core::Journal::open(&journal, &"r".into()).await.unwrap();
+        let mut open = levity::core::Journal::open(&journal, &"r".into())
+            .await
+            .unwrap();
         open.log.append(&records[..cut]).await.unwrap();
         drop(open);
         let (model, requests) = goes_by_what_it_sees();
         let again = agent(runtime, model).resume("r").await.unwrap();
         assert_eq!(again.history(), answer.history(), "after {cut} records");
         let rest = requests.lock().unwrap().clone();
-        assert_eq!(rest[..], sent[sent.len() - rest.len()..], "after {cut} records");
+        assert_eq!(
+            rest[..],
+            sent[sent.len() - rest.len()..],
+            "after {cut} records"
+        );
     }
     agent(whole, first).replay(&"r".into()).await.unwrap();
 }
 
 #[tokio::test]
 async fn counts_of_the_provider_are_gone_by() {
-    // A provider that counts three times as many tokens: the window is half full by our count when it is full by its.
+    // A provider that counts three times as many tokens: the window is half full by our count when
+    // it is full by its.
     let mut model = ScriptedModel::new().with_card(card(20_000));
     for n in 0..14_u64 {
         let turn = Turn::new().call("look", json!({"at": n, "why": "x ".repeat(800)}));
@@ -227,20 +344,30 @@ async fn counts_of_the_provider_are_gone_by() {
     }
     let model = Arc::new(model.reply("Found it."));
     let (seen, watcher) = watch();
-    let agent =
-        Agent::builder(model.clone()).tool(look(10)).max_turns(40).without_summaries().build().unwrap();
+    let agent = Agent::builder(model.clone())
+        .tool(look(10))
+        .max_turns(40)
+        .without_summaries()
+        .build()
+        .unwrap();
     agent.run("Find the key").on_event(watcher).await.unwrap();
     let seen = seen.lock().unwrap();
     assert!(!seen.is_empty(), "by our own count it would have fitted");
     let most = model.requests().iter().map(tokens).max().unwrap();
-    assert!(most < 8_000, "{most} of our tokens are more than there is room for by theirs");
+    assert!(
+        most < 8_000,
+        "{most} of our tokens are more than there is room for by theirs"
+    );
 }
 
 #[tokio::test]
 async fn a_window_of_messages_leaves_the_present_run_alone() {
     let model = Arc::new(calls(8).reply("Found it."));
     let summariser = ScriptedModel::looping(Turn::new().text("Before."));
-    let agent = Agent::builder(model.clone()).model_for("summariser", summariser).tool(look(1)).max_turns(40);
+    let agent = Agent::builder(model.clone())
+        .model_for("summariser", summariser)
+        .tool(look(1))
+        .max_turns(40);
     let agent = agent.window(Window::new().messages(4)).build().unwrap();
     let mut past = levity::core::History::new();
     for n in 0..20 {
@@ -248,8 +375,20 @@ async fn a_window_of_messages_leaves_the_present_run_alone() {
     }
     agent.run("Find the key").history(past).await.unwrap();
     let last = model.requests().pop().unwrap();
-    let texts: Vec<_> =
-        last.history.messages().iter().filter(|m| m.role == Role::User).map(|m| m.text()).collect();
-    assert_eq!(texts, ["Previous Summary: Before.", "m18", "m19", "Find the key"]);
-    assert_eq!(last.history.calls().count(), 8, "what this run does is all there");
+    let texts: Vec<_> = last
+        .history
+        .messages()
+        .iter()
+        .filter(|m| m.role == Role::User)
+        .map(|m| m.text())
+        .collect();
+    assert_eq!(
+        texts,
+        ["Previous Summary: Before.", "m18", "m19", "Find the key"]
+    );
+    assert_eq!(
+        last.history.calls().count(),
+        8,
+        "what this run does is all there"
+    );
 }

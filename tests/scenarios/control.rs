@@ -3,9 +3,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity::core::{
-    Approver, Ask, ContextAsk, ContextBlock, ContextError, ContextSource, ControlError, Decision, Delta,
-    Deltas, Effect, EffectId, Ending, EventKind, Input, Machine, MachineKind, MachineOutput, ModelCard,
-    ModelError, Request, Status, ToolCall, ToolErrorKind, ToolRun,
+    Approver, Ask, ContextAsk, ContextBlock, ContextError, ContextSource, ControlError, Decision,
+    Delta, Deltas, Effect, EffectId, Ending, EventKind, Input, Machine, MachineKind, MachineOutput,
+    ModelCard, ModelError, Request, Status, ToolCall, ToolErrorKind, ToolRun,
 };
 use levity::prelude::*;
 use levity::runtime::MachineRun;
@@ -18,15 +18,19 @@ use tokio::time::timeout;
 use crate::support::{add, approve_all, assert_whole, broken, runtime};
 
 fn delete() -> RecordingTool {
-    RecordingTool::new("delete", |args: &Value| Ok(ToolOutput::text(format!("deleted {}", args["path"]))))
-        .with_input(
-            json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}),
-        )
-        .with_hints(levity::core::Hints::new().destructive())
+    RecordingTool::new("delete", |args: &Value| {
+        Ok(ToolOutput::text(format!("deleted {}", args["path"])))
+    })
+    .with_input(
+        json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}),
+    )
+    .with_hints(levity::core::Hints::new().destructive())
 }
 
 fn model() -> ScriptedModel {
-    ScriptedModel::new().call("delete", json!({"path": "a.txt"})).reply("Done.")
+    ScriptedModel::new()
+        .call("delete", json!({"path": "a.txt"}))
+        .reply("Done.")
 }
 
 /// Runs to the question, decides, and returns the result of the call.
@@ -38,15 +42,24 @@ async fn decide(decision: Decision) -> (levity::core::ToolResult, Vec<Value>) {
     while let Some(event) = events.next().await {
         if let EventKind::Asked(ask) = event.kind {
             assert_eq!(ask.call.args, json!({"path": "a.txt"}));
-            assert!(tool.calls().is_empty(), "nothing is done before the decision");
+            assert!(
+                tool.calls().is_empty(),
+                "nothing is done before the decision"
+            );
             run.control().decide(&ask, decision.clone()).await.unwrap();
-            assert!(run.approve(&ask).await.is_err(), "a question is answered once");
+            assert!(
+                run.approve(&ask).await.is_err(),
+                "a question is answered once"
+            );
         }
     }
     let answer = run.await.unwrap();
     assert_whole(answer.history());
     let result = answer.history().calls().next().unwrap().1.clone();
-    (result, tool.calls().into_iter().map(|call| call.args).collect())
+    (
+        result,
+        tool.calls().into_iter().map(|call| call.args).collect(),
+    )
 }
 
 #[tokio::test]
@@ -86,7 +99,11 @@ async fn with_nobody_to_ask_the_call_is_denied_and_the_run_goes_on() {
     assert_eq!(answer.text(), "Done.");
     assert!(tool.calls().is_empty());
     let result = answer.history().calls().next().unwrap().1;
-    assert!(result.text().contains("nobody is there to ask"), "{}", result.text());
+    assert!(
+        result.text().contains("nobody is there to ask"),
+        "{}",
+        result.text()
+    );
 }
 
 struct Yes;
@@ -101,7 +118,11 @@ impl Approver for Yes {
 #[tokio::test]
 async fn an_approver_answers_in_place_of_the_host() {
     let tool = delete();
-    let agent = Agent::builder(model()).tool(tool.clone()).approver(Yes).build().unwrap();
+    let agent = Agent::builder(model())
+        .tool(tool.clone())
+        .approver(Yes)
+        .build()
+        .unwrap();
     agent.run("Tidy up").await.unwrap();
     assert_eq!(tool.calls().len(), 1);
 }
@@ -126,14 +147,20 @@ async fn a_paused_run_begins_nothing_until_it_is_resumed() {
     // The call is allowed and wanted, and does not begin: the next thing to happen is the resuming.
     run.resume().await.unwrap();
     assert_eq!(events.next().await.unwrap().kind, EventKind::Resumed);
-    assert!(matches!(events.next().await.unwrap().kind, EventKind::ToolStarted { .. }));
+    assert!(matches!(
+        events.next().await.unwrap().kind,
+        EventKind::ToolStarted { .. }
+    ));
     assert_eq!(run.await.unwrap().text(), "Done.");
 }
 
 #[tokio::test]
 async fn what_the_host_says_is_taken_in_before_the_next_call() {
     let model = model();
-    let agent = Agent::builder(model.clone()).tool(delete()).build().unwrap();
+    let agent = Agent::builder(model.clone())
+        .tool(delete())
+        .build()
+        .unwrap();
     let mut run = agent.start("Tidy up");
     let mut events = run.events();
     while let Some(event) = events.next().await {
@@ -152,7 +179,10 @@ async fn what_the_host_says_is_taken_in_before_the_next_call() {
 async fn a_cancelled_run_leaves_a_whole_history_to_go_on_from() {
     let tool = delete();
     let model = model();
-    let agent = Agent::builder(model.clone()).tool(tool.clone()).build().unwrap();
+    let agent = Agent::builder(model.clone())
+        .tool(tool.clone())
+        .build()
+        .unwrap();
     let mut run = agent.start("Tidy up");
     let mut events = run.events();
     let control = run.control().clone();
@@ -162,22 +192,38 @@ async fn a_cancelled_run_leaves_a_whole_history_to_go_on_from() {
         }
     }
     let error = run.await.unwrap_err();
-    let levity::Error::Cancelled { reason, partial } = error else { panic!("{error}") };
+    let levity::Error::Cancelled { reason, partial } = error else {
+        panic!("{error}")
+    };
     assert_eq!(reason, "changed my mind");
     let partial: Answer = partial.downcast().unwrap();
     assert_whole(partial.history());
-    assert_eq!(partial.history().calls().next().unwrap().1.error, Some(ToolErrorKind::Cancelled));
+    assert_eq!(
+        partial.history().calls().next().unwrap().1.error,
+        Some(ToolErrorKind::Cancelled)
+    );
     assert!(tool.calls().is_empty());
-    assert!(control.pause().await.is_err(), "a run that has ended takes no commands");
+    assert!(
+        control.pause().await.is_err(),
+        "a run that has ended takes no commands"
+    );
 
-    let answer = agent.run("Go on").history(partial.history().clone()).await.unwrap();
+    let answer = agent
+        .run("Go on")
+        .history(partial.history().clone())
+        .await
+        .unwrap();
     assert_eq!(answer.text(), "Done.");
 }
 
 #[tokio::test]
 async fn every_command_is_in_the_journal() {
     let (runtime, journal) = runtime();
-    let agent = Agent::builder(model()).tool(delete()).runtime(runtime).build().unwrap();
+    let agent = Agent::builder(model())
+        .tool(delete())
+        .runtime(runtime)
+        .build()
+        .unwrap();
     let mut run = agent.start("Tidy up");
     let id = run.id().clone();
     let mut events = run.events();
@@ -191,14 +237,21 @@ async fn every_command_is_in_the_journal() {
     }
     run.await.unwrap();
     let text = serde_json::to_string(&journal.records(&id)).unwrap();
-    for part in ["\"pause\"", "\"resume\"", "Go on.", "\"decision\":\"allow\""] {
+    for part in [
+        "\"pause\"",
+        "\"resume\"",
+        "Go on.",
+        "\"decision\":\"allow\"",
+    ] {
         assert!(text.contains(part), "{part} is not in the journal");
     }
 }
 
 #[tokio::test]
 async fn two_calls_of_one_turn_may_be_decided_in_any_order() {
-    let turn = Turn::new().call("add", json!({"a": 1, "b": 2})).call("add", json!({"a": 3, "b": 4}));
+    let turn = Turn::new()
+        .call("add", json!({"a": 1, "b": 2}))
+        .call("add", json!({"a": 3, "b": 4}));
     let agent = Agent::builder(ScriptedModel::new().turn(turn).reply("3 and 7"))
         .tool(add)
         .policy(Policy::ask_all())
@@ -217,7 +270,11 @@ async fn two_calls_of_one_turn_may_be_decided_in_any_order() {
         }
     }
     let answer = run.await.unwrap();
-    let errors: Vec<bool> = answer.history().calls().map(|(_, result)| result.is_error()).collect();
+    let errors: Vec<bool> = answer
+        .history()
+        .calls()
+        .map(|(_, result)| result.is_error())
+        .collect();
     assert_eq!(errors, [true, false]);
 }
 
@@ -225,7 +282,11 @@ async fn two_calls_of_one_turn_may_be_decided_in_any_order() {
 async fn a_call_that_is_approved_counts_once() {
     let tool = delete();
     let limits = Limits::new().tool_calls(1);
-    let agent = Agent::builder(model()).tool(tool.clone()).limits(limits).build().unwrap();
+    let agent = Agent::builder(model())
+        .tool(tool.clone())
+        .limits(limits)
+        .build()
+        .unwrap();
     let _ = approve_all(agent.start("Tidy up")).await;
     assert_eq!(tool.calls().len(), 1, "approved, and not made");
 }
@@ -233,11 +294,20 @@ async fn a_call_that_is_approved_counts_once() {
 #[tokio::test]
 async fn a_policy_that_panics_denies_the_call_and_the_run_goes_on() {
     let tool = delete();
-    let rule = Rule::tool("delete").when(|_, args| args["age"].as_u64().unwrap() > 9).deny("too old");
+    let rule = Rule::tool("delete")
+        .when(|_, args| args["age"].as_u64().unwrap() > 9)
+        .deny("too old");
     let policy = Policy::allow_all().rule(rule);
-    let agent = Agent::builder(model()).tool(tool.clone()).policy(policy).build().unwrap();
+    let agent = Agent::builder(model())
+        .tool(tool.clone())
+        .policy(policy)
+        .build()
+        .unwrap();
     let answer = agent.start("Tidy up").await.unwrap();
-    assert_eq!(answer.history().calls().next().unwrap().1.error, Some(ToolErrorKind::Denied));
+    assert_eq!(
+        answer.history().calls().next().unwrap().1.error,
+        Some(ToolErrorKind::Denied)
+    );
     assert!(tool.calls().is_empty());
 }
 
@@ -271,7 +341,9 @@ impl Machine for Deaf {
                     self.ending = Some(Ending::new(Status::Complete));
                 }
             }
-            Input::Cancel { reason } => self.ending = Some(Ending::new(Status::Cancelled { reason })),
+            Input::Cancel { reason } => {
+                self.ending = Some(Ending::new(Status::Cancelled { reason }))
+            }
             _ => {}
         }
     }
@@ -283,7 +355,11 @@ impl Machine for Deaf {
 
 #[tokio::test]
 async fn a_machine_that_takes_in_no_decision_does_not_hang() {
-    let agent = Agent::builder(ScriptedModel::new()).tool(broken).policy(Policy::ask_all()).build().unwrap();
+    let agent = Agent::builder(ScriptedModel::new())
+        .tool(broken)
+        .policy(Policy::ask_all())
+        .build()
+        .unwrap();
     let job = MachineRun::new(Deaf::default(), agent.executor());
     let end = timeout(Duration::from_millis(500), Runtime::new().run(job)).await;
     assert!(end.is_ok(), "it neither ends nor is called stuck");
@@ -309,7 +385,13 @@ impl Model for Gated {
 
 fn gated() -> (Gated, Arc<Notify>) {
     let gate = Arc::new(Notify::new());
-    (Gated { card: ModelCard::new("test", "gated"), gate: gate.clone() }, gate)
+    (
+        Gated {
+            card: ModelCard::new("test", "gated"),
+            gate: gate.clone(),
+        },
+        gate,
+    )
 }
 
 #[tokio::test]
@@ -320,7 +402,11 @@ async fn what_the_host_says_during_the_last_turn_is_kept() {
     run.say("Wait!").await.unwrap();
     gate.notify_one();
     let answer = run.await.unwrap();
-    let kept = answer.history().messages().iter().any(|message| message.text() == "Wait!");
+    let kept = answer
+        .history()
+        .messages()
+        .iter()
+        .any(|message| message.text() == "Wait!");
     assert!(kept, "acknowledged and lost");
 }
 
@@ -334,7 +420,10 @@ async fn words_without_end_are_refused_and_not_piled_up() {
         taken += 1;
         assert!(taken < 10_000, "it takes everything");
     }
-    assert!(matches!(run.say("Faster!").await, Err(ControlError::Full(_))));
+    assert!(matches!(
+        run.say("Faster!").await,
+        Err(ControlError::Full(_))
+    ));
     gate.notify_one();
     gate.notify_one();
 }
@@ -358,5 +447,8 @@ async fn a_run_that_still_gathers_its_context_can_be_cancelled() {
         .unwrap();
     let run = agent.start("Tidy up");
     let cancelled = timeout(Duration::from_millis(500), run.cancel("enough")).await;
-    assert!(cancelled.is_ok(), "cancelling never returns, and a wall time of 100 ms is long over");
+    assert!(
+        cancelled.is_ok(),
+        "cancelling never returns, and a wall time of 100 ms is long over"
+    );
 }

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use levity::core::{
-    ConversationChange, ConversationId, ConversationInfo, ConversationQuery, EventKind, Lease, MemoryError,
-    MemoryErrorKind, MemoryStore, ModelErrorKind, Remembered, Request, Response, Role, Timestamp,
+    ConversationChange, ConversationId, ConversationInfo, ConversationQuery, EventKind, Lease,
+    MemoryError, MemoryErrorKind, MemoryStore, ModelErrorKind, Remembered, Request, Response, Role,
+    Timestamp,
 };
 use levity::memory::{Conversations, InMemory, SqliteMemory};
 use levity::prelude::*;
@@ -17,7 +18,12 @@ use serde_json::json;
 use crate::support::{add, runtime};
 
 fn texts(request: &Request) -> Vec<String> {
-    request.history.messages().iter().map(|message| message.text().into_owned()).collect()
+    request
+        .history
+        .messages()
+        .iter()
+        .map(|message| message.text().into_owned())
+        .collect()
 }
 
 async fn kept(store: &impl MemoryStore, id: &str) -> Vec<Arc<Message>> {
@@ -33,14 +39,38 @@ async fn a_run_goes_on_from_the_one_before() {
         .reply("7, and blue.")
         .reply("Who knows.");
     let model = Arc::new(model);
-    let agent = Agent::builder(model.clone()).tool(add).memory(store.clone()).audited().build().unwrap();
+    let agent = Agent::builder(model.clone())
+        .tool(add)
+        .memory(store.clone())
+        .audited()
+        .build()
+        .unwrap();
     agent.run("I like blue.").conversation("c").await.unwrap();
-    agent.run("2 + 5, and my colour?").conversation("c").await.unwrap();
-    agent.run("What do I like?").conversation("other").await.unwrap();
+    agent
+        .run("2 + 5, and my colour?")
+        .conversation("c")
+        .await
+        .unwrap();
+    agent
+        .run("What do I like?")
+        .conversation("other")
+        .await
+        .unwrap();
     let requests = model.requests();
-    assert_eq!(texts(&requests[1]), ["I like blue.", "Good to know.", "2 + 5, and my colour?"]);
-    assert_eq!(texts(&requests[3]), ["What do I like?"], "conversations are kept apart");
-    let roles: Vec<Role> = kept(&store, "c").await.iter().map(|message| message.role).collect();
+    assert_eq!(
+        texts(&requests[1]),
+        ["I like blue.", "Good to know.", "2 + 5, and my colour?"]
+    );
+    assert_eq!(
+        texts(&requests[3]),
+        ["What do I like?"],
+        "conversations are kept apart"
+    );
+    let roles: Vec<Role> = kept(&store, "c")
+        .await
+        .iter()
+        .map(|message| message.role)
+        .collect();
     use Role::{Assistant, Tool, User};
     assert_eq!(roles, [User, Assistant, User, Assistant, Tool, Assistant]);
 }
@@ -48,15 +78,37 @@ async fn a_run_goes_on_from_the_one_before() {
 #[tokio::test]
 async fn notes_of_a_run_are_not_kept() {
     let store = Arc::new(InMemory::new());
-    let model = ScriptedModel::new().call("add", json!({"a": 2, "b": 5})).reply("7.").reply("8.");
+    let model = ScriptedModel::new()
+        .call("add", json!({"a": 2, "b": 5}))
+        .reply("7.")
+        .reply("8.");
     let model = Arc::new(model);
-    let agent = Agent::builder(model.clone()).tool(add).memory(store.clone()).max_turns(2).build().unwrap();
+    let agent = Agent::builder(model.clone())
+        .tool(add)
+        .memory(store.clone())
+        .max_turns(2)
+        .build()
+        .unwrap();
     let answer = agent.run("2 + 5?").conversation("c").await.unwrap();
     assert!(answer.is_best_effort());
-    assert!(answer.history().messages().iter().any(|message| message.role == Role::System), "it was told");
+    assert!(
+        answer
+            .history()
+            .messages()
+            .iter()
+            .any(|message| message.role == Role::System),
+        "it was told"
+    );
     agent.run("And one more?").conversation("c").await.unwrap();
     let last = model.requests().pop().unwrap();
-    assert!(last.history.messages().iter().all(|message| message.role != Role::System), "{:?}", texts(&last));
+    assert!(
+        last.history
+            .messages()
+            .iter()
+            .all(|message| message.role != Role::System),
+        "{:?}",
+        texts(&last)
+    );
     assert_eq!(kept(&store, "c").await.len(), 6);
 }
 
@@ -65,12 +117,19 @@ async fn old_messages_are_summed_up_and_the_summary_is_kept() {
     let folder = tempfile::tempdir().unwrap();
     let store = Arc::new(SqliteMemory::new(folder.path().join("talk.db")).unwrap());
     let model = Arc::new(ScriptedModel::looping(Turn::new().text("Yes.")));
-    let summariser = Arc::new(ScriptedModel::looping(Turn::new().text("They agreed on much.")));
-    let agent =
-        Agent::builder(model.clone()).model_for("summariser", summariser.clone()).memory(store.clone());
+    let summariser = Arc::new(ScriptedModel::looping(
+        Turn::new().text("They agreed on much."),
+    ));
+    let agent = Agent::builder(model.clone())
+        .model_for("summariser", summariser.clone())
+        .memory(store.clone());
     let agent = agent.build().unwrap();
     for n in 0..20 {
-        agent.run(format!("Is {n} a number?")).conversation("c").await.unwrap();
+        agent
+            .run(format!("Is {n} a number?"))
+            .conversation("c")
+            .await
+            .unwrap();
     }
     for (n, request) in model.requests().iter().enumerate() {
         assert!(
@@ -82,28 +141,50 @@ async fn old_messages_are_summed_up_and_the_summary_is_kept() {
     }
     let last = model.requests().pop().unwrap();
     assert_eq!(texts(&last)[0], "Previous Summary: They agreed on much.");
-    assert!((5..=8).contains(&summariser.requests().len()), "{}", summariser.requests().len());
+    assert!(
+        (5..=8).contains(&summariser.requests().len()),
+        "{}",
+        summariser.requests().len()
+    );
     let second = texts(&summariser.requests()[1])[0].clone();
-    assert!(second.contains("They agreed on much.") && !second.contains("Is 0 a number?"), "{second}");
+    assert!(
+        second.contains("They agreed on much.") && !second.contains("Is 0 a number?"),
+        "{second}"
+    );
     let remembered = store.load(&"c".into(), usize::MAX).await.unwrap();
     assert_eq!(remembered.end, 40);
     assert_eq!(&*remembered.summary.unwrap().text, "They agreed on much.");
-    assert_eq!(store.read(&"c".into(), 0, 100).await.unwrap().len(), 40, "nothing is lost by a summary");
+    assert_eq!(
+        store.read(&"c".into(), 0, 100).await.unwrap().len(),
+        40,
+        "nothing is lost by a summary"
+    );
 }
 
 #[tokio::test]
 async fn what_no_model_summed_up_is_summed_up_by_a_later_run() {
     let store = Arc::new(InMemory::new());
     let model = Arc::new(ScriptedModel::looping(Turn::new().text("Yes.")));
-    let summariser = ScriptedModel::new().fail(ModelErrorKind::Server).reply("They agreed.");
+    let summariser = ScriptedModel::new()
+        .fail(ModelErrorKind::Server)
+        .reply("They agreed.");
     let summariser = Arc::new(summariser);
-    let agent =
-        Agent::builder(model.clone()).model_for("summariser", summariser.clone()).memory(store.clone());
+    let agent = Agent::builder(model.clone())
+        .model_for("summariser", summariser.clone())
+        .memory(store.clone());
     let agent = agent.build().unwrap();
     for n in 0..7 {
-        agent.run(format!("Is {n} a number?")).conversation("c").await.unwrap();
+        agent
+            .run(format!("Is {n} a number?"))
+            .conversation("c")
+            .await
+            .unwrap();
     }
-    let shown: Vec<_> = model.requests().iter().map(|request| texts(request)[0].clone()).collect();
+    let shown: Vec<_> = model
+        .requests()
+        .iter()
+        .map(|request| texts(request)[0].clone())
+        .collect();
     assert!(shown[5].starts_with("Is 0"), "{shown:?}");
     assert!(shown[6].starts_with("Previous Summary: "), "{shown:?}");
     let made_of = texts(&summariser.requests()[0])[0].clone();
@@ -114,7 +195,16 @@ async fn what_no_model_summed_up_is_summed_up_by_a_later_run() {
         again.contains("Is 0 a number?"),
         "what failed is tried again from the messages themselves: {again}"
     );
-    assert_eq!(&*store.load(&"c".into(), 0).await.unwrap().summary.unwrap().text, "They agreed.");
+    assert_eq!(
+        &*store
+            .load(&"c".into(), 0)
+            .await
+            .unwrap()
+            .summary
+            .unwrap()
+            .text,
+        "They agreed."
+    );
 }
 
 #[tokio::test]
@@ -135,9 +225,16 @@ async fn runs_of_one_conversation_follow_one_another() {
             return Ok(Response::new(Message::assistant("Done.")));
         }
         let call = levity::core::ToolCall::new("", "slow", json!({}));
-        Ok(Response::new(Message::new(Role::Assistant, [levity::core::Part::ToolCall(call)])))
+        Ok(Response::new(Message::new(
+            Role::Assistant,
+            [levity::core::Part::ToolCall(call)],
+        )))
     });
-    let agent = Agent::builder(model).tool(slow).memory(store.clone()).build().unwrap();
+    let agent = Agent::builder(model)
+        .tool(slow)
+        .memory(store.clone())
+        .build()
+        .unwrap();
     let runs = (0..20).map(|n| agent.run(format!("goal {n}")).conversation("c").start());
     for run in runs.collect::<Vec<_>>() {
         run.await.unwrap();
@@ -146,7 +243,10 @@ async fn runs_of_one_conversation_follow_one_another() {
     let messages = kept(&store, "c").await;
     assert_eq!(messages.len(), 80);
     for run in messages.chunks(4) {
-        assert!(run[0].text().starts_with("goal ") && run[3].text() == "Done.", "{run:?}");
+        assert!(
+            run[0].text().starts_with("goal ") && run[3].text() == "Done.",
+            "{run:?}"
+        );
     }
 }
 
@@ -156,25 +256,44 @@ async fn a_thousand_conversations_at_once() {
     let store = Arc::new(SqliteMemory::new(folder.path().join("talk.db")).unwrap());
     let model = FunctionModel::new(|request: &Request| {
         let first = request.history.messages()[0].text().into_owned();
-        Ok(Response::new(Message::assistant(format!("{first}, {} messages", request.history.len()))))
+        Ok(Response::new(Message::assistant(format!(
+            "{first}, {} messages",
+            request.history.len()
+        ))))
     });
     let agent = Agent::builder(model).memory(store.clone()).build().unwrap();
     for round in 0..2 {
-        let runs =
-            (0..1_000).map(|n| (n, agent.run(format!("I am {n}")).conversation(format!("c{n}")).start()));
+        let runs = (0..1_000).map(|n| {
+            (
+                n,
+                agent
+                    .run(format!("I am {n}"))
+                    .conversation(format!("c{n}"))
+                    .start(),
+            )
+        });
         for (n, run) in runs.collect::<Vec<_>>() {
             let expected = format!("I am {n}, {} messages", round * 2 + 1);
             assert_eq!(run.await.unwrap().text(), expected);
         }
     }
-    assert_eq!(store.list(&ConversationQuery::new()).await.unwrap().len(), 1_000);
+    assert_eq!(
+        store.list(&ConversationQuery::new()).await.unwrap().len(),
+        1_000
+    );
 }
 
 #[tokio::test]
 async fn what_a_cancelled_run_said_is_kept() {
     let store = Arc::new(InMemory::new());
-    let model = ScriptedModel::new().call("add", json!({"a": 2, "b": 5})).hang();
-    let agent = Agent::builder(model).tool(add).memory(store.clone()).build().unwrap();
+    let model = ScriptedModel::new()
+        .call("add", json!({"a": 2, "b": 5}))
+        .hang();
+    let agent = Agent::builder(model)
+        .tool(add)
+        .memory(store.clone())
+        .build()
+        .unwrap();
     let mut run = agent.run("2 + 5?").conversation("c").start();
     let mut events = run.events();
     while let Some(event) = events.next().await {
@@ -194,33 +313,64 @@ async fn what_a_failed_run_said_is_kept() {
         .call("add", json!({"a": 2, "b": 5}))
         .fail(ModelErrorKind::Auth)
         .reply("It was 7.");
-    let agent = Agent::builder(model).tool(add).memory(store.clone()).build().unwrap();
+    let agent = Agent::builder(model)
+        .tool(add)
+        .memory(store.clone())
+        .build()
+        .unwrap();
     let error = agent.run("2 + 5?").conversation("c").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Model);
     assert_eq!(kept(&store, "c").await.len(), 3);
-    assert_eq!(agent.run("Well?").conversation("c").await.unwrap().history().len(), 5);
+    assert_eq!(
+        agent
+            .run("Well?")
+            .conversation("c")
+            .await
+            .unwrap()
+            .history()
+            .len(),
+        5
+    );
 }
 
 #[tokio::test]
 async fn a_resumed_run_saves_what_is_new_once() {
     let (whole, journal) = runtime();
     let agent = |runtime: Runtime, store: Arc<InMemory>| {
-        let model = ScriptedModel::new().call("add", json!({"a": 2, "b": 5})).reply("7.").by_history();
-        Agent::builder(model).tool(add).memory(store).runtime(runtime).build().unwrap()
+        let model = ScriptedModel::new()
+            .call("add", json!({"a": 2, "b": 5}))
+            .reply("7.")
+            .by_history();
+        Agent::builder(model)
+            .tool(add)
+            .memory(store)
+            .runtime(runtime)
+            .build()
+            .unwrap()
     };
     let store = Arc::new(InMemory::new());
-    agent(whole, store.clone()).run("2 + 5?").conversation("c").id("r").await.unwrap();
+    agent(whole, store.clone())
+        .run("2 + 5?")
+        .conversation("c")
+        .id("r")
+        .await
+        .unwrap();
     let expected = kept(&store, "c").await;
     assert_eq!(expected.len(), 4);
-    let records = levity::core::Journal::read(&journal, &"r".into()).await.unwrap();
+    let records = levity::core::Journal::read(&journal, &"r".into())
+        .await
+        .unwrap();
     for cut in 1..records.len() {
         // Saves are whole: the goal, the exchange, the answer.
         for saved in [0, 1, 3, 4] {
             let (runtime, journal) = runtime();
-            let mut open = levity::core::Journal::open(&journal, &"r".into()).await.unwrap();
+            let mut open = levity::core::Journal::open(&journal, &"r".into())
+                .await
+                .unwrap();
             open.log.append(&records[..cut]).await.unwrap();
             drop(open);
-            // What the store had taken in when the process ended may be more than the journal knows of.
+            // What the store had taken in when the process ended may be more than the journal knows
+            // of.
             let store = Arc::new(InMemory::new());
             let change = ConversationChange::at(0).with_messages(expected[..saved].iter().cloned());
             store.save(&"c".into(), &change).await.unwrap();
@@ -228,7 +378,10 @@ async fn a_resumed_run_saves_what_is_new_once() {
             let answer = agent(runtime, store.clone()).resume("r").await;
             if saved < known && known < expected.len() {
                 // Not even the journal's own saves are there: somebody else has taken them away.
-                assert!(matches!(answer, Err(Error::Memory { .. })), "{cut} {saved}: {answer:?}");
+                assert!(
+                    matches!(answer, Err(Error::Memory { .. })),
+                    "{cut} {saved}: {answer:?}"
+                );
                 continue;
             }
             assert_eq!(answer.unwrap().text(), "7.", "{cut} {saved}");
@@ -243,10 +396,17 @@ async fn a_resumed_run_saves_what_is_new_once() {
 
 fn is_saved(record: &levity::core::Record) -> bool {
     let entry = &record.entry;
-    matches!(entry, levity::core::Entry::Finished { outcome: levity::core::Outcome::Saved(Ok(())), .. })
+    matches!(
+        entry,
+        levity::core::Entry::Finished {
+            outcome: levity::core::Outcome::Saved(Ok(())),
+            ..
+        }
+    )
 }
 
-/// How many messages the journal knows to be saved: the goal by the first save, the exchange by the second.
+/// How many messages the journal knows to be saved: the goal by the first save, the exchange by the
+/// second.
 fn known(records: &[levity::core::Record]) -> usize {
     match records.iter().filter(|record| is_saved(record)).count() {
         0 => 0,
@@ -276,7 +436,11 @@ impl MemoryStore for Failing {
     ) -> Result<Vec<(u64, Arc<Message>)>, MemoryError> {
         self.inner.read(id, from, limit).await
     }
-    async fn save(&self, id: &ConversationId, change: &ConversationChange) -> Result<(), MemoryError> {
+    async fn save(
+        &self,
+        id: &ConversationId,
+        change: &ConversationChange,
+    ) -> Result<(), MemoryError> {
         let left = self.fails.load(Ordering::SeqCst);
         if left > 0 {
             self.fails.store(left - 1, Ordering::SeqCst);
@@ -310,11 +474,22 @@ impl MemoryStore for Failing {
 }
 
 async fn run_on_failing(fails: usize, kind: MemoryErrorKind) -> (Result<Answer, Error>, usize) {
-    let store = Failing { inner: InMemory::new(), fails: fails.into(), kind };
+    let store = Failing {
+        inner: InMemory::new(),
+        fails: fails.into(),
+        kind,
+    };
     let store = Arc::new(store);
     let (runtime, _) = runtime();
-    let model = ScriptedModel::new().call("add", json!({"a": 2, "b": 5})).reply("7.");
-    let agent = Agent::builder(model).tool(add).memory(store.clone()).runtime(runtime).build().unwrap();
+    let model = ScriptedModel::new()
+        .call("add", json!({"a": 2, "b": 5}))
+        .reply("7.");
+    let agent = Agent::builder(model)
+        .tool(add)
+        .memory(store.clone())
+        .runtime(runtime)
+        .build()
+        .unwrap();
     let answer = agent.run("2 + 5?").conversation("c").await;
     (answer, kept(&*store, "c").await.len())
 }
@@ -334,7 +509,14 @@ async fn a_store_that_stays_away_does_not_cost_the_answer() {
     assert_eq!((error.kind(), kept), (ErrorKind::Memory, 0));
     assert!(error.is_retryable());
     assert_eq!(error.partial().unwrap().text(), "7.");
-    assert_eq!(error.partial_as::<levity::agent::AgentDetails>().unwrap().history().len(), 4);
+    assert_eq!(
+        error
+            .partial_as::<levity::agent::AgentDetails>()
+            .unwrap()
+            .history()
+            .len(),
+        4
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -348,10 +530,16 @@ async fn a_conversation_that_went_on_elsewhere_is_left_alone() {
         Ok(ToolOutput::text("written"))
     });
     let model = ScriptedModel::new().call("write", json!({})).reply("Done.");
-    let agent = Agent::builder(model).tool(tool).memory(store.clone()).build().unwrap();
+    let agent = Agent::builder(model)
+        .tool(tool)
+        .memory(store.clone())
+        .build()
+        .unwrap();
     let run = agent.run("Write it").conversation("c");
     let error = run.await.unwrap_err();
-    let Error::Memory { source, partial } = &error else { panic!("{error}") };
+    let Error::Memory { source, partial } = &error else {
+        panic!("{error}")
+    };
     assert_eq!(source.kind(), MemoryErrorKind::Moved);
     assert!(partial.is_some() && !error.is_retryable());
     assert_eq!(kept(&store, "c").await.len(), 2);
@@ -362,10 +550,23 @@ async fn a_fork_leaves_the_conversation_to_the_run_it_came_from() {
     let (runtime, _) = runtime();
     let store = Arc::new(InMemory::new());
     let agent = |answer: &str| {
-        let model = ScriptedModel::new().call("add", json!({"a": 2, "b": 5})).reply(answer).by_history();
-        Agent::builder(model).tool(add).memory(store.clone()).runtime(runtime.clone()).build().unwrap()
+        let model = ScriptedModel::new()
+            .call("add", json!({"a": 2, "b": 5}))
+            .reply(answer)
+            .by_history();
+        Agent::builder(model)
+            .tool(add)
+            .memory(store.clone())
+            .runtime(runtime.clone())
+            .build()
+            .unwrap()
     };
-    agent("7.").run("2 + 5?").conversation("c").id("r").await.unwrap();
+    agent("7.")
+        .run("2 + 5?")
+        .conversation("c")
+        .id("r")
+        .await
+        .unwrap();
     let forked = agent("Seven.").fork("r").await.unwrap();
     assert_eq!(forked.text(), "Seven.");
     assert_eq!(kept(&store, "c").await.last().unwrap().text(), "7.");
@@ -373,7 +574,9 @@ async fn a_fork_leaves_the_conversation_to_the_run_it_came_from() {
 
 #[tokio::test]
 async fn a_conversation_needs_a_memory() {
-    let agent = Agent::builder(ScriptedModel::new().reply("Hi.")).build().unwrap();
+    let agent = Agent::builder(ScriptedModel::new().reply("Hi."))
+        .build()
+        .unwrap();
     let error = agent.run("Hello").conversation("c").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Memory);
     let source = std::error::Error::source(&error).unwrap().to_string();
@@ -386,38 +589,71 @@ async fn who_cannot_have_a_conversation_is_told_so() {
     let held = store.hold(&"c".into()).await.unwrap();
     let (runtime, _) = runtime();
     let conversations = Conversations::new(store.clone()).world(runtime.world().clone());
-    let agent =
-        Agent::builder(ScriptedModel::new().reply("Hi.")).conversations(conversations).runtime(runtime);
+    let agent = Agent::builder(ScriptedModel::new().reply("Hi."))
+        .conversations(conversations)
+        .runtime(runtime);
     let agent = agent.build().unwrap();
     let error = agent.run("Hello").conversation("c").await.unwrap_err();
     assert!(error.is_retryable(), "{error}");
     drop(held);
-    assert_eq!(agent.run("Hello").conversation("c").await.unwrap().text(), "Hi.");
+    assert_eq!(
+        agent.run("Hello").conversation("c").await.unwrap().text(),
+        "Hi."
+    );
 }
 
 #[tokio::test]
 async fn a_resumed_run_that_waits_for_its_conversation_can_be_cancelled() {
     let (runtime, journal) = runtime();
     let store = Arc::new(InMemory::new());
-    let model = || ScriptedModel::new().call("add", json!({"a": 2, "b": 5})).reply("7.").by_history();
-    let agent = |runtime: Runtime, model: ScriptedModel| {
-        Agent::builder(model).tool(add).memory(store.clone()).runtime(runtime).build().unwrap()
+    let model = || {
+        ScriptedModel::new()
+            .call("add", json!({"a": 2, "b": 5}))
+            .reply("7.")
+            .by_history()
     };
-    agent(runtime, model()).run("2 + 5?").conversation("c").id("r").await.unwrap();
-    let records = levity::core::Journal::read(&journal, &"r".into()).await.unwrap();
+    let agent = |runtime: Runtime, model: ScriptedModel| {
+        Agent::builder(model)
+            .tool(add)
+            .memory(store.clone())
+            .runtime(runtime)
+            .build()
+            .unwrap()
+    };
+    agent(runtime, model())
+        .run("2 + 5?")
+        .conversation("c")
+        .id("r")
+        .await
+        .unwrap();
+    let records = levity::core::Journal::read(&journal, &"r".into())
+        .await
+        .unwrap();
     let (runtime, journal) = self::runtime();
-    let mut open = levity::core::Journal::open(&journal, &"r".into()).await.unwrap();
+    let mut open = levity::core::Journal::open(&journal, &"r".into())
+        .await
+        .unwrap();
     open.log.append(&records[..3]).await.unwrap();
     drop(open);
     let agent = agent(runtime, model());
-    let other = agent.conversations().unwrap().open(&"c".into(), 0).await.unwrap();
+    let other = agent
+        .conversations()
+        .unwrap()
+        .open(&"c".into(), 0)
+        .await
+        .unwrap();
     let run = agent.resume("r").start();
     let control = run.control().clone();
     let (ended, told) = tokio::join!(run, control.cancel("enough"));
     assert!(ended.is_err() && told.is_ok(), "{ended:?} {told:?}");
     drop(other);
     let again = agent.resume("r").await.unwrap_err();
-    assert!(matches!(&again, Error::Cancelled { reason, .. } if reason == "enough"), "{again}");
-    let records = levity::core::Journal::read(&journal, &"r".into()).await.unwrap();
+    assert!(
+        matches!(&again, Error::Cancelled { reason, .. } if reason == "enough"),
+        "{again}"
+    );
+    let records = levity::core::Journal::read(&journal, &"r".into())
+        .await
+        .unwrap();
     assert_eq!(records.len(), 5, "the run began something: {records:?}");
 }

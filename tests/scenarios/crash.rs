@@ -12,16 +12,23 @@ use levity::runtime::SqliteJournal;
 use serde_json::{Value, json};
 
 pub fn folder(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("crash-{}-{name}", std::process::id()));
+    let folder =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("crash-{}-{name}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     folder
 }
 
 fn crasher(folder: &Path, stop: usize) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_crasher"));
-    command.arg(folder).arg(stop.to_string()).stdin(Stdio::null()).stdout(Stdio::piped());
+    command
+        .arg(folder)
+        .arg(stop.to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
     let name = folder.to_string_lossy();
-    let what = ["talk", "swarm"].into_iter().find(|what| name.contains(what));
+    let what = ["talk", "swarm"]
+        .into_iter()
+        .find(|what| name.contains(what));
     match (is_sqlite(folder), what) {
         (true, None) => drop(command.arg("sqlite")),
         (true, Some(what)) => drop(command.arg(format!("{what}-sqlite"))),
@@ -41,13 +48,26 @@ pub fn logs(folder: &Path) -> Vec<String> {
     if is_sqlite(folder) {
         return block_on(sqlite_logs(folder));
     }
-    let paths = fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path());
-    let mut logs: Vec<PathBuf> =
-        paths.filter(|path| path.extension().is_some_and(|extension| extension == "jsonl")).collect();
+    let paths = fs::read_dir(folder)
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.path());
+    let mut logs: Vec<PathBuf> = paths
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "jsonl")
+        })
+        .collect();
     logs.sort_by_key(|path| (path.as_os_str().len(), path.clone()));
     let text = |path| fs::read_to_string(path).unwrap();
     logs.into_iter()
-        .map(|path| text(path).lines().skip(1).map(|line| format!("{line}\n")).collect())
+        .map(|path| {
+            text(path)
+                .lines()
+                .skip(1)
+                .map(|line| format!("{line}\n"))
+                .collect()
+        })
         .collect()
 }
 
@@ -57,20 +77,30 @@ async fn sqlite_logs(folder: &Path) -> Vec<String> {
     for summary in journal.list(&RunQuery::new()).await.unwrap() {
         let records = journal.read(&summary.run).await.unwrap();
         logs.push(
-            records.iter().map(|record| format!("{}\n", serde_json::to_string(record).unwrap())).collect(),
+            records
+                .iter()
+                .map(|record| format!("{}\n", serde_json::to_string(record).unwrap()))
+                .collect(),
         );
     }
     logs
 }
 
 pub fn block_on<T>(work: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(work)
 }
 
-/// Lets it run until it stands still, and kills it (SIGKILL); the last line when it ended by itself.
+/// Lets it run until it stands still, and kills it (SIGKILL); the last line when it ended by
+/// itself.
 pub fn run_and_kill(folder: &Path, stop: usize) -> Option<Value> {
     let mut child = crasher(folder, stop).spawn().unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let lines = BufReader::new(child.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
     let mut last = None;
     for line in lines {
         if line == "stopped" {
@@ -91,18 +121,25 @@ pub fn done(folder: &Path) -> Vec<String> {
 }
 
 fn sent(done: &[String]) -> Vec<&String> {
-    done.iter().filter(|line| line.starts_with("send ")).collect()
+    done.iter()
+        .filter(|line| line.starts_with("send "))
+        .collect()
 }
 
 /// What is booked in the end, by its key: a booking counts until it is given back.
 fn booked(done: &[String]) -> Vec<(&str, usize)> {
     let mut booked: Vec<(&str, usize)> = Vec::new();
     for line in done {
-        let Some((what @ ("book" | "give_back"), key)) = line.split_once(' ') else { continue };
-        let at = booked.iter().position(|(other, _)| *other == key).unwrap_or_else(|| {
-            booked.push((key, 0));
-            booked.len() - 1
-        });
+        let Some((what @ ("book" | "give_back"), key)) = line.split_once(' ') else {
+            continue;
+        };
+        let at = booked
+            .iter()
+            .position(|(other, _)| *other == key)
+            .unwrap_or_else(|| {
+                booked.push((key, 0));
+                booked.len() - 1
+            });
         booked[at].1 = if what == "book" { booked[at].1 + 1 } else { 0 };
     }
     booked
@@ -112,22 +149,35 @@ fn booked(done: &[String]) -> Vec<(&str, usize)> {
 #[track_caller]
 fn check(folder: &Path, end: &Value, when: &str) {
     assert_eq!(end["answer"], "All is done.", "{when}");
-    assert_eq!(end["calls"], json!(["look", "look", "set", "book", "send", "helper"]), "{when}");
+    assert_eq!(
+        end["calls"],
+        json!(["look", "look", "set", "book", "send", "helper"]),
+        "{when}"
+    );
     let done = done(folder);
     let sent = sent(&done);
     let mut once = sent.clone();
     once.sort();
     once.dedup();
-    assert_eq!(sent.len(), once.len(), "{when}: something was sent twice: {done:?}");
+    assert_eq!(
+        sent.len(),
+        once.len(),
+        "{when}: something was sent twice: {done:?}"
+    );
     let booked = booked(&done);
     let once = booked.len() == 2 && booked.iter().all(|(_, times)| *times == 1);
     assert!(once, "{when}: lead and helper book once each: {done:?}");
     let told_unknown = end["unknown"].as_u64().unwrap_or_default() as usize;
     // The helper's own call may be the unknown one; its log says so.
-    let unknown_in_logs: usize =
-        logs(folder).iter().map(|log| log.matches("\"outcome\":\"unknown\"").count()).sum();
+    let unknown_in_logs: usize = logs(folder)
+        .iter()
+        .map(|log| log.matches("\"outcome\":\"unknown\"").count())
+        .sum();
     assert!(unknown_in_logs >= told_unknown, "{when}");
-    assert!(sent.len() + unknown_in_logs >= 2, "{when}: lost in silence: {done:?}");
+    assert!(
+        sent.len() + unknown_in_logs >= 2,
+        "{when}: lost in silence: {done:?}"
+    );
 }
 
 #[test]
@@ -158,16 +208,30 @@ fn kill_after_every_record(store: &str) {
         killed += 1;
         let end = run_and_kill(&folder, usize::MAX).unwrap();
         check(&folder, &end, &format!("killed after {stop} records"));
-        undone += done(&folder).iter().filter(|line| line.starts_with("give_back ")).count();
+        undone += done(&folder)
+            .iter()
+            .filter(|line| line.starts_with("give_back "))
+            .count();
         let _ = fs::remove_dir_all(folder);
     }
-    assert!(undone >= 2, "a booking that was cut off is given back: {undone}");
-    assert!(killed > records, "killed {killed} times, and the lead alone has {records} records");
+    assert!(
+        undone >= 2,
+        "a booking that was cut off is given back: {undone}"
+    );
+    assert!(
+        killed > records,
+        "killed {killed} times, and the lead alone has {records} records"
+    );
     let _ = fs::remove_dir_all(whole);
 }
 
 /// What is kept of the conversation.
-fn talk(folder: &Path) -> (Vec<(u64, std::sync::Arc<Message>)>, Option<levity::core::Summary>) {
+fn talk(
+    folder: &Path,
+) -> (
+    Vec<(u64, std::sync::Arc<Message>)>,
+    Option<levity::core::Summary>,
+) {
     let store: Box<dyn MemoryStore> = match is_sqlite(folder) {
         true => Box::new(SqliteMemory::new(folder.join("talk.db")).unwrap()),
         false => Box::new(FileMemory::new(folder.join("talk")).unwrap()),
@@ -183,10 +247,20 @@ fn talk(folder: &Path) -> (Vec<(u64, std::sync::Arc<Message>)>, Option<levity::c
 fn killed_after_every_record_a_conversation_has_everything_once() {
     for store in ["talk-files", "talk-sqlite"] {
         let whole = folder(&format!("{store}-whole"));
-        assert_eq!(run_and_kill(&whole, usize::MAX).unwrap()["answer"], "All is done.");
+        assert_eq!(
+            run_and_kill(&whole, usize::MAX).unwrap()["answer"],
+            "All is done."
+        );
         let (messages, summary) = talk(&whole);
-        assert_eq!(messages.len(), 14 + 14, "what was said before, the goal, six looks, the answer");
-        assert_eq!(&*summary.as_ref().unwrap().text, "Much was said and looked at.");
+        assert_eq!(
+            messages.len(),
+            14 + 14,
+            "what was said before, the goal, six looks, the answer"
+        );
+        assert_eq!(
+            &*summary.as_ref().unwrap().text,
+            "Much was said and looked at."
+        );
         let compactions = logs(&whole)[0].matches("\"name\":\"summariser\"").count();
         assert!(compactions >= 2, "it became too long {compactions} times");
         for stop in 0.. {
@@ -195,9 +269,15 @@ fn killed_after_every_record_a_conversation_has_everything_once() {
                 break;
             }
             let end = run_and_kill(&folder, usize::MAX).unwrap();
-            assert_eq!(end["answer"], "All is done.", "killed after {stop} records: {end}");
+            assert_eq!(
+                end["answer"], "All is done.",
+                "killed after {stop} records: {end}"
+            );
             let found = talk(&folder);
-            assert!(found == (messages.clone(), summary.clone()), "killed after {stop} records: {found:?}");
+            assert!(
+                found == (messages.clone(), summary.clone()),
+                "killed after {stop} records: {found:?}"
+            );
             let _ = fs::remove_dir_all(folder);
         }
         let _ = fs::remove_dir_all(whole);
@@ -207,7 +287,13 @@ fn killed_after_every_record_a_conversation_has_everything_once() {
 #[test]
 fn killed_again_and_again_it_still_comes_to_its_end() {
     // Fewer records at a time would only be enough to begin again what was under way.
-    for (store, step) in [("files", 5), ("files", 7), ("files", 9), ("sqlite", 6), ("sqlite", 8)] {
+    for (store, step) in [
+        ("files", 5),
+        ("files", 7),
+        ("files", 9),
+        ("sqlite", 6),
+        ("sqlite", 8),
+    ] {
         let folder = folder(&format!("{store}-again-{step}"));
         let mut kills = 0;
         let end = loop {
@@ -224,7 +310,13 @@ fn killed_again_and_again_it_still_comes_to_its_end() {
 
 #[cfg(unix)]
 fn signal(name: &str, process: u32) {
-    assert!(Command::new("kill").args([name, &process.to_string()]).status().unwrap().success());
+    assert!(
+        Command::new("kill")
+            .args([name, &process.to_string()])
+            .status()
+            .unwrap()
+            .success()
+    );
 }
 
 /// Takes a run as soon as it can be had; a process that stands still has to lose its lease first.
@@ -243,8 +335,14 @@ async fn take_over(journal: &SqliteJournal, run: &RunId) -> levity::core::OpenRu
 #[test]
 fn a_process_that_was_paused_and_lost_its_run_writes_no_more() {
     let folder = folder("sqlite-paused");
-    let mut child = crasher(&folder, 9).stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut child = crasher(&folder, 9)
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
     assert_eq!(lines.next().as_deref(), Some("stopped"));
     signal("-STOP", child.id());
 
@@ -252,8 +350,14 @@ fn a_process_that_was_paused_and_lost_its_run_writes_no_more() {
     let (before, run) = (logs(&folder), RunId::new("r"));
     let mut open = block_on(take_over(&journal, &run));
     let next = open.records.len() as u64;
-    let command = levity::core::ControlCommand::Cancel { reason: "taken over".to_owned() };
-    let ours = Record::new(next, levity::core::Timestamp::default(), Entry::Commanded(command));
+    let command = levity::core::ControlCommand::Cancel {
+        reason: "taken over".to_owned(),
+    };
+    let ours = Record::new(
+        next,
+        levity::core::Timestamp::default(),
+        Entry::Commanded(command),
+    );
     block_on(open.log.append(std::slice::from_ref(&ours))).unwrap();
 
     signal("-CONT", child.id());
@@ -264,7 +368,11 @@ fn a_process_that_was_paused_and_lost_its_run_writes_no_more() {
     drop(open);
     let after = logs(&folder);
     let ours = format!("{}\n", serde_json::to_string(&ours).unwrap());
-    assert_eq!(after[0], format!("{}{ours}", before[0]), "only what the new owner wrote was added");
+    assert_eq!(
+        after[0],
+        format!("{}{ours}", before[0]),
+        "only what the new owner wrote was added"
+    );
     let _ = fs::remove_dir_all(folder);
 }
 
@@ -274,16 +382,23 @@ fn when_there_is_no_room_left_nothing_is_lost() {
     let mut stopped = 0;
     for blocks in [150, 250, 350, 500, 800] {
         let folder = folder(&format!("sqlite-full-{blocks}"));
-        // No file may become larger than so many blocks, and writing more is an error and no signal.
+        // No file may become larger than so many blocks, and writing more is an error and no
+        // signal.
         let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$@\"");
         let whole = crasher(&folder, usize::MAX);
         let mut limited = Command::new("sh");
-        limited.args(["-c", &script, "sh"]).arg(whole.get_program()).args(whole.get_args());
+        limited
+            .args(["-c", &script, "sh"])
+            .arg(whole.get_program())
+            .args(whole.get_args());
         let ended = limited.stdin(Stdio::null()).output().unwrap();
         let said = String::from_utf8(ended.stdout).unwrap();
         if !ended.status.success() {
             stopped += 1;
-            assert!(said.contains("the journal `runs.db` could not be written"), "{said}");
+            assert!(
+                said.contains("the journal `runs.db` could not be written"),
+                "{said}"
+            );
         }
         let end = run_and_kill(&folder, usize::MAX).unwrap();
         check(&folder, &end, &format!("with {blocks} blocks"));
@@ -296,12 +411,24 @@ fn when_there_is_no_room_left_nothing_is_lost() {
 fn of_two_processes_that_resume_a_run_one_drives_it() {
     let folder = folder("sqlite-two");
     assert!(run_and_kill(&folder, 9).is_none());
-    let resume = || crasher(&folder, usize::MAX).stderr(Stdio::null()).spawn().unwrap();
+    let resume = || {
+        crasher(&folder, usize::MAX)
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
+    };
     let both = [resume(), resume()].map(|child| child.wait_with_output().unwrap().stdout);
     let ends = both.map(|said| serde_json::from_slice::<Value>(&said).unwrap());
     // The other finds it driven, or ended.
-    assert!(ends.iter().any(|end| end["answer"] == "All is done."), "{ends:?}");
-    let refused = |end: &Value| end["error"].as_str().is_some_and(|error| error.contains("driven elsewhere"));
+    assert!(
+        ends.iter().any(|end| end["answer"] == "All is done."),
+        "{ends:?}"
+    );
+    let refused = |end: &Value| {
+        end["error"]
+            .as_str()
+            .is_some_and(|error| error.contains("driven elsewhere"))
+    };
     for end in ends {
         assert!(refused(&end) || end["answer"] == "All is done.", "{end}");
     }

@@ -8,7 +8,11 @@ use serde_json::json;
 use crate::support::{Files, add, assert_whole, drop_at, runtime, watch};
 
 fn helper(model: ScriptedModel) -> Agent {
-    Agent::builder(model).instructions("You add.").tool(add).build().unwrap()
+    Agent::builder(model)
+        .instructions("You add.")
+        .tool(add)
+        .build()
+        .unwrap()
 }
 
 fn lead(model: ScriptedModel, helper: Agent) -> levity::agent::AgentBuilder {
@@ -16,25 +20,40 @@ fn lead(model: ScriptedModel, helper: Agent) -> levity::agent::AgentBuilder {
 }
 
 fn asks() -> ScriptedModel {
-    ScriptedModel::new().turn(Turn::new().call("adder", json!({"task": "2 + 5"})).usage(10, 1))
+    ScriptedModel::new().turn(
+        Turn::new()
+            .call("adder", json!({"task": "2 + 5"}))
+            .usage(10, 1),
+    )
 }
 
 fn adds() -> ScriptedModel {
     ScriptedModel::new()
-        .turn(Turn::new().call("add", json!({"a": 2, "b": 5})).usage(100, 10))
+        .turn(
+            Turn::new()
+                .call("add", json!({"a": 2, "b": 5}))
+                .usage(100, 10),
+        )
         .turn(Turn::new().text("7").usage(100, 10))
 }
 
 #[tokio::test]
 async fn work_is_handed_on_and_seen_in_one_stream() {
     let (runtime, journal) = runtime();
-    let agent = lead(asks().turn(Turn::new().text("It is 7.").usage(10, 1)), helper(adds()));
+    let agent = lead(
+        asks().turn(Turn::new().text("It is 7.").usage(10, 1)),
+        helper(adds()),
+    );
     let agent = agent.runtime(runtime).build().unwrap();
     let (events, answer) = watch(agent.start("What is 2 + 5?")).await;
     let answer = answer.unwrap();
     assert_eq!(answer.text(), "It is 7.");
     assert_eq!(answer.history().calls().next().unwrap().1.text(), "7");
-    assert_eq!(answer.usage().input, Some(220), "what the child used counts");
+    assert_eq!(
+        answer.usage().input,
+        Some(220),
+        "what the child used counts"
+    );
 
     let child = events
         .iter()
@@ -44,9 +63,15 @@ async fn work_is_handed_on_and_seen_in_one_stream() {
         })
         .unwrap();
     assert_eq!(child.parent().as_ref(), Some(answer.run()));
-    let tool = events.iter().find(|event| matches!(event.kind, EventKind::ToolStarted { .. })).unwrap();
+    let tool = events
+        .iter()
+        .find(|event| matches!(event.kind, EventKind::ToolStarted { .. }))
+        .unwrap();
     assert_eq!(tool.run, child, "the tool was called by the child");
-    assert!(!journal.records(&child).is_empty(), "the child has a log of its own");
+    assert!(
+        !journal.records(&child).is_empty(),
+        "the child has a log of its own"
+    );
 }
 
 #[tokio::test]
@@ -55,27 +80,63 @@ async fn a_child_lives_within_its_parents_limits() {
     let agent = lead(asks().reply("No luck."), helper(looping.clone()));
     let agent = agent.limits(Limits::new().model_calls(4)).build().unwrap();
     let error = agent.run("What is 2 + 5?").await.unwrap_err();
-    assert!(matches!(error, levity::Error::Limit { limit: Limit::ModelCalls, .. }), "{error}");
+    assert!(
+        matches!(
+            error,
+            levity::Error::Limit {
+                limit: Limit::ModelCalls,
+                ..
+            }
+        ),
+        "{error}"
+    );
     assert_eq!(looping.requests().len(), 3, "one call was the parent's");
-    assert_whole(error.partial_as::<levity::agent::AgentDetails>().unwrap().history());
+    assert_whole(
+        error
+            .partial_as::<levity::agent::AgentDetails>()
+            .unwrap()
+            .history(),
+    );
 }
 
 #[tokio::test]
 async fn a_child_that_fails_is_a_failed_call() {
     let failing = ScriptedModel::new().fail(levity::core::ModelErrorKind::Auth);
-    let agent = lead(asks().reply("I know: 7."), helper(failing)).build().unwrap();
+    let agent = lead(asks().reply("I know: 7."), helper(failing))
+        .build()
+        .unwrap();
     let answer = agent.run("What is 2 + 5?").await.unwrap();
     assert_eq!(*answer.status(), Status::Complete);
     let result = answer.history().calls().next().unwrap().1.clone();
     assert_eq!(result.error, Some(ToolErrorKind::Failed));
-    assert!(result.text().contains("the model gave no reply"), "{}", result.text());
+    assert!(
+        result.text().contains("the model gave no reply"),
+        "{}",
+        result.text()
+    );
 }
 
 #[tokio::test]
 async fn a_call_without_a_task_says_what_is_missing() {
-    let model = ScriptedModel::new().call("adder", json!({"work": "2 + 5"})).reply("Hm.");
-    let answer = lead(model, helper(adds())).build().unwrap().run("Go").await.unwrap();
-    assert!(answer.history().calls().next().unwrap().1.text().contains("`task`"));
+    let model = ScriptedModel::new()
+        .call("adder", json!({"work": "2 + 5"}))
+        .reply("Hm.");
+    let answer = lead(model, helper(adds()))
+        .build()
+        .unwrap()
+        .run("Go")
+        .await
+        .unwrap();
+    assert!(
+        answer
+            .history()
+            .calls()
+            .next()
+            .unwrap()
+            .1
+            .text()
+            .contains("`task`")
+    );
 }
 
 #[tokio::test]
@@ -85,17 +146,36 @@ async fn agents_that_hand_work_round_in_circles_are_stopped() {
     for _ in 0..20 {
         agent = lead(endless(), agent).max_turns(2).build().unwrap();
     }
-    let agent = lead(endless(), agent).limits(Limits::new().depth(3)).max_turns(2).build().unwrap();
+    let agent = lead(endless(), agent)
+        .limits(Limits::new().depth(3))
+        .max_turns(2)
+        .build()
+        .unwrap();
     let (events, end) = watch(agent.start("Go")).await;
-    assert!(matches!(end, Err(levity::Error::Limit { limit: Limit::Turns, .. })));
+    assert!(matches!(
+        end,
+        Err(levity::Error::Limit {
+            limit: Limit::Turns,
+            ..
+        })
+    ));
     assert_eq!(events.iter().map(|event| event.run.depth()).max(), Some(3));
-    assert!(events.iter().any(|event| matches!(event.kind, EventKind::Refused { limit: Limit::Depth, .. })));
+    assert!(events.iter().any(|event| matches!(
+        event.kind,
+        EventKind::Refused {
+            limit: Limit::Depth,
+            ..
+        }
+    )));
 }
 
 #[tokio::test]
 async fn cancelling_the_parent_ends_the_child_and_its_log() {
     let (runtime, journal) = runtime();
-    let agent = lead(asks(), helper(ScriptedModel::new().hang())).runtime(runtime).build().unwrap();
+    let agent = lead(asks(), helper(ScriptedModel::new().hang()))
+        .runtime(runtime)
+        .build()
+        .unwrap();
     let mut run = agent.start("Go");
     let mut events = run.events();
     let mut child = None;
@@ -111,22 +191,43 @@ async fn cancelling_the_parent_ends_the_child_and_its_log() {
     assert!(matches!(run.await, Err(levity::Error::Cancelled { .. })));
     let records = journal.records(&child.unwrap());
     let last = serde_json::to_string(&records.last().unwrap().entry).unwrap();
-    assert!(last.contains("ended") && last.contains("cancelled"), "{last}");
+    assert!(
+        last.contains("ended") && last.contains("cancelled"),
+        "{last}"
+    );
 }
 
 #[tokio::test]
 async fn one_child_can_be_stopped_alone() {
-    let agent = lead(asks().reply("Without it, then."), helper(ScriptedModel::new().hang())).build().unwrap();
+    let agent = lead(
+        asks().reply("Without it, then."),
+        helper(ScriptedModel::new().hang()),
+    )
+    .build()
+    .unwrap();
     let mut run = agent.start("Go");
     let mut events = run.events();
     while let Some(event) = events.next().await {
         if event.run != *run.id() && matches!(event.kind, EventKind::ModelStarted { .. }) {
-            run.control().child(&event.run).cancel("too slow").await.unwrap();
+            run.control()
+                .child(&event.run)
+                .cancel("too slow")
+                .await
+                .unwrap();
         }
     }
     let answer = run.await.unwrap();
     assert_eq!(answer.text(), "Without it, then.");
-    assert!(answer.history().calls().next().unwrap().1.text().contains("too slow"));
+    assert!(
+        answer
+            .history()
+            .calls()
+            .next()
+            .unwrap()
+            .1
+            .text()
+            .contains("too slow")
+    );
 }
 
 fn answers() -> ScriptedModel {
@@ -137,7 +238,10 @@ fn answers() -> ScriptedModel {
 async fn policy_holds_for_delegates_too() {
     let model = answers();
     let policy = Policy::new().rule(Rule::tool("adder").deny("never"));
-    let agent = lead(asks().reply("So be it."), helper(model.clone())).policy(policy).build().unwrap();
+    let agent = lead(asks().reply("So be it."), helper(model.clone()))
+        .policy(policy)
+        .build()
+        .unwrap();
     agent.run("Go").await.unwrap();
     assert_eq!(model.requests().len(), 0, "a denied delegate ran");
 }
@@ -145,25 +249,48 @@ async fn policy_holds_for_delegates_too() {
 #[tokio::test]
 async fn the_depth_a_parent_allows_binds_its_grandchildren() {
     let model = answers();
-    let child = lead(asks().reply("7"), helper(model.clone())).build().unwrap();
-    let agent = lead(asks().reply("7"), child).limits(Limits::new().depth(1)).build().unwrap();
+    let child = lead(asks().reply("7"), helper(model.clone()))
+        .build()
+        .unwrap();
+    let agent = lead(asks().reply("7"), child)
+        .limits(Limits::new().depth(1))
+        .build()
+        .unwrap();
     let _ = agent.run("Go").await;
-    assert_eq!(model.requests().len(), 0, "a grandchild ran under a depth of 1");
+    assert_eq!(
+        model.requests().len(),
+        0,
+        "a grandchild ran under a depth of 1"
+    );
 }
 
 #[tokio::test]
 async fn dots_in_a_run_id_do_not_count_as_depth() {
     let model = answers();
-    let agent = lead(asks().reply("7"), helper(model.clone())).build().unwrap();
-    agent.run("Go").id("2025.01.02.03.04.05.06.07.08").await.unwrap();
+    let agent = lead(asks().reply("7"), helper(model.clone()))
+        .build()
+        .unwrap();
+    agent
+        .run("Go")
+        .id("2025.01.02.03.04.05.06.07.08")
+        .await
+        .unwrap();
     assert_eq!(model.requests().len(), 1);
 }
 
 #[tokio::test]
 async fn a_delegate_has_the_context_it_was_built_with() {
     let model = answers();
-    let helper = Agent::builder(model.clone()).context(Files).build().unwrap();
-    lead(asks().reply("7"), helper).build().unwrap().run("Go").await.unwrap();
+    let helper = Agent::builder(model.clone())
+        .context(Files)
+        .build()
+        .unwrap();
+    lead(asks().reply("7"), helper)
+        .build()
+        .unwrap()
+        .run("Go")
+        .await
+        .unwrap();
     let system = model.requests()[0].system.clone().unwrap_or_default();
     assert!(system.contains("No jokes"), "{system}");
 }
@@ -172,16 +299,31 @@ async fn a_delegate_has_the_context_it_was_built_with() {
 async fn a_child_that_is_resumed_keeps_its_instructions() {
     let journal = MemoryJournal::new();
     let agent = |model: &ScriptedModel, helper: &ScriptedModel, instructions: &str| {
-        let helper = Agent::builder(helper.clone()).instructions(instructions).tool(add).build().unwrap();
+        let helper = Agent::builder(helper.clone())
+            .instructions(instructions)
+            .tool(add)
+            .build()
+            .unwrap();
         let runtime = Runtime::new().with_journal(journal.clone());
-        lead(model.clone(), helper).instructions(instructions).runtime(runtime).build().unwrap()
+        lead(model.clone(), helper)
+            .instructions(instructions)
+            .runtime(runtime)
+            .build()
+            .unwrap()
     };
-    let run = agent(&asks(), &ScriptedModel::new().hang(), "old").run("Go").id("r").start();
-    let in_child =
-        |event: &Event| event.run.as_str() != "r" && matches!(event.kind, EventKind::ModelStarted { .. });
+    let run = agent(&asks(), &ScriptedModel::new().hang(), "old")
+        .run("Go")
+        .id("r")
+        .start();
+    let in_child = |event: &Event| {
+        event.run.as_str() != "r" && matches!(event.kind, EventKind::ModelStarted { .. })
+    };
     drop_at(run, in_child).await;
 
-    let (model, helper) = (ScriptedModel::new().reply("It is 7."), ScriptedModel::new().reply("7"));
+    let (model, helper) = (
+        ScriptedModel::new().reply("It is 7."),
+        ScriptedModel::new().reply("7"),
+    );
     agent(&model, &helper, "new").resume("r").await.unwrap();
     for model in [model, helper] {
         assert_eq!(model.requests()[0].system.as_deref(), Some("old"));
@@ -191,7 +333,10 @@ async fn a_child_that_is_resumed_keeps_its_instructions() {
 #[tokio::test]
 async fn a_log_that_is_not_the_childs_is_not_taken_for_it() {
     let (runtime, journal) = runtime();
-    let first = lead(asks().reply("It is 7."), helper(adds())).runtime(runtime.clone()).build().unwrap();
+    let first = lead(asks().reply("It is 7."), helper(adds()))
+        .runtime(runtime.clone())
+        .build()
+        .unwrap();
     let answer = first.run("What is 2 + 5?").id("monday").await.unwrap();
     let child = answer.run().child(levity::core::EffectId::new(1));
     assert!(!journal.records(&child).is_empty());
@@ -201,14 +346,28 @@ async fn a_log_that_is_not_the_childs_is_not_taken_for_it() {
     let mut open = stray.open(&child).await.unwrap();
     open.log.append(&journal.records(&child)).await.unwrap();
     drop(open);
-    let other = ScriptedModel::new().call("adder", json!({"task": "100 + 100"})).reply("done");
+    let other = ScriptedModel::new()
+        .call("adder", json!({"task": "100 + 100"}))
+        .reply("done");
     let model = ScriptedModel::new().reply("200");
-    let second = lead(other, helper(model.clone())).runtime(runtime.with_journal(stray)).build().unwrap();
-    let error = second.run("What is 100 + 100?").id("monday").await.unwrap_err();
-    let levity::Error::Runtime { source, .. } = error else { panic!("{error}") };
+    let second = lead(other, helper(model.clone()))
+        .runtime(runtime.with_journal(stray))
+        .build()
+        .unwrap();
+    let error = second
+        .run("What is 100 + 100?")
+        .id("monday")
+        .await
+        .unwrap_err();
+    let levity::Error::Runtime { source, .. } = error else {
+        panic!("{error}")
+    };
     assert!(matches!(source, levity::core::RuntimeError::Exists(run) if run == child));
     assert_eq!(model.requests().len(), 0);
 
     assert!(journal.remove(answer.run()).await.unwrap());
-    assert!(journal.records(&child).is_empty(), "what is below a run is removed with it");
+    assert!(
+        journal.records(&child).is_empty(),
+        "what is below a run is removed with it"
+    );
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use levity::core::{
-    Effect, EffectClass, EffectId, Message, Outcome, Part, Prepared, Resolution, Response, ToolCall,
-    ToolOutput, ToolResult,
+    Effect, EffectClass, EffectId, Message, Outcome, Part, Prepared, Resolution, Response,
+    ToolCall, ToolOutput, ToolResult,
 };
 use levity::prelude::*;
 use levity::test::{ManualHost, RecordingTool, ScriptedModel};
@@ -12,7 +12,11 @@ use serde_json::json;
 
 fn agent() -> Agent {
     let tool = |name| RecordingTool::new(name, |_| Ok(ToolOutput::text("never called")));
-    Agent::builder(ScriptedModel::new()).tool(tool("read")).tool(tool("pay")).build().unwrap()
+    Agent::builder(ScriptedModel::new())
+        .tool(tool("read"))
+        .tool(tool("pay"))
+        .build()
+        .unwrap()
 }
 
 /// Payments are made once, and one at a time; everything else may be repeated.
@@ -31,15 +35,22 @@ impl Outside {
     fn perform(&mut self, effect: &Effect) -> Outcome {
         match effect {
             Effect::Model(call) => {
-                let results: Vec<String> =
-                    call.request.history.messages().iter().flat_map(|m| texts(m)).collect();
+                let results: Vec<String> = call
+                    .request
+                    .history
+                    .messages()
+                    .iter()
+                    .flat_map(|m| texts(m))
+                    .collect();
                 let reply = match results.is_empty() {
                     true => Message::new(levity::core::Role::Assistant, calls()),
                     false => Message::assistant(results.join(" ")),
                 };
                 Outcome::Model(Ok(Response::new(reply)))
             }
-            Effect::Tool(run) => Outcome::Tool(ToolResult::new(&run.call, Ok(self.call(&run.call)))),
+            Effect::Tool(run) => {
+                Outcome::Tool(ToolResult::new(&run.call, Ok(self.call(&run.call))))
+            }
             _ => Outcome::Unknown,
         }
     }
@@ -53,10 +64,17 @@ impl Outside {
 
 fn calls() -> Vec<Part> {
     let call = |(n, name)| Part::ToolCall(ToolCall::new(format!("c{n}"), name, json!({ "n": n })));
-    [(0, "read"), (1, "read"), (2, "read"), (3, "pay"), (4, "read"), (5, "read")]
-        .into_iter()
-        .map(call)
-        .collect()
+    [
+        (0, "read"),
+        (1, "read"),
+        (2, "read"),
+        (3, "pay"),
+        (4, "read"),
+        (5, "read"),
+    ]
+    .into_iter()
+    .map(call)
+    .collect()
 }
 
 /// The texts of the results in a message.
@@ -97,12 +115,16 @@ impl Choices {
     }
 }
 
-/// Drives a run by these choices: which effect finishes next, or whether the process ends, before or after the effects that it had begun.
+/// Drives a run by these choices: which effect finishes next, or whether the process ends, before
+/// or after the effects that it had begun.
 fn drive(choices: &mut Choices) -> (ManualHost<levity::agent::AgentMachine>, Outside) {
     let (agent, mut outside, mut crashed) = (agent(), Outside::default(), false);
     let mut host = ManualHost::prepared_by("r", agent.machine("Pay the bill."), prepare).unwrap();
     while host.ending().is_none() {
-        let open: Vec<(EffectId, Effect)> = host.open().map(|(id, effect)| (id, effect.clone())).collect();
+        let open: Vec<(EffectId, Effect)> = host
+            .open()
+            .map(|(id, effect)| (id, effect.clone()))
+            .collect();
         let options = open.len() + if crashed { 0 } else { 2 };
         let choice = choices.choose(options);
         if let Some((id, effect)) = open.get(choice) {
@@ -113,9 +135,14 @@ fn drive(choices: &mut Choices) -> (ManualHost<levity::agent::AgentMachine>, Out
         crashed = true;
         let done_before = choice > open.len();
         host = host.crash(agent.machine("Pay the bill.")).unwrap();
-        let lost: Vec<(EffectId, Effect)> = host.lost().map(|(id, effect)| (id, effect.clone())).collect();
+        let lost: Vec<(EffectId, Effect)> = host
+            .lost()
+            .map(|(id, effect)| (id, effect.clone()))
+            .collect();
         for (id, effect) in lost {
-            let Effect::Tool(run) = &effect else { panic!("only tools are lost") };
+            let Effect::Tool(run) = &effect else {
+                panic!("only tools are lost")
+            };
             let resolution = match done_before {
                 true => Resolution::Done(outside.call(&run.call)),
                 false => Resolution::NotDone,

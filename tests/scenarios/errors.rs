@@ -3,7 +3,8 @@
 use std::fmt::Debug;
 
 use levity::core::{
-    ContextError, ControlError, HistoryError, JournalError, MemoryError, ModelError, RuntimeError, ToolError,
+    ContextError, ControlError, HistoryError, JournalError, MemoryError, ModelError, RuntimeError,
+    ToolError,
 };
 use levity::prelude::*;
 use levity::sandbox::Workspace;
@@ -53,7 +54,9 @@ async fn error_of_a_part_keeps_its_type_words_and_kind() {
     }
     let error = opens().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Other);
-    let path = error.downcast_ref::<levity::sandbox::PathError>().expect("the error of the workspace");
+    let path = error
+        .downcast_ref::<levity::sandbox::PathError>()
+        .expect("the error of the workspace");
     assert_eq!(error.to_string(), path.to_string());
     assert!(format!("{error:?}").contains("nowhere/at/all"), "{error:?}");
     assert!(error.partial().is_none());

@@ -8,30 +8,58 @@ use crate::support::{add, assert_whole, watch};
 
 fn model() -> ScriptedModel {
     ScriptedModel::new()
-        .turn(Turn::new().text("Let me see.").call("add", json!({"a": 2, "b": 5})).usage(10, 4))
+        .turn(
+            Turn::new()
+                .text("Let me see.")
+                .call("add", json!({"a": 2, "b": 5}))
+                .usage(10, 4),
+        )
         .turn(Turn::new().in_pieces(["The sum ", "is 7."]).usage(20, 3))
 }
 
 #[tokio::test]
 async fn a_tool_is_called_and_the_answer_comes_back() {
     let model = model();
-    let agent = Agent::builder(model.clone()).instructions("Be brief.").tool(add).build().unwrap();
+    let agent = Agent::builder(model.clone())
+        .instructions("Be brief.")
+        .tool(add)
+        .build()
+        .unwrap();
     let answer = agent.run("What is 2 + 5?").await.unwrap();
     model.assert_finished();
 
     assert_eq!(answer.to_string(), "The sum is 7.");
     assert_eq!(*answer.status(), Status::Complete);
-    assert_eq!((answer.usage().input, answer.usage().output), (Some(30), Some(7)));
+    assert_eq!(
+        (answer.usage().input, answer.usage().output),
+        (Some(30), Some(7))
+    );
     assert_eq!((answer.stats().turns, answer.stats().tool_calls), (2, 1));
-    let roles: Vec<_> = answer.history().messages().iter().map(|message| message.role).collect();
-    assert_eq!(roles, [Role::User, Role::Assistant, Role::Tool, Role::Assistant]);
+    let roles: Vec<_> = answer
+        .history()
+        .messages()
+        .iter()
+        .map(|message| message.role)
+        .collect();
+    assert_eq!(
+        roles,
+        [Role::User, Role::Assistant, Role::Tool, Role::Assistant]
+    );
     assert_whole(answer.history());
 
     // Text beside a call was not mistaken for the answer, and the second request held the result.
     let requests = model.requests();
     assert_eq!(requests[0].system.as_deref(), Some("Be brief."));
     assert_eq!(requests[0].tools[0].name, "add");
-    let result = requests[1].history.messages().last().unwrap().results().next().unwrap().clone();
+    let result = requests[1]
+        .history
+        .messages()
+        .last()
+        .unwrap()
+        .results()
+        .next()
+        .unwrap()
+        .clone();
     assert_eq!(result.value, Some(json!(7.0)));
 }
 
@@ -66,7 +94,13 @@ async fn a_started_run_tells_its_phases_and_streams_its_text() {
 
     let phases: Vec<Phase> = events
         .iter()
-        .filter_map(|event| if let EventKind::Phase(phase) = event.kind { Some(phase) } else { None })
+        .filter_map(|event| {
+            if let EventKind::Phase(phase) = event.kind {
+                Some(phase)
+            } else {
+                None
+            }
+        })
         .collect();
     use Phase::{Act, End, Goal, Observe, Plan, Reflect};
     assert_eq!(phases, [Goal, Plan, Act, Observe, Reflect, Act, End]);
@@ -74,31 +108,63 @@ async fn a_started_run_tells_its_phases_and_streams_its_text() {
     let text: Vec<String> = events
         .iter()
         .filter_map(|event| match &event.kind {
-            EventKind::Delta { delta: levity::core::Delta::Text(text), .. } => Some(text.clone()),
+            EventKind::Delta {
+                delta: levity::core::Delta::Text(text),
+                ..
+            } => Some(text.clone()),
             _ => None,
         })
         .collect();
     assert_eq!(text, ["Let me see.", "The sum ", "is 7."]);
-    assert!(matches!(events.first().unwrap().kind, EventKind::RunStarted { .. }));
-    assert!(matches!(events.last().unwrap().kind, EventKind::RunEnded(_)));
+    assert!(matches!(
+        events.first().unwrap().kind,
+        EventKind::RunStarted { .. }
+    ));
+    assert!(matches!(
+        events.last().unwrap().kind,
+        EventKind::RunEnded(_)
+    ));
 }
 
 #[tokio::test]
 async fn a_conversation_goes_on_from_its_history() {
-    let agent = Agent::builder(ScriptedModel::new().reply("Hello, Ada.").reply("Ada.")).build().unwrap();
+    let agent = Agent::builder(ScriptedModel::new().reply("Hello, Ada.").reply("Ada."))
+        .build()
+        .unwrap();
     let first = agent.run("I am Ada.").await.unwrap();
-    let second = agent.run("Who am I?").history(first.history().clone()).await.unwrap();
+    let second = agent
+        .run("Who am I?")
+        .history(first.history().clone())
+        .await
+        .unwrap();
     assert_eq!(second.history().len(), 4);
-    assert_eq!(first.history().len(), 2, "the first answer keeps its own history");
+    assert_eq!(
+        first.history().len(),
+        2,
+        "the first answer keeps its own history"
+    );
 }
 
 #[tokio::test]
 async fn linked_tools_need_no_wiring() {
     let model = model();
-    let agent = Agent::builder(model.clone()).linked_tools().build().unwrap();
-    assert_eq!(agent.run("What is 2 + 5?").await.unwrap().text(), "The sum is 7.");
-    let names: Vec<_> = model.requests()[0].tools.iter().map(|spec| spec.name.clone()).collect();
-    assert!(names.contains(&"add".to_owned()) && names.contains(&"broken".to_owned()), "{names:?}");
+    let agent = Agent::builder(model.clone())
+        .linked_tools()
+        .build()
+        .unwrap();
+    assert_eq!(
+        agent.run("What is 2 + 5?").await.unwrap().text(),
+        "The sum is 7."
+    );
+    let names: Vec<_> = model.requests()[0]
+        .tools
+        .iter()
+        .map(|spec| spec.name.clone())
+        .collect();
+    assert!(
+        names.contains(&"add".to_owned()) && names.contains(&"broken".to_owned()),
+        "{names:?}"
+    );
 }
 
 #[test]
@@ -112,7 +178,10 @@ fn a_program_that_is_not_async_waits_on_its_thread() {
 async fn a_blocking_call_inside_async_code_is_refused() {
     let agent = Agent::builder(model()).build().unwrap();
     let error = agent.run("What?").blocking().unwrap_err();
-    assert!(error.to_string().contains("inside an async runtime"), "{error}");
+    assert!(
+        error.to_string().contains("inside an async runtime"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -123,30 +192,53 @@ fn what_contradicts_itself_is_found_in_build() {
         assert!(error.to_string().contains(expected), "{error}");
     }
     let builder = || Agent::builder(ScriptedModel::new());
-    check(builder().tool(add).tool(add), "two tools are named `add`; rename one with `.tool_as(..)`");
+    check(
+        builder().tool(add).tool(add),
+        "two tools are named `add`; rename one with `.tool_as(..)`",
+    );
     check(builder().max_turns(0), "`max_turns` is 0");
-    check(builder().single_tool(), "`single_tool` is set and there is no tool");
+    check(
+        builder().single_tool(),
+        "`single_tool` is set and there is no tool",
+    );
     check(
         builder().model_for("writer", ScriptedModel::new()),
         "there are `planner`, `reflector`, `summariser` and `cheap`",
     );
-    check(builder().model_for("cheap", ScriptedModel::new()), "add `.when_low(Low::Switch)`");
-    check(builder().when_low(Low::Switch), "add `.model_for(\"cheap\", ..)`");
+    check(
+        builder().model_for("cheap", ScriptedModel::new()),
+        "add `.when_low(Low::Switch)`",
+    );
+    check(
+        builder().when_low(Low::Switch),
+        "add `.model_for(\"cheap\", ..)`",
+    );
 }
 
 #[tokio::test]
 async fn a_piece_of_a_reply_bears_the_number_of_the_call_it_belongs_to() {
-    let agent = Agent::builder(ScriptedModel::new().reply("7")).build().unwrap();
+    let agent = Agent::builder(ScriptedModel::new().reply("7"))
+        .build()
+        .unwrap();
     let (events, _) = watch(agent.start("What is 2 + 5?")).await;
-    let number =
-        |wanted: fn(&EventKind) -> bool| events.iter().find(|event| wanted(&event.kind)).unwrap().seq;
+    let number = |wanted: fn(&EventKind) -> bool| {
+        events.iter().find(|event| wanted(&event.kind)).unwrap().seq
+    };
     let started = number(|kind| matches!(kind, EventKind::ModelStarted { .. }));
-    assert_eq!(started, number(|kind| matches!(kind, EventKind::Delta { .. })));
+    assert_eq!(
+        started,
+        number(|kind| matches!(kind, EventKind::Delta { .. }))
+    );
 }
 
 #[tokio::test]
 async fn an_answer_that_is_cut_short_says_so() {
     let cut = Turn::new().text("The sum is").finish(Finish::Length);
-    let agent = Agent::builder(ScriptedModel::new().turn(cut)).build().unwrap();
-    assert_eq!(agent.run("What is 2 + 5?").await.unwrap().finish(), Some(&Finish::Length));
+    let agent = Agent::builder(ScriptedModel::new().turn(cut))
+        .build()
+        .unwrap();
+    assert_eq!(
+        agent.run("What is 2 + 5?").await.unwrap().finish(),
+        Some(&Finish::Length)
+    );
 }

@@ -22,11 +22,17 @@ impl Bell {
 }
 
 fn rings() -> ScriptedModel {
-    ScriptedModel::new().call("ring", json!({})).call("add", json!({"a": 1, "b": 1})).reply("Two.")
+    ScriptedModel::new()
+        .call("ring", json!({}))
+        .call("add", json!({"a": 1, "b": 1}))
+        .reply("Two.")
 }
 
 fn agent(model: ScriptedModel, rung: &Counter, runtime: &Runtime) -> levity::agent::AgentBuilder {
-    Agent::builder(model).tools(Bell(rung.clone())).tool(add).runtime(runtime.clone())
+    Agent::builder(model)
+        .tools(Bell(rung.clone()))
+        .tool(add)
+        .runtime(runtime.clone())
 }
 
 #[tokio::test]
@@ -34,28 +40,59 @@ async fn every_record_can_be_forked_and_nothing_finished_is_done_again() {
     let (runtime, journal) = runtime();
     let rung = Counter::default();
     let old = agent(rings(), &rung, &runtime).build().unwrap();
-    let run = old.run("Ring, then add").id("old").await.unwrap().run().clone();
+    let run = old
+        .run("Ring, then add")
+        .id("old")
+        .await
+        .unwrap()
+        .run()
+        .clone();
     let records = journal.records(&run);
-    let rang_at = records.iter().position(|r| is_finished_ring(&r.entry)).unwrap() as u64;
+    let rang_at = records
+        .iter()
+        .position(|r| is_finished_ring(&r.entry))
+        .unwrap() as u64;
     for after in 0..records.len() as u64 - 1 {
         let before = rung.get();
-        let model = ScriptedModel::new().reply("Otherwise.").reply("Otherwise.").reply("Otherwise.");
-        let new = agent(model, &rung, &runtime).instructions("Be different.").build().unwrap();
-        let answer = new.fork("old").after(after).id(format!("new-{after}")).await;
+        let model = ScriptedModel::new()
+            .reply("Otherwise.")
+            .reply("Otherwise.")
+            .reply("Otherwise.");
+        let new = agent(model, &rung, &runtime)
+            .instructions("Be different.")
+            .build()
+            .unwrap();
+        let answer = new
+            .fork("old")
+            .after(after)
+            .id(format!("new-{after}"))
+            .await;
         let Ok(answer) = answer else {
             // The last word of the model is among what it begins with.
             assert_eq!(after, records.len() as u64 - 2);
             continue;
         };
         if after >= rang_at {
-            assert_eq!(rung.get(), before, "what had finished was done again, after {after}");
+            assert_eq!(
+                rung.get(),
+                before,
+                "what had finished was done again, after {after}"
+            );
         }
         // The fork is a run like any other.
         let replayed = new.replay(answer.run()).await.unwrap();
-        assert!(matches!(replayed.events.last().unwrap().kind, EventKind::RunEnded(_)));
-        let Entry::Opened(opened) = &journal.records(answer.run())[0].entry else { panic!() };
+        assert!(matches!(
+            replayed.events.last().unwrap().kind,
+            EventKind::RunEnded(_)
+        ));
+        let Entry::Opened(opened) = &journal.records(answer.run())[0].entry else {
+            panic!()
+        };
         assert_eq!(
-            opened.forked.as_ref().map(|forked| (forked.run.as_str(), forked.after)),
+            opened
+                .forked
+                .as_ref()
+                .map(|forked| (forked.run.as_str(), forked.after)),
             Some(("old", after))
         );
     }
@@ -64,7 +101,10 @@ async fn every_record_can_be_forked_and_nothing_finished_is_done_again() {
 
 fn is_finished_ring(entry: &Entry) -> bool {
     match entry {
-        Entry::Finished { outcome: levity::core::Outcome::Tool(result), .. } => result.name == "ring",
+        Entry::Finished {
+            outcome: levity::core::Outcome::Tool(result),
+            ..
+        } => result.name == "ring",
         _ => false,
     }
 }
@@ -73,20 +113,40 @@ fn is_finished_ring(entry: &Entry) -> bool {
 async fn a_fork_has_other_instructions_and_tools_and_can_be_compared() {
     let (runtime, journal) = runtime();
     let rung = Counter::default();
-    let run = agent(rings(), &rung, &runtime).build().unwrap().run("Ring").id("old").await.unwrap();
+    let run = agent(rings(), &rung, &runtime)
+        .build()
+        .unwrap()
+        .run("Ring")
+        .id("old")
+        .await
+        .unwrap();
     let model = ScriptedModel::new().reply("2, as a number.");
-    let new = agent(model.clone(), &rung, &runtime).instructions("Answer in digits.").build().unwrap();
+    let new = agent(model.clone(), &rung, &runtime)
+        .instructions("Answer in digits.")
+        .build()
+        .unwrap();
     let answer = new.fork(run.run().clone()).id("new").await.unwrap();
     assert_eq!(answer.text(), "2, as a number.");
-    let [request] = &*model.requests() else { panic!("the last call alone is made again") };
+    let [request] = &*model.requests() else {
+        panic!("the last call alone is made again")
+    };
     assert_eq!(request.system.as_deref(), Some("Answer in digits."));
     assert_eq!(request.history.len(), 5);
     let report = |id: &str| RunReport::of(&RunId::new(id), &journal.records(&RunId::new(id)));
     let comparison = RunComparison::new(report("old"), report("new"));
     assert_eq!((comparison.same_steps, comparison.same_answer), (2, false));
-    assert_eq!((comparison.left.answer.as_str(), comparison.right.model_calls), ("Two.", 3));
+    assert_eq!(
+        (
+            comparison.left.answer.as_str(),
+            comparison.right.model_calls
+        ),
+        ("Two.", 3)
+    );
     let table = comparison.to_string();
-    assert!(table.contains("both took the same steps") && table.contains("2, as a number."), "{table}");
+    assert!(
+        table.contains("both took the same steps") && table.contains("2, as a number."),
+        "{table}"
+    );
 }
 
 #[tokio::test]
@@ -107,8 +167,14 @@ async fn a_fork_that_cannot_be_is_refused_and_leaves_nothing() {
     check(old.fork("old").id("old"), "exists already").await;
     // An agent that would have done something else does not fit what was done.
     let helper = Agent::builder(ScriptedModel::new()).build().unwrap();
-    let other = Agent::builder(ScriptedModel::new()).agent("ring", "Rings.", helper).runtime(runtime);
-    check(other.build().unwrap().fork("old"), "parts from its journal at record 3").await;
+    let other = Agent::builder(ScriptedModel::new())
+        .agent("ring", "Rings.", helper)
+        .runtime(runtime);
+    check(
+        other.build().unwrap().fork("old"),
+        "parts from its journal at record 3",
+    )
+    .await;
     assert_eq!(journal.list(&RunQuery::new()).await.unwrap().len(), 1);
 }
 
@@ -116,7 +182,10 @@ async fn a_fork_that_cannot_be_is_refused_and_leaves_nothing() {
 async fn a_replay_names_what_has_changed() {
     let (runtime, _) = runtime();
     let rung = Counter::default();
-    let old = agent(rings(), &rung, &runtime).instructions("Ring.").build().unwrap();
+    let old = agent(rings(), &rung, &runtime)
+        .instructions("Ring.")
+        .build()
+        .unwrap();
     let run = old.run("Ring").await.unwrap().run().clone();
     old.replay(&run).await.unwrap();
     let check = async |agent: levity::agent::AgentBuilder, words: &str| {
@@ -125,11 +194,23 @@ async fn a_replay_names_what_has_changed() {
         assert!(source.contains(words), "{source}");
     };
     let same = || agent(ScriptedModel::new(), &rung, &runtime).instructions("Ring.");
-    same().build().unwrap().replay(&run).await.expect("another model makes no difference");
-    check(same().instructions("Do not ring."), "the instructions changed").await;
+    same()
+        .build()
+        .unwrap()
+        .replay(&run)
+        .await
+        .expect("another model makes no difference");
+    check(
+        same().instructions("Do not ring."),
+        "the instructions changed",
+    )
+    .await;
     check(same().tool_as("plus", add), "tool `plus` is new").await;
     check(same().max_turns(3), "the limits of a turn").await;
-    let fewer = Agent::builder(ScriptedModel::new()).tool(add).instructions("Ring.").runtime(runtime.clone());
+    let fewer = Agent::builder(ScriptedModel::new())
+        .tool(add)
+        .instructions("Ring.")
+        .runtime(runtime.clone());
     check(fewer, "tool `ring` is gone").await;
 }
 
@@ -152,29 +233,62 @@ async fn a_call_that_had_begun_keeps_its_key_in_a_fork_and_in_a_fork_of_that() {
     let (runtime, journal) = runtime();
     let bank = Bank::default();
     let agent = || {
-        let model = ScriptedModel::new().call("pay", json!({})).reply("Paid.").by_history();
-        Agent::builder(model).tools(bank.clone()).runtime(runtime.clone()).build().unwrap()
+        let model = ScriptedModel::new()
+            .call("pay", json!({}))
+            .reply("Paid.")
+            .by_history();
+        Agent::builder(model)
+            .tools(bank.clone())
+            .runtime(runtime.clone())
+            .build()
+            .unwrap()
     };
     agent().run("Pay").id("old").await.unwrap();
     let begins = |run: &str| {
-        let is_pay = |entry: &Entry| matches!(entry, Entry::Started { note, .. } if &*note.name == "pay");
-        journal.records(&RunId::new(run)).iter().position(|r| is_pay(&r.entry)).unwrap() as u64
+        let is_pay =
+            |entry: &Entry| matches!(entry, Entry::Started { note, .. } if &*note.name == "pay");
+        journal
+            .records(&RunId::new(run))
+            .iter()
+            .position(|r| is_pay(&r.entry))
+            .unwrap() as u64
     };
-    agent().fork("old").after(begins("old")).id("new").await.unwrap();
-    agent().fork("new").after(begins("new")).id("newer").await.unwrap();
+    agent()
+        .fork("old")
+        .after(begins("old"))
+        .id("new")
+        .await
+        .unwrap();
+    agent()
+        .fork("new")
+        .after(begins("new"))
+        .id("newer")
+        .await
+        .unwrap();
     let keys = bank.0.lock().unwrap();
     assert_eq!(keys.len(), 3);
-    assert!(keys.iter().all(|key| *key == keys[0]), "it was paid more than once: {keys:?}");
+    assert!(
+        keys.iter().all(|key| *key == keys[0]),
+        "it was paid more than once: {keys:?}"
+    );
 }
 
 #[tokio::test]
 async fn a_run_that_was_low_from_the_start_can_be_forked() {
     let (runtime, _) = runtime();
     let agent = || {
-        let model = ScriptedModel::new().reply("One.").reply("Two.").by_history();
+        let model = ScriptedModel::new()
+            .reply("One.")
+            .reply("Two.")
+            .by_history();
         let agent = Agent::builder(ScriptedModel::new()).model_for("cheap", model);
-        let agent = agent.when_low(levity::agent::Low::Switch).runtime(runtime.clone());
-        agent.limits(Limits::new().tokens(1_000_000).low(100)).build().unwrap()
+        let agent = agent
+            .when_low(levity::agent::Low::Switch)
+            .runtime(runtime.clone());
+        agent
+            .limits(Limits::new().tokens(1_000_000).low(100))
+            .build()
+            .unwrap()
     };
     agent().run("Count").id("old").await.unwrap();
     let answer = agent().fork("old").after(1).id("new").await.unwrap();
@@ -185,9 +299,16 @@ async fn a_run_that_was_low_from_the_start_can_be_forked() {
 #[tokio::test]
 async fn a_report_tells_with_which_arguments_a_call_was_made() {
     let (runtime, journal) = runtime();
-    let model = ScriptedModel::new().call("add", json!({"a": 1, "b": 1})).reply("Well.");
+    let model = ScriptedModel::new()
+        .call("add", json!({"a": 1, "b": 1}))
+        .reply("Well.");
     let policy = Policy::new().rule(Rule::tool("add").ask("is it right?"));
-    let agent = Agent::builder(model).tool(add).policy(policy).runtime(runtime).build().unwrap();
+    let agent = Agent::builder(model)
+        .tool(add)
+        .policy(policy)
+        .runtime(runtime)
+        .build()
+        .unwrap();
     let mut run = agent.run("Add").id("edited").start();
     let mut events = run.events();
     while let Some(event) = events.next().await {
@@ -220,30 +341,66 @@ async fn runs_with_children_edits_waits_and_a_type_are_forked_at_every_record() 
     }
     let (runtime, journal) = runtime();
     let agent = || {
-        let sums = ScriptedModel::new().call("add", json!({"a": 1, "b": 1})).reply("Two.").by_history();
+        let sums = ScriptedModel::new()
+            .call("add", json!({"a": 1, "b": 1}))
+            .reply("Two.")
+            .by_history();
         let helper = Agent::builder(sums).tool(add).build().unwrap();
-        let turn = Turn::new().call("helper", json!({"task": "Add"})).call("add", json!({"a": 1, "b": 1}));
+        let turn = Turn::new()
+            .call("helper", json!({"task": "Add"}))
+            .call("add", json!({"a": 1, "b": 1}));
         let turn = turn.call("wait", json!({"seconds": 1}));
-        let model = ScriptedModel::new().turn(turn).reply("no").reply(r#"{"total": 4}"#).by_history();
+        let model = ScriptedModel::new()
+            .turn(turn)
+            .reply("no")
+            .reply(r#"{"total": 4}"#)
+            .by_history();
         let policy = Policy::new().rule(Rule::tool("add").ask("is it right?"));
-        let agent = Agent::builder(model).tool(add).agent("helper", "Adds.", helper).policy(policy);
-        let agent = agent.waits(std::time::Duration::from_secs(60)).approver(Edits);
+        let agent = Agent::builder(model)
+            .tool(add)
+            .agent("helper", "Adds.", helper)
+            .policy(policy);
+        let agent = agent
+            .waits(std::time::Duration::from_secs(60))
+            .approver(Edits);
         let limits = Limits::new().tokens(1_000_000).low(50);
-        agent.limits(limits).runtime(runtime.clone()).build().unwrap()
+        agent
+            .limits(limits)
+            .runtime(runtime.clone())
+            .build()
+            .unwrap()
     };
     let sum: Sum = agent().run("Add").id("old").typed().await.unwrap();
     assert_eq!(sum.total, 4.0);
     let records = journal.records(&RunId::new("old"));
     for after in 0..records.len() as u64 - 2 {
         let id = format!("new-{after}");
-        let forked = agent().fork("old").after(after).id(id.as_str()).typed::<Sum>().with_answer().await;
+        let forked = agent()
+            .fork("old")
+            .after(after)
+            .id(id.as_str())
+            .typed::<Sum>()
+            .with_answer()
+            .await;
         let (sum, answer) = forked.unwrap_or_else(|error| panic!("after {after}: {error:?}"));
         assert_eq!(sum.total, 4.0);
-        agent().expecting::<Sum>().replay(answer.run()).await.unwrap();
+        agent()
+            .expecting::<Sum>()
+            .replay(answer.run())
+            .await
+            .unwrap();
         // A fork of a fork, and one that is resumed, are no different.
-        let again = agent().fork(id.as_str()).after(after).id(format!("{id}-again")).typed::<Sum>();
+        let again = agent()
+            .fork(id.as_str())
+            .after(after)
+            .id(format!("{id}-again"))
+            .typed::<Sum>();
         let (_, again) = again.with_answer().await.unwrap();
-        agent().expecting::<Sum>().replay(again.run()).await.unwrap();
+        agent()
+            .expecting::<Sum>()
+            .replay(again.run())
+            .await
+            .unwrap();
         agent().resume(id.as_str()).typed::<Sum>().await.unwrap();
     }
 }

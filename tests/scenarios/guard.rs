@@ -4,7 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use levity::agent::SecretGuard;
-use levity::core::{Hints, Journal as _, ModelError, ModelErrorKind, RunId, RunRequest, Secrets, Stage};
+use levity::core::{
+    Hints, Journal as _, ModelError, ModelErrorKind, RunId, RunRequest, Secrets, Stage,
+};
 use levity::llm::{AnthropicModel, Models, OpenAiModel};
 use levity::memory::FileMemory;
 use levity::prelude::*;
@@ -30,12 +32,16 @@ const ALL: [&str; 8] = [KNOWN, PROMPT, CALL, RESULT, ANSWER, THOUGHT, ERROR, SAI
 fn assert_clean(where_: &str, text: &str) {
     for secret in ALL {
         // A part of it would tell as well.
-        assert!(!text.contains(&secret[..secret.len() - 4]), "{secret} is in {where_}: {text}");
+        assert!(
+            !text.contains(&secret[..secret.len() - 4]),
+            "{secret} is in {where_}: {text}"
+        );
     }
 }
 
 fn folder(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("guard-{}-{name}", std::process::id()));
+    let folder =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("guard-{}-{name}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
     folder
@@ -60,7 +66,9 @@ fn guard() -> SecretGuard {
 fn tool() -> RecordingTool {
     RecordingTool::new("look_up", |_| {
         let text = format!("{RESULT} and {KNOWN}");
-        Ok(ToolOutput::value(json!({"text": text, "password": "canary"})))
+        Ok(ToolOutput::value(
+            json!({"text": text, "password": "canary"}),
+        ))
     })
     .with_hints(Hints::new().read_only())
 }
@@ -77,8 +85,15 @@ async fn no_secret_comes_out_anywhere() {
     let model = ScriptedModel::new()
         .call("ask_user", json!({"question": "Which?"}))
         .turn(turn)
-        .turn(Turn::new().text(format!("It is {ANSWER}, {RESULT} or {KNOWN}.")).pieces(7));
-    let below = Agent::builder(ScriptedModel::new()).guard(guard()).build().unwrap();
+        .turn(
+            Turn::new()
+                .text(format!("It is {ANSWER}, {RESULT} or {KNOWN}."))
+                .pieces(7),
+        );
+    let below = Agent::builder(ScriptedModel::new())
+        .guard(guard())
+        .build()
+        .unwrap();
     let agent = Agent::builder(model.clone())
         .tool(tool())
         .ask_user()
@@ -88,8 +103,10 @@ async fn no_secret_comes_out_anywhere() {
         .runtime(Runtime::new().with_journal(journal))
         .build()
         .unwrap();
-    let mut run =
-        agent.run(format!("My key is {PROMPT}, and the word is {KNOWN}.")).conversation("c").start();
+    let mut run = agent
+        .run(format!("My key is {PROMPT}, and the word is {KNOWN}."))
+        .conversation("c")
+        .start();
     let (mut stream, mut events) = (run.events(), Vec::new());
     while let Some(event) = stream.next().await {
         if let EventKind::Asked(ask) = &event.kind {
@@ -101,17 +118,31 @@ async fn no_secret_comes_out_anywhere() {
     let answer = run.await.unwrap();
     assert_clean("the answer", answer.text());
     assert!(
-        answer.text().contains("[secret: api key], [secret: api key] or [secret: known]"),
+        answer
+            .text()
+            .contains("[secret: api key], [secret: api key] or [secret: known]"),
         "{}",
         answer.text()
     );
     assert_clean("the events", &serde_json::to_string(&events).unwrap());
     assert_clean("the events in words", &format!("{events:?}"));
-    assert_clean("the answer in words", &format!("{answer:?} {:?} {:?}", answer.history(), answer.context()));
-    assert_clean("what the model was sent", &format!("{:?}", model.requests()));
+    assert_clean(
+        "the answer in words",
+        &format!("{answer:?} {:?} {:?}", answer.history(), answer.context()),
+    );
+    assert_clean(
+        "what the model was sent",
+        &format!("{:?}", model.requests()),
+    );
     assert_clean("the files", &bytes(&folder));
-    assert!(bytes(&folder).contains("[secret: known]"), "the files are there");
-    assert_clean("the agent in words", &format!("{agent:?} {:?} {:?}", agent.to_builder(), guard()));
+    assert!(
+        bytes(&folder).contains("[secret: known]"),
+        "the files are there"
+    );
+    assert_clean(
+        "the agent in words",
+        &format!("{agent:?} {:?} {:?}", agent.to_builder(), guard()),
+    );
     assert_whole(answer.history());
     let stages: Vec<_> = events
         .iter()
@@ -124,9 +155,15 @@ async fn no_secret_comes_out_anywhere() {
         assert!(stages.contains(&stage), "{stage}: {stages:?}");
     }
     // Without the guard they are there, so the test would tell.
-    let model = ScriptedModel::new().call("look_up", json!({"key": CALL})).reply(ANSWER);
+    let model = ScriptedModel::new()
+        .call("look_up", json!({"key": CALL}))
+        .reply(ANSWER);
     let (runtime, journal) = runtime();
-    let bare = Agent::builder(model).tool(tool()).runtime(runtime).build().unwrap();
+    let bare = Agent::builder(model)
+        .tool(tool())
+        .runtime(runtime)
+        .build()
+        .unwrap();
     let answer = bare.run(PROMPT).await.unwrap();
     let kept = serde_json::to_string(&journal.records(answer.run())).unwrap();
     for secret in [PROMPT, CALL, RESULT, ANSWER] {
@@ -150,35 +187,64 @@ async fn no_secret_comes_out_of_errors() {
         .with_request_id("r1");
     let (runtime, journal) = runtime();
     let model = ScriptedModel::new().fail_with(refused);
-    let agent = Agent::builder(model).guard(guard()).runtime(runtime).build().unwrap();
+    let agent = Agent::builder(model)
+        .guard(guard())
+        .runtime(runtime)
+        .build()
+        .unwrap();
     let (events, ended) = watch(agent.run("Go").id("r").start()).await;
     let told = chain(&ended.unwrap_err());
     assert_clean("the error", &told);
-    assert!(told.contains("the key [secret: api key] is wrong"), "{told}");
+    assert!(
+        told.contains("the key [secret: api key] is wrong"),
+        "{told}"
+    );
     assert_clean("the events", &serde_json::to_string(&events).unwrap());
-    assert_clean("the journal", &serde_json::to_string(&journal.records(&"r".into())).unwrap());
+    assert_clean(
+        "the journal",
+        &serde_json::to_string(&journal.records(&"r".into())).unwrap(),
+    );
 
-    let failing = RecordingTool::new("look_up", |_| Err(ToolError::failed(format!("{RESULT} is not known"))));
+    let failing = RecordingTool::new("look_up", |_| {
+        Err(ToolError::failed(format!("{RESULT} is not known")))
+    });
     let model = ScriptedModel::new().call("look_up", json!({})).reply("No.");
-    let agent = Agent::builder(model.clone()).tool(failing).guard(guard()).build().unwrap();
+    let agent = Agent::builder(model.clone())
+        .tool(failing)
+        .guard(guard())
+        .build()
+        .unwrap();
     agent.run("Go").await.unwrap();
     assert_clean("a tool's error", &format!("{:?}", model.requests()));
 
     let model = ScriptedModel::new().reply(ANSWER);
-    let agent = Agent::builder(model).guard(guard().blocking()).build().unwrap();
-    assert_clean("what was blocked", &chain(&agent.run("Go").await.unwrap_err()));
+    let agent = Agent::builder(model)
+        .guard(guard().blocking())
+        .build()
+        .unwrap();
+    assert_clean(
+        "what was blocked",
+        &chain(&agent.run("Go").await.unwrap_err()),
+    );
 }
 
 #[tokio::test]
 async fn no_key_is_shown_by_what_was_set_up_with_it() {
-    let models =
-        Models::new().with_variable("OPENAI_API_KEY", PROMPT).with_variable("ANTHROPIC_API_KEY", ANSWER);
+    let models = Models::new()
+        .with_variable("OPENAI_API_KEY", PROMPT)
+        .with_variable("ANTHROPIC_API_KEY", ANSWER);
     let model = models.model("openai:gpt-4o").unwrap();
     let openai = OpenAiModel::new(PROMPT, "gpt-4o");
     let anthropic = AnthropicModel::new(ANSWER, "claude-sonnet-4-5");
-    let agent = Agent::builder(openai.clone()).guard(guard()).build().unwrap();
-    let told =
-        format!("{models:?} {:?} {openai:?} {anthropic:?} {agent:?} {:?}", model.card(), agent.run("x"));
+    let agent = Agent::builder(openai.clone())
+        .guard(guard())
+        .build()
+        .unwrap();
+    let told = format!(
+        "{models:?} {:?} {openai:?} {anthropic:?} {agent:?} {:?}",
+        model.card(),
+        agent.run("x")
+    );
     assert_clean("what was set up", &told);
 }
 
@@ -186,16 +252,30 @@ async fn no_key_is_shown_by_what_was_set_up_with_it() {
 async fn words_left_for_a_run_by_others_are_looked_at() {
     let folder = folder("post");
     let journal = || SqliteJournal::new(folder.join("runs.db")).unwrap();
-    let model = ScriptedModel::new().call("ask_user", json!({"question": "Which?"})).reply("Done.");
+    let model = ScriptedModel::new()
+        .call("ask_user", json!({"question": "Which?"}))
+        .reply("Done.");
     let builder = Agent::builder(model.clone()).ask_user().guard(guard());
-    let agent = builder.runtime(Runtime::new().with_journal(journal())).build().unwrap();
+    let agent = builder
+        .runtime(Runtime::new().with_journal(journal()))
+        .build()
+        .unwrap();
     let mut run = agent.run("Go").id("r").start();
     let mut events = run.events();
     let other = Runtime::new().with_journal(journal());
     while let Some(event) = events.next().await {
         if let EventKind::Asked(ask) = event.kind {
             let decision = Decision::answer(format!("it is {SAID}"));
-            other.tell(&ask.run, RunRequest::Decide { effect: ask.effect, decision }).await.unwrap();
+            other
+                .tell(
+                    &ask.run,
+                    RunRequest::Decide {
+                        effect: ask.effect,
+                        decision,
+                    },
+                )
+                .await
+                .unwrap();
         }
     }
     run.await.unwrap();
@@ -211,7 +291,9 @@ async fn words_left_for_a_run_that_nobody_drives_are_looked_at_when_it_goes_on()
     let folder = folder("left");
     let journal = SqliteJournal::new(folder.join("runs.db")).unwrap();
     let runtime = Runtime::new().with_journal(journal.clone());
-    let model = ScriptedModel::new().call("ask_user", json!({"question": "Which?"})).reply("Done.");
+    let model = ScriptedModel::new()
+        .call("ask_user", json!({"question": "Which?"}))
+        .reply("Done.");
     let builder = Agent::builder(model.clone()).ask_user().guard(guard());
     let agent = builder.runtime(runtime.clone()).build().unwrap();
     let run = RunId::new("r");
@@ -220,8 +302,17 @@ async fn words_left_for_a_run_that_nobody_drives_are_looked_at_when_it_goes_on()
     let words = std::sync::Arc::new(Message::user(format!("also {SAID}")));
     let said = RunRequest::Command(levity::core::ControlCommand::Say { message: words });
     let decision = Decision::answer(format!("it is {SAID}"));
-    for post in [said, RunRequest::Decide { effect: ask.effect, decision }] {
-        assert_eq!(runtime.tell(&run, post).await.unwrap(), levity::runtime::Delivery::Posted);
+    for post in [
+        said,
+        RunRequest::Decide {
+            effect: ask.effect,
+            decision,
+        },
+    ] {
+        assert_eq!(
+            runtime.tell(&run, post).await.unwrap(),
+            levity::runtime::Delivery::Posted
+        );
     }
     let kept = async || serde_json::to_string(&journal.read(&run).await.unwrap()).unwrap();
     assert_clean("the journal", &kept().await);
@@ -237,7 +328,10 @@ async fn words_left_for_a_run_that_nobody_drives_are_looked_at_when_it_goes_on()
 #[tokio::test]
 async fn the_guards_of_an_agent_hold_in_a_swarm() {
     use levity::swarm::{Handoff, Swarm, Worker};
-    let first = ScriptedModel::new().call("transfer_to", json!({"to": "b", "note": format!("it is {CALL}")}));
+    let first = ScriptedModel::new().call(
+        "transfer_to",
+        json!({"to": "b", "note": format!("it is {CALL}")}),
+    );
     let last = ScriptedModel::new().reply(format!("It is {ANSWER}."));
     let agent = |model: ScriptedModel| Agent::builder(model).guard(guard()).build().unwrap();
     let swarm = Swarm::builder(Handoff::starting_with("a"))
@@ -247,8 +341,14 @@ async fn the_guards_of_an_agent_hold_in_a_swarm() {
         .unwrap();
     let told = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let hears = told.clone();
-    let answer =
-        swarm.run("Go").on_event(move |event| hears.lock().unwrap().push(event.clone())).await.unwrap();
+    let answer = swarm
+        .run("Go")
+        .on_event(move |event| hears.lock().unwrap().push(event.clone()))
+        .await
+        .unwrap();
     assert_eq!(answer.text(), "It is [secret: api key].");
-    assert_clean("the events of a swarm", &serde_json::to_string(&*told.lock().unwrap()).unwrap());
+    assert_clean(
+        "the events of a swarm",
+        &serde_json::to_string(&*told.lock().unwrap()).unwrap(),
+    );
 }

@@ -47,9 +47,14 @@ async fn agent_that_asks_before_it_sends_goes_every_way() {
             .call("send", json!({"to": "Bob"}))
             .reply("Both have it.")
             .by_history();
-        let policy =
-            levity::tools::Policy::new().rule(levity::tools::Rule::tool("send").ask("it is a letter"));
-        Agent::builder(model).tool(send).policy(policy).runtime(runtime).build().unwrap()
+        let policy = levity::tools::Policy::new()
+            .rule(levity::tools::Rule::tool("send").ask("it is a letter"));
+        Agent::builder(model)
+            .tool(send)
+            .policy(policy)
+            .runtime(runtime)
+            .build()
+            .unwrap()
     };
     conformance::runnable(make, || "Write to Ada and Bob.".into(), shown).await;
 }
@@ -64,8 +69,16 @@ async fn team_that_asks_about_its_plan_goes_every_way() {
     let make = |runtime: Runtime| {
         let found = |_: &str| r#"{"tides": "low", "winds": "mild", "day": "Monday"}"#.to_owned();
         Team::builder()
-            .agent("Planner", "Makes plans.", agent(runtime.clone(), says(|_| PLAN.to_owned())))
-            .agent("finder", "Finds things out.", agent(runtime.clone(), says(found)))
+            .agent(
+                "Planner",
+                "Makes plans.",
+                agent(runtime.clone(), says(|_| PLAN.to_owned())),
+            )
+            .agent(
+                "finder",
+                "Finds things out.",
+                agent(runtime.clone(), says(found)),
+            )
             .approve_plans()
             .runtime(runtime)
             .build()
@@ -83,12 +96,24 @@ async fn swarm_of_two_workers_goes_every_way() {
         ]});
         let router = FunctionModel::new(move |request| {
             // It is asked for a plan first, and then to put the results together.
-            let planned = request.history.messages().iter().any(|message| message.text().contains("A rock."));
-            let reply = if planned { "We steer around it.".to_owned() } else { plan.to_string() };
+            let planned = request
+                .history
+                .messages()
+                .iter()
+                .any(|message| message.text().contains("A rock."));
+            let reply = if planned {
+                "We steer around it.".to_owned()
+            } else {
+                plan.to_string()
+            };
             Ok(Response::new(Message::assistant(reply)))
         });
         let worker = |name: &str, reply: &'static str| {
-            Worker::new(name, "Works.", agent(runtime.clone(), says(move |_| reply.to_owned())))
+            Worker::new(
+                name,
+                "Works.",
+                agent(runtime.clone(), says(move |_| reply.to_owned())),
+            )
         };
         Swarm::builder(Router::new(router))
             .worker(worker("pilot", "A rock."))
@@ -103,20 +128,31 @@ async fn swarm_of_two_workers_goes_every_way() {
 #[tokio::test]
 async fn kind_of_run_of_a_user_goes_every_way() {
     let make = |runtime: Runtime| {
-        let reader = agent(runtime.clone(), says(|document| format!("{} letters", document.len())));
+        let reader = agent(
+            runtime.clone(),
+            says(|document| format!("{} letters", document.len())),
+        );
         let writer = agent(runtime.clone(), says(|notes| notes.replace('\n', ", ")));
         map_reduce::MapReduce::new(runtime, reader, writer)
     };
-    let input = || ["The tide is out.", "The harbour is empty."].map(str::to_owned).to_vec();
+    let input = || {
+        ["The tide is out.", "The harbour is empty."]
+            .map(str::to_owned)
+            .to_vec()
+    };
     conformance::runnable(make, input, |finished| {
-        assert_eq!((finished.text(), finished.stats().model_calls), ("16 letters, 21 letters", 3));
+        assert_eq!(
+            (finished.text(), finished.stats().model_calls),
+            ("16 letters, 21 letters", 3)
+        );
         shown(finished)
     })
     .await;
     conformance::runnable(make, Vec::new, shown).await;
 }
 
-/// Observes a run, and gives the lasting events of the run itself as text, those from before it began included.
+/// Observes a run, and gives the lasting events of the run itself as text, those from before it
+/// began included.
 async fn observed<W: Runnable>(run: Run<W>, id: &str) -> Vec<String> {
     let (seen, id) = (Arc::new(Mutex::new(Vec::new())), RunId::new(id));
     let observe = {
@@ -129,9 +165,15 @@ async fn observed<W: Runnable>(run: Run<W>, id: &str) -> Vec<String> {
                 .after(async move { assert!(!after.lock().unwrap().is_empty()) })
         }
     };
-    run.id(id.clone()).observe(observe).await.unwrap_or_else(|error| panic!("{error}"));
+    run.id(id.clone())
+        .observe(observe)
+        .await
+        .unwrap_or_else(|error| panic!("{error}"));
     let seen = std::mem::take(&mut *seen.lock().unwrap());
-    seen.iter().filter(|event| event.run == id && !event.kind.is_fleeting()).map(as_text).collect()
+    seen.iter()
+        .filter(|event| event.run == id && !event.kind.is_fleeting())
+        .map(as_text)
+        .collect()
 }
 
 fn as_text(event: &Event) -> String {
@@ -142,19 +184,41 @@ async fn observers_have_every_event_once<W: Runnable>(what: W, input: W::Input) 
     let told = |run: &'static str| {
         let what = what.clone();
         async move {
-            replay_run(&what, &RunId::new(run)).await.unwrap().events.iter().map(as_text).collect::<Vec<_>>()
+            replay_run(&what, &RunId::new(run))
+                .await
+                .unwrap()
+                .events
+                .iter()
+                .map(as_text)
+                .collect::<Vec<_>>()
         }
     };
-    assert_eq!(observed(Run::new(what.clone(), input), "new").await, told("new").await);
-    assert_eq!(observed(Run::fork(what.clone(), "new"), "fork").await, told("fork").await);
-    assert_eq!(observed(Run::resume(what.clone(), "new"), "new").await, told("new").await);
+    assert_eq!(
+        observed(Run::new(what.clone(), input), "new").await,
+        told("new").await
+    );
+    assert_eq!(
+        observed(Run::fork(what.clone(), "new"), "fork").await,
+        told("fork").await
+    );
+    assert_eq!(
+        observed(Run::resume(what.clone(), "new"), "new").await,
+        told("new").await
+    );
 }
 
 #[tokio::test]
 async fn observer_of_an_agent_or_a_team_has_every_event_of_new_forked_and_resumed_runs() {
     let runtime = Runtime::new().with_journal(MemoryJournal::new());
-    let model = ScriptedModel::new().call("send", json!({"to": "Ada"})).reply("She has it.").by_history();
-    let agent = Agent::builder(model).tool(send).runtime(runtime).build().unwrap();
+    let model = ScriptedModel::new()
+        .call("send", json!({"to": "Ada"}))
+        .reply("She has it.")
+        .by_history();
+    let agent = Agent::builder(model)
+        .tool(send)
+        .runtime(runtime)
+        .build()
+        .unwrap();
     observers_have_every_event_once(agent, "Write to Ada.".into()).await;
     let team = Team::builder()
         .function("one", |_: levity::dag::StepInput| async { Ok(json!(1)) })

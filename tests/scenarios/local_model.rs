@@ -1,7 +1,7 @@
 //! Whole runs with a real model behind a real server, over every protocol that it speaks.
 //!
-//! `LEVITY_TEST_BASE_URL` names a llama.cpp server, or another one that speaks chat completions, Responses and
-//! Messages; `LEVITY_TEST_MODEL` its model.
+//! `LEVITY_TEST_BASE_URL` names a llama.cpp server, or another one that speaks chat completions,
+//! Responses and Messages; `LEVITY_TEST_MODEL` its model.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,8 @@ use levity::prelude::*;
 use levity::swarm::{PlannedBy, Router, Swarm, SwarmNotice, Worker, WorkerReport};
 
 /// What a small model needs to be told.
-const INSTRUCTIONS: &str = "You are a helpful assistant with tools. Call a tool first, then answer.\n\
+const INSTRUCTIONS: &str = "You are a helpful assistant with tools. Call a tool first, then \
+    answer.\n\
     Examples of calls:\n\
     What is 5-3? -> {\"name\": \"calculator\", \"arguments\": {\"expression\": \"5-3\"}}\n\
     What is in a.txt? -> {\"name\": \"read_file\", \"arguments\": {\"path\": \"a.txt\"}}";
@@ -27,9 +28,13 @@ async fn calculator(
     expression: String,
 ) -> Result<i64, ToolError> {
     let terms = expression.replace(' ', "");
-    let (left, right) = terms.split_once('*').ok_or_else(|| ToolError::failed("only `a*b` is known"))?;
-    let number =
-        |text: &str| text.parse::<i64>().map_err(|_| ToolError::failed(format!("`{text}` is no number")));
+    let (left, right) = terms
+        .split_once('*')
+        .ok_or_else(|| ToolError::failed("only `a*b` is known"))?;
+    let number = |text: &str| {
+        text.parse::<i64>()
+            .map_err(|_| ToolError::failed(format!("`{text}` is no number")))
+    };
     Ok(number(left)? * number(right)?)
 }
 
@@ -84,18 +89,33 @@ async fn ask(agent: AgentBuilder, goal: &str, tool: &str, answer: &str) {
     let mut events = run.events();
     let mut pieces = 0;
     while let Some(event) = events.next().await {
-        pieces += usize::from(matches!(event.kind, EventKind::Delta { delta: Delta::Text(_), .. }));
+        pieces += usize::from(matches!(
+            event.kind,
+            EventKind::Delta {
+                delta: Delta::Text(_),
+                ..
+            }
+        ));
     }
-    let result = run.await.unwrap_or_else(|error| panic!("{goal}: {error:?}"));
-    let calls: Vec<_> =
-        result.history().calls().map(|(call, result)| (&*call.name, result.text().into_owned())).collect();
+    let result = run
+        .await
+        .unwrap_or_else(|error| panic!("{goal}: {error:?}"));
+    let calls: Vec<_> = result
+        .history()
+        .calls()
+        .map(|(call, result)| (&*call.name, result.text().into_owned()))
+        .collect();
     assert_eq!(calls.len(), 1, "{calls:?}");
     assert_eq!(calls[0].0, tool, "{calls:?}");
     assert!(calls[0].1.contains(answer), "{calls:?}");
     assert_eq!(*result.status(), Status::Complete);
     assert!(result.text().contains(answer), "{}", result.text());
     assert!(pieces > 1, "the answer came in {pieces} pieces");
-    assert!(result.usage().input.is_some_and(|tokens| tokens > 0), "{:?}", result.usage());
+    assert!(
+        result.usage().input.is_some_and(|tokens| tokens > 0),
+        "{:?}",
+        result.usage()
+    );
 }
 
 #[tokio::test]
@@ -105,7 +125,13 @@ async fn a_real_model_calls_a_tool_over_every_protocol() {
         let model = Models::new().model(&name).unwrap();
         let agent = || Agent::builder(model.clone());
         ask(agent(), "What is 12*7?", "calculator", "84").await;
-        ask(agent(), "Read secret.txt and tell me the password.", "read_file", "tangerine-42").await;
+        ask(
+            agent(),
+            "Read secret.txt and tell me the password.",
+            "read_file",
+            "tangerine-42",
+        )
+        .await;
     }
 }
 
@@ -113,8 +139,18 @@ async fn a_real_model_calls_a_tool_over_every_protocol() {
 async fn a_real_model_calls_a_tool_by_schema_alone() {
     let Some((url, model)) = server() else { return };
     let [name, ..] = names(&url, &model);
-    let model = Models::new().model(&name).unwrap().text_tools().structured();
-    ask(Agent::builder(model).single_tool(), "What is 12*7?", "calculator", "84").await;
+    let model = Models::new()
+        .model(&name)
+        .unwrap()
+        .text_tools()
+        .structured();
+    ask(
+        Agent::builder(model).single_tool(),
+        "What is 12*7?",
+        "calculator",
+        "84",
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -132,24 +168,39 @@ async fn a_real_model_sums_up_what_has_left_its_window() {
         .build()
         .unwrap();
     let compacted = Arc::new(Mutex::new(Vec::new()));
-    for goal in
-        ["My boat is called Kestrel.", "It is green.", "It is nine metres long.", "What is a harbour?"]
-    {
+    for goal in [
+        "My boat is called Kestrel.",
+        "It is green.",
+        "It is nine metres long.",
+        "What is a harbour?",
+    ] {
         let seen = compacted.clone();
         let run = agent.run(goal).conversation("c").on_event(move |event| {
             if let EventKind::Compacted(done) = &event.kind {
                 seen.lock().unwrap().push(done.clone());
             }
         });
-        let answer = run.await.unwrap_or_else(|error| panic!("{goal}: {error:?}"));
+        let answer = run
+            .await
+            .unwrap_or_else(|error| panic!("{goal}: {error:?}"));
         assert!(!answer.text().is_empty());
     }
     let compacted = compacted.lock().unwrap().clone();
-    assert!(!compacted.is_empty() && compacted.iter().all(|done| done.fell_back.is_none()), "{compacted:?}");
+    assert!(
+        !compacted.is_empty() && compacted.iter().all(|done| done.fell_back.is_none()),
+        "{compacted:?}"
+    );
     let kept = store.load(&"c".into(), 100).await.unwrap();
     let summary = kept.summary.unwrap();
-    assert!((3..=120).contains(&summary.text.split_whitespace().count()), "{summary:?}");
-    assert!(kept.end == 8 && kept.messages.len() as u64 == 8 - summary.upto, "{}", summary.upto);
+    assert!(
+        (3..=120).contains(&summary.text.split_whitespace().count()),
+        "{summary:?}"
+    );
+    assert!(
+        kept.end == 8 && kept.messages.len() as u64 == 8 - summary.upto,
+        "{}",
+        summary.upto
+    );
 }
 
 fn team(url: &str, model: &str) -> Team {
@@ -182,19 +233,28 @@ async fn a_real_model_carries_out_a_plan() {
                 .reads(["boat", "metres"])
                 .writes(["report"]),
         );
-    let finished = team(&url, &model).run(plan).await.unwrap_or_else(|error| panic!("{error:?}"));
+    let finished = team(&url, &model)
+        .run(plan)
+        .await
+        .unwrap_or_else(|error| panic!("{error:?}"));
     for step in finished.steps() {
         assert_eq!(step.status, StepStatus::Completed, "{finished:?}");
     }
     for name in ["boat", "metres", "report"] {
-        let value = finished.variable(name).unwrap_or_else(|| panic!("{name} in {finished:?}"));
+        let value = finished
+            .variable(name)
+            .unwrap_or_else(|| panic!("{name} in {finished:?}"));
         assert!(!value.is_null() && value != "", "{name}: {value}");
     }
-    assert!(finished.usage().total() > 0 && finished.stats().model_calls >= 2, "{:?}", finished.stats());
+    assert!(
+        finished.usage().total() > 0 && finished.stats().model_calls >= 2,
+        "{:?}",
+        finished.stats()
+    );
 }
 
-/// What the model delegates is its own; that a small one is held to a plan that can be carried out, and that the right workers have
-/// the right tools, is ours.
+/// What the model delegates is its own; that a small one is held to a plan that can be carried out,
+/// and that the right workers have the right tools, is ours.
 #[tokio::test]
 async fn a_real_model_leads_a_swarm() {
     let Some((url, model)) = server() else { return };
@@ -205,10 +265,22 @@ async fn a_real_model_leads_a_swarm() {
         (options.temperature, options.max_tokens) = (Some(0.0), Some(300));
         Agent::builder(model.clone()).options(options)
     };
-    let tooled = || agent().instructions(INSTRUCTIONS).tool_choice(ToolChoice::Required);
+    let tooled = || {
+        agent()
+            .instructions(INSTRUCTIONS)
+            .tool_choice(ToolChoice::Required)
+    };
     let swarm = Swarm::builder(Router::agent(agent().build().unwrap()).without_synthesis())
-        .worker(Worker::new("reckoner", "Works out sums.", tooled().tool(calculator).build().unwrap()))
-        .worker(Worker::new("reader", "Reads files.", tooled().tool(read_file).build().unwrap()))
+        .worker(Worker::new(
+            "reckoner",
+            "Works out sums.",
+            tooled().tool(calculator).build().unwrap(),
+        ))
+        .worker(Worker::new(
+            "reader",
+            "Reads files.",
+            tooled().tool(read_file).build().unwrap(),
+        ))
         .build()
         .unwrap();
     let told = Arc::new(Mutex::new(Vec::new()));
@@ -217,11 +289,27 @@ async fn a_real_model_leads_a_swarm() {
     let run = run.on_event(move |event| heard.lock().unwrap().extend(SwarmNotice::of(&event.kind)));
     let finished = run.await.unwrap_or_else(|error| panic!("{error:?}"));
     let told = told.lock().unwrap();
-    let planned = told.iter().any(|told| matches!(told, SwarmNotice::Planned { by: PlannedBy::Router, .. }));
+    let planned = told.iter().any(|told| {
+        matches!(
+            told,
+            SwarmNotice::Planned {
+                by: PlannedBy::Router,
+                ..
+            }
+        )
+    });
     assert!(planned, "{told:?}");
     for said in ["84", "tangerine-42"] {
         let knows = |report: &WorkerReport| report.is_done() && report.text.contains(said);
-        assert!(finished.reports().iter().any(knows), "{said} in {:?}", finished.reports());
+        assert!(
+            finished.reports().iter().any(knows),
+            "{said} in {:?}",
+            finished.reports()
+        );
     }
-    assert!(finished.text().contains("84") && finished.usage().total() > 0, "{}", finished.text());
+    assert!(
+        finished.text().contains("84") && finished.usage().total() > 0,
+        "{}",
+        finished.text()
+    );
 }

@@ -16,7 +16,9 @@ use crate::support::{add, broken};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn lead() -> Agent {
-    let helper = ScriptedModel::new().call("add", json!({"a": 2, "b": 5})).reply("7");
+    let helper = ScriptedModel::new()
+        .call("add", json!({"a": 2, "b": 5}))
+        .reply("7");
     let helper = Agent::builder(helper).tool(add).build().unwrap();
     let model = ScriptedModel::new()
         .turn(
@@ -28,7 +30,9 @@ fn lead() -> Agent {
         .turn(Turn::new().call("broken", json!({})).usage(60, 5))
         .turn(Turn::new().text("7, says canary-4711.").usage(70, 5))
         .turn(Turn::new().text("Still 7.").usage(80, 5));
-    let agent = Agent::builder(model).tool(broken).agent("adder", "Adds numbers.", helper);
+    let agent = Agent::builder(model)
+        .tool(broken)
+        .agent("adder", "Adds numbers.", helper);
     agent.memory(InMemory::new()).build().unwrap()
 }
 
@@ -40,16 +44,28 @@ fn read(path: &Path) -> String {
 async fn a_conversation_with_tools_and_an_agent_is_in_two_files() {
     let dir = tempfile::tempdir().unwrap();
     let secrets = Secrets::new().known("canary-4711");
-    let logs = LogFiles::builder(dir.path()).secrets(secrets).open().unwrap();
+    let logs = LogFiles::builder(dir.path())
+        .secrets(secrets)
+        .open()
+        .unwrap();
     let agent = lead();
     for goal in ["What is 2 + 5?", "Sure?"] {
-        agent.run(goal).conversation("sums/1").on_event(logs.session("sums/1")).await.unwrap();
+        agent
+            .run(goal)
+            .conversation("sums/1")
+            .on_event(logs.session("sums/1"))
+            .await
+            .unwrap();
     }
     assert!(logs.flush(PATIENCE));
     let folder = logs.session_folder("sums/1");
     assert_eq!(folder.parent(), Some(dir.path()), "an id is no path");
     let general = read(&folder.join("general.log"));
-    let at = |part: &str| general.find(part).unwrap_or_else(|| panic!("no `{part}` in\n{general}"));
+    let at = |part: &str| {
+        general
+            .find(part)
+            .unwrap_or_else(|| panic!("no `{part}` in\n{general}"))
+    };
     let story = [
         "goal text=\"What is 2 + 5?\"",
         "model replied slot=main",
@@ -63,10 +79,18 @@ async fn a_conversation_with_tools_and_an_agent_is_in_two_files() {
         "answer=\"Still 7.\"",
     ];
     let places: Vec<usize> = story.iter().map(|part| at(part)).collect();
-    assert!(places.is_sorted(), "in the order in which it happened: {places:?}");
+    assert!(
+        places.is_sorted(),
+        "in the order in which it happened: {places:?}"
+    );
     let reasoning = read(&folder.join("reasoning.log"));
     assert_eq!(reasoning.lines().count(), 1);
-    assert!(reasoning.trim_end().ends_with("thought text=\"Somebody else adds better.\""), "{reasoning}");
+    assert!(
+        reasoning
+            .trim_end()
+            .ends_with("thought text=\"Somebody else adds better.\""),
+        "{reasoning}"
+    );
     assert!(!general.contains("canary-4711") && !general.contains("Somebody else"));
 }
 
@@ -76,8 +100,15 @@ async fn many_runs_at_once_have_folders_of_their_own() {
     let logs = LogFiles::open(dir.path()).unwrap();
     let model = ScriptedModel::looping(Turn::new().text("Hi."));
     let agent = Agent::builder(model).build().unwrap();
-    let runs: Vec<_> =
-        (0..50).map(|n| agent.run("Hello").id(format!("r{n}")).on_event(logs.runs()).start()).collect();
+    let runs: Vec<_> = (0..50)
+        .map(|n| {
+            agent
+                .run("Hello")
+                .id(format!("r{n}"))
+                .on_event(logs.runs())
+                .start()
+        })
+        .collect();
     for run in runs {
         run.await.unwrap();
     }
@@ -85,7 +116,12 @@ async fn many_runs_at_once_have_folders_of_their_own() {
     assert_eq!(logs.dropped(), 0);
     for n in 0..50 {
         let general = read(&dir.path().join(format!("r{n}/general.log")));
-        assert!(general.lines().all(|line| line.contains(&format!(" r{n} "))), "{general}");
+        assert!(
+            general
+                .lines()
+                .all(|line| line.contains(&format!(" r{n} "))),
+            "{general}"
+        );
         assert!(general.contains("run ended status=complete"));
     }
 }
@@ -96,8 +132,18 @@ async fn a_folder_that_goes_away_stops_no_run() {
     let logs = LogFiles::open(dir.path().join("logs")).unwrap();
     fs::remove_dir_all(dir.path().join("logs")).unwrap();
     fs::write(dir.path().join("logs"), "a file is in the way").unwrap();
-    let agent = Agent::builder(ScriptedModel::new().reply("Hi.")).build().unwrap();
-    assert_eq!(agent.run("Hello").on_event(logs.runs()).await.unwrap().text(), "Hi.");
+    let agent = Agent::builder(ScriptedModel::new().reply("Hi."))
+        .build()
+        .unwrap();
+    assert_eq!(
+        agent
+            .run("Hello")
+            .on_event(logs.runs())
+            .await
+            .unwrap()
+            .text(),
+        "Hi."
+    );
     assert!(logs.flush(PATIENCE));
     assert!(logs.dropped() > 0);
 }

@@ -1,5 +1,5 @@
-//! Results that are too long to be shown are kept with the run, and read in pieces: after a crash, in another process,
-//! in a later run of the conversation.
+//! Results that are too long to be shown are kept with the run, and read in pieces: after a crash,
+//! in another process, in a later run of the conversation.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -33,9 +33,14 @@ type Offers = Arc<Mutex<Vec<Vec<String>>>>;
 /// The reply of a model that has a lot said and reads all of it, going only by the conversation.
 fn read_all(request: &Request) -> Response {
     let results: Vec<_> = request.history.calls().map(|(_, result)| result).collect();
-    let Some((first, pieces)) = results.split_first() else { return calls("dump", json!({})) };
+    let Some((first, pieces)) = results.split_first() else {
+        return calls("dump", json!({}));
+    };
     let Some(last) = pieces.last() else {
-        assert!(first.text().contains(&format!("`read_result` {{\"id\": \"{}\", \"offset\": ", first.call)));
+        assert!(first.text().contains(&format!(
+            "`read_result` {{\"id\": \"{}\", \"offset\": ",
+            first.call
+        )));
         return calls("read_result", json!({"id": first.call}));
     };
     let text = last.text();
@@ -43,10 +48,16 @@ fn read_all(request: &Request) -> Response {
         let next: usize = next.trim_end_matches(']').parse().unwrap();
         return calls("read_result", json!({"id": first.call, "offset": next}));
     }
-    let read: String =
-        pieces.iter().map(|piece| piece.text().rsplit_once("\n[bytes ").unwrap().0.to_owned()).collect();
+    let read: String = pieces
+        .iter()
+        .map(|piece| piece.text().rsplit_once("\n[bytes ").unwrap().0.to_owned())
+        .collect();
     assert!(text.ends_with("; this is the end]"));
-    let words = if read == dumped() { "I have read it all." } else { "Something is missing." };
+    let words = if read == dumped() {
+        "I have read it all."
+    } else {
+        "Something is missing."
+    };
     Response::new(Message::assistant(words))
 }
 
@@ -63,11 +74,20 @@ fn agent(offers: &Offers, runtime: Runtime) -> Agent {
         offers.lock().unwrap().push(names);
         Ok(read_all(request))
     });
-    Agent::builder(model).tool(dump).max_turns(20).runtime(runtime).build().unwrap()
+    Agent::builder(model)
+        .tool(dump)
+        .max_turns(20)
+        .runtime(runtime)
+        .build()
+        .unwrap()
 }
 
 async fn run_or_resume(agent: &Agent, known: bool) -> Answer {
-    let answer = if known { agent.resume("r").await } else { agent.run("Read it.").id("r").await };
+    let answer = if known {
+        agent.resume("r").await
+    } else {
+        agent.run("Read it.").id("r").await
+    };
     let answer = answer.unwrap();
     assert_whole(answer.history());
     answer
@@ -93,7 +113,10 @@ async fn stopped_after_every_record_it_reads_the_same_to_the_end() {
         assert_eq!(replayed.machine.history(), answer.history());
         let records = life.journal.read(answer.run()).await.unwrap();
         for names in &*offers.lock().unwrap() {
-            assert!(matches!(&names[..], [one] if one == "dump") || names[..] == ["dump", "read_result"]);
+            assert!(
+                matches!(&names[..], [one] if one == "dump")
+                    || names[..] == ["dump", "read_result"]
+            );
         }
         let history = serde_json::to_string(answer.history()).unwrap();
         (answer.text().to_owned(), history, inputs(&records))
@@ -103,23 +126,34 @@ async fn stopped_after_every_record_it_reads_the_same_to_the_end() {
     let (text, history, inputs) = &report.whole.value;
     assert_eq!(text, "I have read it all.");
     assert!(history.contains("\"whole\":\"0 aé"));
-    let tools: Vec<&Digest> =
-        inputs.values().flatten().filter(|(name, _)| name == "tools").map(|(_, digest)| digest).collect();
+    let tools: Vec<&Digest> = inputs
+        .values()
+        .flatten()
+        .filter(|(name, _)| name == "tools")
+        .map(|(_, digest)| digest)
+        .collect();
     assert!(tools.len() >= 5, "{tools:?}");
-    assert!(tools[0] != tools[1] && tools[1..].iter().all(|digest| *digest == tools[1]), "{tools:?}");
+    assert!(
+        tools[0] != tools[1] && tools[1..].iter().all(|digest| *digest == tools[1]),
+        "{tools:?}"
+    );
 }
 
 const CHILD: &str = "LEVITY_TEST_LONG_RESULTS";
 
 fn file_runtime(folder: &Path) -> Runtime {
-    let journal = FileJournal::new(folder).unwrap().with_durability(Durability::Buffered);
+    let journal = FileJournal::new(folder)
+        .unwrap()
+        .with_durability(Durability::Buffered);
     Runtime::new().with_journal(journal)
 }
 
 /// The process that is killed: it reads two pieces, says so, and stands still.
 #[tokio::test]
 async fn child() {
-    let Some(folder) = std::env::var_os(CHILD).map(PathBuf::from) else { return };
+    let Some(folder) = std::env::var_os(CHILD).map(PathBuf::from) else {
+        return;
+    };
     let model = FunctionModel::new(|request: &Request| {
         if request.history.calls().count() == 3 {
             println!("stopped");
@@ -129,21 +163,28 @@ async fn child() {
         }
         Ok(read_all(request))
     });
-    let agent =
-        Agent::builder(model).tool(dump).max_turns(20).runtime(file_runtime(&folder)).build().unwrap();
+    let agent = Agent::builder(model)
+        .tool(dump)
+        .max_turns(20)
+        .runtime(file_runtime(&folder))
+        .build()
+        .unwrap();
     let _ = agent.run("Read it.").id("r").await;
 }
 
 #[tokio::test]
 async fn another_process_reads_on_where_a_killed_one_stopped() {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("long-{}", std::process::id()));
+    let folder =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("long-{}", std::process::id()));
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "long_results::child", "--nocapture"])
         .env(CHILD, &folder)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut lines = BufReader::new(child.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
     let stopped = lines.any(|line| line.contains("stopped"));
     child.kill().unwrap();
     child.wait().unwrap();
@@ -153,7 +194,13 @@ async fn another_process_reads_on_where_a_killed_one_stopped() {
     let agent = agent(&offers, file_runtime(&folder));
     let answer = run_or_resume(&agent, true).await;
     assert_eq!(answer.text(), "I have read it all.");
-    assert!(offers.lock().unwrap().iter().all(|names| names[..] == ["dump", "read_result"]));
+    assert!(
+        offers
+            .lock()
+            .unwrap()
+            .iter()
+            .all(|names| names[..] == ["dump", "read_result"])
+    );
     let replayed = agent.replay(answer.run()).await.unwrap();
     assert_eq!(replayed.machine.history(), answer.history());
     let _ = fs::remove_dir_all(folder);
@@ -162,15 +209,23 @@ async fn another_process_reads_on_where_a_killed_one_stopped() {
 /// The answers to calls of the last turn but one, by a script whose last turn says something.
 async fn results(agent: &Agent, history: History) -> Vec<(bool, String)> {
     let answer = agent.run("Go on.").history(history).await.unwrap();
-    let tools = answer.history().messages().iter().rev().find(|message| message.results().next().is_some());
+    let tools = answer
+        .history()
+        .messages()
+        .iter()
+        .rev()
+        .find(|message| message.results().next().is_some());
     let results = tools.unwrap().results();
-    results.map(|result| (result.is_error(), result.text().into_owned())).collect()
+    results
+        .map(|result| (result.is_error(), result.text().into_owned()))
+        .collect()
 }
 
 #[tokio::test]
 async fn a_later_run_reads_what_an_earlier_one_was_told() {
-    let turn =
-        Turn::new().call_with_id("d", "dump", json!({})).call_with_id("a", "add", json!({"a": 2, "b": 5}));
+    let turn = Turn::new()
+        .call_with_id("d", "dump", json!({}))
+        .call_with_id("a", "add", json!({"a": 2, "b": 5}));
     let first = ScriptedModel::new().turn(turn).reply("Done.");
     let agent = Agent::builder(first).tool(dump).tool(add).build().unwrap();
     let history = agent.run("Go.").await.unwrap().history().clone();
@@ -187,14 +242,37 @@ async fn a_later_run_reads_what_an_earlier_one_was_told() {
     let results = results(&agent, history).await;
     let total = dumped().len();
     let expected = [
-        (false, format!("{}\n[bytes 5 to 12 of {total}; read on at 12]", &dumped()[5..12])),
-        (false, "7.0\n[bytes 0 to 3 of 3; this is the end]".to_owned()),
-        (true, "nothing is kept under `x`; use the id named where the result was cut".to_owned()),
-        (true, "`offset` must be a whole number, 0 or more".to_owned()),
-        (true, "the call `self` has no result yet; read it in a later turn".to_owned()),
+        (
+            false,
+            format!(
+                "{}\n[bytes 5 to 12 of {total}; read on at 12]",
+                &dumped()[5..12]
+            ),
+        ),
+        (
+            false,
+            "7.0\n[bytes 0 to 3 of 3; this is the end]".to_owned(),
+        ),
+        (
+            true,
+            "nothing is kept under `x`; use the id named where the result was cut".to_owned(),
+        ),
+        (
+            true,
+            "`offset` must be a whole number, 0 or more".to_owned(),
+        ),
+        (
+            true,
+            "the call `self` has no result yet; read it in a later turn".to_owned(),
+        ),
     ];
     assert_eq!(results, expected);
-    assert!(model.requests().iter().all(|request| request.tools.last().unwrap().name == "read_result"));
+    assert!(
+        model
+            .requests()
+            .iter()
+            .all(|request| request.tools.last().unwrap().name == "read_result")
+    );
 }
 
 /// Has a name that the loop uses.
@@ -213,12 +291,26 @@ async fn a_tool_of_the_same_name_keeps_it() {
                 .call("levity_read_result", json!({"id": "d", "length": 4})),
         )
         .reply("Done.");
-    let agent = Agent::builder(model.clone()).tool(dump).tool(read_result).build().unwrap();
+    let agent = Agent::builder(model.clone())
+        .tool(dump)
+        .tool(read_result)
+        .build()
+        .unwrap();
     let results = results(&agent, History::new()).await;
     assert_eq!(results[0], (false, "my own".to_owned()));
-    assert!(results[1].1.starts_with("0 a\n[bytes 0 to 3 of ") && !results[1].0, "{results:?}");
-    let names: Vec<_> = model.requests()[1].tools.iter().map(|spec| spec.name.clone()).collect();
+    assert!(
+        results[1].1.starts_with("0 a\n[bytes 0 to 3 of ") && !results[1].0,
+        "{results:?}"
+    );
+    let names: Vec<_> = model.requests()[1]
+        .tools
+        .iter()
+        .map(|spec| spec.name.clone())
+        .collect();
     assert_eq!(names, ["dump", "read_result", "levity_read_result"]);
     let requests = model.requests();
-    assert!(Arc::ptr_eq(&requests[1].tools, &requests[2].tools), "the list is put together once");
+    assert!(
+        Arc::ptr_eq(&requests[1].tools, &requests[2].tools),
+        "the list is put together once"
+    );
 }

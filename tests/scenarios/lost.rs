@@ -38,15 +38,27 @@ impl Letters {
     }
 }
 
-fn agent(model: &ScriptedModel, letters: &Letters, runtime: &Runtime) -> levity::agent::AgentBuilder {
-    Agent::builder(model.clone()).tools(letters.clone()).runtime(runtime.clone())
+fn agent(
+    model: &ScriptedModel,
+    letters: &Letters,
+    runtime: &Runtime,
+) -> levity::agent::AgentBuilder {
+    Agent::builder(model.clone())
+        .tools(letters.clone())
+        .runtime(runtime.clone())
 }
 
 /// A run whose process ended while the letter was being sent.
 async fn lose(model: &ScriptedModel, letters: &Letters, runtime: &Runtime) -> RunId {
-    let run = agent(model, letters, runtime).build().unwrap().start("Write");
+    let run = agent(model, letters, runtime)
+        .build()
+        .unwrap()
+        .start("Write");
     let id = run.id().clone();
-    drop_at(run, |event| matches!(event.kind, EventKind::Progress { .. })).await;
+    drop_at(run, |event| {
+        matches!(event.kind, EventKind::Progress { .. })
+    })
+    .await;
     id
 }
 
@@ -71,21 +83,34 @@ async fn check(resolution: Resolution, begun: usize, told: &str) {
     let (model, letters) = (writes(), Letters::default());
     let run = lose(&model, &letters, &runtime).await;
     let says = Says(resolution, Arc::default());
-    let agent = agent(&model, &letters, &runtime).resolver(says.clone()).build().unwrap();
+    let agent = agent(&model, &letters, &runtime)
+        .resolver(says.clone())
+        .build()
+        .unwrap();
     let answer = agent.resume(run.clone()).await.unwrap();
     agent.replay(&run).await.unwrap();
     let (_, result) = answer.history().calls().next().unwrap();
     assert!(result.text().contains(told), "{}", result.text());
     assert_eq!(letters.begun.get(), begun);
-    let [asked] = &says.1.lock().unwrap()[..] else { panic!("it is asked once") };
+    let [asked] = &says.1.lock().unwrap()[..] else {
+        panic!("it is asked once")
+    };
     assert_eq!((asked.call.name.as_str(), &asked.run), ("send", &run));
     let keys = letters.keys.lock().unwrap();
-    assert!(keys.iter().all(|key| **key == *asked.key), "the key is the same for every attempt");
+    assert!(
+        keys.iter().all(|key| **key == *asked.key),
+        "the key is the same for every attempt"
+    );
 }
 
 #[tokio::test]
 async fn a_resolver_says_what_came_of_it() {
-    check(Resolution::Done(ToolOutput::text("it is in the outbox")), 1, "it is in the outbox").await;
+    check(
+        Resolution::Done(ToolOutput::text("it is in the outbox")),
+        1,
+        "it is in the outbox",
+    )
+    .await;
     check(Resolution::NotDone, 2, "sent just now").await;
     check(Resolution::Unknown, 1, "not known").await;
 }
@@ -102,16 +127,32 @@ async fn a_resolver_that_panics_knows_nothing() {
     let (runtime, _) = runtime();
     let (model, letters) = (writes(), Letters::default());
     let run = lose(&model, &letters, &runtime).await;
-    let agent = agent(&model, &letters, &runtime).resolver(Panics).build().unwrap();
+    let agent = agent(&model, &letters, &runtime)
+        .resolver(Panics)
+        .build()
+        .unwrap();
     let answer = agent.resume(run).await.unwrap();
-    assert!(answer.history().calls().next().unwrap().1.text().contains("not known"));
+    assert!(
+        answer
+            .history()
+            .calls()
+            .next()
+            .unwrap()
+            .1
+            .text()
+            .contains("not known")
+    );
     assert_eq!(letters.begun.get(), 1);
 }
 
 #[tokio::test]
 async fn the_host_says_so_before_the_run_goes_on() {
     for (resolution, begun, told) in [
-        (Resolution::Done(ToolOutput::text("it is in the outbox")), 1, "it is in the outbox"),
+        (
+            Resolution::Done(ToolOutput::text("it is in the outbox")),
+            1,
+            "it is in the outbox",
+        ),
         (Resolution::NotDone, 2, "sent just now"),
         (Resolution::Unknown, 1, "not known"),
     ] {
@@ -119,10 +160,22 @@ async fn the_host_says_so_before_the_run_goes_on() {
         let (model, letters) = (writes(), Letters::default());
         let run = lose(&model, &letters, &runtime).await;
         let effect = lost_effect(&journal.records(&run));
-        runtime.tell(&run, RunRequest::Resolve { effect, resolution }).await.unwrap();
+        runtime
+            .tell(&run, RunRequest::Resolve { effect, resolution })
+            .await
+            .unwrap();
         let agent = agent(&model, &letters, &runtime).build().unwrap();
         let answer = agent.resume(run.clone()).await.unwrap();
-        assert!(answer.history().calls().next().unwrap().1.text().contains(told));
+        assert!(
+            answer
+                .history()
+                .calls()
+                .next()
+                .unwrap()
+                .1
+                .text()
+                .contains(told)
+        );
         assert_eq!(letters.begun.get(), begun);
         agent.replay(&run).await.unwrap();
     }
@@ -149,12 +202,32 @@ async fn the_holder_of_the_handle_may_be_quicker_than_the_resolver() {
     let (model, letters) = (writes(), Letters::default());
     let run = lose(&model, &letters, &runtime).await;
     let effect = lost_effect(&journal.records(&run));
-    let agent = agent(&model, &letters, &runtime).resolver(Slow).build().unwrap();
+    let agent = agent(&model, &letters, &runtime)
+        .resolver(Slow)
+        .build()
+        .unwrap();
     let resumed = agent.resume(run).start();
-    resumed.control().resolve(effect, Resolution::Done(ToolOutput::text("I saw it"))).await.unwrap();
-    let twice = resumed.control().resolve(effect, Resolution::NotDone).await.unwrap_err();
-    assert!(matches!(twice, ControlError::NotAsked { .. } | ControlError::NotRunning(_)), "{twice}");
+    resumed
+        .control()
+        .resolve(effect, Resolution::Done(ToolOutput::text("I saw it")))
+        .await
+        .unwrap();
+    let twice = resumed
+        .control()
+        .resolve(effect, Resolution::NotDone)
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(
+            twice,
+            ControlError::NotAsked { .. } | ControlError::NotRunning(_)
+        ),
+        "{twice}"
+    );
     let (_, answer) = watch(resumed).await;
-    assert_eq!(answer.unwrap().history().calls().next().unwrap().1.text(), "I saw it");
+    assert_eq!(
+        answer.unwrap().history().calls().next().unwrap().1.text(),
+        "I saw it"
+    );
     assert_eq!(letters.begun.get(), 1);
 }

@@ -1,7 +1,7 @@
 //! Facts and past sessions that find their way into later runs.
 //!
-//! What remembers works on a thread of its own, so these runs go by a clock that really runs: one that turns itself would pass
-//! their time limits while the thread is at it.
+//! What remembers works on a thread of its own, so these runs go by a clock that really runs: one
+//! that turns itself would pass their time limits while the thread is at it.
 
 use std::sync::Arc;
 
@@ -12,13 +12,20 @@ use levity::test::ScriptedModel;
 use serde_json::json;
 
 fn texts(request: &Request) -> String {
-    request.history.messages().iter().map(|message| format!("{}\n", message.text())).collect()
+    request
+        .history
+        .messages()
+        .iter()
+        .map(|message| format!("{}\n", message.text()))
+        .collect()
 }
 
 #[tokio::test]
 async fn what_is_remembered_in_one_run_is_recalled_in_another() {
     let runtime = Runtime::new();
-    let recall = Recall::in_memory().unwrap().with_world(runtime.world().clone());
+    let recall = Recall::in_memory()
+        .unwrap()
+        .with_world(runtime.world().clone());
     let scopes = [Scope::user("u1")];
     let model = ScriptedModel::new()
         .call("remember", json!({"text": "The user's bicycle is green."}))
@@ -34,7 +41,11 @@ async fn what_is_remembered_in_one_run_is_recalled_in_another() {
         .build()
         .unwrap();
     let first = agent.run("My bicycle is green.").await.unwrap();
-    let failed: Vec<_> = first.history().calls().filter(|(_, result)| result.is_error()).collect();
+    let failed: Vec<_> = first
+        .history()
+        .calls()
+        .filter(|(_, result)| result.is_error())
+        .collect();
     assert!(failed.is_empty(), "{failed:?}");
     agent.run("Which colour has my bicycle?").await.unwrap();
     let last = model.requests().pop().unwrap();
@@ -45,18 +56,31 @@ async fn what_is_remembered_in_one_run_is_recalled_in_another() {
     );
     let beside = last.history.messages()[0].clone();
     assert_eq!(beside.role, Role::User);
-    assert!(beside.text().contains("The user's bicycle is green."), "{}", beside.text());
-    assert_eq!(last.history.messages()[1].text(), "Which colour has my bicycle?");
-    let others = recall.recall(&[Scope::user("u2")], "bicycle", 5).await.unwrap();
+    assert!(
+        beside.text().contains("The user's bicycle is green."),
+        "{}",
+        beside.text()
+    );
+    assert_eq!(
+        last.history.messages()[1].text(),
+        "Which colour has my bicycle?"
+    );
+    let others = recall
+        .recall(&[Scope::user("u2")], "bicycle", 5)
+        .await
+        .unwrap();
     assert!(others.facts.is_empty());
 }
 
 #[tokio::test]
 async fn a_past_session_is_found_until_it_is_forgotten() {
     let runtime = Runtime::new();
-    let recall = Recall::in_memory().unwrap().with_world(runtime.world().clone());
+    let recall = Recall::in_memory()
+        .unwrap()
+        .with_world(runtime.world().clone());
     let scope = Scope::user("u1");
-    let conversations = Conversations::new(Arc::new(InMemory::new())).world(runtime.world().clone());
+    let conversations =
+        Conversations::new(Arc::new(InMemory::new())).world(runtime.world().clone());
     let conversations = conversations.noted_in(recall.sessions(scope.clone()));
     let model = ScriptedModel::new()
         .reply("The ferry it is.")
@@ -70,11 +94,25 @@ async fn a_past_session_is_found_until_it_is_forgotten() {
         .runtime(runtime)
         .build()
         .unwrap();
-    agent.run("Shall I take the train or the ferry to the island?").conversation("monday").await.unwrap();
-    agent.start_in("tuesday", "How did I go to the island?").await;
+    agent
+        .run("Shall I take the train or the ferry to the island?")
+        .conversation("monday")
+        .await
+        .unwrap();
+    agent
+        .start_in("tuesday", "How did I go to the island?")
+        .await;
     let request = &model.requests()[1];
-    assert!(texts(request).contains("The ferry it is."), "{}", texts(request));
-    agent.run("And back from the island?").conversation("monday").await.unwrap();
+    assert!(
+        texts(request).contains("The ferry it is."),
+        "{}",
+        texts(request)
+    );
+    agent
+        .run("And back from the island?")
+        .conversation("monday")
+        .await
+        .unwrap();
     let own = texts(&model.requests()[2]);
     assert!(
         !own.contains("conversation monday") && own.contains("conversation tuesday"),
@@ -82,10 +120,22 @@ async fn a_past_session_is_found_until_it_is_forgotten() {
     );
     assert!(conversations.forget(&"monday".into()).await.unwrap());
     assert!(conversations.forget(&"tuesday".into()).await.unwrap());
-    agent.run("Remind me of the island, please.").conversation("friday").await.unwrap();
-    assert!(!texts(&model.requests()[3]).contains("ferry"), "{}", texts(&model.requests()[3]));
+    agent
+        .run("Remind me of the island, please.")
+        .conversation("friday")
+        .await
+        .unwrap();
+    assert!(
+        !texts(&model.requests()[3]).contains("ferry"),
+        "{}",
+        texts(&model.requests()[3])
+    );
     // What stood beside a goal is not part of the conversation.
-    let friday = conversations.store().load(&"friday".into(), 10).await.unwrap();
+    let friday = conversations
+        .store()
+        .load(&"friday".into(), 10)
+        .await
+        .unwrap();
     assert_eq!(friday.messages.len(), 2);
 }
 
@@ -96,6 +146,10 @@ trait StartIn {
 impl StartIn for Agent {
     /// The same on a task of its own.
     async fn start_in(&self, conversation: &str, goal: &str) {
-        self.run(goal).conversation(conversation).start().await.unwrap();
+        self.run(goal)
+            .conversation(conversation)
+            .start()
+            .await
+            .unwrap();
     }
 }

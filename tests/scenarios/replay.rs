@@ -30,9 +30,15 @@ fn script(turns: &[Doing]) -> ScriptedModel {
         model.turn(match doing {
             Doing::Say(text) => Turn::new().text(text.clone()).pieces(3),
             Doing::Nothing => Turn::new(),
-            Doing::Call(calls) => calls.iter().fold(Turn::new().text("hm"), |turn, (good, n)| {
-                if *good { turn.call("add", json!({"a": n, "b": 1})) } else { turn.call("broken", json!({})) }
-            }),
+            Doing::Call(calls) => calls
+                .iter()
+                .fold(Turn::new().text("hm"), |turn, (good, n)| {
+                    if *good {
+                        turn.call("add", json!({"a": n, "b": 1}))
+                    } else {
+                        turn.call("broken", json!({}))
+                    }
+                }),
         })
     })
 }
@@ -41,15 +47,26 @@ fn script(turns: &[Doing]) -> ScriptedModel {
 fn record(turns: &[Doing]) -> (Agent, RunId, Vec<Event>, Vec<Record>) {
     let (runtime, journal) = runtime();
     let model = script(turns);
-    let agent = Agent::builder(model).tool(add).tool(broken).max_turns(6).runtime(runtime).build().unwrap();
-    let tokio = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let agent = Agent::builder(model)
+        .tool(add)
+        .tool(broken)
+        .max_turns(6)
+        .runtime(runtime)
+        .build()
+        .unwrap();
+    let tokio = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap();
     let (events, run) = tokio.block_on(async {
         let run = agent.start("go");
         let id = run.id().clone();
         let (events, _) = watch(run).await;
         (events, id)
     });
-    let kept = events.into_iter().filter(|event| !event.kind.is_fleeting()).collect();
+    let kept = events
+        .into_iter()
+        .filter(|event| !event.kind.is_fleeting())
+        .collect();
     let records = journal.records(&run);
     (agent, run, kept, records)
 }
@@ -79,7 +96,9 @@ fn recorded() -> (Agent, RunId, Vec<Event>, Vec<Record>) {
 #[track_caller]
 fn diverges(agent: &Agent, run: &RunId, records: &[Record], part: &str) {
     match replay(run, records, |_, state| agent.restore(state)) {
-        Err(error @ RuntimeError::Diverged(_)) => assert!(error.to_string().contains(part), "{error}"),
+        Err(error @ RuntimeError::Diverged(_)) => {
+            assert!(error.to_string().contains(part), "{error}")
+        }
         other => panic!("{:?}", other.map(|replayed| replayed.events)),
     }
 }
@@ -87,18 +106,32 @@ fn diverges(agent: &Agent, run: &RunId, records: &[Record], part: &str) {
 #[test]
 fn a_changed_prompt_is_named() {
     let (agent, run, _, mut records) = recorded();
-    let Entry::Opened(opened) = &mut records[0].entry else { panic!("not opened") };
+    let Entry::Opened(opened) = &mut records[0].entry else {
+        panic!("not opened")
+    };
     let state = &mut opened.state;
     state["system"] = json!("Be someone else.");
-    diverges(&agent, &run, &records, "record 1: the system of Model `main` is not what it was");
+    diverges(
+        &agent,
+        &run,
+        &records,
+        "record 1: the system of Model `main` is not what it was",
+    );
 }
 
 #[test]
 fn a_changed_outcome_is_noticed_at_the_next_effect() {
     let (agent, run, _, mut records) = recorded();
-    let text = serde_json::to_string(&records).unwrap().replace("\"a\":1", "\"a\":2");
+    let text = serde_json::to_string(&records)
+        .unwrap()
+        .replace("\"a\":1", "\"a\":2");
     records = serde_json::from_str(&text).unwrap();
-    diverges(&agent, &run, &records, "the arguments of Tool `add` is not what it was");
+    diverges(
+        &agent,
+        &run,
+        &records,
+        "the arguments of Tool `add` is not what it was",
+    );
 }
 
 #[test]
@@ -119,15 +152,29 @@ fn no_records_are_no_run() {
 fn another_end_is_noticed() {
     let (agent, run, _, mut records) = record(&[Doing::Say("done".into())]);
     records.last_mut().unwrap().entry = Entry::Ended(Status::Partial(Limit::Tokens));
-    diverges(&agent, &run, &records, "record 3: it ends the run, and the machine did not end like this");
+    diverges(
+        &agent,
+        &run,
+        &records,
+        "record 3: it ends the run, and the machine did not end like this",
+    );
 }
 
 #[test]
 fn an_end_before_the_end_is_noticed() {
     let (agent, run, _, mut records) = record(&[Doing::Say("done".into())]);
     records.truncate(2);
-    records.push(Record::new(2, records[1].at, Entry::Ended(Status::Complete)));
-    diverges(&agent, &run, &records, "record 2: it ends the run, and the machine did not end like this");
+    records.push(Record::new(
+        2,
+        records[1].at,
+        Entry::Ended(Status::Complete),
+    ));
+    diverges(
+        &agent,
+        &run,
+        &records,
+        "record 2: it ends the run, and the machine did not end like this",
+    );
 }
 
 /// A reflector that is not deterministic: it counts how often it was asked.
@@ -145,11 +192,24 @@ impl levity::agent::Reflector for Moody {
 #[tokio::test]
 async fn an_audit_finds_out_what_is_not_deterministic() {
     let (runtime, _) = runtime();
-    let model = ScriptedModel::new().call("add", json!({"a": 1, "b": 1})).reply("2");
-    let agent = Agent::builder(model).tool(add).reflector(Moody(0.into())).runtime(runtime).audited();
+    let model = ScriptedModel::new()
+        .call("add", json!({"a": 1, "b": 1}))
+        .reply("2");
+    let agent = Agent::builder(model)
+        .tool(add)
+        .reflector(Moody(0.into()))
+        .runtime(runtime)
+        .audited();
     let error = agent.build().unwrap().run("Add").await.unwrap_err();
-    let levity::Error::Runtime { source: RuntimeError::Diverged(parted), .. } = error else {
+    let levity::Error::Runtime {
+        source: RuntimeError::Diverged(parted),
+        ..
+    } = error
+    else {
         panic!("{error}")
     };
-    assert_eq!(parted.what, "the history of Model `main` is not what it was");
+    assert_eq!(
+        parted.what,
+        "the history of Model `main` is not what it was"
+    );
 }

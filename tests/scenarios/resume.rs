@@ -1,4 +1,5 @@
-//! A run that is resumed goes on where it was: what has ended stays ended, and what was used stays used.
+//! A run that is resumed goes on where it was: what has ended stays ended, and what was used stays
+//! used.
 
 use levity::core::{Event, Journal, RunQuery};
 use levity::prelude::*;
@@ -14,14 +15,22 @@ fn on(journal: &MemoryJournal) -> Runtime {
 }
 
 fn agent(model: &ScriptedModel, runtime: Runtime) -> Agent {
-    Agent::builder(model.clone()).tool(add).runtime(runtime).build().unwrap()
+    Agent::builder(model.clone())
+        .tool(add)
+        .runtime(runtime)
+        .build()
+        .unwrap()
 }
 
 /// An agent that may hand work to a helper, and calls models eight times together with it.
 fn lead(model: &ScriptedModel, helper: ScriptedModel, runtime: Runtime) -> Agent {
     Agent::builder(model.clone())
         .tool(add)
-        .agent("helper", "Helps.", Agent::builder(helper).tool(add).build().unwrap())
+        .agent(
+            "helper",
+            "Helps.",
+            Agent::builder(helper).tool(add).build().unwrap(),
+        )
         .limits(Limits::new().model_calls(8))
         .runtime(runtime)
         .build()
@@ -88,7 +97,10 @@ async fn resuming_a_run_that_was_cancelled_writes_nothing_even_for_its_child() {
 #[tokio::test]
 async fn a_run_that_was_paused_begins_nothing_when_it_is_resumed() {
     let journal = MemoryJournal::new();
-    let mut run = agent(&ScriptedModel::new().hang(), on(&journal)).run("Add").id("r").start();
+    let mut run = agent(&ScriptedModel::new().hang(), on(&journal))
+        .run("Add")
+        .id("r")
+        .start();
     until_model(&mut run).await;
     run.pause().await.unwrap();
     run.stop().await;
@@ -105,15 +117,25 @@ async fn a_run_that_was_paused_begins_nothing_when_it_is_resumed() {
 #[tokio::test]
 async fn the_limits_of_a_run_hold_when_it_is_resumed() {
     let journal = MemoryJournal::new();
-    let busy = Turn::new().text("One more.").call("add", json!({"a": 1, "b": 1}));
+    let busy = Turn::new()
+        .text("One more.")
+        .call("add", json!({"a": 1, "b": 1}));
     let model = || ScriptedModel::looping(busy.clone());
     let crashing = FaultyJournal::new(journal.clone()).stop_after_records(3);
     let first = agent(&model(), Runtime::new().with_journal(crashing));
-    let _ = first.run("Add").id("r").limits(Limits::new().model_calls(2)).await;
+    let _ = first
+        .run("Add")
+        .id("r")
+        .limits(Limits::new().model_calls(2))
+        .await;
 
     let model = model();
     let _ = agent(&model, on(&journal)).resume("r").await;
-    assert!(model.requests().len() <= 1, "{} more calls under a limit of 2", model.requests().len());
+    assert!(
+        model.requests().len() <= 1,
+        "{} more calls under a limit of 2",
+        model.requests().len()
+    );
 }
 
 #[tokio::test]
@@ -121,15 +143,24 @@ async fn what_a_child_used_counts_when_its_parent_is_resumed() {
     let journal = MemoryJournal::new();
     // One call of the lead and three of its helper are done when the lead calls again.
     let helper = ScriptedModel::new().turn(adds()).turn(adds()).reply("2");
-    let run = lead(&asks().hang(), helper, on(&journal)).run("Add").id("r").start();
+    let run = lead(&asks().hang(), helper, on(&journal))
+        .run("Add")
+        .id("r")
+        .start();
     let second_turn = |event: &Event| {
         event.run.as_str() == "r" && matches!(event.kind, EventKind::TurnStarted { turn: 2, .. })
     };
     drop_at(run, second_turn).await;
 
     let model = ScriptedModel::looping(adds());
-    let _ = lead(&model, ScriptedModel::new(), on(&journal)).resume("r").await;
-    assert!(model.requests().len() <= 4, "{} calls after 4 of 8 were used", model.requests().len());
+    let _ = lead(&model, ScriptedModel::new(), on(&journal))
+        .resume("r")
+        .await;
+    assert!(
+        model.requests().len() <= 4,
+        "{} calls after 4 of 8 were used",
+        model.requests().len()
+    );
 }
 
 #[tokio::test]
@@ -139,8 +170,16 @@ async fn a_model_call_that_begins_again_counts_again() {
     for round in 0..5 {
         let model = ScriptedModel::new().hang();
         let limits = Limits::new().model_calls(2);
-        let agent = Agent::builder(model.clone()).limits(limits).runtime(on(&journal)).build().unwrap();
-        let mut run = if round == 0 { agent.run("Add").id("r").start() } else { agent.resume("r").start() };
+        let agent = Agent::builder(model.clone())
+            .limits(limits)
+            .runtime(on(&journal))
+            .build()
+            .unwrap();
+        let mut run = if round == 0 {
+            agent.run("Add").id("r").start()
+        } else {
+            agent.resume("r").start()
+        };
         until_model(&mut run).await;
         // A run that still answers has sent its request by now; one that was refused has ended.
         if run.control().asks().await.is_ok() {
@@ -155,7 +194,10 @@ async fn a_model_call_that_begins_again_counts_again() {
 async fn a_run_that_was_stopped_can_be_resumed_at_once() {
     for number in 0..50 {
         let id = format!("r{number}");
-        let agent = agent(&ScriptedModel::new().hang().reply("2"), on(&MemoryJournal::new()));
+        let agent = agent(
+            &ScriptedModel::new().hang().reply("2"),
+            on(&MemoryJournal::new()),
+        );
         let mut run = agent.run("Add").id(id.clone()).start();
         until_model(&mut run).await;
         run.stop().await;
@@ -168,5 +210,12 @@ fn a_run_is_resumed_without_async_too() {
     let (runtime, _) = runtime();
     let agent = agent(&ScriptedModel::new().reply("2"), runtime);
     let answer = agent.run("Add").blocking().unwrap();
-    assert_eq!(agent.resume(answer.run().clone()).blocking().unwrap().text(), "2");
+    assert_eq!(
+        agent
+            .resume(answer.run().clone())
+            .blocking()
+            .unwrap()
+            .text(),
+        "2"
+    );
 }

@@ -1,6 +1,8 @@
 use async_trait::async_trait;
 use levity::agent::{PlanByModel, PlanRules, ReflectByModel, ReflectRules};
-use levity::core::{ContextAsk, ContextBlock, ContextError, ContextSource, EventKind, Role, ToolChoice};
+use levity::core::{
+    ContextAsk, ContextBlock, ContextError, ContextSource, EventKind, Role, ToolChoice,
+};
 use levity::prelude::*;
 use levity::test::ScriptedModel;
 use serde_json::json;
@@ -10,13 +12,28 @@ use crate::support::{Files, add, broken, watch};
 #[tokio::test]
 async fn rules_plan_without_a_call() {
     let model = ScriptedModel::new().reply("7");
-    let rules = PlanRules::new().when("deploy", ["test", "deploy"]).when("WHAT", ["add", "answer"]);
-    let agent = Agent::builder(model.clone()).planner(rules).build().unwrap();
+    let rules = PlanRules::new()
+        .when("deploy", ["test", "deploy"])
+        .when("WHAT", ["add", "answer"]);
+    let agent = Agent::builder(model.clone())
+        .planner(rules)
+        .build()
+        .unwrap();
     let (events, _) = watch(agent.start("What is 2 + 5?")).await;
-    let plan = EventKind::Plan { steps: vec!["add".into(), "answer".into()] };
+    let plan = EventKind::Plan {
+        steps: vec!["add".into(), "answer".into()],
+    };
     assert!(events.iter().any(|event| event.kind == plan));
-    let note = model.requests()[0].history.messages().last().unwrap().clone();
-    assert_eq!((note.role, &*note.text()), (Role::System, "The plan:\n1. add\n2. answer"));
+    let note = model.requests()[0]
+        .history
+        .messages()
+        .last()
+        .unwrap()
+        .clone();
+    assert_eq!(
+        (note.role, &*note.text()),
+        (Role::System, "The plan:\n1. add\n2. answer")
+    );
 }
 
 #[tokio::test]
@@ -31,28 +48,62 @@ async fn a_model_plans_by_a_call_of_its_own() {
     planner.assert_finished();
     assert!(planner.requests()[0].tools.is_empty());
     assert_eq!(answer.stats().model_calls, 2);
-    let note = model.requests()[0].history.messages()[1].text().into_owned();
+    let note = model.requests()[0].history.messages()[1]
+        .text()
+        .into_owned();
     assert_eq!(note, "The plan:\n1. look\n2. think\n3. answer");
 }
 
 #[tokio::test]
 async fn rules_reflect_without_a_call() {
-    let model =
-        ScriptedModel::new().call("broken", json!({})).call("add", json!({"a": 1, "b": 1})).reply("2");
-    let rules = ReflectRules::new().when_fails("broken", "Use `add`.").finish_after("add");
-    let agent = Agent::builder(model.clone()).tool(add).tool(broken).reflector(rules).build().unwrap();
+    let model = ScriptedModel::new()
+        .call("broken", json!({}))
+        .call("add", json!({"a": 1, "b": 1}))
+        .reply("2");
+    let rules = ReflectRules::new()
+        .when_fails("broken", "Use `add`.")
+        .finish_after("add");
+    let agent = Agent::builder(model.clone())
+        .tool(add)
+        .tool(broken)
+        .reflector(rules)
+        .build()
+        .unwrap();
     agent.run("Add").await.unwrap();
     let requests = model.requests();
-    assert!(requests[1].history.messages().iter().any(|message| message.text() == "Use `add`."));
-    assert_eq!(requests[2].tool_choice, ToolChoice::None, "after `add` the answer is wanted");
+    assert!(
+        requests[1]
+            .history
+            .messages()
+            .iter()
+            .any(|message| message.text() == "Use `add`.")
+    );
+    assert_eq!(
+        requests[2].tool_choice,
+        ToolChoice::None,
+        "after `add` the answer is wanted"
+    );
 }
 
 #[tokio::test]
 async fn a_model_reflects_by_a_call_of_its_own() {
-    let model = ScriptedModel::new().call("add", json!({"a": 1, "b": 1})).reply("All is there.").reply("2");
-    let agent = Agent::builder(model.clone()).tool(add).reflector(ReflectByModel::new()).build().unwrap();
+    let model = ScriptedModel::new()
+        .call("add", json!({"a": 1, "b": 1}))
+        .reply("All is there.")
+        .reply("2");
+    let agent = Agent::builder(model.clone())
+        .tool(add)
+        .reflector(ReflectByModel::new())
+        .build()
+        .unwrap();
     assert_eq!(agent.run("Add").await.unwrap().text(), "2");
-    let last = model.requests()[2].history.messages().last().unwrap().text().into_owned();
+    let last = model.requests()[2]
+        .history
+        .messages()
+        .last()
+        .unwrap()
+        .text()
+        .into_owned();
     assert_eq!(last, "Looking back: All is there.");
 }
 
@@ -68,17 +119,27 @@ impl ContextSource for Gone {
 #[tokio::test]
 async fn context_stands_before_the_instructions() {
     let model = ScriptedModel::new().reply("Yes.");
-    let agent = Agent::builder(model.clone()).instructions("Be brief.").context(Files).build().unwrap();
+    let agent = Agent::builder(model.clone())
+        .instructions("Be brief.")
+        .context(Files)
+        .build()
+        .unwrap();
     agent.start("Well?").await.unwrap();
     let system = model.requests()[0].system.clone().unwrap();
     let (what, blocks) = system.split_once("\n\n").unwrap();
     assert!(what.contains("given for information"), "{what}");
-    assert_eq!(blocks, "--- rules.md ---\nNo jokes.\n\n--- end of context ---\n\nBe brief.");
+    assert_eq!(
+        blocks,
+        "--- rules.md ---\nNo jokes.\n\n--- end of context ---\n\nBe brief."
+    );
 }
 
 #[tokio::test]
 async fn context_that_cannot_be_had_is_an_error_that_says_why() {
-    let agent = Agent::builder(ScriptedModel::new()).context(Gone).build().unwrap();
+    let agent = Agent::builder(ScriptedModel::new())
+        .context(Gone)
+        .build()
+        .unwrap();
     let error = agent.run("Well?").await.unwrap_err();
     let mut text = error.to_string();
     let mut next = std::error::Error::source(&error);
@@ -86,5 +147,8 @@ async fn context_that_cannot_be_had_is_an_error_that_says_why() {
         text = format!("{text}: {cause}");
         next = cause.source();
     }
-    assert!(text.contains("`gone`") && text.contains("no such folder"), "{text}");
+    assert!(
+        text.contains("`gone`") && text.contains("no such folder"),
+        "{text}"
+    );
 }

@@ -29,7 +29,12 @@ pub async fn broken() -> Result<String, ToolError> {
 /// A runtime with a journal in memory and a clock that sleeps at once.
 pub fn runtime() -> (Runtime, MemoryJournal) {
     let journal = MemoryJournal::new();
-    (Runtime::new().with_journal(journal.clone()).with_world(ManualWorld::auto()), journal)
+    (
+        Runtime::new()
+            .with_journal(journal.clone())
+            .with_world(ManualWorld::auto()),
+        journal,
+    )
 }
 
 /// Counts how often it did something.
@@ -53,8 +58,14 @@ pub fn assert_whole(history: &History) {
     let mut open: Vec<_> = Vec::new();
     for message in history.messages() {
         if message.role == Role::Tool {
-            let answered: Vec<_> = message.results().map(|result| result.call.clone()).collect();
-            assert_eq!(open, answered, "the results do not answer the calls before them");
+            let answered: Vec<_> = message
+                .results()
+                .map(|result| result.call.clone())
+                .collect();
+            assert_eq!(
+                open, answered,
+                "the results do not answer the calls before them"
+            );
             open.clear();
         }
         assert!(open.is_empty(), "a call was not answered");
@@ -77,7 +88,9 @@ impl ContextSource for Files {
 }
 
 /// All events of a run that was started, and its answer.
-pub async fn watch(mut run: levity::runtime::RunHandle<Agent>) -> (Vec<Event>, levity::Result<Answer>) {
+pub async fn watch(
+    mut run: levity::runtime::RunHandle<Agent>,
+) -> (Vec<Event>, levity::Result<Answer>) {
     let mut stream = run.events();
     let mut events = Vec::new();
     while let Some(event) = stream.next().await {
@@ -101,7 +114,10 @@ pub async fn approve_all(mut run: levity::runtime::RunHandle<Agent>) -> levity::
 pub async fn drop_at(mut run: levity::runtime::RunHandle<Agent>, point: impl Fn(&Event) -> bool) {
     let mut events = run.events();
     loop {
-        let event = events.next().await.expect("the run ended before it could be dropped");
+        let event = events
+            .next()
+            .await
+            .expect("the run ended before it could be dropped");
         if point(&event) {
             break;
         }

@@ -1,4 +1,5 @@
-//! A swarm whose process is really killed, at every record of its run and of its workers' runs, and another that goes on.
+//! A swarm whose process is really killed, at every record of its run and of its workers' runs, and
+//! another that goes on.
 
 use std::fs;
 use std::path::Path;
@@ -13,13 +14,23 @@ use crate::crash::{block_on, done, folder, is_sqlite, logs, run_and_kill};
 
 /// How many calls of models and of tools are written down as finished, in the runs of all.
 fn finished(folder: &Path) -> (usize, usize) {
-    let logs = if folder.exists() { logs(folder) } else { Vec::new() };
+    let logs = if folder.exists() {
+        logs(folder)
+    } else {
+        Vec::new()
+    };
     let records = logs.iter().flat_map(|log| log.lines());
     records.fold((0, 0), |(models, tools), line| {
         let record: Record = serde_json::from_str(line).unwrap();
         match record.entry {
-            Entry::Finished { outcome: Outcome::Model(_), .. } => (models + 1, tools),
-            Entry::Finished { outcome: Outcome::Tool(_) | Outcome::Unknown, .. } => (models, tools + 1),
+            Entry::Finished {
+                outcome: Outcome::Model(_),
+                ..
+            } => (models + 1, tools),
+            Entry::Finished {
+                outcome: Outcome::Tool(_) | Outcome::Unknown,
+                ..
+            } => (models, tools + 1),
             _ => (models, tools),
         }
     })
@@ -27,7 +38,10 @@ fn finished(folder: &Path) -> (usize, usize) {
 
 /// The calls of models that were made, finished or not.
 fn calls(folder: &Path) -> usize {
-    fs::read_to_string(folder.join("calls")).unwrap_or_default().lines().count()
+    fs::read_to_string(folder.join("calls"))
+        .unwrap_or_default()
+        .lines()
+        .count()
 }
 
 /// What the worker that keeps a conversation has in it.
@@ -50,31 +64,75 @@ fn whole(store: &str) -> Whole {
     let folder = folder(&format!("swarm-{store}-whole"));
     let end = run_and_kill(&folder, usize::MAX).unwrap();
     assert_eq!(end["answer"], "All is done.", "{end}");
-    let found = Whole { end, calls: finished(&folder), kept: kept(&folder) };
+    let found = Whole {
+        end,
+        calls: finished(&folder),
+        kept: kept(&folder),
+    };
     assert_eq!(found.calls.0, calls(&folder), "each call is made once");
-    assert_eq!(done(&folder).len(), found.calls.1, "so is each tool: {:?}", done(&folder));
-    let said = |kind: &str| found.end["bus"].as_array().unwrap().iter().filter(|one| one[3] == kind).count();
-    assert_eq!((said("task"), said("failure"), said("result"), said("note")), (10, 3, 8, 1), "{}", found.end);
-    assert_eq!(found.kept.len(), 4, "two tasks and two answers: {:?}", found.kept);
+    assert_eq!(
+        done(&folder).len(),
+        found.calls.1,
+        "so is each tool: {:?}",
+        done(&folder)
+    );
+    let said = |kind: &str| {
+        found.end["bus"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|one| one[3] == kind)
+            .count()
+    };
+    assert_eq!(
+        (said("task"), said("failure"), said("result"), said("note")),
+        (10, 3, 8, 1),
+        "{}",
+        found.end
+    );
+    assert_eq!(
+        found.kept.len(),
+        4,
+        "two tasks and two answers: {:?}",
+        found.kept
+    );
     let _ = fs::remove_dir_all(folder);
     found
 }
 
-/// Goes on with a run that was killed: it ends as if nothing had happened, and nothing that was finished is done again.
+/// Goes on with a run that was killed: it ends as if nothing had happened, and nothing that was
+/// finished is done again.
 fn go_on(folder: &Path, whole: &Whole, when: &str) {
     let (before, made) = (finished(folder), calls(folder));
     let end = run_and_kill(folder, usize::MAX).unwrap();
     assert_eq!(end, whole.end, "{when}");
     assert_eq!(finished(folder), whole.calls, "{when}");
-    assert_eq!(calls(folder) - made, whole.calls.0 - before.0, "{when}: calls of models");
+    assert_eq!(
+        calls(folder) - made,
+        whole.calls.0 - before.0,
+        "{when}: calls of models"
+    );
     let done = done(folder);
-    let sent: Vec<&String> = done.iter().filter(|line| line.starts_with("send ")).collect();
+    let sent: Vec<&String> = done
+        .iter()
+        .filter(|line| line.starts_with("send "))
+        .collect();
     let mut once = sent.clone();
     once.sort();
     once.dedup();
-    assert_eq!(sent.len(), once.len(), "{when}: something was sent twice: {done:?}");
-    let unknown: usize = logs(folder).iter().map(|log| log.matches("\"outcome\":\"unknown\"").count()).sum();
-    assert!(sent.len() + unknown >= 2, "{when}: lost in silence: {done:?}");
+    assert_eq!(
+        sent.len(),
+        once.len(),
+        "{when}: something was sent twice: {done:?}"
+    );
+    let unknown: usize = logs(folder)
+        .iter()
+        .map(|log| log.matches("\"outcome\":\"unknown\"").count())
+        .sum();
+    assert!(
+        sent.len() + unknown >= 2,
+        "{when}: lost in silence: {done:?}"
+    );
     assert!(done.len() <= whole.calls.1 + 1, "{when}: {done:?}");
     assert!(kept(folder) == whole.kept, "{when}: {:?}", kept(folder));
 }

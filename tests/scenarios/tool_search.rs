@@ -19,7 +19,11 @@ impl Shelf {
     fn new(many: usize) -> Self {
         let shelf = Self::default();
         let names = (0..many).map(|n| format!("store_item_{n}"));
-        shelf.put(names.chain(["git_commit", "git_log", "mail_send"].map(str::to_owned)).collect());
+        shelf.put(
+            names
+                .chain(["git_commit", "git_log", "mail_send"].map(str::to_owned))
+                .collect(),
+        );
         shelf
     }
 
@@ -63,7 +67,10 @@ fn offered(request: &Request) -> Vec<String> {
 }
 
 fn calls(name: &str, args: Value) -> Response {
-    let message = Message::new(Role::Assistant, [Part::ToolCall(ToolCall::new("", name, args))]);
+    let message = Message::new(
+        Role::Assistant,
+        [Part::ToolCall(ToolCall::new("", name, args))],
+    );
     Response::new(message).with_finish(Finish::ToolCalls)
 }
 
@@ -75,7 +82,12 @@ async fn a_model_finds_what_it_needs_and_is_offered_it_from_then_on() {
         .call("find_tools", json!({"query": "sending mails"}))
         .call("mail_send", json!({}))
         .reply("Done.");
-    let agent = Agent::builder(model.clone()).tool(add).source(Shelf::new(60)).audited().build().unwrap();
+    let agent = Agent::builder(model.clone())
+        .tool(add)
+        .source(Shelf::new(60))
+        .audited()
+        .build()
+        .unwrap();
     let answer = agent.run("Commit, and tell them.").await.unwrap();
     assert_eq!(answer.text(), "Done.");
     assert_whole(answer.history());
@@ -85,13 +97,26 @@ async fn a_model_finds_what_it_needs_and_is_offered_it_from_then_on() {
     assert_eq!(offers[0], ["add", "find_tools"]);
     assert_eq!(offers[1], ["add", "find_tools", "git_commit", "git_log"]);
     assert_eq!(offers[2], offers[1]);
-    assert_eq!(offers[3], ["add", "find_tools", "git_commit", "git_log", "mail_send"]);
+    assert_eq!(
+        offers[3],
+        ["add", "find_tools", "git_commit", "git_log", "mail_send"]
+    );
     assert_eq!(offers[4], offers[3]);
-    assert!(Arc::ptr_eq(&requests[1].tools, &requests[2].tools), "the list is put together once");
+    assert!(
+        Arc::ptr_eq(&requests[1].tools, &requests[2].tools),
+        "the list is put together once"
+    );
     let about = &requests[0].tools[1].description;
-    assert!(about.ends_with("There are tools of `store` (60), `git` (2), `mail` (1)."), "{about}");
+    assert!(
+        about.ends_with("There are tools of `store` (60), `git` (2), `mail` (1)."),
+        "{about}"
+    );
 
-    let results: Vec<_> = answer.history().calls().map(|(_, result)| result.clone()).collect();
+    let results: Vec<_> = answer
+        .history()
+        .calls()
+        .map(|(_, result)| result.clone())
+        .collect();
     let found = results[0].value.as_ref().unwrap();
     assert_eq!(found["tools"][0]["name"], "git_commit");
     assert_eq!(found["tools"][0]["input"]["type"], "object");
@@ -107,22 +132,49 @@ async fn few_tools_are_all_offered() {
     };
     let model = || ScriptedModel::new().reply("Done.");
     let few = model();
-    assert_eq!(offers(Agent::builder(few.clone()).source(Shelf::new(36)), &few).await, 40);
+    assert_eq!(
+        offers(Agent::builder(few.clone()).source(Shelf::new(36)), &few).await,
+        40
+    );
     let many = model();
-    assert_eq!(offers(Agent::builder(many.clone()).source(Shelf::new(37)), &many).await, 2);
+    assert_eq!(
+        offers(Agent::builder(many.clone()).source(Shelf::new(37)), &many).await,
+        2
+    );
     let all = model();
-    let agent = Agent::builder(all.clone()).source(Shelf::new(60)).without_tool_search();
+    let agent = Agent::builder(all.clone())
+        .source(Shelf::new(60))
+        .without_tool_search();
     assert_eq!(offers(agent, &all).await, 64);
     let own = model();
-    assert_eq!(offers(Agent::builder(own.clone()).source(Shelf::new(2)).tool_search(5), &own).await, 2);
+    assert_eq!(
+        offers(
+            Agent::builder(own.clone())
+                .source(Shelf::new(2))
+                .tool_search(5),
+            &own
+        )
+        .await,
+        2
+    );
 }
 
 #[tokio::test]
 async fn a_tool_can_be_called_without_having_been_found() {
-    let model = ScriptedModel::new().call("git_log", json!({})).call("git_lgo", json!({})).reply("Done.");
-    let agent = Agent::builder(model.clone()).source(Shelf::new(60)).build().unwrap();
+    let model = ScriptedModel::new()
+        .call("git_log", json!({}))
+        .call("git_lgo", json!({}))
+        .reply("Done.");
+    let agent = Agent::builder(model.clone())
+        .source(Shelf::new(60))
+        .build()
+        .unwrap();
     let answer = agent.run("What was done?").await.unwrap();
-    let results: Vec<_> = answer.history().calls().map(|(_, result)| result.text().into_owned()).collect();
+    let results: Vec<_> = answer
+        .history()
+        .calls()
+        .map(|(_, result)| result.text().into_owned())
+        .collect();
     assert_eq!(results[0], "git_log was called");
     assert_eq!(
         results[1],
@@ -138,17 +190,39 @@ async fn what_is_wrong_with_a_search_is_told() {
         .call("find_tools", json!({}))
         .call("find_tools", json!({"query": "x", "limit": 0}))
         .call("find_tools", json!({"query": "quantum entanglement"}))
-        .call("find_tools", json!({"query": "store items", "limit": 1_000}));
+        .call(
+            "find_tools",
+            json!({"query": "store items", "limit": 1_000}),
+        );
     let model = ScriptedModel::new().turn(turn).reply("Done.");
-    let agent = Agent::builder(model.clone()).source(Shelf::new(60)).build().unwrap();
+    let agent = Agent::builder(model.clone())
+        .source(Shelf::new(60))
+        .build()
+        .unwrap();
     let answer = agent.run("Go.").await.unwrap();
-    let results: Vec<_> = answer.history().calls().map(|(_, result)| result.clone()).collect();
-    assert_eq!(results[0].text(), "`query` must say in words what the tool should do");
-    assert_eq!(results[1].text(), "`limit` must be a whole number, 1 or more");
+    let results: Vec<_> = answer
+        .history()
+        .calls()
+        .map(|(_, result)| result.clone())
+        .collect();
+    assert_eq!(
+        results[0].text(),
+        "`query` must say in words what the tool should do"
+    );
+    assert_eq!(
+        results[1].text(),
+        "`limit` must be a whole number, 1 or more"
+    );
     let none = results[2].value.as_ref().unwrap();
     assert_eq!(none["tools"], json!([]));
     assert!(none["note"].as_str().unwrap().contains("`git` (2)"));
-    assert_eq!(results[3].value.as_ref().unwrap()["tools"].as_array().unwrap().len(), 20);
+    assert_eq!(
+        results[3].value.as_ref().unwrap()["tools"]
+            .as_array()
+            .unwrap()
+            .len(),
+        20
+    );
 }
 
 #[tokio::test]
@@ -172,14 +246,28 @@ async fn a_tool_that_is_gone_is_offered_no_more_and_the_others_keep_their_order(
             _ => Response::new(Message::assistant("Done.")),
         })
     });
-    let agent = Agent::builder(model).source(shelf).audited().build().unwrap();
+    let agent = Agent::builder(model)
+        .source(shelf)
+        .audited()
+        .build()
+        .unwrap();
     let answer = agent.run("Go.").await.unwrap();
     let offers = offers.lock().unwrap();
     assert_eq!(offers[1], ["find_tools", "git_commit", "git_log"]);
     assert_eq!(offers[2], ["find_tools", "git_log"]);
     assert_eq!(offers[3], offers[1]);
-    let results: Vec<_> = answer.history().calls().map(|(_, result)| result.clone()).collect();
-    assert!(results[1].text().starts_with("there is no tool `git_commit`"), "{}", results[1].text());
+    let results: Vec<_> = answer
+        .history()
+        .calls()
+        .map(|(_, result)| result.clone())
+        .collect();
+    assert!(
+        results[1]
+            .text()
+            .starts_with("there is no tool `git_commit`"),
+        "{}",
+        results[1].text()
+    );
     assert_eq!(results[2].text(), "git_commit was called");
 }
 
@@ -205,7 +293,11 @@ async fn tools_that_come_later_are_searched_as_well() {
             _ => Response::new(Message::assistant("Done.")),
         })
     });
-    let agent = Agent::builder(model).tool(add).source(shelf).build().unwrap();
+    let agent = Agent::builder(model)
+        .tool(add)
+        .source(shelf)
+        .build()
+        .unwrap();
     agent.run("Go.").await.unwrap();
     let offers = offers.lock().unwrap();
     assert_eq!(offers[0], ["add", "git_log"]);
@@ -236,12 +328,25 @@ fn agent(runtime: Runtime, offers: &Arc<Mutex<Vec<Vec<String>>>>) -> Agent {
         offers.lock().unwrap().push(offered(request));
         Ok(next(request))
     });
-    Agent::builder(model).tool(spill).source(Shelf::new(60)).runtime(runtime).audited().build().unwrap()
+    Agent::builder(model)
+        .tool(spill)
+        .source(Shelf::new(60))
+        .runtime(runtime)
+        .audited()
+        .build()
+        .unwrap()
 }
 
 #[tokio::test]
 async fn stopped_after_every_record_it_is_offered_the_same() {
-    let full = ["spill", "find_tools", "git_commit", "git_log", "read_result", "mail_send"];
+    let full = [
+        "spill",
+        "find_tools",
+        "git_commit",
+        "git_log",
+        "read_result",
+        "mail_send",
+    ];
     let report = crash::after_every_record(MemoryJournal::new, async |life| {
         let offers = Arc::default();
         let agent = agent(Runtime::new().with_journal(life.journal.clone()), &offers);
@@ -261,13 +366,18 @@ async fn stopped_after_every_record_it_is_offered_the_same() {
         let inputs: std::collections::BTreeMap<String, Value> = records
             .iter()
             .filter_map(|record| match &record.entry {
-                levity::core::Entry::Started { effect, note } => {
-                    Some((effect.to_string(), serde_json::to_value(&note.inputs).unwrap()))
-                }
+                levity::core::Entry::Started { effect, note } => Some((
+                    effect.to_string(),
+                    serde_json::to_value(&note.inputs).unwrap(),
+                )),
                 _ => None,
             })
             .collect();
-        (answer.text().to_owned(), serde_json::to_string(answer.history()).unwrap(), inputs)
+        (
+            answer.text().to_owned(),
+            serde_json::to_string(answer.history()).unwrap(),
+            inputs,
+        )
     })
     .await;
     report.assert_same();
@@ -279,18 +389,41 @@ type Offers = Arc<Mutex<Vec<(usize, Vec<String>)>>>;
 #[tokio::test]
 async fn a_fork_is_offered_what_was_found_before_it() {
     let (runtime, journal) = runtime();
-    agent(runtime.clone(), &Arc::default()).run("Go.").id("old").await.unwrap();
-    let full = ["spill", "find_tools", "git_commit", "git_log", "read_result", "mail_send"];
+    agent(runtime.clone(), &Arc::default())
+        .run("Go.")
+        .id("old")
+        .await
+        .unwrap();
+    let full = [
+        "spill",
+        "find_tools",
+        "git_commit",
+        "git_log",
+        "read_result",
+        "mail_send",
+    ];
     let mut asked = 0;
     for after in 0..journal.records(&"old".into()).len() as u64 - 2 {
         let offers: Offers = Arc::default();
         let seen = offers.clone();
         let model = FunctionModel::new(move |request: &Request| {
-            seen.lock().unwrap().push((request.history.calls().count(), offered(request)));
+            seen.lock()
+                .unwrap()
+                .push((request.history.calls().count(), offered(request)));
             Ok(next(request))
         });
-        let forked = Agent::builder(model).tool(spill).source(Shelf::new(60)).runtime(runtime.clone());
-        forked.audited().build().unwrap().fork("old").after(after).await.unwrap();
+        let forked = Agent::builder(model)
+            .tool(spill)
+            .source(Shelf::new(60))
+            .runtime(runtime.clone());
+        forked
+            .audited()
+            .build()
+            .unwrap()
+            .fork("old")
+            .after(after)
+            .await
+            .unwrap();
         for (calls, names) in &*offers.lock().unwrap() {
             let known = [2, 4, 5, 6, 6][*calls];
             assert_eq!(names, &full[..known], "after {after}, with {calls} calls");
@@ -306,17 +439,31 @@ async fn a_later_run_is_offered_what_an_earlier_one_found() {
     let first = agent(Runtime::new(), &offers).run("Go.").await.unwrap();
     let history: History = first.history().clone();
     let model = ScriptedModel::new().reply("Yes.");
-    let later = Agent::builder(model.clone()).source(Shelf::new(60)).build().unwrap();
+    let later = Agent::builder(model.clone())
+        .source(Shelf::new(60))
+        .build()
+        .unwrap();
     later.run("Is it done?").history(history).await.unwrap();
     let names = offered(&model.requests()[0]);
-    assert_eq!(names, ["find_tools", "git_commit", "git_log", "mail_send", "read_result"]);
+    assert_eq!(
+        names,
+        [
+            "find_tools",
+            "git_commit",
+            "git_log",
+            "mail_send",
+            "read_result"
+        ]
+    );
 }
 
 #[tokio::test]
 async fn what_was_found_stays_when_the_conversation_is_cut() {
     use levity::memory::Window;
     let model = ScriptedModel::new().call("find_tools", json!({"query": "git"}));
-    let model = (0..12).fold(model, |model, _| model.call("spill", json!({}))).reply("Done.");
+    let model = (0..12)
+        .fold(model, |model, _| model.call("spill", json!({})))
+        .reply("Done.");
     let agent = Agent::builder(model.clone())
         .tool(spill)
         .source(Shelf::new(60))
@@ -327,10 +474,20 @@ async fn what_was_found_stays_when_the_conversation_is_cut() {
         .unwrap();
     agent.run("Go.").await.unwrap();
     let last = model.requests().pop().unwrap();
-    let shown = last.history.messages().iter().flat_map(|message| message.results());
+    let shown = last
+        .history
+        .messages()
+        .iter()
+        .flat_map(|message| message.results());
     let names: Vec<&str> = shown.map(|result| &*result.name).collect();
-    assert!(!names.is_empty() && !names.contains(&"find_tools"), "{names:?}");
-    assert_eq!(offered(&last)[..4], ["spill", "find_tools", "git_commit", "git_log"]);
+    assert!(
+        !names.is_empty() && !names.contains(&"find_tools"),
+        "{names:?}"
+    );
+    assert_eq!(
+        offered(&last)[..4],
+        ["spill", "find_tools", "git_commit", "git_log"]
+    );
 }
 
 /// Has the name of the one that finds others.
@@ -345,9 +502,16 @@ async fn a_tool_of_the_same_name_keeps_it() {
         .call("find_tools", json!({}))
         .call("levity_find_tools", json!({"query": "mail"}))
         .reply("Done.");
-    let agent = Agent::builder(model.clone()).tool(find_tools).source(Shelf::new(60)).build().unwrap();
+    let agent = Agent::builder(model.clone())
+        .tool(find_tools)
+        .source(Shelf::new(60))
+        .build()
+        .unwrap();
     let answer = agent.run("Go.").await.unwrap();
     let (_, first) = answer.history().calls().next().unwrap();
     assert_eq!(first.text(), "my own");
-    assert_eq!(offered(&model.requests()[2]), ["find_tools", "levity_find_tools", "mail_send"]);
+    assert_eq!(
+        offered(&model.requests()[2]),
+        ["find_tools", "levity_find_tools", "mail_send"]
+    );
 }

@@ -11,7 +11,9 @@ use levity::test::{ManualWorld, ScriptedModel, Turn};
 use serde_json::json;
 
 fn fixtures(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/levity-runtime/tests/fixtures").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../crates/levity-runtime/tests/fixtures")
+        .join(name)
 }
 
 /// What the tools have done, and whether `set` comes to its end.
@@ -42,21 +44,32 @@ impl Tools {
 }
 
 fn lead(folder: &Path, tools: &Tools, lead: ScriptedModel, helper: ScriptedModel) -> Agent {
-    let journal = FileJournal::new(folder).unwrap().with_durability(Durability::Buffered);
+    let journal = FileJournal::new(folder)
+        .unwrap()
+        .with_durability(Durability::Buffered);
     let helper = Agent::builder(helper).tools(tools.clone()).build().unwrap();
     Agent::builder(lead)
         .instructions("Tidy up.")
         .tools(tools.clone())
         .agent("helper", "Helps.", helper)
-        .runtime(Runtime::new().with_journal(journal).with_world(ManualWorld::new()))
+        .runtime(
+            Runtime::new()
+                .with_journal(journal)
+                .with_world(ManualWorld::new()),
+        )
         .build()
         .unwrap()
 }
 
 /// A run that was allowed to wipe, and left while its helper was setting something.
 async fn leave_run(folder: &Path) {
-    let tools = Tools { stuck: true, ..Tools::default() };
-    let helps = Turn::new().call("helper", json!({"task": "Set it."})).usage(10, 5);
+    let tools = Tools {
+        stuck: true,
+        ..Tools::default()
+    };
+    let helps = Turn::new()
+        .call("helper", json!({"task": "Set it."}))
+        .usage(10, 5);
     let model = ScriptedModel::new().call("wipe", json!({})).turn(helps);
     let helper = ScriptedModel::new().call("set", json!({}));
     let agent = lead(folder, &tools, model, helper);
@@ -73,12 +86,14 @@ async fn leave_run(folder: &Path) {
 }
 
 fn empty(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    let folder =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     folder
 }
 
-/// With `LEVITY_FIXTURES=DIR`, the run is also left in DIR, for fixtures of a version that writes something new.
+/// With `LEVITY_FIXTURES=DIR`, the run is also left in DIR, for fixtures of a version that writes
+/// something new.
 #[tokio::test]
 async fn an_agents_run_of_this_version_goes_on() {
     if let Some(folder) = std::env::var_os("LEVITY_FIXTURES") {
@@ -93,7 +108,9 @@ async fn an_agents_run_of_this_version_goes_on() {
 #[tokio::test]
 async fn an_agents_run_of_an_earlier_version_goes_on() {
     let folder = empty("upgrade");
-    let files = fs::read_dir(fixtures("agent")).unwrap().map(|entry| entry.unwrap().path());
+    let files = fs::read_dir(fixtures("agent"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     for file in files {
         fs::copy(&file, folder.join(file.file_name().unwrap())).unwrap();
     }
@@ -105,19 +122,33 @@ async fn an_agents_run_of_an_earlier_version_goes_on() {
 async fn goes_on(folder: &Path) {
     let journal = FileJournal::new(folder).unwrap();
     let listed = journal.list(&RunQuery::new()).await.unwrap();
-    let found: Vec<_> = listed.iter().map(|run| (run.run.depth(), run.child, run.state())).collect();
-    assert_eq!(found, [(0, false, RunState::Open), (1, true, RunState::Open)]);
+    let found: Vec<_> = listed
+        .iter()
+        .map(|run| (run.run.depth(), run.child, run.state()))
+        .collect();
+    assert_eq!(
+        found,
+        [(0, false, RunState::Open), (1, true, RunState::Open)]
+    );
 
     let tools = Tools::default();
-    let (model, helper) =
-        (ScriptedModel::new().reply("All is tidy."), ScriptedModel::new().reply("It is set."));
+    let (model, helper) = (
+        ScriptedModel::new().reply("All is tidy."),
+        ScriptedModel::new().reply("It is set."),
+    );
     let agent = lead(folder, &tools, model.clone(), helper.clone());
     let answer = agent.resume("r").await.unwrap();
     assert_eq!(answer.text(), "All is tidy.");
-    let calls: Vec<_> =
-        answer.history().calls().map(|(call, result)| (call.name.clone(), result.text())).collect();
+    let calls: Vec<_> = answer
+        .history()
+        .calls()
+        .map(|(call, result)| (call.name.clone(), result.text()))
+        .collect();
     let expected = [("wipe", "wiped"), ("helper", "It is set.")];
-    assert_eq!(calls, expected.map(|(name, text)| (name.into(), text.into())));
+    assert_eq!(
+        calls,
+        expected.map(|(name, text)| (name.into(), text.into()))
+    );
     // Only what had begun and may be repeated is done again, by its old key.
     let done = tools.done.lock().unwrap().clone();
     assert_eq!(done.len(), 1, "{done:?}");

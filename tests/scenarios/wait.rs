@@ -1,10 +1,11 @@
-//! Runs that wait take up nothing but their place in the journal, and others can tell them what to do.
+//! Runs that wait take up nothing but their place in the journal, and others can tell them what to
+//! do.
 
 use std::time::Duration;
 
 use levity::core::{
-    ControlCommand, ControlError, Decision, Entry, Journal as _, RunId, RunQuery, RunRequest, RunState,
-    Timestamp, World as _,
+    ControlCommand, ControlError, Decision, Entry, Journal as _, RunId, RunQuery, RunRequest,
+    RunState, Timestamp, World as _,
 };
 use levity::prelude::*;
 use levity::runtime::{Delivery, MemoryJournal};
@@ -31,7 +32,11 @@ fn sends() -> ScriptedModel {
 }
 
 fn sender(model: ScriptedModel, sent: &Counter, runtime: Runtime) -> Agent {
-    Agent::builder(model).tools(Letters(sent.clone())).runtime(runtime).build().unwrap()
+    Agent::builder(model)
+        .tools(Letters(sent.clone()))
+        .runtime(runtime)
+        .build()
+        .unwrap()
 }
 
 async fn parked(run: impl IntoFuture<Output = levity::Result<Answer>>) -> RunId {
@@ -48,23 +53,63 @@ async fn a_run_that_asks_is_left_and_goes_on_with_the_answer() {
     let agent = sender(model.clone(), &sent, runtime.clone());
     let run = parked(agent.run("Write").park()).await;
     assert_eq!(sent.get(), 0);
-    let waiting = journal.list(&RunQuery::new().state(RunState::Waiting)).await.unwrap();
-    assert_eq!(waiting.iter().map(|summary| &summary.run).collect::<Vec<_>>(), [&run]);
+    let waiting = journal
+        .list(&RunQuery::new().state(RunState::Waiting))
+        .await
+        .unwrap();
+    assert_eq!(
+        waiting
+            .iter()
+            .map(|summary| &summary.run)
+            .collect::<Vec<_>>(),
+        [&run]
+    );
     // Nothing has changed for it, so it waits again.
     assert_eq!(parked(agent.resume(run.clone()).park()).await, run);
-    let [ask] = &*agent.asks(&run).await.unwrap() else { panic!("it asks once") };
+    let [ask] = &*agent.asks(&run).await.unwrap() else {
+        panic!("it asks once")
+    };
     assert_eq!((ask.call.name.as_str(), &ask.run), ("send", &run));
-    let allow = RunRequest::Decide { effect: ask.effect, decision: Decision::Allow };
-    assert_eq!(runtime.tell(&run, allow.clone()).await.unwrap(), Delivery::Written);
+    let allow = RunRequest::Decide {
+        effect: ask.effect,
+        decision: Decision::Allow,
+    };
+    assert_eq!(
+        runtime.tell(&run, allow.clone()).await.unwrap(),
+        Delivery::Written
+    );
     let again = runtime.tell(&run, allow).await.unwrap_err();
-    assert!(matches!(again, levity::core::RuntimeError::Control(ControlError::NotAsked { .. })), "{again}");
+    assert!(
+        matches!(
+            again,
+            levity::core::RuntimeError::Control(ControlError::NotAsked { .. })
+        ),
+        "{again}"
+    );
     assert_eq!(agent.resume(run.clone()).await.unwrap().text(), "Sent.");
     assert_eq!((sent.get(), model.requests().len()), (1, 2));
-    let ended = runtime.tell(&run, RunRequest::Command(ControlCommand::Pause)).await.unwrap_err();
-    assert!(matches!(ended, levity::core::RuntimeError::Control(ControlError::NotRunning(_))), "{ended}");
-    let nobody =
-        runtime.tell(&RunId::new("nobody"), RunRequest::Command(ControlCommand::Pause)).await.unwrap_err();
-    assert!(matches!(nobody, levity::core::RuntimeError::NotFound(_)), "{nobody}");
+    let ended = runtime
+        .tell(&run, RunRequest::Command(ControlCommand::Pause))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(
+            ended,
+            levity::core::RuntimeError::Control(ControlError::NotRunning(_))
+        ),
+        "{ended}"
+    );
+    let nobody = runtime
+        .tell(
+            &RunId::new("nobody"),
+            RunRequest::Command(ControlCommand::Pause),
+        )
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(nobody, levity::core::RuntimeError::NotFound(_)),
+        "{nobody}"
+    );
 }
 
 #[tokio::test]
@@ -72,21 +117,45 @@ async fn a_run_below_is_left_with_the_run_above_it() {
     let (runtime, journal) = runtime();
     let sent = Counter::default();
     let lead = |helper| {
-        let model = ScriptedModel::new().call("helper", json!({"task": "Write"})).reply("Done.");
+        let model = ScriptedModel::new()
+            .call("helper", json!({"task": "Write"}))
+            .reply("Done.");
         let helper = sender(helper, &sent, Runtime::new());
-        Agent::builder(model).agent("helper", "Writes.", helper).runtime(runtime.clone()).build().unwrap()
+        Agent::builder(model)
+            .agent("helper", "Writes.", helper)
+            .runtime(runtime.clone())
+            .build()
+            .unwrap()
     };
     let agent = lead(sends());
     let run = parked(agent.run("Have it written").park()).await;
-    let [ask] = &*agent.asks(&run).await.unwrap() else { panic!("it asks once") };
+    let [ask] = &*agent.asks(&run).await.unwrap() else {
+        panic!("it asks once")
+    };
     assert_ne!(ask.run, run);
     runtime
-        .tell(&ask.run, RunRequest::Decide { effect: ask.effect, decision: Decision::Allow })
+        .tell(
+            &ask.run,
+            RunRequest::Decide {
+                effect: ask.effect,
+                decision: Decision::Allow,
+            },
+        )
         .await
         .unwrap();
-    assert_eq!(agent.resume(run.clone()).park().await.unwrap().text(), "Done.");
+    assert_eq!(
+        agent.resume(run.clone()).park().await.unwrap().text(),
+        "Done."
+    );
     assert_eq!(sent.get(), 1);
-    assert!(journal.list(&RunQuery::new()).await.unwrap().iter().all(|summary| summary.state().is_end()));
+    assert!(
+        journal
+            .list(&RunQuery::new())
+            .await
+            .unwrap()
+            .iter()
+            .all(|summary| summary.state().is_end())
+    );
 }
 
 #[tokio::test]
@@ -96,41 +165,71 @@ async fn a_run_that_is_cancelled_while_nobody_drives_it_ends_when_it_is_resumed(
     let agent = sender(model.clone(), &sent, runtime.clone());
     let run = parked(agent.run("Write").park()).await;
     let reason = "never mind".to_owned();
-    runtime.tell(&run, RunRequest::Command(ControlCommand::Cancel { reason })).await.unwrap();
+    runtime
+        .tell(&run, RunRequest::Command(ControlCommand::Cancel { reason }))
+        .await
+        .unwrap();
     let error = agent.resume(run.clone()).await.unwrap_err();
-    assert!(matches!(&error, levity::Error::Cancelled { reason, .. } if reason == "never mind"), "{error}");
+    assert!(
+        matches!(&error, levity::Error::Cancelled { reason, .. } if reason == "never mind"),
+        "{error}"
+    );
     assert_eq!((sent.get(), model.requests().len()), (0, 1));
-    assert!(matches!(journal.records(&run).last().unwrap().entry, levity::core::Entry::Ended(_)));
+    assert!(matches!(
+        journal.records(&run).last().unwrap().entry,
+        levity::core::Entry::Ended(_)
+    ));
 }
 
 #[tokio::test]
 async fn children_that_were_left_end_with_the_run() {
     let (runtime, journal) = runtime();
     let sent = Counter::default();
-    let model = ScriptedModel::new().call("helper", json!({"task": "Write"})).reply("Done.");
+    let model = ScriptedModel::new()
+        .call("helper", json!({"task": "Write"}))
+        .reply("Done.");
     let helper = sender(sends(), &sent, Runtime::new());
-    let agent =
-        Agent::builder(model).agent("helper", "Writes.", helper).runtime(runtime.clone()).build().unwrap();
+    let agent = Agent::builder(model)
+        .agent("helper", "Writes.", helper)
+        .runtime(runtime.clone())
+        .build()
+        .unwrap();
     let run = parked(agent.run("Have it written").park()).await;
     let reason = "never mind".to_owned();
-    runtime.tell(&run, RunRequest::Command(ControlCommand::Cancel { reason })).await.unwrap();
+    runtime
+        .tell(&run, RunRequest::Command(ControlCommand::Cancel { reason }))
+        .await
+        .unwrap();
     agent.resume(run).await.unwrap_err();
     let runs = journal.list(&RunQuery::new()).await.unwrap();
     assert_eq!(runs.len(), 2);
-    assert!(runs.iter().all(|summary| summary.state() == RunState::Failed), "{runs:?}");
+    assert!(
+        runs.iter()
+            .all(|summary| summary.state() == RunState::Failed),
+        "{runs:?}"
+    );
 }
 
 #[tokio::test]
 async fn a_run_lets_days_pass() {
     let journal = MemoryJournal::new();
     let world = ManualWorld::new();
-    let runtime = Runtime::new().with_journal(journal.clone()).with_world(world.clone());
-    let model = ScriptedModel::new().call("wait", json!({"seconds": 172_800})).reply("It is Monday.");
-    let agent =
-        Agent::builder(model).waits(Duration::from_secs(7 * 86_400)).runtime(runtime).build().unwrap();
+    let runtime = Runtime::new()
+        .with_journal(journal.clone())
+        .with_world(world.clone());
+    let model = ScriptedModel::new()
+        .call("wait", json!({"seconds": 172_800}))
+        .reply("It is Monday.");
+    let agent = Agent::builder(model)
+        .waits(Duration::from_secs(7 * 86_400))
+        .runtime(runtime)
+        .build()
+        .unwrap();
     let run = parked(agent.run("Wait until Monday").id("weekend").park()).await;
     let due = async |at: Timestamp| journal.list(&RunQuery::new().due(at)).await;
-    let [summary] = &*journal.list(&RunQuery::new()).await.unwrap() else { panic!("one run") };
+    let [summary] = &*journal.list(&RunQuery::new()).await.unwrap() else {
+        panic!("one run")
+    };
     let wakes = summary.wakes().unwrap();
     assert_eq!(wakes, world.now().after(Duration::from_secs(172_800)));
     assert!(due(world.now()).await.unwrap().is_empty());
@@ -147,12 +246,26 @@ async fn a_run_lets_days_pass() {
 #[tokio::test]
 async fn a_wait_that_makes_no_sense_is_told_to_the_model() {
     let (runtime, _) = runtime();
-    for seconds in [json!(-1), json!(1e300), json!("soon"), json!(null), json!(3601)] {
-        let model = ScriptedModel::new().call("wait", json!({ "seconds": seconds })).reply("Well.");
-        let agent = Agent::builder(model).waits(Duration::from_secs(3600)).runtime(runtime.clone());
+    for seconds in [
+        json!(-1),
+        json!(1e300),
+        json!("soon"),
+        json!(null),
+        json!(3601),
+    ] {
+        let model = ScriptedModel::new()
+            .call("wait", json!({ "seconds": seconds }))
+            .reply("Well.");
+        let agent = Agent::builder(model)
+            .waits(Duration::from_secs(3600))
+            .runtime(runtime.clone());
         let answer = agent.build().unwrap().run("Wait").await.unwrap();
         let (_, result) = answer.history().calls().next().unwrap();
-        assert!(result.text().contains("from 0 to 3600"), "{}", result.text());
+        assert!(
+            result.text().contains("from 0 to 3600"),
+            "{}",
+            result.text()
+        );
     }
 }
 
@@ -160,16 +273,28 @@ async fn a_wait_that_makes_no_sense_is_told_to_the_model() {
 async fn children_that_wait_end_with_a_run_that_may_be_left() {
     let (runtime, journal) = runtime();
     let sent = Counter::default();
-    let model = ScriptedModel::new().call("helper", json!({"task": "Write"})).reply("Done.");
+    let model = ScriptedModel::new()
+        .call("helper", json!({"task": "Write"}))
+        .reply("Done.");
     let helper = sender(sends(), &sent, Runtime::new());
-    let agent =
-        Agent::builder(model).agent("helper", "Writes.", helper).runtime(runtime.clone()).build().unwrap();
+    let agent = Agent::builder(model)
+        .agent("helper", "Writes.", helper)
+        .runtime(runtime.clone())
+        .build()
+        .unwrap();
     let run = parked(agent.run("Have it written").park()).await;
     let reason = "never mind".to_owned();
-    runtime.tell(&run, RunRequest::Command(ControlCommand::Cancel { reason })).await.unwrap();
+    runtime
+        .tell(&run, RunRequest::Command(ControlCommand::Cancel { reason }))
+        .await
+        .unwrap();
     agent.resume(run).park().await.unwrap_err();
     let runs = journal.list(&RunQuery::new()).await.unwrap();
-    assert!(runs.iter().all(|summary| summary.state() == RunState::Failed), "{runs:?}");
+    assert!(
+        runs.iter()
+            .all(|summary| summary.state() == RunState::Failed),
+        "{runs:?}"
+    );
 }
 
 /// Takes until it is told to stop.
@@ -187,11 +312,19 @@ impl Slow {
 
 /// An agent that has a letter written and does something slow beside it.
 fn two_things(slow: &Slow, sent: &Counter, runtime: Runtime) -> Agent {
-    let turn = Turn::new().call("helper", json!({"task": "Write"})).call("slow", json!({}));
+    let turn = Turn::new()
+        .call("helper", json!({"task": "Write"}))
+        .call("slow", json!({}));
     let model = ScriptedModel::new().turn(turn).reply("Done.");
     let helper = sender(sends(), sent, Runtime::new());
-    let agent = Agent::builder(model).agent("helper", "Writes.", helper).tools(Slow(slow.0.clone()));
-    agent.tool_timeout(Duration::from_secs(3600)).runtime(runtime).build().unwrap()
+    let agent = Agent::builder(model)
+        .agent("helper", "Writes.", helper)
+        .tools(Slow(slow.0.clone()));
+    agent
+        .tool_timeout(Duration::from_secs(3600))
+        .runtime(runtime)
+        .build()
+        .unwrap()
 }
 
 #[tokio::test]
@@ -216,7 +349,9 @@ async fn a_run_below_that_asks_can_be_answered_while_the_run_above_it_works() {
     for _ in 0..20 {
         tokio::task::yield_now().await;
     }
-    run.approve(&ask).await.expect("the question can be answered");
+    run.approve(&ask)
+        .await
+        .expect("the question can be answered");
     while sent.get() == 0 {
         events.next().await.expect("the letter is sent");
     }
@@ -233,8 +368,13 @@ async fn what_was_left_for_a_run_is_read_before_it_is_left_again() {
     let sent = Counter::default();
     let agent = sender(sends(), &sent, runtime.clone());
     let run = parked(agent.run("Write").park()).await;
-    let [ask] = &*agent.asks(&run).await.unwrap() else { panic!("it asks once") };
-    let allow = RunRequest::Decide { effect: ask.effect, decision: Decision::Allow };
+    let [ask] = &*agent.asks(&run).await.unwrap() else {
+        panic!("it asks once")
+    };
+    let allow = RunRequest::Decide {
+        effect: ask.effect,
+        decision: Decision::Allow,
+    };
     journal.post(&run, &allow).await.unwrap();
     assert_eq!(agent.resume(run).park().await.unwrap().text(), "Sent.");
     drop((agent, runtime, journal));
@@ -247,8 +387,14 @@ async fn a_run_that_was_cancelled_waits_for_nobody() {
     let agent = sender(sends(), &Counter::default(), runtime.clone());
     let run = parked(agent.run("Write").park()).await;
     let reason = "never mind".to_owned();
-    runtime.tell(&run, RunRequest::Command(ControlCommand::Cancel { reason })).await.unwrap();
-    let waiting = journal.list(&RunQuery::new().state(RunState::Waiting)).await.unwrap();
+    runtime
+        .tell(&run, RunRequest::Command(ControlCommand::Cancel { reason }))
+        .await
+        .unwrap();
+    let waiting = journal
+        .list(&RunQuery::new().state(RunState::Waiting))
+        .await
+        .unwrap();
     assert!(waiting.is_empty(), "{waiting:?}");
     assert!(agent.asks(&run).await.unwrap().is_empty());
 }
@@ -257,15 +403,26 @@ async fn a_run_that_was_cancelled_waits_for_nobody() {
 async fn a_run_below_goes_on_with_the_run_above_it_only() {
     let (runtime, _) = runtime();
     let sent = Counter::default();
-    let model = ScriptedModel::new().call("helper", json!({"task": "Write"})).reply("Done.");
+    let model = ScriptedModel::new()
+        .call("helper", json!({"task": "Write"}))
+        .reply("Done.");
     let helper = sender(sends(), &sent, Runtime::new());
-    let agent = Agent::builder(model).agent("helper", "Writes.", helper).tools(Letters(sent.clone()));
+    let agent = Agent::builder(model)
+        .agent("helper", "Writes.", helper)
+        .tools(Letters(sent.clone()));
     let agent = agent.runtime(runtime.clone()).build().unwrap();
     let run = parked(agent.run("Have it written").park()).await;
-    let [ask] = &*agent.asks(&run).await.unwrap() else { panic!("it asks once") };
+    let [ask] = &*agent.asks(&run).await.unwrap() else {
+        panic!("it asks once")
+    };
     let error = agent.resume(ask.run.clone()).park().await.unwrap_err();
-    let source = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-    assert!(source.contains(&format!("run `{run}` started it")), "{error}: {source}");
+    let source = std::error::Error::source(&error)
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    assert!(
+        source.contains(&format!("run `{run}` started it")),
+        "{error}: {source}"
+    );
 }
 
 #[tokio::test]
@@ -274,15 +431,27 @@ async fn a_clock_that_goes_back_makes_no_wait_longer() {
     let late = ManualWorld::new();
     late.advance(Duration::from_secs(10 * 365 * 86_400));
     let agent = |world: ManualWorld| {
-        let model = ScriptedModel::new().call("wait", json!({"seconds": 60})).reply("Good.").by_history();
-        let runtime = Runtime::new().with_journal(journal.clone()).with_world(world);
-        Agent::builder(model).waits(Duration::from_secs(3600)).runtime(runtime).build().unwrap()
+        let model = ScriptedModel::new()
+            .call("wait", json!({"seconds": 60}))
+            .reply("Good.")
+            .by_history();
+        let runtime = Runtime::new()
+            .with_journal(journal.clone())
+            .with_world(world);
+        Agent::builder(model)
+            .waits(Duration::from_secs(3600))
+            .runtime(runtime)
+            .build()
+            .unwrap()
     };
     let run = parked(agent(late).run("Wait").park()).await;
     let world = ManualWorld::new();
     let mut resumed = agent(world.clone()).resume(run).start();
     let mut events = resumed.events();
-    while !matches!(events.next().await.unwrap().kind, EventKind::WaitStarted { .. }) {}
+    while !matches!(
+        events.next().await.unwrap().kind,
+        EventKind::WaitStarted { .. }
+    ) {}
     for _ in 0..20 {
         tokio::task::yield_now().await;
     }
@@ -295,30 +464,59 @@ async fn a_clock_that_goes_back_makes_no_wait_longer() {
 async fn questions_are_found_beside_a_run_that_never_began() {
     let (runtime, journal) = runtime();
     let sent = Counter::default();
-    let model = ScriptedModel::new().call("helper", json!({"task": "Write"})).reply("Done.");
+    let model = ScriptedModel::new()
+        .call("helper", json!({"task": "Write"}))
+        .reply("Done.");
     let helper = sender(sends(), &sent, Runtime::new());
-    let agent = Agent::builder(model).agent("helper", "Writes.", helper).runtime(runtime).build().unwrap();
+    let agent = Agent::builder(model)
+        .agent("helper", "Writes.", helper)
+        .runtime(runtime)
+        .build()
+        .unwrap();
     let run = parked(agent.run("Have it written").park()).await;
-    let [below] =
-        &*journal.list(&RunQuery::new()).await.unwrap().into_iter().filter(|s| s.child).collect::<Vec<_>>()
+    let [below] = &*journal
+        .list(&RunQuery::new())
+        .await
+        .unwrap()
+        .into_iter()
+        .filter(|s| s.child)
+        .collect::<Vec<_>>()
     else {
         panic!("one run below")
     };
     // As if the process had ended right after the run above wrote that it begins one.
     journal.remove(&below.run).await.unwrap();
-    assert!(matches!(journal.records(&run).last().unwrap().entry, Entry::Started { .. }));
+    assert!(matches!(
+        journal.records(&run).last().unwrap().entry,
+        Entry::Started { .. }
+    ));
     assert!(agent.asks(&run).await.unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn a_run_whose_time_has_come_goes_on_though_it_may_be_left() {
     let (journal, world) = (MemoryJournal::new(), ManualWorld::new());
-    let runtime = Runtime::new().with_journal(journal.clone()).with_world(world.clone());
-    let model = ScriptedModel::new().call("wait", json!({"seconds": 60})).reply("Good.");
-    let agent = Agent::builder(model).waits(Duration::from_secs(3600)).runtime(runtime).build().unwrap();
+    let runtime = Runtime::new()
+        .with_journal(journal.clone())
+        .with_world(world.clone());
+    let model = ScriptedModel::new()
+        .call("wait", json!({"seconds": 60}))
+        .reply("Good.");
+    let agent = Agent::builder(model)
+        .waits(Duration::from_secs(3600))
+        .runtime(runtime)
+        .build()
+        .unwrap();
     let run = parked(agent.run("Wait").park()).await;
     world.advance(Duration::from_secs(60));
-    assert_eq!(journal.list(&RunQuery::new().due(world.now())).await.unwrap().len(), 1);
+    assert_eq!(
+        journal
+            .list(&RunQuery::new().due(world.now()))
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
     assert_eq!(agent.resume(run).park().await.unwrap().text(), "Good.");
 }
 
@@ -326,17 +524,29 @@ async fn a_run_whose_time_has_come_goes_on_though_it_may_be_left() {
 async fn policy_has_a_say_in_waits() {
     let (runtime, _) = runtime();
     let agent = |rule: Rule| {
-        let model = ScriptedModel::new().call("wait", json!({"seconds": 60})).reply("Well.");
-        let agent = Agent::builder(model).waits(Duration::from_secs(3600)).policy(Policy::new().rule(rule));
+        let model = ScriptedModel::new()
+            .call("wait", json!({"seconds": 60}))
+            .reply("Well.");
+        let agent = Agent::builder(model)
+            .waits(Duration::from_secs(3600))
+            .policy(Policy::new().rule(rule));
         agent.runtime(runtime.clone()).build().unwrap()
     };
-    let answer = agent(Rule::tool("wait").deny("no time")).run("Wait").await.unwrap();
+    let answer = agent(Rule::tool("wait").deny("no time"))
+        .run("Wait")
+        .await
+        .unwrap();
     let (_, result) = answer.history().calls().next().unwrap();
     assert!(result.text().contains("no time"), "{}", result.text());
     let asks = agent(Rule::tool("wait").ask("is there time?"));
     let run = parked(asks.run("Wait").park()).await;
-    let [ask] = &*asks.asks(&run).await.unwrap() else { panic!("it asks once") };
-    let allow = RunRequest::Decide { effect: ask.effect, decision: Decision::Allow };
+    let [ask] = &*asks.asks(&run).await.unwrap() else {
+        panic!("it asks once")
+    };
+    let allow = RunRequest::Decide {
+        effect: ask.effect,
+        decision: Decision::Allow,
+    };
     asks.runtime().tell(&run, allow).await.unwrap();
     let answer = asks.resume(run.clone()).await.unwrap();
     let (_, result) = answer.history().calls().next().unwrap();

@@ -36,8 +36,9 @@ use read::{Patch, Prompt};
 /// # }
 /// ```
 ///
-/// An agent is found by its name in any case, and with or without `Agent` at its end: `Coder`, `coder` and `CoderAgent` are
-/// the same. What is said of an agent by any of these names is said of that one; it keeps the name that it had first.
+/// An agent is found by its name in any case, and with or without `Agent` at its end: `Coder`,
+/// `coder` and `CoderAgent` are the same. What is said of an agent by any of these names is said of
+/// that one; it keeps the name that it had first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalogue {
     /// By key; see [`key`].
@@ -54,11 +55,13 @@ impl Catalogue {
     /// How many bytes a prompt may have: 256 KiB.
     pub const MAX_PROMPT: u64 = 256 << 10;
 
-    /// The ten agents that come with levity: Planner, Browser, Coder, Retriever, Summarizer, Distiller, Thinker, Formatter,
-    /// Clarification and QA.
+    /// The ten agents that come with levity: Planner, Browser, Coder, Retriever, Summarizer,
+    /// Distiller, Thinker, Formatter, Clarification and QA.
     pub fn defaults() -> Self {
         static DEFAULTS: LazyLock<Catalogue> = LazyLock::new(|| {
-            let read = node::yaml(defaults::CONFIG).ok().and_then(|root| read::patches(root, None).ok());
+            let read = node::yaml(defaults::CONFIG)
+                .ok()
+                .and_then(|root| read::patches(root, None).ok());
             let embedded = |path: &str| defaults::prompt(path).ok_or_else(|| path.to_owned());
             // A test sees to it that all ten are read.
             read.and_then(|patches| Catalogue::empty().patched(patches, None, &embedded).ok())
@@ -81,19 +84,22 @@ impl Catalogue {
         Self::defaults().with_folder(dir)
     }
 
-    /// Adds what a folder says: its `agent_config.yaml` (or `.yml`, or `.json`) and the prompt files that it names.
+    /// Adds what a folder says: its `agent_config.yaml` (or `.yml`, or `.json`) and the prompt
+    /// files that it names.
     ///
-    /// What is said of an agent that is there already replaces what it had, setting by setting; other agents are new. Files
-    /// are read on the calling thread.
+    /// What is said of an agent that is there already replaces what it had, setting by setting;
+    /// other agents are new. Files are read on the calling thread.
     ///
     /// # Errors
-    /// When a file cannot be read or lies outside the folder, or when something in the config is wrong: file, line and agent
-    /// are named.
+    /// When a file cannot be read or lies outside the folder, or when something in the config is
+    /// wrong: file, line and agent are named.
     pub fn with_folder(self, dir: impl AsRef<Path>) -> Result<Self, CatalogueError> {
         let folder = Folder::open(dir.as_ref())?;
         let (path, root) = folder.config(Self::MAX_CONFIG)?;
         let patches = read::patches(root, Some(&path))?;
-        self.patched(patches, Some(&path), &|file| folder.prompt(file, Self::MAX_PROMPT))
+        self.patched(patches, Some(&path), &|file| {
+            folder.prompt(file, Self::MAX_PROMPT)
+        })
     }
 
     /// Adds an agent, in place of the one that has its name.
@@ -103,8 +109,9 @@ impl Catalogue {
         self
     }
 
-    /// Writes the default agents into a folder, to be changed there, and returns the files that were written. A file that is
-    /// there stays as it is; where there is a config under any name, none is written.
+    /// Writes the default agents into a folder, to be changed there, and returns the files that
+    /// were written. A file that is there stays as it is; where there is a config under any name,
+    /// none is written.
     ///
     /// # Errors
     /// When the folder or a file cannot be written.
@@ -119,13 +126,18 @@ impl Catalogue {
 
     /// All agents, in the order in which they were added.
     pub fn entries(&self) -> impl Iterator<Item = &CatalogEntry> {
-        self.order.iter().filter_map(|key| self.entries.get(key)).map(|entry| &**entry)
+        self.order
+            .iter()
+            .filter_map(|key| self.entries.get(key))
+            .map(|entry| &**entry)
     }
 
     /// Those who can do steps: all but the planner and what is switched off.
     pub fn performers(&self) -> impl Iterator<Item = (Arc<str>, StepRunner)> + '_ {
         let planner = key(Self::PLANNER);
-        let able = self.entries().filter(move |entry| entry.enabled && key(&entry.name) != planner);
+        let able = self
+            .entries()
+            .filter(move |entry| entry.enabled && key(&entry.name) != planner);
         able.map(|entry| {
             let mut performer = StepRunner::new(StepRunnerKind::Agent, entry.description.clone());
             (performer.budget, performer.judges) = (entry.budget, entry.judges);
@@ -159,7 +171,8 @@ impl Catalogue {
                 Some(Prompt::Inline(text)) => Some(text),
                 Some(Prompt::File { path, line }) => {
                     let at = at.clone().line(line);
-                    let text = prompt(&path).map_err(|problem| CatalogueError::Prompt { at, problem })?;
+                    let text =
+                        prompt(&path).map_err(|problem| CatalogueError::Prompt { at, problem })?;
                     Some(text.into())
                 }
                 None => None,
@@ -169,16 +182,30 @@ impl Catalogue {
         Ok(self)
     }
 
-    fn change(&mut self, patch: Patch, prompt: Option<Arc<str>>, at: Place) -> Result<(), CatalogueError> {
+    fn change(
+        &mut self,
+        patch: Patch,
+        prompt: Option<Arc<str>>,
+        at: Place,
+    ) -> Result<(), CatalogueError> {
         let mut entry = match (self.find(&patch.name), prompt) {
-            (Some(entry), Some(prompt)) => CatalogEntry { prompt, ..entry.clone() },
+            (Some(entry), Some(prompt)) => CatalogEntry {
+                prompt,
+                ..entry.clone()
+            },
             (Some(entry), None) => entry.clone(),
             (None, Some(prompt)) => CatalogEntry::new(patch.name.clone(), prompt),
             (None, None) => {
-                let near = levity_dag::__private::near(&patch.name, self.entries().map(|entry| &*entry.name));
-                let near = near.first().map_or_else(String::new, |near| format!(", or is `{near}` meant?"));
-                let problem =
-                    format!("it is new and has no prompt; add `prompt_file: ..` or `prompt: ..`{near}");
+                let near = levity_dag::__private::near(
+                    &patch.name,
+                    self.entries().map(|entry| &*entry.name),
+                );
+                let near = near
+                    .first()
+                    .map_or_else(String::new, |near| format!(", or is `{near}` meant?"));
+                let problem = format!(
+                    "it is new and has no prompt; add `prompt_file: ..` or `prompt: ..`{near}"
+                );
                 return Err(CatalogueError::Entry { at, problem });
             }
         };

@@ -20,11 +20,13 @@
 //! # }
 //! ```
 //!
-//! - `Catalogue` (`dag`) has ten agents by name, changes them by files of a folder, and builds each of them, a whole team, or workers of a swarm. `AgentParts`
-//!   are the models, tools and servers that they are built of.
+//! - `Catalogue` (`dag`) has ten agents by name, changes them by files of a folder, and builds each
+//!   of them, a whole team, or workers of a swarm. `AgentParts` are the models, tools and servers
+//!   that they are built of.
 //! - `ReadyWorkers` (`swarm`) makes a researcher, a coder and a reviewer.
 //!
-//! What is deliberately absent: machines. A ready agent is an ordinary [`Agent`](levity_loop::Agent) that you could build yourself.
+//! What is deliberately absent: machines. A ready agent is an ordinary
+//! [`Agent`](levity_loop::Agent) that you could build yourself.
 //!
 //! # Features
 //! - `dag`: the catalogue, and teams of its agents.

@@ -3,7 +3,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use levity_core::text::bare_model_name;
-use levity_core::{Approver, ContextSource, Limits, Model, Program, Tool, ToolSource, ToolSpec, Toolbox};
+use levity_core::{
+    Approver, ContextSource, Limits, Model, Program, Tool, ToolSource, ToolSpec, Toolbox,
+};
 use levity_loop::AgentBuilder;
 use levity_runtime::Runtime;
 use levity_tools::{Policy, Registry};
@@ -28,8 +30,9 @@ use crate::catalogue::{CatalogEntry, CatalogueError};
 /// assert!(agents.build("Forecaster", &parts).is_ok());
 /// ```
 ///
-/// An agent has the tools and servers that its entry names: one by one, or by `*` and `*:read_only`;
-/// [`Catalogue::unused`](crate::Catalogue::unused) says what no agent has. MCP servers are given by name, each as a source of tools; from `levity_mcp::Servers`, that is
+/// An agent has the tools and servers that its entry names: one by one, or by `*` and
+/// `*:read_only`; [`Catalogue::unused`](crate::Catalogue::unused) says what no agent has. MCP
+/// servers are given by name, each as a source of tools; from `levity_mcp::Servers`, that is
 /// `for server in servers.all() { parts = parts.server(server.name(), servers.only([server.name()])) }`.
 #[derive(Clone)]
 #[must_use = "parts do nothing until an agent is built of them"]
@@ -69,10 +72,11 @@ impl AgentParts {
         }
     }
 
-    /// How models are found by name: `levity_llm::Models::model_named_in`, or a table of your own. The error says why there is none. Of
-    /// several, the first that knows a name is used.
+    /// How models are found by name: `levity_llm::Models::model_named_in`, or a table of your own.
+    /// The error says why there is none. Of several, the first that knows a name is used.
     ///
-    /// The names are from the catalogue's files, which may be a stranger's. `model_named_in` gives no key to an address in a name.
+    /// The names are from the catalogue's files, which may be a stranger's. `model_named_in` gives
+    /// no key to an address in a name.
     pub fn models(
         mut self,
         find: impl Fn(&str) -> Result<Arc<dyn Model>, String> + Send + Sync + 'static,
@@ -105,13 +109,21 @@ impl AgentParts {
     /// Adds the tools of a box: an `impl` block under `#[tool]`, or a list.
     pub fn tools(mut self, tools: impl Toolbox) -> Self {
         let tools = tools.into_tools();
-        self.tools.extend(tools.into_iter().map(|tool| (tool.spec().name.as_str().into(), tool)));
+        self.tools.extend(
+            tools
+                .into_iter()
+                .map(|tool| (tool.spec().name.as_str().into(), tool)),
+        );
         self
     }
 
     /// Adds the tools that a registry has now.
     pub fn registry(self, registry: &Registry) -> Self {
-        let tools: Vec<_> = registry.specs().iter().filter_map(|spec| registry.get(&spec.name)).collect();
+        let tools: Vec<_> = registry
+            .specs()
+            .iter()
+            .filter_map(|spec| registry.get(&spec.name))
+            .collect();
         self.tools(tools)
     }
 
@@ -121,8 +133,8 @@ impl AgentParts {
         self.code_with(move |_| program.clone())
     }
 
-    /// What runs Python, made for each agent: code that is to call tools needs to know those that the agent has. What a
-    /// server has is looked at when the agent is built. For example
+    /// What runs Python, made for each agent: code that is to call tools needs to know those that
+    /// the agent has. What a server has is looked at when the agent is built. For example
     /// `.code_with(|tools| Arc::new(RunPython::new().specs(tools.to_vec())))`.
     pub fn code_with(
         mut self,
@@ -132,8 +144,8 @@ impl AgentParts {
         self
     }
 
-    /// Who is asked about calls that policy does not allow by itself, and answers what agents ask the user; by default,
-    /// whoever holds the handle of the run.
+    /// Who is asked about calls that policy does not allow by itself, and answers what agents ask
+    /// the user; by default, whoever holds the handle of the run.
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Some(Arc::new(approver));
         self
@@ -163,7 +175,8 @@ impl AgentParts {
         self
     }
 
-    /// The last word on each agent before it is built, with its name: for settings that an entry does not have.
+    /// The last word on each agent before it is built, with its name: for settings that an entry
+    /// does not have.
     pub fn finish(
         mut self,
         last: impl Fn(&str, AgentBuilder) -> AgentBuilder + Send + Sync + 'static,
@@ -211,8 +224,14 @@ impl AgentParts {
                 }
             }
         }
-        let problem = format!("{}; name another, or leave `model` out for the default one", why.join("; "));
-        Err(CatalogueError::Model { agent: entry.name.clone(), problem })
+        let problem = format!(
+            "{}; name another, or leave `model` out for the default one",
+            why.join("; ")
+        );
+        Err(CatalogueError::Model {
+            agent: entry.name.clone(),
+            problem,
+        })
     }
 }
 

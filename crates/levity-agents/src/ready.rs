@@ -14,7 +14,8 @@ use role::{Has, Role};
 
 mod role;
 
-/// Makes workers that are ready to work: a researcher, a coder and a reviewer, with prompts, tools and policies.
+/// Makes workers that are ready to work: a researcher, a coder and a reviewer, with prompts, tools
+/// and policies.
 ///
 /// ```
 /// use levity_agents::ReadyWorkers;
@@ -42,8 +43,8 @@ mod role;
 /// | what is not hinted read-only | is denied | is asked about if it may destroy something | is denied |
 /// | turns for a task | 20 | 40 | 20 |
 ///
-/// Without tools they work with what the task gives them and what they know, and neither their prompts nor their descriptions
-/// promise more.
+/// Without tools they work with what the task gives them and what they know, and neither their
+/// prompts nor their descriptions promise more.
 #[derive(Clone)]
 #[must_use = "it makes workers by `coder`, `reviewer`, `researcher` and `all`"]
 pub struct ReadyWorkers {
@@ -80,7 +81,8 @@ impl ReadyWorkers {
         }
     }
 
-    /// The files they work on: the coder writes them unless the workspace is read-only, the others read them.
+    /// The files they work on: the coder writes them unless the workspace is read-only, the others
+    /// read them.
     #[cfg(feature = "files")]
     pub fn workspace(mut self, workspace: levity_sandbox::Workspace) -> Self {
         self.files = levity_builtin_tools::FileTools::new(workspace).into_tools();
@@ -120,13 +122,15 @@ impl ReadyWorkers {
         self
     }
 
-    /// A rule for the calls of all of them. It cannot allow the researcher and the reviewer to change something.
+    /// A rule for the calls of all of them. It cannot allow the researcher and the reviewer to
+    /// change something.
     pub fn rule(mut self, rule: Rule) -> Self {
         self.rules.push(rule);
         self
     }
 
-    /// Who is asked about calls that may not run by themselves; by default, whoever holds the handle of the run.
+    /// Who is asked about calls that may not run by themselves; by default, whoever holds the
+    /// handle of the run.
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Some(Arc::new(approver));
         self
@@ -138,9 +142,9 @@ impl ReadyWorkers {
         self
     }
 
-    /// Changes each of them before it is built, by its name. Anything can be changed: a tool that is added here and not hinted
-    /// read-only is still denied to the researcher and the reviewer, unless their policy is replaced too. Several such changes are
-    /// made one after the other.
+    /// Changes each of them before it is built, by its name. Anything can be changed: a tool that
+    /// is added here and not hinted read-only is still denied to the researcher and the reviewer,
+    /// unless their policy is replaced too. Several such changes are made one after the other.
     pub fn finish(
         mut self,
         finish: impl Fn(&str, AgentBuilder) -> AgentBuilder + Send + Sync + 'static,
@@ -173,12 +177,16 @@ impl ReadyWorkers {
         self.worker(Role::Reviewer)
     }
 
-    /// The researcher, the coder and the reviewer, in the order in which they work when no router says otherwise.
+    /// The researcher, the coder and the reviewer, in the order in which they work when no router
+    /// says otherwise.
     ///
     /// # Errors
     /// As for [`researcher`](Self::researcher).
     pub fn all(&self) -> Result<Vec<Worker>> {
-        [Role::Researcher, Role::Coder, Role::Reviewer].into_iter().map(|role| self.worker(role)).collect()
+        [Role::Researcher, Role::Coder, Role::Reviewer]
+            .into_iter()
+            .map(|role| self.worker(role))
+            .collect()
     }
 
     fn worker(&self, role: Role) -> Result<Worker> {
@@ -200,7 +208,10 @@ impl ReadyWorkers {
                 false => agent.source(source),
             };
         }
-        let finished = self.finish.iter().fold(agent, |agent, finish| finish(role.name(), agent));
+        let finished = self
+            .finish
+            .iter()
+            .fold(agent, |agent, finish| finish(role.name(), agent));
         let agent = finished.build()?;
         let worker = Worker::new(role.name(), role.description(has), agent);
         Ok(worker.keywords(role.keywords().iter().copied()))
@@ -213,8 +224,13 @@ impl ReadyWorkers {
             Role::Reviewer => (&None, &None, &None),
         };
         let single = [commands, fetch, search].into_iter().flatten();
-        let mut tools: Vec<Arc<dyn Tool>> =
-            self.files.iter().chain(single).chain(&self.more).cloned().collect();
+        let mut tools: Vec<Arc<dyn Tool>> = self
+            .files
+            .iter()
+            .chain(single)
+            .chain(&self.more)
+            .cloned()
+            .collect();
         if role.only_reads() {
             tools.retain(|tool| only_reads(tool.spec()));
         }
@@ -224,7 +240,8 @@ impl ReadyWorkers {
     fn has(&self, role: Role) -> Has {
         Has {
             reads_files: !self.files.is_empty(),
-            writes_files: !role.only_reads() && self.files.iter().any(|tool| !only_reads(tool.spec())),
+            writes_files: !role.only_reads()
+                && self.files.iter().any(|tool| !only_reads(tool.spec())),
             commands: role == Role::Coder && self.commands.is_some(),
             web: role == Role::Researcher && self.fetch.is_some(),
             search: role == Role::Researcher && self.search.is_some(),
@@ -247,8 +264,12 @@ impl ReadyWorkers {
 
 impl fmt::Debug for ReadyWorkers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names =
-            |role| self.tools_of(role).iter().map(|tool| tool.spec().name.clone()).collect::<Vec<_>>();
+        let names = |role| {
+            self.tools_of(role)
+                .iter()
+                .map(|tool| tool.spec().name.clone())
+                .collect::<Vec<_>>()
+        };
         f.debug_struct("ReadyWorkers")
             .field("researcher", &names(Role::Researcher))
             .field("coder", &names(Role::Coder))

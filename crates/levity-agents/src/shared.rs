@@ -2,8 +2,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::{
-    Approver, Ask, Child, Decision, EffectClass, Executor, Permit, Program, Tool, ToolError, ToolSource,
-    ToolSpec,
+    Approver, Ask, Child, Decision, EffectClass, Executor, Permit, Program, Tool, ToolError,
+    ToolSource, ToolSpec,
 };
 use serde_json::Value;
 

@@ -10,8 +10,8 @@ use crate::parts::AgentParts;
 use crate::shared::Shared;
 
 impl Catalogue {
-    /// Begins a team of all agents that are not switched off, built of these parts; a model alone is enough. The parts' program, approver and
-    /// runtime are also those of the team.
+    /// Begins a team of all agents that are not switched off, built of these parts; a model alone
+    /// is enough. The parts' program, approver and runtime are also those of the team.
     ///
     /// ```
     /// # use levity_agents::{AgentParts, Catalogue};
@@ -45,21 +45,32 @@ impl Catalogue {
         })
     }
 
-    /// Builds the agent of this name as a worker of a swarm, which knows it by its description and its tools.
+    /// Builds the agent of this name as a worker of a swarm, which knows it by its description and
+    /// its tools.
     ///
     /// # Errors
     /// As for [`build`](Self::build).
     #[cfg(feature = "swarm")]
-    pub fn worker(&self, name: &str, parts: &AgentParts) -> Result<levity_swarm::Worker, CatalogueError> {
+    pub fn worker(
+        &self,
+        name: &str,
+        parts: &AgentParts,
+    ) -> Result<levity_swarm::Worker, CatalogueError> {
         let entry = self.able(name)?;
         let agent = self.build(name, parts)?;
-        Ok(levity_swarm::Worker::new(entry.name.clone(), described(entry, parts), agent))
+        Ok(levity_swarm::Worker::new(
+            entry.name.clone(),
+            described(entry, parts),
+            agent,
+        ))
     }
 }
 
 /// The name that a team knows a special agent by, also where a catalogue has it as `PlannerAgent`.
 fn team_name(name: &Arc<str>) -> Arc<str> {
     let special = [Team::PLANNER, Team::DISTILLER, Team::QA];
-    let special = special.into_iter().find(|special| name.strip_suffix("Agent") == Some(*special));
+    let special = special
+        .into_iter()
+        .find(|special| name.strip_suffix("Agent") == Some(*special));
     special.map_or_else(|| name.clone(), Into::into)
 }

@@ -3,25 +3,28 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::{Either, select};
-use levity_core::{Content, Hints, Permit, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
+use levity_core::{
+    Content, Hints, Permit, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec,
+};
 use levity_sandbox::{
-    Command, CommandError, CommandLimit, CommandLine, CommandOutput, CommandPolicy, Exit, Network, ReadScope,
-    Sandbox,
+    Command, CommandError, CommandLimit, CommandLine, CommandOutput, CommandPolicy, Exit, Network,
+    ReadScope, Sandbox,
 };
 use serde_json::{Value, json};
 
-/// How much longer than the command the whole call may take: for asking it to end, and for killing what will not.
+/// How much longer than the command the whole call may take: for asking it to end, and for killing
+/// what will not.
 const SLACK: Duration = Duration::from_secs(30);
 
 /// The tool `run_command`: runs a command in a sandbox.
 ///
-/// A command that fails is a result, which the model reads; one that is not done in time is an error with what it
-/// wrote until then. What it writes is reported as progress while it runs.
+/// A command that fails is a result, which the model reads; one that is not done in time is an
+/// error with what it wrote until then. What it writes is reported as progress while it runs.
 ///
-/// A command that the policy allows because it only reads runs read-only: the kernel keeps it from changing anything, from the
-/// network and from files that the workspace denies. Where the sandbox cannot do that
-/// ([`SandboxReport::read_only`](levity_sandbox::SandboxReport::read_only)), a person is asked about every command that reads files and that no rule
-/// allows.
+/// A command that the policy allows because it only reads runs read-only: the kernel keeps it from
+/// changing anything, from the network and from files that the workspace denies. Where the sandbox
+/// cannot do that ([`SandboxReport::read_only`](levity_sandbox::SandboxReport::read_only)), a
+/// person is asked about every command that reads files and that no rule allows.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -49,15 +52,21 @@ pub struct RunCommand {
 }
 
 impl RunCommand {
-    /// Runs commands in `sandbox`, under the default policy, which knows the files that the sandbox's workspace denies.
+    /// Runs commands in `sandbox`, under the default policy, which knows the files that the
+    /// sandbox's workspace denies.
     pub fn new(sandbox: Sandbox) -> Self {
         let spec = spec(&sandbox);
         let policy = CommandPolicy::default().within(sandbox.workspace());
-        Self { sandbox, policy, spec }
+        Self {
+            sandbox,
+            policy,
+            spec,
+        }
     }
 
-    /// Which commands may run, which are asked about, and which may not. A policy that knows no workspace is told the
-    /// sandbox's. A command that a rule allows runs with all rights of the sandbox.
+    /// Which commands may run, which are asked about, and which may not. A policy that knows no
+    /// workspace is told the sandbox's. A command that a rule allows runs with all rights of the
+    /// sandbox.
     #[must_use]
     pub fn policy(mut self, policy: CommandPolicy) -> Self {
         self.policy = match policy.workspace() {
@@ -70,7 +79,9 @@ impl RunCommand {
     fn judge(&self, wish: &Wish) -> Permit {
         let ruling = self.policy.judge_in(&wish.dir, wish.as_line());
         match (&ruling, self.read_scope(wish)) {
-            (Permit::Allow, Some(scope)) if scope != ReadScope::Nothing && !self.holds_reading() => {
+            (Permit::Allow, Some(scope))
+                if scope != ReadScope::Nothing && !self.holds_reading() =>
+            {
                 Permit::ask("it only reads, but this system cannot hold a command to that")
             }
             _ => ruling,
@@ -92,7 +103,9 @@ impl RunCommand {
             Some(argv) => self.sandbox.command(argv),
         };
         let progress = cx.progress.clone();
-        let command = command.on_output(move |_, text| progress.report(text)).time(wish.time);
+        let command = command
+            .on_output(move |_, text| progress.report(text))
+            .time(wish.time);
         // Nothing here depends on whether it was asked about: files may have changed since.
         let command = match self.read_scope(wish).filter(|_| self.holds_reading()) {
             Some(_) => command.read_only(),
@@ -110,8 +123,8 @@ impl Tool for RunCommand {
     }
 
     async fn call(&self, args: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
-        let wish =
-            Wish::read(&args).ok_or_else(|| invalid("`command` is missing, or an argument is no string"))?;
+        let wish = Wish::read(&args)
+            .ok_or_else(|| invalid("`command` is missing, or an argument is no string"))?;
         // Whether it is asked about was decided before; files have no say in what is denied.
         if let Some(reason) = self.policy.denial_in(&wish.dir, wish.as_line()) {
             return Err(ToolError::new(
@@ -123,15 +136,18 @@ impl Tool for RunCommand {
         let cancelled = std::pin::pin!(cx.cancel.cancelled());
         match select(run, cancelled).await {
             Either::Left((finished, _)) => output(&finished.map_err(|error| failed(&error))?),
-            Either::Right(_) => {
-                Err(ToolError::new(ToolErrorKind::Cancelled, "the command was stopped before it was done"))
-            }
+            Either::Right(_) => Err(ToolError::new(
+                ToolErrorKind::Cancelled,
+                "the command was stopped before it was done",
+            )),
         }
     }
 
     fn permit(&self, args: &Value) -> Permit {
         // What is no command fails when it is called.
-        Wish::read(args).map(|wish| self.judge(&wish)).unwrap_or_default()
+        Wish::read(args)
+            .map(|wish| self.judge(&wish))
+            .unwrap_or_default()
     }
 }
 
@@ -159,13 +175,29 @@ impl Wish {
         let argv = match args.get("args") {
             None => None,
             Some(list) => {
-                let args = list.as_array()?.iter().map(|arg| arg.as_str().map(str::to_owned));
-                Some(std::iter::once(Some(line.clone())).chain(args).collect::<Option<Vec<_>>>()?)
+                let args = list
+                    .as_array()?
+                    .iter()
+                    .map(|arg| arg.as_str().map(str::to_owned));
+                Some(
+                    std::iter::once(Some(line.clone()))
+                        .chain(args)
+                        .collect::<Option<Vec<_>>>()?,
+                )
             }
         };
-        let seconds = args.get("timeout_seconds").and_then(Value::as_u64).unwrap_or(u64::MAX).max(1);
+        let seconds = args
+            .get("timeout_seconds")
+            .and_then(Value::as_u64)
+            .unwrap_or(u64::MAX)
+            .max(1);
         let dir = text("dir").unwrap_or_else(|| ".".to_owned());
-        Some(Self { line, argv, dir, time: Duration::from_secs(seconds) })
+        Some(Self {
+            line,
+            argv,
+            dir,
+            time: Duration::from_secs(seconds),
+        })
     }
 }
 
@@ -176,10 +208,14 @@ fn spec(sandbox: &Sandbox) -> ToolSpec {
         _ => "",
     };
     let description = format!(
-        "Runs a command and returns what it wrote and its exit code. It begins in the workspace's folder, and can \
-         change files there and in $TMPDIR only.{network} Each call is a new shell: `cd` and variables do not last. \
-         There is no terminal and no input, so give options that keep programs from asking. Everything that it \
-         starts ends with it, background jobs too. It may take {time:?} at most. Long output is cut in the middle: \
+        "Runs a command and returns what it wrote and its exit code. It begins in the workspace's \
+            folder, and can \
+         change files there and in $TMPDIR only.{network} Each call is a new shell: `cd` and \
+         variables do not last. \
+         There is no terminal and no input, so give options that keep programs from asking. \
+         Everything that it \
+         starts ends with it, background jobs too. It may take {time:?} at most. Long output is \
+         cut in the middle: \
          use `grep`, `head` or `tail` to see what matters."
     );
     let input = json!({
@@ -187,12 +223,14 @@ fn spec(sandbox: &Sandbox) -> ToolSpec {
         "properties": {
             "command": {
                 "type": "string",
-                "description": "A line for /bin/sh, such as `cargo test 2>&1 | tail -n 40`; with `args`, the program alone.",
+                "description": "A line for /bin/sh, such as `cargo test 2>&1 | tail -n 40`; with \
+                    `args`, the program alone.",
             },
             "args": {
                 "type": "array",
                 "items": {"type": "string"},
-                "description": "Arguments for the program in `command`, which then runs without a shell: nothing needs quoting.",
+                "description": "Arguments for the program in `command`, which then runs without a \
+                    shell: nothing needs quoting.",
             },
             "dir": {
                 "type": "string",
@@ -201,25 +239,32 @@ fn spec(sandbox: &Sandbox) -> ToolSpec {
             "timeout_seconds": {
                 "type": "integer",
                 "minimum": 1,
-                "description": format!("How long it may take; {} at most, and by default.", time.as_secs().max(1)),
+                "description": format!("How long it may take; {} at most, and by \
+                    default.", time.as_secs().max(1)),
             },
         },
         "required": ["command"],
         "additionalProperties": false,
     });
     let hints = Hints::new().timeout(time.saturating_add(SLACK));
-    ToolSpec::new("run_command", description).with_input(input).with_output(output_schema()).with_hints(hints)
+    ToolSpec::new("run_command", description)
+        .with_input(input)
+        .with_output(output_schema())
+        .with_hints(hints)
 }
 
 fn output_schema() -> Value {
     json!({
         "type": "object",
         "properties": {
-            "exit_code": {"type": ["integer", "null"], "description": "Null when it was ended from outside."},
-            "ended_by": {"type": "string", "description": "What ended it, if it did not end by itself."},
+            "exit_code": {"type": ["integer", "null"], "description": "Null when it was ended from \
+                outside."},
+            "ended_by": {"type": "string", "description": "What ended it, if it did not end by \
+                itself."},
             "stdout": {"type": "string"},
             "stderr": {"type": "string"},
-            "truncated": {"type": "boolean", "description": "Whether something of the output is left out."},
+            "truncated": {"type": "boolean", "description": "Whether something of the output is \
+                left out."},
             "duration_ms": {"type": "integer"},
         },
         "required": ["exit_code", "stdout", "stderr", "truncated", "duration_ms"],
@@ -264,7 +309,12 @@ fn text(finished: &CommandOutput) -> String {
         text.push_str("[no output]");
     }
     end_line(&mut text);
-    let _ = write!(text, "[{} after {:.1} s]", finished.exit, finished.time.as_secs_f64());
+    let _ = write!(
+        text,
+        "[{} after {:.1} s]",
+        finished.exit,
+        finished.time.as_secs_f64()
+    );
     text
 }
 
@@ -280,9 +330,10 @@ fn invalid(text: impl Into<String>) -> ToolError {
 
 fn failed(error: &CommandError) -> ToolError {
     match error {
-        CommandError::Empty | CommandError::Zero(_) | CommandError::TooLong | CommandError::Directory(_) => {
-            invalid(error.to_string())
-        }
+        CommandError::Empty
+        | CommandError::Zero(_)
+        | CommandError::TooLong
+        | CommandError::Directory(_) => invalid(error.to_string()),
         _ => match std::error::Error::source(error) {
             Some(cause) => ToolError::failed(format!("{error}: {cause}")),
             None => ToolError::failed(error.to_string()),

@@ -20,9 +20,10 @@ const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Makes tools of executables with a manifest (`NAME.tool.json`) in a folder.
 ///
-/// Every [`FolderTools`](levity_tools::FolderTools) of a program that links this crate has one already. By default, executables may
-/// read the folder of the tools and nothing else, have no network, and may write only to a folder of their own that is
-/// removed afterwards. To give them more, add a loader with a sandbox of your own:
+/// Every [`FolderTools`](levity_tools::FolderTools) of a program that links this crate has one
+/// already. By default, executables may read the folder of the tools and nothing else, have no
+/// network, and may write only to a folder of their own that is removed afterwards. To give them
+/// more, add a loader with a sandbox of your own:
 ///
 /// ```no_run
 /// use levity_builtin_tools::ExecutableLoader;
@@ -36,14 +37,18 @@ const LONGEST: Duration = Duration::from_secs(3600);
 #[derive(Debug, Default)]
 pub struct ExecutableLoader {
     given: Option<Sandbox>,
-    /// The folder of the first manifest, and its sandbox: where a system cannot hold commands, other tools need not suffer.
+    /// The folder of the first manifest, and its sandbox: where a system cannot hold commands,
+    /// other tools need not suffer.
     made: OnceLock<(PathBuf, Result<Sandbox, String>)>,
 }
 
 impl ExecutableLoader {
     /// Executables run in this sandbox.
     pub fn new(sandbox: Sandbox) -> Self {
-        Self { given: Some(sandbox), made: OnceLock::new() }
+        Self {
+            given: Some(sandbox),
+            made: OnceLock::new(),
+        }
     }
 
     /// The sandbox for executables of a folder.
@@ -51,15 +56,24 @@ impl ExecutableLoader {
         if let Some(given) = &self.given {
             return Ok(given.clone());
         }
-        let (first, made) = self.made.get_or_init(|| (folder.to_owned(), default_sandbox(folder)));
-        if first == folder { made.clone() } else { default_sandbox(folder) }
+        let (first, made) = self
+            .made
+            .get_or_init(|| (folder.to_owned(), default_sandbox(folder)));
+        if first == folder {
+            made.clone()
+        } else {
+            default_sandbox(folder)
+        }
     }
 }
 
 inventory::submit! { LinkedLoader::new(|| Arc::new(ExecutableLoader::default())) }
 
 fn default_sandbox(folder: &Path) -> Result<Sandbox, String> {
-    let workspace = Workspace::builder(folder).read_only().build().map_err(|error| error.to_string())?;
+    let workspace = Workspace::builder(folder)
+        .read_only()
+        .build()
+        .map_err(|error| error.to_string())?;
     let sandbox = Sandbox::builder(workspace).time(LONGEST).build();
     sandbox.map_err(|error| format!("there is no sandbox to run it in: {error}"))
 }
@@ -73,7 +87,8 @@ struct Manifest {
     input: Option<Value>,
     #[serde(default)]
     output: Option<Value>,
-    /// The executable and arguments that come before nothing else; the file of the tool's name by default.
+    /// The executable and arguments that come before nothing else; the file of the tool's name by
+    /// default.
     #[serde(default)]
     run: Vec<String>,
     #[serde(default)]
@@ -91,10 +106,26 @@ struct Manifest {
 impl Manifest {
     fn hints(&self) -> Hints {
         let mut hints = Hints::new();
-        hints = if self.idempotent { hints.idempotent() } else { hints };
-        hints = if self.read_only { hints.read_only() } else { hints };
-        hints = if self.destructive { hints.destructive() } else { hints };
-        hints = if self.parallel { hints.parallel() } else { hints };
+        hints = if self.idempotent {
+            hints.idempotent()
+        } else {
+            hints
+        };
+        hints = if self.read_only {
+            hints.read_only()
+        } else {
+            hints
+        };
+        hints = if self.destructive {
+            hints.destructive()
+        } else {
+            hints
+        };
+        hints = if self.parallel {
+            hints.parallel()
+        } else {
+            hints
+        };
         match self.timeout_seconds {
             Some(seconds) => hints.timeout(Duration::from_secs(seconds)),
             None => hints,
@@ -102,8 +133,13 @@ impl Manifest {
     }
 
     fn spec(&self, name: &str) -> ToolSpec {
-        let input = self.input.clone().unwrap_or_else(|| json!({"type": "object", "properties": {}}));
-        let spec = ToolSpec::new(name, &self.description).with_hints(self.hints()).with_input(input);
+        let input = self
+            .input
+            .clone()
+            .unwrap_or_else(|| json!({"type": "object", "properties": {}}));
+        let spec = ToolSpec::new(name, &self.description)
+            .with_hints(self.hints())
+            .with_input(input);
         match &self.output {
             Some(schema) => spec.with_output(schema.clone()),
             None => spec,
@@ -137,23 +173,41 @@ impl ExecutableLoader {
         check_program(program, &path)?;
         let sandbox = self.sandbox(file.path.parent().unwrap_or(Path::new("")))?;
         let most = sandbox.time();
-        if manifest.timeout_seconds.is_some_and(|seconds| Duration::from_secs(seconds) > most) {
-            return Err(format!("`timeout_seconds` is more than the sandbox allows, which is {most:?}"));
+        if manifest
+            .timeout_seconds
+            .is_some_and(|seconds| Duration::from_secs(seconds) > most)
+        {
+            return Err(format!(
+                "`timeout_seconds` is more than the sandbox allows, which is {most:?}"
+            ));
         }
-        Ok(Executable { spec: manifest.spec(name), path, args: args.to_vec(), sandbox })
+        Ok(Executable {
+            spec: manifest.spec(name),
+            path,
+            args: args.to_vec(),
+            sandbox,
+        })
     }
 }
 
 fn check_program(program: &str, path: &Path) -> Result<(), String> {
-    let is_name = Path::new(program).file_name().is_some_and(|name| name == program);
+    let is_name = Path::new(program)
+        .file_name()
+        .is_some_and(|name| name == program);
     if !is_name {
-        return Err(format!("`{program}` must be a file beside the manifest, without a folder"));
+        return Err(format!(
+            "`{program}` must be a file beside the manifest, without a folder"
+        ));
     }
     let Ok(about) = path.metadata() else {
-        return Err(format!("there is no executable `{program}` beside it; name another one with `run`"));
+        return Err(format!(
+            "there is no executable `{program}` beside it; name another one with `run`"
+        ));
     };
     if !about.is_file() || !may_run(&about) {
-        return Err(format!("`{program}` is no executable file; `chmod +x` makes it one"));
+        return Err(format!(
+            "`{program}` is no executable file; `chmod +x` makes it one"
+        ));
     }
     Ok(())
 }
@@ -198,8 +252,9 @@ impl Tool for Executable {
                 }
             });
         let finished = command.run().await;
-        let finished =
-            finished.map_err(|error| ToolError::failed("the program could not be run").with_source(error))?;
+        let finished = finished.map_err(|error| {
+            ToolError::failed("the program could not be run").with_source(error)
+        })?;
         output(&finished)
     }
 }
@@ -214,21 +269,28 @@ fn output(finished: &CommandOutput) -> Result<ToolOutput, ToolError> {
     match finished.exit {
         Exit::Code(0) => {}
         Exit::Limit(limit @ (CommandLimit::Time | CommandLimit::CpuTime)) => {
-            return Err(ToolError::new(ToolErrorKind::Timeout, format!("it was ended: {limit}")));
+            return Err(ToolError::new(
+                ToolErrorKind::Timeout,
+                format!("it was ended: {limit}"),
+            ));
         }
         exit => return Err(failed(format!("the program failed: {exit}"))),
     }
     let invalid = |text: String| ToolError::new(ToolErrorKind::InvalidOutput, text);
     if finished.stdout.is_cut() {
-        return Err(invalid("the program ran, and wrote more than is kept; it must write less".to_owned()));
+        return Err(invalid(
+            "the program ran, and wrote more than is kept; it must write less".to_owned(),
+        ));
     }
     let text = finished.stdout.to_string();
-    serde_json::from_str(&text).map(ToolOutput::value).map_err(|error| {
-        invalid(format!(
-            "the program ran, and wrote no JSON to standard output ({error}): {}",
-            short(&text, 256)
-        ))
-    })
+    serde_json::from_str(&text)
+        .map(ToolOutput::value)
+        .map_err(|error| {
+            invalid(format!(
+                "the program ran, and wrote no JSON to standard output ({error}): {}",
+                short(&text, 256)
+            ))
+        })
 }
 
 /// A text as it is, or its first bytes and dots.

@@ -29,8 +29,8 @@ pub use read::ReadFile;
 pub use search::SearchFiles;
 pub use write::WriteFile;
 
-/// The tools for a workspace's files: `read_file`, `list_files`, `search_files` and, unless the workspace is
-/// read-only, `write_file` and `edit_file`.
+/// The tools for a workspace's files: `read_file`, `list_files`, `search_files` and, unless the
+/// workspace is read-only, `write_file` and `edit_file`.
 ///
 /// ```
 /// use levity_sandbox::Workspace;
@@ -47,7 +47,8 @@ pub use write::WriteFile;
 /// # }
 /// ```
 ///
-/// An agent that is given them knows its workspace: its context value has the folder and the first 1,000 files.
+/// An agent that is given them knows its workspace: its context value has the folder and the first
+/// 1,000 files.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct FileTools {
@@ -58,7 +59,10 @@ pub struct FileTools {
 impl FileTools {
     /// The tools for this workspace.
     pub fn new(workspace: Workspace) -> Self {
-        Self { space: workspace, max_read: ReadFile::MAX_READ }
+        Self {
+            space: workspace,
+            max_read: ReadFile::MAX_READ,
+        }
     }
 
     /// How many bytes of a file are shown at once; 100 KB by default.

@@ -65,27 +65,53 @@ impl Tool for Now {
     }
 
     async fn call(&self, args: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
-        let offset = args.get("offset").and_then(Value::as_str).unwrap_or("+00:00");
+        let offset = args
+            .get("offset")
+            .and_then(Value::as_str)
+            .unwrap_or("+00:00");
         let Some(minutes) = minutes(offset) else {
-            return Err(ToolError::new(ToolErrorKind::InvalidArgs, "`offset` must be like +02:00"));
+            return Err(ToolError::new(
+                ToolErrorKind::InvalidArgs,
+                "`offset` must be like +02:00",
+            ));
         };
         let shift = Duration::from_secs(minutes.unsigned_abs() * 60);
         let there = if minutes < 0 {
-            Timestamp::from_millis(cx.started.as_millis().saturating_sub(shift.as_millis() as u64))
+            Timestamp::from_millis(
+                cx.started
+                    .as_millis()
+                    .saturating_sub(shift.as_millis() as u64),
+            )
         } else {
             cx.started.after(shift)
         };
         // RFC 3339 up to the seconds, and then the offset in place of `Z`.
-        let time: String = there.to_string().split('.').next().unwrap_or_default().to_owned() + offset;
+        let time: String = there
+            .to_string()
+            .split('.')
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+            + offset;
         let days = there.as_millis() / 86_400_000;
         // The first day of 1970 was a Thursday.
         let weekday = WEEKDAYS[(days + 3) as usize % 7];
         let unix = cx.started.as_millis() / 1000;
-        Ok(ToolOutput::value(json!({"time": time, "weekday": weekday, "unix": unix})))
+        Ok(ToolOutput::value(
+            json!({"time": time, "weekday": weekday, "unix": unix}),
+        ))
     }
 }
 
-const WEEKDAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+const WEEKDAYS: [&str; 7] = [
+    "Monday",
+    "Tuesday",
+    "Wednesday",
+    "Thursday",
+    "Friday",
+    "Saturday",
+    "Sunday",
+];
 
 /// The minutes that an offset such as `-03:30` stands for.
 fn minutes(offset: &str) -> Option<i64> {

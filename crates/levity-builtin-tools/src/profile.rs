@@ -1,6 +1,7 @@
 //! Profiles of files: kind, size, first lines and structure, without reading the whole file.
 //!
-//! [`FileProfile::of`] looks at one file, [`profile_all`] at several. Both block: on an async thread, use `spawn_blocking`.
+//! [`FileProfile::of`] looks at one file, [`profile_all`] at several. Both block: on an async
+//! thread, use `spawn_blocking`.
 
 mod image;
 mod json;
@@ -25,8 +26,8 @@ use sample::{Sample, Text};
 
 /// What a file is: its kind, its size, how it begins and how it is built.
 ///
-/// At most [`READ`](Self::READ) bytes of it are read, whatever its size. What it says comes from whoever wrote it: it is
-/// data, not instructions.
+/// At most [`READ`](Self::READ) bytes of it are read, whatever its size. What it says comes from
+/// whoever wrote it: it is data, not instructions.
 ///
 /// ```
 /// use levity_builtin_tools::profile::{FileKind, FileProfile};
@@ -57,8 +58,9 @@ pub struct FileProfile {
     /// How its text is written; none when it is not text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encoding: Option<Encoding>,
-    /// Its first lines, cut to [`HEAD_LINES`](Self::HEAD_LINES) lines and [`HEAD_BYTES`](Self::HEAD_BYTES) bytes. What
-    /// would move a terminal or turn text around is replaced.
+    /// Its first lines, cut to [`HEAD_LINES`](Self::HEAD_LINES) lines and
+    /// [`HEAD_BYTES`](Self::HEAD_BYTES) bytes. What would move a terminal or turn text around is
+    /// replaced.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub head: Vec<String>,
     /// How it is built.
@@ -167,12 +169,20 @@ impl FileProfile {
 
     /// Looks at a file. This reads from the disk, so it has no place on an async thread.
     ///
-    /// It does not fail: when the path leads to nothing, to a folder or a device, or cannot be read, the profile says so
-    /// in its `error`. A symbolic link is followed if it leads to a regular file. A FIFO is not waited for.
+    /// It does not fail: when the path leads to nothing, to a folder or a device, or cannot be
+    /// read, the profile says so in its `error`. A symbolic link is followed if it leads to a
+    /// regular file. A FIFO is not waited for.
     pub fn of(path: impl AsRef<Path>) -> Self {
         let path = path.as_ref();
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let mut profile = Self { path: path.to_string_lossy().into_owned(), name, ..Self::default() };
+        let name = path
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        let mut profile = Self {
+            path: path.to_string_lossy().into_owned(),
+            name,
+            ..Self::default()
+        };
         match Sample::of(path) {
             Ok(sample) => profile.look(&sample),
             Err(problem) => profile.error = Some(problem),
@@ -183,7 +193,10 @@ impl FileProfile {
     fn look(&mut self, sample: &Sample) {
         self.size = sample.size;
         self.sampled = !sample.whole;
-        let extension = Path::new(&self.name).extension().and_then(|end| end.to_str()).unwrap_or_default();
+        let extension = Path::new(&self.name)
+            .extension()
+            .and_then(|end| end.to_str())
+            .unwrap_or_default();
         let extension = extension.to_ascii_lowercase();
         let Found { kind, format } = match kind::by_bytes(sample.head(), &extension) {
             Some(found) => found,
@@ -194,8 +207,8 @@ impl FileProfile {
         };
         (self.kind, self.format) = (kind, format.map(str::to_owned));
         if kind == FileKind::Image {
-            self.structure =
-                image::size(sample.head()).map(|(width, height)| Structure::Image { width, height });
+            self.structure = image::size(sample.head())
+                .map(|(width, height)| Structure::Image { width, height });
         }
     }
 
@@ -211,7 +224,11 @@ impl FileProfile {
     pub fn summary(&self) -> String {
         let mut parts = Vec::new();
         if self.kind != FileKind::Unknown {
-            let format = self.format.as_ref().map(|format| format!(" ({format})")).unwrap_or_default();
+            let format = self
+                .format
+                .as_ref()
+                .map(|format| format!(" ({format})"))
+                .unwrap_or_default();
             parts.push(format!("{}{format}", self.kind.name()));
             parts.push(sample::bytes(self.size));
         }
@@ -240,11 +257,17 @@ impl Encoding {
 
 impl Count {
     fn exact(number: u64) -> Self {
-        Self { number, exact: true }
+        Self {
+            number,
+            exact: true,
+        }
     }
 
     fn about(number: u64) -> Self {
-        Self { number, exact: false }
+        Self {
+            number,
+            exact: false,
+        }
     }
 
     /// What there is in `all` bytes if there is so much in `seen` of them.
@@ -264,7 +287,12 @@ impl Structure {
     /// How much of it there is.
     fn size(&self) -> Option<String> {
         Some(match self {
-            Self::Table { columns, more, rows, .. } => {
+            Self::Table {
+                columns,
+                more,
+                rows,
+                ..
+            } => {
                 let columns = Count::exact(columns.len() as u64 + more);
                 format!("{}, {}", rows.of("row"), columns.of("column"))
             }
@@ -278,19 +306,38 @@ impl Structure {
     /// How it is built, in a few lines; none when there is nothing to say.
     fn describe(&self) -> Option<String> {
         Some(match self {
-            Self::Table { delimiter, header, columns, more, .. } => {
+            Self::Table {
+                delimiter,
+                header,
+                columns,
+                more,
+                ..
+            } => {
                 let names: Vec<_> = columns.iter().map(ToString::to_string).collect();
-                let more = if *more > 0 { format!(", and {more} more") } else { String::new() };
+                let more = if *more > 0 {
+                    format!(", and {more} more")
+                } else {
+                    String::new()
+                };
                 let header = if *header { "" } else { " (without a header)" };
-                format!("columns by {delimiter:?}{header}: {}{more}", names.join(", "))
+                format!(
+                    "columns by {delimiter:?}{header}: {}{more}",
+                    names.join(", ")
+                )
             }
             Self::Json { shape, .. } => shape.to_string(),
             Self::JsonLines { shape, .. } => format!("each line: {shape}"),
             Self::Outline { items, more, .. } if !items.is_empty() => {
-                let more = if *more > 0 { format!("\nand {more} more") } else { String::new() };
+                let more = if *more > 0 {
+                    format!("\nand {more} more")
+                } else {
+                    String::new()
+                };
                 format!("outline:\n{}{more}", items.join("\n"))
             }
-            Self::Lines { tail, .. } if !tail.is_empty() => format!("ends with:\n{}", tail.join("\n")),
+            Self::Lines { tail, .. } if !tail.is_empty() => {
+                format!("ends with:\n{}", tail.join("\n"))
+            }
             _ => return None,
         })
     }

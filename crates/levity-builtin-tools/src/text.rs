@@ -10,5 +10,7 @@ pub(crate) fn floor(text: &str, at: usize) -> usize {
 /// The first char boundary at or after `at`.
 #[cfg(feature = "web")]
 pub(crate) fn ceil(text: &str, at: usize) -> usize {
-    (at..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len())
+    (at..text.len())
+        .find(|&at| text.is_char_boundary(at))
+        .unwrap_or(text.len())
 }

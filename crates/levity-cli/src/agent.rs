@@ -46,7 +46,8 @@ pub(crate) struct Made {
     /// Instructions for the model, before everything else [default: Be brief.].
     #[arg(long, value_name = "TEXT")]
     instructions: Option<String>,
-    /// Keep conversations in this folder, SQLite file (`*.db`) or JSON file (`*.json`, one conversation).
+    /// Keep conversations in this folder, SQLite file (`*.db`) or JSON file (`*.json`, one
+    /// conversation).
     #[arg(long, value_name = "PATH")]
     pub(crate) memory: Option<PathBuf>,
     #[command(flatten)]
@@ -67,8 +68,8 @@ pub(crate) struct Common {
     /// Ask before this tool is called, whoever calls it; may be given more than once.
     #[arg(long, value_name = "TOOL")]
     pub(crate) ask: Vec<String>,
-    /// The most turns an agent may take for its task; the last one has no tools [default: 10; in a team 15; in a swarm 20, its
-    /// coder 40].
+    /// The most turns an agent may take for its task; the last one has no tools [default: 10; in a
+    /// team 15; in a swarm 20, its coder 40].
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) max_turns: Option<u64>,
     #[command(flatten)]
@@ -78,7 +79,9 @@ pub(crate) struct Common {
 impl Common {
     /// The rules of `--ask`.
     pub(crate) fn asked(&self) -> impl Iterator<Item = Rule> {
-        self.ask.iter().map(|tool| Rule::tool(tool.clone()).ask("it is asked about by `--ask`"))
+        self.ask
+            .iter()
+            .map(|tool| Rule::tool(tool.clone()).ask("it is asked about by `--ask`"))
     }
 }
 
@@ -89,7 +92,8 @@ pub(crate) enum Voice {
     Aloud,
     /// Nowhere, unless something is missing: what is printed is the answer alone.
     Quiet,
-    /// The same, but for what the workspace adds to what the model is told: what is printed is JSON.
+    /// The same, but for what the workspace adds to what the model is told: what is printed is
+    /// JSON.
     Json,
     /// Beside what is printed, which belongs to a protocol or to whoever watches a server.
     Aside,
@@ -116,7 +120,8 @@ impl Voice {
 /// Which model is asked.
 #[derive(Args)]
 pub(crate) struct ModelArgs {
-    /// The model, as `provider:model` or `provider:model@URL`, or a profile; by default, what the environment offers.
+    /// The model, as `provider:model` or `provider:model@URL`, or a profile; by default, what the
+    /// environment offers.
     #[arg(long, value_name = "SPEC", conflicts_with = "script")]
     model: Option<String>,
     /// A JSON file of replies that a scripted model gives; without it and without a model, a short
@@ -144,7 +149,10 @@ impl AgentArgs {
     }
 
     /// The agent before it is built.
-    pub(crate) async fn builder(&self, runtime: Runtime) -> Result<(AgentBuilder, Offered), String> {
+    pub(crate) async fn builder(
+        &self,
+        runtime: Runtime,
+    ) -> Result<(AgentBuilder, Offered), String> {
         let voice = match (self.quiet, self.json) {
             (true, _) => Voice::Quiet,
             (_, true) => Voice::Json,
@@ -161,8 +169,8 @@ impl Made {
         instructions.or(self.memory.as_ref().map(|_| "--memory"))
     }
 
-    /// The agent before it is built. Without a memory it has none: a run of a conversation must not go on as if that
-    /// were empty.
+    /// The agent before it is built. Without a memory it has none: a run of a conversation must not
+    /// go on as if that were empty.
     pub(crate) async fn builder(
         &self,
         runtime: Runtime,
@@ -202,15 +210,17 @@ impl Made {
             agent = agent.conversations(memory::conversations(memory::open(path)?, &runtime));
         }
         let quiet = voice == Voice::Quiet;
-        let agent = common.tools.add_to(agent.runtime(runtime), quiet, |text| voice.tell(text))?;
+        let agent = common
+            .tools
+            .add_to(agent.runtime(runtime), quiet, |text| voice.tell(text))?;
         let offered = common.mcp.start(|text| voice.warn(text)).await?;
         Ok((offered.add_to(agent), offered))
     }
 }
 
 impl ModelArgs {
-    /// The model with what stands around it; `tell` says which it is when nobody named it, and `stand_in` stands in when
-    /// there is none.
+    /// The model with what stands around it; `tell` says which it is when nobody named it, and
+    /// `stand_in` stands in when there is none.
     pub(crate) fn open(
         &self,
         options: &RunOptions,
@@ -219,13 +229,17 @@ impl ModelArgs {
     ) -> Result<Arc<dyn Model>, String> {
         // A run that is gone on with takes up the script where it was.
         let model = match self.scripted()? {
-            Some(script) => (Arc::new(script.by_history()) as Arc<dyn Model>, String::new()),
+            Some(script) => (
+                Arc::new(script.by_history()) as Arc<dyn Model>,
+                String::new(),
+            ),
             None => self.choose(&tell, stand_in)?,
         };
         around(model, options, tell)
     }
 
-    /// The same, where many agents call the model: a script has a reply for each call and not for each turn of an agent.
+    /// The same, where many agents call the model: a script has a reply for each call and not for
+    /// each turn of an agent.
     pub(crate) fn open_shared(
         &self,
         options: &RunOptions,
@@ -247,7 +261,10 @@ impl ModelArgs {
     ) -> Result<(Arc<dyn Model>, String), String> {
         let models = crate::models::from_env()?;
         if let Some(name) = &self.model {
-            let model = models.model(name).map(retried).map_err(|error| chain(&error))?;
+            let model = models
+                .model(name)
+                .map(retried)
+                .map_err(|error| chain(&error))?;
             let address = models.address_from_file(name);
             warn(address.as_deref());
             return Ok((model, place_of(name, address.as_deref())));
@@ -285,14 +302,19 @@ fn around(
 impl ModelArgs {
     /// The script, if there is one; its replies are given in the order of the calls.
     fn scripted(&self) -> Result<Option<ScriptedModel>, String> {
-        let Some(path) = &self.script else { return Ok(None) };
+        let Some(path) = &self.script else {
+            return Ok(None);
+        };
         let text = read_text(path)?;
         let model = ScriptedModel::from_json(&text);
-        model.map(Some).map_err(|error| format!("`{}`: {}", path.display(), chain(&error)))
+        model
+            .map(Some)
+            .map_err(|error| format!("`{}`: {}", path.display(), chain(&error)))
     }
 }
 
-/// Says where a model is if a file decides that, once and however quiet the command is: that server sees the conversation.
+/// Says where a model is if a file decides that, once and however quiet the command is: that server
+/// sees the conversation.
 pub(crate) fn warn(address: Option<&str>) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let Some(address) = address else { return };
@@ -309,7 +331,12 @@ pub(crate) fn retried(model: Arc<dyn Model>) -> Arc<dyn Model> {
 /// A model that calls `add` once for whatever it is told, and then says what it is.
 fn demonstration() -> FunctionModel {
     FunctionModel::new(|request| {
-        let since = request.history.messages().iter().rev().take_while(|message| message.role != Role::User);
+        let since = request
+            .history
+            .messages()
+            .iter()
+            .rev()
+            .take_while(|message| message.role != Role::User);
         let called = since.into_iter().any(|message| message.role == Role::Tool);
         let words = "A scripted stand-in cannot know. It only called `add` to show how that looks.";
         let call = || Part::ToolCall(ToolCall::new("", "add", json!({"a": 2, "b": 5})));

@@ -51,12 +51,12 @@ struct Host {
     /// Where to listen.
     #[arg(long, value_name = "ADDR", default_value = BridgeHost::DEFAULT_ADDRESS)]
     listen: String,
-    /// The file with the token that clients must show; made if it is not there. By default `LEVITY_BRIDGE_TOKEN`, or
-    /// `levity/bridge/token` in the user's state folder.
+    /// The file with the token that clients must show; made if it is not there. By default
+    /// `LEVITY_BRIDGE_TOKEN`, or `levity/bridge/token` in the user's state folder.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Take requests that name this host, or this address and port of a tunnel's other end; may be repeated. Loopback names are always
-    /// taken.
+    /// Take requests that name this host, or this address and port of a tunnel's other end; may be
+    /// repeated. Loopback names are always taken.
     #[arg(long, value_name = "HOST")]
     allow_host: Vec<String>,
     /// Let other machines reach the host: nothing on the way is encrypted.
@@ -71,13 +71,15 @@ struct Host {
     /// How many tasks are worked on at once.
     #[arg(long, value_name = "N", default_value_t = Runs::DEFAULT_MOST)]
     max_tasks: usize,
-    /// Keep tasks in this folder or SQLite file (`*.db`); by default, in a file of the workspace's own below the user's state.
+    /// Keep tasks in this folder or SQLite file (`*.db`); by default, in a file of the workspace's
+    /// own below the user's state.
     #[arg(long, value_name = "PATH")]
     journal: Option<PathBuf>,
     #[command(flatten)]
     trust: Trust,
-    /// Hand tasks to another program's agent: a shell command that reads the task on standard input and prints its answer, such as
-    /// `claude -p`. It runs in the workspace, outside any sandbox, with the environment of the host.
+    /// Hand tasks to another program's agent: a shell command that reads the task on standard input
+    /// and prints its answer, such as `claude -p`. It runs in the workspace, outside any sandbox,
+    /// with the environment of the host.
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["model", "script"])]
     commander: Option<String>,
     #[command(flatten)]
@@ -90,7 +92,8 @@ struct Stdio {
     /// Where the host is.
     #[arg(long, value_name = "URL", default_value = "ws://127.0.0.1:8888")]
     url: String,
-    /// The file with the host's token. By default `LEVITY_BRIDGE_TOKEN`, or the file where hosts of this user keep it.
+    /// The file with the host's token. By default `LEVITY_BRIDGE_TOKEN`, or the file where hosts of
+    /// this user keep it.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// The host may be on another machine, although nothing on the way is encrypted.
@@ -121,7 +124,10 @@ async fn pass_on(args: Stdio) -> Result<(), Problem> {
     let (token, file) = match source(TOKEN.0, args.token_file.as_deref(), TOKEN.1).map_err(wrong)? {
         Source::Given(token) => (token, None),
         // It is read when there is a host to show it to; this one is never shown to anybody.
-        Source::File(file) => (Token::generate().map_err(|error| failed(&error))?, Some(file)),
+        Source::File(file) => (
+            Token::generate().map_err(|error| failed(&error))?,
+            Some(file),
+        ),
     };
     let client = match args.allow_remote {
         true => BridgeClient::remote(&args.url, token),
@@ -134,8 +140,10 @@ async fn pass_on(args: Stdio) -> Result<(), Problem> {
     let server = McpServer::builder("levity-bridge", env!("CARGO_PKG_VERSION"))
         .title("levity bridge")
         .instructions(
-            "Work on the files of the host's workspace by `read_file`, `write_file` and `list_files`. Hand whole tasks, such as \
-             a plan or a review, to the commander by `dispatch_agent_task`: it answers only by files. Wait for its signal file \
+            "Work on the files of the host's workspace by `read_file`, `write_file` and \
+                `list_files`. Hand whole tasks, such as \
+             a plan or a review, to the commander by `dispatch_agent_task`: it answers only by \
+             files. Wait for its signal file \
              by `wait_for_file`.",
         )
         .tools(BridgeTools::new(client));
@@ -145,11 +153,14 @@ async fn pass_on(args: Stdio) -> Result<(), Problem> {
 
 async fn serve(args: Host) -> Result<(), Problem> {
     let space = args.made.common.tools.space().map_err(wrong)?;
-    let space = space.ok_or_else(|| wrong("a host needs a folder; name it with `--workspace DIR`"))?;
+    let space =
+        space.ok_or_else(|| wrong("a host needs a folder; name it with `--workspace DIR`"))?;
     let token = token(TOKEN.0, args.token_file.as_deref(), TOKEN.1).map_err(wrong)?;
     let logs = args.made.common.logs.open().map_err(wrong)?;
     let (journal, tasks) = kept(&args, &space).map_err(wrong)?;
-    let limits = HostLimits::new().read(args.read_limit).write(args.write_limit);
+    let limits = HostLimits::new()
+        .read(args.read_limit)
+        .write(args.write_limit);
     let board = Board::new().map_err(|error| (format!("nothing can be printed: {error}"), 1))?;
     let (runs_at, notices) = (journal.clone(), board.clone());
     let host = BridgeHost::builder(space)
@@ -159,15 +170,23 @@ async fn serve(args: Host) -> Result<(), Problem> {
         .build()
         .map_err(|error| (chain(&error), 1))?;
     let stop = CancelToken::new();
-    let listener = Listener::bind(&args.listen, AccessControl::new(token).hosts(&args.allow_host)).await;
-    let listener = listener.map_err(|error| (chain(&error), 1))?.until(stop.clone());
+    let listener = Listener::bind(
+        &args.listen,
+        AccessControl::new(token).hosts(&args.allow_host),
+    )
+    .await;
+    let listener = listener
+        .map_err(|error| (chain(&error), 1))?
+        .until(stop.clone());
     exposed(&listener, args.allow_plaintext).map_err(wrong)?;
     let notices = board.clone();
     let listener = listener.on_notice(move |notice| notices.line(&notice.to_string()));
     board.line(&format!("listening on ws://{}", listener.address()));
     let done = run(&host, listener, &args, (&journal, &logs, &board), &stop).await;
     if let Some(left) = host.runs().map(Runs::under_way).filter(|left| *left > 0) {
-        board.line(&format!("{left} tasks are under way, and go on when the host is started again"));
+        board.line(&format!(
+            "{left} tasks are under way, and go on when the host is started again"
+        ));
     }
     board.end();
     done
@@ -183,7 +202,8 @@ fn exposed(listener: &Listener, allowed: bool) -> Result<(), String> {
             Ok(())
         }
         Err(_) => Err(format!(
-            "{address} can be reached from other machines, and nothing on the way is encrypted; listen on 127.0.0.1 and use a tunnel, such as `ssh -L`, or say `--allow-plaintext`"
+            "{address} can be reached from other machines, and nothing on the way is encrypted; \
+                listen on 127.0.0.1 and use a tunnel, such as `ssh -L`, or say `--allow-plaintext`"
         )),
     }
 }
@@ -218,21 +238,33 @@ async fn run(
 }
 
 /// Makes the agent, and has it go on with what an earlier process left.
-async fn prepare(host: &BridgeHost, args: &Host, (journal, logs): (&Path, &Logs)) -> Result<Offered, String> {
+async fn prepare(
+    host: &BridgeHost,
+    args: &Host,
+    (journal, logs): (&Path, &Logs),
+) -> Result<Offered, String> {
     let journal = store::open_own(journal, args.trust).map_err(|error| chain(&error))?;
     let marks = journal.marks();
     let runtime = Runtime::new().with_journal(journal);
     let (agent, offered) = match &args.commander {
         Some(command) => {
             let program = Program::new(command, host.workspace().root().to_owned());
-            // What the program does is its own: it has no tools of ours, and its first answer is the last.
-            (Agent::builder(program).max_turns(1).runtime(runtime), Offered::default())
+            // What the program does is its own: it has no tools of ours, and its first answer is
+            // the last.
+            (
+                Agent::builder(program).max_turns(1).runtime(runtime),
+                Offered::default(),
+            )
         }
         None => args.made.builder(runtime, Voice::Aside).await?,
     };
     let agent = agent.build().map_err(|error| chain(&error))?;
-    let runs = Runs::new(agent).most(args.max_tasks).on_event(logs.watcher(None));
-    host.commander(own(runs, Some(marks))).await.map_err(|error| chain(&error))?;
+    let runs = Runs::new(agent)
+        .most(args.max_tasks)
+        .on_event(logs.watcher(None));
+    host.commander(own(runs, Some(marks)))
+        .await
+        .map_err(|error| chain(&error))?;
     Ok(offered)
 }
 
@@ -253,12 +285,15 @@ fn kept(args: &Host, space: &Workspace) -> Result<(PathBuf, PathBuf), String> {
     Ok((journal, tasks.into()))
 }
 
-/// Tells whoever sits at the host what happens. What clients sent is in it, so each is one harmless line.
+/// Tells whoever sits at the host what happens. What clients sent is in it, so each is one harmless
+/// line.
 fn tell(board: &Board, notice: &Notice, journal: &Path) {
     board.line(&notice.to_string());
     if let Notice::Asks { task, .. } = notice {
         let (task, journal) = (task.to_string(), journal.display().to_string());
         let (task, journal) = (shell(&task), shell(&journal));
-        board.line(&format!("  levity runs approve {task} --journal {journal}  (or `deny`, `answer`)"));
+        board.line(&format!(
+            "  levity runs approve {task} --journal {journal}  (or `deny`, `answer`)"
+        ));
     }
 }

@@ -31,7 +31,8 @@ pub(crate) struct Chat {
     agent: AgentArgs,
 }
 
-/// Answers line by line until the input ends: 0 when all were answered, 1 when one was not, 2 for a wrong call.
+/// Answers line by line until the input ends: 0 when all were answered, 1 when one was not, 2 for a
+/// wrong call.
 pub(crate) async fn chat(args: Chat) -> ExitCode {
     if args.agent.park {
         return complain("a conversation does not wait; use `levity run --park`", 2);
@@ -81,7 +82,9 @@ impl Talk {
                     }
                 }
                 Ok(None) => return code,
-                Err(error) => return complain(&format!("the standard input cannot be read: {error}"), 1),
+                Err(error) => {
+                    return complain(&format!("the standard input cannot be read: {error}"), 1);
+                }
             }
         }
     }
@@ -90,7 +93,12 @@ impl Talk {
     async fn answer(&mut self, line: &str, args: &AgentArgs, input: &mut Input) -> bool {
         let mut shown = Shown::default();
         let logged = self.logs.watcher(Some(self.id.as_str()));
-        let run = self.agent.run(line).conversation(self.id.clone()).on_event(logged).start();
+        let run = self
+            .agent
+            .run(line)
+            .conversation(self.id.clone())
+            .on_event(logged)
+            .start();
         match watch(run, args, input, |event| shown.event(args, event)).await {
             Ok(answer) => {
                 shown.conclude(args, &answer);
@@ -129,14 +137,24 @@ impl Shown {
         match &event.kind {
             // A run below speaks to the one above it.
             _ if event.run.parent().is_some() => self.line(event),
-            EventKind::Delta { delta: Delta::Text(text), .. } => {
+            EventKind::Delta {
+                delta: Delta::Text(text),
+                ..
+            } => {
                 say(text);
                 self.text.push_str(text);
                 self.within = !self.text.is_empty();
             }
-            EventKind::Delta { delta: Delta::Thinking(_), .. } | EventKind::TurnStarted { .. } => {}
+            EventKind::Delta {
+                delta: Delta::Thinking(_),
+                ..
+            }
+            | EventKind::TurnStarted { .. } => {}
             EventKind::ModelStarted { .. } => self.text.clear(),
-            EventKind::Delta { delta: Delta::Restart { .. }, .. } => {
+            EventKind::Delta {
+                delta: Delta::Restart { .. },
+                ..
+            } => {
                 self.line(event);
                 self.text.clear();
             }

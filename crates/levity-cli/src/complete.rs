@@ -21,7 +21,8 @@ pub(crate) struct Complete {
     /// What to ask, in words.
     #[arg(conflicts_with = "request", required_unless_present = "request")]
     prompt: Option<String>,
-    /// The model, as `provider:model` or `provider:model@URL`, or a profile; by default, what the environment offers.
+    /// The model, as `provider:model` or `provider:model@URL`, or a profile; by default, what the
+    /// environment offers.
     #[arg(long, value_name = "SPEC")]
     model: Option<String>,
     /// Where the model's server is.
@@ -61,7 +62,11 @@ pub(crate) async fn complete(args: Complete) -> ExitCode {
 impl Complete {
     fn model(&self) -> Result<Arc<dyn Model>, String> {
         let models = crate::models::from_env()?;
-        let models = if self.stream { models } else { models.without_streaming() };
+        let models = if self.stream {
+            models
+        } else {
+            models.without_streaming()
+        };
         let Some(name) = &self.model else {
             let chosen = models.choose().map_err(|error| chain(&error))?;
             note(&chosen.to_string());
@@ -70,11 +75,15 @@ impl Complete {
         let name = match &self.base_url {
             Some(_) if split_model_address(name).is_some() => {
                 let (name, _) = split_model_address(name).unwrap_or_default();
-                return Err(format!("`{name}` has an address already; leave `--base-url` or that one out"));
+                return Err(format!(
+                    "`{name}` has an address already; leave `--base-url` or that one out"
+                ));
             }
             Some(url) if !url.contains("://") => {
                 let url = bare_url(url);
-                return Err(format!("`{url}` is no address; it begins with `http://` or `https://`"));
+                return Err(format!(
+                    "`{url}` is no address; it begins with `http://` or `https://`"
+                ));
             }
             Some(url) => format!("{name}@{url}"),
             None => name.clone(),
@@ -100,9 +109,25 @@ impl Complete {
 
 /// Reads a request; what nobody would look at is refused.
 fn parse(text: &str) -> Result<Request, String> {
-    const FIELDS: [&str; 6] = ["system", "history", "tools", "tool_choice", "output", "options"];
-    const OPTIONS: [&str; 7] = ["temperature", "top_p", "max_tokens", "stop", "thinking", "seed", "extra"];
-    let fields: Map<String, Value> = serde_json::from_str(text).map_err(|error| json_problem(&error))?;
+    const FIELDS: [&str; 6] = [
+        "system",
+        "history",
+        "tools",
+        "tool_choice",
+        "output",
+        "options",
+    ];
+    const OPTIONS: [&str; 7] = [
+        "temperature",
+        "top_p",
+        "max_tokens",
+        "stop",
+        "thinking",
+        "seed",
+        "extra",
+    ];
+    let fields: Map<String, Value> =
+        serde_json::from_str(text).map_err(|error| json_problem(&error))?;
     known(&fields, "field", &FIELDS)?;
     if let Some(options) = fields.get("options").and_then(Value::as_object) {
         known(options, "option", &OPTIONS)?;
@@ -116,7 +141,10 @@ fn parse(text: &str) -> Result<Request, String> {
 
 fn known(map: &Map<String, Value>, what: &str, names: &[&str]) -> Result<(), String> {
     match map.keys().find(|name| !names.contains(&name.as_str())) {
-        Some(odd) => Err(format!("there is no {what} `{odd}`; there are {}", names.join(", "))),
+        Some(odd) => Err(format!(
+            "there is no {what} `{odd}`; there are {}",
+            names.join(", ")
+        )),
         None => Ok(()),
     }
 }
@@ -133,10 +161,15 @@ fn read(file: &str) -> std::io::Result<String> {
     if file == "-" {
         std::io::stdin().take(LARGEST + 1).read_to_end(&mut bytes)?;
     } else {
-        fs::File::open(file)?.take(LARGEST + 1).read_to_end(&mut bytes)?;
+        fs::File::open(file)?
+            .take(LARGEST + 1)
+            .read_to_end(&mut bytes)?;
     }
     if bytes.len() as u64 > LARGEST {
-        return Err(std::io::Error::other(format!("it has more than {} MiB", LARGEST >> 20)));
+        return Err(std::io::Error::other(format!(
+            "it has more than {} MiB",
+            LARGEST >> 20
+        )));
     }
     String::from_utf8(bytes).map_err(|_| std::io::Error::other("it is not UTF-8"))
 }
@@ -166,10 +199,18 @@ async fn ask(model: &dyn Model, request: Request, shows: bool) -> (Response, Opt
 fn print(reply: &Response, shown: bool) {
     let text = reply.message.text();
     if !text.is_empty() {
-        say(&if shown { "\n".to_owned() } else { format!("{text}\n") });
+        say(&if shown {
+            "\n".to_owned()
+        } else {
+            format!("{text}\n")
+        });
     }
     for call in reply.message.calls() {
-        say(&format!("calls {} {}\n", call.name, call.raw.clone().unwrap_or_else(|| call.args.to_string())));
+        say(&format!(
+            "calls {} {}\n",
+            call.name,
+            call.raw.clone().unwrap_or_else(|| call.args.to_string())
+        ));
     }
 }
 

@@ -78,7 +78,11 @@ impl List {
         loop {
             let page = store.list(&query).await.map_err(|error| chain(&error))?;
             for known in &page {
-                if self.json { say_json(known) } else { say(&line(known)) }
+                if self.json {
+                    say_json(known)
+                } else {
+                    say(&line(known))
+                }
             }
             match page.last().filter(|_| page.len() == PAGE) {
                 Some(last) => query = query.after(last),
@@ -115,9 +119,16 @@ impl Show {
         }
         let mut from = 0;
         loop {
-            let page = store.read(&id, from, PAGE).await.map_err(|error| chain(&error))?;
+            let page = store
+                .read(&id, from, PAGE)
+                .await
+                .map_err(|error| chain(&error))?;
             for (at, message) in &page {
-                if self.json { say_json(&Placed { at: *at, message }) } else { say(&spoken(*at, message)) }
+                if self.json {
+                    say_json(&Placed { at: *at, message })
+                } else {
+                    say(&spoken(*at, message))
+                }
             }
             match page.last() {
                 Some((last, _)) => from = last.saturating_add(1),
@@ -145,20 +156,32 @@ fn spoken(at: u64, message: &Message) -> String {
     let lines = message.parts.iter().filter_map(|part| match part {
         Part::Text(text) => Some(text.text.to_string()),
         Part::Media(media) => Some(format!("({})", media.mime)),
-        Part::ToolCall(call) => Some(format!("calls {} {}", call.name, brief(call.args.to_string()))),
-        Part::ToolResult(result) => {
-            Some(format!("{} gave {}", result.name, brief(result.text().into_owned())))
-        }
+        Part::ToolCall(call) => Some(format!(
+            "calls {} {}",
+            call.name,
+            brief(call.args.to_string())
+        )),
+        Part::ToolResult(result) => Some(format!(
+            "{} gave {}",
+            result.name,
+            brief(result.text().into_owned())
+        )),
         _ => None,
     });
-    lines.map(|line| format!("{at:>4}  {who:<5}  {line}\n")).collect()
+    lines
+        .map(|line| format!("{at:>4}  {who:<5}  {line}\n"))
+        .collect()
 }
 
 impl Forget {
     async fn forget(self) -> Done {
         let store = self.place.open()?;
         let mut code = ExitCode::SUCCESS;
-        for id in self.conversations.iter().map(|id| ConversationId::from(id.as_str())) {
+        for id in self
+            .conversations
+            .iter()
+            .map(|id| ConversationId::from(id.as_str()))
+        {
             match store.forget(&id).await {
                 Ok(true) => say(&format!("forgot {id}\n")),
                 Ok(false) => code = complain(&unknown(&id), 1),

@@ -70,8 +70,15 @@ pub(crate) async fn drive<R>(
 ) -> Driven<R> {
     let world = runtime.world().clone();
     let (input, asked, answered) = (Input::new(), None, Vec::new());
-    let mut watch =
-        Watch { control, stage: stage.clone(), input, asked, answered, stale: true, cancelled: false };
+    let mut watch = Watch {
+        control,
+        stage: stage.clone(),
+        input,
+        asked,
+        answered,
+        stale: true,
+        cancelled: false,
+    };
     let mut interrupted = pin!(tokio::signal::ctrl_c());
     let mut ended = pin!(told_to_end());
     let mut shown = Timestamp::default();
@@ -110,8 +117,15 @@ pub(crate) async fn drive<R>(
 impl<S: Stage> Watch<S> {
     /// How long it is until the run is shown again, and whether it may be.
     fn next_show(&self, now: Timestamp) -> (Duration, bool) {
-        let wait = if self.stale { self.stage.pause(now) } else { TICK };
-        (wait, self.asked.is_none() && (self.stale || self.stage.is_live()))
+        let wait = if self.stale {
+            self.stage.pause(now)
+        } else {
+            TICK
+        };
+        (
+            wait,
+            self.asked.is_none() && (self.stale || self.stage.is_live()),
+        )
     }
 
     /// Something has happened.
@@ -132,7 +146,10 @@ impl<S: Stage> Watch<S> {
         while self.asked.is_none() && !self.cancelled {
             let Some(ask) = self.open() else { return };
             if !Input::is_terminal() {
-                if !self.decide(ask, Decision::deny("nobody sits at the terminal")).await {
+                if !self
+                    .decide(ask, Decision::deny("nobody sits at the terminal"))
+                    .await
+                {
                     return;
                 }
                 continue;
@@ -159,7 +176,8 @@ impl<S: Stage> Watch<S> {
         self.asked.take()
     }
 
-    /// Answers; says whether somebody waited for it. Otherwise it is seen at the next event what is still asked.
+    /// Answers; says whether somebody waited for it. Otherwise it is seen at the next event what is
+    /// still asked.
     async fn decide(&mut self, ask: Ask, decision: Decision) -> bool {
         let heard = self.control.decide(&ask, decision).await.is_ok();
         self.answered.extend(heard.then_some(ask));
@@ -178,12 +196,18 @@ impl<S: Stage> Watch<S> {
 
     /// Leaves the run as it is; dropping its handle stops it.
     fn leave<R>(self) -> Driven<R> {
-        Driven { interrupted: true, ..self.end(None) }
+        Driven {
+            interrupted: true,
+            ..self.end(None)
+        }
     }
 
     fn end<R>(self, result: Option<R>) -> Driven<R> {
         self.stage.clear();
-        Driven { result, interrupted: self.cancelled }
+        Driven {
+            result,
+            interrupted: self.cancelled,
+        }
     }
 
     async fn cancel(&mut self) {
@@ -203,9 +227,10 @@ pub(crate) async fn told_to_end() {
     #[cfg(unix)]
     {
         use tokio::signal::unix::{SignalKind, signal};
-        if let (Ok(mut term), Ok(mut hangup)) =
-            (signal(SignalKind::terminate()), signal(SignalKind::hangup()))
-        {
+        if let (Ok(mut term), Ok(mut hangup)) = (
+            signal(SignalKind::terminate()),
+            signal(SignalKind::hangup()),
+        ) {
             tokio::select! {
                 _ = term.recv() => return,
                 _ = hangup.recv() => return,
@@ -221,5 +246,7 @@ pub(crate) fn same(one: &Ask, other: &Ask) -> bool {
 
 pub(crate) fn print(text: &str) {
     let mut out = io::stderr().lock();
-    let _ = out.write_all(harmless(text).as_bytes()).and_then(|()| out.flush());
+    let _ = out
+        .write_all(harmless(text).as_bytes())
+        .and_then(|()| out.flush());
 }

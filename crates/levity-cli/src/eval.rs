@@ -21,7 +21,8 @@ pub(crate) struct Eval {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Have a model, or a program of your own, answer cases; an evaluation that was stopped continues.
+    /// Have a model, or a program of your own, answer cases; an evaluation that was stopped
+    /// continues.
     Run(Box<run::Run>),
     /// Score the trials of a folder again, without a call of a model.
     Score(Score),
@@ -47,7 +48,12 @@ struct Scoring {
     #[arg(long, value_enum, default_value = "auto", help_heading = "Scoring")]
     judge: Judge,
     /// The Python that runs BFCL's checker, and the tools of its categories of several turns.
-    #[arg(long, value_name = "PROGRAM", default_value = "python3", help_heading = "Scoring")]
+    #[arg(
+        long,
+        value_name = "PROGRAM",
+        default_value = "python3",
+        help_heading = "Scoring"
+    )]
     python: PathBuf,
     /// Print the report as JSON.
     #[arg(long, help_heading = "Scoring")]
@@ -71,7 +77,8 @@ fn percent(text: &str) -> Result<f64, String> {
 struct Score {
     /// The folder that `levity eval run --out` wrote.
     folder: PathBuf,
-    /// The data of the suite, beside which its checker is; an installed checker otherwise. Its code runs as you.
+    /// The data of the suite, beside which its checker is; an installed checker otherwise. Its code
+    /// runs as you.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     #[command(flatten)]
@@ -92,7 +99,8 @@ struct Compare {
     json: bool,
 }
 
-/// Evaluates, scores or compares: 0 when it is done, 1 when it failed or too few trials passed, 2 for a wrong call.
+/// Evaluates, scores or compares: 0 when it is done, 1 when it failed or too few trials passed, 2
+/// for a wrong call.
 pub(crate) async fn eval(args: Eval) -> ExitCode {
     let done = match args.command {
         Command::Run(args) => run::run(*args).await,
@@ -113,15 +121,25 @@ struct Problem {
 
 impl Problem {
     fn call(text: impl Into<String>) -> Self {
-        Self { text: text.into(), code: 2 }
+        Self {
+            text: text.into(),
+            code: 2,
+        }
     }
 }
 
 impl From<levity::eval::Error> for Problem {
     fn from(error: levity::eval::Error) -> Self {
         use levity::eval::Error;
-        let code = if matches!(error, Error::Suite(_) | Error::OtherEvaluation { .. }) { 2 } else { 1 };
-        Self { text: error.to_string(), code }
+        let code = if matches!(error, Error::Suite(_) | Error::OtherEvaluation { .. }) {
+            2
+        } else {
+            1
+        };
+        Self {
+            text: error.to_string(),
+            code,
+        }
     }
 }
 
@@ -132,7 +150,10 @@ async fn score(args: Score) -> Result<(), Problem> {
 
 fn open(folder: &Path) -> Result<Results, Problem> {
     Results::open(folder).map_err(|error| {
-        Problem::call(format!("there are no results: {}; `levity eval run --out` makes them", chain(&error)))
+        Problem::call(format!(
+            "there are no results: {}; `levity eval run --out` makes them",
+            chain(&error)
+        ))
     })
 }
 
@@ -149,12 +170,22 @@ impl Scoring {
                 .and_then(|mut file| file.write_all(report.to_junit().as_bytes()))
                 .map_err(|error| Problem::call(format!("`{}`: {error}", path.display())))?;
         }
-        say(&if self.json { report.to_json() } else { report.to_text() });
+        say(&if self.json {
+            report.to_json()
+        } else {
+            report.to_text()
+        });
         match self.fail_under {
-            // Products of whole numbers are exact, where a share in percent may be a little too small.
-            Some(least) if ((report.total.passed * 100) as f64) < least * report.total.trials as f64 => {
+            // Products of whole numbers are exact, where a share in percent may be a little too
+            // small.
+            Some(least)
+                if ((report.total.passed * 100) as f64) < least * report.total.trials as f64 =>
+            {
                 let success = report.total.success * 100.0;
-                Err(Problem { text: format!("success is {success:.1}%, below {least}%"), code: 1 })
+                Err(Problem {
+                    text: format!("success is {success:.1}%, below {least}%"),
+                    code: 1,
+                })
             }
             _ => Ok(()),
         }
@@ -166,24 +197,30 @@ impl Scoring {
             Judge::Levity => return own_scores(results),
             Judge::Auto if !is_bfcl => return own_scores(results),
             Judge::Bfcl if !is_bfcl => {
-                return Err(Problem::call("`--judge bfcl` scores only results of `--suite bfcl`"));
+                return Err(Problem::call(
+                    "`--judge bfcl` scores only results of `--suite bfcl`",
+                ));
             }
             Judge::Auto | Judge::Bfcl => {}
         }
-        // The folder that the results name is not used: whoever wrote them would choose the code that runs.
+        // The folder that the results name is not used: whoever wrote them would choose the code
+        // that runs.
         match bfcl::judge(&self.python, data).score(results).await {
             Ok(scores) => Ok(scores),
             Err(error) if self.judge == Judge::Bfcl => Err(error.into()),
             Err(error) if results.cases().iter().any(is_judged) => Err(Problem {
                 text: format!(
-                    "BFCL's own checker did not score: {error}; levity has no checks for categories of several turns. \
-                     `pip install bfcl-eval mpmath`, or name its folder with `levity eval score --data`"
+                    "BFCL's own checker did not score: {error}; levity has no checks for \
+                        categories of several turns. \
+                     `pip install bfcl-eval mpmath`, or name its folder with `levity eval score \
+                     --data`"
                 ),
                 code: 1,
             }),
             Err(error) => {
                 note(&format!(
-                    "BFCL's own checker did not score: {error}; these are levity's checks, which may differ from it. \
+                    "BFCL's own checker did not score: {error}; these are levity's checks, which \
+                        may differ from it. \
                      `pip install bfcl-eval`, or name its folder with `levity eval score --data`"
                 ));
                 Ok(results.check_all())
@@ -219,7 +256,9 @@ fn compare(args: &Compare) -> Result<(), Problem> {
     }
     if !comparison.is_same_judge() {
         let (one, two) = (&comparison.first.judge, &comparison.second.judge);
-        note(&format!("the judges differ: `{one}` and `{two}`; score both folders by the same one"));
+        note(&format!(
+            "the judges differ: `{one}` and `{two}`; score both folders by the same one"
+        ));
     }
     match args.json {
         true => crate::terminal::say_json(&comparison),
@@ -235,7 +274,8 @@ fn report(folder: &Path) -> Result<EvalReport, Problem> {
         Some(scores) => scores,
         None => {
             note(&format!(
-                "`{}` has trials without a score, so levity's checks score it; `levity eval score` has the suite's judge do it",
+                "`{}` has trials without a score, so levity's checks score it; `levity eval score` \
+                    has the suite's judge do it",
                 folder.display()
             ));
             own_scores(&results)?

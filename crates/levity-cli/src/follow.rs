@@ -20,13 +20,16 @@ const CANCELLED: u8 = 130;
 /// Why a run is cancelled by Ctrl-C.
 const INTERRUPTED: &str = "interrupted from the terminal";
 
-/// Shows a run until it ends, and says how it went: 0 for an answer, 1 for none, 3 when it waits, 130 after
-/// Ctrl-C.
+/// Shows a run until it ends, and says how it went: 0 for an answer, 1 for none, 3 when it waits,
+/// 130 after Ctrl-C.
 pub(crate) async fn follow(run: RunHandle<Agent>, args: &AgentArgs, kept: bool) -> ExitCode {
     match watch(run, args, &mut Input::new(), |event| show(args, event)).await {
         Ok(answer) => conclude(args, &answer, kept),
         Err(levity::Error::Parked { run, .. }) => complain(
-            &format!("run {run} waits; `levity runs show {}` says for what", shell(run.as_str())),
+            &format!(
+                "run {run} waits; `levity runs show {}` says for what",
+                shell(run.as_str())
+            ),
             WAITS,
         ),
         Err(error) => failed(&error),
@@ -94,7 +97,9 @@ pub(crate) async fn watch(
 /// Asks whoever sits at the terminal.
 async fn decide(ask: &Ask, input: &mut Input) -> Decision {
     if !Input::is_terminal() {
-        return Decision::deny("nobody sits at the terminal; `levity run --park` keeps a question for later");
+        return Decision::deny(
+            "nobody sits at the terminal; `levity run --park` keeps a question for later",
+        );
     }
     // What was typed before the question was there is no answer to it.
     input.forget();
@@ -109,7 +114,8 @@ pub(crate) fn question(ask: &Ask) -> String {
     match ask.wanted {
         Wanted::Answer => format!("  it asks: {}\n  > ", ask.reason),
         _ if !is_whole(ask) => format!(
-            "  may it call {}? ({})\n  The call is too long to be shown whole; `{LONG_CALL}` allows it. [N] ",
+            "  may it call {}? ({})\n  The call is too long to be shown whole; `{LONG_CALL}` \
+                allows it. [N] ",
             whole(&words(ask)),
             ask.reason
         ),
@@ -153,22 +159,43 @@ fn show(args: &AgentArgs, event: &Event) {
 pub(crate) fn line(event: &Event) -> Option<String> {
     Some(match &event.kind {
         EventKind::TurnStarted { turn, .. } => format!("turn {turn}\n"),
-        EventKind::Delta { delta: Delta::Thinking(text), .. } => format!("  thinks {text}\n"),
-        EventKind::Delta { delta: Delta::Waiting { time, reason }, .. } => {
+        EventKind::Delta {
+            delta: Delta::Thinking(text),
+            ..
+        } => format!("  thinks {text}\n"),
+        EventKind::Delta {
+            delta: Delta::Waiting { time, reason },
+            ..
+        } => {
             format!("  waits  {time:.1?}: {reason}\n")
         }
-        EventKind::Delta { delta: Delta::Notice { text }, .. } => format!("  notice {text}\n"),
-        EventKind::Delta { delta: Delta::Restart { reason }, .. } => format!("  anew   {reason}\n"),
+        EventKind::Delta {
+            delta: Delta::Notice { text },
+            ..
+        } => format!("  notice {text}\n"),
+        EventKind::Delta {
+            delta: Delta::Restart { reason },
+            ..
+        } => format!("  anew   {reason}\n"),
         EventKind::ToolStarted { call, .. } => {
             format!("  calls  {} {}\n", call.name, brief(call.args.to_string()))
         }
-        EventKind::ToolFinished { result, .. } => format!("  gets   {}\n", brief(result.text().into_owned())),
+        EventKind::ToolFinished { result, .. } => {
+            format!("  gets   {}\n", brief(result.text().into_owned()))
+        }
         EventKind::ChildStarted { agent, .. } => format!("  begins {agent}\n"),
         EventKind::ChildFinished { ending, .. } => format!("  gets   {}\n", brief(ended(ending))),
-        EventKind::Asked(ask) if ask.wanted == Wanted::Answer => format!("  asks   {}\n", ask.reason),
+        EventKind::Asked(ask) if ask.wanted == Wanted::Answer => {
+            format!("  asks   {}\n", ask.reason)
+        }
         EventKind::Asked(ask) => {
             let args = ask.call.args.to_string();
-            format!("  asks   {} {}: {}\n", ask.call.name, whole(&args), ask.reason)
+            format!(
+                "  asks   {} {}: {}\n",
+                ask.call.name,
+                whole(&args),
+                ask.reason
+            )
         }
         EventKind::Decided { decision, .. } => format!("  hears  {}\n", heard(decision)),
         EventKind::Denied { reason, .. } => format!("  denied {reason}\n"),
@@ -214,7 +241,12 @@ fn conclude(args: &AgentArgs, answer: &Answer, kept: bool) -> ExitCode {
     }
     if !args.quiet {
         let stats = answer.stats();
-        say(&format!("({}, {} turns, {} tool calls)\n", answer.usage(), stats.turns, stats.tool_calls));
+        say(&format!(
+            "({}, {} turns, {} tool calls)\n",
+            answer.usage(),
+            stats.turns,
+            stats.tool_calls
+        ));
     }
     ExitCode::SUCCESS
 }

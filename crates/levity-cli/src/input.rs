@@ -23,8 +23,8 @@ pub(crate) fn goal(text: &str) -> Result<String, String> {
     }
 }
 
-/// The standard input, line by line. A thread reads a line only when one is wanted, and a line that nobody waited for to
-/// the end goes to whoever wants the next.
+/// The standard input, line by line. A thread reads a line only when one is wanted, and a line that
+/// nobody waited for to the end goes to whoever wants the next.
 pub(crate) struct Input {
     wants: mpsc::Sender<()>,
     lines: async_mpsc::Receiver<io::Result<Option<String>>>,
@@ -45,7 +45,11 @@ impl Input {
                 }
             }
         });
-        Self { wants, lines, wanted: false }
+        Self {
+            wants,
+            lines,
+            wanted: false,
+        }
     }
 
     /// Whether somebody sits there.
@@ -62,8 +66,8 @@ impl Input {
         let _ = rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush);
     }
 
-    /// The next line without its end; nothing once the input has ended. Whoever sits there is shown `prompt` first, beside
-    /// what is printed. Dropping the future loses no line.
+    /// The next line without its end; nothing once the input has ended. Whoever sits there is shown
+    /// `prompt` first, beside what is printed. Dropping the future loses no line.
     ///
     /// # Errors
     /// When it cannot be read, or a line is longer than 1 MiB.
@@ -82,7 +86,9 @@ impl Input {
 
 fn read(input: &mut impl BufRead) -> io::Result<Option<String>> {
     let mut line = Vec::new();
-    input.take(LONGEST as u64 + 1).read_until(b'\n', &mut line)?;
+    input
+        .take(LONGEST as u64 + 1)
+        .read_until(b'\n', &mut line)?;
     if line.is_empty() {
         return Ok(None);
     }
@@ -92,7 +98,9 @@ fn read(input: &mut impl BufRead) -> io::Result<Option<String>> {
     }
     let line = String::from_utf8_lossy(&line);
     Ok(Some(
-        line.strip_suffix('\n').map_or(&*line, |line| line.strip_suffix('\r').unwrap_or(line)).to_owned(),
+        line.strip_suffix('\n')
+            .map_or(&*line, |line| line.strip_suffix('\r').unwrap_or(line))
+            .to_owned(),
     ))
 }
 
@@ -114,7 +122,9 @@ mod tests {
     #[test]
     fn a_line_has_a_longest_length() {
         let whole = [&b"x".repeat(LONGEST)[..], b"\n"].concat();
-        assert!(read(&mut &whole[..]).is_ok_and(|line| line.is_some_and(|line| line.len() == LONGEST)));
+        assert!(
+            read(&mut &whole[..]).is_ok_and(|line| line.is_some_and(|line| line.len() == LONGEST))
+        );
         let long = b"x".repeat(LONGEST + 1);
         assert!(read(&mut &long[..]).is_err_and(|error| error.to_string().contains("longer than")));
     }

@@ -28,14 +28,17 @@ impl Kind {
     /// The kind of a run, by its first record.
     pub(crate) fn of(run: &RunId, records: &[Record]) -> Result<Self, String> {
         let Some(Entry::Opened(opened)) = records.first().map(|record| &record.entry) else {
-            return Err(format!("run `{run}` does not begin with a first record; its journal is damaged"));
+            return Err(format!(
+                "run `{run}` does not begin with a first record; its journal is damaged"
+            ));
         };
         match &*opened.machine.name {
             "agent" => Ok(Self::Agent),
             "graph" => Ok(Self::Team),
             "swarm" => Ok(Self::Swarm),
             other => Err(format!(
-                "run `{run}` was made by a machine `{other}`, which this command does not have; resume it with the program \
+                "run `{run}` was made by a machine `{other}`, which this command does not have; \
+                    resume it with the program \
                  that began it"
             )),
         }
@@ -72,7 +75,10 @@ impl Several {
             Kind::Swarm => made.given().or(self.team.given()),
         };
         unused.map_or(Ok(()), |option| {
-            Err(format!("`{option}` changes nothing about {}; leave it out", kind.words()))
+            Err(format!(
+                "`{option}` changes nothing about {}; leave it out",
+                kind.words()
+            ))
         })
     }
 
@@ -102,7 +108,9 @@ impl Several {
         runtime: Runtime,
         sessions: Option<&SessionFolder>,
     ) -> Result<(Team, Offered), String> {
-        self.team.build(common, self.max_parallel, &[], runtime, sessions).await
+        self.team
+            .build(common, self.max_parallel, &[], runtime, sessions)
+            .await
     }
 
     /// The swarm, driven by this runtime, and the servers that run beside it.
@@ -112,6 +120,8 @@ impl Several {
         runtime: Runtime,
         quiet: bool,
     ) -> Result<(Swarm, Offered), String> {
-        self.swarm.build(common, self.max_parallel, runtime, quiet).await
+        self.swarm
+            .build(common, self.max_parallel, runtime, quiet)
+            .await
     }
 }

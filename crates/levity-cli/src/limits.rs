@@ -8,10 +8,12 @@ use levity::core::{Limits, Model, Money, Price};
 /// The limits of a run.
 #[derive(Args)]
 pub(crate) struct LimitArgs {
-    /// Spend no more than this on models in one run. The most that a call can cost is reserved before it is made.
+    /// Spend no more than this on models in one run. The most that a call can cost is reserved
+    /// before it is made.
     #[arg(long, value_name = "DOLLARS", value_parser = dollars, help_heading = "Limits")]
     limit_cost: Option<f64>,
-    /// Count this price for models whose price is not known: dollars for a million tokens of input and of output, such as `0.5:2`.
+    /// Count this price for models whose price is not known: dollars for a million tokens of input
+    /// and of output, such as `0.5:2`.
     #[arg(long, value_name = "INPUT:OUTPUT", value_parser = price, requires = "limit_cost", help_heading = "Limits")]
     assume_price: Option<Price>,
     /// Send and receive no more tokens than this in one run.
@@ -29,21 +31,32 @@ pub(crate) struct LimitArgs {
 }
 
 fn amount(text: &str) -> Option<f64> {
-    text.trim().parse().ok().filter(|dollars: &f64| dollars.is_finite() && *dollars >= 0.0)
+    text.trim()
+        .parse()
+        .ok()
+        .filter(|dollars: &f64| dollars.is_finite() && *dollars >= 0.0)
 }
 
 fn dollars(text: &str) -> Result<f64, String> {
-    amount(text).ok_or_else(|| "it must be an amount of dollars, 0 or more, such as 0.25".to_owned())
+    amount(text)
+        .ok_or_else(|| "it must be an amount of dollars, 0 or more, such as 0.25".to_owned())
 }
 
 fn price(text: &str) -> Result<Price, String> {
-    let both = text.split_once(':').and_then(|(input, output)| Some((amount(input)?, amount(output)?)));
-    let (input, output) = both.ok_or("write two amounts of dollars for a million tokens, such as 0.5:2")?;
+    let both = text
+        .split_once(':')
+        .and_then(|(input, output)| Some((amount(input)?, amount(output)?)));
+    let (input, output) =
+        both.ok_or("write two amounts of dollars for a million tokens, such as 0.5:2")?;
     Ok(Price::new(input, output))
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.trim().parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let seconds = text
+        .trim()
+        .parse()
+        .ok()
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     seconds.ok_or_else(|| "it must be a number of seconds, 0 or more, such as 90".to_owned())
 }
 
@@ -71,7 +84,8 @@ impl LimitArgs {
             return Ok(());
         }
         Err(format!(
-            "the price of the model `{}` is not known, so `--limit-cost` cannot be kept; say what to count with `--assume-price \
+            "the price of the model `{}` is not known, so `--limit-cost` cannot be kept; say what \
+                to count with `--assume-price \
              INPUT:OUTPUT`, in dollars for a million tokens",
             card.id
         ))

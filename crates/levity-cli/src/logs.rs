@@ -24,7 +24,8 @@ const COLLECTOR: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 /// Where logs are kept.
 #[derive(Args)]
 pub(crate) struct LogArgs {
-    /// Keep logs in this folder: `general.log`, and `reasoning.log` where a model thinks, in a folder for each conversation or run.
+    /// Keep logs in this folder: `general.log`, and `reasoning.log` where a model thinks, in a
+    /// folder for each conversation or run.
     #[arg(long, value_name = "DIR")]
     logs: Option<PathBuf>,
 }
@@ -42,19 +43,22 @@ impl Drop for Logs {
     fn drop(&mut self) {
         if self.otlp.as_ref().is_some_and(|otlp| !otlp.flush(PATIENCE)) {
             note(&format!(
-                "the collector that `{COLLECTOR}` names did not take all traces and metrics; is it there?"
+                "the collector that `{COLLECTOR}` names did not take all traces and metrics; is it \
+                    there?"
             ));
         }
     }
 }
 
 impl LogArgs {
-    /// Opens the logs, and has what is logged on the way go where the environment says. Nothing of it costs anything when
-    /// nobody asked for it.
+    /// Opens the logs, and has what is logged on the way go where the environment says. Nothing of
+    /// it costs anything when nobody asked for it.
     pub(crate) fn open(&self) -> Result<Logs, String> {
         let secrets = secrets();
-        let files =
-            self.logs.as_ref().map(|folder| LogFiles::builder(folder).secrets(secrets.clone()).open());
+        let files = self
+            .logs
+            .as_ref()
+            .map(|folder| LogFiles::builder(folder).secrets(secrets.clone()).open());
         let files = files.transpose().map_err(|error| chain(&error))?;
         let otlp = match std::env::var_os(COLLECTOR) {
             Some(_) => Otlp::from_env().map_err(|error| chain(&error))?,
@@ -64,7 +68,10 @@ impl LogArgs {
         if files.is_some() || otlp.is_some() || shown.is_some() {
             let all = tracing_subscriber::registry().with(files.as_ref().map(LogFiles::layer));
             // Another one can only be there already in a program that is not this one.
-            let _ = all.with(otlp.as_ref().map(Otlp::layer)).with(shown).try_init();
+            let _ = all
+                .with(otlp.as_ref().map(Otlp::layer))
+                .with(shown)
+                .try_init();
         }
         Ok(Logs { files, otlp })
     }
@@ -94,18 +101,24 @@ impl Logs {
 }
 
 fn filter() -> Result<Option<Targets>, String> {
-    let Ok(text) = std::env::var(FILTER) else { return Ok(None) };
+    let Ok(text) = std::env::var(FILTER) else {
+        return Ok(None);
+    };
     let wrong = |_| format!("`{FILTER}` is no filter; one looks like this: levity=debug,warn");
     text.parse().map(Some).map_err(wrong)
 }
 
-/// Keys in the environment and in the `.env`, which are in no log. A name or a value that is no Unicode is in no text.
+/// Keys in the environment and in the `.env`, which are in no log. A name or a value that is no
+/// Unicode is in no text.
 pub(crate) fn secrets() -> Secrets {
     let variables = std::env::vars_os();
-    let variables =
-        variables.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let variables = variables
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     // Whoever makes a model says what is wrong with the files.
-    Models::from_env().map_or_else(|_| Secrets::new().variables(variables), |models| models.secrets())
+    Models::from_env().map_or_else(
+        |_| Secrets::new().variables(variables),
+        |models| models.secrets(),
+    )
 }
 
 /// How `levity logs` is called.
@@ -158,10 +171,15 @@ fn age(text: &str) -> Result<Duration, String> {
 fn size(text: &str) -> Result<u64, String> {
     let units = [('K', 1 << 10), ('M', 1 << 20), ('G', 1 << 30)];
     let plain = || text.parse().ok();
-    measure(text, &units).or_else(plain).ok_or_else(|| "it is a size like `500K`, `100M` or `2G`".to_owned())
+    measure(text, &units)
+        .or_else(plain)
+        .ok_or_else(|| "it is a size like `500K`, `100M` or `2G`".to_owned())
 }
 
 fn measure(text: &str, units: &[(char, u64)]) -> Option<u64> {
     let (_, unit) = units.iter().find(|(letter, _)| text.ends_with(*letter))?;
-    text.get(..text.len() - 1)?.parse::<u64>().ok()?.checked_mul(*unit)
+    text.get(..text.len() - 1)?
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(*unit)
 }

@@ -1,7 +1,8 @@
 //! Marks of the runs that this user started on this machine.
 //!
-//! A journal in a folder of somebody else's may hold calls that somebody else approved. So each run that is started here is marked in
-//! the user's state folder, where nothing in a cloned folder reaches, and only marked runs are driven.
+//! A journal in a folder of somebody else's may hold calls that somebody else approved. So each run
+//! that is started here is marked in the user's state folder, where nothing in a cloned folder
+//! reaches, and only marked runs are driven.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -13,8 +14,8 @@ use async_trait::async_trait;
 use clap::Args;
 use levity::core::__private::sha256;
 use levity::core::{
-    Entry, Journal, JournalError, JournalErrorKind, OpenRun, Record, RunId, RunLog, RunQuery, RunRequest,
-    RunSummary, Snapshot,
+    Entry, Journal, JournalError, JournalErrorKind, OpenRun, Record, RunId, RunLog, RunQuery,
+    RunRequest, RunSummary, Snapshot,
 };
 
 use crate::state;
@@ -23,8 +24,8 @@ use crate::terminal::{note, shell};
 /// The choice to trust the runs of a journal, whoever started them.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Trust {
-    /// Resume runs of the journal that you did not start on this machine, with what somebody approved in them, and remember them as
-    /// yours. Look at them first with `levity runs show`.
+    /// Resume runs of the journal that you did not start on this machine, with what somebody
+    /// approved in them, and remember them as yours. Look at them first with `levity runs show`.
     #[arg(long)]
     pub(crate) trust_journal: bool,
 }
@@ -51,14 +52,25 @@ impl OwnJournal {
     pub(crate) fn new(inner: Arc<dyn Journal>, path: &Path, trust: Trust) -> Self {
         let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let folder = state::folder();
-        let file = folder.as_ref().map(|folder| folder.join("journals").join(state::name_of(&place)));
+        let file = folder
+            .as_ref()
+            .map(|folder| folder.join("journals").join(state::name_of(&place)));
         let file = file.map_err(Clone::clone);
         // Nobody but the user writes into the state folder.
-        let inside = folder.and_then(|folder| fs::canonicalize(folder).map_err(|error| error.to_string()));
+        let inside =
+            folder.and_then(|folder| fs::canonicalize(folder).map_err(|error| error.to_string()));
         let trusted = trust.trust_journal || inside.is_ok_and(|folder| place.starts_with(folder));
-        let marks =
-            Marks { file, known: Mutex::default(), trusted, journal: path.to_owned(), warned: Once::new() };
-        Self { inner, marks: Arc::new(marks) }
+        let marks = Marks {
+            file,
+            known: Mutex::default(),
+            trusted,
+            journal: path.to_owned(),
+            warned: Once::new(),
+        };
+        Self {
+            inner,
+            marks: Arc::new(marks),
+        }
     }
 
     /// The marks, for whoever decides about runs by their ids.
@@ -68,15 +80,21 @@ impl OwnJournal {
 
     /// Returns whether a run with these records is trusted without being the user's own.
     pub(crate) fn is_foreign(&self, run: &RunId, records: &[Record]) -> bool {
-        records.first().is_some_and(|first| !self.marks.knows(run, Some(first)))
+        records
+            .first()
+            .is_some_and(|first| !self.marks.knows(run, Some(first)))
     }
 
-    /// Refuses a run that is neither the user's own nor trusted. A trusted one is marked, together with those below it.
+    /// Refuses a run that is neither the user's own nor trusted. A trusted one is marked, together
+    /// with those below it.
     ///
     /// # Errors
     /// When it is refused, or the journal cannot be listed.
     pub(crate) async fn admit(&self, run: &RunId, records: &[Record]) -> Result<(), JournalError> {
-        let Some(first) = records.first().filter(|first| !self.marks.knows(run, Some(first))) else {
+        let Some(first) = records
+            .first()
+            .filter(|first| !self.marks.knows(run, Some(first)))
+        else {
             return Ok(());
         };
         if !self.marks.trusted {
@@ -100,15 +118,21 @@ impl Marks {
     /// # Errors
     /// When it is neither marked nor trusted.
     pub(crate) fn check(&self, run: &RunId) -> Result<(), JournalError> {
-        if self.trusted || self.knows(run, None) { Ok(()) } else { Err(self.refused(run)) }
+        if self.trusted || self.knows(run, None) {
+            Ok(())
+        } else {
+            Err(self.refused(run))
+        }
     }
 
     fn refused(&self, run: &RunId) -> JournalError {
         let (id, journal) = (shell(run.as_str()), self.journal.display().to_string());
         let journal = shell(&journal);
         let message = format!(
-            "run `{run}` was not started by you on this machine (or an older version started it), and may hold calls that somebody else \
-             approved; look at it with `levity runs show {id} --journal {journal}`, then say `--trust-journal` to resume it"
+            "run `{run}` was not started by you on this machine (or an older version started it), \
+                and may hold calls that somebody else \
+             approved; look at it with `levity runs show {id} --journal {journal}`, then say \
+             `--trust-journal` to resume it"
         );
         JournalError::new(JournalErrorKind::Refused, message)
     }
@@ -117,24 +141,36 @@ impl Marks {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether a run is marked; with its first record, whether it is still the one that was.
+    /// Returns whether a run is marked; with its first record, whether it is still the one that
+    /// was.
     fn knows(&self, run: &RunId, first: Option<&Record>) -> bool {
-        let (name, begun) = (sha256(run.as_str().as_bytes()), first.map(|first| beginning(run, first)));
+        let (name, begun) = (
+            sha256(run.as_str().as_bytes()),
+            first.map(|first| beginning(run, first)),
+        );
         let has = |known: &BTreeMap<String, String>| {
-            known.get(&name).is_some_and(|mark| begun.as_ref().is_none_or(|begun| begun == mark))
+            known
+                .get(&name)
+                .is_some_and(|mark| begun.as_ref().is_none_or(|begun| begun == mark))
         };
         let mut known = self.lock();
         if has(&known) {
             return true;
         }
         // Another process may have started it meanwhile.
-        let text = self.file.as_ref().ok().and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
+        let text = self
+            .file
+            .as_ref()
+            .ok()
+            .and_then(|file| fs::read_to_string(file).ok())
+            .unwrap_or_default();
         let lines = text.lines().filter_map(|line| line.split_once(' '));
         known.extend(lines.map(|(name, begun)| (name.to_owned(), begun.to_owned())));
         has(&known)
     }
 
-    /// Marks a run. One that cannot be marked is driven all the same: it is refused later, and that is said now.
+    /// Marks a run. One that cannot be marked is driven all the same: it is refused later, and that
+    /// is said now.
     fn add(&self, run: &RunId, first: &Record) {
         let (name, begun) = (sha256(run.as_str().as_bytes()), beginning(run, first));
         let written = match &self.file {
@@ -146,7 +182,8 @@ impl Marks {
         if let (Err(problem), false) = (written, self.trusted) {
             self.warned.call_once(|| {
                 note(&format!(
-                    "nothing remembers that you started runs of `{}`, so that resuming them needs `--trust-journal`: {problem}",
+                    "nothing remembers that you started runs of `{}`, so that resuming them needs \
+                        `--trust-journal`: {problem}",
                     self.journal.display()
                 ));
             });
@@ -189,11 +226,17 @@ impl Journal for OwnJournal {
             // Decisions that wait for a run before it has begun were made for no question.
             open.log.posted_by_now().await?;
         }
-        let log = OwnLog { inner: open.log, run: run.clone(), marks: self.marks.clone(), marked };
+        let log = OwnLog {
+            inner: open.log,
+            run: run.clone(),
+            marks: self.marks.clone(),
+            marked,
+        };
         Ok(OpenRun::new(open.records, log))
     }
 
-    /// Reads all records: a mark is of the first, and a snapshot in a folder that others wrote proves nothing.
+    /// Reads all records: a mark is of the first, and a snapshot in a folder that others wrote
+    /// proves nothing.
     async fn open_latest(&self, run: &RunId) -> Result<OpenRun, JournalError> {
         self.open(run).await
     }
@@ -219,7 +262,8 @@ impl Journal for OwnJournal {
     }
 }
 
-/// The log of a run, which is marked before its first record is written. It takes no snapshots, since none would be read.
+/// The log of a run, which is marked before its first record is written. It takes no snapshots,
+/// since none would be read.
 struct OwnLog {
     inner: Box<dyn RunLog>,
     run: RunId,

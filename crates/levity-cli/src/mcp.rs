@@ -26,7 +26,8 @@ pub(crate) struct Mcp {
 
 #[derive(Subcommand)]
 enum What {
-    /// List the servers of a config, the variables that each would get, and what is wrong with it. None is started.
+    /// List the servers of a config, the variables that each would get, and what is wrong with it.
+    /// None is started.
     List(List),
     /// Start servers and list their tools.
     Tools(Tools),
@@ -39,7 +40,8 @@ enum What {
 /// Where the servers are from.
 #[derive(Args)]
 struct From {
-    /// The file that names the servers; without it, what `LEVITY_MCP_SERVERS` says: a config, or the absolute path of one.
+    /// The file that names the servers; without it, what `LEVITY_MCP_SERVERS` says: a config, or
+    /// the absolute path of one.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -75,7 +77,8 @@ struct Health {
     json: bool,
 }
 
-/// Does what was asked for: 0 when it was done, 1 when a server or a tool failed or a config is wrong, 2 for a wrong call.
+/// Does what was asked for: 0 when it was done, 1 when a server or a tool failed or a config is
+/// wrong, 2 for a wrong call.
 pub(crate) async fn mcp(args: Mcp) -> ExitCode {
     let done = match args.what {
         What::List(list) => list.list(),
@@ -93,13 +96,17 @@ impl From {
     /// The config; what is wrong with it is said.
     fn read(&self) -> Result<Config, String> {
         let config = read(self.config.as_deref());
-        config.problems().iter().for_each(|problem| note(&problem.to_string()));
+        config
+            .problems()
+            .iter()
+            .for_each(|problem| note(&problem.to_string()));
         if !config.servers().is_empty() || !config.problems().is_empty() {
             return Ok(config);
         }
         Err(match &self.config {
             Some(file) => format!("`{}` names no servers", file.display()),
-            None => "there are no servers; name a file with `--config` or in `LEVITY_MCP_SERVERS`".to_owned(),
+            None => "there are no servers; name a file with `--config` or in `LEVITY_MCP_SERVERS`"
+                .to_owned(),
         })
     }
 }
@@ -111,18 +118,39 @@ fn read(file: Option<&std::path::Path>) -> Config {
     }
 }
 
-/// All servers, of which only the one of this name is started, if one is named: names of tools depend on which servers there are.
+/// All servers, of which only the one of this name is started, if one is named: names of tools
+/// depend on which servers there are.
 fn only(config: &Config, name: Option<&str>) -> Result<Vec<ServerConfig>, String> {
-    let Some(name) = name else { return Ok(config.servers().to_vec()) };
+    let Some(name) = name else {
+        return Ok(config.servers().to_vec());
+    };
     if config.servers().iter().any(|server| server.name() == name) {
-        let others = |server: ServerConfig| if server.name() == name { server } else { server.disabled() };
+        let others = |server: ServerConfig| {
+            if server.name() == name {
+                server
+            } else {
+                server.disabled()
+            }
+        };
         return Ok(config.servers().iter().cloned().map(others).collect());
     }
-    if config.problems().iter().any(|problem| problem.server.as_deref() == Some(name)) {
+    if config
+        .problems()
+        .iter()
+        .any(|problem| problem.server.as_deref() == Some(name))
+    {
         return Err(format!("the settings of server `{name}` are wrong"));
     }
-    let names: Vec<_> = config.servers().iter().map(|server| format!("`{}`", server.name())).collect();
-    let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+    let names: Vec<_> = config
+        .servers()
+        .iter()
+        .map(|server| format!("`{}`", server.name()))
+        .collect();
+    let names = if names.is_empty() {
+        "none".to_owned()
+    } else {
+        names.join(", ")
+    };
     Err(format!("there is no server `{name}`; there are {names}"))
 }
 
@@ -134,12 +162,16 @@ fn chosen(servers: &Servers, name: Option<&str>) -> Vec<Server> {
     }
 }
 
-/// Starts servers, waits until each is ready or has failed, works with them and ends them. `None` when it was interrupted.
+/// Starts servers, waits until each is ready or has failed, works with them and ends them. `None`
+/// when it was interrupted.
 async fn with_servers<T>(
     configs: Vec<ServerConfig>,
     work: impl AsyncFnOnce(&Servers) -> T,
 ) -> Result<Option<T>, String> {
-    let servers = Servers::builder().servers(configs).start().map_err(|error| chain(&error))?;
+    let servers = Servers::builder()
+        .servers(configs)
+        .start()
+        .map_err(|error| chain(&error))?;
     let done = async {
         servers.wait(WaitFor::All).await;
         work(&servers).await
@@ -158,7 +190,11 @@ impl List {
         for server in config.servers() {
             let (name, transport, place) = (server.name(), server.transport(), server.place());
             let (enabled, variables) = (server.is_enabled(), server.variables());
-            let (args, cwd, sets) = (server.shown_args(), server.shown_cwd(), server.set_variables());
+            let (args, cwd, sets) = (
+                server.shown_args(),
+                server.shown_cwd(),
+                server.set_variables(),
+            );
             if self.json {
                 say_json(&json!({
                     "name": name, "transport": transport, "place": place, "enabled": enabled, "variables": variables,
@@ -171,15 +207,26 @@ impl List {
                     names => format!("  {what} {}", squeezed(names)),
                 };
                 let (gets, sets) = (names("gets", &variables), names("sets", &sets));
-                let cwd = cwd.map_or_else(String::new, |cwd| format!("  in {}", shell(&squeezed(&cwd))));
-                // Blanks in a name or an argument must not push the rest out of sight, nor look like another column.
+                let cwd = cwd.map_or_else(String::new, |cwd| {
+                    format!("  in {}", shell(&squeezed(&cwd)))
+                });
+                // Blanks in a name or an argument must not push the rest out of sight, nor look
+                // like another column.
                 let words = std::iter::once(&place).chain(&args);
-                let program: Vec<_> = words.map(|word| shell(&squeezed(word)).into_owned()).collect();
+                let program: Vec<_> = words
+                    .map(|word| shell(&squeezed(word)).into_owned())
+                    .collect();
                 let (name, program) = (shell(&squeezed(name)).into_owned(), program.join(" "));
-                say(&line(&format!("{name}  {transport}  {program}{cwd}{disabled}{gets}{sets}")));
+                say(&line(&format!(
+                    "{name}  {transport}  {program}{cwd}{disabled}{gets}{sets}"
+                )));
             }
         }
-        Ok(if config.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        Ok(if config.is_good() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
     }
 }
 
@@ -196,7 +243,11 @@ impl Tools {
             let mut good = config.is_good();
             for server in chosen(servers, self.server.as_deref()) {
                 good &= told(&server.status());
-                if self.json { tools_json(&server) } else { tools_text(&server) }
+                if self.json {
+                    tools_json(&server)
+                } else {
+                    tools_text(&server)
+                }
             }
             good
         };
@@ -206,7 +257,10 @@ impl Tools {
 
 /// Says on stderr what is wrong with a server, and whether nothing is.
 fn told(status: &ServerStatus) -> bool {
-    status.problems.iter().for_each(|problem| note(&format!("server `{}`: {problem}", status.name)));
+    status
+        .problems
+        .iter()
+        .for_each(|problem| note(&format!("server `{}`: {problem}", status.name)));
     match &status.state {
         ServerState::Away { error, .. } => {
             note(&chain(error));
@@ -226,7 +280,10 @@ fn tools_json(server: &Server) {
 
 fn tools_text(server: &Server) {
     let status = server.status();
-    say(&line(&format!("{}: {} tools, about {} tokens", status.name, status.tools, status.tokens)));
+    say(&line(&format!(
+        "{}: {} tools, about {} tokens",
+        status.name, status.tools, status.tokens
+    )));
     for tool in server.tools() {
         let spec = tool.spec();
         let about = spec.description.lines().next().unwrap_or_default();
@@ -241,12 +298,18 @@ impl Health {
         let show = async |servers: &Servers| {
             let mut good = config.is_good();
             for server in chosen(servers, self.server.as_deref()) {
-                let pinged = if server.status().state.is_ready() { Some(server.ping().await) } else { None };
+                let pinged = if server.status().state.is_ready() {
+                    Some(server.ping().await)
+                } else {
+                    None
+                };
                 let failed = pinged.as_ref().and_then(|pinged| pinged.as_ref().err());
                 let status = server.status();
                 good &= told(&status) && failed.is_none();
                 failed.into_iter().for_each(|error| note(&chain(error)));
-                let millis = pinged.and_then(Result::ok).map(|time| time.as_millis() as u64);
+                let millis = pinged
+                    .and_then(Result::ok)
+                    .map(|time| time.as_millis() as u64);
                 if self.json {
                     say_json(&health_json(&status, millis));
                 } else {
@@ -277,7 +340,10 @@ fn health_text(status: &ServerStatus, ping: Option<u64>) -> String {
     if status.state.is_ready() {
         let who = status.implementation.as_deref().unwrap_or("nameless");
         let protocol = status.protocol.as_deref().unwrap_or("unknown");
-        words.push_str(&format!("  {} tools  {who}  protocol {protocol}", status.tools));
+        words.push_str(&format!(
+            "  {} tools  {who}  protocol {protocol}",
+            status.tools
+        ));
     }
     if let Some(ping) = ping {
         words.push_str(&format!("  answers in {ping} ms"));

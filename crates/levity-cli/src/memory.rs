@@ -13,7 +13,8 @@ use crate::terminal::{chain, note};
 /// Which store is meant.
 #[derive(Args)]
 pub(crate) struct Where {
-    /// The folder, the SQLite file (`*.db`) or the one JSON file (`*.json`) that the conversations are kept in.
+    /// The folder, the SQLite file (`*.db`) or the one JSON file (`*.json`) that the conversations
+    /// are kept in.
     #[arg(long, value_name = "PATH", default_value = "conversations")]
     memory: PathBuf,
 }
@@ -23,7 +24,8 @@ impl Where {
     pub(crate) fn open(&self) -> Result<Arc<dyn MemoryStore>, String> {
         if !self.memory.exists() {
             return Err(format!(
-                "there are no conversations in `{}`; name a store with `--memory`, or make one with `levity chat --memory`",
+                "there are no conversations in `{}`; name a store with `--memory`, or make one \
+                    with `levity chat --memory`",
                 self.memory.display()
             ));
         }
@@ -40,7 +42,11 @@ pub(crate) fn open(path: &Path) -> Result<Arc<dyn MemoryStore>, String> {
         warn(store.problems());
         return Ok(Arc::new(store));
     }
-    let store = if ending(path) == Some("json") { FileMemory::at(path) } else { FileMemory::new(path) };
+    let store = if ending(path) == Some("json") {
+        FileMemory::at(path)
+    } else {
+        FileMemory::new(path)
+    };
     let store = store.map_err(says)?;
     warn(store.problems());
     Ok(Arc::new(store))
@@ -48,13 +54,24 @@ pub(crate) fn open(path: &Path) -> Result<Arc<dyn MemoryStore>, String> {
 
 /// Conversations that stay until they are forgotten.
 pub(crate) fn conversations(store: Arc<dyn MemoryStore>, runtime: &Runtime) -> Conversations {
-    Conversations::new(store).world(runtime.world().clone()).never_expire()
+    Conversations::new(store)
+        .world(runtime.world().clone())
+        .never_expire()
 }
 
 /// The conversation that is meant: the one of this name, the only one of a JSON file, or a new one.
-pub(crate) fn conversation(path: Option<&Path>, name: Option<&str>, agent: &Agent) -> ConversationId {
-    let only = path.filter(|path| ending(path) == Some("json")).and_then(Path::file_stem);
-    match name.map(Into::into).or_else(|| only.map(|name| name.to_string_lossy())) {
+pub(crate) fn conversation(
+    path: Option<&Path>,
+    name: Option<&str>,
+    agent: &Agent,
+) -> ConversationId {
+    let only = path
+        .filter(|path| ending(path) == Some("json"))
+        .and_then(Path::file_stem);
+    match name
+        .map(Into::into)
+        .or_else(|| only.map(|name| name.to_string_lossy()))
+    {
         Some(name) => ConversationId::new(&*name),
         None => ConversationId::random(&**agent.runtime().world()),
     }

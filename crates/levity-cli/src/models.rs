@@ -34,7 +34,8 @@ pub(crate) struct ModelsArgs {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Find out with three small requests what a model and its server do with tools, and remember it for a week.
+    /// Find out with three small requests what a model and its server do with tools, and remember
+    /// it for a week.
     Check(Check),
 }
 
@@ -60,7 +61,9 @@ pub(crate) async fn models(args: ModelsArgs) -> ExitCode {
     };
     warn(models.address_from_file(&check.name).as_deref());
     if !check.json {
-        note(&format!("asking {server} three times; a local model may take a minute"));
+        note(&format!(
+            "asking {server} three times; a local model may take a minute"
+        ));
     }
     match check_tools(&*model).await {
         Ok(found) => {
@@ -78,7 +81,9 @@ pub(crate) async fn models(args: ModelsArgs) -> ExitCode {
 fn shown(server: &str, check: &ToolCheck) -> String {
     let tools = match &check.tools {
         ToolsSeen::Yes => "yes".to_owned(),
-        ToolsSeen::Dropped => "no: the server takes them and does not show them to the model".to_owned(),
+        ToolsSeen::Dropped => {
+            "no: the server takes them and does not show them to the model".to_owned()
+        }
         ToolsSeen::Refused(error) => format!("no: the server refuses them ({error})"),
         _ => "not known: the server counts no tokens".to_owned(),
     };
@@ -95,19 +100,24 @@ fn shown(server: &str, check: &ToolCheck) -> String {
     let mode = match check.mode {
         ToolMode::Native => "native: tools go to the server",
         ToolMode::Guided => {
-            "guided: tools go to the server, calls are read from the text, the prompt says when to call"
+            "guided: tools go to the server, calls are read from the text, the prompt says when to \
+                call"
         }
-        ToolMode::Structured => "structured: the prompt describes the tools, a JSON Schema holds the replies",
+        ToolMode::Structured => {
+            "structured: the prompt describes the tools, a JSON Schema holds the replies"
+        }
         _ => "text: the prompt describes the tools, calls are read from the text",
     };
     format!(
-        "{server}\n  tools seen      {tools}\n  calls arrive    {calls}\n  JSON Schema     {schema}\n  \
+        "{server}\n  tools seen      {tools}\n  calls arrive    {calls}\n  JSON Schema     \
+            {schema}\n  \
          mode            {mode}\n  ({})\n",
         check.usage
     )
 }
 
-/// The models that the environment and the folder offer, with what earlier commands learned of their servers.
+/// The models that the environment and the folder offer, with what earlier commands learned of
+/// their servers.
 pub(crate) fn from_env() -> Result<Models, String> {
     let models = Models::from_env().map_err(|error| chain(&error))?;
     Ok(models.with_tool_modes(Arc::new(Kept)))
@@ -130,7 +140,10 @@ impl Kept {
 
     /// Reads the file; empty if it cannot be read, since the modes can be learned again.
     fn read() -> BTreeMap<String, Learned> {
-        let text = Self::file().ok().and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
+        let text = Self::file()
+            .ok()
+            .and_then(|file| fs::read_to_string(file).ok())
+            .unwrap_or_default();
         serde_json::from_str(&text).unwrap_or_default()
     }
 
@@ -161,8 +174,10 @@ impl ToolModes for Kept {
             return;
         }
         while servers.len() >= MOST && !servers.contains_key(server) {
-            let oldest =
-                servers.iter().min_by_key(|(_, learned)| learned.at).map(|(server, _)| server.clone());
+            let oldest = servers
+                .iter()
+                .min_by_key(|(_, learned)| learned.at)
+                .map(|(server, _)| server.clone());
             oldest.and_then(|oldest| servers.remove(&oldest));
         }
         servers.insert(server.to_owned(), Learned { mode, at: now() });

@@ -19,17 +19,18 @@ use crate::terminal::{chain, note};
 pub(crate) struct RunOptions {
     #[command(flatten)]
     limits: LimitArgs,
-    /// Look at what goes in and out of agents; may be given more than once. `secrets` replaces keys and passwords by markers,
-    /// `secrets:block` blocks what has one in it. `input:BYTES`, `call:BYTES`, `result:BYTES` and `answer:BYTES` block what is
-    /// longer. `topic:WORDS` blocks what is about none of the topics, as the model judges.
+    /// Look at what goes in and out of agents; may be given more than once. `secrets` replaces keys
+    /// and passwords by markers, `secrets:block` blocks what has one in it. `input:BYTES`,
+    /// `call:BYTES`, `result:BYTES` and `answer:BYTES` block what is longer. `topic:WORDS` blocks
+    /// what is about none of the topics, as the model judges.
     #[arg(long = "guard", value_name = "RULE", value_parser = rule, help_heading = "Guards")]
     guards: Vec<Rule>,
     /// Answer a request that was made before from a cache: in memory, or also in this folder.
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, help_heading = "Models")]
     cache: Option<Option<PathBuf>>,
-    /// How much models think, where they can. `auto` switches thinking on for goals that need it (analyse, compare, why, ...), as
-    /// long as there is room for it in the reply; `model` leaves it to the model; or `off`, `low`, `medium`, `high`, or a number of
-    /// tokens.
+    /// How much models think, where they can. `auto` switches thinking on for goals that need it
+    /// (analyse, compare, why, ...), as long as there is room for it in the reply; `model` leaves
+    /// it to the model; or `off`, `low`, `medium`, `high`, or a number of tokens.
     #[arg(long, value_name = "HOW", value_parser = thinking, default_value = "auto", help_heading = "Models")]
     thinking: Thinking,
 }
@@ -46,9 +47,13 @@ enum Rule {
 }
 
 fn rule(text: &str) -> Result<Rule, String> {
-    let (kind, rest) = text.split_once(':').map_or((text, None), |(kind, rest)| (kind, Some(rest.trim())));
+    let (kind, rest) = text
+        .split_once(':')
+        .map_or((text, None), |(kind, rest)| (kind, Some(rest.trim())));
     let bytes = || {
-        let bytes = rest.and_then(|rest| rest.parse().ok()).filter(|bytes| *bytes > 0);
+        let bytes = rest
+            .and_then(|rest| rest.parse().ok())
+            .filter(|bytes| *bytes > 0);
         bytes.ok_or_else(|| format!("say how many bytes may pass, such as `{kind}:20000`"))
     };
     Ok(match (kind, rest) {
@@ -61,11 +66,14 @@ fn rule(text: &str) -> Result<Rule, String> {
         ("answer", _) => Rule::Answer(bytes()?),
         ("topic", Some(topic)) if !topic.is_empty() => Rule::Topic(topic.to_owned()),
         ("topic", _) => {
-            return Err("say what may be spoken of, such as `topic:orders and deliveries`".to_owned());
+            return Err(
+                "say what may be spoken of, such as `topic:orders and deliveries`".to_owned(),
+            );
         }
         _ => {
             return Err(format!(
-                "there is no guard `{kind}`; there are secrets, secrets:block, input:BYTES, call:BYTES, result:BYTES, answer:BYTES and \
+                "there is no guard `{kind}`; there are secrets, secrets:block, input:BYTES, \
+                    call:BYTES, result:BYTES, answer:BYTES and \
                  topic:WORDS"
             ));
         }
@@ -94,7 +102,9 @@ fn thinking(text: &str) -> Result<Thinking, String> {
             Ok(0) => Thinking::Always(ThinkingMode::Off),
             Ok(tokens) => Thinking::Always(ThinkingMode::Budget(tokens)),
             Err(_) => {
-                return Err("write auto, model, off, low, medium, high, or a number of tokens".to_owned());
+                return Err(
+                    "write auto, model, off, low, medium, high, or a number of tokens".to_owned(),
+                );
             }
         },
     })
@@ -131,7 +141,10 @@ impl Layers {
     pub(crate) fn note(&self, model: &dyn Model) -> Option<String> {
         let wanted = matches!(self.thinking, Thinking::Always(mode) if mode != ThinkingMode::Off);
         let card = model.card();
-        let text = format!("the model `{}` is not known to think: `--thinking` changes nothing", card.id);
+        let text = format!(
+            "the model `{}` is not known to think: `--thinking` changes nothing",
+            card.id
+        );
         (wanted && !card.abilities.thinking).then_some(text)
     }
 }
@@ -160,7 +173,8 @@ impl RunOptions {
             Some(Some(folder)) => {
                 std::fs::create_dir_all(folder).map_err(|error| {
                     format!(
-                        "replies cannot be kept in `{}`: {error}; name another folder with `--cache`",
+                        "replies cannot be kept in `{}`: {error}; name another folder with \
+                            `--cache`",
                         folder.display()
                     )
                 })?;
@@ -168,12 +182,18 @@ impl RunOptions {
                 Some(Cache::new().folder(folder))
             }
         };
-        Ok(Layers { cache, secret, thinking: self.thinking })
+        Ok(Layers {
+            cache,
+            secret,
+            thinking: self.thinking,
+        })
     }
 
     /// Whether a model is asked to judge what is said.
     pub(crate) fn needs_judge(&self) -> bool {
-        self.guards.iter().any(|rule| matches!(rule, Rule::Topic(_)))
+        self.guards
+            .iter()
+            .any(|rule| matches!(rule, Rule::Topic(_)))
     }
 
     /// The guards; `judge` is the model that judges topics.
@@ -187,16 +207,19 @@ impl RunOptions {
             let guard = SecretGuard::new().secrets(crate::logs::secrets());
             guards.push(Arc::new(if block { guard.blocking() } else { guard }));
         }
-        let sizes = self.guards.iter().fold(None, |sizes: Option<SizeGuard>, rule| {
-            let guard = sizes.clone().unwrap_or_default();
-            Some(match rule {
-                Rule::Input(bytes) => guard.input(*bytes),
-                Rule::Call(bytes) => guard.call(*bytes),
-                Rule::Result(bytes) => guard.result(*bytes),
-                Rule::Answer(bytes) => guard.answer(*bytes),
-                _ => return sizes,
-            })
-        });
+        let sizes = self
+            .guards
+            .iter()
+            .fold(None, |sizes: Option<SizeGuard>, rule| {
+                let guard = sizes.clone().unwrap_or_default();
+                Some(match rule {
+                    Rule::Input(bytes) => guard.input(*bytes),
+                    Rule::Call(bytes) => guard.call(*bytes),
+                    Rule::Result(bytes) => guard.result(*bytes),
+                    Rule::Answer(bytes) => guard.answer(*bytes),
+                    _ => return sizes,
+                })
+            });
         if let Some(sizes) = sizes {
             guards.push(Arc::new(sizes));
         }
@@ -216,11 +239,14 @@ impl RunOptions {
 
     /// The agent within the limits, and with the guards.
     pub(crate) fn add_to(&self, agent: AgentBuilder, judge: &Arc<dyn Model>) -> AgentBuilder {
-        self.guards(judge).into_iter().fold(agent.limits(self.limits()), AgentBuilder::guard)
+        self.guards(judge)
+            .into_iter()
+            .fold(agent.limits(self.limits()), AgentBuilder::guard)
     }
 }
 
-/// A secret of this user's, without which nobody can write replies into a folder that this user is given.
+/// A secret of this user's, without which nobody can write replies into a folder that this user is
+/// given.
 fn cache_secret() -> Result<Arc<str>, String> {
     let kept = state::folder().and_then(|folder| {
         state::make(&folder)?;
@@ -231,7 +257,9 @@ fn cache_secret() -> Result<Arc<str>, String> {
         Err(problem) => {
             static SAID: Once = Once::new();
             SAID.call_once(|| {
-                note(&format!("replies of earlier calls are not found in the cache: {problem}"));
+                note(&format!(
+                    "replies of earlier calls are not found in the cache: {problem}"
+                ));
             });
             Token::generate().map_err(|error| chain(&error))?
         }
@@ -239,10 +267,16 @@ fn cache_secret() -> Result<Arc<str>, String> {
     Ok(secret.reveal().into())
 }
 
-/// The place of a model, as far as it is known: its name, what a file says, and the addresses in the environment.
+/// The place of a model, as far as it is known: its name, what a file says, and the addresses in
+/// the environment.
 pub(crate) fn place_of(name: &str, from_file: Option<&str>) -> String {
-    let is_address = |name: &str| ["_BASE_URL", "_HOST", "_ENDPOINT"].iter().any(|end| name.ends_with(end));
-    let set = std::env::vars_os().filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?)));
+    let is_address = |name: &str| {
+        ["_BASE_URL", "_HOST", "_ENDPOINT"]
+            .iter()
+            .any(|end| name.ends_with(end))
+    };
+    let set = std::env::vars_os()
+        .filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?)));
     let mut set: Vec<_> = set.filter(|(name, _)| is_address(name)).collect();
     set.sort();
     format!("{name:?} {from_file:?} {set:?}")
@@ -261,7 +295,10 @@ mod tests {
             ("call: 7", Rule::Call(7)),
             ("result:8", Rule::Result(8)),
             ("answer:9", Rule::Answer(9)),
-            ("topic: orders: new ones", Rule::Topic("orders: new ones".to_owned())),
+            (
+                "topic: orders: new ones",
+                Rule::Topic("orders: new ones".to_owned()),
+            ),
         ] {
             assert_eq!(rule(text), Ok(expected), "{text}");
         }
@@ -277,7 +314,10 @@ mod tests {
             ("topic: ", "`topic:orders and deliveries`"),
         ] {
             let problem = rule(text).unwrap_err();
-            assert!(problem.contains(expected) && !problem.contains('\n'), "{text}: {problem}");
+            assert!(
+                problem.contains(expected) && !problem.contains('\n'),
+                "{text}: {problem}"
+            );
         }
     }
 
@@ -294,7 +334,10 @@ mod tests {
             assert_eq!(thinking(text), Ok(expected), "{text}");
         }
         for text in ["", "on", "-1", "1.5", "AUTO"] {
-            assert!(thinking(text).unwrap_err().contains("number of tokens"), "{text}");
+            assert!(
+                thinking(text).unwrap_err().contains("number of tokens"),
+                "{text}"
+            );
         }
     }
 }

@@ -41,7 +41,8 @@ pub(crate) struct PlanArgs {
     /// What to do, in words.
     #[arg(required_unless_present_any = ["plan", "resume", "fork"], value_parser = crate::input::goal)]
     goal: Option<String>,
-    /// A file to work with; it is looked at before the plan is made, and agents can read it. May be given more than once.
+    /// A file to work with; it is looked at before the plan is made, and agents can read it. May be
+    /// given more than once.
     #[arg(long = "file", value_name = "PATH")]
     files: Vec<PathBuf>,
     /// A plan (JSON) to carry out, in place of making one.
@@ -79,8 +80,8 @@ pub(crate) struct PlanArgs {
     export: Option<Drawing>,
 }
 
-/// Has a plan made and carried out, and says how it went: 0 when the goal was reached, 1 when nothing was, 2 for a wrong
-/// call, 4 when some of it was, 130 when it was left by Ctrl-C.
+/// Has a plan made and carried out, and says how it went: 0 when the goal was reached, 1 when
+/// nothing was, 2 for a wrong call, 4 when some of it was, 130 when it was left by Ctrl-C.
 pub(crate) async fn plan(args: PlanArgs) -> ExitCode {
     match begin(&args).await {
         Ok(code) => code,
@@ -93,7 +94,12 @@ pub(crate) fn sessions(folder: &Path) -> SessionFolder {
     let told = Once::new();
     // The run goes on, and the next write is tried: one warning is enough.
     SessionFolder::open(folder).on_error(move |error: &SessionError| {
-        told.call_once(|| note(&format!("the session cannot be kept up to date: {}", chain(error))));
+        told.call_once(|| {
+            note(&format!(
+                "the session cannot be kept up to date: {}",
+                chain(error)
+            ))
+        });
     })
 }
 
@@ -105,18 +111,30 @@ struct Kept {
 
 impl Kept {
     fn new(folder: &Path) -> Self {
-        Self { sessions: sessions(folder), journal: folder.join("journal") }
+        Self {
+            sessions: sessions(folder),
+            journal: folder.join("journal"),
+        }
     }
 
     fn open_journal(&self, trust: Trust) -> Result<Arc<OwnJournal>, String> {
-        let failed =
-            |error| format!("nothing can be kept in `{}`: {}", self.sessions.dir().display(), chain(&error));
+        let failed = |error| {
+            format!(
+                "nothing can be kept in `{}`: {}",
+                self.sessions.dir().display(),
+                chain(&error)
+            )
+        };
         store::open_own(&self.journal, trust).map_err(failed)
     }
 }
 
 async fn begin(args: &PlanArgs) -> Result<ExitCode, String> {
-    let no_file = args.files.iter().map(FileProfile::of).find(|file| file.kind == FileKind::Unknown);
+    let no_file = args
+        .files
+        .iter()
+        .map(FileProfile::of)
+        .find(|file| file.kind == FileKind::Unknown);
     if let Some(problem) = no_file.and_then(|file| file.error) {
         return Err(problem);
     }
@@ -126,8 +144,16 @@ async fn begin(args: &PlanArgs) -> Result<ExitCode, String> {
         None => Runtime::new(),
     };
     let sessions = kept.as_ref().map(|kept| &kept.sessions);
-    let (team, offered) =
-        args.shape.build(&args.common, args.max_parallel, &args.files, runtime, sessions).await?;
+    let (team, offered) = args
+        .shape
+        .build(
+            &args.common,
+            args.max_parallel,
+            &args.files,
+            runtime,
+            sessions,
+        )
+        .await?;
     let driven = match start(args, &team, kept.as_ref()).await {
         Ok((run, told)) => Ok(drive::drive(run, told, team.runtime()).await),
         Err(problem) => Err(problem),
@@ -145,7 +171,12 @@ async fn begin(args: &PlanArgs) -> Result<ExitCode, String> {
 
 impl PlanArgs {
     fn told(&self, view: PlanView) -> Result<Arc<Told>, String> {
-        Ok(Told::new(view, self.view, self.common.logs.open()?, self.park))
+        Ok(Told::new(
+            view,
+            self.view,
+            self.common.logs.open()?,
+            self.park,
+        ))
     }
 }
 
@@ -161,7 +192,11 @@ pub(crate) async fn show(
 }
 
 fn conclude(args: &PlanArgs, driven: &Driven) -> ExitCode {
-    let code = end::say_answer(driven, args.view == ViewKind::Json, args.view == ViewKind::None);
+    let code = end::say_answer(
+        driven,
+        args.view == ViewKind::Json,
+        args.view == ViewKind::None,
+    );
     if let Some(drawing) = args.export {
         export(&driven.view, drawing);
     }
@@ -175,7 +210,11 @@ async fn start(args: &PlanArgs, team: &Team, kept: Option<&Kept>) -> Result<Star
     match (&args.resume, &args.fork, kept) {
         (Some(id), _, Some(kept)) => resume(args, team, kept, id).await,
         (_, Some(id), Some(kept)) => {
-            let session = kept.sessions.load(id).await.map_err(|error| chain(&error))?;
+            let session = kept
+                .sessions
+                .load(id)
+                .await
+                .map_err(|error| chain(&error))?;
             seeded(args, team, &session)
         }
         _ => fresh(args, team),
@@ -195,11 +234,20 @@ fn fresh(args: &PlanArgs, team: &Team) -> Result<Started, String> {
 /// Goes on with a run from its journal; or from its session file, where there is no journal.
 async fn resume(args: &PlanArgs, team: &Team, kept: &Kept, id: &str) -> Result<Started, String> {
     let known = kept.sessions.load(id).await;
-    let run = known.as_ref().map_or_else(|_| RunId::new(id), |session| session.id.clone());
-    let records = team.runtime().journal().read(&run).await.map_err(|error| chain(&error))?;
+    let run = known
+        .as_ref()
+        .map_or_else(|_| RunId::new(id), |session| session.id.clone());
+    let records = team
+        .runtime()
+        .journal()
+        .read(&run)
+        .await
+        .map_err(|error| chain(&error))?;
     if records.is_empty() {
         let known = known.map_err(|error| chain(&error))?;
-        note(&format!("there is no journal of session {run}; it goes on as a new session"));
+        note(&format!(
+            "there is no journal of session {run}; it goes on as a new session"
+        ));
         return seeded(args, team, &known);
     }
     let mut view = PlanView::of_run(run.clone());
@@ -207,9 +255,15 @@ async fn resume(args: &PlanArgs, team: &Team, kept: &Kept, id: &str) -> Result<S
     told.iter().for_each(|event| view.apply(event));
     if let Some(ending) = view.ending().filter(|ending| left_off(&ending.status)) {
         if view.plan().is_none() {
-            return Err(format!("session {run} ended before it had a plan ({}); begin anew", ending.status));
+            return Err(format!(
+                "session {run} ended before it had a plan ({}); begin anew",
+                ending.status
+            ));
         }
-        note(&format!("session {run} had ended ({}); it goes on as a new session", ending.status));
+        note(&format!(
+            "session {run} had ended ({}); it goes on as a new session",
+            ending.status
+        ));
         return seeded(args, team, &up_to_date(kept, &run, &told).await?);
     }
     let told = args.told(view)?;
@@ -226,7 +280,10 @@ async fn up_to_date(kept: &Kept, run: &RunId, told: &[Event]) -> Result<Session,
     let writer = kept.sessions.writer(run);
     told.iter().for_each(|event| writer.apply(event));
     writer.flush().await.map_err(|error| chain(&*error))?;
-    kept.sessions.load(run.as_str()).await.map_err(|error| chain(&error))
+    kept.sessions
+        .load(run.as_str())
+        .await
+        .map_err(|error| chain(&error))
 }
 
 /// Whether a run ended before it had tried everything, so that there is something to go on with.
@@ -236,7 +293,11 @@ fn left_off(status: &Status) -> bool {
 
 /// A new run that begins with what a session has done.
 fn seeded(args: &PlanArgs, team: &Team, session: &Session) -> Result<Started, String> {
-    let redo: Vec<StepId> = args.redo.iter().map(|step| StepId::from(step.as_str())).collect();
+    let redo: Vec<StepId> = args
+        .redo
+        .iter()
+        .map(|step| StepId::from(step.as_str()))
+        .collect();
     let seed = session.seed_without(&redo).map_err(|error| chain(&error))?;
     let goal = args.goal.clone().unwrap_or_else(|| session.query.clone());
     begun(args, team, TeamInput::from(seed).goal(goal))
@@ -245,6 +306,8 @@ fn seeded(args: &PlanArgs, team: &Team, session: &Session) -> Result<Started, St
 fn begun(args: &PlanArgs, team: &Team, input: TeamInput) -> Result<Started, String> {
     let told = args.told(PlanView::new())?;
     let run = team.run(input).on_event(told.watcher());
-    let run = if args.park { run.park() } else { run }.try_start().map_err(|error| chain(&error))?;
+    let run = if args.park { run.park() } else { run }
+        .try_start()
+        .map_err(|error| chain(&error))?;
     Ok((run, told))
 }

@@ -22,7 +22,8 @@ pub(crate) struct Run {
     /// What to do, in words.
     #[arg(value_parser = crate::input::goal)]
     goal: String,
-    /// Keep the run in this folder or SQLite file (`*.db`); if it has a run of this id already, go on with it.
+    /// Keep the run in this folder or SQLite file (`*.db`); if it has a run of this id already, go
+    /// on with it.
     #[arg(long, value_name = "PATH")]
     journal: Option<PathBuf>,
     /// The run's id; a random one by default.
@@ -37,10 +38,14 @@ pub(crate) struct Run {
     agent: AgentArgs,
 }
 
-/// Runs an agent and says how it went: 0 for an answer, 1 for none, 2 for a wrong call, 3 when it waits, 130 after Ctrl-C.
+/// Runs an agent and says how it went: 0 for an answer, 1 for none, 2 for a wrong call, 3 when it
+/// waits, 130 after Ctrl-C.
 pub(crate) async fn run(args: Run) -> ExitCode {
     if args.agent.park && args.journal.is_none() {
-        return complain("a run can only wait in a journal; name one with `--journal`", 2);
+        return complain(
+            "a run can only wait in a journal; name one with `--journal`",
+            2,
+        );
     }
     let logs = match args.agent.made.common.logs.open() {
         Ok(logs) => logs,
@@ -55,12 +60,16 @@ pub(crate) async fn run(args: Run) -> ExitCode {
         Err(problem) => return complain(&problem, 2),
     };
     let run = begin(&agent, &args, &known, &logs).await;
-    offered.end(follow(run, &args.agent, args.journal.is_some()).await).await
+    offered
+        .end(follow(run, &args.agent, args.journal.is_some()).await)
+        .await
 }
 
 /// The runtime, and the records of the run if the journal has it.
 async fn prepare(args: &Run) -> Result<(Runtime, Vec<Record>), String> {
-    let Some(path) = &args.journal else { return Ok((Runtime::new(), Vec::new())) };
+    let Some(path) = &args.journal else {
+        return Ok((Runtime::new(), Vec::new()));
+    };
     let journal = store::open_own(path, args.trust).map_err(|error| chain(&error))?;
     let known = match &args.id {
         Some(id) => known(&journal, &RunId::new(id.as_str()), &args.goal).await?,
@@ -73,10 +82,14 @@ async fn prepare(args: &Run) -> Result<(Runtime, Vec<Record>), String> {
 async fn known(journal: &OwnJournal, id: &RunId, goal: &str) -> Result<Vec<Record>, String> {
     // A run that cannot be read says so itself when it is opened.
     let records = journal.read(id).await.unwrap_or_default();
-    journal.admit(id, &records).await.map_err(|error| chain(&error))?;
+    journal
+        .admit(id, &records)
+        .await
+        .map_err(|error| chain(&error))?;
     match goal_of(&records) {
         Some(old) if old != goal => Err(format!(
-            "run `{id}` exists already, and its goal is `{}`, not `{}`; resume it with `levity runs resume {}`, or choose another id",
+            "run `{id}` exists already, and its goal is `{}`, not `{}`; resume it with `levity \
+                runs resume {}`, or choose another id",
             brief(old),
             brief(goal.to_owned()),
             shell(id.as_str())
@@ -88,11 +101,18 @@ async fn known(journal: &OwnJournal, id: &RunId, goal: &str) -> Result<Vec<Recor
 /// Begins the run, or goes on with it if the journal has it.
 async fn begin(agent: &Agent, args: &Run, known: &[Record], logs: &Logs) -> RunHandle<Agent> {
     if let Some(id) = args.id.as_ref().filter(|_| !known.is_empty()) {
-        let mut resume = agent.resume(id.as_str()).on_event(logs.watcher(args.conversation.as_deref()));
+        let mut resume = agent
+            .resume(id.as_str())
+            .on_event(logs.watcher(args.conversation.as_deref()));
         if let Some(limits) = args.agent.made.common.options.given_limits() {
             resume = resume.limits(limits);
         }
-        let run = if args.agent.park { resume.park() } else { resume }.start();
+        let run = if args.agent.park {
+            resume.park()
+        } else {
+            resume
+        }
+        .start();
         go_on(&run, known).await;
         return run;
     }
@@ -105,7 +125,9 @@ async fn begin(agent: &Agent, args: &Run, known: &[Record], logs: &Logs) -> RunH
         if args.conversation.is_none() && !args.agent.quiet {
             note(&format!("conversation {id}"));
         }
-        run = run.on_event(logs.watcher(Some(id.as_str()))).conversation(id);
+        run = run
+            .on_event(logs.watcher(Some(id.as_str())))
+            .conversation(id);
     } else {
         run = run.on_event(logs.watcher(None));
     }

@@ -88,21 +88,27 @@ impl One {
         Ok((journal, records))
     }
 
-    /// The same, of a run that is to go on. It must be the user's own, or trusted; of one that is not, it is said first which calls
-    /// somebody has approved.
+    /// The same, of a run that is to go on. It must be the user's own, or trusted; of one that is
+    /// not, it is said first which calls somebody has approved.
     async fn own_records(&self, trust: Trust) -> Result<(Arc<OwnJournal>, Vec<Record>), String> {
         let (journal, id) = (self.place.open_own(trust)?, self.id());
         let records = read(&*journal, &id).await?;
         if journal.is_foreign(&id, &records) {
             let query = RunQuery::new().below(id.clone());
             for run in journal.list(&query).await.map_err(|error| chain(&error))? {
-                let records = journal.read(&run.run).await.map_err(|error| chain(&error))?;
+                let records = journal
+                    .read(&run.run)
+                    .await
+                    .map_err(|error| chain(&error))?;
                 for call in story::approved(&records) {
                     note(&format!("approved before: {}", call.words));
                 }
             }
         }
-        journal.admit(&id, &records).await.map_err(|error| chain(&error))?;
+        journal
+            .admit(&id, &records)
+            .await
+            .map_err(|error| chain(&error))?;
         Ok((journal, records))
     }
 }
@@ -119,7 +125,9 @@ pub(crate) fn goal_of(records: &[Record]) -> Option<String> {
 async fn read(journal: &dyn Journal, run: &RunId) -> Result<Vec<Record>, String> {
     let records = journal.read(run).await.map_err(|error| chain(&error))?;
     if records.is_empty() {
-        return Err(format!("there is no run `{run}`; `levity runs list` shows those there are"));
+        return Err(format!(
+            "there is no run `{run}`; `levity runs list` shows those there are"
+        ));
     }
     Ok(records)
 }

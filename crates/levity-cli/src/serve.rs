@@ -43,7 +43,8 @@ pub(crate) async fn serve(args: Serve) -> ExitCode {
     }
 }
 
-/// Serves on a listener until this process is asked to end, and says how that went. `tell` says where it is.
+/// Serves on a listener until this process is asked to end, and says how that went. `tell` says
+/// where it is.
 async fn until_told<F>(
     listener: Listener,
     tell: impl FnOnce(&Listener),
@@ -76,7 +77,11 @@ where
 
 /// How the addresses of a listener begin.
 fn scheme(listener: &Listener) -> &'static str {
-    if listener.is_encrypted() { "https" } else { "http" }
+    if listener.is_encrypted() {
+        "https"
+    } else {
+        "http"
+    }
 }
 
 /// Until Ctrl-C, or until the system wants this process to end.
@@ -98,10 +103,16 @@ pub(crate) fn own(runs: Runs, marks: Option<Arc<Marks>>) -> Runs {
 /// Goes on with what an earlier server left, and says what cannot be gone on with.
 async fn resume(runs: &Runs) -> Result<(), String> {
     for (run, error) in runs.resume_all().await.map_err(|error| chain(&error))? {
-        note(&format!("run {run} was not gone on with: {}", chain(&error)));
+        note(&format!(
+            "run {run} was not gone on with: {}",
+            chain(&error)
+        ));
     }
     if runs.queued() > 0 {
-        note(&format!("{} runs of an earlier server wait, and go on when others have ended", runs.queued()));
+        note(&format!(
+            "{} runs of an earlier server wait, and go on when others have ended",
+            runs.queued()
+        ));
     }
     Ok(())
 }

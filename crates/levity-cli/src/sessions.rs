@@ -100,7 +100,10 @@ impl List {
     async fn list(self) -> Result<(), String> {
         let mut filter = SessionFilter::new().most(self.limit);
         (filter.status, filter.query) = (self.status, self.query);
-        let found = Folder::open(&self.place.sessions).list(&filter).await.map_err(|error| chain(&error))?;
+        let found = Folder::open(&self.place.sessions)
+            .list(&filter)
+            .await
+            .map_err(|error| chain(&error))?;
         for info in found {
             match self.json {
                 true => say_json(&serde_json::json!({
@@ -127,10 +130,16 @@ fn line(info: &SessionInfo) -> String {
 
 impl Show {
     async fn show(self) -> Result<(), String> {
-        let session =
-            Folder::open(&self.place.sessions).load(&self.id).await.map_err(|error| chain(&error))?;
+        let session = Folder::open(&self.place.sessions)
+            .load(&self.id)
+            .await
+            .map_err(|error| chain(&error))?;
         let view = session.to_view();
-        say(&format!("{}\n{}", view.tree(TreeOptions::new()), view.summary()));
+        say(&format!(
+            "{}\n{}",
+            view.tree(TreeOptions::new()),
+            view.summary()
+        ));
         Ok(())
     }
 }
@@ -153,12 +162,13 @@ impl Export {
 /// Prints a session as it is kept.
 async fn print_file(folder: &Folder, id: &str) -> Result<(), String> {
     let path = folder.find(id).await.map_err(|error| chain(&error))?;
-    // It is loaded first, so that only a session is printed, and no file that is too large or no file at all.
+    // It is loaded first, so that only a session is printed, and no file that is too large or no
+    // file at all.
     folder.load(id).await.map_err(|error| chain(&error))?;
     let text = std::fs::read_to_string(&path)
         .map_err(|error| format!("`{}` cannot be read: {error}", path.display()))?;
-    let value: serde_json::Value =
-        serde_json::from_str(&text).map_err(|error| format!("`{}` is no JSON: {error}", path.display()))?;
+    let value: serde_json::Value = serde_json::from_str(&text)
+        .map_err(|error| format!("`{}` is no JSON: {error}", path.display()))?;
     say_json(&value);
     Ok(())
 }

@@ -5,9 +5,14 @@ use std::{env, fs};
 
 use levity::core::Digest;
 
-/// The folder for this user's state, below `XDG_STATE_HOME`, or `LOCALAPPDATA` on Windows, or `~/.local/state`.
+/// The folder for this user's state, below `XDG_STATE_HOME`, or `LOCALAPPDATA` on Windows, or
+/// `~/.local/state`.
 pub(crate) fn folder() -> Result<PathBuf, String> {
-    let named = |variable: &str| env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    let named = |variable: &str| {
+        env::var_os(variable)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
     let above = named("XDG_STATE_HOME")
         .or_else(|| named("LOCALAPPDATA"))
         .or_else(|| named("HOME").map(|home| home.join(".local/state")));
@@ -21,14 +26,25 @@ pub(crate) fn make(folder: &Path) -> Result<(), String> {
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder).map_err(|error| format!("`{}` cannot be made: {error}", folder.display()))
+    builder
+        .create(folder)
+        .map_err(|error| format!("`{}` cannot be made: {error}", folder.display()))
 }
 
 /// A name for what belongs to a folder, which no other folder has.
 pub(crate) fn name_of(folder: &Path) -> String {
     let text = folder.to_string_lossy();
-    let last: String = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let plain = |char: char| if char.is_ascii_alphanumeric() || "-_.".contains(char) { char } else { '_' };
+    let last: String = folder
+        .file_name()
+        .map(|name| name.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    let plain = |char: char| {
+        if char.is_ascii_alphanumeric() || "-_.".contains(char) {
+            char
+        } else {
+            '_'
+        }
+    };
     let last: String = last.chars().take(40).map(plain).collect();
     format!("{last}-{}", Digest::EMPTY.with(text.as_bytes()))
 }

@@ -19,11 +19,13 @@ pub(crate) struct Where {
 }
 
 impl Where {
-    /// The journal, which must be there: looking for runs makes none. Whoever resumes runs opens it as their [own](Self::open_own).
+    /// The journal, which must be there: looking for runs makes none. Whoever resumes runs opens it
+    /// as their [own](Self::open_own).
     pub(crate) fn open(&self) -> Result<Arc<dyn Journal>, String> {
         if !self.journal.exists() {
             return Err(format!(
-                "there is no journal `{}`; name one with `--journal`, or make a run with `levity run --journal`",
+                "there is no journal `{}`; name one with `--journal`, or make a run with `levity \
+                    run --journal`",
                 self.journal.display()
             ));
         }
@@ -32,7 +34,11 @@ impl Where {
 
     /// The same, for whoever drives runs or lets them go on.
     pub(crate) fn open_own(&self, trust: Trust) -> Result<Arc<OwnJournal>, String> {
-        Ok(Arc::new(OwnJournal::new(self.open()?, &self.journal, trust)))
+        Ok(Arc::new(OwnJournal::new(
+            self.open()?,
+            &self.journal,
+            trust,
+        )))
     }
 }
 

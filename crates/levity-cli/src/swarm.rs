@@ -51,10 +51,20 @@ pub(crate) struct SwarmArgs {
     #[command(flatten)]
     trust: Trust,
     /// The run's id; a random one by default.
-    #[arg(long, value_name = "ID", requires = "journal", conflicts_with = "resume")]
+    #[arg(
+        long,
+        value_name = "ID",
+        requires = "journal",
+        conflicts_with = "resume"
+    )]
     id: Option<String>,
     /// Go on with this run; what was done is not done again.
-    #[arg(long, value_name = "RUN", requires = "journal", conflicts_with = "goal")]
+    #[arg(
+        long,
+        value_name = "RUN",
+        requires = "journal",
+        conflicts_with = "goal"
+    )]
     resume: Option<String>,
     #[command(flatten)]
     common: Common,
@@ -76,7 +86,12 @@ pub(crate) struct SwarmArgs {
 #[derive(Args)]
 pub(crate) struct SwarmShape {
     /// Take only this worker of a swarm; may be given more than once.
-    #[arg(long = "worker", value_enum, value_name = "NAME", help_heading = "Teams and swarms")]
+    #[arg(
+        long = "worker",
+        value_enum,
+        value_name = "NAME",
+        help_heading = "Teams and swarms"
+    )]
     workers: Vec<Name>,
     /// The most delegations in the plan of a swarm's router [default: 32].
     #[arg(long, value_name = "N", help_heading = "Teams and swarms")]
@@ -107,8 +122,8 @@ impl Name {
     }
 }
 
-/// Has a goal worked on, and says how it went: 0 for an answer, 1 for none, 2 for a wrong call, 3 when it waits, 4 when not all was
-/// done, 130 when it was left by Ctrl-C.
+/// Has a goal worked on, and says how it went: 0 for an answer, 1 for none, 2 for a wrong call, 3
+/// when it waits, 4 when not all was done, 130 when it was left by Ctrl-C.
 pub(crate) async fn swarm(args: SwarmArgs) -> ExitCode {
     match begin(&args).await {
         Ok(code) => code,
@@ -118,22 +133,44 @@ pub(crate) async fn swarm(args: SwarmArgs) -> ExitCode {
 
 async fn begin(args: &SwarmArgs) -> Result<ExitCode, String> {
     let runtime = match &args.journal {
-        Some(path) => {
-            Runtime::new().with_journal(store::open_own(path, args.trust).map_err(|error| chain(&error))?)
-        }
+        Some(path) => Runtime::new()
+            .with_journal(store::open_own(path, args.trust).map_err(|error| chain(&error))?),
         None => Runtime::new(),
     };
     let plan = args.plan.as_deref().map(read_plan).transpose()?;
-    let (swarm, offered) = args.shape.build(&args.common, args.max_parallel, runtime, args.quiet).await?;
+    let (swarm, offered) = args
+        .shape
+        .build(&args.common, args.max_parallel, runtime, args.quiet)
+        .await?;
     offered.end(work(args, &swarm, plan).await).await
 }
 
-async fn work(args: &SwarmArgs, swarm: &Swarm, plan: Option<Vec<Delegation>>) -> Result<ExitCode, String> {
-    let told = Told::new(if args.quiet { Lines::None } else { Lines::Plain }, args.park);
+async fn work(
+    args: &SwarmArgs,
+    swarm: &Swarm,
+    plan: Option<Vec<Delegation>>,
+) -> Result<ExitCode, String> {
+    let told = Told::new(
+        if args.quiet {
+            Lines::None
+        } else {
+            Lines::Plain
+        },
+        args.park,
+    );
     let logs = args.common.logs.open()?;
     let run = start(args, swarm, plan, (&told, &logs)).await?;
-    let answer = if args.json { Printed::Object } else { Printed::Text };
-    let shown = Shown { answer, quiet: args.quiet, kept: args.journal.is_some(), bus: args.bus.as_deref() };
+    let answer = if args.json {
+        Printed::Object
+    } else {
+        Printed::Text
+    };
+    let shown = Shown {
+        answer,
+        quiet: args.quiet,
+        kept: args.journal.is_some(),
+        bus: args.bus.as_deref(),
+    };
     Ok(show(run, told, swarm.runtime(), &shown).await)
 }
 
@@ -159,7 +196,11 @@ impl SwarmShape {
 
     /// The workers that take part.
     fn names(&self) -> Vec<&'static str> {
-        let all = if self.workers.is_empty() { Name::value_variants() } else { &self.workers };
+        let all = if self.workers.is_empty() {
+            Name::value_variants()
+        } else {
+            &self.workers
+        };
         all.iter().map(|name| name.as_str()).collect()
     }
 
@@ -191,16 +232,29 @@ impl SwarmShape {
                 note(text.trim_end());
             }
         };
-        let pause = if io::stderr().is_terminal() { PAUSE } else { Duration::ZERO };
-        let model = common.model.open_shared(&common.options, tell, || demo::model(pause))?;
-        let mut ready =
-            ReadyWorkers::new(model.clone()).runtime(runtime.clone()).finish(|_, agent| agent.ask_user());
+        let pause = if io::stderr().is_terminal() {
+            PAUSE
+        } else {
+            Duration::ZERO
+        };
+        let model = common
+            .model
+            .open_shared(&common.options, tell, || demo::model(pause))?;
+        let mut ready = ReadyWorkers::new(model.clone())
+            .runtime(runtime.clone())
+            .finish(|_, agent| agent.ask_user());
         if let Some(turns) = common.max_turns {
             ready = ready.finish(move |_, agent| agent.max_turns(turns));
         }
-        common.tools.unreached(&self.names()).into_iter().for_each(tell);
+        common
+            .tools
+            .unreached(&self.names())
+            .into_iter()
+            .for_each(tell);
         let ready = common.tools.add_to_ready(ready, quiet, tell)?;
-        let ready = common.asked().fold(offered.add_to_ready(ready), ReadyWorkers::rule);
+        let ready = common
+            .asked()
+            .fold(offered.add_to_ready(ready), ReadyWorkers::rule);
         let guards = common.options.guards(&model);
         let most = self.max_delegations.unwrap_or(Router::DEFAULT_DELEGATIONS);
         let mut swarm = Swarm::builder(Router::new(model).max_delegations(most))
@@ -208,7 +262,10 @@ impl SwarmShape {
             .limits(common.options.limits())
             .runtime(runtime);
         swarm = guards.into_iter().fold(swarm, SwarmBuilder::guard);
-        for (name, worker) in Name::value_variants().iter().zip(ready.all().map_err(|error| chain(&error))?) {
+        for (name, worker) in Name::value_variants()
+            .iter()
+            .zip(ready.all().map_err(|error| chain(&error))?)
+        {
             if self.workers.is_empty() || self.workers.contains(name) {
                 swarm = swarm.worker(worker);
             }
@@ -237,9 +294,16 @@ async fn start(
         return set(args, run, told, logs);
     };
     let id = RunId::new(id.as_str());
-    let records = swarm.runtime().journal().read(&id).await.map_err(|error| chain(&error))?;
+    let records = swarm
+        .runtime()
+        .journal()
+        .read(&id)
+        .await
+        .map_err(|error| chain(&error))?;
     let Some(known) = RunSummary::of(&id, &records) else {
-        return Err(format!("there is no run `{id}`; `levity runs list` shows those there are"));
+        return Err(format!(
+            "there is no run `{id}`; `levity runs list` shows those there are"
+        ));
     };
     told.catch_up(&swarm.history(&id).await.map_err(|error| chain(&error))?);
     let mut run = swarm.resume(id);
@@ -259,7 +323,9 @@ async fn free(id: &str, swarm: &Swarm) -> Result<RunId, String> {
     let id = RunId::new(id);
     match swarm.runtime().journal().read(&id).await {
         Ok(records) if records.is_empty() => Ok(id),
-        Ok(_) => Err(format!("run `{id}` exists already; go on with it by `--resume`, or choose another id")),
+        Ok(_) => Err(format!(
+            "run `{id}` exists already; go on with it by `--resume`, or choose another id"
+        )),
         Err(error) => Err(chain(&error)),
     }
 }
@@ -287,6 +353,9 @@ fn read_plan(path: &std::path::Path) -> Result<Vec<Delegation>, String> {
     let form = r#"[{"id": "..", "worker": "..", "task": "..", "depends_on": []}]"#;
     match serde_json::from_str(&text) {
         Ok(Plan::List(plan) | Plan::Object { delegations: plan }) => Ok(plan),
-        Err(_) => Err(format!("`{}` is no plan; one looks like this: {form}", path.display())),
+        Err(_) => Err(format!(
+            "`{}` is no plan; one looks like this: {form}",
+            path.display()
+        )),
     }
 }

@@ -11,12 +11,19 @@ pub(crate) use levity::core::text::chain;
 /// Prints, and does not mind a reader who has gone away.
 pub(crate) fn say(text: &str) {
     let mut out = io::stdout().lock();
-    let _ = out.write_all(harmless(text).as_bytes()).and_then(|()| out.flush());
+    let _ = out
+        .write_all(harmless(text).as_bytes())
+        .and_then(|()| out.flush());
 }
 
-/// The text without what would make a terminal do something, or show something else: models and web pages wrote it.
+/// The text without what would make a terminal do something, or show something else: models and web
+/// pages wrote it.
 pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
-    if text.contains(acts) { text.replace(acts, "\u{fffd}").into() } else { text.into() }
+    if text.contains(acts) {
+        text.replace(acts, "\u{fffd}").into()
+    } else {
+        text.into()
+    }
 }
 
 /// The most bytes of a plan or a script.
@@ -26,14 +33,23 @@ const LARGEST_TEXT: u64 = 64 << 20;
 pub(crate) fn read_text(path: &Path) -> Result<String, String> {
     let failed = |error: io::Error| format!("`{}` cannot be read: {error}", path.display());
     let mut text = String::new();
-    File::open(path).map_err(failed)?.take(LARGEST_TEXT + 1).read_to_string(&mut text).map_err(failed)?;
+    File::open(path)
+        .map_err(failed)?
+        .take(LARGEST_TEXT + 1)
+        .read_to_string(&mut text)
+        .map_err(failed)?;
     match text.len() as u64 > LARGEST_TEXT {
-        true => Err(format!("`{}` is larger than {} MiB", path.display(), LARGEST_TEXT >> 20)),
+        true => Err(format!(
+            "`{}` is larger than {} MiB",
+            path.display(),
+            LARGEST_TEXT >> 20
+        )),
         false => Ok(text),
     }
 }
 
-/// A word as a shell takes it in a command that is suggested: ids and paths may be those of a folder from elsewhere.
+/// A word as a shell takes it in a command that is suggested: ids and paths may be those of a
+/// folder from elsewhere.
 pub(crate) fn shell(word: &str) -> Cow<'_, str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._/:@%+=,-".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
@@ -42,7 +58,8 @@ pub(crate) fn shell(word: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns whether a character is shown as nothing or as a blank, so that a text reads as another one.
+/// Returns whether a character is shown as nothing or as a blank, so that a text reads as another
+/// one.
 fn is_unseen(char: char) -> bool {
     matches!(
         char,
@@ -52,13 +69,15 @@ fn is_unseen(char: char) -> bool {
     )
 }
 
-/// Returns whether a character makes a terminal do something, turns the direction of text, or is not seen.
+/// Returns whether a character makes a terminal do something, turns the direction of text, or is
+/// not seen.
 fn acts(char: char) -> bool {
     let turns = matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     turns || is_unseen(char) || (char.is_control() && !matches!(char, '\n' | '\t'))
 }
 
-/// JSON that means the same and has nothing in it that [`acts`]: such characters are only in its texts.
+/// JSON that means the same and has nothing in it that [`acts`]: such characters are only in its
+/// texts.
 fn harmless_json(json: &str) -> String {
     let mut line = String::with_capacity(json.len());
     for char in json.chars() {
@@ -82,13 +101,23 @@ pub(crate) fn brief(text: String) -> String {
     }
 }
 
-/// A text for somebody who decides about it: whole, unless it is longer than 8 KiB. Then its middle is left out, and it says how much that is.
+/// A text for somebody who decides about it: whole, unless it is longer than 8 KiB. Then its middle
+/// is left out, and it says how much that is.
 pub(crate) fn whole(text: &str) -> Cow<'_, str> {
     if is_shown_whole(text) {
         return text.into();
     }
-    let (head, tail) = (text.floor_char_boundary(WHOLE / 2), text.ceil_char_boundary(text.len() - WHOLE / 2));
-    format!("{} [.. {} bytes are not shown ..] {}", &text[..head], tail - head, &text[tail..]).into()
+    let (head, tail) = (
+        text.floor_char_boundary(WHOLE / 2),
+        text.ceil_char_boundary(text.len() - WHOLE / 2),
+    );
+    format!(
+        "{} [.. {} bytes are not shown ..] {}",
+        &text[..head],
+        tail - head,
+        &text[tail..]
+    )
+    .into()
 }
 
 /// Returns whether [`whole`] leaves nothing out of a text.
@@ -106,7 +135,8 @@ pub(crate) fn say_json(value: &impl serde::Serialize) {
     }
 }
 
-/// Prints JSON as it is; on a terminal, the same JSON with escapes in place of what would make the terminal do something.
+/// Prints JSON as it is; on a terminal, the same JSON with escapes in place of what would make the
+/// terminal do something.
 pub(crate) fn write_json(bytes: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.is_terminal() {
@@ -142,7 +172,10 @@ mod tests {
             assert!(shown.is_ascii(), "{shown}");
             assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), text);
         }
-        assert_eq!(harmless("naïve 日本 👩\u{200d}🚀"), "naïve 日本 👩\u{200d}🚀");
+        assert_eq!(
+            harmless("naïve 日本 👩\u{200d}🚀"),
+            "naïve 日本 👩\u{200d}🚀"
+        );
     }
 
     #[test]
@@ -167,8 +200,14 @@ mod tests {
 
     #[test]
     fn what_moves_a_terminal_is_not_printed() {
-        assert_eq!(harmless("two\n\tlines, ünïcode 🦀"), "two\n\tlines, ünïcode 🦀");
-        assert_eq!(harmless("\u{1b}[2Ja\rb\u{9b}c\u{7}"), "\u{fffd}[2Ja\u{fffd}b\u{fffd}c\u{fffd}");
+        assert_eq!(
+            harmless("two\n\tlines, ünïcode 🦀"),
+            "two\n\tlines, ünïcode 🦀"
+        );
+        assert_eq!(
+            harmless("\u{1b}[2Ja\rb\u{9b}c\u{7}"),
+            "\u{fffd}[2Ja\u{fffd}b\u{fffd}c\u{fffd}"
+        );
         assert_eq!(harmless("rm \u{202e}txt.exe"), "rm \u{fffd}txt.exe");
     }
 
@@ -177,7 +216,10 @@ mod tests {
         let text = "\u{1b}[2J \u{9b} \u{7f} \u{202e}x\u{200f} \u{61c}\n\"ü\\";
         let line = harmless_json(&serde_json::to_string(text).unwrap_or_default());
         assert_eq!(harmless(&line), line);
-        assert_eq!(serde_json::from_str::<String>(&line).ok().as_deref(), Some(text));
+        assert_eq!(
+            serde_json::from_str::<String>(&line).ok().as_deref(),
+            Some(text)
+        );
     }
 
     #[test]
@@ -186,10 +228,13 @@ mod tests {
         let text = format!("begin{}end", "ä".repeat(WHOLE));
         let shown = whole(&text);
         assert!(shown.starts_with("begin") && shown.ends_with("end") && shown.len() < WHOLE + 100);
-        let missing: usize =
-            shown.split_once("[.. ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok()).unwrap_or(0);
+        let missing: usize = shown
+            .split_once("[.. ")
+            .and_then(|(_, rest)| rest.split(' ').next()?.parse().ok())
+            .unwrap_or(0);
         assert_eq!(
-            shown.len() - " [..  bytes are not shown ..] ".len() - missing.to_string().len() + missing,
+            shown.len() - " [..  bytes are not shown ..] ".len() - missing.to_string().len()
+                + missing,
             text.len()
         );
     }
@@ -197,6 +242,9 @@ mod tests {
     #[test]
     fn what_is_long_is_cut() {
         assert_eq!(brief("ä".repeat(500)), "ä".repeat(500));
-        assert_eq!(brief("ä".repeat(501)), format!("{}.. (1002 bytes)", "ä".repeat(500)));
+        assert_eq!(
+            brief("ä".repeat(501)),
+            format!("{}.. (1002 bytes)", "ä".repeat(500))
+        );
     }
 }

@@ -15,8 +15,8 @@ pub(crate) enum Source {
     File(PathBuf),
 }
 
-/// Where the token is from: the file `named`, if one is; else the variable `env`, if that is set; else the file `name` in the user's
-/// state folder.
+/// Where the token is from: the file `named`, if one is; else the variable `env`, if that is set;
+/// else the file `name` in the user's state folder.
 pub(crate) fn source(env: &str, named: Option<&Path>, name: &str) -> Result<Source, String> {
     if let Some(file) = named {
         return Ok(Source::File(file.to_owned()));
@@ -28,8 +28,8 @@ pub(crate) fn source(env: &str, named: Option<&Path>, name: &str) -> Result<Sour
     Ok(Source::File(state::folder().map_err(nowhere)?.join(name)))
 }
 
-/// The token that clients must show, from its [`source`]. A file that is not there is made, with a new token, which is printed this
-/// once.
+/// The token that clients must show, from its [`source`]. A file that is not there is made, with a
+/// new token, which is printed this once.
 pub(crate) fn token(env: &str, named: Option<&Path>, name: &str) -> Result<Token, String> {
     let path = match source(env, named, name)? {
         Source::Given(token) => {

@@ -27,9 +27,9 @@ type Text = Pin<Box<dyn Future<Output = Result<String, Failure>> + Send>>;
 /// # }
 /// ```
 ///
-/// A text that is too long is cut, and says so; an empty one is no block. The block is for the run, unless
-/// [`lasting`](Self::lasting) says that it seldom changes. A failure ends the run that asks; see
-/// [`or_note`](crate::ContextExt::or_note).
+/// A text that is too long is cut, and says so; an empty one is no block. The block is for the run,
+/// unless [`lasting`](Self::lasting) says that it seldom changes. A failure ends the run that asks;
+/// see [`or_note`](crate::ContextExt::or_note).
 #[derive(Clone)]
 #[must_use]
 pub struct ContextFn {
@@ -50,7 +50,11 @@ impl ContextFn {
             let text = call(ask);
             Box::pin(async { text.await.map_err(Into::into) }) as Text
         };
-        Self { name: name.into(), lasts: ContextLifetime::Run, call: Arc::new(call) }
+        Self {
+            name: name.into(),
+            lasts: ContextLifetime::Run,
+            call: Arc::new(call),
+        }
     }
 
     /// Says how long it stays as it is; for a run by default.
@@ -67,7 +71,10 @@ impl ContextSource for ContextFn {
         let text = text.map_err(|error| ContextError::new(self.name.as_str(), error))?;
         let block = ContextBlock::new(self.name.as_str(), text).lasting(self.lasts);
         let block = Some(block).filter(|block| !block.text.trim().is_empty());
-        Ok(block.and_then(|block| block.cut_to(ask.budget)).into_iter().collect())
+        Ok(block
+            .and_then(|block| block.cut_to(ask.budget))
+            .into_iter()
+            .collect())
     }
 }
 

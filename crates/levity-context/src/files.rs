@@ -25,8 +25,8 @@ const LEFT_OUT: &str = "files left out";
 
 type Watcher = Arc<dyn Fn(&[ContextFile]) + Send + Sync>;
 
-/// Files of a workspace that say how the project wants things done: `.context/*.md` by name, and `AGENTS.md` from the
-/// folder of the workspace down to the one that is worked in.
+/// Files of a workspace that say how the project wants things done: `.context/*.md` by name, and
+/// `AGENTS.md` from the folder of the workspace down to the one that is worked in.
 ///
 /// ```
 /// use levity_context::ContextFiles;
@@ -49,10 +49,10 @@ type Watcher = Arc<dyn Fn(&[ContextFile]) + Send + Sync>;
 ///
 /// # Promises
 /// - The files are read each time they are asked for; nothing is kept.
-/// - No file outside the workspace is read, whatever links there are; the file of [`user_file`](Self::user_file) alone
-///   is elsewhere.
-/// - The budget holds. When it is short, each file gets its share: short ones are whole, long ones are cut, and it is
-///   said how much of them is there. What cannot be shown at all is named.
+/// - No file outside the workspace is read, whatever links there are; the file of
+///   [`user_file`](Self::user_file) alone is elsewhere.
+/// - The budget holds. When it is short, each file gets its share: short ones are whole, long ones
+///   are cut, and it is said how much of them is there. What cannot be shown at all is named.
 /// - A file that cannot be read is a block that says so, and no error.
 #[derive(Clone)]
 #[must_use]
@@ -123,13 +123,15 @@ impl ContextFiles {
         self
     }
 
-    /// Where in the workspace the agent works. The `AGENTS.md` of each folder on the way there is taken, the nearest last.
+    /// Where in the workspace the agent works. The `AGENTS.md` of each folder on the way there is
+    /// taken, the nearest last.
     pub fn working_dir(mut self, path: impl Into<String>) -> Self {
         self.working_dir = path.into();
         self
     }
 
-    /// A file of the user's own, which comes before those of the project. It may be anywhere, and need not be there.
+    /// A file of the user's own, which comes before those of the project. It may be anywhere, and
+    /// need not be there.
     pub fn user_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.user_file = Some(path.into());
         self
@@ -141,8 +143,8 @@ impl ContextFiles {
         self
     }
 
-    /// How many bytes are read at most, whatever the budget is; [`DEFAULT_MAX_BYTES`](Self::DEFAULT_MAX_BYTES) by
-    /// default.
+    /// How many bytes are read at most, whatever the budget is;
+    /// [`DEFAULT_MAX_BYTES`](Self::DEFAULT_MAX_BYTES) by default.
     pub fn max_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes;
         self
@@ -172,9 +174,17 @@ impl ContextFiles {
                 None => left_out.push(share.file.name),
             }
         }
-        blocks.extend(note::left_out(LEFT_OUT, &note::named(&left_out, "file"), plan.kept + spare));
+        blocks.extend(note::left_out(
+            LEFT_OUT,
+            &note::named(&left_out, "file"),
+            plan.kept + spare,
+        ));
         let no_room = || FileExcerpt::no("there is no room for it");
-        taken.extend(left_out.into_iter().map(|name| ContextFile::new(name, no_room())));
+        taken.extend(
+            left_out
+                .into_iter()
+                .map(|name| ContextFile::new(name, no_room())),
+        );
         Ok((blocks, taken))
     }
 }
@@ -183,7 +193,9 @@ impl ContextFiles {
 impl ContextSource for ContextFiles {
     async fn blocks(&self, ask: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
         let (files, budget) = (self.clone(), ask.budget);
-        let read = aside(move || files.read(budget)).await.map_err(|cause| ContextError::new(NAME, cause))?;
+        let read = aside(move || files.read(budget))
+            .await
+            .map_err(|cause| ContextError::new(NAME, cause))?;
         let (blocks, taken) = read.map_err(|error| ContextError::new(NAME, error))?;
         if let Some(watcher) = &self.watcher {
             watcher(&taken);

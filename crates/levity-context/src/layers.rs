@@ -28,17 +28,29 @@ use levity_system::SystemWorld;
 pub trait ContextExt: ContextSource + Sized {
     /// The source with a budget of its own, however much room there is.
     fn at_most(self, tokens: usize) -> AtMost<Self> {
-        AtMost { source: self, tokens }
+        AtMost {
+            source: self,
+            tokens,
+        }
     }
 
-    /// Puts a note in the place of what the source has to say when it fails, so that the run goes on.
+    /// Puts a note in the place of what the source has to say when it fails, so that the run goes
+    /// on.
     fn or_note(self) -> OrNote<Self> {
-        OrNote { source: self, watcher: None }
+        OrNote {
+            source: self,
+            watcher: None,
+        }
     }
 
     /// Makes the source fail when it takes longer than this. `name` is what the error calls it.
     fn within(self, time: Duration, name: impl Into<String>) -> Within<Self> {
-        Within { source: self, time, world: Arc::new(SystemWorld), name: name.into() }
+        Within {
+            source: self,
+            time,
+            world: Arc::new(SystemWorld),
+            name: name.into(),
+        }
     }
 }
 
@@ -71,7 +83,8 @@ pub struct OrNote<S> {
 }
 
 impl<S> OrNote<S> {
-    /// Calls `watcher` with the error: the note does not say what went wrong, since that is nothing for a model.
+    /// Calls `watcher` with the error: the note does not say what went wrong, since that is nothing
+    /// for a model.
     #[must_use]
     pub fn on_failure(mut self, watcher: impl Fn(&ContextError) + Send + Sync + 'static) -> Self {
         self.watcher = Some(Arc::new(watcher));
@@ -90,14 +103,17 @@ impl<S: ContextSource> ContextSource for OrNote<S> {
         if let Some(watcher) = &self.watcher {
             watcher(&error);
         }
-        let note = ContextBlock::new(error.name, "[this could not be had now]").lasting(ContextLifetime::Run);
+        let note = ContextBlock::new(error.name, "[this could not be had now]")
+            .lasting(ContextLifetime::Run);
         Ok(note.cut_to(ask.budget).into_iter().collect())
     }
 }
 
 impl<S: fmt::Debug> fmt::Debug for OrNote<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OrNote").field("source", &self.source).finish_non_exhaustive()
+        f.debug_struct("OrNote")
+            .field("source", &self.source)
+            .finish_non_exhaustive()
     }
 }
 

@@ -20,16 +20,18 @@
 //! ```
 //!
 //! - [`ContextFiles`]: `.context/*.md`, and `AGENTS.md` down to the folder that is worked in.
-//! - [`ContextFn`]: a block whose text a function gives. [`Sources`]: several sources as one, each of its own priority.
+//! - [`ContextFn`]: a block whose text a function gives. [`Sources`]: several sources as one, each
+//!   of its own priority.
 //!   [`ContextExt`]: a source with a budget or a time limit of its own, or one that cannot fail.
-//! - [`WorkspaceFiles`]: the names of the files of a workspace. [`ContextProvider`]: the context value, which
-//!   [`CONTEXT_SCHEMA`] describes and [`check_context`] checks.
+//! - [`WorkspaceFiles`]: the names of the files of a workspace. [`ContextProvider`]: the context
+//!   value, which [`CONTEXT_SCHEMA`] describes and [`check_context`] checks.
 //!
-//! Files are read by a [`Workspace`](levity_sandbox::Workspace) only, so none outside it is. What does not fit a budget is
-//! cut or left out, and that is said where the model reads it. Nothing is kept from one time to the next.
+//! Files are read by a [`Workspace`](levity_sandbox::Workspace) only, so none outside it is. What
+//! does not fit a budget is cut or left out, and that is said where the model reads it. Nothing is
+//! kept from one time to the next.
 //!
-//! What is not here: how an agent shows the blocks to its model, which is in `levity-loop`; and what an agent remembers,
-//! which is in `levity-memory`.
+//! What is not here: how an agent shows the blocks to its model, which is in `levity-loop`; and
+//! what an agent remembers, which is in `levity-memory`.
 
 mod aside;
 mod call;

@@ -80,7 +80,11 @@ pub fn check(value: &Value) -> Result<()> {
         Ok(validator) => problems(validator, value),
         Err(problem) => vec![problem.clone()],
     };
-    if problems.is_empty() { Ok(()) } else { Err(Error::Mismatch(problems)) }
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(Error::Mismatch(problems))
+    }
 }
 
 /// Reads a context value.
@@ -96,7 +100,10 @@ fn validator() -> Result<&'static Validator, &'static String> {
     static COMPILED: OnceLock<Result<Validator, String>> = OnceLock::new();
     let compile = || {
         let schema = serde_json::from_str(CONTEXT_SCHEMA).map_err(|error| error.to_string())?;
-        jsonschema::options().offline().build(&schema).map_err(|error| error.to_string())
+        jsonschema::options()
+            .offline()
+            .build(&schema)
+            .map_err(|error| error.to_string())
     };
     COMPILED.get_or_init(compile).as_ref()
 }
@@ -121,9 +128,14 @@ fn problem(error: &ValidationError<'_>) -> String {
     format!("at `{place}`: {words}")
 }
 
-/// A step whose number is whole for a schema, `1.0` or one of 30 digits, and yet none that can be counted with.
+/// A step whose number is whole for a schema, `1.0` or one of 30 digits, and yet none that can be
+/// counted with.
 fn uncountable(value: &Value) -> Option<String> {
     let steps = value["history"].as_array()?;
-    let step = steps.iter().position(|step| step["step"].as_u64().is_none())?;
-    Some(format!("at `/history/{step}/step`: value is no whole number of 64 bits"))
+    let step = steps
+        .iter()
+        .position(|step| step["step"].as_u64().is_none())?;
+    Some(format!(
+        "at `/history/{step}/step`: value is no whole number of 64 bits"
+    ))
 }

@@ -16,8 +16,8 @@ const LEFT_OUT: &str = "context left out";
 
 /// Several sources of context as one, each of its own weight.
 ///
-/// Their blocks come in the order in which the sources were added, whatever their priority is. When there is not room
-/// for all, those of low priority yield first.
+/// Their blocks come in the order in which the sources were added, whatever their priority is. When
+/// there is not room for all, those of low priority yield first.
 ///
 /// ```
 /// use levity_context::Sources;
@@ -37,8 +37,8 @@ const LEFT_OUT: &str = "context left out";
 /// # }
 /// ```
 ///
-/// A source that fails makes the whole fail; see [`or_note`](crate::ContextExt::or_note). Blocks of the same name are told
-/// apart by a number.
+/// A source that fails makes the whole fail; see [`or_note`](crate::ContextExt::or_note). Blocks of
+/// the same name are told apart by a number.
 #[derive(Clone, Default)]
 #[must_use]
 pub struct Sources {
@@ -62,9 +62,13 @@ impl Sources {
         self.source_at(0, source)
     }
 
-    /// Adds a source of this priority. Those of a higher one are asked first; among equals, those that were added first.
+    /// Adds a source of this priority. Those of a higher one are asked first; among equals, those
+    /// that were added first.
     pub fn source_at(mut self, priority: i32, source: impl ContextSource + 'static) -> Self {
-        self.slots.push(Slot { priority, source: Arc::new(source) });
+        self.slots.push(Slot {
+            priority,
+            source: Arc::new(source),
+        });
         self
     }
 }
@@ -74,8 +78,15 @@ impl ContextSource for Sources {
     async fn blocks(&self, ask: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
         let mut order: Vec<(usize, &Slot)> = self.slots.iter().enumerate().collect();
         order.sort_by_key(|(_, slot)| std::cmp::Reverse(slot.priority));
-        let kept = if order.len() > 1 { SPARE.min(ask.budget / 8) } else { 0 };
-        let mut room = Room { tokens: ask.budget - kept, ..Room::default() };
+        let kept = if order.len() > 1 {
+            SPARE.min(ask.budget / 8)
+        } else {
+            0
+        };
+        let mut room = Room {
+            tokens: ask.budget - kept,
+            ..Room::default()
+        };
         let mut found = vec![Vec::new(); order.len()];
         for (n, slot) in order {
             if room.tokens < LEAST {
@@ -120,13 +131,18 @@ impl Room {
     fn told_apart(&mut self, name: String) -> String {
         let numbered = (2..).map(|number| format!("{name} ({number})"));
         let mut names = [name.clone()].into_iter().chain(numbered);
-        names.find(|name| self.names.insert(name.clone())).unwrap_or(name)
+        names
+            .find(|name| self.names.insert(name.clone()))
+            .unwrap_or(name)
     }
 
     fn note(&mut self, kept: usize) -> Option<ContextBlock> {
         let mut parts = note::named(&self.left_out, "block");
         if self.unasked > 0 {
-            parts.push(format!("what comes from {}", note::count(self.unasked, "source")));
+            parts.push(format!(
+                "what comes from {}",
+                note::count(self.unasked, "source")
+            ));
         }
         let name = self.told_apart(LEFT_OUT.to_owned());
         let block = note::left_out(name, &parts, kept.saturating_add(self.tokens))?;
@@ -137,6 +153,8 @@ impl Room {
 impl fmt::Debug for Sources {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let priorities: Vec<_> = self.slots.iter().map(|slot| slot.priority).collect();
-        f.debug_struct("Sources").field("priorities", &priorities).finish_non_exhaustive()
+        f.debug_struct("Sources")
+            .field("priorities", &priorities)
+            .finish_non_exhaustive()
     }
 }

@@ -76,7 +76,11 @@ impl ContextProvider {
     ///
     /// # Errors
     /// When the workspace cannot be listed, or the memory cannot be had or is no object.
-    pub async fn context(&self, intent: impl Into<String> + Send, history: &History) -> Result<Context> {
+    pub async fn context(
+        &self,
+        intent: impl Into<String> + Send,
+        history: &History,
+    ) -> Result<Context> {
         let mut context = Context::new(intent).with_history(history);
         if let Some(files) = &self.files {
             context = context.with_workspace(files.view().await?);
@@ -86,7 +90,9 @@ impl ContextProvider {
         }
         match context.memory.is_object() {
             true => Ok(context),
-            false => Err(Error::Mismatch(vec!["at `/memory`: it is no object".to_owned()])),
+            false => Err(Error::Mismatch(vec![
+                "at `/memory`: it is no object".to_owned(),
+            ])),
         }
     }
 
@@ -94,16 +100,22 @@ impl ContextProvider {
     ///
     /// # Errors
     /// As [`context`](Self::context).
-    pub async fn value(&self, intent: impl Into<String> + Send, history: &History) -> Result<Value> {
+    pub async fn value(
+        &self,
+        intent: impl Into<String> + Send,
+        history: &History,
+    ) -> Result<Value> {
         let context = self.context(intent, history).await?;
-        let value =
-            serde_json::to_value(context).map_err(|error| Error::Mismatch(vec![error.to_string()]))?;
+        let value = serde_json::to_value(context)
+            .map_err(|error| Error::Mismatch(vec![error.to_string()]))?;
         check(&value).map(|()| value)
     }
 }
 
 impl fmt::Debug for ContextProvider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ContextProvider").field("files", &self.files).finish_non_exhaustive()
+        f.debug_struct("ContextProvider")
+            .field("files", &self.files)
+            .finish_non_exhaustive()
     }
 }

@@ -7,7 +7,8 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use levity_core::{
-    ContextAsk, ContextBlock, ContextError, ContextLifetime, ContextSource, WorkspaceSource, WorkspaceView,
+    ContextAsk, ContextBlock, ContextError, ContextLifetime, ContextSource, WorkspaceSource,
+    WorkspaceView,
 };
 use levity_sandbox::{PathError, Workspace};
 
@@ -36,9 +37,9 @@ const NAME: &str = "files of the workspace";
 /// # }
 /// ```
 ///
-/// What `.gitignore` and `.ignore` name is left out, as are names that begin with a dot, what the workspace denies, and
-/// links that lead out of it or to folders. When there are more files than may be listed, those nearest to the root are
-/// taken, and it is said how many are missing.
+/// What `.gitignore` and `.ignore` name is left out, as are names that begin with a dot, what the
+/// workspace denies, and links that lead out of it or to folders. When there are more files than
+/// may be listed, those nearest to the root are taken, and it is said how many are missing.
 ///
 /// It is a source of context as well: one block with a name on each line, for the run.
 #[derive(Clone, Debug)]
@@ -56,8 +57,8 @@ pub struct FileList {
     pub view: WorkspaceView,
     /// How many files are not among them that could be.
     pub missing: usize,
-    /// Whether there may be still more: the workspace is so large, or so deep, that not all of it was looked at, or a
-    /// folder of it cannot be read.
+    /// Whether there may be still more: the workspace is so large, or so deep, that not all of it
+    /// was looked at, or a folder of it cannot be read.
     pub has_more: bool,
 }
 
@@ -68,7 +69,9 @@ impl FileList {
             (0, false) => None,
             (0, true) => Some("[there may be more files]".to_owned()),
             (missing, false) => Some(format!("[{missing} more files are not listed]")),
-            (missing, true) => Some(format!("[{missing} more files, or still more, are not listed]")),
+            (missing, true) => Some(format!(
+                "[{missing} more files, or still more, are not listed]"
+            )),
         }
     }
 }
@@ -79,7 +82,10 @@ impl WorkspaceFiles {
 
     /// The files of this workspace.
     pub fn new(workspace: &Workspace) -> Self {
-        Self { space: workspace.clone(), max_files: Self::DEFAULT_MAX_FILES }
+        Self {
+            space: workspace.clone(),
+            max_files: Self::DEFAULT_MAX_FILES,
+        }
     }
 
     /// The files of the workspace in this folder.
@@ -127,12 +133,18 @@ impl WorkspaceSource for WorkspaceFiles {
 #[async_trait]
 impl ContextSource for WorkspaceFiles {
     async fn blocks(&self, ask: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
-        let listed = self.list().await.map_err(|error| ContextError::new(NAME, error))?;
+        let listed = self
+            .list()
+            .await
+            .map_err(|error| ContextError::new(NAME, error))?;
         let note = listed.note();
         let mut lines = listed.view.files;
         lines.splice(0..0, note);
         let block = ContextBlock::new(NAME, lines.join("\n")).lasting(ContextLifetime::Run);
         let block = Some(block).filter(|block| !block.text.is_empty());
-        Ok(block.and_then(|block| block.cut_to(ask.budget)).into_iter().collect())
+        Ok(block
+            .and_then(|block| block.cut_to(ask.budget))
+            .into_iter()
+            .collect())
     }
 }

@@ -7,8 +7,9 @@ mod sha256;
 
 pub use arguments::{Arguments, arguments};
 pub use returns::{
-    Caused, Fallible, FormAny, FormKnown, Hidden, Json, Known, KnownError, Own, OwnError, Plain, Probe,
-    ReasonAny, ReasonError, ReasonKnown, ReturnsResult, ReturnsValue, ShownAny, ShownJson, Told,
+    Caused, Fallible, FormAny, FormKnown, Hidden, Json, Known, KnownError, Own, OwnError, Plain,
+    Probe, ReasonAny, ReasonError, ReasonKnown, ReturnsResult, ReturnsValue, ShownAny, ShownJson,
+    Told,
 };
 pub use schema::{Fields, input_schema, schema};
 pub use sha256::sha256;

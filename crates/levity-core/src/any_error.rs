@@ -2,8 +2,9 @@ use std::sync::Arc;
 
 use crate::text::chain;
 use crate::{
-    ContextError, ControlError, Divergence, Ending, Finished, HistoryError, JournalError, Limit, MemoryError,
-    ModelError, Partial, RunId, RuntimeError, SharedError, Stage, Status, ToolError, Waiting,
+    ContextError, ControlError, Divergence, Ending, Finished, HistoryError, JournalError, Limit,
+    MemoryError, ModelError, Partial, RunId, RuntimeError, SharedError, Stage, Status, ToolError,
+    Waiting,
 };
 
 /// The result of methods that build or run something.
@@ -11,7 +12,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The one error of builders and runs. `?` turns the errors of all parts of levity into it.
 ///
-/// [`partial`](Self::partial) has what a run had reached: its words, what it used, and all else its kind of run has.
+/// [`partial`](Self::partial) has what a run had reached: its words, what it used, and all else its
+/// kind of run has.
 ///
 /// ```
 /// use levity_core::{Error, ErrorKind, JournalError, JournalErrorKind, Result};
@@ -38,11 +40,14 @@ pub enum Error {
         /// The problem, and the way out.
         problem: String,
     },
-    /// The parts do not fit together, or one of them is missing: a model, tools, the steps of a plan.
+    /// The parts do not fit together, or one of them is missing: a model, tools, the steps of a
+    /// plan.
     #[error(transparent)]
     Config(SharedError),
     /// A limit was passed before there was an answer.
-    #[error("the limit on {limit} was reached before there was an answer; raise it, or ask for less")]
+    #[error(
+        "the limit on {limit} was reached before there was an answer; raise it, or ask for less"
+    )]
     Limit {
         /// The limit.
         limit: Limit,
@@ -112,7 +117,9 @@ pub enum Error {
         partial: Option<Partial>,
     },
     /// All that the run does is wait, and it was left in its journal, as `park` of a run wants it.
-    #[error("run `{run}` waits, and was left in its journal; resume it when what it waits for is there")]
+    #[error(
+        "run `{run}` waits, and was left in its journal; resume it when what it waits for is there"
+    )]
     Parked {
         /// The run.
         run: RunId,
@@ -188,8 +195,14 @@ impl Error {
     }
 
     /// As [`config`](Self::config), with words before the error's own that say what it is about.
-    pub fn config_of(what: &'static str, error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self::config(About { what, cause: SharedError::new(error) })
+    pub fn config_of(
+        what: &'static str,
+        error: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self::config(About {
+            what,
+            cause: SharedError::new(error),
+        })
     }
 
     /// Any other error of a part of the program.
@@ -199,7 +212,10 @@ impl Error {
 
     /// A setting that makes no sense; `problem` goes on from its name, and says the way out.
     pub fn setting(setting: &'static str, problem: impl Into<String>) -> Self {
-        Self::Setting { setting, problem: problem.into() }
+        Self::Setting {
+            setting,
+            problem: problem.into(),
+        }
     }
 
     /// Returns the kind of the error.
@@ -227,7 +243,10 @@ impl Error {
             Self::Runtime { source, .. } => source.is_retryable(),
             Self::Memory { source, .. } => source.is_retryable(),
             Self::Unreached { .. } => true,
-            Self::Other(cause) => cause.as_error().downcast_ref().is_some_and(ModelError::is_retryable),
+            Self::Other(cause) => cause
+                .as_error()
+                .downcast_ref()
+                .is_some_and(ModelError::is_retryable),
             _ => false,
         }
     }
@@ -248,7 +267,8 @@ impl Error {
         }
     }
 
-    /// The same as the result of its kind of run: `let answer: Option<Answer> = error.partial_as()`.
+    /// The same as the result of its kind of run:
+    /// `let answer: Option<Answer> = error.partial_as()`.
     pub fn partial_as<D: Send + Sync + 'static>(&self) -> Option<Finished<D>> {
         self.partial()?.downcast()
     }
@@ -258,7 +278,9 @@ impl Error {
         match self {
             Self::Config(cause) | Self::Other(cause) => {
                 let error = cause.as_error();
-                let about = error.downcast_ref().map(|About { cause, .. }| cause.as_error());
+                let about = error
+                    .downcast_ref()
+                    .map(|About { cause, .. }| cause.as_error());
                 about.unwrap_or(error).downcast_ref()
             }
             _ => None,
@@ -286,13 +308,23 @@ impl Error {
         match source {
             RuntimeError::Parked { run, waiting } => Self::Parked { run, waiting },
             RuntimeError::Cancelled { run, reason } => {
-                let ending = Ending::new(Status::Cancelled { reason: reason.clone() });
-                Self::Cancelled { reason, partial: partial.unwrap_or_else(|| Partial::new(run, ending)) }
+                let ending = Ending::new(Status::Cancelled {
+                    reason: reason.clone(),
+                });
+                Self::Cancelled {
+                    reason,
+                    partial: partial.unwrap_or_else(|| Partial::new(run, ending)),
+                }
             }
-            RuntimeError::Prepare { ref cause, .. } => match cause.as_error().downcast_ref::<MemoryError>() {
-                Some(source) => Self::Memory { source: source.clone(), partial },
-                None => Self::Runtime { source, partial },
-            },
+            RuntimeError::Prepare { ref cause, .. } => {
+                match cause.as_error().downcast_ref::<MemoryError>() {
+                    Some(source) => Self::Memory {
+                        source: source.clone(),
+                        partial,
+                    },
+                    None => Self::Runtime { source, partial },
+                }
+            }
             source => Self::Runtime { source, partial },
         }
     }
@@ -312,7 +344,10 @@ impl From<Divergence> for Error {
 
 impl From<MemoryError> for Error {
     fn from(source: MemoryError) -> Self {
-        Self::Memory { source, partial: None }
+        Self::Memory {
+            source,
+            partial: None,
+        }
     }
 }
 
@@ -327,7 +362,14 @@ macro_rules! others {
     };
 }
 
-others!(ModelError, ToolError, HistoryError, ContextError, std::io::Error, serde_json::Error);
+others!(
+    ModelError,
+    ToolError,
+    HistoryError,
+    ContextError,
+    std::io::Error,
+    serde_json::Error
+);
 
 #[cfg(test)]
 mod tests {
@@ -336,15 +378,24 @@ mod tests {
 
     #[test]
     fn error_prints_each_cause_once_by_display_and_debug() {
-        let journal =
-            || JournalError::new(JournalErrorKind::Io, "the disk is full").with_source("no space left");
-        let errors = [Error::from(journal()), Error::other(journal()), Error::config(journal())];
+        let journal = || {
+            JournalError::new(JournalErrorKind::Io, "the disk is full").with_source("no space left")
+        };
+        let errors = [
+            Error::from(journal()),
+            Error::other(journal()),
+            Error::config(journal()),
+        ];
         for error in errors {
             for text in [error.to_string(), format!("{error:?}"), chain(&error)] {
                 assert_eq!(text.matches("the disk is full").count(), 1, "{text}");
                 assert!(!text.contains(['{', '\n']), "{text}");
             }
-            assert_eq!(chain(&error).matches("no space left").count(), 1, "{error:?}");
+            assert_eq!(
+                chain(&error).matches("no space left").count(),
+                1,
+                "{error:?}"
+            );
         }
     }
 }

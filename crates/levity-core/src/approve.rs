@@ -84,7 +84,13 @@ impl Wanted {
 impl Ask {
     /// A question.
     pub fn new(run: RunId, effect: EffectId, call: ToolCall, reason: impl Into<String>) -> Self {
-        Self { run, effect, call, reason: reason.into(), wanted: Wanted::Permission }
+        Self {
+            run,
+            effect,
+            call,
+            reason: reason.into(),
+            wanted: Wanted::Permission,
+        }
     }
 
     /// Says that the call is a question itself, and wants an answer.
@@ -107,7 +113,8 @@ pub enum Decision {
         /// The arguments.
         args: Value,
     },
-    /// What the model is told in place of what the call would return. It is what a question of the model's wants.
+    /// What the model is told in place of what the call would return. It is what a question of the
+    /// model's wants.
     Answer {
         /// In words.
         text: String,
@@ -122,7 +129,9 @@ pub enum Decision {
 impl Decision {
     /// Do not make the call.
     pub fn deny(reason: impl Into<String>) -> Self {
-        Self::Deny { reason: reason.into() }
+        Self::Deny {
+            reason: reason.into(),
+        }
     }
 
     /// Answers what the model asked.

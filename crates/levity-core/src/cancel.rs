@@ -7,8 +7,8 @@ use std::task::{Poll, Waker};
 
 /// Tells work that nobody wants its result any more.
 ///
-/// An async tool need not look at it: its future is dropped. It is for work that goes on all the same,
-/// such as a blocking function or a process.
+/// An async tool need not look at it: its future is dropped. It is for work that goes on all the
+/// same, such as a blocking function or a process.
 ///
 /// ```
 /// # use levity_core::CancelToken;
@@ -59,14 +59,21 @@ impl CancelToken {
 
     /// Waits until it is cancelled.
     pub async fn cancelled(&self) {
-        let mut place = Place { shared: &self.0, key: None };
+        let mut place = Place {
+            shared: &self.0,
+            key: None,
+        };
         poll_fn(|cx| {
             if self.is_cancelled() {
                 return Poll::Ready(());
             }
             place.park(cx.waker());
             // A cancel between the look and the parking has found no waker to wake.
-            if self.is_cancelled() { Poll::Ready(()) } else { Poll::Pending }
+            if self.is_cancelled() {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
         })
         .await;
     }
@@ -79,7 +86,9 @@ impl CancelToken {
 
 impl fmt::Debug for CancelToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("CancelToken").field(&self.is_cancelled()).finish()
+        f.debug_tuple("CancelToken")
+            .field(&self.is_cancelled())
+            .finish()
     }
 }
 

@@ -11,8 +11,9 @@ use crate::{ConversationId, History, SharedError};
 /// Contributes named blocks to the system prompt.
 ///
 /// # Contract
-/// - The texts of the blocks together have no more than `ask.budget` tokens, counted as a quarter of their bytes. Whoever
-///   shows them counts the names as well, as [`ContextBlock::tokens`] does, and cuts what is too much.
+/// - The texts of the blocks together have no more than `ask.budget` tokens, counted as a quarter
+///   of their bytes. Whoever shows them counts the names as well, as [`ContextBlock::tokens`] does,
+///   and cuts what is too much.
 /// - The same sources give the same blocks in the same order, so that providers can cache them.
 /// - No two blocks have the same name.
 ///
@@ -61,7 +62,11 @@ pub struct ContextAsk {
 impl ContextAsk {
     /// Context within so many tokens.
     pub fn new(budget: usize) -> Self {
-        Self { budget, goal: String::new(), conversation: None }
+        Self {
+            budget,
+            goal: String::new(),
+            conversation: None,
+        }
     }
 
     /// Says what the run is to do.
@@ -87,7 +92,8 @@ pub struct ContextBlock {
     pub name: String,
     /// Its text.
     pub text: String,
-    /// How long it stays as it is. What changes often goes last, so that providers can cache what stands before.
+    /// How long it stays as it is. What changes often goes last, so that providers can cache what
+    /// stands before.
     #[serde(default)]
     pub lasts: ContextLifetime,
 }
@@ -95,7 +101,11 @@ pub struct ContextBlock {
 impl ContextBlock {
     /// A named piece that seldom changes.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { name: name.into(), text: text.into(), lasts: ContextLifetime::Long }
+        Self {
+            name: name.into(),
+            text: text.into(),
+            lasts: ContextLifetime::Long,
+        }
     }
 
     /// Says how long it stays as it is.
@@ -107,15 +117,17 @@ impl ContextBlock {
 }
 
 /// How long a piece of context stays as it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ContextLifetime {
     /// It is the same in most runs: it stands before the instructions.
     #[default]
     Long,
-    /// It is another in most runs, such as the state of a repository or what is recalled for the goal: it stands beside
-    /// the goal.
+    /// It is another in most runs, such as the state of a repository or what is recalled for the
+    /// goal: it stands beside the goal.
     Run,
 }
 
@@ -134,7 +146,10 @@ pub struct ContextError {
 impl ContextError {
     /// The source `name` failed.
     pub fn new(name: impl Into<String>, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self { name: name.into(), cause: SharedError::new(cause) }
+        Self {
+            name: name.into(),
+            cause: SharedError::new(cause),
+        }
     }
 }
 
@@ -163,14 +178,22 @@ pub struct Context {
 impl Default for Context {
     fn default() -> Self {
         let (intent, workspace) = Default::default();
-        Self { intent, workspace, history: Vec::new(), memory: json!({}) }
+        Self {
+            intent,
+            workspace,
+            history: Vec::new(),
+            memory: json!({}),
+        }
     }
 }
 
 impl Context {
     /// A context with this intent and nothing else.
     pub fn new(intent: impl Into<String>) -> Self {
-        Self { intent: intent.into(), ..Self::default() }
+        Self {
+            intent: intent.into(),
+            ..Self::default()
+        }
     }
 
     /// Sets the workspace.
@@ -203,7 +226,10 @@ impl Context {
 }
 
 fn observed(result: &crate::ToolResult) -> Value {
-    result.value.clone().unwrap_or_else(|| Value::String(result.text().into_owned()))
+    result
+        .value
+        .clone()
+        .unwrap_or_else(|| Value::String(result.text().into_owned()))
 }
 
 /// Where an agent works, as its context shows it.
@@ -219,15 +245,21 @@ pub struct WorkspaceView {
 
 impl WorkspaceView {
     /// A folder with these files.
-    pub fn new(root: impl Into<String>, files: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        Self { root: root.into(), files: files.into_iter().map(Into::into).collect() }
+    pub fn new(
+        root: impl Into<String>,
+        files: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        Self {
+            root: root.into(),
+            files: files.into_iter().map(Into::into).collect(),
+        }
     }
 }
 
 /// Lists the files of the folder that an agent works in, for its [`Context`].
 pub trait WorkspaceSource: Send + Sync {
-    /// The folder and its files as they are now; no files when they cannot be listed. It may read from the disk, and blocks
-    /// meanwhile.
+    /// The folder and its files as they are now; no files when they cannot be listed. It may read
+    /// from the disk, and blocks meanwhile.
     fn view_now(&self) -> WorkspaceView;
 }
 

@@ -25,16 +25,17 @@ pub struct CostBound {
     pub price: Option<Price>,
     /// What tools that the provider runs itself can cost each time the request is sent.
     pub fees: Money,
-    /// Something that the request asks for and whose cost nobody knows, with the way out. Where money is limited, the
-    /// request is then not sent.
+    /// Something that the request asks for and whose cost nobody knows, with the way out. Where
+    /// money is limited, the request is then not sent.
     pub unknown: Option<&'static str>,
-    /// How often the request may be sent: once, unless a wrapper repeats it. Such a wrapper adds what its
-    /// attempts took to the usage it returns; when it fails, all of them count in full.
+    /// How often the request may be sent: once, unless a wrapper repeats it. Such a wrapper adds
+    /// what its attempts took to the usage it returns; when it fails, all of them count in full.
     pub sends: u64,
 }
 
 impl CostBound {
-    /// How long a reply may be whose length nobody limits, in tokens, while money or tokens are limited.
+    /// How long a reply may be whose length nobody limits, in tokens, while money or tokens are
+    /// limited.
     pub const DEFAULT_OUTPUT: u64 = 8_192;
     /// The shortest reply worth a call, in tokens, unless an even shorter one is wanted.
     pub const LEAST_OUTPUT: u64 = 64;
@@ -46,46 +47,78 @@ impl CostBound {
 
     /// One sending of this many tokens, of a model of which nothing else is known.
     pub const fn new(input: u64) -> Self {
-        Self { input, output: None, price: None, fees: Money::ZERO, unknown: None, sends: 1 }
+        Self {
+            input,
+            output: None,
+            price: None,
+            fees: Money::ZERO,
+            unknown: None,
+            sends: 1,
+        }
     }
 
     /// What a model with this card can take for `request`.
     ///
-    /// A token has at least one byte of text, so each byte counts as one: of messages, instructions, tools,
-    /// schemas, provider data. Something is added for each message, part and tool. An image counts as 40,000
-    /// tokens; other media as a token per byte and no less than that, or as 2,097,152 when its bytes do not
-    /// tell, as in a PDF or when the provider fetches it from a URL. All together is no more than the model's window.
+    /// A token has at least one byte of text, so each byte counts as one: of messages,
+    /// instructions, tools, schemas, provider data. Something is added for each message, part and
+    /// tool. An image counts as 40,000 tokens; other media as a token per byte and no less than
+    /// that, or as 2,097,152 when its bytes do not tell, as in a PDF or when the provider fetches
+    /// it from a URL. All together is no more than the model's window.
     pub fn of(card: &ModelCard, request: &Request) -> Self {
         let length = |bytes: usize| bytes as u64;
         let options = &request.options;
         let mut input = Self::REQUEST.saturating_add(request.history.most_tokens());
-        input = input.saturating_add(request.system.as_ref().map_or(0, |system| length(system.len())));
-        input = input.saturating_add(request.output.as_ref().map_or(0, |output| length(json_size(output))));
+        input = input.saturating_add(
+            request
+                .system
+                .as_ref()
+                .map_or(0, |system| length(system.len())),
+        );
+        input = input.saturating_add(
+            request
+                .output
+                .as_ref()
+                .map_or(0, |output| length(json_size(output))),
+        );
         input = input.saturating_add(length(json_size(&options.extra) + json_size(&options.stop)));
         input = input.saturating_add(tools(&request.tools));
-        let output = [options.max_tokens, card.max_output].into_iter().flatten().min();
+        let output = [options.max_tokens, card.max_output]
+            .into_iter()
+            .flatten()
+            .min();
         let input = input.min(card.window.unwrap_or(u64::MAX));
-        let worst = Self { input, output, price: card.price, ..Self::new(input) };
+        let worst = Self {
+            input,
+            output,
+            price: card.price,
+            ..Self::new(input)
+        };
         worst.with_fields(card, &options.extra)
     }
 
-    /// Adds what fields of the provider's own ask for: tools that the provider runs itself, and being served before
-    /// others.
+    /// Adds what fields of the provider's own ask for: tools that the provider runs itself, and
+    /// being served before others.
     ///
-    /// Each use of such a tool has a fee, and the model reads what came of it: up to its whole window, each time. How
-    /// often it is used must be limited by the request (`max_uses`, `max_tool_calls`) or by [`Fees::most_uses`](crate::Fees::most_uses).
+    /// Each use of such a tool has a fee, and the model reads what came of it: up to its whole
+    /// window, each time. How often it is used must be limited by the request (`max_uses`,
+    /// `max_tool_calls`) or by [`Fees::most_uses`](crate::Fees::most_uses).
     #[must_use]
     pub fn with_fields(mut self, card: &ModelCard, fields: &Map<String, Value>) -> Self {
         if let Some(price) = self.price.filter(|_| hosted::is_prioritised(fields)) {
             if price.priority.is_none() {
-                self.unknown = Some("a tier of its own; set `priority` of its price, or leave out the field");
+                self.unknown =
+                    Some("a tier of its own; set `priority` of its price, or leave out the field");
             }
             self.price = Some(price.prioritised());
         }
         let fees = card.price.map(|price| price.fees).unwrap_or_default();
         let mut uses = 0_u64;
         for tool in hosted::tools(fields) {
-            let most = if tool.is_free { Some(0) } else { tool.most_uses.or(fees.most_uses) };
+            let most = if tool.is_free {
+                Some(0)
+            } else {
+                tool.most_uses.or(fees.most_uses)
+            };
             let fee = match tool.kind {
                 _ if tool.is_free => Some(Money::ZERO),
                 hosted::Kind::Search => fees.search,
@@ -99,18 +132,23 @@ impl CostBound {
                 }
                 (None, _) => {
                     self.unknown = Some(
-                        "a tool of the provider's that it may use any number of times; limit it by `max_uses` or \
+                        "a tool of the provider's that it may use any number of times; limit it by \
+                            `max_uses` or \
                          `max_tool_calls`, or by `most_uses` in the fees of its price",
                     );
                 }
                 (_, None) => {
-                    self.unknown = Some("a tool of the provider's; set its fee in the price of the model");
+                    self.unknown =
+                        Some("a tool of the provider's; set its fee in the price of the model");
                 }
             }
         }
         if uses > 0 {
             let window = card.window.unwrap_or(u64::MAX);
-            self.input = self.input.max(window).saturating_mul(uses.saturating_add(1));
+            self.input = self
+                .input
+                .max(window)
+                .saturating_mul(uses.saturating_add(1));
         }
         self
     }
@@ -140,12 +178,14 @@ impl CostBound {
     pub fn reserved(&self, output: u64) -> ReservedCost {
         let tokens = self.input.saturating_add(output).saturating_mul(self.sends);
         let once = |price: Price| price.most(self.input, output).saturating_add(self.fees);
-        let cost = self.price.map(|price| once(price).saturating_mul(self.sends));
+        let cost = self
+            .price
+            .map(|price| once(price).saturating_mul(self.sends));
         ReservedCost { tokens, cost }
     }
 
-    /// How many tokens a reply may have within so many tokens and so much money; `None` when not even the
-    /// request fits, or money counts and nobody knows what the model costs.
+    /// How many tokens a reply may have within so many tokens and so much money; `None` when not
+    /// even the request fits, or money counts and nobody knows what the model costs.
     pub fn affordable(&self, tokens: Option<u64>, money: Option<Money>) -> Option<u64> {
         let sends = self.sends.max(1);
         let by_tokens = match tokens {
@@ -167,7 +207,9 @@ fn tools(tools: &[std::sync::Arc<ToolSpec>]) -> u64 {
     if tools.is_empty() {
         return 0;
     }
-    let each = tools.iter().map(|tool| CostBound::TOOL.saturating_add(json_size(tool) as u64));
+    let each = tools
+        .iter()
+        .map(|tool| CostBound::TOOL.saturating_add(json_size(tool) as u64));
     each.fold(CostBound::TOOLS, u64::saturating_add)
 }
 

@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Ask, CallId, ConversationChange, ConversationId, Decision, EffectClass, EffectId, Ending, Intervention,
-    Limit, MemoryError, ModelError, Request, ReservedCost, Response, RunId, Timestamp, ToolCall, ToolResult,
+    Ask, CallId, ConversationChange, ConversationId, Decision, EffectClass, EffectId, Ending,
+    Intervention, Limit, MemoryError, ModelError, Request, ReservedCost, Response, RunId,
+    Timestamp, ToolCall, ToolResult,
 };
 
 /// Something a machine wants done in the world.
@@ -30,8 +31,8 @@ pub enum Effect {
 
 /// A call of a model.
 ///
-/// The machine says which tools to offer by [`offer`](Self::offer); whoever performs the call fills in
-/// their specs, so that a changing set of tools is no business of the machine's.
+/// The machine says which tools to offer by [`offer`](Self::offer); whoever performs the call fills
+/// in their specs, so that a changing set of tools is no business of the machine's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ModelCall {
@@ -41,11 +42,12 @@ pub struct ModelCall {
     pub request: Request,
     /// Which tools are offered.
     pub offer: Offer,
-    /// Whether the tool by which earlier results are read is among them: there is something to read.
+    /// Whether the tool by which earlier results are read is among them: there is something to
+    /// read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reads: bool,
-    /// The tools that the conversation has found or called, in that order: where only some of the tools are offered,
-    /// these are among them.
+    /// The tools that the conversation has found or called, in that order: where only some of the
+    /// tools are offered, these are among them.
     #[serde(default, skip_serializing_if = "is_empty")]
     pub found: Arc<[Arc<str>]>,
 }
@@ -57,7 +59,13 @@ fn is_empty(names: &Arc<[Arc<str>]>) -> bool {
 impl ModelCall {
     /// A call of a model.
     pub fn new(slot: impl Into<Arc<str>>, request: Request, offer: Offer) -> Self {
-        Self { slot: slot.into(), request, offer, reads: false, found: Arc::default() }
+        Self {
+            slot: slot.into(),
+            request,
+            offer,
+            reads: false,
+            found: Arc::default(),
+        }
     }
 
     /// Says whether there are earlier results to read.
@@ -95,8 +103,8 @@ pub struct ToolRun {
     pub call: ToolCall,
     /// Whether it was asked about and allowed.
     pub approved: bool,
-    /// Whether it has no place among other calls: it neither waits for those before it nor holds up those behind it,
-    /// whatever the tool says.
+    /// Whether it has no place among other calls: it neither waits for those before it nor holds up
+    /// those behind it, whatever the tool says.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unordered: bool,
 }
@@ -104,12 +112,19 @@ pub struct ToolRun {
 impl ToolRun {
     /// A call nobody was asked about yet.
     pub fn new(call: ToolCall) -> Self {
-        Self { call, approved: false, unordered: false }
+        Self {
+            call,
+            approved: false,
+            unordered: false,
+        }
     }
 
     /// A call that was allowed.
     pub fn approved(call: ToolCall) -> Self {
-        Self { approved: true, ..Self::new(call) }
+        Self {
+            approved: true,
+            ..Self::new(call)
+        }
     }
 
     /// A call that has no place among others: what comes after what is decided by whoever wants it.
@@ -139,7 +154,12 @@ pub struct ChildRun {
 impl ChildRun {
     /// Has `agent` do something.
     pub fn new(agent: impl Into<Arc<str>>, input: Value) -> Self {
-        Self { agent: agent.into(), input, call: None, approved: false }
+        Self {
+            agent: agent.into(),
+            input,
+            call: None,
+            approved: false,
+        }
     }
 
     /// Says which call it answers, and whether that was allowed by a person.
@@ -168,7 +188,11 @@ pub struct Wait {
 impl Wait {
     /// Waits so long.
     pub fn new(time: Duration) -> Self {
-        Self { time, call: None, approved: false }
+        Self {
+            time,
+            call: None,
+            approved: false,
+        }
     }
 
     /// Says that it was asked about and allowed.
@@ -199,7 +223,10 @@ pub struct Save {
 impl Save {
     /// Saves `change` in a conversation.
     pub fn new(conversation: ConversationId, change: ConversationChange) -> Self {
-        Self { conversation, change }
+        Self {
+            conversation,
+            change,
+        }
     }
 }
 
@@ -249,7 +276,8 @@ impl Outcome {
     }
 }
 
-/// A fingerprint of something that is not written down in full; it tells a changed input from the same.
+/// A fingerprint of something that is not written down in full; it tells a changed input from the
+/// same.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest(u64);
 
@@ -260,7 +288,8 @@ impl Digest {
     /// The fingerprint of what was before, followed by `bytes` (FNV-1a).
     #[must_use]
     pub fn with(self, bytes: &[u8]) -> Self {
-        let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        let step =
+            |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
         Self(bytes.iter().fold(self.0, step))
     }
 
@@ -313,11 +342,14 @@ impl Serialize for Digest {
 impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
-        u64::from_str_radix(&text, 16).map(Self).map_err(serde::de::Error::custom)
+        u64::from_str_radix(&text, 16)
+            .map(Self)
+            .map_err(serde::de::Error::custom)
     }
 }
 
-/// What a journal says of an effect that began: enough to know it again, little enough to write often.
+/// What a journal says of an effect that began: enough to know it again, little enough to write
+/// often.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct EffectNote {
@@ -438,8 +470,8 @@ impl Effect {
     }
 }
 
-/// The same for every attempt at one effect, also after a crash: `run/effect`. In a fork, a call that had begun
-/// before keeps the key that it had; see [`EffectCx::key`](crate::EffectCx::key).
+/// The same for every attempt at one effect, also after a crash: `run/effect`. In a fork, a call
+/// that had begun before keeps the key that it had; see [`EffectCx::key`](crate::EffectCx::key).
 pub fn idempotency_key(run: &RunId, effect: EffectId) -> Arc<str> {
     format!("{run}/{effect}").into()
 }

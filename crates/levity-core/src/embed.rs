@@ -6,7 +6,8 @@ use crate::{ModelError, Usage};
 /// Turns texts into vectors: those of texts that mean the same lie close to each other.
 ///
 /// # Contract
-/// - There is one vector for each text, in the order of the texts, and all have the same number of components.
+/// - There is one vector for each text, in the order of the texts, and all have the same number of
+///   components.
 /// - A vector has the length 1, unless its text says nothing; then it may be all zeros.
 /// - No component is infinite or not a number.
 /// - Nothing is sent before the returned future is first polled; dropping it cancels the call.
@@ -15,7 +16,8 @@ use crate::{ModelError, Usage};
 /// `levity_test::conformance::embedder` checks an implementation.
 #[async_trait]
 pub trait Embedder: Send + Sync {
-    /// Which embedder it is. Vectors of different embedders cannot be compared: whoever keeps vectors keeps this with them.
+    /// Which embedder it is. Vectors of different embedders cannot be compared: whoever keeps
+    /// vectors keeps this with them.
     fn card(&self) -> &EmbedderCard;
 
     /// The vectors of these texts.
@@ -67,7 +69,11 @@ pub struct EmbedderCard {
 impl EmbedderCard {
     /// An embedder of which nothing else is known.
     pub fn new(provider: impl Into<String>, id: impl Into<String>) -> Self {
-        Self { provider: provider.into(), id: id.into(), dimensions: None }
+        Self {
+            provider: provider.into(),
+            id: id.into(),
+            dimensions: None,
+        }
     }
 
     /// Says how many components its vectors have.
@@ -91,7 +97,10 @@ pub struct Embedded {
 impl Embedded {
     /// These vectors.
     pub fn new(vectors: Vec<Vec<f32>>) -> Self {
-        Self { vectors, usage: Usage::default() }
+        Self {
+            vectors,
+            usage: Usage::default(),
+        }
     }
 
     /// Says what it took.

@@ -7,7 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::Intervention;
 
-/// What an error came from: any error while the process lives, its text after a trip through a journal.
+/// What an error came from: any error while the process lives, its text after a trip through a
+/// journal.
 #[derive(Clone)]
 pub struct SharedError(Arc<dyn Error + Send + Sync>);
 
@@ -101,18 +102,26 @@ impl ModelErrorKind {
     pub fn is_retryable(self) -> bool {
         matches!(
             self,
-            Self::RateLimited { .. } | Self::Overloaded | Self::Timeout | Self::Transport | Self::Server
+            Self::RateLimited { .. }
+                | Self::Overloaded
+                | Self::Timeout
+                | Self::Transport
+                | Self::Server
         )
     }
 }
 
 impl ModelErrorKind {
-    /// Whether the provider may charge for the request all the same. One that it turned down costs nothing;
-    /// one that was cut off, or answered with something else than a refusal, may.
+    /// Whether the provider may charge for the request all the same. One that it turned down costs
+    /// nothing; one that was cut off, or answered with something else than a refusal, may.
     pub fn may_cost(self) -> bool {
         !matches!(
             self,
-            Self::RateLimited { .. } | Self::Auth | Self::BadRequest | Self::ContextTooLong | Self::Unpriced
+            Self::RateLimited { .. }
+                | Self::Auth
+                | Self::BadRequest
+                | Self::ContextTooLong
+                | Self::Unpriced
         )
     }
 }
@@ -184,8 +193,8 @@ impl ModelError {
         }
     }
 
-    /// Says that the provider may charge whatever the [kind](ModelErrorKind::may_cost) is: a part of the reply
-    /// was there already, or the request was sent before.
+    /// Says that the provider may charge whatever the [kind](ModelErrorKind::may_cost) is: a part
+    /// of the reply was there already, or the request was sent before.
     #[must_use]
     pub fn with_charge(mut self) -> Self {
         // Only what the kind does not say is written down.
@@ -200,12 +209,17 @@ impl ModelError {
         self
     }
 
-    /// Adds which model was asked at which address. The address must hold no secret: no query, user or password.
+    /// Adds which model was asked at which address. The address must hold no secret: no query, user
+    /// or password.
     #[must_use]
     pub fn with_target(mut self, model: impl Into<String>, address: impl Into<String>) -> Self {
         let unreachable = self.target.is_some_and(|target| target.unreachable);
         let (model, address) = (model.into(), Some(address.into()));
-        self.target = Some(Box::new(Target { model, address, unreachable }));
+        self.target = Some(Box::new(Target {
+            model,
+            address,
+            unreachable,
+        }));
         self
     }
 
@@ -213,14 +227,24 @@ impl ModelError {
     #[must_use]
     pub fn with_model(mut self, model: impl Into<String>) -> Self {
         let model = model.into();
-        self.target = Some(Box::new(Target { model, address: None, unreachable: false }));
+        self.target = Some(Box::new(Target {
+            model,
+            address: None,
+            unreachable: false,
+        }));
         self
     }
 
     /// Says that there was no connection to the server.
     #[must_use]
     pub fn with_unreachable(mut self) -> Self {
-        let empty = || Box::new(Target { model: String::new(), address: None, unreachable: true });
+        let empty = || {
+            Box::new(Target {
+                model: String::new(),
+                address: None,
+                unreachable: true,
+            })
+        };
         self.target.get_or_insert_with(empty).unreachable = true;
         self
     }
@@ -278,14 +302,18 @@ impl ModelError {
         self
     }
 
-    /// The message alone: what the provider or the connection says, without model, address and status.
+    /// The message alone: what the provider or the connection says, without model, address and
+    /// status.
     pub fn message(&self) -> &str {
         &self.message
     }
 
     /// The model that was asked, as `provider:model`, where that is known.
     pub fn model(&self) -> Option<&str> {
-        self.target.as_ref().map(|target| &*target.model).filter(|model| !model.is_empty())
+        self.target
+            .as_ref()
+            .map(|target| &*target.model)
+            .filter(|model| !model.is_empty())
     }
 
     /// The address of the server that was asked, without anything secret, where that is known.
@@ -295,7 +323,9 @@ impl ModelError {
 
     /// Whether there was no connection to the server.
     pub fn is_unreachable(&self) -> bool {
-        self.target.as_ref().is_some_and(|target| target.unreachable)
+        self.target
+            .as_ref()
+            .is_some_and(|target| target.unreachable)
     }
 
     /// The error as the reason why a run ended, on one line.
@@ -361,18 +391,24 @@ impl ModelError {
 /// The message; with the model, the address and the status before it where they are known.
 impl fmt::Display for ModelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(model) = self.model() else { return f.write_str(&self.message) };
+        let Some(model) = self.model() else {
+            return f.write_str(&self.message);
+        };
         match self.address() {
             None => return write!(f, "{} (model {model})", self.message),
-            Some(address) if self.is_unreachable() => write!(f, "cannot reach {address} (model {model}")?,
+            Some(address) if self.is_unreachable() => {
+                write!(f, "cannot reach {address} (model {model}")?
+            }
             Some(address) => write!(f, "request to {address} failed (model {model}")?,
         }
-        self.status.map_or(Ok(()), |status| write!(f, ", status {status}"))?;
+        self.status
+            .map_or(Ok(()), |status| write!(f, ", status {status}"))?;
         write!(f, "): {}", self.message)
     }
 }
 
-/// The kind, then the message and its causes on one line: a `main` that returns the error prints this.
+/// The kind, then the message and its causes on one line: a `main` that returns the error prints
+/// this.
 impl fmt::Debug for ModelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}: {}", self.kind, crate::text::chain(self))
@@ -431,7 +467,12 @@ pub struct ToolError {
 impl ToolError {
     /// An error of this kind that a retry does not mend.
     pub fn new(kind: ToolErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), retryable: false, cause: None }
+        Self {
+            kind,
+            message: message.into(),
+            retryable: false,
+            cause: None,
+        }
     }
 
     /// The tool ran and failed, and would fail again.
@@ -441,7 +482,10 @@ impl ToolError {
 
     /// The tool failed for a reason that may pass; a call that is safe to repeat is repeated.
     pub fn transient(message: impl Into<String>) -> Self {
-        Self { retryable: true, ..Self::failed(message) }
+        Self {
+            retryable: true,
+            ..Self::failed(message)
+        }
     }
 
     /// Adds what it came from.

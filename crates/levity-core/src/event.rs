@@ -5,13 +5,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Ask, CallId, Decision, Delta, EffectId, Ending, FileChange, Finish, Intervention, Limit, MachineKind,
-    MemoryError, Message, ModelError, RunId, Timestamp, ToolCall, ToolResult, Usage,
+    Ask, CallId, Decision, Delta, EffectId, Ending, FileChange, Finish, Intervention, Limit,
+    MachineKind, MemoryError, Message, ModelError, RunId, Timestamp, ToolCall, ToolResult, Usage,
 };
 
 /// Something to know about a run.
 ///
-/// All but the fleeting ones follow from the journal, so a replay tells them again, the same to the byte.
+/// All but the fleeting ones follow from the journal, so a replay tells them again, the same to the
+/// byte.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Event {
@@ -172,7 +173,8 @@ pub enum EventKind {
     },
     /// A guard stepped in.
     Guarded {
-        /// The effect whose outcome it is about; what people say and the input of a child run are none.
+        /// The effect whose outcome it is about; what people say and the input of a child run are
+        /// none.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         effect: Option<EffectId>,
         /// Which, where, and how.
@@ -291,12 +293,16 @@ impl EventKind {
     pub fn is_fleeting(&self) -> bool {
         matches!(
             self,
-            Self::Delta { .. } | Self::Progress { .. } | Self::FileChanged { .. } | Self::Lagged { .. }
+            Self::Delta { .. }
+                | Self::Progress { .. }
+                | Self::FileChanged { .. }
+                | Self::Lagged { .. }
         )
     }
 }
 
-/// How a conversation was made shorter. What has left what the model is shown is still in the run's history.
+/// How a conversation was made shorter. What has left what the model is shown is still in the run's
+/// history.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -312,7 +318,8 @@ pub struct Compacted {
     /// What stands for the messages that have left from now on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<Arc<str>>,
-    /// Why no model made the summary, when none did: it is a list of what was said, and a model is asked again later.
+    /// Why no model made the summary, when none did: it is a list of what was said, and a model is
+    /// asked again later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fell_back: Option<String>,
 }

@@ -4,8 +4,8 @@ use std::pin::Pin;
 
 /// A value that is known at once, or that is waited for.
 ///
-/// Mostly the value is known, and nothing is allocated for it. Whoever asks may also hold the future of a later value beside
-/// other work. Awaiting it gives the value either way.
+/// Mostly the value is known, and nothing is allocated for it. Whoever asks may also hold the
+/// future of a later value beside other work. Awaiting it gives the value either way.
 ///
 /// ```
 /// # use levity_core::Eventual;

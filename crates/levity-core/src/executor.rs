@@ -8,46 +8,48 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    ChildRun, CostBound, Digest, Effect, EffectClass, EffectId, EventKind, Eventual, Intervention, Lease,
-    Limits, Machine, ModelCard, Outcome, Resolution, RunId, Screener, SharedError, ToolError, Values,
+    ChildRun, CostBound, Digest, Effect, EffectClass, EffectId, EventKind, Eventual, Intervention,
+    Lease, Limits, Machine, ModelCard, Outcome, Resolution, RunId, Screener, SharedError,
+    ToolError, Values,
 };
 
 /// Performs effects: the world as one machine sees it.
 ///
-/// An agent's executor holds its models, tools and approver. Any engine that can journal an effect can
-/// drive machines with it. A behaviour around an executor wraps one and is one, as guards are.
+/// An agent's executor holds its models, tools and approver. Any engine that can journal an effect
+/// can drive machines with it. A behaviour around an executor wraps one and is one, as guards are.
 ///
 /// # Contract
 /// - `execute` always gives an outcome of the effect's kind; failures are outcomes.
 /// - Dropping the future of `execute` or `prepare` cancels the work as far as it can be cancelled.
-/// - `prepare` and `inspect` return at once. What takes longer in `prepare`, such as reading files, happens in the future
-///   that it returns, which never blocks its thread.
+/// - `prepare` and `inspect` return at once. What takes longer in `prepare`, such as reading files,
+///   happens in the future that it returns, which never blocks its thread.
 ///
 /// `levity_test::conformance::executor` checks an implementation.
 #[async_trait]
 pub trait Executor: Send + Sync {
-    /// Says what the runtime must know before the effect begins. The run stays within its limits and can be cancelled
-    /// while it waits for a later answer.
+    /// Says what the runtime must know before the effect begins. The run stays within its limits
+    /// and can be cancelled while it waits for a later answer.
     fn prepare(&self, effect: &Effect, cx: &PrepareCx) -> Eventual<Prepared>;
 
     /// Performs an effect other than a child run.
     async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome;
 
-    /// Makes the machine of a child run: a new one, or one from a state that it has saved, when the child was begun by an
-    /// earlier process.
+    /// Makes the machine of a child run: a new one, or one from a state that it has saved, when the
+    /// child was begun by an earlier process.
     ///
     /// # Errors
     /// When there is no such agent, or it has no use for the input or the state.
     async fn child(&self, child: &ChildRun, saved: Option<&Value>) -> Result<Child, ToolError>;
 
-    /// Finds out what came of a call that began in a process that is gone and that must not be performed
-    /// twice. Unless somebody can tell, nobody knows.
+    /// Finds out what came of a call that began in a process that is gone and that must not be
+    /// performed twice. Unless somebody can tell, nobody knows.
     async fn resolve(&self, effect: &Effect, cx: &EffectCx) -> Resolution {
         let _ = (effect, cx);
         Resolution::Unknown
     }
 
-    /// Describes the executor: what it performs effects with, and who screens what people say to its runs.
+    /// Describes the executor: what it performs effects with, and who screens what people say to
+    /// its runs.
     fn inspect(&self) -> Inspection {
         Inspection::default()
     }
@@ -90,8 +92,8 @@ impl<E: Executor + ?Sized> Executor for Arc<E> {
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// Fingerprints of what it performs effects with, by name. A run keeps them, so that it can be said what
-    /// has changed since.
+    /// Fingerprints of what it performs effects with, by name. A run keeps them, so that it can be
+    /// said what has changed since.
     pub setup: Vec<(String, Digest)>,
     /// The models that calls go to, by slot: for those who watch or trace.
     pub models: Arc<[(String, ModelCard)]>,
@@ -141,8 +143,8 @@ impl fmt::Debug for Inspection {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct PrepareCx {
-    /// True if money or tokens are limited. Then [`Prepared::cost`] is wanted for a call of a model; without it, the call is
-    /// refused.
+    /// True if money or tokens are limited. Then [`Prepared::cost`] is wanted for a call of a
+    /// model; without it, the call is refused.
     pub cost: bool,
 }
 
@@ -174,14 +176,18 @@ pub struct Prepared {
     pub inputs: Vec<(String, Digest)>,
     /// The most that a call of a model can take; only wanted where [`PrepareCx::cost`] says so.
     pub cost: Option<Box<CostBound>>,
-    /// True if the effect is a question that somebody here answers. Otherwise it waits for the host's command.
+    /// True if the effect is a question that somebody here answers. Otherwise it waits for the
+    /// host's command.
     pub answered: bool,
 }
 
 impl Prepared {
     /// An effect of this class that may run beside others.
     pub fn new(class: EffectClass) -> Self {
-        Self { class, ..Self::default() }
+        Self {
+            class,
+            ..Self::default()
+        }
     }
 
     /// It runs alone.
@@ -248,12 +254,16 @@ pub enum Permit {
 impl Permit {
     /// It may be done if a person says so; the reason is for the person.
     pub fn ask(reason: impl Into<String>) -> Self {
-        Self::Ask { reason: reason.into() }
+        Self::Ask {
+            reason: reason.into(),
+        }
     }
 
     /// It may not be done; the reason is for the model.
     pub fn deny(reason: impl Into<String>) -> Self {
-        Self::Deny { reason: reason.into() }
+        Self::Deny {
+            reason: reason.into(),
+        }
     }
 
     /// The stricter of two; of equals, the first.
@@ -264,7 +274,11 @@ impl Permit {
             Self::Ask { .. } => 1,
             Self::Deny { .. } => 2,
         };
-        if rank(&other) > rank(&self) { other } else { self }
+        if rank(&other) > rank(&self) {
+            other
+        } else {
+            self
+        }
     }
 }
 
@@ -280,8 +294,8 @@ pub struct EffectCx {
     pub again: bool,
     /// Takes fleeting events.
     pub live: LiveEvents,
-    /// How many tokens a reply may have, where money or tokens are limited: the model must be told. Counts
-    /// that it does not give are then left out, since they are filled in with the most.
+    /// How many tokens a reply may have, where money or tokens are limited: the model must be told.
+    /// Counts that it does not give are then left out, since they are filled in with the most.
     pub max_output: Option<u64>,
     /// How many tokens may be sent, where money or tokens are limited: the most that
     /// [`Prepared::cost`] said of the call. What is sent must not have become more since.
@@ -313,7 +327,8 @@ impl EffectCx {
         self
     }
 
-    /// Says under which idempotency key the effect began in the run that this one was forked from, if it did.
+    /// Says under which idempotency key the effect began in the run that this one was forked from,
+    /// if it did.
     #[must_use]
     pub fn with_key(mut self, key: Option<Arc<str>>) -> Self {
         self.key = key;
@@ -322,7 +337,9 @@ impl EffectCx {
 
     /// The idempotency key: the same for every attempt at the effect, in forks of the run, too.
     pub fn key(&self) -> Arc<str> {
-        self.key.clone().unwrap_or_else(|| crate::idempotency_key(&self.run, self.effect))
+        self.key
+            .clone()
+            .unwrap_or_else(|| crate::idempotency_key(&self.run, self.effect))
     }
 
     /// Says how many tokens a reply may have.
@@ -380,7 +397,9 @@ impl LiveEvents {
 
 impl fmt::Debug for LiveEvents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LiveEvents").field(&self.is_watched()).finish()
+        f.debug_tuple("LiveEvents")
+            .field(&self.is_watched())
+            .finish()
     }
 }
 
@@ -412,7 +431,11 @@ pub enum ChildLease {
 
 impl Child {
     /// A child run.
-    pub fn new(machine: impl Machine + 'static, executor: Arc<dyn Executor>, limits: Limits) -> Self {
+    pub fn new(
+        machine: impl Machine + 'static,
+        executor: Arc<dyn Executor>,
+        limits: Limits,
+    ) -> Self {
         Self {
             machine: Box::new(machine),
             executor,
@@ -449,6 +472,8 @@ impl fmt::Debug for ChildLease {
 
 impl fmt::Debug for Child {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Child").field("machine", &self.machine.kind()).finish_non_exhaustive()
+        f.debug_struct("Child")
+            .field("machine", &self.machine.kind())
+            .finish_non_exhaustive()
     }
 }

@@ -8,8 +8,9 @@ use serde_json::Value;
 
 use crate::{Ending, Error, Failure, Finish, RunId, Signal, Stats, Status, Usage};
 
-/// The result of a run, whatever was run: its text, its value, what it used. `D` is what only this kind of run has, such as
-/// the history of an agent or the steps of a team; its methods are called on the result itself.
+/// The result of a run, whatever was run: its text, its value, what it used. `D` is what only this
+/// kind of run has, such as the history of an agent or the steps of a team; its methods are called
+/// on the result itself.
 ///
 /// It is shown as its text. Clones share all of it.
 ///
@@ -59,7 +60,8 @@ impl<D> Finished<D> {
         matches!(self.status(), Status::BestEffort(_))
     }
 
-    /// The reason why the model stopped its last reply. [`Finish::Length`] means that they are cut short.
+    /// The reason why the model stopped its last reply. [`Finish::Length`] means that they are cut
+    /// short.
     pub fn finish(&self) -> Option<&Finish> {
         self.0.ending.finish.as_ref()
     }
@@ -87,8 +89,10 @@ impl<D: Send + Sync + 'static> Finished<D> {
     /// [`Error::Output`] when no shape was wanted, or the value has another one.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Error> {
         let value = self.value().unwrap_or(&Value::Null);
-        T::deserialize(value)
-            .map_err(|error| Error::Output { complaint: error.to_string(), partial: self.partial() })
+        T::deserialize(value).map_err(|error| Error::Output {
+            complaint: error.to_string(),
+            partial: self.partial(),
+        })
     }
 
     fn partial(&self) -> Partial {
@@ -106,13 +110,24 @@ impl<D: Send + Sync + 'static> Finished<D> {
                 Failure::Model(source) => Error::Model { source, partial },
                 Failure::Behaviour(what) => Error::Behaviour { what, partial },
                 Failure::Output(complaint) => Error::Output { complaint, partial },
-                Failure::Memory(source) => Error::Memory { source, partial: Some(partial) },
+                Failure::Memory(source) => Error::Memory {
+                    source,
+                    partial: Some(partial),
+                },
                 Failure::Unreached(why) => Error::Unreached { why, partial },
                 Failure::Blocked(by) => {
                     let reason = by.blocked.unwrap_or_default();
-                    Error::Blocked { guard: by.guard, stage: by.stage, reason, partial }
+                    Error::Blocked {
+                        guard: by.guard,
+                        stage: by.stage,
+                        reason,
+                        partial,
+                    }
                 }
-                failure => Error::Internal { what: failure.to_string(), partial },
+                failure => Error::Internal {
+                    what: failure.to_string(),
+                    partial,
+                },
             },
         })
     }
@@ -163,7 +178,11 @@ pub struct Reached<M> {
 impl<M> Reached<M> {
     /// The end of a run.
     pub fn new(run: RunId, ending: Ending, machine: M) -> Self {
-        Self { run, ending, machine }
+        Self {
+            run,
+            ending,
+            machine,
+        }
     }
 
     /// The result of the run, with the details that `details` takes from the machine.
@@ -174,8 +193,16 @@ impl<M> Reached<M> {
         self,
         details: impl FnOnce(M) -> D,
     ) -> Result<Finished<D>, Error> {
-        let Self { run, ending, machine } = self;
-        let finished = Finished(Arc::new(Inner { run, ending, details: details(machine) }));
+        let Self {
+            run,
+            ending,
+            machine,
+        } = self;
+        let finished = Finished(Arc::new(Inner {
+            run,
+            ending,
+            details: details(machine),
+        }));
         match finished.error() {
             Some(error) => Err(error),
             None => Ok(finished),
@@ -206,7 +233,11 @@ impl<D: Send + Sync + 'static> AnyResult for Inner<D> {
 impl Partial {
     /// The result of a run that has no machine, since it never began.
     pub(crate) fn new(run: RunId, ending: Ending) -> Self {
-        Self(Box::new(Arc::new(Inner { run, ending, details: () })))
+        Self(Box::new(Arc::new(Inner {
+            run,
+            ending,
+            details: (),
+        })))
     }
 
     /// The run.

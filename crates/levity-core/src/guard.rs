@@ -37,19 +37,20 @@ mod clean;
 /// ```
 ///
 /// # Contract
-/// - It is asked before anybody sees what it looks at: before it is in the journal, told to those who watch, sent to a
-///   model or handed to a tool.
-/// - It may take its time and call a model; what it decided is written down with what it decided on, and it is not asked
-///   about that again when the run is resumed or replayed.
-/// - What it says of its reasons is seen by everybody. There is nothing in it that it was to keep back.
+/// - It is asked before anybody sees what it looks at: before it is in the journal, told to those
+///   who watch, sent to a model or handed to a tool.
+/// - It may take its time and call a model; what it decided is written down with what it decided
+///   on, and it is not asked about that again when the run is resumed or replayed.
+/// - What it says of its reasons is seen by everybody. There is nothing in it that it was to keep
+///   back.
 /// - It may be asked about several things at once.
 #[async_trait]
 pub trait Guard: Send + Sync {
     /// What it is called where it is told that it stepped in.
     fn name(&self) -> &str;
 
-    /// Whether it looks at this at all. What nobody looks at is not held up: replies, for one, are shown piece by
-    /// piece only when no guard watches [`Stage::Answer`] or [`Stage::Call`].
+    /// Whether it looks at this at all. What nobody looks at is not held up: replies, for one, are
+    /// shown piece by piece only when no guard watches [`Stage::Answer`] or [`Stage::Call`].
     fn watches(&self, stage: Stage) -> bool {
         let _ = stage;
         true
@@ -114,10 +115,11 @@ pub enum GuardSubject {
     Call(ToolCall),
     /// A result. Which call it answers cannot be changed.
     Result(ToolResult),
-    /// A reply of the model. The calls in it are shown, and looked at one by one as [`Call`](Self::Call): only what
-    /// stands beside them can be changed here.
+    /// A reply of the model. The calls in it are shown, and looked at one by one as
+    /// [`Call`](Self::Call): only what stands beside them can be changed here.
     Answer(Arc<Message>),
-    /// Why the model gave no reply, in the words of its provider, which may repeat what it was sent.
+    /// Why the model gave no reply, in the words of its provider, which may repeat what it was
+    /// sent.
     Failure(String),
 }
 
@@ -165,8 +167,8 @@ pub enum Verdict {
     Rewrite(Box<GuardSubject>),
     /// It goes no further.
     ///
-    /// A blocked input or answer ends the run; a blocked call is answered with this reason, and so is a call whose result
-    /// is blocked.
+    /// A blocked input or answer ends the run; a blocked call is answered with this reason, and so
+    /// is a call whose result is blocked.
     Block {
         /// Why, for the model and for people.
         reason: String,
@@ -181,7 +183,9 @@ impl Verdict {
 
     /// It goes no further.
     pub fn block(reason: impl Into<String>) -> Self {
-        Self::Block { reason: reason.into() }
+        Self::Block {
+            reason: reason.into(),
+        }
     }
 }
 
@@ -191,8 +195,8 @@ impl Verdict {
 pub struct GuardCx {
     /// The run, once it has begun.
     pub run: Option<RunId>,
-    /// Which of the agent's models gave the reply: `main` for what may be an answer, `planner` and others for what is
-    /// asked on the side.
+    /// Which of the agent's models gave the reply: `main` for what may be an answer, `planner` and
+    /// others for what is asked on the side.
     pub slot: Option<Arc<str>>,
 }
 
@@ -237,12 +241,20 @@ pub struct Intervention {
 impl Intervention {
     /// A guard rewrote something.
     pub fn rewrote(guard: impl Into<Arc<str>>, stage: Stage) -> Self {
-        Self { guard: guard.into(), stage, call: None, blocked: None }
+        Self {
+            guard: guard.into(),
+            stage,
+            call: None,
+            blocked: None,
+        }
     }
 
     /// A guard blocked something.
     pub fn blocked(guard: impl Into<Arc<str>>, stage: Stage, reason: impl Into<String>) -> Self {
-        Self { blocked: Some(reason.into()), ..Self::rewrote(guard, stage) }
+        Self {
+            blocked: Some(reason.into()),
+            ..Self::rewrote(guard, stage)
+        }
     }
 
     /// Says which call it was about.
@@ -262,11 +274,13 @@ impl fmt::Display for Intervention {
     }
 }
 
-/// Screens what people say to runs, and what child runs return. Guards do; an executor names its own by
-/// [`Inspection::screener`](crate::Inspection::screener) and [`Child::screener`](crate::Child::screener).
+/// Screens what people say to runs, and what child runs return. Guards do; an executor names its
+/// own by [`Inspection::screener`](crate::Inspection::screener) and
+/// [`Child::screener`](crate::Child::screener).
 ///
 /// # Contract
-/// It is asked before anybody sees what it screens, and not again when the run is resumed or replayed.
+/// It is asked before anybody sees what it screens, and not again when the run is resumed or
+/// replayed.
 #[async_trait]
 pub trait Screener: Send + Sync {
     /// Screens what somebody says to a run.

@@ -9,9 +9,10 @@ use crate::{CallId, Message, Part, Role, ToolCall, ToolError, ToolResult};
 
 /// A conversation in which every tool call has its one result.
 ///
-/// An unanswered call, a result without a call and a call id that occurs twice cannot be written down:
-/// a reply with calls becomes an [`Exchange`] first, and enters the history only together with its
-/// results. So a history can be sent to a provider at any time, whatever was cancelled or failed.
+/// An unanswered call, a result without a call and a call id that occurs twice cannot be written
+/// down: a reply with calls becomes an [`Exchange`] first, and enters the history only together
+/// with its results. So a history can be sent to a provider at any time, whatever was cancelled or
+/// failed.
 ///
 /// Cloning costs nothing, whatever the length; the first change after a clone that is still alive
 /// copies the list of messages, not the messages.
@@ -74,7 +75,8 @@ impl Inner {
     fn push_exchange(&mut self, reply: Arc<Message>, answer: Arc<Message>) {
         let message = self.messages.len() + 1;
         let places = reply.calls().enumerate();
-        self.ids.extend(places.map(|(part, call)| (call.id.clone(), Place { message, part })));
+        self.ids
+            .extend(places.map(|(part, call)| (call.id.clone(), Place { message, part })));
         self.push(reply);
         self.push(answer);
     }
@@ -106,20 +108,20 @@ impl History {
         self.inner.tokens
     }
 
-    /// The most tokens that its messages can be, as [`CostBound::of`](crate::CostBound::of) counts them; known
-    /// without looking at them.
+    /// The most tokens that its messages can be, as [`CostBound::of`](crate::CostBound::of) counts
+    /// them; known without looking at them.
     pub fn most_tokens(&self) -> u64 {
         self.inner.most_tokens
     }
 
-    /// How many bytes it keeps of results that were too long to be shown; known without looking at them. They are in
-    /// none of the other counts. See [`ToolResult::whole`].
+    /// How many bytes it keeps of results that were too long to be shown; known without looking at
+    /// them. They are in none of the other counts. See [`ToolResult::whole`].
     pub fn kept(&self) -> usize {
         self.inner.kept
     }
 
-    /// Keeps at most so many bytes of results that were too long to be shown. The oldest are dropped first; what was
-    /// shown of them stays.
+    /// Keeps at most so many bytes of results that were too long to be shown. The oldest are
+    /// dropped first; what was shown of them stays.
     pub fn keep_wholes(&mut self, most: usize) {
         if self.kept() <= most {
             return;
@@ -141,8 +143,8 @@ impl History {
         }
     }
 
-    /// What a provider makes of a message, by its place: made once and kept for as long as the history lives.
-    /// `wire` says who makes it, and in which way.
+    /// What a provider makes of a message, by its place: made once and kept for as long as the
+    /// history lives. `wire` says who makes it, and in which way.
     pub fn encoded(
         &self,
         at: usize,
@@ -150,7 +152,9 @@ impl History {
         make: impl FnOnce() -> Vec<u8>,
     ) -> Arc<[u8]> {
         let wire = wire.into();
-        let Some(slot) = self.inner.encoded.get(at) else { return make().into() };
+        let Some(slot) = self.inner.encoded.get(at) else {
+            return make().into();
+        };
         if let Some((_, bytes)) = slot.get().filter(|(known, _)| *known == wire) {
             return bytes.clone();
         }
@@ -162,7 +166,9 @@ impl History {
 
     /// Whether there are calls of tools in it.
     pub fn has_calls(&self) -> bool {
-        self.messages().iter().any(|message| message.role == Role::Tool)
+        self.messages()
+            .iter()
+            .any(|message| message.role == Role::Tool)
     }
 
     /// Whether there are none.
@@ -188,8 +194,8 @@ impl History {
 
     /// Takes a reply that calls tools; it enters the history by [`close`](Self::close).
     ///
-    /// Calls whose id is empty or was used before get another one, here and in the returned exchange:
-    /// some servers number the calls of each reply anew.
+    /// Calls whose id is empty or was used before get another one, here and in the returned
+    /// exchange: some servers number the calls of each reply anew.
     ///
     /// # Errors
     /// When the message is not the model's, calls no tool or holds a tool result.
@@ -217,41 +223,62 @@ impl History {
     /// Adds an exchange; calls that have no answer yet are answered with `unanswered`.
     pub fn close(&mut self, mut exchange: Exchange, unanswered: &ToolError) {
         exchange.make_unique(&self.inner.ids);
-        let results = exchange.reply.calls().zip(exchange.results).map(|(call, result)| {
-            Part::ToolResult(result.unwrap_or_else(|| ToolResult::new(call, Err(unanswered.clone()))))
-        });
+        let results = exchange
+            .reply
+            .calls()
+            .zip(exchange.results)
+            .map(|(call, result)| {
+                Part::ToolResult(
+                    result.unwrap_or_else(|| ToolResult::new(call, Err(unanswered.clone()))),
+                )
+            });
         let mut parts = Vec::with_capacity(exchange.reply.calls().count());
         parts.extend(results);
-        let answer = Message { role: Role::Tool, parts };
+        let answer = Message {
+            role: Role::Tool,
+            parts,
+        };
         Arc::make_mut(&mut self.inner).push_exchange(exchange.reply, Arc::new(answer));
     }
 
-    /// Whether `answer` has one result for each call of `reply`, in their order, and all ids are new.
+    /// Whether `answer` has one result for each call of `reply`, in their order, and all ids are
+    /// new.
     fn follows(&self, reply: &Message, answer: &Message) -> bool {
         let mut seen = HashSet::new();
         let new = reply.calls().all(|call| {
-            !call.id.as_str().is_empty() && !self.inner.ids.contains_key(&call.id) && seen.insert(&call.id)
+            !call.id.as_str().is_empty()
+                && !self.inner.ids.contains_key(&call.id)
+                && seen.insert(&call.id)
         });
         let plain = reply.role == Role::Assistant && reply.results().next().is_none();
         let results = answer.parts.iter().map(|part| match part {
             Part::ToolResult(result) => Some(&result.call),
             _ => None,
         });
-        new && plain && answer.role == Role::Tool && results.eq(reply.calls().map(|call| Some(&call.id)))
+        new && plain
+            && answer.role == Role::Tool
+            && results.eq(reply.calls().map(|call| Some(&call.id)))
     }
 
     /// Adds the messages of another history from a place on; they are shared, not copied.
     ///
     /// # Errors
-    /// When the place is between a call and its result, or a call's id is there already; nothing is added then.
+    /// When the place is between a call and its result, or a call's id is there already; nothing is
+    /// added then.
     pub fn extend(&mut self, other: &Self, from: usize) -> Result<(), HistoryError> {
         let more = other.messages().get(from..).unwrap_or_default();
-        if more.first().is_some_and(|message| message.role == Role::Tool) {
+        if more
+            .first()
+            .is_some_and(|message| message.role == Role::Tool)
+        {
             return Err(HistoryError::OrphanResult { at: self.len() });
         }
         let calls = || more.iter().flat_map(|message| message.calls());
         if let Some(call) = calls().find(|call| self.inner.ids.contains_key(&call.id)) {
-            return Err(HistoryError::DuplicateId { at: self.len(), call: call.id.clone() });
+            return Err(HistoryError::DuplicateId {
+                at: self.len(),
+                call: call.id.clone(),
+            });
         }
         if more.is_empty() {
             return Ok(());
@@ -259,7 +286,11 @@ impl History {
         let inner = Arc::make_mut(&mut self.inner);
         let mut more = more.iter();
         while let Some(message) = more.next() {
-            match more.as_slice().first().filter(|answer| answer.role == Role::Tool) {
+            match more
+                .as_slice()
+                .first()
+                .filter(|answer| answer.role == Role::Tool)
+            {
                 Some(answer) => {
                     more.next();
                     inner.push_exchange(message.clone(), answer.clone());
@@ -270,8 +301,8 @@ impl History {
         Ok(())
     }
 
-    /// Adds what another run has said; messages are shared, not copied. A call whose id is there already gets another,
-    /// and so does its answer.
+    /// Adds what another run has said; messages are shared, not copied. A call whose id is there
+    /// already gets another, and so does its answer.
     ///
     /// ```
     /// # use levity_core::{History, Message};
@@ -284,7 +315,10 @@ impl History {
     ///
     /// # Errors
     /// When the messages make no history by themselves; nothing is added then.
-    pub fn append(&mut self, messages: impl IntoIterator<Item = Arc<Message>>) -> Result<(), HistoryError> {
+    pub fn append(
+        &mut self,
+        messages: impl IntoIterator<Item = Arc<Message>>,
+    ) -> Result<(), HistoryError> {
         let mut longer = self.clone();
         longer.take_in(messages, false)?;
         *self = longer;
@@ -293,8 +327,15 @@ impl History {
 
     /// The last thing the model said in words, if it ever did.
     pub fn last_text(&self) -> Option<String> {
-        let replies = self.messages().iter().rev().filter(|message| message.role == Role::Assistant);
-        replies.map(|reply| reply.text()).find(|text| !text.trim().is_empty()).map(Into::into)
+        let replies = self
+            .messages()
+            .iter()
+            .rev()
+            .filter(|message| message.role == Role::Assistant);
+        replies
+            .map(|reply| reply.text())
+            .find(|text| !text.trim().is_empty())
+            .map(Into::into)
     }
 
     /// The result of the call with this id; found without a search.
@@ -308,7 +349,9 @@ impl History {
 
     /// Each call with its result, oldest first.
     pub fn calls(&self) -> impl Iterator<Item = (&ToolCall, &ToolResult)> {
-        self.messages().windows(2).flat_map(|pair| pair[0].calls().zip(pair[1].results()))
+        self.messages()
+            .windows(2)
+            .flat_map(|pair| pair[0].calls().zip(pair[1].results()))
     }
 }
 
@@ -342,14 +385,18 @@ pub struct Exchange {
     kept: usize,
     #[serde(skip)]
     kept_from: usize,
-    /// Where each call stands among the calls and among the parts of the reply; empty when there are few.
+    /// Where each call stands among the calls and among the parts of the reply; empty when there
+    /// are few.
     #[serde(skip)]
     places: HashMap<CallId, (usize, usize)>,
 }
 
 impl fmt::Debug for Exchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Exchange").field("reply", &self.reply).field("results", &self.results).finish()
+        f.debug_struct("Exchange")
+            .field("reply", &self.reply)
+            .field("results", &self.results)
+            .finish()
     }
 }
 
@@ -367,7 +414,11 @@ impl Exchange {
 
     /// The calls that have no answer yet, in order.
     pub fn unanswered(&self) -> impl Iterator<Item = &ToolCall> {
-        self.reply.calls().zip(&self.results).filter(|(_, result)| result.is_none()).map(|(call, _)| call)
+        self.reply
+            .calls()
+            .zip(&self.results)
+            .filter(|(_, result)| result.is_none())
+            .map(|(call, _)| call)
     }
 
     /// The call with this id.
@@ -398,7 +449,9 @@ impl Exchange {
         #[cfg(test)]
         let places = places.inspect(|_| looked::at(1));
         let mut places = places;
-        places.find(|(_, _, call)| call.id == *id).map(|(at, part, _)| (at, part))
+        places
+            .find(|(_, _, call)| call.id == *id)
+            .map(|(at, part, _)| (at, part))
     }
 
     /// The answer to the call with this id, if it has one.
@@ -416,7 +469,8 @@ impl Exchange {
         self.kept
     }
 
-    /// Keeps at most so many bytes of answers that were too long to be shown; those of the first calls go first.
+    /// Keeps at most so many bytes of answers that were too long to be shown; those of the first
+    /// calls go first.
     pub fn keep_wholes(&mut self, most: usize) {
         while self.kept > most
             && let Some(result) = self.results.get_mut(self.kept_from)
@@ -457,16 +511,23 @@ impl Exchange {
         }
     }
 
-    /// Answers the calls with the results of a message, which name them as they were in the reply as it was `given`. Of
-    /// calls with one id, the first that has no answer is meant.
-    fn answer_all(&mut self, given: &Message, at: usize, answer: &Message) -> Result<(), HistoryError> {
+    /// Answers the calls with the results of a message, which name them as they were in the reply
+    /// as it was `given`. Of calls with one id, the first that has no answer is meant.
+    fn answer_all(
+        &mut self,
+        given: &Message,
+        at: usize,
+        answer: &Message,
+    ) -> Result<(), HistoryError> {
         let mut named: HashMap<&CallId, VecDeque<&CallId>> = HashMap::new();
         let renamed = self.reply.clone();
         for (call, own) in given.calls().zip(renamed.calls()) {
             named.entry(&call.id).or_default().push_back(&own.id);
         }
         for part in &answer.parts {
-            let Part::ToolResult(result) = part else { return Err(HistoryError::OrphanResult { at }) };
+            let Part::ToolResult(result) = part else {
+                return Err(HistoryError::OrphanResult { at });
+            };
             let mut result = result.clone();
             if let Some(own) = named.get_mut(&result.call).and_then(VecDeque::pop_front) {
                 result.call = own.clone();
@@ -481,21 +542,24 @@ impl Exchange {
         let mut seen = HashSet::new();
         let alone = self.reply.calls().nth(1).is_none();
         let mut is_new = |id| alone || seen.insert(id);
-        let clash = self
-            .reply
-            .calls()
-            .any(|call| call.id.as_str().is_empty() || taken.contains_key(&call.id) || !is_new(&call.id));
+        let clash = self.reply.calls().any(|call| {
+            call.id.as_str().is_empty() || taken.contains_key(&call.id) || !is_new(&call.id)
+        });
         if !clash {
             return;
         }
         let mut used = HashSet::new();
-        let calls = Arc::make_mut(&mut self.reply).parts.iter_mut().filter_map(|part| match part {
-            Part::ToolCall(call) => Some(call),
-            _ => None,
-        });
+        let calls = Arc::make_mut(&mut self.reply)
+            .parts
+            .iter_mut()
+            .filter_map(|part| match part {
+                Part::ToolCall(call) => Some(call),
+                _ => None,
+            });
         for (call, result) in calls.zip(&mut self.results) {
-            call.id =
-                unused(&call.id, taken.len() + used.len(), |id| taken.contains_key(id) || used.contains(id));
+            call.id = unused(&call.id, taken.len() + used.len(), |id| {
+                taken.contains_key(id) || used.contains(id)
+            });
             used.insert(call.id.clone());
             if let Some(result) = result {
                 result.call = call.id.clone();
@@ -506,19 +570,33 @@ impl Exchange {
 
 /// The calls of a reply, each with its place among the calls and among the parts.
 fn places(reply: &Message) -> impl Iterator<Item = (usize, usize, &ToolCall)> {
-    let calls = reply.parts.iter().enumerate().filter_map(|(part, content)| match content {
-        Part::ToolCall(call) => Some((part, call)),
-        _ => None,
-    });
+    let calls = reply
+        .parts
+        .iter()
+        .enumerate()
+        .filter_map(|(part, content)| match content {
+            Part::ToolCall(call) => Some((part, call)),
+            _ => None,
+        });
     calls.enumerate().map(|(at, (part, call))| (at, part, call))
 }
 
-/// The id itself, or the first of `id-2`, `id-3`, … that is not taken. Beyond a few it goes on from the
-/// number of `known` ids: a server that uses one id for every call must not make each cost more.
+/// The id itself, or the first of `id-2`, `id-3`, … that is not taken. Beyond a few it goes on from
+/// the number of `known` ids: a server that uses one id for every call must not make each cost
+/// more.
 fn unused(id: &CallId, known: usize, taken: impl Fn(&CallId) -> bool) -> CallId {
-    let base = if id.as_str().is_empty() { CallId::from("call") } else { id.clone() };
-    let numbered = (2..5).chain(known as u64 + 2..).map(|n| CallId::from(format!("{base}-{n}")));
-    std::iter::once(base.clone()).chain(numbered).find(|id| !taken(id)).unwrap_or(base)
+    let base = if id.as_str().is_empty() {
+        CallId::from("call")
+    } else {
+        id.clone()
+    };
+    let numbered = (2..5)
+        .chain(known as u64 + 2..)
+        .map(|n| CallId::from(format!("{base}-{n}")));
+    std::iter::once(base.clone())
+        .chain(numbered)
+        .find(|id| !taken(id))
+        .unwrap_or(base)
 }
 
 impl Serialize for History {
@@ -568,8 +646,9 @@ impl TryFrom<Vec<Arc<Message>>> for History {
 }
 
 impl History {
-    /// As `try_from`, for what several runs have said: a call whose id an earlier one had gets another, and so does its
-    /// answer. Each run knows only the ids of what it was shown, and some servers number the calls of each anew.
+    /// As `try_from`, for what several runs have said: a call whose id an earlier one had gets
+    /// another, and so does its answer. Each run knows only the ids of what it was shown, and some
+    /// servers number the calls of each anew.
     ///
     /// # Errors
     /// When the messages make no history for another reason.
@@ -601,10 +680,15 @@ impl History {
             }
             let mut exchange = self.open(message.clone())?;
             // A call that `open` had to rename has an id that is empty or used twice.
-            let renamed =
-                message.calls().zip(exchange.reply.calls()).find(|(call, taken)| call.id != taken.id);
+            let renamed = message
+                .calls()
+                .zip(exchange.reply.calls())
+                .find(|(call, taken)| call.id != taken.id);
             if let Some((call, _)) = renamed.filter(|_| strict) {
-                return Err(HistoryError::DuplicateId { at, call: call.id.clone() });
+                return Err(HistoryError::DuplicateId {
+                    at,
+                    call: call.id.clone(),
+                });
             }
             let answer = messages.next_if(|next| next.role == Role::Tool);
             if let Some(answer) = answer {
@@ -613,7 +697,10 @@ impl History {
             if !exchange.is_complete() {
                 return Err(HistoryError::Unanswered { at });
             }
-            self.close(exchange, &ToolError::failed("unreachable: every call is answered"));
+            self.close(
+                exchange,
+                &ToolError::failed("unreachable: every call is answered"),
+            );
         }
         Ok(())
     }
@@ -663,7 +750,8 @@ pub enum HistoryError {
     },
 }
 
-/// Counts how many calls and answers are looked at, so that a test can say what a reply with many costs.
+/// Counts how many calls and answers are looked at, so that a test can say what a reply with many
+/// costs.
 #[cfg(test)]
 mod looked {
     use std::cell::Cell;

@@ -100,12 +100,16 @@ impl RunId {
 
     /// The run that started this one, if one did.
     pub fn parent(&self) -> Option<Self> {
-        self.0.rsplit_once('.').map(|(parent, _)| Self::from(parent))
+        self.0
+            .rsplit_once('.')
+            .map(|(parent, _)| Self::from(parent))
     }
 
     /// Whether it is `above` itself, or a run below it.
     pub fn is_within(&self, above: &Self) -> bool {
-        self.0.strip_prefix(&*above.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        self.0
+            .strip_prefix(&*above.0)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     }
 
     /// How many runs stand above this one.
@@ -130,7 +134,8 @@ impl EffectId {
         self.0
     }
 
-    /// The effect asked for after this one. Numbers come from journals too, so this cannot overflow.
+    /// The effect asked for after this one. Numbers come from journals too, so this cannot
+    /// overflow.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Digest, EffectId, EffectNote, Intervention, Limit, Limits, MachineKind, Message, Money, Outcome, RunId,
-    RunQuery, RunRequest, RunSummary, SharedError, Status, Timestamp,
+    Digest, EffectId, EffectNote, Intervention, Limit, Limits, MachineKind, Message, Money,
+    Outcome, RunId, RunQuery, RunRequest, RunSummary, SharedError, Status, Timestamp,
 };
 
 /// Keeps what happened in runs, so that a run can go on after the process that drove it.
@@ -17,7 +17,8 @@ use crate::{
 /// # Contract
 /// - `open` is exclusive: while the log it returned lives, opening the same run fails with
 ///   [`Busy`](JournalErrorKind::Busy), in this process and in any other.
-/// - `append` is all or nothing and returns once the records are as durable as the journal promises.
+/// - `append` is all or nothing and returns once the records are as durable as the journal
+///   promises.
 /// - Records come back as they were appended, and in that order.
 /// - After a failed append, the log may be used no more.
 /// - A log that has lost its run to somebody else appends nothing more: it fails with
@@ -29,8 +30,9 @@ pub trait Journal: Send + Sync {
     /// Opens a run, new or old, for writing.
     async fn open(&self, run: &RunId) -> Result<OpenRun, JournalError>;
 
-    /// Opens a run for writing like [`open`](Self::open), but gives its last snapshot in place of the records before that, if the
-    /// journal has one. A snapshot that is damaged, or that does not belong to the records, is as good as none.
+    /// Opens a run for writing like [`open`](Self::open), but gives its last snapshot in place of
+    /// the records before that, if the journal has one. A snapshot that is damaged, or that does
+    /// not belong to the records, is as good as none.
     async fn open_latest(&self, run: &RunId) -> Result<OpenRun, JournalError> {
         self.open(run).await
     }
@@ -38,14 +40,14 @@ pub trait Journal: Send + Sync {
     /// The runs it keeps that `query` asks for; oldest first, unless it says otherwise.
     async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError>;
 
-    /// The records of a run, for whoever only looks; empty when there is none. Override it where that needs
-    /// no exclusive access.
+    /// The records of a run, for whoever only looks; empty when there is none. Override it where
+    /// that needs no exclusive access.
     async fn read(&self, run: &RunId) -> Result<Vec<Record>, JournalError> {
         Ok(self.open(run).await?.records)
     }
 
-    /// Drops the records of a run and of all runs below it, and says whether there were any. A run that
-    /// somebody drives is [`Busy`](JournalErrorKind::Busy), and nothing is dropped.
+    /// Drops the records of a run and of all runs below it, and says whether there were any. A run
+    /// that somebody drives is [`Busy`](JournalErrorKind::Busy), and nothing is dropped.
     async fn remove(&self, run: &RunId) -> Result<bool, JournalError> {
         let message = format!("this journal removes no runs, so `{run}` stays");
         Err(JournalError::new(JournalErrorKind::Refused, message))
@@ -58,8 +60,8 @@ pub trait Journal: Send + Sync {
         Err(JournalError::busy(run))
     }
 
-    /// Whether records come back. A journal that keeps nothing spares the runtime the making of what
-    /// only a reader needs.
+    /// Whether records come back. A journal that keeps nothing spares the runtime the making of
+    /// what only a reader needs.
     fn keeps(&self) -> bool {
         true
     }
@@ -119,8 +121,8 @@ pub trait RunLog: Send {
         false
     }
 
-    /// Keeps a snapshot of the run after all that was appended, in place of the last one. A journal that cannot keep it says so by
-    /// an error, and the run goes on without.
+    /// Keeps a snapshot of the run after all that was appended, in place of the last one. A journal
+    /// that cannot keep it says so by an error, and the run goes on without.
     async fn snapshot(&mut self, snapshot: Snapshot) -> Result<(), JournalError> {
         let _ = snapshot;
         Ok(())
@@ -128,14 +130,15 @@ pub trait RunLog: Send {
 
     /// Waits until others have left word for the run, and gives it out, oldest first.
     ///
-    /// What was given out is forgotten with the next append, in one go; until then, whoever opens the run
-    /// next gets it again. Dropping the future loses nothing.
+    /// What was given out is forgotten with the next append, in one go; until then, whoever opens
+    /// the run next gets it again. Dropping the future loses nothing.
     async fn posted(&mut self) -> Result<Vec<RunRequest>, JournalError> {
         std::future::pending().await
     }
 
-    /// Gives out what others have left for the run by now, if anything, as [`posted`](Self::posted) does.
-    /// Asked before a run that waits is let go of. Override it where `posted` needs a moment to find out.
+    /// Gives out what others have left for the run by now, if anything, as [`posted`](Self::posted)
+    /// does. Asked before a run that waits is let go of. Override it where `posted` needs a moment
+    /// to find out.
     async fn posted_by_now(&mut self) -> Result<Vec<RunRequest>, JournalError> {
         let mut posted = self.posted();
         let now = poll_fn(|cx| match posted.as_mut().poll(cx) {
@@ -146,7 +149,8 @@ pub trait RunLog: Send {
     }
 }
 
-/// The state of a run after its first records. A journal that keeps one need not read those records for a run to go on.
+/// The state of a run after its first records. A journal that keeps one need not read those records
+/// for a run to go on.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Snapshot {
@@ -166,7 +170,8 @@ impl Snapshot {
 /// A run that was opened.
 #[non_exhaustive]
 pub struct OpenRun {
-    /// The state of the run before `records`, if it was opened [from its last snapshot](Journal::open_latest).
+    /// The state of the run before `records`, if it was opened [from its last
+    /// snapshot](Journal::open_latest).
     pub snapshot: Option<Snapshot>,
     /// What happened before.
     pub records: Vec<Record>,
@@ -182,7 +187,11 @@ impl OpenRun {
 
     /// The same, of a log that is boxed already.
     pub fn from_parts(records: Vec<Record>, log: Box<dyn RunLog>) -> Self {
-        Self { snapshot: None, records, log }
+        Self {
+            snapshot: None,
+            records,
+            log,
+        }
     }
 
     /// The same with a snapshot, which `records` follow.
@@ -195,7 +204,9 @@ impl OpenRun {
 
 impl std::fmt::Debug for OpenRun {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OpenRun").field("records", &self.records.len()).finish_non_exhaustive()
+        f.debug_struct("OpenRun")
+            .field("records", &self.records.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -326,7 +337,11 @@ impl Forked {
 impl Entry {
     /// An effect was performed, and this came of it.
     pub fn finished(effect: EffectId, outcome: Outcome) -> Self {
-        Self::Finished { effect, outcome, spent: None }
+        Self::Finished {
+            effect,
+            outcome,
+            spent: None,
+        }
     }
 }
 
@@ -349,12 +364,18 @@ pub struct Spending {
     pub priced: u64,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 fn is_zero(money: &Money) -> bool {
     *money == Money::ZERO
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 fn is_none(count: &u64) -> bool {
     *count == 0
 }
@@ -362,13 +383,23 @@ fn is_none(count: &u64) -> bool {
 impl Spending {
     /// So much, of which nobody knows what it costs.
     pub fn new(model_calls: u64, tool_calls: u64, tokens: u64) -> Self {
-        Self { model_calls, tool_calls, tokens, ..Self::default() }
+        Self {
+            model_calls,
+            tool_calls,
+            tokens,
+            ..Self::default()
+        }
     }
 
     /// So many tokens, for this much where it is known.
     pub fn on(tokens: u64, cost: Option<Money>) -> Self {
         let priced = if cost.is_some() { tokens } else { 0 };
-        Self { tokens, cost: cost.unwrap_or_default(), priced, ..Self::default() }
+        Self {
+            tokens,
+            cost: cost.unwrap_or_default(),
+            priced,
+            ..Self::default()
+        }
     }
 
     /// The tokens of which nobody knows what they cost.
@@ -406,8 +437,9 @@ pub enum ControlCommand {
         /// The message.
         message: Arc<Message>,
     },
-    /// A guard stepped in on what people say: on what is told next, or on what is not told at all. At the start of a child run,
-    /// it stepped in on the child's input. The run itself takes no notice.
+    /// A guard stepped in on what people say: on what is told next, or on what is not told at all.
+    /// At the start of a child run, it stepped in on the child's input. The run itself takes no
+    /// notice.
     Guarded(Intervention),
 }
 
@@ -443,23 +475,34 @@ pub struct JournalError {
 impl JournalError {
     /// An error of this kind.
     pub fn new(kind: JournalErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), cause: None }
+        Self {
+            kind,
+            message: message.into(),
+            cause: None,
+        }
     }
 
     /// The run is driven elsewhere.
     pub fn busy(run: &RunId) -> Self {
-        Self::new(JournalErrorKind::Busy, format!("run `{run}` is driven elsewhere"))
+        Self::new(
+            JournalErrorKind::Busy,
+            format!("run `{run}` is driven elsewhere"),
+        )
     }
 
     /// The run was taken over.
     pub fn fenced(run: &RunId) -> Self {
-        let message = format!("run `{run}` was taken over by another process; this one writes no more");
+        let message =
+            format!("run `{run}` was taken over by another process; this one writes no more");
         Self::new(JournalErrorKind::Fenced, message)
     }
 
     /// Adds what it came from.
     #[must_use]
-    pub fn with_source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+    pub fn with_source(
+        mut self,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
         self.cause = Some(SharedError::new(source));
         self
     }

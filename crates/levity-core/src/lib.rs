@@ -11,9 +11,9 @@
 //! ```
 //!
 //! One idea carries all of it: **a run is a fold over its events.** A [`Machine`] decides and does
-//! nothing itself; it names an [`Effect`], is fed the [`Outcome`], and names the next one. A runtime
-//! performs effects through an [`Executor`] and writes a [`Record`] of each to a [`Journal`]. Whoever
-//! watches gets [`Event`]s.
+//! nothing itself; it names an [`Effect`], is fed the [`Outcome`], and names the next one. A
+//! runtime performs effects through an [`Executor`] and writes a [`Record`] of each to a
+//! [`Journal`]. Whoever watches gets [`Event`]s.
 //!
 //! What is deliberately absent: a runtime, the network, a clock, files, the environment. Time and
 //! randomness come in through [`World`].
@@ -66,23 +66,24 @@ pub use context::{
 pub use cost_bound::{CostBound, ReservedCost};
 pub use durability::Durability;
 pub use effect::{
-    ChildRun, Digest, Effect, EffectKind, EffectNote, ModelCall, Offer, Outcome, Save, ToolRun, Wait,
-    idempotency_key,
+    ChildRun, Digest, Effect, EffectKind, EffectNote, ModelCall, Offer, Outcome, Save, ToolRun,
+    Wait, idempotency_key,
 };
 pub use embed::{Embedded, Embedder, EmbedderCard, Purpose};
 pub use error::{ModelError, ModelErrorKind, SharedError, ToolError, ToolErrorKind};
 pub use event::{Compacted, Event, EventKind, Phase};
 pub use eventual::Eventual;
 pub use executor::{
-    Child, ChildLease, EffectCx, Executor, Inspection, LiveEvents, LiveSink, Permit, PrepareCx, Prepared,
+    Child, ChildLease, EffectCx, Executor, Inspection, LiveEvents, LiveSink, Permit, PrepareCx,
+    Prepared,
 };
 pub use finished::{Finished, Partial, Reached};
 pub use guard::{Guard, GuardCx, GuardSubject, Intervention, Screened, Screener, Stage, Verdict};
 pub use history::{Exchange, History, HistoryError};
 pub use id::{CallId, ConversationId, EffectId, RunId};
 pub use journal::{
-    ControlCommand, Entry, Forked, Journal, JournalError, JournalErrorKind, OpenRun, Opened, Record, RunLog,
-    Snapshot, Spending,
+    ControlCommand, Entry, Forked, Journal, JournalError, JournalErrorKind, OpenRun, Opened,
+    Record, RunLog, Snapshot, Spending,
 };
 pub use limits::{Limit, Limits};
 pub use lost::{LostCall, Resolution, Resolver};
@@ -94,8 +95,8 @@ pub use memory::{
     MemoryStore, Remembered, Summary,
 };
 pub use message::{
-    Bytes, Content, Media, MediaSource, Message, Part, ProviderState, Role, Text, Thinking, ToolCall,
-    ToolResult,
+    Bytes, Content, Media, MediaSource, Message, Part, ProviderState, Role, Text, Thinking,
+    ToolCall, ToolResult,
 };
 pub use model::{Abilities, Model, ModelCard};
 pub use money::{Fees, LongPrice, Money, Price};
@@ -107,8 +108,8 @@ pub use runtime_error::{ControlError, Divergence, RuntimeError};
 pub use secret::{FoundSecret, SecretKind, Secrets};
 pub use tokens::estimate_tokens;
 pub use tool::{
-    Deadline, EffectClass, FileChange, FileChangeKind, Hints, LinkedTool, Progress, Tool, ToolCx, ToolOutput,
-    ToolReport, ToolSource, ToolSpec, Toolbox,
+    Deadline, EffectClass, FileChange, FileChangeKind, Hints, LinkedTool, Progress, Tool, ToolCx,
+    ToolOutput, ToolReport, ToolSource, ToolSpec, Toolbox,
 };
 pub use values::Values;
 pub use world::{Timestamp, World};

@@ -20,18 +20,19 @@ pub struct Limits {
     pub model_calls: Option<u64>,
     /// Calls of tools; by default [`DEFAULT_TOOL_CALLS`](Self::DEFAULT_TOOL_CALLS).
     pub tool_calls: Option<u64>,
-    /// Tokens sent and received; not limited by default. What a call may take at most is reserved before it
-    /// is made, so they are never more.
+    /// Tokens sent and received; not limited by default. What a call may take at most is reserved
+    /// before it is made, so they are never more.
     pub tokens: Option<u64>,
-    /// Money; not limited by default. What a call may cost at most is reserved before it is made, so it is
-    /// never more.
+    /// Money; not limited by default. What a call may cost at most is reserved before it is made,
+    /// so it is never more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub money: Option<Money>,
-    /// What a model is taken to cost whose card has no price. Without it, a run whose money is limited does
-    /// not call such a model.
+    /// What a model is taken to cost whose card has no price. Without it, a run whose money is
+    /// limited does not call such a model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub assumed_price: Option<Price>,
-    /// At how many percent left of its money or tokens the run is told that they are low; never by default.
+    /// At how many percent left of its money or tokens the run is told that they are low; never by
+    /// default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub low: Option<u8>,
     /// Time from the start to the end; not limited by default.
@@ -97,7 +98,8 @@ impl Limits {
         self
     }
 
-    /// Tells the run once only so many percent of its money or tokens are left; more than 100 is 100.
+    /// Tells the run once only so many percent of its money or tokens are left; more than 100 is
+    /// 100.
     #[must_use]
     pub const fn low(mut self, percent: u8) -> Self {
         self.low = Some(if percent > 100 { 100 } else { percent });

@@ -7,8 +7,8 @@ use crate::{EffectId, RunId, ToolCall, ToolOutput};
 
 /// Finds out what came of calls that a process had begun when it ended.
 ///
-/// Asked when a run goes on, about each call that must not be made twice: look into the mailbox, ask the
-/// bank, show it to a person.
+/// Asked when a run goes on, about each call that must not be made twice: look into the mailbox,
+/// ask the bank, show it to a person.
 ///
 /// # Contract
 /// - `resolve` may take as long as it likes; the run waits for it, and nothing else does.
@@ -56,7 +56,12 @@ impl LostCall {
     /// A call of `run`.
     pub fn new(run: RunId, effect: EffectId, call: ToolCall) -> Self {
         let key = crate::idempotency_key(&run, effect);
-        Self { run, effect, call, key }
+        Self {
+            run,
+            effect,
+            call,
+            key,
+        }
     }
 }
 

@@ -12,18 +12,20 @@ use crate::{
 
 /// Decides what a run does next, and does nothing itself.
 ///
-/// A machine is fed what happened and names the effects it wants; a runtime performs them. An agent, a
-/// swarm and a graph are machines.
+/// A machine is fed what happened and names the effects it wants; a runtime performs them. An
+/// agent, a swarm and a graph are machines.
 ///
 /// # Contract
 /// - The same inputs in the same order give the same effects, events and ending: no clock but
 ///   [`MachineOutput::at`], no randomness, no environment, no order that a hash decides.
-/// - `apply` neither blocks nor panics, whatever it is fed, in whatever order; what makes no sense is
-///   left aside.
+/// - `apply` neither blocks nor panics, whatever it is fed, in whatever order; what makes no sense
+///   is left aside.
 /// - Every effect gets a number of its own, counted upwards, and one [`Input::Finished`] at most.
-/// - After an ending it wants nothing more, and after [`Input::Cancel`] or [`Input::Stop`] it ends at once.
-/// - What `save` returns at any time, between two inputs, is enough to build the machine again, in the state that it had:
-///   the inputs that follow give the same effects, events and ending, and the same saved state.
+/// - After an ending it wants nothing more, and after [`Input::Cancel`] or [`Input::Stop`] it ends
+///   at once.
+/// - What `save` returns at any time, between two inputs, is enough to build the machine again, in
+///   the state that it had: the inputs that follow give the same effects, events and ending, and
+///   the same saved state.
 ///
 /// `levity_test::conformance::machine` and `machine_restored` check an implementation.
 pub trait Machine: Send {
@@ -80,7 +82,10 @@ pub struct MachineKind {
 impl MachineKind {
     /// A kind of machine.
     pub fn new(name: impl Into<Arc<str>>, version: u32) -> Self {
-        Self { name: name.into(), version }
+        Self {
+            name: name.into(),
+            version,
+        }
     }
 }
 
@@ -116,7 +121,8 @@ pub enum Input {
     Say(Arc<Message>),
     /// A limit is near: finish with what there is.
     Wrap(Limit),
-    /// Little is left of what a limit allows; comes once, before the beginning if it is so from the start.
+    /// Little is left of what a limit allows; comes once, before the beginning if it is so from the
+    /// start.
     Low(Limit),
     /// A limit is passed: end now.
     Stop(Limit),
@@ -155,8 +161,9 @@ impl MachineOutput {
         !self.quiet
     }
 
-    /// When what is taken in was written to the journal: the only clock that a machine may go by, since it is the same
-    /// whenever the run is resumed or replayed. Zero unless whoever drives the machine has set it.
+    /// When what is taken in was written to the journal: the only clock that a machine may go by,
+    /// since it is the same whenever the run is resumed or replayed. Zero unless whoever drives the
+    /// machine has set it.
     ///
     /// ```
     /// # use levity_core::{MachineOutput, Timestamp};
@@ -205,13 +212,13 @@ pub struct Ending {
     pub usage: Usage,
     /// What it did, children included. The machine counts it, too.
     pub stats: Stats,
-    /// What the model told whoever runs it, by tools that are signals, in that order; also when the run ended without
-    /// an answer.
+    /// What the model told whoever runs it, by tools that are signals, in that order; also when the
+    /// run ended without an answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<Signal>,
-    /// What was said in the run, when that was asked for: its goal first, and calls of tools with their results. What
-    /// the model was told on the side is left out. It can be added to a history with
-    /// [`History::append`](crate::History::append).
+    /// What was said in the run, when that was asked for: its goal first, and calls of tools with
+    /// their results. What the model was told on the side is left out. It can be added to a history
+    /// with [`History::append`](crate::History::append).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub said: Vec<Arc<Message>>,
     /// The guards of the run above that stepped in on what this one returned.
@@ -228,7 +235,8 @@ pub struct Ending {
 pub struct TalkEnd {
     /// The conversation.
     pub id: ConversationId,
-    /// Messages that may not be saved yet, in their order: a run that is ended at once has no time to save.
+    /// Messages that may not be saved yet, in their order: a run that is ended at once has no time
+    /// to save.
     pub unsaved: Vec<Save>,
     /// A few words that say what the conversation is about.
     pub about: String,
@@ -237,7 +245,11 @@ pub struct TalkEnd {
 impl TalkEnd {
     /// A conversation with nothing left to save.
     pub fn new(id: ConversationId, about: impl Into<String>) -> Self {
-        Self { id, unsaved: Vec::new(), about: about.into() }
+        Self {
+            id,
+            unsaved: Vec::new(),
+            about: about.into(),
+        }
     }
 }
 
@@ -279,7 +291,10 @@ pub struct Signal {
 impl Signal {
     /// A signal.
     pub fn new(name: impl Into<Arc<str>>, args: Value) -> Self {
-        Self { name: name.into(), args }
+        Self {
+            name: name.into(),
+            args,
+        }
     }
 }
 

@@ -11,19 +11,22 @@ use crate::{ConversationId, Message, SharedError, TalkEnd, Timestamp};
 
 /// Keeps conversations.
 ///
-/// The messages of a conversation stand at positions that count upwards from 0 and never change, whatever is
-/// trimmed later.
+/// The messages of a conversation stand at positions that count upwards from 0 and never change,
+/// whatever is trimmed later.
 ///
 /// # Contract
 /// - Messages come back as they were saved, to the byte, and in that order.
-/// - A save is whole or not at all, also when the process ends half-way, and visible to every call that begins
-///   after it returned. Making the same save again changes nothing; it is known again by its messages, and by how
-///   far its summary goes. One that changes nothing makes no conversation.
-/// - A save that stands at another position than the conversation's end, and was not made before, fails with
-///   [`Moved`](MemoryErrorKind::Moved) and changes nothing: two writers never interleave.
+/// - A save is whole or not at all, also when the process ends half-way, and visible to every call
+///   that begins after it returned. Making the same save again changes nothing; it is known again
+///   by its messages, and by how far its summary goes. One that changes nothing makes no
+///   conversation.
+/// - A save that stands at another position than the conversation's end, and was not made before,
+///   fails with [`Moved`](MemoryErrorKind::Moved) and changes nothing: two writers never
+///   interleave.
 /// - A summary of messages that are not there yet is [`Refused`](MemoryErrorKind::Refused).
 /// - What a conversation says of when it was changed never goes backwards.
-/// - Loading and reading cost what they return, not what the conversation holds, unless the store says otherwise.
+/// - Loading and reading cost what they return, not what the conversation holds, unless the store
+///   says otherwise.
 /// - An unknown conversation is an empty one, not an error.
 /// - What is damaged is refused and kept as it is.
 /// - `forget` leaves nothing behind.
@@ -31,11 +34,12 @@ use crate::{ConversationId, Message, SharedError, TalkEnd, Timestamp};
 /// `levity_test::conformance::memory_store` checks an implementation.
 #[async_trait]
 pub trait MemoryStore: Send + Sync {
-    /// The summary, where the conversation ends, and its last messages: at most `limit`, and none that are in the
-    /// summary already.
+    /// The summary, where the conversation ends, and its last messages: at most `limit`, and none
+    /// that are in the summary already.
     async fn load(&self, id: &ConversationId, limit: usize) -> Result<Remembered, MemoryError>;
 
-    /// At most `limit` messages from a position on, oldest first; those that were trimmed are left out.
+    /// At most `limit` messages from a position on, oldest first; those that were trimmed are left
+    /// out.
     async fn read(
         &self,
         id: &ConversationId,
@@ -44,7 +48,11 @@ pub trait MemoryStore: Send + Sync {
     ) -> Result<Vec<(u64, Arc<Message>)>, MemoryError>;
 
     /// Adds messages at the end and replaces the summary, as far as `change` has them.
-    async fn save(&self, id: &ConversationId, change: &ConversationChange) -> Result<(), MemoryError>;
+    async fn save(
+        &self,
+        id: &ConversationId,
+        change: &ConversationChange,
+    ) -> Result<(), MemoryError>;
 
     /// At most `limit` messages that have to do with `query`, best first, with their positions.
     async fn search(
@@ -61,16 +69,22 @@ pub trait MemoryStore: Send + Sync {
     /// [`Busy`](MemoryErrorKind::Busy).
     async fn forget(&self, id: &ConversationId) -> Result<bool, MemoryError>;
 
-    /// Removes the conversation if it was last changed before a moment, and says whether it did. One that somebody
-    /// holds is [`Busy`](MemoryErrorKind::Busy). Nobody comes between the look and the removal.
-    async fn expire(&self, id: &ConversationId, unchanged_since: Timestamp) -> Result<bool, MemoryError>;
+    /// Removes the conversation if it was last changed before a moment, and says whether it did.
+    /// One that somebody holds is [`Busy`](MemoryErrorKind::Busy). Nobody comes between the look
+    /// and the removal.
+    async fn expire(
+        &self,
+        id: &ConversationId,
+        unchanged_since: Timestamp,
+    ) -> Result<bool, MemoryError>;
 
     /// The conversations that `query` asks for; those that were changed longest ago first.
     async fn list(&self, query: &ConversationQuery) -> Result<Vec<ConversationInfo>, MemoryError>;
 
-    /// Holds the conversation until what is returned is dropped: whoever else wants to hold it, here or in another
-    /// process, finds it [`Busy`](MemoryErrorKind::Busy). A process that ends lets go of what it held. A save or trim of
-    /// whoever held it before is done by then, or never will be, also if its future was dropped.
+    /// Holds the conversation until what is returned is dropped: whoever else wants to hold it,
+    /// here or in another process, finds it [`Busy`](MemoryErrorKind::Busy). A process that ends
+    /// lets go of what it held. A save or trim of whoever held it before is done by then, or never
+    /// will be, also if its future was dropped.
     async fn hold(&self, id: &ConversationId) -> Result<Lease, MemoryError>;
 }
 
@@ -155,7 +169,12 @@ pub struct Remembered {
 impl Remembered {
     /// The end of a conversation.
     pub fn new(summary: Option<Summary>, messages: Vec<Arc<Message>>, end: u64) -> Self {
-        Self { summary, messages, end, ..Self::default() }
+        Self {
+            summary,
+            messages,
+            end,
+            ..Self::default()
+        }
     }
 
     /// Says where it begins since it was trimmed.
@@ -186,7 +205,10 @@ pub struct Summary {
 impl Summary {
     /// A summary of all messages before `upto`.
     pub fn new(text: impl Into<Arc<str>>, upto: u64) -> Self {
-        Self { text: text.into(), upto }
+        Self {
+            text: text.into(),
+            upto,
+        }
     }
 }
 
@@ -216,12 +238,18 @@ pub struct ConversationChange {
 impl ConversationChange {
     /// Nothing yet, at a position.
     pub fn at(at: u64) -> Self {
-        Self { at, ..Self::default() }
+        Self {
+            at,
+            ..Self::default()
+        }
     }
 
     /// Adds messages.
     #[must_use]
-    pub fn with_messages(mut self, messages: impl IntoIterator<Item = impl Into<Arc<Message>>>) -> Self {
+    pub fn with_messages(
+        mut self,
+        messages: impl IntoIterator<Item = impl Into<Arc<Message>>>,
+    ) -> Self {
         self.messages.extend(messages.into_iter().map(Into::into));
         self
     }
@@ -308,7 +336,12 @@ pub struct ConversationInfo {
 impl ConversationInfo {
     /// A conversation with these messages.
     pub fn new(id: ConversationId, changed: Timestamp, first: u64, end: u64) -> Self {
-        Self { id, changed, first, end }
+        Self {
+            id,
+            changed,
+            first,
+            end,
+        }
     }
 }
 
@@ -323,11 +356,15 @@ type AtEnd = Box<dyn FnOnce(TalkEnd) -> Pin<Box<dyn Future<Output = ()> + Send>>
 impl Lease {
     /// Lets go by dropping `guard`.
     pub fn new(guard: impl Any + Send + Sync) -> Self {
-        Self { end: None, _guard: Box::new(guard) }
+        Self {
+            end: None,
+            _guard: Box::new(guard),
+        }
     }
 
     /// Has this done for a run that has ended, while the conversation is still held: see
-    /// [`Ending::talk`](crate::Ending::talk). Nobody learns of its failures; the run's own end says more.
+    /// [`Ending::talk`](crate::Ending::talk). Nobody learns of its failures; the run's own end says
+    /// more.
     #[must_use]
     pub fn at_end<F: Future<Output = ()> + Send + 'static>(
         mut self,
@@ -387,30 +424,42 @@ pub struct MemoryError {
 impl MemoryError {
     /// An error of this kind.
     pub fn new(kind: MemoryErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), cause: None }
+        Self {
+            kind,
+            message: message.into(),
+            cause: None,
+        }
     }
 
     /// Somebody else holds the conversation.
     pub fn busy(id: &ConversationId) -> Self {
-        Self::new(MemoryErrorKind::Busy, format!("conversation `{id}` is in use elsewhere"))
+        Self::new(
+            MemoryErrorKind::Busy,
+            format!("conversation `{id}` is in use elsewhere"),
+        )
     }
 
     /// The conversation ends elsewhere than whoever saves it thought.
     pub fn moved(id: &ConversationId, at: u64, end: u64) -> Self {
-        let message =
-            format!("conversation `{id}` has {end} messages, not {at}: it went on elsewhere; load it anew");
+        let message = format!(
+            "conversation `{id}` has {end} messages, not {at}: it went on elsewhere; load it anew"
+        );
         Self::new(MemoryErrorKind::Moved, message)
     }
 
     /// What is stored cannot be read.
     pub fn damaged(id: &ConversationId, what: &str) -> Self {
-        let message = format!("the stored conversation `{id}` is damaged and was left as it is: {what}");
+        let message =
+            format!("the stored conversation `{id}` is damaged and was left as it is: {what}");
         Self::new(MemoryErrorKind::Damaged, message)
     }
 
     /// Adds what it came from.
     #[must_use]
-    pub fn with_source(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+    pub fn with_source(
+        mut self,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
         self.cause = Some(SharedError::new(source));
         self
     }

@@ -88,13 +88,21 @@ impl Message {
     pub(crate) fn measure(&self) -> (usize, u64) {
         let all = self.parts.iter().map(Part::measure);
         let (text, beside) = all.fold((0_usize, 0_u64), |(text, beside), (more, aside)| {
-            (text.saturating_add(more), beside.saturating_add(aside).saturating_add(PART_TOKENS))
+            (
+                text.saturating_add(more),
+                beside.saturating_add(aside).saturating_add(PART_TOKENS),
+            )
         });
-        (text, beside.saturating_add(text as u64).saturating_add(MESSAGE_TOKENS))
+        (
+            text,
+            beside
+                .saturating_add(text as u64)
+                .saturating_add(MESSAGE_TOKENS),
+        )
     }
 
-    /// The message as it is shown: without the [wholes](ToolResult::whole) of its results. Nothing is copied if it has
-    /// none.
+    /// The message as it is shown: without the [wholes](ToolResult::whole) of its results. Nothing
+    /// is copied if it has none.
     pub fn shown(&self) -> Cow<'_, Self> {
         if self.kept() == 0 {
             return Cow::Borrowed(self);
@@ -113,7 +121,9 @@ impl Message {
     pub(crate) fn keep_wholes(&mut self, most: usize) {
         let mut kept = self.kept();
         for part in &mut self.parts {
-            let Part::ToolResult(result) = part else { continue };
+            let Part::ToolResult(result) = part else {
+                continue;
+            };
             if kept <= most {
                 break;
             }
@@ -261,9 +271,9 @@ impl From<Media> for Part {
 
 /// State that a provider handed out and wants back unchanged: signatures, reasoning items, ids.
 ///
-/// It rides on the part it belongs to. Only the provider that made it reads it; the others leave it out. Many servers
-/// speak the same protocol, and refuse the sealed state of each other: state that has an [`origin`](Self::origin) goes
-/// back to that one only.
+/// It rides on the part it belongs to. Only the provider that made it reads it; the others leave it
+/// out. Many servers speak the same protocol, and refuse the sealed state of each other: state that
+/// has an [`origin`](Self::origin) goes back to that one only.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ProviderState {
@@ -277,16 +287,22 @@ pub struct ProviderState {
 }
 
 impl ProviderState {
-    /// The provider of what rides on a call that the model wrote as text, and that was read from there: the text.
+    /// The provider of what rides on a call that the model wrote as text, and that was read from
+    /// there: the text.
     pub const TEXT_CALL: &str = "text_call";
 
     /// State of `provider`.
     pub fn new(provider: impl Into<Arc<str>>, data: Value) -> Self {
-        Self { provider: provider.into(), data: Arc::new(data), origin: None }
+        Self {
+            provider: provider.into(),
+            data: Arc::new(data),
+            origin: None,
+        }
     }
 
-    /// The server, account and kind of model that made it, in the words of the provider's implementation. State
-    /// without one, such as a block that a program makes, is sent to every server of the protocol.
+    /// The server, account and kind of model that made it, in the words of the provider's
+    /// implementation. State without one, such as a block that a program makes, is sent to every
+    /// server of the protocol.
     pub fn origin(&self) -> Option<&str> {
         self.origin.as_deref().map(|origin| &**origin)
     }
@@ -326,7 +342,10 @@ pub struct Text {
 impl Text {
     /// Plain text.
     pub fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into(), opaque: None }
+        Self {
+            text: text.into(),
+            opaque: None,
+        }
     }
 }
 
@@ -344,7 +363,10 @@ pub struct Thinking {
 impl Thinking {
     /// A thought.
     pub fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into(), opaque: None }
+        Self {
+            text: text.into(),
+            opaque: None,
+        }
     }
 }
 
@@ -367,12 +389,22 @@ pub struct Media {
 impl Media {
     /// Bytes of this media type.
     pub fn bytes(mime: impl Into<String>, bytes: impl Into<Bytes>) -> Self {
-        Self { mime: mime.into(), source: MediaSource::Bytes(bytes.into()), name: None, opaque: None }
+        Self {
+            mime: mime.into(),
+            source: MediaSource::Bytes(bytes.into()),
+            name: None,
+            opaque: None,
+        }
     }
 
     /// Something the provider fetches itself.
     pub fn url(mime: impl Into<String>, url: impl Into<String>) -> Self {
-        Self { mime: mime.into(), source: MediaSource::Url(url.into()), name: None, opaque: None }
+        Self {
+            mime: mime.into(),
+            source: MediaSource::Url(url.into()),
+            name: None,
+            opaque: None,
+        }
     }
 }
 
@@ -382,8 +414,8 @@ impl Media {
     /// What stands at a URL may be of any length; this is as much as the largest windows have.
     const UNSEEN_TOKENS: u64 = 1 << 21;
 
-    /// Whether its bytes say nothing of its length: in a document such as a PDF the text is packed, and
-    /// providers count each page as an image as well.
+    /// Whether its bytes say nothing of its length: in a document such as a PDF the text is packed,
+    /// and providers count each page as an image as well.
     fn is_packed(&self) -> bool {
         let plain = ["json", "xml", "yaml", "javascript", "x-sh"];
         self.mime
@@ -391,8 +423,8 @@ impl Media {
             .is_some_and(|kind| !plain.iter().any(|end| kind.ends_with(end)))
     }
 
-    /// The most tokens it can be: 40,000 for an image; for anything else a token per byte, and no less than
-    /// an image; 2,097,152 where the bytes are elsewhere or packed.
+    /// The most tokens it can be: 40,000 for an image; for anything else a token per byte, and no
+    /// less than an image; 2,097,152 where the bytes are elsewhere or packed.
     ///
     /// Its name counts beside that.
     fn most_tokens(&self) -> u64 {
@@ -456,7 +488,10 @@ impl Serialize for Bytes {
 impl<'de> Deserialize<'de> for Bytes {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Cow::<str>::deserialize(deserializer)?;
-        STANDARD.decode(&*text).map(Self::from).map_err(de::Error::custom)
+        STANDARD
+            .decode(&*text)
+            .map(Self::from)
+            .map_err(de::Error::custom)
     }
 }
 
@@ -488,11 +523,17 @@ pub struct ToolCall {
 impl ToolCall {
     /// A call with these arguments.
     pub fn new(id: impl Into<CallId>, name: impl Into<String>, args: Value) -> Self {
-        Self { id: id.into(), name: name.into(), args, raw: None, opaque: None }
+        Self {
+            id: id.into(),
+            name: name.into(),
+            args,
+            raw: None,
+            opaque: None,
+        }
     }
 
-    /// Whether the model wrote this call as text, because its server did not recognise it. Models that need this help
-    /// need more of it.
+    /// Whether the model wrote this call as text, because its server did not recognise it. Models
+    /// that need this help need more of it.
     ///
     /// ```
     /// # use levity_core::{ProviderState, ToolCall};
@@ -503,11 +544,13 @@ impl ToolCall {
     /// assert!(call.is_from_text());
     /// ```
     pub fn is_from_text(&self) -> bool {
-        self.opaque.as_ref().is_some_and(|opaque| &*opaque.provider == ProviderState::TEXT_CALL)
+        self.opaque
+            .as_ref()
+            .is_some_and(|opaque| &*opaque.provider == ProviderState::TEXT_CALL)
     }
 
-    /// A call whose arguments are still text. No text at all means no arguments; what is not JSON is
-    /// kept in [`raw`](Self::raw), so that the model can be told.
+    /// A call whose arguments are still text. No text at all means no arguments; what is not JSON
+    /// is kept in [`raw`](Self::raw), so that the model can be told.
     pub fn from_text(id: impl Into<CallId>, name: impl Into<String>, args: &str) -> Self {
         let empty = || Value::Object(serde_json::Map::new());
         let (args, raw) = match args.trim() {
@@ -517,12 +560,15 @@ impl ToolCall {
                 _ => (Value::Null, Some(args.to_owned())),
             },
         };
-        Self { raw, ..Self::new(id, name, args) }
+        Self {
+            raw,
+            ..Self::new(id, name, args)
+        }
     }
 }
 
-/// How deep arguments may be nested. `serde_json` reads 128 levels, and a record of the journal has some
-/// around the arguments: what was taken in must be readable there.
+/// How deep arguments may be nested. `serde_json` reads 128 levels, and a record of the journal has
+/// some around the arguments: what was taken in must be readable there.
 const MAX_DEPTH: usize = 64;
 
 fn is_shallow(value: &Value, depth: usize) -> bool {
@@ -545,13 +591,18 @@ pub struct ToolResult {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub content: Vec<Content>,
     /// The output as a value, when the tool returned one.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "present"
+    )]
     pub value: Option<Value>,
     /// What went wrong, when something did; the content then says so in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ToolErrorKind>,
-    /// The whole of what was too long to be shown: the model sees the content and can read this in pieces. A value
-    /// stands here as JSON, before the text if both were too long. Empty once it is no longer kept.
+    /// The whole of what was too long to be shown: the model sees the content and can read this in
+    /// pieces. A value stands here as JSON, before the text if both were too long. Empty once it is
+    /// no longer kept.
     ///
     /// No provider is sent it, and it counts in no size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -578,9 +629,22 @@ impl ToolResult {
     fn of(call: CallId, name: String, outcome: Result<ToolOutput, ToolError>) -> Self {
         let (content, value, error) = match outcome {
             Ok(output) => (output.content, output.value, None),
-            Err(error) => (vec![Content::Text(error.explain())], None, Some(error.kind())),
+            Err(error) => (
+                vec![Content::Text(error.explain())],
+                None,
+                Some(error.kind()),
+            ),
         };
-        Self { call, name, content, value, error, whole: None, opaque: None, guarded: Vec::new() }
+        Self {
+            call,
+            name,
+            content,
+            value,
+            error,
+            whole: None,
+            opaque: None,
+            guarded: Vec::new(),
+        }
     }
 
     /// The answer as text: the text content, or the value as JSON when there is none.
@@ -603,7 +667,9 @@ impl ToolResult {
     fn beside(&self) -> u64 {
         let media = self.content.iter().map(|content| match content {
             Content::Text(_) => PART_TOKENS,
-            Content::Media(media) => media.most_tokens().saturating_add(opaque_tokens(media.opaque.as_ref())),
+            Content::Media(media) => media
+                .most_tokens()
+                .saturating_add(opaque_tokens(media.opaque.as_ref())),
         });
         let named = (self.call.as_str().len() + self.name.len()) as u64;
         media.fold(named, u64::saturating_add)

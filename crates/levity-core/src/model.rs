@@ -11,7 +11,8 @@ use crate::{CostBound, Deltas, ModelError, Price, Request, Response};
 /// - A model sends each request once; retries belong to a wrapper.
 /// - `complete` gives what folding `stream` gives.
 /// - No input makes it panic.
-/// - `cost_bound` is never less than what a call takes, as long as the provider keeps to `max_tokens`.
+/// - `cost_bound` is never less than what a call takes, as long as the provider keeps to
+///   `max_tokens`.
 ///
 /// `levity_test::conformance::model` checks an implementation.
 ///
@@ -36,7 +37,8 @@ use crate::{CostBound, Deltas, ModelError, Price, Request, Response};
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a model",
-    note = "`levity::model(\"openai:gpt-4o\")?` opens one by its name; any type that implements `Model` is one"
+    note = "`levity::model(\"openai:gpt-4o\")?` opens one by its name; any type that implements \
+        `Model` is one"
 )]
 #[async_trait]
 pub trait Model: Send + Sync {
@@ -51,12 +53,13 @@ pub trait Model: Send + Sync {
         self.stream(request).await?.fold().await
     }
 
-    /// The most that `request` can take; only asked where money or tokens are limited. By default it is
-    /// what [`CostBound::of`] says: right for text, far above what is likely. Override it to count better; a
-    /// wrapper that may send a request more than once, or to another model, says so here.
+    /// The most that `request` can take; only asked where money or tokens are limited. By default
+    /// it is what [`CostBound::of`] says: right for text, far above what is likely. Override it to
+    /// count better; a wrapper that may send a request more than once, or to another model, says so
+    /// here.
     ///
-    /// It does no I/O and costs what is new in the request. It may be asked about a request in pieces, whose
-    /// bounds are added up.
+    /// It does no I/O and costs what is new in the request. It may be asked about a request in
+    /// pieces, whose bounds are added up.
     fn cost_bound(&self, request: &Request) -> CostBound {
         CostBound::of(self.card(), request)
     }
@@ -102,7 +105,8 @@ pub struct ModelCard {
     /// How many tokens a reply may have, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output: Option<u64>,
-    /// What it costs, where known. Unknown is not free: see [`Limits::assumed_price`](crate::Limits).
+    /// What it costs, where known. Unknown is not free: see
+    /// [`Limits::assumed_price`](crate::Limits).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
     /// What it can do.
@@ -169,6 +173,11 @@ pub struct Abilities {
 
 impl Default for Abilities {
     fn default() -> Self {
-        Self { tools: true, output_schema: true, images: false, thinking: false }
+        Self {
+            tools: true,
+            output_schema: true,
+            images: false,
+            thinking: false,
+        }
     }
 }

@@ -13,7 +13,9 @@ use crate::Usage;
 /// assert_eq!(limit.to_string(), "$0.50");
 /// assert_eq!(limit.nanos(), 500_000_000);
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Money(u64);
 
@@ -23,8 +25,8 @@ impl Money {
     /// More than anybody has: about 18 billion dollars.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// So many dollars, to the nearest billionth. What is negative or no number is nothing, and what is too
-    /// much is [`MAX`](Self::MAX).
+    /// So many dollars, to the nearest billionth. What is negative or no number is nothing, and
+    /// what is too much is [`MAX`](Self::MAX).
     pub fn from_dollars(dollars: f64) -> Self {
         Self((dollars * 1e9).round() as u64)
     }
@@ -69,7 +71,12 @@ impl fmt::Display for Money {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cents = format!("{:09}", self.0 % NANOS);
         let (always, more) = cents.split_at(2);
-        write!(f, "${}.{always}{}", self.0 / NANOS, more.trim_end_matches('0'))
+        write!(
+            f,
+            "${}.{always}{}",
+            self.0 / NANOS,
+            more.trim_end_matches('0')
+        )
     }
 }
 
@@ -94,13 +101,13 @@ pub struct Price {
     /// A million tokens sent that the provider had in its cache; as other input unless set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached: Option<Money>,
-    /// A million tokens sent that the provider put into its cache; as other input unless set. Where money is
-    /// limited and it is set, input counts at the dearest rate when the provider does not say how much of
-    /// it that was.
+    /// A million tokens sent that the provider put into its cache; as other input unless set. Where
+    /// money is limited and it is set, input counts at the dearest rate when the provider does not
+    /// say how much of it that was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<Money>,
-    /// A million tokens sent that the provider puts into its cache for an hour. Unless set, they count as twice the
-    /// input, or as `cache_write` where that is more.
+    /// A million tokens sent that the provider puts into its cache for an hour. Unless set, they
+    /// count as twice the input, or as `cache_write` where that is more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write_hour: Option<Money>,
     /// What requests cost that the provider serves before others, in percent of the rates here.
@@ -114,8 +121,8 @@ pub struct Price {
     pub long: Option<LongPrice>,
 }
 
-/// What tools that the provider runs itself cost, for each use. What is not set is not known: where money is limited, a
-/// request that asks for such a tool is then not sent.
+/// What tools that the provider runs itself cost, for each use. What is not set is not known: where
+/// money is limited, a request that asks for such a tool is then not sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Fees {
@@ -125,18 +132,24 @@ pub struct Fees {
     /// One session in which code runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<Money>,
-    /// How often one request may use such tools at most, where the request itself does not limit it.
+    /// How often one request may use such tools at most, where the request itself does not limit
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most_uses: Option<u64>,
 }
 
 impl Fees {
-    /// A fee that is not known counts as this much where money is limited: more than any that is published.
+    /// A fee that is not known counts as this much where money is limited: more than any that is
+    /// published.
     pub const UNKNOWN: Money = Money(50_000_000);
 
     /// No fee is known.
     pub const fn new() -> Self {
-        Self { search: None, session: None, most_uses: None }
+        Self {
+            search: None,
+            session: None,
+            most_uses: None,
+        }
     }
 
     /// So many dollars for one search.
@@ -167,13 +180,15 @@ impl Fees {
 
     /// What these uses cost; a fee that is not known is `unknown`.
     fn of(&self, usage: &Usage, unknown: Money) -> Money {
-        let fee =
-            |fee: Option<Money>, uses: Option<u64>| fee.unwrap_or(unknown).saturating_mul(uses.unwrap_or(0));
+        let fee = |fee: Option<Money>, uses: Option<u64>| {
+            fee.unwrap_or(unknown).saturating_mul(uses.unwrap_or(0))
+        };
         fee(self.search, usage.searches).saturating_add(fee(self.session, usage.sessions))
     }
 }
 
-/// What a model costs once a request is long, per million tokens: all of the call has these rates then.
+/// What a model costs once a request is long, per million tokens: all of the call has these rates
+/// then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LongPrice {
@@ -195,11 +210,12 @@ pub struct LongPrice {
 }
 
 impl Price {
-    /// What requests cost that are served before others where that is not known, in percent: more than is published.
+    /// What requests cost that are served before others where that is not known, in percent: more
+    /// than is published.
     const UNKNOWN_PRIORITY: u32 = 300;
 
-    /// So many dollars per million tokens sent and received. What is negative or no number is taken for more
-    /// than anybody can pay, never for nothing.
+    /// So many dollars per million tokens sent and received. What is negative or no number is taken
+    /// for more than anybody can pay, never for nothing.
     pub fn new(input: f64, output: f64) -> Self {
         Self {
             input: rate(input),
@@ -250,7 +266,8 @@ impl Price {
         self
     }
 
-    /// The price without what an hour in the cache costs, for a request that asks for no such thing.
+    /// The price without what an hour in the cache costs, for a request that asks for no such
+    /// thing.
     #[must_use]
     pub const fn without_hour(mut self) -> Self {
         self.cache_write_hour = None;
@@ -274,7 +291,8 @@ impl Price {
 
     fn hour(&self) -> Money {
         let twice = self.input.saturating_mul(2);
-        self.cache_write_hour.unwrap_or_else(|| twice.max(self.cache_write.unwrap_or_default()))
+        self.cache_write_hour
+            .unwrap_or_else(|| twice.max(self.cache_write.unwrap_or_default()))
     }
 
     /// The rates of requests that are served before others.
@@ -322,19 +340,44 @@ impl Price {
     /// ```
     #[must_use]
     pub fn with_long(mut self, over: u64, price: Self) -> Self {
-        let Self { input, output, cached, cache_write, cache_write_hour, .. } = price;
-        self.long = Some(LongPrice { over, input, output, cached, cache_write, cache_write_hour });
+        let Self {
+            input,
+            output,
+            cached,
+            cache_write,
+            cache_write_hour,
+            ..
+        } = price;
+        self.long = Some(LongPrice {
+            over,
+            input,
+            output,
+            cached,
+            cache_write,
+            cache_write_hour,
+        });
         self
     }
 
     /// The rates for a request of so many tokens.
     fn at(&self, input: u64) -> Self {
         match self.long {
-            Some(LongPrice { over, input: sent, output, cached, cache_write, cache_write_hour })
-                if input > over =>
-            {
-                Self { input: sent, output, cached, cache_write, cache_write_hour, long: None, ..*self }
-            }
+            Some(LongPrice {
+                over,
+                input: sent,
+                output,
+                cached,
+                cache_write,
+                cache_write_hour,
+            }) if input > over => Self {
+                input: sent,
+                output,
+                cached,
+                cache_write,
+                cache_write_hour,
+                long: None,
+                ..*self
+            },
             _ => *self,
         }
     }
@@ -342,15 +385,20 @@ impl Price {
     /// The dearest input and output of a request of up to so many tokens.
     fn dearest(&self, input: u64) -> (Money, Money) {
         let long = self.at(input);
-        (self.dearest_input().max(long.dearest_input()), self.output.max(long.output))
+        (
+            self.dearest_input().max(long.dearest_input()),
+            self.output.max(long.output),
+        )
     }
 
     /// What this much costs, rounded up; a count or a fee that is not known adds nothing.
     pub fn cost(&self, usage: &Usage) -> Money {
-        self.tokens(usage).saturating_add(self.fees.of(usage, Money::ZERO))
+        self.tokens(usage)
+            .saturating_add(self.fees.of(usage, Money::ZERO))
     }
 
-    /// What this much costs where money is limited: a fee that is not known counts as [`Fees::UNKNOWN`].
+    /// What this much costs where money is limited: a fee that is not known counts as
+    /// [`Fees::UNKNOWN`].
     pub fn cost_at_most(&self, usage: &Usage) -> Money {
         self.tokens(usage).saturating_add(self.most_fees(usage))
     }
@@ -375,7 +423,10 @@ impl Price {
         to_money(
             times(plain, rates.input)
                 .saturating_add(times(cached, rates.cached.unwrap_or(rates.input)))
-                .saturating_add(times(written - hour, rates.cache_write.unwrap_or(rates.input)))
+                .saturating_add(times(
+                    written - hour,
+                    rates.cache_write.unwrap_or(rates.input),
+                ))
                 .saturating_add(times(hour, rates.hour()))
                 .saturating_add(times(usage.output.unwrap_or(0), rates.output)),
         )
@@ -387,8 +438,8 @@ impl Price {
         to_money(times(input, sent).saturating_add(times(output, received)))
     }
 
-    /// How many tokens may be received beside so many tokens sent, at [most](Self::most), for this much
-    /// money; `None` when what is sent costs more already.
+    /// How many tokens may be received beside so many tokens sent, at [most](Self::most), for this
+    /// much money; `None` when what is sent costs more already.
     pub fn affords(&self, input: u64, money: Money) -> Option<u64> {
         let all = u128::from(money.0).saturating_mul(MILLION);
         let (sent, received) = self.dearest(input);
@@ -398,7 +449,10 @@ impl Price {
     }
 
     fn dearest_input(&self) -> Money {
-        let writes = self.cache_write.max(self.cache_write_hour).unwrap_or_default();
+        let writes = self
+            .cache_write
+            .max(self.cache_write_hour)
+            .unwrap_or_default();
         self.input.max(self.cached.unwrap_or_default()).max(writes)
     }
 }
@@ -406,7 +460,11 @@ impl Price {
 const MILLION: u128 = 1_000_000;
 
 fn rate(dollars: f64) -> Money {
-    if dollars >= 0.0 { Money((dollars * 1e9).ceil() as u64) } else { Money::MAX }
+    if dollars >= 0.0 {
+        Money((dollars * 1e9).ceil() as u64)
+    } else {
+        Money::MAX
+    }
 }
 
 fn times(tokens: u64, rate: Money) -> u128 {

@@ -7,9 +7,9 @@ use crate::{Child, Executor, Permit, ToolError, ToolSpec};
 
 /// A tool whose calls are runs of their own: code that calls other tools, for instance.
 ///
-/// What such a run does goes the same way as what its caller does: it is journaled, so it is not done twice after a
-/// crash; policy is asked; the limits of the caller hold; those who watch see it. An agent takes programs by
-/// `AgentBuilder::program`, and its model sees them as tools.
+/// What such a run does goes the same way as what its caller does: it is journaled, so it is not
+/// done twice after a crash; policy is asked; the limits of the caller hold; those who watch see
+/// it. An agent takes programs by `AgentBuilder::program`, and its model sees them as tools.
 ///
 /// # Contract
 /// - `spec` always returns the same.
@@ -22,9 +22,9 @@ pub trait Program: Send + Sync {
     /// Name, docs, schemas and hints.
     fn spec(&self) -> &ToolSpec;
 
-    /// Makes the run of a call: a new one, or one from a state that its machine saved.
-    /// `caller` performs the effects of the caller, its tools among them; the child's own executor hands on what it
-    /// does not perform itself.
+    /// Makes the run of a call: a new one, or one from a state that its machine saved. `caller`
+    /// performs the effects of the caller, its tools among them; the child's own executor hands on
+    /// what it does not perform itself.
     ///
     /// # Errors
     /// When the arguments make no sense, or the state is not the machine's.

@@ -116,7 +116,10 @@ pub struct OutputSchema {
 impl OutputSchema {
     /// A named schema.
     pub fn new(name: impl Into<String>, schema: Value) -> Self {
-        Self { name: name.into(), schema }
+        Self {
+            name: name.into(),
+            schema,
+        }
     }
 
     /// The schema of a type.
@@ -129,10 +132,19 @@ impl OutputSchema {
     /// ```
     pub fn of<T: schemars::JsonSchema>() -> Self {
         let keep = |c: char| {
-            if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' }
+            if c.is_ascii_alphanumeric() || c == '_' || c == '-' {
+                c
+            } else {
+                '_'
+            }
         };
         let name: String = T::schema_name().chars().map(keep).take(64).collect();
-        Self::new(name, schemars::SchemaGenerator::default().into_root_schema_for::<T>().into())
+        Self::new(
+            name,
+            schemars::SchemaGenerator::default()
+                .into_root_schema_for::<T>()
+                .into(),
+        )
     }
 }
 

@@ -11,8 +11,8 @@ use futures_core::Stream;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    CallId, Intervention, Message, ModelError, ModelErrorKind, Money, Part, ProviderState, Role, Text,
-    Thinking, ToolCall,
+    CallId, Intervention, Message, ModelError, ModelErrorKind, Money, Part, ProviderState, Role,
+    Text, Thinking, ToolCall,
 };
 
 /// A model's whole reply.
@@ -28,8 +28,8 @@ pub struct Response {
     /// The model that gave it, as the provider says: often a version of the one that was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<Arc<str>>,
-    /// The guards that stepped in. A message whose [answer](crate::Stage::Answer) was blocked is empty; a blocked
-    /// call stands in it without its arguments, and must not be made.
+    /// The guards that stepped in. A message whose [answer](crate::Stage::Answer) was blocked is
+    /// empty; a blocked call stands in it without its arguments, and must not be made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub guarded: Vec<Intervention>,
 }
@@ -82,8 +82,8 @@ pub enum Finish {
     Length,
     /// The provider withheld the rest.
     ContentFilter,
-    /// The provider interrupted a long turn, in which it works with tools of its own. It continues when the reply is
-    /// sent back to it as the last message.
+    /// The provider interrupted a long turn, in which it works with tools of its own. It continues
+    /// when the reply is sent back to it as the last message.
     Paused,
     /// Another reason, in the provider's word.
     Other(String),
@@ -132,12 +132,18 @@ pub struct Usage {
 impl Usage {
     /// Tokens sent and received.
     pub fn new(input: u64, output: u64) -> Self {
-        Self { input: Some(input), output: Some(output), ..Self::default() }
+        Self {
+            input: Some(input),
+            output: Some(output),
+            ..Self::default()
+        }
     }
 
     /// All tokens; unknown counts add nothing.
     pub fn total(&self) -> u64 {
-        self.input.unwrap_or(0).saturating_add(self.output.unwrap_or(0))
+        self.input
+            .unwrap_or(0)
+            .saturating_add(self.output.unwrap_or(0))
     }
 
     /// Replaces each count that `newer` knows.
@@ -179,9 +185,15 @@ impl AddAssign for Usage {
 
 impl fmt::Display for Usage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = |count: Option<u64>| count.map_or_else(|| "?".to_owned(), |count| count.to_string());
+        let count =
+            |count: Option<u64>| count.map_or_else(|| "?".to_owned(), |count| count.to_string());
         let about = if self.estimated { "about " } else { "" };
-        write!(f, "{about}{} tokens in, {} out", count(self.input), count(self.output))?;
+        write!(
+            f,
+            "{about}{} tokens in, {} out",
+            count(self.input),
+            count(self.output)
+        )?;
         self.cost.map_or(Ok(()), |cost| write!(f, ", {cost}"))
     }
 }
@@ -213,8 +225,8 @@ pub enum Delta {
     },
     /// Provider data for the part that the pieces before belong to.
     Opaque(ProviderState),
-    /// A whole part: media, a block of the provider's own, a call. A text or a thought comes so only where it is
-    /// empty: with the provider's data, or to begin a part of its own.
+    /// A whole part: media, a block of the provider's own, a call. A text or a thought comes so
+    /// only where it is empty: with the provider's data, or to begin a part of its own.
     Part(Part),
     /// Token counts; each replaces what was known before.
     Usage(Usage),
@@ -229,13 +241,14 @@ pub enum Delta {
         /// What for, in words.
         reason: String,
     },
-    /// Not of the reply: something that whoever watches should know, such as that a call was read from text.
+    /// Not of the reply: something that whoever watches should know, such as that a call was read
+    /// from text.
     Notice {
         /// What happened, in words.
         text: String,
     },
-    /// Not of the reply: it begins anew, and what came before it is void but for the token counts, which
-    /// include all that was sent.
+    /// Not of the reply: it begins anew, and what came before it is void but for the token counts,
+    /// which include all that was sent.
     Restart {
         /// Why, in words.
         reason: String,
@@ -243,18 +256,21 @@ pub enum Delta {
 }
 
 impl Delta {
-    /// The pieces of a whole part. Text and thoughts come as such, and the provider's data behind them, so that
-    /// nothing said is missed by those who listen for [`Delta::Text`] alone.
+    /// The pieces of a whole part. Text and thoughts come as such, and the provider's data behind
+    /// them, so that nothing said is missed by those who listen for [`Delta::Text`] alone.
     pub fn of_part(part: Part) -> impl Iterator<Item = Self> {
         let (said, data) = match part {
             Part::Text(Text { text, opaque }) if !text.is_empty() => (Self::Text(text), opaque),
-            Part::Thinking(Thinking { text, opaque }) if !text.is_empty() => (Self::Thinking(text), opaque),
+            Part::Thinking(Thinking { text, opaque }) if !text.is_empty() => {
+                (Self::Thinking(text), opaque)
+            }
             part => (Self::Part(part), None),
         };
         std::iter::once(said).chain(data.map(Self::Opaque))
     }
 
-    /// Whether it is of the reply itself, and not a count, a name, the end or a word of a wrapper's.
+    /// Whether it is of the reply itself, and not a count, a name, the end or a word of a
+    /// wrapper's.
     pub fn is_content(&self) -> bool {
         !matches!(
             self,
@@ -273,8 +289,8 @@ const IN_A_ROW: u32 = 256;
 
 /// A reply as it arrives. Dropping it cancels the call.
 ///
-/// However fast the pieces come, whoever takes them is paused after every 256 of them, so that time limits and
-/// cancelling are seen in between.
+/// However fast the pieces come, whoever takes them is paused after every 256 of them, so that time
+/// limits and cancelling are seen in between.
 pub struct Deltas {
     stream: Pin<Box<dyn Stream<Item = Result<Delta, ModelError>> + Send>>,
     /// How many pieces came without a wait.
@@ -284,22 +300,32 @@ pub struct Deltas {
 impl Deltas {
     /// Wraps a stream.
     pub fn new(stream: impl Stream<Item = Result<Delta, ModelError>> + Send + 'static) -> Self {
-        Self { stream: Box::pin(stream), in_a_row: 0 }
+        Self {
+            stream: Box::pin(stream),
+            in_a_row: 0,
+        }
     }
 
     /// A reply that is all there already.
     pub fn ready(deltas: impl IntoIterator<Item = Delta>) -> Self {
-        Self::new(Ready(deltas.into_iter().map(Ok).collect::<Vec<_>>().into_iter()))
+        Self::new(Ready(
+            deltas.into_iter().map(Ok).collect::<Vec<_>>().into_iter(),
+        ))
     }
 
     /// A whole response, in about as few pieces as there are parts.
     pub fn from_response(response: &Response) -> Self {
         let mut before = None;
         let parts = response.message.parts.iter().flat_map(|part| {
-            begins(before.replace(part), part).into_iter().chain(Delta::of_part(part.clone()))
+            begins(before.replace(part), part)
+                .into_iter()
+                .chain(Delta::of_part(part.clone()))
         });
         let model = response.model.clone().map(Delta::Model);
-        let end = [Delta::Usage(response.usage), Delta::Finish(response.finish.clone())];
+        let end = [
+            Delta::Usage(response.usage),
+            Delta::Finish(response.finish.clone()),
+        ];
         Self::ready(parts.chain(model).chain(end))
     }
 
@@ -312,7 +338,8 @@ impl Deltas {
     ///
     /// # Errors
     /// The first error of the stream, or [`Malformed`](ModelErrorKind::Malformed) when the reply is
-    /// larger than [`Fold::DEFAULT_LIMIT`]. After the first piece it may [cost](ModelError::may_cost).
+    /// larger than [`Fold::DEFAULT_LIMIT`]. After the first piece it may
+    /// [cost](ModelError::may_cost).
     pub async fn fold(mut self) -> Result<Response, ModelError> {
         let mut fold = Fold::new();
         while let Some(delta) = self.next().await {
@@ -322,14 +349,16 @@ impl Deltas {
     }
 }
 
-/// The piece that keeps the text of `part` apart from that of the part `before` it, which it would be added to: an empty
-/// part of the same kind, which the text then fills.
+/// The piece that keeps the text of `part` apart from that of the part `before` it, which it would
+/// be added to: an empty part of the same kind, which the text then fills.
 fn begins(before: Option<&Part>, part: &Part) -> Option<Delta> {
     match (before?, part) {
         (Part::Text(Text { opaque: None, .. }), Part::Text(part)) if !part.text.is_empty() => {
             Some(Delta::Part(Part::text("")))
         }
-        (Part::Thinking(Thinking { opaque: None, .. }), Part::Thinking(part)) if !part.text.is_empty() => {
+        (Part::Thinking(Thinking { opaque: None, .. }), Part::Thinking(part))
+            if !part.text.is_empty() =>
+        {
             Some(Delta::Part(Part::thinking("")))
         }
         _ => None,
@@ -352,7 +381,11 @@ impl Stream for Deltas {
             return Poll::Pending;
         }
         let next = self.stream.as_mut().poll_next(cx);
-        self.in_a_row = if next.is_ready() { self.in_a_row + 1 } else { 0 };
+        self.in_a_row = if next.is_ready() {
+            self.in_a_row + 1
+        } else {
+            0
+        };
         next
     }
 }
@@ -394,7 +427,12 @@ pub struct Fold {
 #[derive(Debug)]
 enum Building {
     Whole(Part),
-    Call { id: CallId, name: String, args: String, opaque: Option<ProviderState> },
+    Call {
+        id: CallId,
+        name: String,
+        args: String,
+        opaque: Option<ProviderState>,
+    },
 }
 
 impl Default for Fold {
@@ -433,15 +471,18 @@ impl Fold {
     /// Adds a piece.
     ///
     /// # Errors
-    /// [`Malformed`](ModelErrorKind::Malformed) when the reply grows over the limit or has more than
-    /// [`MAX_CALLS`](Self::MAX_CALLS) calls, or arguments arrive for a call that never began.
+    /// [`Malformed`](ModelErrorKind::Malformed) when the reply grows over the limit or has more
+    /// than [`MAX_CALLS`](Self::MAX_CALLS) calls, or arguments arrive for a call that never began.
     pub fn push(&mut self, delta: Delta) -> Result<(), ModelError> {
         self.bytes = self.bytes.saturating_add(delta_size(&delta));
         if self.bytes > self.limit {
             let message = format!("the reply is larger than {} bytes", self.limit);
             return Err(ModelError::new(ModelErrorKind::Malformed, message));
         }
-        if matches!(delta, Delta::CallStart { .. } | Delta::Part(Part::ToolCall(_))) {
+        if matches!(
+            delta,
+            Delta::CallStart { .. } | Delta::Part(Part::ToolCall(_))
+        ) {
             self.begun += 1;
             if self.begun > Self::MAX_CALLS {
                 let message = format!("the reply calls more than {} tools", Self::MAX_CALLS);
@@ -463,7 +504,12 @@ impl Fold {
             },
             Delta::CallStart { index, id, name } => {
                 self.calls.insert(index, self.parts.len());
-                self.add(Building::Call { id, name, args: String::new(), opaque: None });
+                self.add(Building::Call {
+                    id,
+                    name,
+                    args: String::new(),
+                    opaque: None,
+                });
             }
             Delta::CallArgs { index, text } => self.push_args(index, &text)?,
             Delta::Opaque(opaque) => self.attach(opaque),
@@ -477,9 +523,14 @@ impl Fold {
         Ok(())
     }
 
-    /// An error of the stream that the pieces come from. A provider that had begun to reply may charge for it.
+    /// An error of the stream that the pieces come from. A provider that had begun to reply may
+    /// charge for it.
     pub fn broken(&self, error: ModelError) -> ModelError {
-        if self.bytes > 0 { error.with_charge() } else { error }
+        if self.bytes > 0 {
+            error.with_charge()
+        } else {
+            error
+        }
     }
 
     /// Forgets the reply so far. Its size still counts, so that endless pieces meet the limit.
@@ -517,7 +568,9 @@ impl Fold {
     fn attach(&mut self, data: ProviderState) {
         match self.touched.and_then(|touched| self.parts.get_mut(touched)) {
             // Two blocks in a row are two blocks.
-            Some(Building::Whole(Part::Opaque(_))) | None => self.add(Building::Whole(Part::Opaque(data))),
+            Some(Building::Whole(Part::Opaque(_))) | None => {
+                self.add(Building::Whole(Part::Opaque(data)))
+            }
             Some(Building::Whole(part)) => part.set_opaque(data),
             Some(Building::Call { opaque, .. }) => *opaque = Some(data),
         }
@@ -545,16 +598,23 @@ impl Fold {
         // It stays for as long as the conversation does.
         parts.shrink_to_fit();
         let calls = parts.iter().any(|part| matches!(part, Part::ToolCall(_)));
-        let finish = self.finish.unwrap_or(if calls { Finish::ToolCalls } else { Finish::Stop });
-        Response::new(Message { role: Role::Assistant, parts })
-            .with_finish(finish)
-            .with_usage(self.usage)
-            .with_model(self.model)
+        let finish = self.finish.unwrap_or(if calls {
+            Finish::ToolCalls
+        } else {
+            Finish::Stop
+        });
+        Response::new(Message {
+            role: Role::Assistant,
+            parts,
+        })
+        .with_finish(finish)
+        .with_usage(self.usage)
+        .with_model(self.model)
     }
 }
 
-/// How much a piece adds to a reply. One that opens a part counts for what the part takes, and an empty
-/// one for something, so that endless pieces meet the limit too.
+/// How much a piece adds to a reply. One that opens a part counts for what the part takes, and an
+/// empty one for something, so that endless pieces meet the limit too.
 fn delta_size(delta: &Delta) -> usize {
     const PART: usize = 128;
     let size = match delta {

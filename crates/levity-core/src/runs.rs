@@ -68,7 +68,9 @@ impl RunSummary {
             Entry::Commanded(ControlCommand::Pause) => self.paused = true,
             Entry::Commanded(ControlCommand::Resume) => self.paused = false,
             // All it has left to do is to end.
-            Entry::Commanded(ControlCommand::Cancel { .. }) | Entry::Stopped(_) => self.waiting.clear(),
+            Entry::Commanded(ControlCommand::Cancel { .. }) | Entry::Stopped(_) => {
+                self.waiting.clear()
+            }
             Entry::Ended(status) => {
                 self.paused = false;
                 self.waiting.clear();
@@ -94,7 +96,10 @@ impl RunSummary {
 
     /// The first time that it waits for, if it waits for one.
     pub fn wakes(&self) -> Option<Timestamp> {
-        self.waiting.iter().filter_map(|waiting| waiting.until).min()
+        self.waiting
+            .iter()
+            .filter_map(|waiting| waiting.until)
+            .min()
     }
 }
 
@@ -234,10 +239,15 @@ impl RunQuery {
     pub fn asks_for(&self, run: &RunSummary) -> bool {
         self.state.is_none_or(|state| run.state() == state)
             && !(self.roots && run.child)
-            && self.below.as_ref().is_none_or(|above| run.run.is_within(above))
+            && self
+                .below
+                .as_ref()
+                .is_none_or(|above| run.run.is_within(above))
             && self.since.is_none_or(|time| run.opened >= time)
             && self.before.is_none_or(|time| run.opened < time)
-            && self.due.is_none_or(|now| run.wakes().is_some_and(|wakes| wakes <= now))
+            && self
+                .due
+                .is_none_or(|now| run.wakes().is_some_and(|wakes| wakes <= now))
     }
 
     /// Those of `runs` that it asks for, in the order it wants; for a store that has no better way.

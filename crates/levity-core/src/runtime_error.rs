@@ -64,8 +64,8 @@ pub enum RuntimeError {
     /// The machine has not ended, wants nothing and waits for nothing.
     #[error("run `{0}` is stuck: its machine wants nothing and has not ended")]
     Stuck(RunId),
-    /// All that the run does is wait, and it was left in its journal; resume it when what it waits for is
-    /// there.
+    /// All that the run does is wait, and it was left in its journal; resume it when what it waits
+    /// for is there.
     #[error("run `{run}` waits, and was left in its journal")]
     Parked {
         /// The run.
@@ -131,14 +131,20 @@ impl Divergence {
     #[must_use]
     pub fn since(mut self, changes: &[String]) -> Self {
         if !changes.is_empty() {
-            self.what.push_str(&format!(" (since it was made, {})", changes.join(", ")));
+            self.what
+                .push_str(&format!(" (since it was made, {})", changes.join(", ")));
         }
         self
     }
 
     /// A replay that parts from its journal at a record.
     pub fn new(run: &RunId, seq: u64, effect: Option<EffectId>, what: impl Into<String>) -> Self {
-        Self { run: run.clone(), seq, effect, what: what.into() }
+        Self {
+            run: run.clone(),
+            seq,
+            effect,
+            what: what.into(),
+        }
     }
 }
 
@@ -165,7 +171,8 @@ pub enum ControlError {
     },
     /// Guards look at what the run is told, and nobody drives it who could ask them.
     #[error(
-        "run `{0}` has guards that look at what it is told, and nobody drives it; resume it and tell it then, or have \
+        "run `{0}` has guards that look at what it is told, and nobody drives it; resume it and \
+            tell it then, or have \
          its agent tell it (`Agent::tell`)"
     )]
     Unheard(RunId),
@@ -187,14 +194,18 @@ mod tests {
 
     #[test]
     fn error_prints_each_cause_once_by_display_and_debug() {
-        let journal =
-            || JournalError::new(JournalErrorKind::Io, "the disk is full").with_source("no space left");
+        let journal = || {
+            JournalError::new(JournalErrorKind::Io, "the disk is full").with_source("no space left")
+        };
         let run = RunId::new("r");
         let cause = SharedError::new(journal());
         let errors = [
             RuntimeError::Journal(journal()),
             RuntimeError::Prepare { run, cause },
-            RuntimeError::Archive { line: 1, cause: journal() },
+            RuntimeError::Archive {
+                line: 1,
+                cause: journal(),
+            },
         ];
         for error in errors {
             for text in [error.to_string(), format!("{error:?}"), chain(&error)] {

@@ -19,7 +19,8 @@ const SHORTEST: usize = 4;
 /// A value of a variable that is shorter is a switch or a word rather than a key.
 const SHORTEST_VARIABLE: usize = 8;
 
-/// How far behind a cut the end of a secret is looked for that is known only by its looks, such as a private key.
+/// How far behind a cut the end of a secret is looked for that is known only by its looks, such as
+/// a private key.
 const LONGEST_SHAPE: usize = 16 << 10;
 
 /// What sort of secret was found.
@@ -95,9 +96,10 @@ pub struct FoundSecret {
 /// assert_eq!(format!("{secrets:?}"), "Secrets(***)");
 /// ```
 ///
-/// Looking costs one pass over the text, and one more for each known value; a text without secrets is handed back as
-/// it is. What a secret looks like is a guess. It leans to finding too little rather than to spoiling ordinary
-/// text: hashes, UUIDs, encoded images and source code are left alone. What must never be seen is to be told.
+/// Looking costs one pass over the text, and one more for each known value; a text without secrets
+/// is handed back as it is. What a secret looks like is a guess. It leans to finding too little
+/// rather than to spoiling ordinary text: hashes, UUIDs, encoded images and source code are left
+/// alone. What must never be seen is to be told.
 ///
 /// It is cheap to clone.
 #[derive(Clone, Default)]
@@ -112,8 +114,8 @@ impl Secrets {
         Self::default()
     }
 
-    /// Finds this value too, also as it is written within JSON and within addresses. One of fewer than 4 bytes
-    /// is ignored, and white space around it is no part of it.
+    /// Finds this value too, also as it is written within JSON and within addresses. One of fewer
+    /// than 4 bytes is ignored, and white space around it is no part of it.
     #[must_use]
     pub fn known(mut self, value: impl AsRef<str>) -> Self {
         let value = value.as_ref().trim();
@@ -128,8 +130,8 @@ impl Secrets {
         self
     }
 
-    /// Finds the values of those variables whose [names](Self::is_name) are names of secrets, such as `OPENAI_API_KEY`.
-    /// Values of fewer than 8 bytes are left out: they are switches and words.
+    /// Finds the values of those variables whose [names](Self::is_name) are names of secrets, such
+    /// as `OPENAI_API_KEY`. Values of fewer than 8 bytes are left out: they are switches and words.
     ///
     /// ```
     /// # use levity_core::Secrets;
@@ -144,7 +146,10 @@ impl Secrets {
         let secret = |(name, value): &(N, V)| {
             Self::is_name(name.as_ref()) && value.as_ref().trim().len() >= SHORTEST_VARIABLE
         };
-        variables.into_iter().filter(secret).fold(self, |secrets, (_, value)| secrets.known(value))
+        variables
+            .into_iter()
+            .filter(secret)
+            .fold(self, |secrets, (_, value)| secrets.known(value))
     }
 
     /// Finds known values, and does not guess.
@@ -170,9 +175,10 @@ impl Secrets {
         let mut found = Vec::new();
         for known in self.known.iter() {
             let at = text.match_indices(known.as_str());
-            found.extend(
-                at.map(|(at, _)| FoundSecret { range: at..at + known.len(), kind: SecretKind::Known }),
-            );
+            found.extend(at.map(|(at, _)| FoundSecret {
+                range: at..at + known.len(),
+                kind: SecretKind::Known,
+            }));
         }
         if !self.known_only {
             found.extend(shapes::find(text));
@@ -186,7 +192,11 @@ impl Secrets {
     }
 
     /// The text with something else in place of each secret.
-    pub fn replace<'a>(&self, text: &'a str, with: impl Fn(SecretKind) -> &'static str) -> Cow<'a, str> {
+    pub fn replace<'a>(
+        &self,
+        text: &'a str,
+        with: impl Fn(SecretKind) -> &'static str,
+    ) -> Cow<'a, str> {
         let found = self.find(text);
         if found.is_empty() {
             return Cow::Borrowed(text);
@@ -201,10 +211,11 @@ impl Secrets {
         Cow::Owned(clean)
     }
 
-    /// The beginning of a text, at most `most` bytes long, with something else in place of each secret.
+    /// The beginning of a text, at most `most` bytes long, with something else in place of each
+    /// secret.
     ///
-    /// A secret across the cut is replaced as a whole: cutting first would leave its beginning. Only `most` bytes and those that
-    /// the longest secret may have are looked at.
+    /// A secret across the cut is replaced as a whole: cutting first would leave its beginning.
+    /// Only `most` bytes and those that the longest secret may have are looked at.
     ///
     /// ```
     /// # use levity_core::Secrets;
@@ -237,7 +248,8 @@ impl Secrets {
         Cow::Owned(clean)
     }
 
-    /// Where the beginning of a known value stands at the end of a text that may go on, if 4 bytes of it or more are there.
+    /// Where the beginning of a known value stands at the end of a text that may go on, if 4 bytes
+    /// of it or more are there.
     ///
     /// ```
     /// # use levity_core::Secrets;
@@ -247,7 +259,9 @@ impl Secrets {
     /// ```
     pub fn begun_at_end(&self, text: &str) -> Option<usize> {
         let begun = |known: &String| {
-            let lengths = (SHORTEST..known.len()).rev().filter(|length| known.is_char_boundary(*length));
+            let lengths = (SHORTEST..known.len())
+                .rev()
+                .filter(|length| known.is_char_boundary(*length));
             lengths
                 .filter(|length| text.ends_with(&known[..*length]))
                 .map(|length| text.len() - length)
@@ -256,13 +270,14 @@ impl Secrets {
         self.known.iter().filter_map(begun).min()
     }
 
-    /// How many bytes the longest value has that [`known`](Self::known) was told, in any of the forms that are found.
+    /// How many bytes the longest value has that [`known`](Self::known) was told, in any of the
+    /// forms that are found.
     pub fn longest_known(&self) -> usize {
         self.known.iter().map(String::len).max().unwrap_or(0)
     }
 
-    /// The value with markers in place of secrets: in texts, in keys, and whatever text stands under a key that
-    /// [names](Self::is_name) a secret.
+    /// The value with markers in place of secrets: in texts, in keys, and whatever text stands
+    /// under a key that [names](Self::is_name) a secret.
     ///
     /// ```
     /// # use levity_core::Secrets;
@@ -275,7 +290,8 @@ impl Secrets {
         self.replace_value(value, SecretKind::marker)
     }
 
-    /// The value with something else in place of secrets, where [`redact_value`](Self::redact_value) puts markers.
+    /// The value with something else in place of secrets, where
+    /// [`redact_value`](Self::redact_value) puts markers.
     pub fn replace_value<'a>(
         &self,
         value: &'a Value,
@@ -288,17 +304,25 @@ impl Secrets {
     }
 
     /// `None` when there is nothing to clean.
-    fn clean_value(&self, value: &Value, with: impl Fn(SecretKind) -> &'static str + Copy) -> Option<Value> {
+    fn clean_value(
+        &self,
+        value: &Value,
+        with: impl Fn(SecretKind) -> &'static str + Copy,
+    ) -> Option<Value> {
         match value {
             Value::String(text) => match self.replace(text, with) {
                 Cow::Borrowed(_) => None,
                 Cow::Owned(clean) => Some(Value::String(clean)),
             },
             Value::Array(list) => {
-                let clean: Vec<_> = list.iter().map(|each| self.clean_value(each, with)).collect();
+                let clean: Vec<_> = list
+                    .iter()
+                    .map(|each| self.clean_value(each, with))
+                    .collect();
                 clean.iter().any(Option::is_some).then(|| {
                     let each = list.iter().zip(clean);
-                    each.map(|(old, clean)| clean.unwrap_or_else(|| old.clone())).collect()
+                    each.map(|(old, clean)| clean.unwrap_or_else(|| old.clone()))
+                        .collect()
                 })
             }
             Value::Object(map) => {
@@ -306,8 +330,10 @@ impl Secrets {
                 let clean: Vec<_> = map.iter().map(entry).collect();
                 clean.iter().any(Option::is_some).then(|| {
                     let each = map.iter().zip(clean);
-                    each.map(|((key, value), clean)| clean.unwrap_or_else(|| (key.clone(), value.clone())))
-                        .collect()
+                    each.map(|((key, value), clean)| {
+                        clean.unwrap_or_else(|| (key.clone(), value.clone()))
+                    })
+                    .collect()
                 })
             }
             // A known value may be a number, such as a PIN.
@@ -358,11 +384,17 @@ fn forms(value: &str) -> Vec<String> {
     let mut address = String::new();
     for byte in value.bytes() {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => address.push(byte.into()),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                address.push(byte.into())
+            }
             _ => address.push_str(&format!("%{byte:02X}")),
         }
     }
-    let mut forms = vec![value.to_owned(), json[1..json.len() - 1].to_owned(), address];
+    let mut forms = vec![
+        value.to_owned(),
+        json[1..json.len() - 1].to_owned(),
+        address,
+    ];
     forms.dedup();
     forms
 }

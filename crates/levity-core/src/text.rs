@@ -1,4 +1,5 @@
-//! Text for prompts and logs: foreign text cut to a length and never to be taken for what stands around it, errors on one line.
+//! Text for prompts and logs: foreign text cut to a length and never to be taken for what stands
+//! around it, errors on one line.
 //!
 //! Lengths are in bytes. Nothing is cut within a letter.
 //!
@@ -27,7 +28,8 @@ pub use blank::is_blank;
 /// A longer row of backticks is not fenced: the fences would be too much beside it.
 const LONGEST_FENCE: usize = 32;
 
-/// An error and all that it came from, on one line. A cause whose text stands there already is not repeated.
+/// An error and all that it came from, on one line. A cause whose text stands there already is not
+/// repeated.
 ///
 /// ```
 /// # use levity_core::text::chain;
@@ -48,7 +50,8 @@ pub fn chain(error: &dyn Error) -> String {
     text
 }
 
-/// A text between fences that are longer than any in it. One that leaves no room for that is a line of JSON.
+/// A text between fences that are longer than any in it. One that leaves no room for that is a line
+/// of JSON.
 ///
 /// ```
 /// # use levity_core::text::fenced;
@@ -76,7 +79,11 @@ pub fn clipped(text: &str, most: usize) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let shown = head(text, most);
-    Cow::Owned(format!("{shown}\n[cut here: {} of {} bytes]", shown.len(), text.len()))
+    Cow::Owned(format!(
+        "{shown}\n[cut here: {} of {} bytes]",
+        shown.len(),
+        text.len()
+    ))
 }
 
 /// The first bytes of a text on one line, with one space wherever there was more room than that.
@@ -97,7 +104,8 @@ pub fn one_line(text: &str, most: usize) -> String {
     line
 }
 
-/// What is wrong with JSON and where, without the value that stands there: that may be a key in the wrong place.
+/// What is wrong with JSON and where, without the value that stands there: that may be a key in the
+/// wrong place.
 ///
 /// ```
 /// # use levity_core::text::json_problem;
@@ -108,8 +116,8 @@ pub fn json_problem(error: &serde_json::Error) -> String {
     serde_problem(&error.to_string())
 }
 
-/// The words of a serde error without the value that it quotes; an unknown field is named if its name is short and no secret. At most
-/// 400 bytes are left.
+/// The words of a serde error without the value that it quotes; an unknown field is named if its
+/// name is short and no secret. At most 400 bytes are left.
 ///
 /// ```
 /// # use levity_core::text::serde_problem;
@@ -118,22 +126,49 @@ pub fn json_problem(error: &serde_json::Error) -> String {
 /// ```
 pub fn serde_problem(said: &str) -> String {
     const MOST: usize = 400;
-    let begins = ["invalid type: ", "invalid value: ", "unknown variant ", "unknown field "];
-    let first = begins.into_iter().filter_map(|begin| Some((said.find(begin)?, begin))).min();
-    let Some((at, begin)) = first else { return head(said, MOST).to_owned() };
+    let begins = [
+        "invalid type: ",
+        "invalid value: ",
+        "unknown variant ",
+        "unknown field ",
+    ];
+    let first = begins
+        .into_iter()
+        .filter_map(|begin| Some((said.find(begin)?, begin)))
+        .min();
+    let Some((at, begin)) = first else {
+        return head(said, MOST).to_owned();
+    };
     let (before, rest) = (&said[..at], &said[at + begin.len()..]);
     // Both may stand in the value as well, so the last one counts.
-    let end = [", expected ", ", there are no "].into_iter().filter_map(|end| rest.rfind(end)).max();
-    let end = end.or_else(|| rest.rfind(" at line ")).unwrap_or(rest.len());
+    let end = [", expected ", ", there are no "]
+        .into_iter()
+        .filter_map(|end| rest.rfind(end))
+        .max();
+    let end = end
+        .or_else(|| rest.rfind(" at line "))
+        .unwrap_or(rest.len());
     let (value, expected) = rest.split_at(end);
-    let kind = match value.strip_prefix('`').and_then(|name| name.strip_suffix('`')) {
+    let kind = match value
+        .strip_prefix('`')
+        .and_then(|name| name.strip_suffix('`'))
+    {
         Some(name) if begin == "unknown field " && is_plain_name(name) => value,
-        _ => value.split(['"', '`']).next().unwrap_or_default().trim_end(),
+        _ => value
+            .split(['"', '`'])
+            .next()
+            .unwrap_or_default()
+            .trim_end(),
     };
-    head(&format!("{before}{}{expected}", format!("{begin}{kind}").trim_end()), MOST).to_owned()
+    head(
+        &format!("{before}{}{expected}", format!("{begin}{kind}").trim_end()),
+        MOST,
+    )
+    .to_owned()
 }
 
-/// Returns whether a name that somebody else chose can be shown: it is short and made of plain letters, and does not look like a key.
+/// Returns whether a name that somebody else chose can be shown: it is short and made of plain
+/// letters, and does not look like a key.
 fn is_plain_name(name: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     name.len() <= 32 && name.bytes().all(plain) && Secrets::new().find(name).is_empty()
@@ -147,12 +182,14 @@ fn is_plain_name(name: &str) -> bool {
 /// assert_eq!(head("é", 1), "");
 /// ```
 pub fn head(text: &str, most: usize) -> &str {
-    let end = (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    let end = (0..=most.min(text.len()))
+        .rev()
+        .find(|at| text.is_char_boundary(*at));
     &text[..end.unwrap_or(0)]
 }
 
-/// How much of each of several texts is shown, so that no more than `most` is of all: what short ones leave is for the
-/// long ones.
+/// How much of each of several texts is shown, so that no more than `most` is of all: what short
+/// ones leave is for the long ones.
 ///
 /// ```
 /// # use levity_core::text::share;
@@ -172,8 +209,8 @@ pub fn share(lengths: impl IntoIterator<Item = usize>, most: usize) -> usize {
     most
 }
 
-/// The one of `names` that differs least from `wanted`, if that is little enough to be a slip. Case and the marks between words do
-/// not count.
+/// The one of `names` that differs least from `wanted`, if that is little enough to be a slip. Case
+/// and the marks between words do not count.
 ///
 /// ```
 /// # use levity_core::text::nearest;
@@ -186,14 +223,19 @@ pub fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Op
     if wanted.is_empty() || wanted.len() > LONGEST {
         return None;
     }
-    let all = names.into_iter().map(|name| (edits(&wanted, &squeezed(name)), name));
+    let all = names
+        .into_iter()
+        .map(|name| (edits(&wanted, &squeezed(name)), name));
     let (edits, name) = all.min_by_key(|(edits, _)| *edits)?;
     (edits <= wanted.len() / 3).then_some(name)
 }
 
 /// A name without case and without `_`, `-` and spaces: as names are compared.
 pub fn squeezed(name: &str) -> String {
-    name.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect()
+    name.chars()
+        .filter(|c| !matches!(c, '_' | '-' | ' '))
+        .flat_map(char::to_lowercase)
+        .collect()
 }
 
 /// How many characters must be put in, left out or replaced to make one of the other.
@@ -225,16 +267,28 @@ mod tests {
             ("colour", None),
             ("", None),
         ] {
-            assert_eq!(nearest(wanted, ["command", "args", "startLimit", "env"]), expected, "{wanted}");
+            assert_eq!(
+                nearest(wanted, ["command", "args", "startLimit", "env"]),
+                expected,
+                "{wanted}"
+            );
         }
         assert_eq!(nearest(&"x".repeat(1_000), ["command"]), None);
     }
 
     #[test]
     fn edits_are_counted() {
-        for (from, to, expected) in [("", "", 0), ("", "abc", 3), ("kitten", "sitting", 3), ("日本", "日", 1)]
-        {
-            assert_eq!((edits(from, to), edits(to, from)), (expected, expected), "{from} {to}");
+        for (from, to, expected) in [
+            ("", "", 0),
+            ("", "abc", 3),
+            ("kitten", "sitting", 3),
+            ("日本", "日", 1),
+        ] {
+            assert_eq!(
+                (edits(from, to), edits(to, from)),
+                (expected, expected),
+                "{from} {to}"
+            );
         }
     }
 
@@ -248,7 +302,10 @@ mod tests {
                 assert_eq!(rest, "", "{ticks}: one line");
                 continue;
             }
-            let ends: Vec<_> = rest.lines().filter(|line| line.starts_with(first)).collect();
+            let ends: Vec<_> = rest
+                .lines()
+                .filter(|line| line.starts_with(first))
+                .collect();
             assert_eq!(ends, [first], "{ticks}");
             assert!(shown.ends_with(first));
         }
@@ -277,13 +334,20 @@ mod tests {
 
     #[test]
     fn shares_never_exceed_what_there_is() {
-        for lengths in
-            [vec![], vec![0], vec![7], vec![3, 3, 3], vec![1, 2, 100], vec![100; 50], vec![usize::MAX; 3]]
-        {
+        for lengths in [
+            vec![],
+            vec![0],
+            vec![7],
+            vec![3, 3, 3],
+            vec![1, 2, 100],
+            vec![100; 50],
+            vec![usize::MAX; 3],
+        ] {
             for most in [0, 1, 10, 100, usize::MAX] {
                 let each = share(lengths.iter().copied(), most);
-                let shown =
-                    lengths.iter().fold(0_usize, |sum, length| sum.saturating_add((*length).min(each)));
+                let shown = lengths.iter().fold(0_usize, |sum, length| {
+                    sum.saturating_add((*length).min(each))
+                });
                 assert!(shown <= most, "{lengths:?} in {most}: {each}");
             }
         }

@@ -6,8 +6,9 @@ const MESSAGE: u64 = 4;
 /// What an image or another medium is, in tokens, as a rule.
 const MEDIA: u64 = 1_500;
 
-/// About how many tokens a text has, without a tokeniser: a quarter of its ASCII bytes, and one for each other
-/// character. For English and code it is right within a fifth or so, for other scripts it is rather too much.
+/// About how many tokens a text has, without a tokeniser: a quarter of its ASCII bytes, and one for
+/// each other character. For English and code it is right within a fifth or so, for other scripts
+/// it is rather too much.
 ///
 /// ```
 /// # use levity_core::estimate_tokens;
@@ -25,12 +26,17 @@ pub fn estimate_tokens(text: &str) -> u64 {
 impl Message {
     /// About how many tokens it has; see [`estimate_tokens`].
     pub fn tokens(&self) -> u64 {
-        self.parts.iter().map(part).fold(MESSAGE, u64::saturating_add)
+        self.parts
+            .iter()
+            .map(part)
+            .fold(MESSAGE, u64::saturating_add)
     }
 }
 
 fn part(part: &Part) -> u64 {
-    let opaque = part.opaque().map_or(0, |opaque| json_size(&opaque.data) as u64 / 4);
+    let opaque = part
+        .opaque()
+        .map_or(0, |opaque| json_size(&opaque.data) as u64 / 4);
     let own = match part {
         Part::Text(text) => estimate_tokens(&text.text),
         Part::Thinking(thinking) => estimate_tokens(&thinking.text),
@@ -51,6 +57,10 @@ fn result(result: &ToolResult) -> u64 {
         Content::Media(_) => MEDIA,
     });
     let shown: u64 = content.sum();
-    let value = if shown == 0 { result.value.as_ref().map_or(0, json_size) } else { 0 };
+    let value = if shown == 0 {
+        result.value.as_ref().map_or(0, json_size)
+    } else {
+        0
+    };
     shown + (value as u64).div_ceil(4) + MESSAGE
 }

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::message::output_text;
 use crate::{
-    CallId, CancelToken, Content, Media, Permit, RunId, Timestamp, ToolError, Values, WorkspaceSource,
+    CallId, CancelToken, Content, Media, Permit, RunId, Timestamp, ToolError, Values,
+    WorkspaceSource,
 };
 
 /// Something a model can have done.
@@ -18,13 +19,16 @@ use crate::{
 ///
 /// # Contract
 /// - `spec` always returns the same.
-/// - `call` is only given arguments that match the input schema, when it is called through a dispatcher.
+/// - `call` is only given arguments that match the input schema, when it is called through a
+///   dispatcher.
 /// - Dropping the future of `call` cancels it as far as it can be cancelled.
-/// - A failure is an `Err`, written for the model to act on; a panic is caught and told as a failure.
-/// - `undo` is called only where the hints say [`Compensable`](EffectClass::Compensable), with the arguments
-///   and the key of the call it takes back. That call never took effect, half did or wholly did, and it may
-///   have been undone before. It is no longer under way: its future was dropped, or its thread has returned.
-///   After `Ok`, nothing of it is left, and it may be made again.
+/// - A failure is an `Err`, written for the model to act on; a panic is caught and told as a
+///   failure.
+/// - `undo` is called only where the hints say [`Compensable`](EffectClass::Compensable), with the
+///   arguments and the key of the call it takes back. That call never took effect, half did or
+///   wholly did, and it may have been undone before. It is no longer under way: its future was
+///   dropped, or its thread has returned. After `Ok`, nothing of it is left, and it may be made
+///   again.
 /// - `permit` does no I/O and returns at once. A call that it denies fails in `call` as well.
 ///
 /// `levity_test::conformance::tool` checks an implementation.
@@ -71,18 +75,22 @@ pub trait Tool: Send + Sync {
     /// [`compensable`](Hints::compensable); any other cannot be undone.
     async fn undo(&self, args: Value, cx: &ToolCx) -> Result<(), ToolError> {
         let _ = (args, cx);
-        Err(ToolError::failed(format!("`{}` cannot be undone: it does not say how", self.spec().name)))
+        Err(ToolError::failed(format!(
+            "`{}` cannot be undone: it does not say how",
+            self.spec().name
+        )))
     }
 
-    /// Whether a call may be made, where no rule of the agent's policy says anything about it. Implement it for a
-    /// tool that is harmless with some arguments and not with others: one that runs commands, for instance.
+    /// Whether a call may be made, where no rule of the agent's policy says anything about it.
+    /// Implement it for a tool that is harmless with some arguments and not with others: one that
+    /// runs commands, for instance.
     fn permit(&self, args: &Value) -> Permit {
         let _ = args;
         Permit::Allow
     }
 
-    /// Whether [`permit`](Self::permit) may block its thread: it reads files, for instance. It is then called on a thread
-    /// of its own.
+    /// Whether [`permit`](Self::permit) may block its thread: it reads files, for instance. It is
+    /// then called on a thread of its own.
     fn permit_blocks(&self) -> bool {
         false
     }
@@ -117,7 +125,8 @@ pub trait Toolbox {
     /// The tools, in a stable order.
     fn into_tools(self) -> Vec<Arc<dyn Tool>>;
 
-    /// The folder that the tools work in, for the [`Context`](crate::Context) of an agent that has them; none by default.
+    /// The folder that the tools work in, for the [`Context`](crate::Context) of an agent that has
+    /// them; none by default.
     fn workspace(&self) -> Option<Arc<dyn WorkspaceSource>> {
         None
     }
@@ -132,9 +141,12 @@ impl Toolbox for Vec<Arc<dyn Tool>> {
 /// A set of tools that may change while agents run: an MCP server, a folder.
 ///
 /// # Contract
-/// - `tools` returns at once, in a stable order, and no name twice. It may look at a file, but waits for no network.
-/// - `version` changes whenever `tools` would return something else. It is called before every request to a model, and `tools` only after it changed.
-/// - A set that cannot be read, such as a file that is half written, is told by `problems`. The source decides whether it keeps the tools it had.
+/// - `tools` returns at once, in a stable order, and no name twice. It may look at a file, but
+///   waits for no network.
+/// - `version` changes whenever `tools` would return something else. It is called before every
+///   request to a model, and `tools` only after it changed.
+/// - A set that cannot be read, such as a file that is half written, is told by `problems`. The
+///   source decides whether it keeps the tools it had.
 ///
 /// `levity_test::conformance::tool_source` checks an implementation.
 ///
@@ -170,12 +182,14 @@ pub trait ToolSource: Send + Sync {
     fn tools(&self) -> Vec<Arc<dyn Tool>>;
     /// A number that tells one set from the next.
     fn version(&self) -> u64;
-    /// What the source has and cannot make a tool of, each in a clause that names it. `version` changes with it.
+    /// What the source has and cannot make a tool of, each in a clause that names it. `version`
+    /// changes with it.
     fn problems(&self) -> Vec<String> {
         Vec::new()
     }
-    /// Which part of the source a tool is from, where the source has parts: the server, for one that has the tools of
-    /// several. Costs are told apart by it, and models are told what there is to search.
+    /// Which part of the source a tool is from, where the source has parts: the server, for one
+    /// that has the tools of several. Costs are told apart by it, and models are told what there is
+    /// to search.
     fn part(&self, tool: &str) -> Option<String> {
         let _ = tool;
         None
@@ -405,12 +419,18 @@ pub struct ToolOutput {
 impl ToolOutput {
     /// Text.
     pub fn text(text: impl Into<String>) -> Self {
-        Self { content: vec![Content::Text(text.into())], value: None }
+        Self {
+            content: vec![Content::Text(text.into())],
+            value: None,
+        }
     }
 
     /// A value; the model sees it as JSON.
     pub fn value(value: Value) -> Self {
-        Self { content: Vec::new(), value: Some(value) }
+        Self {
+            content: Vec::new(),
+            value: Some(value),
+        }
     }
 
     /// Adds an image, a sound or a document.
@@ -434,8 +454,8 @@ pub struct ToolCx {
     pub run: RunId,
     /// The call.
     pub call: CallId,
-    /// The same for every attempt at this call, also after a crash: hand it to services that take an
-    /// idempotency key.
+    /// The same for every attempt at this call, also after a crash: hand it to services that take
+    /// an idempotency key.
     pub key: Arc<str>,
     /// 1 at first, and one more for each retry.
     pub attempt: u32,
@@ -472,7 +492,11 @@ impl ToolCx {
 
     /// A context for a call of its own, outside any run: no deadline, nobody listening.
     pub fn detached() -> Self {
-        Self::new(RunId::from("detached"), CallId::from("detached"), "detached")
+        Self::new(
+            RunId::from("detached"),
+            CallId::from("detached"),
+            "detached",
+        )
     }
 
     /// A context for a call of a run.
@@ -505,7 +529,10 @@ pub struct Deadline {
 impl Deadline {
     /// `limit` from `now`.
     pub fn new(now: Timestamp, limit: Duration) -> Self {
-        Self { at: Some(now.after(limit)), limit: Some(limit) }
+        Self {
+            at: Some(now.after(limit)),
+            limit: Some(limit),
+        }
     }
 }
 
@@ -580,12 +607,18 @@ pub struct FileChange {
 impl FileChange {
     /// The file was made, or has other content now.
     pub fn written(path: impl Into<String>) -> Self {
-        Self { path: path.into(), kind: FileChangeKind::Written }
+        Self {
+            path: path.into(),
+            kind: FileChangeKind::Written,
+        }
     }
 
     /// The file is no longer there.
     pub fn removed(path: impl Into<String>) -> Self {
-        Self { path: path.into(), kind: FileChangeKind::Removed }
+        Self {
+            path: path.into(),
+            kind: FileChangeKind::Removed,
+        }
     }
 }
 
@@ -630,7 +663,9 @@ impl LinkedTool {
 
     /// Every tool linked into this program, sorted by name.
     pub fn all() -> Vec<Arc<dyn Tool>> {
-        let mut tools: Vec<_> = inventory::iter::<Self>().map(|linked| (linked.make)()).collect();
+        let mut tools: Vec<_> = inventory::iter::<Self>()
+            .map(|linked| (linked.make)())
+            .collect();
         tools.sort_by(|a, b| a.spec().name.cmp(&b.spec().name));
         tools
     }

@@ -3,7 +3,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Values that a program gives its tools for one run, one of each type: the user, the tenant, a transaction.
+/// Values that a program gives its tools for one run, one of each type: the user, the tenant, a
+/// transaction.
 ///
 /// They are in no journal: whoever resumes the run gives them again.
 ///
@@ -41,6 +42,8 @@ impl Values {
 /// Shows nothing of the values.
 impl fmt::Debug for Values {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Values").field(&self.0.as_ref().map_or(0, |values| values.len())).finish()
+        f.debug_tuple("Values")
+            .field(&self.0.as_ref().map_or(0, |values| values.len()))
+            .finish()
     }
 }

@@ -33,14 +33,17 @@ mod parse;
 /// path     = name { "." name | "[" whole number "]" | "[" string "]" }
 /// literal  = number | string | "true" | "false" | "null" | "[" [ literal { "," literal } ] "]"
 /// ```
-/// A name has letters, digits, `_` and, inside it, `-`; any other name stands in backticks. A string stands in either
-/// quotes, with the escapes of JSON and `\'`. A negative number in brackets counts from the end of a list.
+/// A name has letters, digits, `_` and, inside it, `-`; any other name stands in backticks. A
+/// string stands in either quotes, with the escapes of JSON and `\'`. A negative number in brackets
+/// counts from the end of a list.
 ///
 /// # What it means
-/// - What is not there is `null`. A path alone holds unless its value is `null`, `false`, `0`, `""`, `[]` or `{}`.
-/// - Numbers are compared by value (`1 == 1.0`), texts letter by letter. Comparing different kinds is false, and
-///   `!=` is true.
-/// - `a in b` looks for an element of a list, a key of an object or a part of a text; `b contains a` is the same.
+/// - What is not there is `null`. A path alone holds unless its value is `null`, `false`, `0`,
+///   `""`, `[]` or `{}`.
+/// - Numbers are compared by value (`1 == 1.0`), texts letter by letter. Comparing different kinds
+///   is false, and `!=` is true.
+/// - `a in b` looks for an element of a list, a key of an object or a part of a text;
+///   `b contains a` is the same.
 ///
 /// It never fails, and costs no more than the values that it looks at. A text has at most
 /// [`MAX_LEN`](Self::MAX_LEN) bytes, nested at most [`MAX_DEPTH`](Self::MAX_DEPTH) deep.
@@ -116,7 +119,10 @@ impl Condition {
             let at = text.char_indices().take_while(|(at, _)| *at < byte).count() + 1;
             ConditionError { at, what }
         })?;
-        Ok(Self { text: text.into(), compiled: Arc::new(compiled) })
+        Ok(Self {
+            text: text.into(),
+            compiled: Arc::new(compiled),
+        })
     }
 
     /// Whether it holds for these variables. One that is not there is `null`.

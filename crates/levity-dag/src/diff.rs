@@ -12,7 +12,8 @@ mod apply;
 mod parse;
 mod redo;
 
-/// How a plan is changed while it runs. Steps that have begun or are finished cannot be changed or removed.
+/// How a plan is changed while it runs. Steps that have begun or are finished cannot be changed or
+/// removed.
 ///
 /// ```
 /// use levity_dag::{Diff, Plan, Step, StepId};
@@ -60,13 +61,18 @@ pub struct Diff {
 impl Diff {
     /// Reads a change that a person or a model has written, with the kindness of [`Plan::parse`].
     ///
-    /// It takes its own form, `{"add": [..], "remove": [..], "change": [..]}`. What a step in `change` does not say stays
-    /// as it is in `plan`, and `null` takes it away. A whole plan in any form is taken too: what is new in it is added,
-    /// what differs is changed, and what is missing is removed unless it is `settled`, which nobody has to repeat.
+    /// It takes its own form, `{"add": [..], "remove": [..], "change": [..]}`. What a step in
+    /// `change` does not say stays as it is in `plan`, and `null` takes it away. A whole plan in
+    /// any form is taken too: what is new in it is added, what differs is changed, and what is
+    /// missing is removed unless it is `settled`, which nobody has to repeat.
     ///
     /// # Errors
     /// As [`Plan::parse`].
-    pub fn parse(text: &str, plan: &Plan, settled: &dyn Fn(&StepId) -> bool) -> Result<Self, Faults> {
+    pub fn parse(
+        text: &str,
+        plan: &Plan,
+        settled: &dyn Fn(&StepId) -> bool,
+    ) -> Result<Self, Faults> {
         parse::parse(text, plan, settled)
     }
 
@@ -77,25 +83,30 @@ impl Diff {
 
     /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
-        self.add.is_empty() && self.remove.is_empty() && self.change.is_empty() && self.variables.is_empty()
+        self.add.is_empty()
+            && self.remove.is_empty()
+            && self.change.is_empty()
+            && self.variables.is_empty()
     }
 
-    /// The plan after the change: steps that are changed stay in their places, and those that are added come last.
-    /// [`Graph::check_changed`] says whether it can be run.
+    /// The plan after the change: steps that are changed stay in their places, and those that are
+    /// added come last. [`Graph::check_changed`] says whether it can be run.
     ///
     /// # Errors
-    /// When it changes nothing, touches steps that are `settled` (begun or finished), or names steps that are not there.
+    /// When it changes nothing, touches steps that are `settled` (begun or finished), or names
+    /// steps that are not there.
     pub fn apply(&self, plan: &Plan, settled: &dyn Fn(&StepId) -> bool) -> Result<Plan, Faults> {
         apply::apply(self, plan, settled)
     }
 
-    /// The change with which a judge sends work back: copies of `steps`, of all that is between them and the judge, and of
-    /// the judge, which do the same once more and are told the `issues`. Without `steps`, all that stands directly before
-    /// the judge is done again.
+    /// The change with which a judge sends work back: copies of `steps`, of all that is between
+    /// them and the judge, and of the judge, which do the same once more and are told the `issues`.
+    /// Without `steps`, all that stands directly before the judge is done again.
     ///
-    /// A copy of `draft` is called `draft~2`, or `draft~3` the next time. They write what the first ones wrote, later than
-    /// those, and the copy of the judge stands in for it. This holds for [`Graph::check_changed`], to which the first
-    /// ones are settled; [`Graph::check`] knows no order between the two.
+    /// A copy of `draft` is called `draft~2`, or `draft~3` the next time. They write what the first
+    /// ones wrote, later than those, and the copy of the judge stands in for it. This holds for
+    /// [`Graph::check_changed`], to which the first ones are settled; [`Graph::check`] knows no
+    /// order between the two.
     pub fn redo(graph: &Graph, judge: &StepId, steps: &[StepId], issues: &[String]) -> Self {
         redo::redo(graph, judge, steps, issues)
     }

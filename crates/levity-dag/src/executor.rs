@@ -9,9 +9,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::{BoxFuture, Either, FutureExt, select};
 use levity_core::{
-    Approver, Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, Eventual, Executor,
-    GuardCx, Inspection, Limits, Outcome, Permit, PrepareCx, Prepared, Program, Stage, ToolCall, ToolError,
-    ToolErrorKind, ToolOutput, ToolResult, ToolRun, World,
+    Approver, Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, Eventual,
+    Executor, GuardCx, Inspection, Limits, Outcome, Permit, PrepareCx, Prepared, Program, Stage,
+    ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolRun, World,
 };
 use levity_loop::__private::Guards;
 use levity_loop::Agent;
@@ -57,7 +57,11 @@ impl TeamExecutor {
         let (id, mut before) = (cx.run.clone(), Vec::new());
         if self.guards.watch(Stage::Call) {
             let guard_cx = GuardCx::new().with_run(id.clone());
-            match self.guards.call(run.call.clone(), &guard_cx, &*self.world).await {
+            match self
+                .guards
+                .call(run.call.clone(), &guard_cx, &*self.world)
+                .await
+            {
                 Ok(looked) => (run.call, before) = looked,
                 Err(by) => return Outcome::Tool(Guards::refused(run.call, by)),
             }
@@ -74,7 +78,12 @@ impl TeamExecutor {
         }
     }
 
-    fn perform(&self, run: ToolRun, time: Option<Duration>, cx: EffectCx) -> BoxFuture<'_, Outcome> {
+    fn perform(
+        &self,
+        run: ToolRun,
+        time: Option<Duration>,
+        cx: EffectCx,
+    ) -> BoxFuture<'_, Outcome> {
         if let Some(function) = self.functions.get(&run.call.name) {
             return self.function(function, run.call, time, cx);
         }
@@ -84,7 +93,8 @@ impl TeamExecutor {
         Box::pin(self.dispatch(run, time, cx))
     }
 
-    /// A function is called here, and what it returns is awaited: the future is small, since there is one for each step.
+    /// A function is called here, and what it returns is awaited: the future is small, since there
+    /// is one for each step.
     fn function(
         &self,
         function: &Function,
@@ -103,7 +113,9 @@ impl TeamExecutor {
             Err(_) => return Box::pin(ready(answer(call, Err(panicked())))),
         };
         let Some(time) = time else {
-            return Box::pin(async move { answer(call, work.await.unwrap_or_else(|_| Err(panicked()))) });
+            return Box::pin(async move {
+                answer(call, work.await.unwrap_or_else(|_| Err(panicked())))
+            });
         };
         Box::pin(async move {
             let done = match select(pin!(work), pin!(self.world.sleep(time))).await {
@@ -117,8 +129,14 @@ impl TeamExecutor {
     async fn plan(&self, call: &ToolCall) -> Outcome {
         let made = match (&self.planner, Brief::deserialize(&call.args)) {
             (Some(planner), Ok(brief)) => {
-                let plan = AssertUnwindSafe(async { planner.plan(&brief).await }).catch_unwind().await;
-                plan.unwrap_or_else(|_| Err(ToolError::failed("the planner panicked: a fault in its code")))
+                let plan = AssertUnwindSafe(async { planner.plan(&brief).await })
+                    .catch_unwind()
+                    .await;
+                plan.unwrap_or_else(|_| {
+                    Err(ToolError::failed(
+                        "the planner panicked: a fault in its code",
+                    ))
+                })
             }
             _ => Err(ToolError::failed("the brief cannot be read")),
         };
@@ -127,13 +145,17 @@ impl TeamExecutor {
 
     async fn dispatch(&self, run: ToolRun, time: Option<Duration>, cx: EffectCx) -> Outcome {
         let key = cx.key();
-        let call_cx = CallCx::new(cx.run, key).with_again(cx.again).with_values(cx.values);
+        let call_cx = CallCx::new(cx.run, key)
+            .with_again(cx.again)
+            .with_values(cx.values);
         let work = self.tools.dispatch(&run.call, run.approved, call_cx);
         let done = match time {
             None => work.await,
             Some(time) => match select(pin!(work), pin!(self.world.sleep(time))).await {
                 Either::Left((done, _)) => done,
-                Either::Right(_) => return Outcome::Tool(ToolResult::new(&run.call, Err(too_long(time)))),
+                Either::Right(_) => {
+                    return Outcome::Tool(ToolResult::new(&run.call, Err(too_long(time))));
+                }
             },
         };
         match done {
@@ -147,7 +169,9 @@ impl TeamExecutor {
         Outcome::Decision(match &self.approver {
             None => Decision::deny("nobody is there to ask"),
             Some(approver) => {
-                let decided = AssertUnwindSafe(async { approver.decide(ask).await }).catch_unwind().await;
+                let decided = AssertUnwindSafe(async { approver.decide(ask).await })
+                    .catch_unwind()
+                    .await;
                 decided.unwrap_or_else(|_| Decision::deny("the approver panicked"))
             }
         })
@@ -162,7 +186,8 @@ impl TeamExecutor {
         }
         // The plan says what comes after what, so no call need run alone.
         let class = self.tools.class(&run.call.name);
-        self.permit(&run.call).map(move |permit| Prepared::new(class).permit(permit))
+        self.permit(&run.call)
+            .map(move |permit| Prepared::new(class).permit(permit))
     }
 
     /// What policy says of a call, by the arguments that the tool is given.
@@ -186,14 +211,21 @@ impl TeamExecutor {
             let message = format!("there is no agent `{}`", child.agent);
             return Err(ToolError::new(ToolErrorKind::NotFound, message));
         };
-        let task = child.input.get("task").and_then(Value::as_str).unwrap_or_default();
+        let task = child
+            .input
+            .get("task")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
         agent.child(task, saved).await
     }
 }
 
 /// What a run below may use by itself, and no more than its step allows.
 fn within(input: &Value, mut limits: Limits) -> Limits {
-    if let Some(budget) = input.get("budget").and_then(|budget| Budget::deserialize(budget).ok()) {
+    if let Some(budget) = input
+        .get("budget")
+        .and_then(|budget| Budget::deserialize(budget).ok())
+    {
         limits = budget.within(limits);
     }
     if let Some(time) = input.get("timeout").and_then(Value::as_f64) {
@@ -217,7 +249,10 @@ fn panicked() -> ToolError {
 }
 
 fn too_long(time: Duration) -> ToolError {
-    ToolError::new(ToolErrorKind::Timeout, format!("it took longer than {time:?}"))
+    ToolError::new(
+        ToolErrorKind::Timeout,
+        format!("it took longer than {time:?}"),
+    )
 }
 
 #[async_trait]
@@ -226,7 +261,9 @@ impl Executor for TeamExecutor {
         let answered = matches!(effect, Effect::Ask(_)) && self.approver.is_some();
         match effect {
             Effect::Tool(run) => self.prepare_tool(run),
-            _ => Prepared::new(EffectClass::ReadOnly).answered(answered).into(),
+            _ => Prepared::new(EffectClass::ReadOnly)
+                .answered(answered)
+                .into(),
         }
     }
 
@@ -260,8 +297,10 @@ impl Executor for TeamExecutor {
                         made
                     }
                     None => {
-                        let caller =
-                            self.me.upgrade().ok_or_else(|| ToolError::failed("the team is gone"))?;
+                        let caller = self
+                            .me
+                            .upgrade()
+                            .ok_or_else(|| ToolError::failed("the team is gone"))?;
                         code.child(args, saved, caller).await?
                     }
                 }
@@ -278,16 +317,28 @@ impl Executor for TeamExecutor {
             let parts = agent.executor().inspect().setup.into_iter();
             setup.extend(parts.map(|(part, digest)| (format!("agent `{name}`: {part}"), digest)));
         }
-        setup.extend(self.functions.keys().map(|name| (format!("function `{name}`"), Digest::EMPTY)));
+        setup.extend(
+            self.functions
+                .keys()
+                .map(|name| (format!("function `{name}`"), Digest::EMPTY)),
+        );
         let tools = self.tools.registry().specs();
-        setup.extend(tools.iter().map(|spec| (format!("tool `{}`", spec.name), Digest::of(spec))));
-        let screener = self.guards.screener(&[Stage::Input, Stage::Call], &self.world);
+        setup.extend(
+            tools
+                .iter()
+                .map(|spec| (format!("tool `{}`", spec.name), Digest::of(spec))),
+        );
+        let screener = self
+            .guards
+            .screener(&[Stage::Input, Stage::Call], &self.world);
         Inspection::new().with_setup(setup).with_screener(screener)
     }
 }
 
 impl fmt::Debug for TeamExecutor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TeamExecutor").field("agents", &self.agents.keys()).finish_non_exhaustive()
+        f.debug_struct("TeamExecutor")
+            .field("agents", &self.agents.keys())
+            .finish_non_exhaustive()
     }
 }

@@ -22,21 +22,36 @@ pub(crate) fn extract<'a>(
             None => problems.push(format!("`{name}` is missing")),
             Some((value, by)) => match schema(name).and_then(|schema| schema.problems(value)) {
                 Some(problem) => problems.push(format!("`{name}` does not fit: {problem}")),
-                None => written.push(WrittenVariable { name: name.clone(), by, value: value.clone() }),
+                None => written.push(WrittenVariable {
+                    name: name.clone(),
+                    by,
+                    value: value.clone(),
+                }),
             },
         }
     }
-    if problems.is_empty() { Ok(written) } else { Err(problems.join("; ")) }
+    if problems.is_empty() {
+        Ok(written)
+    } else {
+        Err(problems.join("; "))
+    }
 }
 
 /// The value of a variable; `alone` says that the step writes nothing else.
 fn find<'a>(name: &str, alone: bool, output: &'a Value) -> Option<(&'a Value, Strategy)> {
     let Value::Object(object) = output else {
         // What is said in words is the answer; a value that is not an object is all there is.
-        let by = if output.is_string() { Strategy::FinalAnswer } else { Strategy::Output };
+        let by = if output.is_string() {
+            Strategy::FinalAnswer
+        } else {
+            Strategy::Output
+        };
         return alone.then_some((output, by));
     };
-    let of_code = object.get(EXECUTION).and_then(|run| run.get("result")).filter(|result| !result.is_null());
+    let of_code = object
+        .get(EXECUTION)
+        .and_then(|run| run.get("result"))
+        .filter(|result| !result.is_null());
     let of_code = of_code.and_then(|result| match result {
         Value::Object(result) => result.get(name).or_else(|| whole(object, alone)),
         result => alone.then_some(result),
@@ -48,7 +63,8 @@ fn find<'a>(name: &str, alone: bool, output: &'a Value) -> Option<(&'a Value, St
         .or_else(|| Some((object.get("final_answer")?, Strategy::FinalAnswer)))
 }
 
-/// The result of code as a whole, when the step writes one variable and nothing else in the output is it.
+/// The result of code as a whole, when the step writes one variable and nothing else in the output
+/// is it.
 fn whole(object: &Map<String, Value>, alone: bool) -> Option<&Value> {
     object.get(EXECUTION)?.get("result").filter(|_| alone)
 }
@@ -63,24 +79,39 @@ mod tests {
     fn check(writes: &[&str], output: &Value, expected: Result<Vec<(Value, Strategy)>, &str>) {
         let step = Step::new("s", "a").writes(writes.iter().copied());
         let found = extract(&step, output, |_| None);
-        let found = found.map(|all| all.into_iter().map(|one| (one.value, one.by)).collect::<Vec<_>>());
+        let found = found.map(|all| {
+            all.into_iter()
+                .map(|one| (one.value, one.by))
+                .collect::<Vec<_>>()
+        });
         assert_eq!(found, expected.map_err(str::to_owned));
     }
 
     #[test]
     fn the_first_strategy_that_finds_something_counts() {
         let by = |value: Value, by| Ok(vec![(value, by)]);
-        let all =
-            json!({"execution_result": {"result": {"x": 1}}, "x": 2, "output": {"x": 3}, "final_answer": 4});
+        let all = json!({"execution_result": {"result": {"x": 1}}, "x": 2, "output": {"x": 3}, "final_answer": 4});
         check(&["x"], &all, by(json!(1), Strategy::CodeResult));
         check(
             &["x"],
             &json!({"x": 2, "output": {"x": 3}, "final_answer": 4}),
             by(json!(2), Strategy::Output),
         );
-        check(&["x"], &json!({"output": {"x": 3}, "final_answer": 4}), by(json!(3), Strategy::Nested));
-        check(&["x"], &json!({"final_answer": 4}), by(json!(4), Strategy::FinalAnswer));
-        check(&["x"], &json!("words"), by(json!("words"), Strategy::FinalAnswer));
+        check(
+            &["x"],
+            &json!({"output": {"x": 3}, "final_answer": 4}),
+            by(json!(3), Strategy::Nested),
+        );
+        check(
+            &["x"],
+            &json!({"final_answer": 4}),
+            by(json!(4), Strategy::FinalAnswer),
+        );
+        check(
+            &["x"],
+            &json!("words"),
+            by(json!("words"), Strategy::FinalAnswer),
+        );
         check(&["x"], &json!([1, 2]), by(json!([1, 2]), Strategy::Output));
     }
 
@@ -92,7 +123,11 @@ mod tests {
             Ok(vec![(json!(7), Strategy::CodeResult)]),
         );
         let table = json!({"execution_result": {"result": {"a": 1}}});
-        check(&["x"], &table, Ok(vec![(json!({"a": 1}), Strategy::CodeResult)]));
+        check(
+            &["x"],
+            &table,
+            Ok(vec![(json!({"a": 1}), Strategy::CodeResult)]),
+        );
         check(
             &["x", "y"],
             &json!({"execution_result": {"result": 7}}),

@@ -72,19 +72,30 @@ impl fmt::Display for Faults {
 
 impl From<Fault> for Faults {
     fn from(fault: Fault) -> Self {
-        Self { faults: vec![fault], more: 0 }
+        Self {
+            faults: vec![fault],
+            more: 0,
+        }
     }
 }
 
 impl Fault {
     /// Something that is wrong with the plan as a whole.
     pub fn new(kind: FaultKind, message: impl Into<String>) -> Self {
-        Self { kind, step: None, message: message.into() }
+        Self {
+            kind,
+            step: None,
+            message: message.into(),
+        }
     }
 
     /// Something that is wrong with a step.
     pub fn at(kind: FaultKind, step: &StepId, message: impl Into<String>) -> Self {
-        Self { kind, step: Some(step.clone()), message: message.into() }
+        Self {
+            kind,
+            step: Some(step.clone()),
+            message: message.into(),
+        }
     }
 }
 
@@ -114,7 +125,10 @@ impl Found {
         if self.faults.is_empty() {
             return Ok(());
         }
-        Err(Faults { faults: std::mem::take(&mut self.faults), more: std::mem::take(&mut self.more) })
+        Err(Faults {
+            faults: std::mem::take(&mut self.faults),
+            more: std::mem::take(&mut self.more),
+        })
     }
 }
 

@@ -11,7 +11,8 @@ use crate::notice::{StepSpent, StepStatus};
 use crate::plan::Plan;
 use crate::step::StepId;
 
-/// The result of a team's run; see [`Finished`] and [`TeamDetails`]. Its text is the output of the last step that is done.
+/// The result of a team's run; see [`Finished`] and [`TeamDetails`]. Its text is the output of the
+/// last step that is done.
 pub type TeamAnswer = Finished<TeamDetails>;
 
 /// The part of a result that only a team's run has: variables, steps and the plan.
@@ -37,7 +38,10 @@ pub struct StepReport {
 impl TeamDetails {
     pub(crate) fn new(machine: GraphMachine) -> Self {
         let variables = machine.values();
-        Self { machine: Box::new(machine), variables }
+        Self {
+            machine: Box::new(machine),
+            variables,
+        }
     }
 
     /// The value of a variable.
@@ -57,13 +61,20 @@ impl TeamDetails {
 
     /// What became of each step, in the order of the plan.
     pub fn steps(&self) -> Vec<StepReport> {
-        let report = |(step, status, error, spent)| StepReport { step, status, error, spent };
+        let report = |(step, status, error, spent)| StepReport {
+            step,
+            status,
+            error,
+            spent,
+        };
         self.machine.reports().map(report).collect()
     }
 
     /// What became of a step.
     pub fn step(&self, id: &str) -> Option<StepReport> {
-        self.steps().into_iter().find(|report| report.step.as_str() == id)
+        self.steps()
+            .into_iter()
+            .find(|report| report.step.as_str() == id)
     }
 
     /// The plan as it was last; nothing when none was made.
@@ -79,6 +90,8 @@ impl TeamDetails {
 
 impl fmt::Debug for TeamDetails {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TeamDetails").field("replans", &self.replans()).finish_non_exhaustive()
+        f.debug_struct("TeamDetails")
+            .field("replans", &self.replans())
+            .finish_non_exhaustive()
     }
 }

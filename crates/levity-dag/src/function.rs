@@ -31,7 +31,8 @@ pub struct Function {
 type Call = dyn Fn(StepInput) -> BoxFuture<'static, Result<Value, ToolError>> + Send + Sync;
 
 impl Function {
-    /// A function. What it returns is an object with the variables that the step writes or, where that is one, its value.
+    /// A function. What it returns is an object with the variables that the step writes or, where
+    /// that is one, its value.
     ///
     /// When the process dies while it runs, it is not run again, and the step has failed; see
     /// [`idempotent`](Self::idempotent).
@@ -40,7 +41,11 @@ impl Function {
         F: Future<Output = Result<Value, ToolError>> + Send + 'static,
     {
         let call: Arc<Call> = Arc::new(move |input| Box::pin(function(input)));
-        Self { call, description: "a function of the program".into(), class: EffectClass::default() }
+        Self {
+            call,
+            description: "a function of the program".into(),
+            class: EffectClass::default(),
+        }
     }
 
     /// What it is good for, for a planner.
@@ -55,8 +60,8 @@ impl Function {
         self
     }
 
-    /// Running it twice is as good as once, by [`StepInput::key`] if need be: it is run again when a process died while
-    /// it ran.
+    /// Running it twice is as good as once, by [`StepInput::key`] if need be: it is run again when
+    /// a process died while it ran.
     pub fn idempotent(mut self) -> Self {
         self.class = EffectClass::Idempotent;
         self
@@ -79,7 +84,9 @@ where
 
 impl fmt::Debug for Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Function").field("class", &self.class).finish_non_exhaustive()
+        f.debug_struct("Function")
+            .field("class", &self.class)
+            .finish_non_exhaustive()
     }
 }
 
@@ -96,7 +103,11 @@ pub struct StepInput {
 
 impl StepInput {
     pub(crate) fn new(values: Map<String, Value>, cx: EffectCx) -> Self {
-        Self { values, again: cx.again, cx }
+        Self {
+            values,
+            again: cx.again,
+            cx,
+        }
     }
 
     /// The value of a variable; `null` when there is none.
@@ -110,7 +121,10 @@ impl StepInput {
     /// When it is none.
     pub fn parse<T: DeserializeOwned>(&self, name: &str) -> Result<T, ToolError> {
         T::deserialize(self.get(name)).map_err(|error| {
-            ToolError::new(ToolErrorKind::InvalidArgs, format!("`{name}` is not what is wanted: {error}"))
+            ToolError::new(
+                ToolErrorKind::InvalidArgs,
+                format!("`{name}` is not what is wanted: {error}"),
+            )
         })
     }
 

@@ -25,7 +25,8 @@ use edges::{Build, Topology};
 use order::Numbers;
 use settled::Settled;
 
-/// A plan that was checked: a graph without cycles, in which everything that is read is there by then.
+/// A plan that was checked: a graph without cycles, in which everything that is read is there by
+/// then.
 ///
 /// Steps are numbered in the order of the plan, `0..len()`.
 ///
@@ -65,8 +66,8 @@ pub(crate) type Dag = DiGraph<(), Edge, u32>;
 /// What an edge says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Edge {
-    /// Which of the target's `after` it is, if it is one: its condition is there. An edge from a stand-in has that of
-    /// the step it stands in for.
+    /// Which of the target's `after` it is, if it is one: its condition is there. An edge from a
+    /// stand-in has that of the step it stands in for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) after: Option<u32>,
     /// Whether the target stands in for the source: it is run when the source has failed.
@@ -74,7 +75,8 @@ pub(crate) struct Edge {
     pub(crate) stands_in: bool,
 }
 
-/// The dependencies between the steps of a plan that was changed while it ran, and no longer tells them itself.
+/// The dependencies between the steps of a plan that was changed while it ran, and no longer tells
+/// them itself.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Wiring {
     edges: Vec<(u32, u32, Edge)>,
@@ -91,7 +93,9 @@ impl Graph {
         let mut order: Vec<u32> = (0..self.plan.steps.len() as u32).collect();
         order.sort_unstable_by_key(|at| rank.get(*at as usize));
         Wiring {
-            edges: edges.map(|edge| (number(edge.source()), number(edge.target()), edge.weight)).collect(),
+            edges: edges
+                .map(|edge| (number(edge.source()), number(edge.target()), edge.weight))
+                .collect(),
             order,
         }
     }
@@ -105,7 +109,10 @@ impl Graph {
         let index = check::ids(&plan, &mut found);
         found.none().map_err(|faults| faults.to_string())?;
         let topology = Topology::wired(&plan, wiring).ok_or("its edges do not fit its plan")?;
-        Ok(Self { plan, found: Arc::new(FoundOut { index, topology }) })
+        Ok(Self {
+            plan,
+            found: Arc::new(FoundOut { index, topology }),
+        })
     }
 
     /// Checks a plan.
@@ -118,11 +125,13 @@ impl Graph {
         Self::checked(plan.into(), known, None, &|_| false)
     }
 
-    /// Checks a plan that `old` was changed to while it ran. What has begun or is finished is settled.
+    /// Checks a plan that `old` was changed to while it ran. What has begun or is finished is
+    /// settled.
     ///
-    /// A settled step keeps the edges that it had, even if a new step writes what it has read, and settled steps keep
-    /// their order. What is new and writes a variable of a settled step is later than that. Settled steps count nothing
-    /// in the worst case, so the limits in `known` are those that are left.
+    /// A settled step keeps the edges that it had, even if a new step writes what it has read, and
+    /// settled steps keep their order. What is new and writes a variable of a settled step is later
+    /// than that. Settled steps count nothing in the worst case, so the limits in `known` are those
+    /// that are left.
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -149,7 +158,10 @@ impl Graph {
         check::parts(&plan, known, &index, &settled.is, &mut found);
         let topology = Build::new(&plan, &index, &settled, known.max_edges).finish(&mut found);
         found.none()?;
-        Ok(Self { plan, found: Arc::new(FoundOut { index, topology }) })
+        Ok(Self {
+            plan,
+            found: Arc::new(FoundOut { index, topology }),
+        })
     }
 
     /// The same graph of a plan in which nothing but what is given from the start differs.
@@ -185,7 +197,9 @@ impl Graph {
 
     /// All edges, those that follow from variables included: which step comes before which.
     pub fn edges(&self) -> impl Iterator<Item = (&StepId, &StepId)> {
-        let id = |at: petgraph::graph::NodeIndex<u32>| self.plan.steps.get(at.index()).map(|step| &step.id);
+        let id = |at: petgraph::graph::NodeIndex<u32>| {
+            self.plan.steps.get(at.index()).map(|step| &step.id)
+        };
         self.found
             .topology
             .dag
@@ -197,14 +211,22 @@ impl Graph {
     /// The edges that lead to a step: where they come from, and what they say.
     pub(crate) fn before(&self, at: u32) -> impl Iterator<Item = (u32, Edge)> + '_ {
         use petgraph::visit::EdgeRef as _;
-        let edges = self.found.topology.dag.edges_directed(at.into(), petgraph::Direction::Incoming);
+        let edges = self
+            .found
+            .topology
+            .dag
+            .edges_directed(at.into(), petgraph::Direction::Incoming);
         edges.map(|edge| (edge.source().index() as u32, *edge.weight()))
     }
 
     /// The edges that lead away from a step.
     pub(crate) fn behind(&self, at: u32) -> impl Iterator<Item = (u32, Edge)> + '_ {
         use petgraph::visit::EdgeRef as _;
-        let edges = self.found.topology.dag.edges_directed(at.into(), petgraph::Direction::Outgoing);
+        let edges = self
+            .found
+            .topology
+            .dag
+            .edges_directed(at.into(), petgraph::Direction::Outgoing);
         edges.map(|edge| (edge.target().index() as u32, *edge.weight()))
     }
 
@@ -215,23 +237,44 @@ impl Graph {
 
     /// The pairs of a step and one that stands in for it.
     pub(crate) fn stand_ins(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        let edges = self.found.topology.dag.raw_edges().iter().filter(|edge| edge.weight.stands_in);
+        let edges = self
+            .found
+            .topology
+            .dag
+            .raw_edges()
+            .iter()
+            .filter(|edge| edge.weight.stands_in);
         edges.map(|edge| (edge.source().index() as u32, edge.target().index() as u32))
     }
 
     /// The place of a step in an order in which every step comes after those before it.
     pub(crate) fn rank(&self, at: u32) -> u32 {
-        self.found.topology.rank.get(at as usize).copied().unwrap_or_default()
+        self.found
+            .topology
+            .rank
+            .get(at as usize)
+            .copied()
+            .unwrap_or_default()
     }
 
-    /// How many steps the longest way from this one to an end has: what is on the longest way goes first.
+    /// How many steps the longest way from this one to an end has: what is on the longest way goes
+    /// first.
     pub(crate) fn weight(&self, at: u32) -> u32 {
-        self.found.topology.weight.get(at as usize).copied().unwrap_or_default()
+        self.found
+            .topology
+            .weight
+            .get(at as usize)
+            .copied()
+            .unwrap_or_default()
     }
 
     /// The steps that write a variable, by rank.
     pub(crate) fn writers(&self, variable: &str) -> &[u32] {
-        self.found.topology.writers.get(variable).map_or(&[], Vec::as_slice)
+        self.found
+            .topology
+            .writers
+            .get(variable)
+            .map_or(&[], Vec::as_slice)
     }
 }
 

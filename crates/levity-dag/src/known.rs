@@ -52,12 +52,19 @@ impl PlanConstraints {
 }
 
 impl PlanConstraints {
-    /// Who is meant by a name: somebody of that name or, since `Coder` and `CoderAgent` are the same, of the other.
+    /// Who is meant by a name: somebody of that name or, since `Coder` and `CoderAgent` are the
+    /// same, of the other.
     pub fn performer(&self, name: &str) -> Option<(&Arc<str>, &StepRunner)> {
         let find = |name: &str| self.performers.get_key_value(name);
         find(name)
             .or_else(|| find(name.strip_suffix("Agent")?))
-            .or_else(|| if name.is_empty() { None } else { find(&format!("{name}Agent")) })
+            .or_else(|| {
+                if name.is_empty() {
+                    None
+                } else {
+                    find(&format!("{name}Agent"))
+                }
+            })
     }
 }
 
@@ -86,7 +93,13 @@ pub struct StepRunner {
 impl StepRunner {
     /// Somebody.
     pub fn new(kind: StepRunnerKind, description: impl Into<Arc<str>>) -> Self {
-        Self { kind, description: description.into(), budget: None, judges: false, code: true }
+        Self {
+            kind,
+            description: description.into(),
+            budget: None,
+            judges: false,
+            code: true,
+        }
     }
 }
 

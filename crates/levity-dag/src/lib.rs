@@ -22,21 +22,24 @@
 //! # }
 //! ```
 //!
-//! A [`Plan`] is data: written in code, loaded from a file, or made by a [`TeamPlanner`] or a model. [`Graph::check`] says all that
-//! is wrong with it before anything begins. A [`Team`] has the agents, functions, tools and code that do the steps, and
-//! [`Team::run`] has a plan made for a goal and carried out. What it promises:
+//! A [`Plan`] is data: written in code, loaded from a file, or made by a [`TeamPlanner`] or a
+//! model. [`Graph::check`] says all that is wrong with it before anything begins. A [`Team`] has
+//! the agents, functions, tools and code that do the steps, and [`Team::run`] has a plan made for a
+//! goal and carried out. What it promises:
 //!
-//! - A step begins the moment its inputs are settled and there is room; a slow step delays only what needs it.
-//! - What a step reads is a matter of the plan, never of timing: the same outcomes give the same result.
-//! - A failed step stops what depends on it, and nothing else. The planner may then change what has not begun: the
-//!   change is checked like a plan, and what is finished cannot be touched.
-//! - Each step by an agent is a run of its own with its share of the budget. A run goes on after a crash where it was, and
-//!   nothing that was finished is done again.
-//! - Everything told about a run is in one event stream. `levity_observe` makes a tree, a summary, a diagram or a session file
-//!   of it.
+//! - A step begins the moment its inputs are settled and there is room; a slow step delays only
+//!   what needs it.
+//! - What a step reads is a matter of the plan, never of timing: the same outcomes give the same
+//!   result.
+//! - A failed step stops what depends on it, and nothing else. The planner may then change what has
+//!   not begun: the change is checked like a plan, and what is finished cannot be touched.
+//! - Each step by an agent is a run of its own with its share of the budget. A run goes on after a
+//!   crash where it was, and nothing that was finished is done again.
+//! - Everything told about a run is in one event stream. `levity_observe` makes a tree, a summary,
+//!   a diagram or a session file of it.
 //!
-//! What is deliberately absent: cycles (an agent loops by itself, a plan does not), a clock and randomness in the machine, and
-//! a way to stop one step of a run.
+//! What is deliberately absent: cycles (an agent loops by itself, a plan does not), a clock and
+//! randomness in the machine, and a way to stop one step of a run.
 
 mod check;
 mod condition;

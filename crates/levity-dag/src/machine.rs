@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use levity_builtin_tools::profile::Manifest;
 use levity_core::{
-    Effect, EffectId, Ending, Failure, Input, Limit, Limits, Machine, MachineKind, MachineOutput, Outcome,
-    RunId, Stats, Status, Usage,
+    Effect, EffectId, Ending, Failure, Input, Limit, Limits, Machine, MachineKind, MachineOutput,
+    Outcome, RunId, Stats, Status, Usage,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -38,8 +38,8 @@ pub(crate) use plan::FILES;
 const KIND: &str = "graph";
 const VERSION: u32 = 1;
 
-/// Carries a plan out: has it made, checks it, begins each step as soon as its inputs are ready, and has it changed
-/// when steps fail.
+/// Carries a plan out: has it made, checks it, begins each step as soon as its inputs are ready,
+/// and has it changed when steps fail.
 ///
 /// It is made by a [`Team`](crate::Team), which has the agents and functions that do the steps.
 pub struct GraphMachine {
@@ -88,8 +88,9 @@ pub(crate) enum PlannedBy {
 
 /// The name under which the program's own planner is called.
 pub(crate) const PLAN: &str = "plan";
-/// The name under which a person is asked whether a plan, or a change of it, may be carried out: that of the call in the
-/// [`Ask`](levity_core::Ask), whose arguments are the [`Plan`] or the [`Diff`](crate::Diff).
+/// The name under which a person is asked whether a plan, or a change of it, may be carried out:
+/// that of the call in the [`Ask`](levity_core::Ask), whose arguments are the [`Plan`] or the
+/// [`Diff`](crate::Diff).
 pub const CARRY_OUT: &str = "carry_out_plan";
 
 /// All that a run began with.
@@ -124,12 +125,12 @@ pub(crate) struct Settings {
     pub(crate) turns: u64,
     /// Whether a person is asked about plans and changes.
     pub(crate) approve: bool,
-    /// How many replies one plan may be made of. Runs that were begun without it know plans in one reply only, and go on
-    /// as they began.
+    /// How many replies one plan may be made of. Runs that were begun without it know plans in one
+    /// reply only, and go on as they began.
     #[serde(default = "one")]
     pub(crate) pieces: u32,
-    /// Whether code that an agent wrote calls the tools of that agent. In runs that were begun without it, it calls those of
-    /// the team.
+    /// Whether code that an agent wrote calls the tools of that agent. In runs that were begun
+    /// without it, it calls those of the team.
     #[serde(default)]
     pub(crate) own_tools: bool,
 }
@@ -140,7 +141,15 @@ fn one() -> u32 {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { parallel: 16, replans: 3, drafts: 3, turns: 15, approve: false, pieces: 12, own_tools: true }
+        Self {
+            parallel: 16,
+            replans: 3,
+            drafts: 3,
+            turns: 15,
+            approve: false,
+            pieces: 12,
+            own_tools: true,
+        }
     }
 }
 
@@ -170,19 +179,26 @@ impl GraphMachine {
             usage: Usage::default(),
             stats: Stats::default(),
         };
-        Self { rules, start: Arc::new(start), phase: Phase::Start { checked: None }, now }
+        Self {
+            rules,
+            start: Arc::new(start),
+            phase: Phase::Start { checked: None },
+            now,
+        }
     }
 
     pub(crate) fn check_kind(kind: &MachineKind) -> Result<(), String> {
         if *kind == MachineKind::new(KIND, VERSION) {
             return Ok(());
         }
-        Err(format!("it is a run of `{kind}`, and this one drives `{KIND}/{VERSION}`"))
+        Err(format!(
+            "it is a run of `{kind}`, and this one drives `{KIND}/{VERSION}`"
+        ))
     }
 
     pub(crate) fn restore(rules: Arc<Rules>, state: &Value) -> Result<Self, String> {
-        let start =
-            Start::deserialize(state).map_err(|error| format!("its state cannot be read: {error}"))?;
+        let start = Start::deserialize(state)
+            .map_err(|error| format!("its state cannot be read: {error}"))?;
         Self::new(rules, start).resumed(state)
     }
 
@@ -224,12 +240,16 @@ impl GraphMachine {
 
     /// The id of a step.
     fn id(&self, at: u32) -> StepId {
-        self.step(at).map_or_else(|| StepId::new(""), |step| step.id.clone())
+        self.step(at)
+            .map_or_else(|| StepId::new(""), |step| step.id.clone())
     }
 
     fn tell_skipped(&self, skipped: &[Skipped], wants: &mut MachineOutput) {
         for one in skipped {
-            Self::tell(wants, || PlanNotice::StepSkipped { step: self.id(one.at), why: self.why(one) });
+            Self::tell(wants, || PlanNotice::StepSkipped {
+                step: self.id(one.at),
+                why: self.why(one),
+            });
         }
     }
 
@@ -266,7 +286,9 @@ impl GraphMachine {
             Some(Awaited::Profiles) => self.profiled(outcome, wants),
             Some(Awaited::Plan(question)) => self.answered(*question, outcome, wants),
             Some(Awaited::Step(place, Doing::Perform)) => self.performed(place, outcome, wants),
-            Some(Awaited::Step(place, Doing::Code(output))) => self.ran_code(place, output, outcome, wants),
+            Some(Awaited::Step(place, Doing::Code(output))) => {
+                self.ran_code(place, output, outcome, wants)
+            }
             Some(Awaited::Step(place, Doing::Permit)) => self.permitted(place, outcome, wants),
             Some(Awaited::Step(place, Doing::Pause)) => {
                 if let Some(running) = self.phase.running_mut() {
@@ -304,7 +326,11 @@ impl Machine for GraphMachine {
     }
 
     fn ending(&self) -> Option<&Ending> {
-        if let Phase::Ended { ending, .. } = &self.phase { Some(ending) } else { None }
+        if let Phase::Ended { ending, .. } = &self.phase {
+            Some(ending)
+        } else {
+            None
+        }
     }
 
     fn so_far(&self, status: Status) -> Ending {
@@ -316,7 +342,10 @@ impl fmt::Debug for GraphMachine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GraphMachine")
             .field("run", &self.now.run)
-            .field("busy", &self.phase.running().map_or(0, |running| running.busy))
+            .field(
+                "busy",
+                &self.phase.running().map_or(0, |running| running.busy),
+            )
             .field("ending", &self.ending().map(|ending| &ending.status))
             .finish_non_exhaustive()
     }

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use levity_core::text::head;
 
-/// Longer names are not compared: nobody mistypes them, and comparing takes the square of their length.
+/// Longer names are not compared: nobody mistypes them, and comparing takes the square of their
+/// length.
 const COMPARED: usize = 64;
 
 /// How many names are compared.
@@ -13,7 +14,8 @@ const LOOKED_AT: usize = 2_000;
 /// How many bytes of a name are shown.
 const SHOWN: usize = 80;
 
-/// The names that may have been meant, the likeliest first; at most three. Case and the marks between words do not count.
+/// The names that may have been meant, the likeliest first; at most three. Case and the marks
+/// between words do not count.
 pub fn near<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     if name.is_empty() || name.len() > COMPARED {
         return Vec::new();
@@ -36,7 +38,8 @@ fn distance(lower: &str, other: &str) -> Option<usize> {
     }
     let other = squeezed(other);
     let longer = lower.len().max(other.len());
-    let part = lower.len().min(other.len()) >= 3 && (lower.starts_with(&other) || other.starts_with(lower));
+    let part = lower.len().min(other.len()) >= 3
+        && (lower.starts_with(&other) || other.starts_with(lower));
     if !part && lower.len().abs_diff(other.len()) > longer / 3 {
         return None;
     }
@@ -46,13 +49,23 @@ fn distance(lower: &str, other: &str) -> Option<usize> {
 
 /// A name without case and without `_`, `-` and spaces.
 fn squeezed(name: &str) -> String {
-    name.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect()
+    name.chars()
+        .filter(|c| !matches!(c, '_' | '-' | ' '))
+        .flat_map(char::to_lowercase)
+        .collect()
 }
 
 /// `; did you mean ..` for a fault, or nothing.
 pub(crate) fn did_you_mean<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
-    let near: Vec<_> = near(name, names).into_iter().map(|name| format!("`{name}`")).collect();
-    if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) }
+    let near: Vec<_> = near(name, names)
+        .into_iter()
+        .map(|name| format!("`{name}`"))
+        .collect();
+    if near.is_empty() {
+        String::new()
+    } else {
+        format!("; did you mean {}?", near.join(" or "))
+    }
 }
 
 /// A name as it is shown: not longer than a line, and on one line.
@@ -61,7 +74,11 @@ pub fn short(name: &str) -> Cow<'_, str> {
         return Cow::Borrowed(name);
     }
     let clean = head(name, SHOWN).replace(char::is_control, "\u{fffd}");
-    Cow::Owned(if name.len() > SHOWN { format!("{clean}…") } else { clean })
+    Cow::Owned(if name.len() > SHOWN {
+        format!("{clean}…")
+    } else {
+        clean
+    })
 }
 
 #[cfg(test)]
@@ -70,7 +87,16 @@ mod tests {
 
     #[track_caller]
     fn check(name: &str, expected: &[&str]) {
-        let names = ["Retriever", "Summarizer", "Thinker", "QA", "Coder", "a", "page", "pages"];
+        let names = [
+            "Retriever",
+            "Summarizer",
+            "Thinker",
+            "QA",
+            "Coder",
+            "a",
+            "page",
+            "pages",
+        ];
         assert_eq!(near(name, names), expected, "{name}");
     }
 

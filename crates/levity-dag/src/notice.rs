@@ -10,8 +10,8 @@ use crate::step::StepId;
 
 /// What a run of a plan tells those who watch, beside what every run tells.
 ///
-/// Notices stand in the event stream as [`EventKind::Custom`] of the name [`NAME`](Self::NAME); [`PlanNotice::of`] takes them
-/// out. They follow from the journal, so a replay tells them again.
+/// Notices stand in the event stream as [`EventKind::Custom`] of the name [`NAME`](Self::NAME);
+/// [`PlanNotice::of`] takes them out. They follow from the journal, so a replay tells them again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "notice", rename_all = "snake_case")]
 #[non_exhaustive]
@@ -35,7 +35,8 @@ pub enum PlanNotice {
         /// What is wrong with it.
         faults: Vec<String>,
     },
-    /// What the planner wrote was cut off by the limit on the length of a reply, and the rest is asked for.
+    /// What the planner wrote was cut off by the limit on the length of a reply, and the rest is
+    /// asked for.
     PlanCut {
         /// How many steps and other parts arrived whole.
         kept: usize,
@@ -93,8 +94,8 @@ pub enum PlanNotice {
         /// How many elements there are.
         items: u32,
     },
-    /// A person is asked something on behalf of a step, by the run of the plan itself. What an agent asks is told by
-    /// the agent's run.
+    /// A person is asked something on behalf of a step, by the run of the plan itself. What an
+    /// agent asks is told by the agent's run.
     StepAsked {
         /// The step.
         step: StepId,
@@ -173,7 +174,11 @@ pub struct WrittenVariable {
 impl WrittenVariable {
     /// A variable with the value that a step wrote.
     pub fn new(name: impl Into<Arc<str>>, by: Strategy, value: Value) -> Self {
-        Self { name: name.into(), by, value }
+        Self {
+            name: name.into(),
+            by,
+            value,
+        }
     }
 }
 
@@ -258,6 +263,9 @@ impl PlanNotice {
 
     pub(crate) fn into_event(self) -> EventKind {
         let data = serde_json::to_value(self).unwrap_or_default();
-        EventKind::Custom { name: Self::NAME.to_owned(), data }
+        EventKind::Custom {
+            name: Self::NAME.to_owned(),
+            data,
+        }
     }
 }

@@ -12,7 +12,8 @@ use crate::step::{Reducer, Step};
 
 /// What is to be done, as data: steps, what they read and write, and what is given from the start.
 ///
-/// A plan may be wrong in any way; [`Graph::check`](crate::Graph::check) says whether it can be run.
+/// A plan may be wrong in any way; [`Graph::check`](crate::Graph::check) says whether it can be
+/// run.
 ///
 /// ```
 /// use levity_dag::{Plan, Step};
@@ -70,9 +71,10 @@ impl Plan {
 impl Plan {
     /// Reads a plan that a person or a model has written, as JSON.
     ///
-    /// It takes its own form, `{"steps": [..]}`, and the node-link form of graphs, `{"nodes": [..], "links": [..]}`; either
-    /// may be wrapped in `plan` or `plan_graph`, or be in prose or a code fence. JSON that is malformed is mended as
-    /// [`levity_llm::json`] does. `docs/plans.md` has all fields.
+    /// It takes its own form, `{"steps": [..]}`, and the node-link form of graphs,
+    /// `{"nodes": [..], "links": [..]}`; either may be wrapped in `plan` or `plan_graph`, or be in
+    /// prose or a code fence. JSON that is malformed is mended as [`levity_llm::json`] does.
+    /// `docs/plans.md` has all fields.
     ///
     /// ```
     /// use levity_dag::Plan;
@@ -87,8 +89,9 @@ impl Plan {
     /// ```
     ///
     /// # Errors
-    /// When it is no plan: what does not fit is named with the step, the field and what was expected. Whether the plan can
-    /// be run is another question, which [`Graph::check`](crate::Graph::check) answers.
+    /// When it is no plan: what does not fit is named with the step, the field and what was
+    /// expected. Whether the plan can be run is another question, which
+    /// [`Graph::check`](crate::Graph::check) answers.
     pub fn parse(text: &str) -> Result<Self, Faults> {
         let value = read::value(text, "plan", read::is_plan).map_err(Faults::from)?;
         read::plan(&value)
@@ -103,28 +106,43 @@ impl Plan {
         read::plan(&value)
     }
 
-    /// Reads a plan from a file of at most [`MAX_BYTES`](Self::MAX_BYTES). It blocks while it reads.
+    /// Reads a plan from a file of at most [`MAX_BYTES`](Self::MAX_BYTES). It blocks while it
+    /// reads.
     ///
     /// # Errors
-    /// When the file cannot be read, is too large or no UTF-8, or as [`parse`](Self::parse); all name the file.
+    /// When the file cannot be read, is too large or no UTF-8, or as [`parse`](Self::parse); all
+    /// name the file.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, LoadError> {
         let path = path.as_ref();
-        let unreadable = |source| LoadError::Unreadable { path: path.into(), source };
+        let unreadable = |source| LoadError::Unreadable {
+            path: path.into(),
+            source,
+        };
         // A pipe would be waited for, perhaps for ever.
         if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-            return Err(unreadable(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file")));
+            return Err(unreadable(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "it is no regular file",
+            )));
         }
         let mut bytes = Vec::new();
         let most = Self::MAX_BYTES as u64 + 1;
         let file = std::fs::File::open(path).map_err(unreadable)?;
-        file.take(most).read_to_end(&mut bytes).map_err(unreadable)?;
+        file.take(most)
+            .read_to_end(&mut bytes)
+            .map_err(unreadable)?;
         if bytes.len() > Self::MAX_BYTES {
             return Err(LoadError::TooLarge { path: path.into() });
         }
-        let text = std::str::from_utf8(&bytes)
-            .map_err(|error| LoadError::NotText { path: path.into(), at: error.valid_up_to() })?;
+        let text = std::str::from_utf8(&bytes).map_err(|error| LoadError::NotText {
+            path: path.into(),
+            at: error.valid_up_to(),
+        })?;
         let text = text.trim_start_matches('\u{feff}');
-        Self::parse(text).map_err(|faults| LoadError::Faulty { path: path.into(), faults })
+        Self::parse(text).map_err(|faults| LoadError::Faulty {
+            path: path.into(),
+            faults,
+        })
     }
 }
 

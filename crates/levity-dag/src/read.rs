@@ -41,16 +41,23 @@ pub(crate) fn value(text: &str, what: &str, fits: fn(&Value) -> bool) -> Result<
     let malformed = |message: String| Fault::new(FaultKind::Malformed, message);
     if text.len() > Plan::MAX_BYTES {
         let (len, most) = (text.len(), Plan::MAX_BYTES);
-        return Err(Fault::new(FaultKind::Size, format!("the {what} has {len} bytes, more than {most}")));
+        return Err(Fault::new(
+            FaultKind::Size,
+            format!("the {what} has {len} bytes, more than {most}"),
+        ));
     }
     if let Ok(value) = serde_json::from_str(text) {
         return Ok(unquoted(value));
     }
     let repaired =
         json::repair(text).map_err(|error| malformed(format!("the text is no {what}: {error}")))?;
-    // One brace too few is a slip. A text that ends within a value has lost something, and half a plan is another plan.
+    // One brace too few is a slip. A text that ends within a value has lost something, and half a
+    // plan is another plan.
     if repaired.mends.contains(Repair::Truncated) && !is_closed(text) {
-        return Err(malformed(format!("the {what} is cut off at byte {}; write all of it", text.len())));
+        return Err(malformed(format!(
+            "the {what} is cut off at byte {}; write all of it",
+            text.len()
+        )));
     }
     if fits(&repaired.value) {
         return Ok(repaired.value);
@@ -60,10 +67,12 @@ pub(crate) fn value(text: &str, what: &str, fits: fn(&Value) -> bool) -> Result<
 
 /// Whether a text ends as an object or a list does.
 pub(crate) fn is_closed(text: &str) -> bool {
-    text.trim_end_matches(|c: char| c.is_whitespace() || c == '`').ends_with(['}', ']'])
+    text.trim_end_matches(|c: char| c.is_whitespace() || c == '`')
+        .ends_with(['}', ']'])
 }
 
-/// Another value in the text that is a plan or a change of one; prose around it may hold larger examples.
+/// Another value in the text that is a plan or a change of one; prose around it may hold larger
+/// examples.
 fn candidate(text: &str) -> Option<Value> {
     #[derive(Deserialize)]
     #[serde(try_from = "Value")]
@@ -71,7 +80,11 @@ fn candidate(text: &str) -> Option<Value> {
     impl TryFrom<Value> for Body {
         type Error = &'static str;
         fn try_from(value: Value) -> Result<Self, Self::Error> {
-            if is_plan(&value) || is_diff(&value) { Ok(Self(value)) } else { Err("no plan") }
+            if is_plan(&value) || is_diff(&value) {
+                Ok(Self(value))
+            } else {
+                Err("no plan")
+            }
         }
     }
     json::parse_as::<Body>(text).ok().map(|body| body.0)
@@ -104,7 +117,11 @@ pub(crate) fn is_plan(value: &Value) -> bool {
 
 /// Whether a value may be a change of a plan, perhaps wrapped.
 pub(crate) fn is_diff(value: &Value) -> bool {
-    has_diff(value) || WRAPS_OF_DIFFS.iter().filter_map(|key| value.get(key)).any(has_diff)
+    has_diff(value)
+        || WRAPS_OF_DIFFS
+            .iter()
+            .filter_map(|key| value.get(key))
+            .any(has_diff)
 }
 
 /// Whether a value has a field of a change.
@@ -124,7 +141,12 @@ fn whole(value: &Value, found: &mut Found) -> Plan {
     let mut value = value;
     for _ in 0..WRAPPED {
         match value {
-            Value::Array(steps) => return Plan { steps: list(steps, false, found), ..Plan::new() },
+            Value::Array(steps) => {
+                return Plan {
+                    steps: list(steps, false, found),
+                    ..Plan::new()
+                };
+            }
             Value::Object(map) => match WRAPS.iter().find_map(|key| map.get(*key)) {
                 Some(inner) if !BODIES.iter().any(|key| map.contains_key(*key)) => value = inner,
                 _ => return object(map, found),
@@ -157,7 +179,10 @@ fn object(map: &Map<String, Value>, found: &mut Found) -> Plan {
             Vec::new()
         }
         None => {
-            found.push(Fault::new(FaultKind::Malformed, "the plan has no `steps`; write {\"steps\": [..]}"));
+            found.push(Fault::new(
+                FaultKind::Malformed,
+                "the plan has no `steps`; write {\"steps\": [..]}",
+            ));
             Vec::new()
         }
     };
@@ -182,7 +207,9 @@ fn list(steps: &[Value], linked: bool, found: &mut Found) -> Vec<Arc<Step>> {
 /// The steps of an object, by id.
 fn keyed(steps: &Map<String, Value>, found: &mut Found) -> Vec<Arc<Step>> {
     let steps = steps.iter().enumerate().filter(|(_, (id, _))| *id != ROOT);
-    steps.filter_map(|(at, (id, value))| step(value, at, Some(id), found).map(Arc::new)).collect()
+    steps
+        .filter_map(|(at, (id, value))| step(value, at, Some(id), found).map(Arc::new))
+        .collect()
 }
 
 /// What is said about variables: an object for each, or the name of a reducer.
@@ -192,21 +219,28 @@ pub(crate) fn variables(value: &Value, found: &mut Found) -> BTreeMap<Arc<str>, 
         found.push(Fault::new(FaultKind::Malformed, message));
         return BTreeMap::new();
     };
-    map.iter().map(|(name, value)| (name.as_str().into(), variable(name, value, found))).collect()
+    map.iter()
+        .map(|(name, value)| (name.as_str().into(), variable(name, value, found)))
+        .collect()
 }
 
 fn variable(name: &str, value: &Value, found: &mut Found) -> Variable {
     let mut said = Variable::new();
     match value {
         Value::Null => {}
-        Value::String(_) => said.reducer = fields::reducer(value, &format!("variable `{name}`"), found),
+        Value::String(_) => {
+            said.reducer = fields::reducer(value, &format!("variable `{name}`"), found)
+        }
         Value::Object(map) => {
             let mut fields = Fields::new(format!("variable `{name}`"), map, found);
             said.schema = fields.take("schema").cloned();
             said.reducer = fields.reducer("reducer");
         }
         other => {
-            let message = format!("variable `{name}` must be an object, not {}", kind_of(other));
+            let message = format!(
+                "variable `{name}` must be an object, not {}",
+                kind_of(other)
+            );
             found.push(Fault::new(FaultKind::Malformed, message));
         }
     }
@@ -216,9 +250,15 @@ fn variable(name: &str, value: &Value, found: &mut Found) -> Variable {
 fn given(value: &Value, found: &mut Found) -> BTreeMap<Arc<str>, Value> {
     match value {
         Value::Null => BTreeMap::new(),
-        Value::Object(map) => map.iter().map(|(name, value)| (name.as_str().into(), value.clone())).collect(),
+        Value::Object(map) => map
+            .iter()
+            .map(|(name, value)| (name.as_str().into(), value.clone()))
+            .collect(),
         other => {
-            let message = format!("`given` must be an object of names and values, not {}", kind_of(other));
+            let message = format!(
+                "`given` must be an object of names and values, not {}",
+                kind_of(other)
+            );
             found.push(Fault::new(FaultKind::Malformed, message));
             BTreeMap::new()
         }
@@ -231,13 +271,22 @@ fn each_once(step: &mut Step) {
         return;
     }
     let mut seen = HashSet::with_capacity(step.after.len());
-    let key = |after: &crate::step::After| (after.step.clone(), after.when.as_ref().map(ToString::to_string));
+    let key = |after: &crate::step::After| {
+        (
+            after.step.clone(),
+            after.when.as_ref().map(ToString::to_string),
+        )
+    };
     step.after.retain(|after| seen.insert(key(after)));
 }
 
 /// The number of each step by its id.
 fn numbers(steps: &[Arc<Step>]) -> HashMap<&str, usize> {
-    steps.iter().enumerate().map(|(at, step)| (step.id.as_str(), at)).collect()
+    steps
+        .iter()
+        .enumerate()
+        .map(|(at, step)| (step.id.as_str(), at))
+        .collect()
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@ use serde_json::{Map, Number, Value};
 use crate::step::Reducer;
 
 impl Reducer {
-    /// Puts values together, in the order in which they come. It takes any values; `null` counts only in a list.
+    /// Puts values together, in the order in which they come. It takes any values; `null` counts
+    /// only in a list.
     ///
     /// ```
     /// use levity_dag::Reducer;
@@ -44,16 +45,24 @@ fn concat<'a>(values: impl Iterator<Item = &'a Value>) -> Value {
 fn merge<'a>(values: impl Iterator<Item = &'a Value>) -> Value {
     let objects = values.filter_map(Value::as_object);
     Value::Object(objects.fold(Map::new(), |mut all, object| {
-        all.extend(object.iter().map(|(key, value)| (key.clone(), value.clone())));
+        all.extend(
+            object
+                .iter()
+                .map(|(key, value)| (key.clone(), value.clone())),
+        );
         all
     }))
 }
 
-/// Exact as long as all numbers are whole and the sum fits; otherwise a float, at most the largest there is.
+/// Exact as long as all numbers are whole and the sum fits; otherwise a float, at most the largest
+/// there is.
 fn sum<'a>(values: impl Iterator<Item = &'a Value>) -> Value {
     let (mut whole, mut parts, mut exact) = (0_i128, 0.0_f64, true);
     for number in values.filter_map(Value::as_number) {
-        let int = number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
+        let int = number
+            .as_i64()
+            .map(i128::from)
+            .or_else(|| number.as_u64().map(i128::from));
         match int {
             // 2^64 numbers of 2^64 each would fit, so this never overflows.
             Some(int) => whole = whole.saturating_add(int),
@@ -63,7 +72,9 @@ fn sum<'a>(values: impl Iterator<Item = &'a Value>) -> Value {
             }
         }
     }
-    let int = i64::try_from(whole).map(Number::from).or_else(|_| u64::try_from(whole).map(Number::from));
+    let int = i64::try_from(whole)
+        .map(Number::from)
+        .or_else(|_| u64::try_from(whole).map(Number::from));
     match int {
         Ok(int) if exact => Value::Number(int),
         _ => float(whole as f64 + parts),
@@ -71,7 +82,11 @@ fn sum<'a>(values: impl Iterator<Item = &'a Value>) -> Value {
 }
 
 fn float(sum: f64) -> Value {
-    let sum = if sum.is_nan() { 0.0 } else { sum.clamp(f64::MIN, f64::MAX) };
+    let sum = if sum.is_nan() {
+        0.0
+    } else {
+        sum.clamp(f64::MIN, f64::MAX)
+    };
     Number::from_f64(sum).map_or(Value::Null, Value::Number)
 }
 
@@ -96,17 +111,29 @@ mod tests {
 
     #[track_caller]
     fn check(reducer: Reducer, values: &Value, expected: &Value) {
-        assert_eq!(&reducer.reduce(values.as_array().unwrap()), expected, "{reducer:?} of {values}");
+        assert_eq!(
+            &reducer.reduce(values.as_array().unwrap()),
+            expected,
+            "{reducer:?} of {values}"
+        );
     }
 
     #[test]
     fn reducers_take_any_values() {
         let mixed = json!([1, null, "a", [2, null], {"k": 1}, {"k": 2, "l": 3}, true]);
         check(Reducer::List, &mixed, &mixed);
-        check(Reducer::Concat, &mixed, &json!([1, "a", 2, null, {"k": 1}, {"k": 2, "l": 3}, true]));
+        check(
+            Reducer::Concat,
+            &mixed,
+            &json!([1, "a", 2, null, {"k": 1}, {"k": 2, "l": 3}, true]),
+        );
         check(Reducer::Merge, &mixed, &json!({"k": 2, "l": 3}));
         check(Reducer::Sum, &mixed, &json!(1));
-        check(Reducer::Join, &json!(["a", null, 1, {"k": []}]), &json!("a\n\n1\n\n{\"k\":[]}"));
+        check(
+            Reducer::Join,
+            &json!(["a", null, 1, {"k": []}]),
+            &json!("a\n\n1\n\n{\"k\":[]}"),
+        );
         check(Reducer::First, &json!([null, 1, 2]), &json!(1));
         check(Reducer::Last, &json!([1, 2, null]), &json!(2));
     }
@@ -124,10 +151,18 @@ mod tests {
 
     #[test]
     fn sums_are_exact_while_they_can_be() {
-        check(Reducer::Sum, &json!([9_007_199_254_740_993_i64, 1]), &json!(9_007_199_254_740_994_i64));
+        check(
+            Reducer::Sum,
+            &json!([9_007_199_254_740_993_i64, 1]),
+            &json!(9_007_199_254_740_994_i64),
+        );
         check(Reducer::Sum, &json!([u64::MAX, -1]), &json!(u64::MAX - 1));
         check(Reducer::Sum, &json!([i64::MIN, 1]), &json!(i64::MIN + 1));
-        check(Reducer::Sum, &json!([u64::MAX, u64::MAX]), &json!(u64::MAX as f64 * 2.0));
+        check(
+            Reducer::Sum,
+            &json!([u64::MAX, u64::MAX]),
+            &json!(u64::MAX as f64 * 2.0),
+        );
         check(Reducer::Sum, &json!([1, 0.5]), &json!(1.5));
         check(Reducer::Sum, &json!([f64::MAX, f64::MAX]), &json!(f64::MAX));
     }

@@ -51,7 +51,8 @@ impl TeamInput {
         self
     }
 
-    /// Gives files: what they are is found out before the plan is made, and is there for every step as [`FILES`](Self::FILES).
+    /// Gives files: what they are is found out before the plan is made, and is there for every step
+    /// as [`FILES`](Self::FILES).
     pub fn files<P: Into<PathBuf>>(mut self, paths: impl IntoIterator<Item = P>) -> Self {
         self.files.extend(paths.into_iter().map(Into::into));
         self
@@ -85,22 +86,33 @@ impl From<Plan> for TeamInput {
 
 impl From<Arc<Plan>> for TeamInput {
     fn from(plan: Arc<Plan>) -> Self {
-        Self { plan: Some(plan), ..Self::default() }
+        Self {
+            plan: Some(plan),
+            ..Self::default()
+        }
     }
 }
 
 /// Carries out a plan that [`Team::check`] has found sound, without checking it once more.
 impl From<Graph> for TeamInput {
     fn from(graph: Graph) -> Self {
-        Self { plan: Some(graph.plan().clone()), checked: Some(Box::new(graph)), ..Self::default() }
+        Self {
+            plan: Some(graph.plan().clone()),
+            checked: Some(Box::new(graph)),
+            ..Self::default()
+        }
     }
 }
 
-/// Goes on from what another run has left, in a run of its own: what is done there is not done again. A
-/// session file gives the seed, with or without some of its steps; see `levity_observe::Session`.
+/// Goes on from what another run has left, in a run of its own: what is done there is not done
+/// again. A session file gives the seed, with or without some of its steps; see
+/// `levity_observe::Session`.
 impl From<StartingPlan> for TeamInput {
     fn from(seed: StartingPlan) -> Self {
-        Self { seed: Some(seed), ..Self::default() }
+        Self {
+            seed: Some(seed),
+            ..Self::default()
+        }
     }
 }
 
@@ -122,17 +134,34 @@ impl Runnable for Team {
     }
 
     fn begin(&self, input: TeamInput, limits: &Limits) -> Result<Beginning<GraphMachine>> {
-        let TeamInput { goal, given, files, plan, checked, seed } = input;
+        let TeamInput {
+            goal,
+            given,
+            files,
+            plan,
+            checked,
+            seed,
+        } = input;
         let (plan, done) = seed.map_or((plan, Vec::new()), |seed| (Some(seed.plan), seed.done));
         // A plan says what is to be done by itself.
         if plan.is_none() && is_blank(&goal) {
             return Err(Error::EmptyPrompt);
         }
         let settings = self.inner.settings;
-        let mut start = Start { goal, given, files: None, plan, done, limits: *limits, settings };
+        let mut start = Start {
+            goal,
+            given,
+            files: None,
+            plan,
+            done,
+            limits: *limits,
+            settings,
+        };
         let rules = self.inner.rules.clone();
         let mut machine = GraphMachine::new(rules.clone(), start.clone());
-        machine.check_start(!files.is_empty(), checked).map_err(Error::from)?;
+        machine
+            .check_start(!files.is_empty(), checked)
+            .map_err(Error::from)?;
         if files.is_empty() {
             return Ok(Beginning::now(machine));
         }

@@ -20,8 +20,9 @@ pub(crate) struct Scheduler {
     nodes: Vec<Node>,
     /// The steps that each stand-in stands in for.
     sources: HashMap<u32, Vec<u32>>,
-    /// Those on the longest way to an end are the most urgent. A list that is settled early leaves its step behind, which is passed
-    /// over. Held are steps that have failed and for which another way is looked for.
+    /// Those on the longest way to an end are the most urgent. A list that is settled early leaves
+    /// its step behind, which is passed over. Held are steps that have failed and for which another
+    /// way is looked for.
     pub(crate) schedule: Schedule,
 }
 
@@ -79,18 +80,26 @@ impl Scheduler {
         for (source, stand_in) in graph.stand_ins() {
             sources.entry(stand_in).or_default().push(source);
         }
-        Self { schedule: Schedule::new(graph.len()), graph, nodes, sources }
+        Self {
+            schedule: Schedule::new(graph.len()),
+            graph,
+            nodes,
+            sources,
+        }
     }
 
-    /// Steps that stand as they were saved, some of them held. What may begin and has not is ready; a step that is run for a list
-    /// and has more of it is not.
+    /// Steps that stand as they were saved, some of them held. What may begin and has not is ready;
+    /// a step that is run for a list and has more of it is not.
     pub(crate) fn restored(graph: Graph, nodes: Vec<Node>, held: &[u32]) -> Result<Self, String> {
         let mut new = Self::new(graph);
         if nodes.len() != new.nodes.len() {
             return Err("its plan has another number of steps than there are".to_owned());
         }
-        let is_failed =
-            |at: &u32| nodes.get(*at as usize).is_some_and(|node| node.status == StepStatus::Failed);
+        let is_failed = |at: &u32| {
+            nodes
+                .get(*at as usize)
+                .is_some_and(|node| node.status == StepStatus::Failed)
+        };
         if !held.iter().all(is_failed) {
             return Err("another way is looked for, and no step has failed".to_owned());
         }
@@ -109,12 +118,15 @@ impl Scheduler {
         Ok(new)
     }
 
-    /// A changed plan, made for the sake of these steps; what has begun keeps its state. Returns it with the new numbers
-    /// of the old steps.
+    /// A changed plan, made for the sake of these steps; what has begun keeps its state. Returns it
+    /// with the new numbers of the old steps.
     pub(crate) fn changed(self, graph: Graph, seen: &[StepId]) -> (Self, Vec<Option<u32>>) {
         let mut new = Self::new(graph);
         let steps = &self.graph.plan().steps;
-        let places: Vec<_> = steps.iter().map(|step| new.graph.find(step.id.as_str())).collect();
+        let places: Vec<_> = steps
+            .iter()
+            .map(|step| new.graph.find(step.id.as_str()))
+            .collect();
         for (((at, mut node), place), step) in (0..).zip(self.nodes).zip(&places).zip(steps) {
             let held = self.schedule.is_held(at);
             let is_seen = held && seen.contains(&step.id);
@@ -233,7 +245,9 @@ impl Scheduler {
 
     /// How urgent a step is whose inputs are settled; nothing when it is skipped.
     fn place(&mut self, at: u32, skipped: &mut Vec<Skipped>) -> Option<u32> {
-        let Some((why, by)) = self.verdict(at) else { return Some(self.graph.weight(at)) };
+        let Some((why, by)) = self.verdict(at) else {
+            return Some(self.graph.weight(at));
+        };
         if let Some(node) = self.nodes.get_mut(at as usize) {
             (node.status, node.skip) = (StepStatus::Skipped, Some(why));
         }
@@ -254,8 +268,10 @@ impl Scheduler {
         for (source, edge) in before() {
             let own = self.sources_of(source);
             if !own.is_empty() {
-                // Who stands in for another step that this one comes after as well does not count: that one does.
-                let firsts = firsts.get_or_insert_with(|| before().map(|(at, _)| at).collect::<HashSet<_>>());
+                // Who stands in for another step that this one comes after as well does not count:
+                // that one does.
+                let firsts = firsts
+                    .get_or_insert_with(|| before().map(|(at, _)| at).collect::<HashSet<_>>());
                 if own.iter().any(|first| firsts.contains(first)) {
                     continue;
                 }
@@ -274,7 +290,12 @@ impl Scheduler {
             Join::Any => dead.filter(|_| taken == 0),
         };
         let holds = |when: &&Condition| self.holds(when, at);
-        dead.or_else(|| step.when.as_ref().filter(|when| !holds(when)).map(|_| (Skip::Condition, None)))
+        dead.or_else(|| {
+            step.when
+                .as_ref()
+                .filter(|when| !holds(when))
+                .map(|_| (Skip::Condition, None))
+        })
     }
 
     fn sources_of(&self, at: u32) -> &[u32] {
@@ -283,15 +304,23 @@ impl Scheduler {
 
     /// Why one who stands in for these has nothing to do: none of them has failed.
     fn idle(&self, sources: &[u32]) -> Option<(Skip, Option<u32>)> {
-        if sources.iter().any(|source| self.status(*source) == StepStatus::Failed) {
+        if sources
+            .iter()
+            .any(|source| self.status(*source) == StepStatus::Failed)
+        {
             return None;
         }
-        let done = sources.iter().find(|source| self.status(**source) == StepStatus::Completed);
+        let done = sources
+            .iter()
+            .find(|source| self.status(**source) == StepStatus::Completed);
         if let Some(done) = done {
             return Some((Skip::NotNeeded, Some(*done)));
         }
-        let lost = sources.iter().find(|source| self.skip_of(**source) == Skip::Failure);
-        lost.or(sources.first()).map(|source| (self.skip_of(*source), Some(*source)))
+        let lost = sources
+            .iter()
+            .find(|source| self.skip_of(**source) == Skip::Failure);
+        lost.or(sources.first())
+            .map(|source| (self.skip_of(*source), Some(*source)))
     }
 
     /// Whether the way from a settled step to another is taken; if not, why not.
@@ -307,11 +336,17 @@ impl Scheduler {
         }
         let after = edge.after.and_then(|after| step.after.get(after as usize));
         let when = after.and_then(|after| after.when.as_ref());
-        if when.is_none_or(|when| self.holds(when, at)) { Ok(()) } else { Err(Skip::Condition) }
+        if when.is_none_or(|when| self.holds(when, at)) {
+            Ok(())
+        } else {
+            Err(Skip::Condition)
+        }
     }
 
     fn skip_of(&self, at: u32) -> Skip {
-        self.node(at).and_then(|node| node.skip).unwrap_or(Skip::Condition)
+        self.node(at)
+            .and_then(|node| node.skip)
+            .unwrap_or(Skip::Condition)
     }
 
     fn on_failure(&self, at: u32) -> Option<&OnFailure> {
@@ -320,7 +355,10 @@ impl Scheduler {
 
     /// The steps that stand in for one.
     pub(crate) fn stand_ins(&self, at: u32) -> impl Iterator<Item = u32> {
-        self.graph.behind(at).filter(|(_, edge)| edge.stands_in).map(|(stand_in, _)| stand_in)
+        self.graph
+            .behind(at)
+            .filter(|(_, edge)| edge.stands_in)
+            .map(|(stand_in, _)| stand_in)
     }
 
     /// Whether a step stands in for one, directly or not, and is done.
@@ -337,15 +375,22 @@ impl Scheduler {
     }
 
     fn holds(&self, condition: &Condition, at: u32) -> bool {
-        let values: Vec<(&Arc<str>, Option<Cow<'_, Value>>)> =
-            condition.variables().iter().map(|name| (name, self.look(name, Some(at)))).collect();
+        let values: Vec<(&Arc<str>, Option<Cow<'_, Value>>)> = condition
+            .variables()
+            .iter()
+            .map(|name| (name, self.look(name, Some(at))))
+            .collect();
         condition.holds(&|name| {
-            values.iter().find(|(known, _)| ***known == *name).and_then(|(_, value)| value.as_deref())
+            values
+                .iter()
+                .find(|(known, _)| ***known == *name)
+                .and_then(|(_, value)| value.as_deref())
         })
     }
 
-    /// The value of a variable: that of the last step that wrote it or, with a reducer, those of all. What a step reads is
-    /// what those before it wrote: one that a change of the plan adds does not change what a step that has begun is given.
+    /// The value of a variable: that of the last step that wrote it or, with a reducer, those of
+    /// all. What a step reads is what those before it wrote: one that a change of the plan adds
+    /// does not change what a step that has begun is given.
     pub(crate) fn read(&self, name: &str, reader: Option<u32>) -> Option<Value> {
         self.look(name, reader).map(Cow::into_owned)
     }
@@ -356,12 +401,21 @@ impl Scheduler {
         let given = plan.given.get(name);
         let writers = self.graph.writers(name);
         let rank = reader.map_or(u32::MAX, |reader| self.graph.rank(reader));
-        let before = writers.iter().copied().filter(|writer| self.graph.rank(*writer) < rank);
-        match plan.variables.get(name).and_then(|variable| variable.reducer) {
+        let before = writers
+            .iter()
+            .copied()
+            .filter(|writer| self.graph.rank(*writer) < rank);
+        match plan
+            .variables
+            .get(name)
+            .and_then(|variable| variable.reducer)
+        {
             Some(reducer) if !writers.is_empty() => {
                 let mut before: Vec<u32> = before.collect();
                 before.sort_unstable();
-                let written = before.iter().filter_map(|writer| self.written(*writer, name));
+                let written = before
+                    .iter()
+                    .filter_map(|writer| self.written(*writer, name));
                 Some(Cow::Owned(reducer.reduce(given.into_iter().chain(written))))
             }
             _ => {
@@ -372,8 +426,14 @@ impl Scheduler {
     }
 
     fn written(&self, at: u32, name: &str) -> Option<&Value> {
-        let node = self.node(at).filter(|node| node.status == StepStatus::Completed)?;
-        let place = self.step(at)?.writes.iter().position(|write| &**write == name)?;
+        let node = self
+            .node(at)
+            .filter(|node| node.status == StepStatus::Completed)?;
+        let place = self
+            .step(at)?
+            .writes
+            .iter()
+            .position(|write| &**write == name)?;
         node.values.get(place)
     }
 }

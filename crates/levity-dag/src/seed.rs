@@ -10,7 +10,8 @@ use crate::plan::Plan;
 use crate::schedule::Scheduler;
 use crate::step::StepId;
 
-/// What a run begins with that goes on from another one: a plan, and steps of it that are done already.
+/// What a run begins with that goes on from another one: a plan, and steps of it that are done
+/// already.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
@@ -36,14 +37,21 @@ pub struct CompletedStep {
 impl CompletedStep {
     /// A step that gave and wrote this.
     pub fn new(step: impl Into<StepId>, output: Value, writes: Vec<WrittenVariable>) -> Self {
-        Self { step: step.into(), output, writes }
+        Self {
+            step: step.into(),
+            output,
+            writes,
+        }
     }
 }
 
 impl StartingPlan {
     /// A plan of which nothing is done yet.
     pub fn new(plan: impl Into<Arc<Plan>>) -> Self {
-        Self { plan: plan.into(), done: Vec::new() }
+        Self {
+            plan: plan.into(),
+            done: Vec::new(),
+        }
     }
 
     /// Says that a step is done.
@@ -54,10 +62,16 @@ impl StartingPlan {
     }
 }
 
-/// The number of a step that is done, and what it wrote in the order of its `writes`; `None` when something is missing.
+/// The number of a step that is done, and what it wrote in the order of its `writes`; `None` when
+/// something is missing.
 fn values(graph: &Graph, done: &CompletedStep) -> Option<(u32, Vec<Value>)> {
     let at = graph.find(done.step.as_str())?;
-    let value = |name: &Arc<str>| done.writes.iter().find(|w| w.name == *name).map(|w| w.value.clone());
+    let value = |name: &Arc<str>| {
+        done.writes
+            .iter()
+            .find(|w| w.name == *name)
+            .map(|w| w.value.clone())
+    };
     let values: Option<Vec<Value>> = graph.step(at)?.writes.iter().map(value).collect();
     Some((at, values?))
 }
@@ -65,7 +79,9 @@ fn values(graph: &Graph, done: &CompletedStep) -> Option<(u32, Vec<Value>)> {
 /// Marks steps as done.
 pub(crate) fn sow(seed: &[CompletedStep], steps: &mut Scheduler) {
     for done in seed {
-        let Some((at, values)) = values(steps.graph(), done) else { continue };
+        let Some((at, values)) = values(steps.graph(), done) else {
+            continue;
+        };
         if let Some(node) = steps.node_mut(at) {
             let keeps = values.is_empty();
             node.values = values;

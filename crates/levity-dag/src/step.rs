@@ -59,7 +59,8 @@ impl std::borrow::Borrow<str> for StepId {
     }
 }
 
-/// One piece of work in a plan: who does it, what it reads and writes, and what follows when it fails.
+/// One piece of work in a plan: who does it, what it reads and writes, and what follows when it
+/// fails.
 ///
 /// ```
 /// use levity_dag::{OnFailure, Step};
@@ -145,12 +146,52 @@ struct StepForm {
 
 impl From<StepForm> for Step {
     fn from(form: StepForm) -> Self {
-        let StepForm { id, agent, description, prompt, reads, writes, after, join, when, on_failure, .. } =
-            form;
-        let StepForm { map, code, inputs, retry, timeout, budget, instead_of, .. } = form;
-        let more = StepOptions { map, code, inputs, retry, timeout, budget, instead_of };
+        let StepForm {
+            id,
+            agent,
+            description,
+            prompt,
+            reads,
+            writes,
+            after,
+            join,
+            when,
+            on_failure,
+            ..
+        } = form;
+        let StepForm {
+            map,
+            code,
+            inputs,
+            retry,
+            timeout,
+            budget,
+            instead_of,
+            ..
+        } = form;
+        let more = StepOptions {
+            map,
+            code,
+            inputs,
+            retry,
+            timeout,
+            budget,
+            instead_of,
+        };
         let more = (more != StepOptions::default()).then(|| Box::new(more));
-        Self { id, agent, description, prompt, reads, writes, after, join, when, more, on_failure }
+        Self {
+            id,
+            agent,
+            description,
+            prompt,
+            reads,
+            writes,
+            after,
+            join,
+            when,
+            more,
+            on_failure,
+        }
     }
 }
 
@@ -170,14 +211,15 @@ pub(crate) struct StepOptions {
     /// How often it is tried.
     #[serde(skip_serializing_if = "is_default")]
     pub(crate) retry: Retry,
-    /// How long a round of an attempt may take: a run of its agent or its code, or a call of its function or tool. in seconds.
+    /// How long a round of an attempt may take: a run of its agent or its code, or a call of its
+    /// function or tool. in seconds.
     #[serde(skip_serializing_if = "Option::is_none", with = "seconds")]
     pub(crate) timeout: Option<Duration>,
     /// What one attempt may use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) budget: Option<Budget>,
-    /// The step that it stands in for: it runs when that one has failed, and those who wait for that one take this
-    /// one's results.
+    /// The step that it stands in for: it runs when that one has failed, and those who wait for
+    /// that one take this one's results.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) instead_of: Option<StepId>,
 }
@@ -205,7 +247,10 @@ impl Step {
     }
 
     /// A step that runs Python; the next variant is tried when one fails.
-    pub fn code<C: Into<String>>(id: impl Into<StepId>, variants: impl IntoIterator<Item = C>) -> Self {
+    pub fn code<C: Into<String>>(
+        id: impl Into<StepId>,
+        variants: impl IntoIterator<Item = C>,
+    ) -> Self {
         let mut step = Self::new(id, "");
         step.more().code = variants.into_iter().map(Into::into).collect();
         step
@@ -253,7 +298,10 @@ impl Step {
     /// Comes after another step, and only if `when` holds then.
     #[must_use]
     pub fn after_if(mut self, step: impl Into<StepId>, when: Condition) -> Self {
-        self.after.push(After { when: Some(when), ..After::new(step) });
+        self.after.push(After {
+            when: Some(when),
+            ..After::new(step)
+        });
         self
     }
 
@@ -292,7 +340,8 @@ impl Step {
         self
     }
 
-    /// How long a round of an attempt may take: a run of its agent or its code, or a call of its function or tool.
+    /// How long a round of an attempt may take: a run of its agent or its code, or a call of its
+    /// function or tool.
     #[must_use]
     pub fn timeout(mut self, time: Duration) -> Self {
         self.more().timeout = Some(time);
@@ -320,11 +369,15 @@ impl Step {
         self
     }
 
-    /// All variables that must be there before it begins: those it reads, those of its conditions, and the list.
+    /// All variables that must be there before it begins: those it reads, those of its conditions,
+    /// and the list.
     pub(crate) fn needs(&self) -> impl Iterator<Item = &Arc<str>> {
         let edges = self.after.iter().filter_map(|after| after.when.as_ref());
         let asked = self.when.iter().chain(edges).flat_map(Condition::variables);
-        self.reads.iter().chain(asked).chain(self.fan_out().map(|map| &map.over))
+        self.reads
+            .iter()
+            .chain(asked)
+            .chain(self.fan_out().map(|map| &map.over))
     }
 
     /// The fan-out, if there is one.
@@ -339,7 +392,9 @@ impl Step {
 
     /// How often it is tried.
     pub fn tries(&self) -> Retry {
-        self.more.as_ref().map_or_else(Retry::default, |more| more.retry)
+        self.more
+            .as_ref()
+            .map_or_else(Retry::default, |more| more.retry)
     }
 
     /// The fixed inputs, beside what it reads.
@@ -379,7 +434,10 @@ pub struct After {
 impl After {
     /// After a step, whatever it gives.
     pub fn new(step: impl Into<StepId>) -> Self {
-        Self { step: step.into(), when: None }
+        Self {
+            step: step.into(),
+            when: None,
+        }
     }
 }
 
@@ -388,7 +446,10 @@ impl After {
 #[serde(untagged)]
 enum AfterForm {
     Id(StepId),
-    Full { step: StepId, when: Option<Condition> },
+    Full {
+        step: StepId,
+        when: Option<Condition>,
+    },
 }
 
 impl From<AfterForm> for After {
@@ -408,7 +469,8 @@ pub enum Join {
     /// All: it is skipped when one of them was skipped or its condition did not hold.
     #[default]
     All,
-    /// At least one; it waits until all are settled. For steps behind branches of which one is taken.
+    /// At least one; it waits until all are settled. For steps behind branches of which one is
+    /// taken.
     Any,
 }
 
@@ -498,7 +560,8 @@ impl FanOut {
     }
 }
 
-/// How several values of one variable become one, in the order of the plan or of the list, whatever was finished first.
+/// How several values of one variable become one, in the order of the plan or of the list, whatever
+/// was finished first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -506,9 +569,11 @@ pub enum Reducer {
     /// A list of the values.
     #[default]
     List,
-    /// The elements of all lists in one list; what is no list is one element, and `null` is left out.
+    /// The elements of all lists in one list; what is no list is one element, and `null` is left
+    /// out.
     Concat,
-    /// One object with the keys of all; of two values for one key, the later. What is no object is left out.
+    /// One object with the keys of all; of two values for one key, the later. What is no object is
+    /// left out.
     Merge,
     /// The sum of the numbers, exact while all are whole. What is no number is left out.
     Sum,
@@ -548,9 +613,10 @@ impl From<RetryForm> for Retry {
     fn from(form: RetryForm) -> Self {
         match form {
             RetryForm::Attempts(attempts) => Self::attempts(attempts),
-            RetryForm::Full { attempts, pause } => {
-                Self { pause: pause.unwrap_or(Self::DEFAULT_PAUSE), ..Self::attempts(attempts) }
-            }
+            RetryForm::Full { attempts, pause } => Self {
+                pause: pause.unwrap_or(Self::DEFAULT_PAUSE),
+                ..Self::attempts(attempts)
+            },
         }
     }
 }
@@ -565,7 +631,10 @@ impl Retry {
 
     /// So many attempts.
     pub const fn attempts(attempts: u32) -> Self {
-        Self { attempts, pause: Self::DEFAULT_PAUSE }
+        Self {
+            attempts,
+            pause: Self::DEFAULT_PAUSE,
+        }
     }
 
     /// The pause before the second attempt.
@@ -651,13 +720,14 @@ impl Budget {
     }
 }
 
-/// What follows when a step has failed for good. Whatever it is, only what depends on the step is touched.
+/// What follows when a step has failed for good. Whatever it is, only what depends on the step is
+/// touched.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum OnFailure {
-    /// The planner is asked for another way; without one, what depends on the step is skipped, and the run has not
-    /// reached its goal.
+    /// The planner is asked for another way; without one, what depends on the step is skipped, and
+    /// the run has not reached its goal.
     #[default]
     Fail,
     /// What depends on the step is skipped, and the run goes on as if that had been meant.
@@ -672,16 +742,23 @@ mod seconds {
     use super::{Deserialize, Duration};
     use serde::{Deserializer, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(time: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(
+        time: &Option<Duration>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
         match time {
             Some(time) => to.serialize_some(&time.as_secs_f64()),
             None => to.serialize_none(),
         }
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Duration>, D::Error> {
         let seconds = Option::<f64>::deserialize(from)?;
-        seconds.map(|s| Duration::try_from_secs_f64(s).map_err(serde::de::Error::custom)).transpose()
+        seconds
+            .map(|s| Duration::try_from_secs_f64(s).map_err(serde::de::Error::custom))
+            .transpose()
     }
 }
 
@@ -698,14 +775,19 @@ mod dollars {
     use super::{Deserialize, Money};
     use serde::{Deserializer, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(money: &Option<Money>, to: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(
+        money: &Option<Money>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
         match money {
             Some(money) => to.serialize_some(&(money.nanos() as f64 / 1e9)),
             None => to.serialize_none(),
         }
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Money>, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Money>, D::Error> {
         Ok(Option::<f64>::deserialize(from)?.map(Money::from_dollars))
     }
 }

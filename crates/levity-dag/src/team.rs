@@ -66,8 +66,9 @@ impl Team {
         TeamBuilder::default()
     }
 
-    /// Has a plan made for a goal, and carries it out: await what is returned, after setting what is to be set. Dropping
-    /// the future stops the work. A goal without visible text gives [`Error::EmptyPrompt`](crate::Error::EmptyPrompt).
+    /// Has a plan made for a goal, and carries it out: await what is returned, after setting what
+    /// is to be set. Dropping the future stops the work. A goal without visible text gives
+    /// [`Error::EmptyPrompt`](crate::Error::EmptyPrompt).
     ///
     /// A plan can be given in place of a goal: `team.run(plan)`; see [`TeamInput`].
     pub fn run(&self, input: impl Into<TeamInput>) -> Run<Self> {
@@ -82,7 +83,8 @@ impl Team {
         Ok(levity_runtime::replay_run(self, run).await?.events)
     }
 
-    /// The questions that a run and the runs below it wait for an answer to, while nobody drives it.
+    /// The questions that a run and the runs below it wait for an answer to, while nobody drives
+    /// it.
     ///
     /// # Errors
     /// As for [`history`](Self::history).
@@ -90,7 +92,8 @@ impl Team {
         Ok(levity_runtime::asks(self, run).await?)
     }
 
-    /// Goes on with a run that an earlier process left, from its journal. What was done is not done again.
+    /// Goes on with a run that an earlier process left, from its journal. What was done is not done
+    /// again.
     pub fn resume(&self, run: impl Into<RunId>) -> Run<Self> {
         Run::resume(self.clone(), run)
     }
@@ -122,6 +125,8 @@ impl Team {
 impl fmt::Debug for Team {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.inner.rules.known.performers.keys().collect();
-        f.debug_struct("Team").field("performers", &names).finish_non_exhaustive()
+        f.debug_struct("Team")
+            .field("performers", &names)
+            .finish_non_exhaustive()
     }
 }

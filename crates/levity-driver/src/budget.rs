@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use levity_core::{
-    CancelToken, CostBound, Effect, EffectId, EffectKind, EffectNote, Entry, ModelError, ModelErrorKind,
-    Outcome, Record, Spending,
+    CancelToken, CostBound, Effect, EffectId, EffectKind, EffectNote, Entry, ModelError,
+    ModelErrorKind, Outcome, Record, Spending,
 };
 
 use crate::meter::{Meter, Refusal, Reservation, begun, in_full};
@@ -43,7 +43,10 @@ impl Budget {
 
     /// The reservation of an effect under way.
     pub(crate) fn reservation(&self, id: EffectId) -> Option<&Reservation> {
-        self.reservations.iter().find(|(of, _)| *of == id).map(|(_, reservation)| reservation)
+        self.reservations
+            .iter()
+            .find(|(of, _)| *of == id)
+            .map(|(_, reservation)| reservation)
     }
 
     /// Counts in full whatever is still under way.
@@ -52,8 +55,8 @@ impl Budget {
         self.reset();
     }
 
-    /// Counts an effect that is about to begin, and sets aside what it may take. `Err` says what comes of it
-    /// when it does not begin; nothing, when it waits.
+    /// Counts an effect that is about to begin, and sets aside what it may take. `Err` says what
+    /// comes of it when it does not begin; nothing, when it waits.
     pub(crate) fn take(
         &mut self,
         meter: &Arc<Meter>,
@@ -77,7 +80,8 @@ impl Budget {
             return Err(Some(Box::new(Outcome::Refused(limit))));
         }
         note.reserved = reservation.as_ref().map(Reservation::reserved);
-        self.reservations.extend(reservation.map(|reservation| (id, reservation)));
+        self.reservations
+            .extend(reservation.map(|reservation| (id, reservation)));
         Ok(())
     }
 
@@ -86,7 +90,9 @@ impl Budget {
         let at = self.reservations.iter().position(|(of, _)| *of == id);
         let reservation = at.map(|at| self.reservations.swap_remove(at).1);
         match (reservation, outcome) {
-            (Some(reservation), Outcome::Model(Ok(response))) => reservation.settle(&mut response.usage),
+            (Some(reservation), Outcome::Model(Ok(response))) => {
+                reservation.settle(&mut response.usage)
+            }
             (Some(reservation), Outcome::Model(Err(error))) => reservation.fail(error),
             // Counts in full.
             (Some(reservation), _) => drop(reservation),
@@ -117,30 +123,43 @@ fn reserve(
         return Ok(None);
     }
     let never = |outcome| Held::Never(Box::new(outcome));
-    let unknown = |what| never(Outcome::Model(Err(ModelError::new(ModelErrorKind::Unpriced, what))));
+    let unknown = |what| {
+        never(Outcome::Model(Err(ModelError::new(
+            ModelErrorKind::Unpriced,
+            what,
+        ))))
+    };
     let Some(mut worst) = cost else {
-        let what =
-            format!("nobody knows what a call of `{}` can take, and the run has a budget", effect.name());
+        let what = format!(
+            "nobody knows what a call of `{}` can take, and the run has a budget",
+            effect.name()
+        );
         return Err(unknown(what));
     };
     worst.price = worst.price.or_else(|| meter.assumed_price());
     if worst.price.is_none() && meter.counts_money() {
         let what = format!(
-            "nobody knows what the model for `{}` costs, and the run's money is limited; set the price of its card, \
+            "nobody knows what the model for `{}` costs, and the run's money is limited; set the \
+                price of its card, \
              or `Limits::assumed_price`",
             effect.name()
         );
         return Err(unknown(what));
     }
     if let Some(what) = worst.unknown.filter(|_| meter.counts_money()) {
-        let what =
-            format!("the run's money is limited, and the request for `{}` asks for {what}", effect.name());
+        let what = format!(
+            "the run's money is limited, and the request for `{}` asks for {what}",
+            effect.name()
+        );
         return Err(unknown(what));
     }
-    meter.reserve(worst).map(Some).map_err(|refusal| match refusal {
-        Refusal::Limit(limit) => never(Outcome::Refused(limit)),
-        Refusal::Wait(freed) => Held::Wait(freed),
-    })
+    meter
+        .reserve(worst)
+        .map(Some)
+        .map_err(|refusal| match refusal {
+            Refusal::Limit(limit) => never(Outcome::Refused(limit)),
+            Refusal::Wait(freed) => Held::Wait(freed),
+        })
 }
 
 /// The spending of a run by its records, without effects under way.
@@ -155,10 +174,17 @@ impl Tally {
     }
 
     /// Counts an effect that has finished, with what a child and all below it have used.
-    pub(crate) fn finished(&mut self, outcome: &Outcome, below: Option<Spending>, note: Option<&EffectNote>) {
+    pub(crate) fn finished(
+        &mut self,
+        outcome: &Outcome,
+        below: Option<Spending>,
+        note: Option<&EffectNote>,
+    ) {
         self.0 += below.unwrap_or_default();
         self.0 += match outcome {
-            Outcome::Model(Ok(response)) => Spending::on(response.usage.total(), response.usage.cost),
+            Outcome::Model(Ok(response)) => {
+                Spending::on(response.usage.total(), response.usage.cost)
+            }
             Outcome::Model(Err(error)) if !error.may_cost() => Spending::default(),
             _ => note.map(reserved).unwrap_or_default(),
         };
@@ -173,21 +199,28 @@ impl Tally {
     }
 }
 
-/// Returns what the records of a run say that it has used, and the children that they leave under way. Effects that had begun and
-/// did not finish count in full.
+/// Returns what the records of a run say that it has used, and the children that they leave under
+/// way. Effects that had begun and did not finish count in full.
 pub fn tally(records: &[Record]) -> (Spending, Vec<EffectId>) {
     let mut tally = Tally::default();
     let mut open: BTreeMap<EffectId, &EffectNote> = BTreeMap::new();
     for record in records {
         match &record.entry {
             Entry::Started { effect, note } => tally.started(note, open.insert(*effect, note)),
-            Entry::Finished { effect, outcome, spent } => {
+            Entry::Finished {
+                effect,
+                outcome,
+                spent,
+            } => {
                 tally.finished(outcome, *spent, open.remove(effect));
             }
             _ => {}
         }
     }
-    let left = open.iter().filter(|(_, note)| note.kind == EffectKind::Child).map(|(id, _)| *id);
+    let left = open
+        .iter()
+        .filter(|(_, note)| note.kind == EffectKind::Child)
+        .map(|(id, _)| *id);
     (tally.with(open.values().copied()), left.collect())
 }
 

@@ -3,8 +3,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Ask, CancelToken, ControlCommand, Digest, Divergence, Effect, EffectId, EffectKind, Ending, Entry, Event,
-    Machine, Opened, Prepared, Record, RunId, RuntimeError, Spending, Timestamp, ToolCall, Waiting,
+    Ask, CancelToken, ControlCommand, Digest, Divergence, Effect, EffectId, EffectKind, Ending,
+    Entry, Event, Machine, Opened, Prepared, Record, RunId, RuntimeError, Spending, Timestamp,
+    ToolCall, Waiting,
 };
 use serde_json::Value;
 
@@ -23,20 +24,24 @@ pub const MAX_SAID: usize = 256;
 
 /// Decides what a run does next: the half of a runtime that does no I/O.
 ///
-/// A driver folds records, keeps calls in order, applies limits and policy, reserves and settles budgets, and finds out which effects an
-/// earlier process has lost. It has no clock, no executor and no task: its host tells it the time, answers what it asks, performs its
-/// [`Action`]s and writes its records.
+/// A driver folds records, keeps calls in order, applies limits and policy, reserves and settles
+/// budgets, and finds out which effects an earlier process has lost. It has no clock, no executor
+/// and no task: its host tells it the time, answers what it asks, performs its [`Action`]s and
+/// writes its records.
 ///
 /// # The host's part
-/// 1. Make a driver with [`new`](Self::new); for an old run, [`fold`](Self::fold) its records. Then call [`take_over`](Self::take_over) and
-///    [`open`](Self::open).
-/// 2. Call [`advance`](Self::advance). Write [`records`](Self::records) to the journal, publish [`take_events`](Self::take_events) and call
-///    [`written`](Self::written). Only then perform the actions.
-/// 3. Wait for something to happen, and report it: [`finished`](Self::finished), [`command`](Self::command), [`decide`](Self::decide),
-///    [`stop`](Self::stop). Go on with 2 until [`ending`](Self::ending) is there.
+/// 1. Make a driver with [`new`](Self::new); for an old run, [`fold`](Self::fold) its records. Then
+///    call [`take_over`](Self::take_over) and [`open`](Self::open).
+/// 2. Call [`advance`](Self::advance). Write [`records`](Self::records) to the journal, publish
+///    [`take_events`](Self::take_events) and call [`written`](Self::written). Only then perform the
+///    actions.
+/// 3. Wait for something to happen, and report it: [`finished`](Self::finished),
+///    [`command`](Self::command), [`decide`](Self::decide), [`stop`](Self::stop). Go on with 2
+///    until [`ending`](Self::ending) is there.
 /// 4. Perform what [`end`](Self::end) returns, call [`close`](Self::close) and write the records.
 ///
-/// `levity_runtime::Runtime` is one host, on tokio; `levity_test::ManualHost` is another, for tests.
+/// `levity_runtime::Runtime` is one host, on tokio; `levity_test::ManualHost` is another, for
+/// tests.
 pub struct RunDriver<M> {
     state: State<M>,
     settings: DriverSettings,
@@ -65,7 +70,8 @@ pub struct DriverSettings {
     pub depth: usize,
     /// Tells a child that belongs to its parent from another run of the same id.
     pub origin: Option<Digest>,
-    /// `true` if the journal gives records back. Otherwise the driver skips the work that only a reader needs.
+    /// `true` if the journal gives records back. Otherwise the driver skips the work that only a
+    /// reader needs.
     pub keeps: bool,
     /// `true` if somebody can answer questions through the host, now or later.
     pub is_reachable: bool,
@@ -73,22 +79,34 @@ pub struct DriverSettings {
     pub resumes: bool,
     /// `true` if the host has an approver, which answers every question.
     pub has_approver: bool,
-    /// `true` if [snapshots](RunDriver::snapshot) are made. The driver then keeps a copy of each effect under way.
+    /// `true` if [snapshots](RunDriver::snapshot) are made. The driver then keeps a copy of each
+    /// effect under way.
     pub snapshots: bool,
 }
 
 impl DriverSettings {
-    /// Settings of a run at the top, whose records are kept and whose questions somebody may answer.
+    /// Settings of a run at the top, whose records are kept and whose questions somebody may
+    /// answer.
     pub fn new(meter: Arc<Meter>) -> Self {
         let (depth, origin, keeps, is_reachable) = (0, None, true, true);
         let (resumes, has_approver, snapshots) = (false, false, false);
-        Self { meter, depth, origin, keeps, is_reachable, resumes, has_approver, snapshots }
+        Self {
+            meter,
+            depth,
+            origin,
+            keeps,
+            is_reachable,
+            resumes,
+            has_approver,
+            snapshots,
+        }
     }
 }
 
 /// Answers what a driver asks while it begins effects.
 pub trait DriverHost {
-    /// Asks the executor about an effect before it begins. Returns `None` if the answer comes later, by [`RunDriver::prepared`].
+    /// Asks the executor about an effect before it begins. Returns `None` if the answer comes
+    /// later, by [`RunDriver::prepared`].
     fn prepare(&mut self, id: EffectId, effect: &Effect) -> Option<Prepared>;
 
     /// Returns whether to begin no more effects for now. Asked now and then.
@@ -104,7 +122,8 @@ pub enum Action {
     /// Perform an effect and report its outcome by [`RunDriver::finished`]. A question that is
     /// [open to people only](RunDriver::is_open) is no action.
     Perform(EffectId, Effect),
-    /// Find out what came of an effect that an earlier process began, and report it as [`EffectResult::Resolved`].
+    /// Find out what came of an effect that an earlier process began, and report it as
+    /// [`EffectResult::Resolved`].
     Resolve(EffectId, Effect),
     /// Stop asking about an effect: somebody else has answered.
     Withdraw(EffectId),
@@ -145,7 +164,8 @@ struct Preparing {
 }
 
 impl<M: Machine> RunDriver<M> {
-    /// A driver of a run of this machine. Feed it the run's records, if there are any, before it begins.
+    /// A driver of a run of this machine. Feed it the run's records, if there are any, before it
+    /// begins.
     pub fn new(run: RunId, machine: M, settings: DriverSettings) -> Self {
         Self::of(State::new(run, machine), settings)
     }
@@ -177,7 +197,8 @@ impl<M: Machine> RunDriver<M> {
         self.state.apply(record, None)
     }
 
-    /// Folds in the records of another run that this one is forked from. They are written as records of this run.
+    /// Folds in the records of another run that this one is forked from. They are written as
+    /// records of this run.
     ///
     /// # Errors
     /// When a record does not fit the machine.
@@ -186,13 +207,15 @@ impl<M: Machine> RunDriver<M> {
         Ok(())
     }
 
-    /// Ends the folding of records: effects that an earlier process left under way are looked at from now on.
+    /// Ends the folding of records: effects that an earlier process left under way are looked at
+    /// from now on.
     pub fn take_over(&mut self) {
         self.state.take_over();
     }
 
-    /// Opens a run that has no records yet, and lets a paused run go on if the settings say so. `setup` is asked for a new run
-    /// that is kept: fingerprints by name, and whether people's words are screened.
+    /// Opens a run that has no records yet, and lets a paused run go on if the settings say so.
+    /// `setup` is asked for a new run that is kept: fingerprints by name, and whether people's
+    /// words are screened.
     ///
     /// # Errors
     /// When the machine breaks its contract.
@@ -203,9 +226,14 @@ impl<M: Machine> RunDriver<M> {
     ) -> Result<(), Divergence> {
         if self.state.seq == 0 {
             let (keeps, meter) = (self.settings.keeps, &self.settings.meter);
-            let state = if keeps { self.state.machine.save() } else { Value::Null };
+            let state = if keeps {
+                self.state.machine.save()
+            } else {
+                Value::Null
+            };
             let mut opened = Opened::new(self.state.machine.kind(), state, *meter.limits());
-            (opened.wrap, opened.low, opened.origin) = (meter.near(), meter.low(), self.settings.origin);
+            (opened.wrap, opened.low, opened.origin) =
+                (meter.near(), meter.low(), self.settings.origin);
             if keeps {
                 (opened.setup, opened.hears) = setup();
             }
@@ -230,7 +258,8 @@ impl<M: Machine> RunDriver<M> {
         self.lookups.get(id)
     }
 
-    /// The record by which the machine broke its contract, if it did. Nothing of a run that diverged is written.
+    /// The record by which the machine broke its contract, if it did. Nothing of a run that
+    /// diverged is written.
     ///
     /// # Errors
     /// When the machine broke its contract.
@@ -245,8 +274,10 @@ impl<M: Machine> RunDriver<M> {
             if self.diverged.is_some() {
                 return;
             }
-            let must_end =
-                matches!(entry, Entry::Stopped(_) | Entry::Commanded(ControlCommand::Cancel { .. }));
+            let must_end = matches!(
+                entry,
+                Entry::Stopped(_) | Entry::Commanded(ControlCommand::Cancel { .. })
+            );
             let record = Record::new(self.state.seq, now, entry);
             if self.settings.keeps {
                 self.records.push(record.clone());
@@ -335,22 +366,29 @@ impl<M: Machine> RunDriver<M> {
     /// The children that are under way.
     pub fn children(&self) -> impl Iterator<Item = EffectId> {
         let running = self.state.running.iter();
-        running.filter(|(_, running)| running.note.kind == EffectKind::Child).map(|(id, _)| id)
+        running
+            .filter(|(_, running)| running.note.kind == EffectKind::Child)
+            .map(|(id, _)| id)
     }
 
     /// Returns the circumstances in which an effect has begun.
     pub fn start_of(&self, id: EffectId) -> EffectStart {
         let reservation = self.budget.reservation(id);
-        let (max_input, max_output) =
-            (reservation.map(Reservation::input), reservation.map(Reservation::output));
-        self.state.running.get(id).map_or_else(EffectStart::default, |running| EffectStart {
-            seq: running.seq,
-            again: running.again,
-            key: running.note.key.clone(),
-            until: running.note.until,
-            max_input,
-            max_output,
-        })
+        let (max_input, max_output) = (
+            reservation.map(Reservation::input),
+            reservation.map(Reservation::output),
+        );
+        self.state
+            .running
+            .get(id)
+            .map_or_else(EffectStart::default, |running| EffectStart {
+                seq: running.seq,
+                again: running.again,
+                key: running.note.key.clone(),
+                until: running.note.until,
+                max_input,
+                max_output,
+            })
     }
 
     /// The questions that wait for a decision.
@@ -360,27 +398,32 @@ impl<M: Machine> RunDriver<M> {
 
     /// Returns whether a question is open to people only: no approver and no executor answers it.
     pub fn is_open(&self, id: EffectId) -> bool {
-        self.questions.get(id).is_some_and(|question| !question.is_asked)
+        self.questions
+            .get(id)
+            .is_some_and(|question| !question.is_asked)
     }
 
     /// The call that a question is about.
     pub fn asked(&self, id: EffectId) -> Option<ToolCall> {
         let open = self.questions.get(id).map(|question| &question.ask);
-        open.or_else(|| self.state.left_question(id)).map(|ask| ask.call.clone())
+        open.or_else(|| self.state.left_question(id))
+            .map(|ask| ask.call.clone())
     }
 
-    /// Returns whether effects may begin that were left for the next call of [`advance`](Self::advance).
+    /// Returns whether effects may begin that were left for the next call of
+    /// [`advance`](Self::advance).
     pub fn has_more(&self) -> bool {
         self.more
     }
 
-    /// The token that is cancelled when there may be room in a budget for effects that wait for it. Call
-    /// [`advance`](Self::advance) then.
+    /// The token that is cancelled when there may be room in a budget for effects that wait for it.
+    /// Call [`advance`](Self::advance) then.
     pub fn freed(&self) -> Option<&CancelToken> {
         self.budget.freed()
     }
 
-    /// Returns whether the run can never go on: nothing is under way, and the machine wants nothing.
+    /// Returns whether the run can never go on: nothing is under way, and the machine wants
+    /// nothing.
     pub fn is_stuck(&self) -> bool {
         let idle = self.state.running.is_empty() && self.preparing.wanted.is_empty();
         let idle = idle && !self.budget.has_waiting() && !self.more && !self.state.paused;
@@ -392,11 +435,18 @@ impl<M: Machine> RunDriver<M> {
         self.ignored_end
     }
 
-    /// Returns the questions and times that the run waits for, if it does nothing else. `rests` says so of a child.
-    pub fn waits_only(&self, now: Timestamp, rests: impl Fn(EffectId) -> bool) -> Option<Vec<Waiting>> {
+    /// Returns the questions and times that the run waits for, if it does nothing else. `rests`
+    /// says so of a child.
+    pub fn waits_only(
+        &self,
+        now: Timestamp,
+        rests: impl Fn(EffectId) -> bool,
+    ) -> Option<Vec<Waiting>> {
         let state = &self.state;
-        let busy =
-            state.paused || self.more || self.budget.has_waiting() || !self.preparing.wanted.is_empty();
+        let busy = state.paused
+            || self.more
+            || self.budget.has_waiting()
+            || !self.preparing.wanted.is_empty();
         let waits = |(id, running): (EffectId, &crate::state::Running)| match running.note.kind {
             EffectKind::Ask => self.is_open(id),
             // One whose time has come is over as soon as it is looked at.
@@ -407,11 +457,18 @@ impl<M: Machine> RunDriver<M> {
         if busy || state.running.is_empty() || !state.running.iter().all(waits) {
             return None;
         }
-        let own = state.running.iter().filter(|(_, running)| running.note.kind != EffectKind::Child);
-        Some(own.map(|(id, running)| Waiting::new(id, running.note.until)).collect())
+        let own = state
+            .running
+            .iter()
+            .filter(|(_, running)| running.note.kind != EffectKind::Child);
+        Some(
+            own.map(|(id, running)| Waiting::new(id, running.note.until))
+                .collect(),
+        )
     }
 
-    /// Ends what is under way. Returns the children that an earlier process left; they, too, must write their ends.
+    /// Ends what is under way. Returns the children that an earlier process left; they, too, must
+    /// write their ends.
     pub fn end(&mut self) -> Vec<Action> {
         self.preparing = Preparing::default();
         self.budget.clear();

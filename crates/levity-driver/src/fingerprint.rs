@@ -7,8 +7,9 @@ pub(crate) const OUTPUT_SCHEMA: &str = "output schema";
 
 /// Fingerprints what goes into effects.
 ///
-/// A history is mostly only added to, so its fingerprint goes on from where it was: the cost follows what
-/// is new. What is kept of long results, and may be dropped later, does not go into a call and is not in it.
+/// A history is mostly only added to, so its fingerprint goes on from where it was: the cost
+/// follows what is new. What is kept of long results, and may be dropped later, does not go into a
+/// call and is not in it.
 #[derive(Debug, Default)]
 pub(crate) struct Fingerprint {
     seen: Vec<Arc<Message>>,
@@ -24,7 +25,10 @@ impl Fingerprint {
                 let mut inputs = vec![
                     named("system", Digest::of(&request.system)),
                     named("history", self.history(&request.history)),
-                    named("options", Digest::of(&request.options).with_json(&request.tool_choice)),
+                    named(
+                        "options",
+                        Digest::of(&request.options).with_json(&request.tool_choice),
+                    ),
                 ];
                 if let Some(output) = &request.output {
                     inputs.push(named(OUTPUT_SCHEMA, Digest::of(output)));
@@ -35,7 +39,10 @@ impl Fingerprint {
             Effect::Ask(ask) => vec![named("arguments", Digest::of(&ask.call.args))],
             Effect::Wait(wait) => vec![named("time", Digest::of(&wait.time))],
             // What is said is in the fingerprint of the next call of a model.
-            Effect::Save(save) => vec![named("place", Digest::of(&(save.change.at, save.change.end())))],
+            Effect::Save(save) => vec![named(
+                "place",
+                Digest::of(&(save.change.at, save.change.end())),
+            )],
             Effect::Child(child) => vec![named("input", Digest::of(&child.input))],
             _ => Vec::new(),
         }
@@ -44,14 +51,19 @@ impl Fingerprint {
     fn history(&mut self, history: &History) -> Digest {
         let messages = history.messages();
         let known = messages.get(..self.seen.len());
-        let grown =
-            known.is_some_and(|now| now.iter().zip(&self.seen).all(|(now, then)| Arc::ptr_eq(now, then)));
+        let grown = known.is_some_and(|now| {
+            now.iter()
+                .zip(&self.seen)
+                .all(|(now, then)| Arc::ptr_eq(now, then))
+        });
         if !grown {
             *self = Self::default();
         }
         let start = self.history.unwrap_or(Digest::EMPTY);
         let new = messages.iter().skip(self.seen.len());
-        let digest = new.clone().fold(start, |digest, message| digest.with_json(&message.shown()));
+        let digest = new
+            .clone()
+            .fold(start, |digest, message| digest.with_json(&message.shown()));
         self.seen.extend(new.cloned());
         self.history = Some(digest);
         digest

@@ -7,19 +7,28 @@ use levity_core::{
 
 use crate::state::State;
 
-/// The first records of an old run that a new one begins with: up to one of them or, of a run that has
-/// ended, all before the last call of a model.
+/// The first records of an old run that a new one begins with: up to one of them or, of a run that
+/// has ended, all before the last call of a model.
 ///
 /// # Errors
 /// When there are no records, or `after` is not among them.
-pub fn cut(run: &RunId, mut records: Vec<Record>, after: Option<u64>) -> Result<Vec<Record>, RuntimeError> {
-    let ended = matches!(records.last().map(|record| &record.entry), Some(Entry::Ended(_)));
+pub fn cut(
+    run: &RunId,
+    mut records: Vec<Record>,
+    after: Option<u64>,
+) -> Result<Vec<Record>, RuntimeError> {
+    let ended = matches!(
+        records.last().map(|record| &record.entry),
+        Some(Entry::Ended(_))
+    );
     let last_call = records.iter().rposition(
         |record| matches!(&record.entry, Entry::Started { note, .. } if note.kind == EffectKind::Model),
     );
     let most = records.len() - usize::from(ended);
     let count = match after {
-        Some(after) => usize::try_from(after).unwrap_or(usize::MAX).saturating_add(1),
+        Some(after) => usize::try_from(after)
+            .unwrap_or(usize::MAX)
+            .saturating_add(1),
         None if ended => last_call.unwrap_or(most),
         None => most,
     };
@@ -27,8 +36,14 @@ pub fn cut(run: &RunId, mut records: Vec<Record>, after: Option<u64>) -> Result<
         return Err(RuntimeError::NotFound(run.clone()));
     }
     if count == 0 || count > most {
-        let reason = format!("its last record to begin with is one of 0 to {}", most.saturating_sub(1));
-        return Err(RuntimeError::Fork { run: run.clone(), reason });
+        let reason = format!(
+            "its last record to begin with is one of 0 to {}",
+            most.saturating_sub(1)
+        );
+        return Err(RuntimeError::Fork {
+            run: run.clone(),
+            reason,
+        });
     }
     records.truncate(count);
     Ok(records)
@@ -52,10 +67,17 @@ impl Fork {
         state: &mut State<M>,
         records: Vec<Record>,
     ) -> Result<Vec<Record>, Divergence> {
-        let mut opened = Opened::new(state.machine.kind(), state.machine.save(), *self.opened.limits);
+        let mut opened = Opened::new(
+            state.machine.kind(),
+            state.machine.save(),
+            *self.opened.limits,
+        );
         (opened.wrap, opened.low) = (self.opened.wrap, self.opened.low);
         (opened.setup, opened.hears) = (self.opened.setup, self.opened.hears);
-        opened.forked = Some(Forked::new(self.from.clone(), (records.len() as u64).saturating_sub(1)));
+        opened.forked = Some(Forked::new(
+            self.from.clone(),
+            (records.len() as u64).saturating_sub(1),
+        ));
         let mut written = Vec::with_capacity(records.len());
         for mut record in records {
             match &mut record.entry {
@@ -71,7 +93,8 @@ impl Fork {
                     }
                     // What had begun is known outside by the key that it had then.
                     if note.kind == EffectKind::Tool {
-                        note.key.get_or_insert_with(|| idempotency_key(&self.from, *effect));
+                        note.key
+                            .get_or_insert_with(|| idempotency_key(&self.from, *effect));
                     }
                 }
                 _ => {}

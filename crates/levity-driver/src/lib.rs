@@ -1,8 +1,9 @@
 //! The pure half of levity's runtime: takes what happened in a run and says what to do next.
 //!
-//! A [`RunDriver`] has the rules of a run: the order of calls, admission, approvals, limits, reserved budgets, and what to do about
-//! effects that a dead process has begun. It has no task, clock, executor or journal, so any engine can host it: tokio, a durable
-//! workflow engine, or a test that chooses every interleaving.
+//! A [`RunDriver`] has the rules of a run: the order of calls, admission, approvals, limits,
+//! reserved budgets, and what to do about effects that a dead process has begun. It has no task,
+//! clock, executor or journal, so any engine can host it: tokio, a durable workflow engine, or a
+//! test that chooses every interleaving.
 //!
 //! ```
 //! # use std::sync::Arc;
@@ -67,7 +68,9 @@ mod snapshot;
 mod state;
 
 pub use budget::tally;
-pub use driver::{Action, DriverHost, DriverSettings, EffectResult, EffectStart, MAX_SAID, RunDriver};
+pub use driver::{
+    Action, DriverHost, DriverSettings, EffectResult, EffectStart, MAX_SAID, RunDriver,
+};
 pub use fork::{Fork, cut};
 pub use meter::Meter;
 pub use replay::{Replay, changes, check_setup, opened, replay, restore_from, setup_of};

@@ -1,6 +1,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use levity_core::{CancelToken, CostBound, EffectKind, Limit, Limits, Money, Price, ReservedCost, Spending};
+use levity_core::{
+    CancelToken, CostBound, EffectKind, Limit, Limits, Money, Price, ReservedCost, Spending,
+};
 
 mod reservation;
 
@@ -8,14 +10,15 @@ pub(crate) use reservation::{Reservation, in_full};
 
 /// Counts what a run and its children use, against its limits and those of all runs above it.
 ///
-/// Whoever takes something locks the meters from its own up to the topmost, in this order, and holds them
-/// until all are changed: so nothing is ever taken here and not above.
+/// Whoever takes something locks the meters from its own up to the topmost, in this order, and
+/// holds them until all are changed: so nothing is ever taken here and not above.
 #[derive(Debug)]
 pub struct Meter {
     limits: Limits,
     used: Mutex<Used>,
     parent: Option<Arc<Meter>>,
-    /// Where money or tokens are limited, here or above: tells those who wait that some were given back.
+    /// Where money or tokens are limited, here or above: tells those who wait that some were given
+    /// back.
     freed: Option<Arc<Freed>>,
 }
 
@@ -44,8 +47,8 @@ struct Used {
     spent: Spending,
     /// What calls under way may take at most.
     held: Amount,
-    /// What one more call like the last would take, and the worst case of an answer after it; of the runs
-    /// below while the run itself has called nothing.
+    /// What one more call like the last would take, and the worst case of an answer after it; of
+    /// the runs below while the run itself has called nothing.
     next: Amount,
     /// The worst case of an answer of the run itself, once it has called something.
     answer: Amount,
@@ -72,7 +75,12 @@ impl Meter {
         let limited = limits.tokens.is_some() || limits.money.is_some();
         let above = parent.as_ref().and_then(|parent| parent.freed.clone());
         let freed = above.or_else(|| limited.then(Arc::default));
-        Self { limits, used: Mutex::default(), parent, freed }
+        Self {
+            limits,
+            used: Mutex::default(),
+            parent,
+            freed,
+        }
     }
 
     /// The limits of the run itself.
@@ -82,7 +90,10 @@ impl Meter {
 
     /// How deep runs may nest here: as deep as the strictest limit above allows.
     pub(crate) fn depth(&self) -> usize {
-        let above = self.parent.as_ref().map_or(usize::MAX, |parent| parent.depth());
+        let above = self
+            .parent
+            .as_ref()
+            .map_or(usize::MAX, |parent| parent.depth());
         self.limits.depth.min(above)
     }
 
@@ -93,12 +104,18 @@ impl Meter {
 
     /// Whether money is limited, here or above.
     pub(crate) fn counts_money(&self) -> bool {
-        self.limits.money.is_some() || self.parent.as_ref().is_some_and(|parent| parent.counts_money())
+        self.limits.money.is_some()
+            || self
+                .parent
+                .as_ref()
+                .is_some_and(|parent| parent.counts_money())
     }
 
     /// What a model is taken to cost whose price is not known, as the nearest limits have it.
     pub(crate) fn assumed_price(&self) -> Option<Price> {
-        self.limits.assumed_price.or_else(|| self.parent.as_ref()?.assumed_price())
+        self.limits
+            .assumed_price
+            .or_else(|| self.parent.as_ref()?.assumed_price())
     }
 
     /// What has been used so far, here and below.
@@ -153,12 +170,17 @@ impl Meter {
 
     /// Sets aside what a call of a model can take at most, here and above.
     ///
-    /// Its reply may be as long as what has been spent allows. When only calls under way stand in the way of
-    /// that, it has to wait for them.
+    /// Its reply may be as long as what has been spent allows. When only calls under way stand in
+    /// the way of that, it has to wait for them.
     pub(crate) fn reserve(self: &Arc<Self>, worst: CostBound) -> Result<Reservation, Refusal> {
         let wanted = worst.output.unwrap_or(CostBound::DEFAULT_OUTPUT);
         let hold = || {
-            let room = Room { wanted, later: Some(wanted), now: Some(wanted), limit: Limit::Tokens };
+            let room = Room {
+                wanted,
+                later: Some(wanted),
+                now: Some(wanted),
+                limit: Limit::Tokens,
+            };
             self.hold(&worst, room)
         };
         let held = match (hold(), &self.freed) {
@@ -190,10 +212,15 @@ impl Meter {
         Ok(output)
     }
 
-    /// Takes back what was held, here and above, and counts what was used of it. `answer` is the worst case of
-    /// an answer after a call that had a reply.
+    /// Takes back what was held, here and above, and counts what was used of it. `answer` is the
+    /// worst case of an answer after a call that had a reply.
     fn settle(&self, held: Amount, spent: &Spending, answer: Option<Amount>) {
-        let next = answer.map(|answer| answer.and(Amount { tokens: spent.tokens, cost: spent.cost }));
+        let next = answer.map(|answer| {
+            answer.and(Amount {
+                tokens: spent.tokens,
+                cost: spent.cost,
+            })
+        });
         if let Some(answer) = answer {
             self.used().answer = answer;
         }
@@ -217,10 +244,12 @@ impl Meter {
         let next = self.used().next;
         // What a run takes that has called nothing yet is guessed from what the run above it took.
         let new = next == Amount::default();
-        self.near_with(next).or_else(|| self.parent.as_ref().filter(|_| new)?.near())
+        self.near_with(next)
+            .or_else(|| self.parent.as_ref().filter(|_| new)?.near())
     }
 
-    /// The limit that has no room for so much. Above it stands what the run there needs to answer in its turn.
+    /// The limit that has no room for so much. Above it stands what the run there needs to answer
+    /// in its turn.
     fn near_with(&self, next: Amount) -> Option<Limit> {
         let spent = self.used().spent;
         let left = |used: u64, limit: Option<u64>| limit.map(|limit| limit.saturating_sub(used));
@@ -233,7 +262,11 @@ impl Meter {
         if left(spent.tokens, self.limits.tokens).is_some_and(|left| left < next.tokens) {
             return Some(Limit::Tokens);
         }
-        if self.limits.money.is_some_and(|money| money.saturating_sub(spent.cost) < next.cost) {
+        if self
+            .limits
+            .money
+            .is_some_and(|money| money.saturating_sub(spent.cost) < next.cost)
+        {
             return Some(Limit::Money);
         }
         let parent = self.parent.as_ref()?;
@@ -273,7 +306,8 @@ pub(crate) fn begun(kind: EffectKind) -> Spending {
     }
 }
 
-/// How long a reply may be, from the meters looked at so far; `None` when not even the request fits.
+/// How long a reply may be, from the meters looked at so far; `None` when not even the request
+/// fits.
 struct Room {
     wanted: u64,
     /// Once no call is under way.
@@ -287,11 +321,14 @@ struct Room {
 impl Room {
     fn within(mut self, worst: &CostBound, limits: &Limits, used: &Used) -> Self {
         let (spent, held) = (&used.spent, &used.held);
-        let tokens = limits.tokens.map(|limit| limit.saturating_sub(spent.tokens));
+        let tokens = limits
+            .tokens
+            .map(|limit| limit.saturating_sub(spent.tokens));
         let money = limits.money.map(|limit| limit.saturating_sub(spent.cost));
-        for (limit, room) in
-            [(Limit::Tokens, worst.affordable(tokens, None)), (Limit::Money, worst.affordable(None, money))]
-        {
+        for (limit, room) in [
+            (Limit::Tokens, worst.affordable(tokens, None)),
+            (Limit::Money, worst.affordable(None, money)),
+        ] {
             if room < self.later {
                 (self.later, self.limit) = (room, limit);
             }
@@ -335,7 +372,10 @@ impl Amount {
 
 impl From<ReservedCost> for Amount {
     fn from(reserved: ReservedCost) -> Self {
-        Self { tokens: reserved.tokens, cost: reserved.cost.unwrap_or_default() }
+        Self {
+            tokens: reserved.tokens,
+            cost: reserved.cost.unwrap_or_default(),
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! The state of a run as data.
 
 use levity_core::{
-    CallId, Effect, EffectId, EffectNote, Machine, MachineKind, Opened, RunId, Snapshot, Spending, Timestamp,
+    CallId, Effect, EffectId, EffectNote, Machine, MachineKind, Opened, RunId, Snapshot, Spending,
+    Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,8 +16,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The state of a run after some of its records: enough to drive it on without those records.
 ///
-/// A [`RunDriver`] makes one with [`snapshot`](RunDriver::snapshot), and a driver goes on from one with
-/// [`restore`](RunDriver::restore).
+/// A [`RunDriver`] makes one with [`snapshot`](RunDriver::snapshot), and a driver goes on from one
+/// with [`restore`](RunDriver::restore).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunSnapshot {
@@ -85,19 +86,34 @@ impl RunSnapshot {
 }
 
 impl<M: Machine> RunDriver<M> {
-    /// The state of the run after its last record, for the journal. `None` while there is nothing to go on with: before the
-    /// run is opened, once it has ended, or if [`DriverSettings::snapshots`] is off.
+    /// The state of the run after its last record, for the journal. `None` while there is nothing
+    /// to go on with: before the run is opened, once it has ended, or if
+    /// [`DriverSettings::snapshots`] is off.
     pub fn snapshot(&self) -> Option<Snapshot> {
         let state = self.state();
-        let opened = state.opened_as.as_deref().filter(|_| !state.ended && self.settings().snapshots)?;
+        let opened = state
+            .opened_as
+            .as_deref()
+            .filter(|_| !state.ended && self.settings().snapshots)?;
         let effect = |id, running: &Running| {
             let kept = running.effect.as_ref().or(running.launched.as_deref());
             kept.or_else(|| self.looked_up(id)).cloned()
         };
         let under_way = state.running.iter().map(|(id, running)| {
-            let (note, seq, cleared, again) =
-                (running.note.clone(), running.seq, running.cleared, running.again);
-            Some(UnderWay { id, effect: effect(id, running)?, note, seq, cleared, again })
+            let (note, seq, cleared, again) = (
+                running.note.clone(),
+                running.seq,
+                running.cleared,
+                running.again,
+            );
+            Some(UnderWay {
+                id,
+                effect: effect(id, running)?,
+                note,
+                seq,
+                cleared,
+                again,
+            })
         });
         let snapshot = RunSnapshot {
             version: VERSION.to_owned(),
@@ -106,9 +122,17 @@ impl<M: Machine> RunDriver<M> {
             seq: state.seq,
             kind: state.machine.kind(),
             machine: state.machine.save(),
-            wanted: state.queue.iter().map(|(id, wanted)| (id, wanted.effect.clone())).collect(),
+            wanted: state
+                .queue
+                .iter()
+                .map(|(id, wanted)| (id, wanted.effect.clone()))
+                .collect(),
             under_way: under_way.collect::<Option<_>>()?,
-            line: state.line.calls().map(|(call, alone)| (call.clone(), alone)).collect(),
+            line: state
+                .line
+                .calls()
+                .map(|(call, alone)| (call.clone(), alone))
+                .collect(),
             paused: state.paused,
             wrapped: state.wrapped,
             low: state.low,
@@ -119,12 +143,19 @@ impl<M: Machine> RunDriver<M> {
         Some(Snapshot::new(snapshot.seq, state))
     }
 
-    /// A driver that goes on from a snapshot. `machine` was built from [`RunSnapshot::machine`]. Feed it the records that follow.
-    pub fn restore(run: RunId, machine: M, snapshot: RunSnapshot, settings: DriverSettings) -> Self {
+    /// A driver that goes on from a snapshot. `machine` was built from [`RunSnapshot::machine`].
+    /// Feed it the records that follow.
+    pub fn restore(
+        run: RunId,
+        machine: M,
+        snapshot: RunSnapshot,
+        settings: DriverSettings,
+    ) -> Self {
         let mut state = State::new(run, machine);
         state.opened_as = settings.snapshots.then(|| Box::new(snapshot.opened));
         (state.opened, state.seq) = (snapshot.opened_at, snapshot.seq);
-        (state.paused, state.wrapped, state.low) = (snapshot.paused, snapshot.wrapped, snapshot.low);
+        (state.paused, state.wrapped, state.low) =
+            (snapshot.paused, snapshot.wrapped, snapshot.low);
         (state.said, state.tally) = (snapshot.said, Tally(snapshot.spent));
         for (call, alone) in &snapshot.line {
             state.line.join(call, *alone);
@@ -133,8 +164,23 @@ impl<M: Machine> RunDriver<M> {
             state.rejoin(&effect);
             state.want(id, effect);
         }
-        for UnderWay { id, effect, note, seq, cleared, again } in snapshot.under_way {
-            state.running.insert(id, Running { again, cleared, ..Running::new(note, seq, effect) });
+        for UnderWay {
+            id,
+            effect,
+            note,
+            seq,
+            cleared,
+            again,
+        } in snapshot.under_way
+        {
+            state.running.insert(
+                id,
+                Running {
+                    again,
+                    cleared,
+                    ..Running::new(note, seq, effect)
+                },
+            );
         }
         Self::of(state, settings)
     }

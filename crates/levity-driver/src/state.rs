@@ -1,9 +1,9 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use levity_core::{
-    Ask, CallId, ControlCommand, Decision, Digest, Divergence, Effect, EffectId, EffectKind, EffectNote,
-    Entry, Event, EventKind, Input, Limit, Machine, MachineOutput, Opened, Outcome, Permit, Prepared, Record,
-    RunId, Spending, Timestamp,
+    Ask, CallId, ControlCommand, Decision, Digest, Divergence, Effect, EffectId, EffectKind,
+    EffectNote, Entry, Event, EventKind, Input, Limit, Machine, MachineOutput, Opened, Outcome,
+    Permit, Prepared, Record, RunId, Spending, Timestamp,
 };
 
 use serde_json::Value;
@@ -36,13 +36,15 @@ pub(crate) struct State<M> {
     pub(crate) said: usize,
     /// The spending of the run, without effects under way.
     pub(crate) tally: Tally,
-    /// The record that opened the run, if snapshots are made; without the first state of its machine.
+    /// The record that opened the run, if snapshots are made; without the first state of its
+    /// machine.
     pub(crate) opened_as: Option<Box<Opened>>,
     /// `true` if snapshots are made.
     pub(crate) snapshots: bool,
     /// The calls that have no final outcome yet.
     pub(crate) line: Line,
-    /// The executor has not been asked about effects from this number on, nor about those in `again`.
+    /// The executor has not been asked about effects from this number on, nor about those in
+    /// `again`.
     unprepared: EffectId,
     again: Vec<EffectId>,
     /// Effects that may begin, as far as is known, oldest first.
@@ -86,7 +88,16 @@ impl Running {
     pub(crate) fn new(note: EffectNote, seq: u64, effect: Effect) -> Self {
         let call = effect.call().cloned();
         let (cleared, again, answered, launched) = (false, false, false, None);
-        Self { note, seq, effect: Some(effect), cleared, again, answered, launched, call }
+        Self {
+            note,
+            seq,
+            effect: Some(effect),
+            cleared,
+            again,
+            answered,
+            launched,
+            call,
+        }
     }
 }
 
@@ -123,7 +134,11 @@ impl<M: Machine> State<M> {
     }
 
     /// Folds one record in, and tells what is to know about it when `told` is there to take it.
-    pub(crate) fn apply(&mut self, record: Record, told: Option<&mut Vec<Event>>) -> Result<(), Divergence> {
+    pub(crate) fn apply(
+        &mut self,
+        record: Record,
+        told: Option<&mut Vec<Event>>,
+    ) -> Result<(), Divergence> {
         let Record { seq, at, entry, .. } = record;
         if seq != self.seq {
             return Err(self.diverged(None, format!("its number should be {}", self.seq)));
@@ -138,7 +153,13 @@ impl<M: Machine> State<M> {
             if let Some(call) = effect.call().filter(|_| effect.is_ordered()) {
                 self.line.join(call, holds_up(&effect));
             }
-            wanted(&mut self.queue, &mut self.again, self.unprepared, id, effect);
+            wanted(
+                &mut self.queue,
+                &mut self.again,
+                self.unprepared,
+                id,
+                effect,
+            );
         }
         let Some(told) = told else { return Ok(()) };
         let events = own.into_iter().chain(self.step.events.drain(..));
@@ -154,7 +175,10 @@ impl<M: Machine> State<M> {
         told: &mut Vec<EventKind>,
     ) -> Result<(), Divergence> {
         if (self.seq == 0) != matches!(entry, Entry::Opened(_)) {
-            return Err(self.diverged(None, "a run is opened by its first record, and only by that"));
+            return Err(self.diverged(
+                None,
+                "a run is opened by its first record, and only by that",
+            ));
         }
         if self.ended {
             return Err(self.diverged(None, "the run had ended before it"));
@@ -171,10 +195,20 @@ impl<M: Machine> State<M> {
                 told.push(EventKind::RunStarted { machine });
                 told.extend(wrap.map(EventKind::LimitNear));
                 low.into_iter().for_each(|limit| self.tell_low(limit, told));
-                self.machine.apply(Input::Begin { run: self.run.clone(), wrap }, &mut self.step);
+                self.machine.apply(
+                    Input::Begin {
+                        run: self.run.clone(),
+                        wrap,
+                    },
+                    &mut self.step,
+                );
             }
             Entry::Started { effect, note } => self.start(effect, note, watched, told)?,
-            Entry::Finished { effect, outcome, spent } => {
+            Entry::Finished {
+                effect,
+                outcome,
+                spent,
+            } => {
                 if watched {
                     told.extend(finished_event(effect, &outcome));
                     told.extend(outcome.guarded().iter().map(|guarded| EventKind::Guarded {
@@ -183,16 +217,24 @@ impl<M: Machine> State<M> {
                     }));
                 }
                 let open = self.finish(effect, &outcome, spent)?;
-                self.machine.apply(Input::Finished { effect, outcome }, &mut self.step);
-                if let Some(call) =
-                    open.filter(|call| self.step.effects.iter().all(|(_, e)| e.call() != Some(call)))
-                {
+                self.machine
+                    .apply(Input::Finished { effect, outcome }, &mut self.step);
+                if let Some(call) = open.filter(|call| {
+                    self.step
+                        .effects
+                        .iter()
+                        .all(|(_, e)| e.call() != Some(call))
+                }) {
                     self.leave_line(&call);
                 }
             }
             Entry::Cleared { effect } => match self.running.get_mut(effect) {
                 Some(running) => running.cleared = true,
-                None => return Err(self.diverged(Some(effect), "it clears an effect that is not under way")),
+                None => {
+                    return Err(
+                        self.diverged(Some(effect), "it clears an effect that is not under way")
+                    );
+                }
             },
             Entry::Commanded(command) => self.obey(command, told),
             Entry::Wrapped(limit) => {
@@ -207,10 +249,18 @@ impl<M: Machine> State<M> {
             }
             Entry::Ended(status) => {
                 if self.machine.ending().map(|ending| &ending.status) != Some(&status) {
-                    return Err(self.diverged(None, "it ends the run, and the machine did not end like this"));
+                    return Err(self.diverged(
+                        None,
+                        "it ends the run, and the machine did not end like this",
+                    ));
                 }
                 self.ended = true;
-                told.extend(self.machine.ending().cloned().map(|end| EventKind::RunEnded(Box::new(end))));
+                told.extend(
+                    self.machine
+                        .ending()
+                        .cloned()
+                        .map(|end| EventKind::RunEnded(Box::new(end))),
+                );
             }
             _ => return Err(self.diverged(None, "it is of a kind that this version does not know")),
         }
@@ -235,13 +285,20 @@ impl<M: Machine> State<M> {
             }
             ControlCommand::Say { message } => {
                 self.said += 1;
-                told.push(EventKind::Said { message: message.clone() });
+                told.push(EventKind::Said {
+                    message: message.clone(),
+                });
                 self.machine.apply(Input::Say(message), &mut self.step);
             }
             ControlCommand::Guarded(intervention) => {
-                told.push(EventKind::Guarded { effect: None, intervention });
+                told.push(EventKind::Guarded {
+                    effect: None,
+                    intervention,
+                });
             }
-            ControlCommand::Cancel { reason } => self.machine.apply(Input::Cancel { reason }, &mut self.step),
+            ControlCommand::Cancel { reason } => {
+                self.machine.apply(Input::Cancel { reason }, &mut self.step)
+            }
             _ => {}
         }
     }
@@ -261,11 +318,18 @@ impl<M: Machine> State<M> {
             None => self.take_up_again(id, &note),
         };
         let Some((effect, again, answered)) = begins else {
-            return Err(self.diverged(Some(id), format!("it starts `{}`, which nobody wants", note.name)));
+            return Err(self.diverged(
+                Some(id),
+                format!("it starts `{}`, which nobody wants", note.name),
+            ));
         };
         if effect.kind() != note.kind || effect.name() != &*note.name {
-            let what =
-                format!("it starts {:?} `{}`, and `{}` is wanted", note.kind, note.name, effect.name());
+            let what = format!(
+                "it starts {:?} `{}`, and `{}` is wanted",
+                note.kind,
+                note.name,
+                effect.name()
+            );
             return Err(self.diverged(Some(id), what));
         }
         if note.kind == EffectKind::Model {
@@ -277,13 +341,20 @@ impl<M: Machine> State<M> {
         if let Some(call) = effect.call().filter(|_| note.kind != EffectKind::Ask) {
             self.line.set_alone(call, note.alone);
         }
-        self.running.insert(id, Running { again, answered, ..Running::new(note, self.seq, effect) });
+        self.running.insert(
+            id,
+            Running {
+                again,
+                answered,
+                ..Running::new(note, self.seq, effect)
+            },
+        );
         self.begun.push_back(id);
         Ok(())
     }
 
-    /// An effect that an earlier process left under way, and that begins once more; whether something may
-    /// have come of it then; and whether the executor answers it.
+    /// An effect that an earlier process left under way, and that begins once more; whether
+    /// something may have come of it then; and whether the executor answers it.
     fn take_up_again(&mut self, id: EffectId, note: &EffectNote) -> Option<(Effect, bool, bool)> {
         self.running.get(id)?.effect.as_ref()?;
         let left = self.running.remove(id)?;
@@ -291,8 +362,9 @@ impl<M: Machine> State<M> {
         Some((left.effect?, !left.cleared, left.answered))
     }
 
-    /// Takes the effect off the list of those that run, and its call out of the line once that is settled. Returns the
-    /// call if it is not: it leaves the line all the same when nothing more is wanted for it.
+    /// Takes the effect off the list of those that run, and its call out of the line once that is
+    /// settled. Returns the call if it is not: it leaves the line all the same when nothing more is
+    /// wanted for it.
     fn finish(
         &mut self,
         id: EffectId,
@@ -303,7 +375,8 @@ impl<M: Machine> State<M> {
             self.tally.finished(outcome, spent, Some(&running.note));
             running.call
         } else if let Some(wanted) = self.queue.remove(id) {
-            // What policy, a limit or the lack of anybody to ask forbids is finished without having begun.
+            // What policy, a limit or the lack of anybody to ask forbids is finished without having
+            // begun.
             self.tally.finished(outcome, spent, None);
             wanted.effect.call().cloned()
         } else {
@@ -311,7 +384,8 @@ impl<M: Machine> State<M> {
         };
         let settled = !matches!(
             outcome,
-            Outcome::NeedsApproval { .. } | Outcome::Decision(Decision::Allow | Decision::Edit { .. })
+            Outcome::NeedsApproval { .. }
+                | Outcome::Decision(Decision::Allow | Decision::Edit { .. })
         );
         match call {
             Some(call) if settled => {
@@ -323,7 +397,9 @@ impl<M: Machine> State<M> {
     }
 
     fn leave_line(&mut self, call: &CallId) {
-        let Some(place) = self.line.leave(call) else { return };
+        let Some(place) = self.line.leave(call) else {
+            return;
+        };
         // Whatever else is wanted for it waits for nobody any more.
         while let Some((at, id)) = self.held.range((place, EffectId::new(0))..).next().copied()
             && at == place
@@ -336,16 +412,22 @@ impl<M: Machine> State<M> {
     /// Notes that an effect may begin. They begin in the order in which they were wanted.
     fn be_ready(&mut self, id: EffectId) {
         let in_order = self.ready.back().is_none_or(|last| *last < id);
-        let at = if in_order { self.ready.len() } else { self.ready.partition_point(|other| *other < id) };
+        let at = if in_order {
+            self.ready.len()
+        } else {
+            self.ready.partition_point(|other| *other < id)
+        };
         self.ready.insert(at, id);
     }
 
     /// The spending of the run so far. Effects under way count in full.
     pub(crate) fn spent(&self) -> Spending {
-        self.tally.with(self.running.iter().map(|(_, running)| &running.note))
+        self.tally
+            .with(self.running.iter().map(|(_, running)| &running.note))
     }
 
-    /// Forgets what an earlier process was told of a wanted effect: whether its call runs alone is asked again.
+    /// Forgets what an earlier process was told of a wanted effect: whether its call runs alone is
+    /// asked again.
     pub(crate) fn rejoin(&mut self, effect: &Effect) {
         if let Some(call) = effect.call().filter(|_| effect.is_ordered()) {
             self.line.set_alone(call, holds_up(effect));
@@ -354,7 +436,13 @@ impl<M: Machine> State<M> {
 
     /// Adds an effect that the machine wants.
     pub(crate) fn want(&mut self, id: EffectId, effect: Effect) {
-        wanted(&mut self.queue, &mut self.again, self.unprepared, id, effect);
+        wanted(
+            &mut self.queue,
+            &mut self.again,
+            self.unprepared,
+            id,
+            effect,
+        );
     }
 
     /// Fingerprints of what goes into an effect that is wanted.
@@ -365,14 +453,16 @@ impl<M: Machine> State<M> {
         }
     }
 
-    /// Ends the folding of what an earlier process has written: what that left under way is to be looked at.
+    /// Ends the folding of what an earlier process has written: what that left under way is to be
+    /// looked at.
     pub(crate) fn take_over(&mut self) {
         self.begun.clear();
         self.left = self.left_under_way().into_iter().collect();
     }
 
-    /// Notes what the executor says of effects that it has not been asked about yet, at most so many. What it says later is
-    /// noted by [`prepared`](Self::prepared); until then, calls behind such a call wait.
+    /// Notes what the executor says of effects that it has not been asked about yet, at most so
+    /// many. What it says later is noted by [`prepared`](Self::prepared); until then, calls behind
+    /// such a call wait.
     pub(crate) fn prepare(
         &mut self,
         most: usize,
@@ -380,20 +470,33 @@ impl<M: Machine> State<M> {
     ) {
         let new = self.queue.ids_from(self.unprepared).take(most);
         let ids: Vec<EffectId> = self.again.drain(..).chain(new).collect();
-        self.unprepared =
-            ids.iter().map(|id| id.next()).max().unwrap_or(self.unprepared).max(self.unprepared);
+        self.unprepared = ids
+            .iter()
+            .map(|id| id.next())
+            .max()
+            .unwrap_or(self.unprepared)
+            .max(self.unprepared);
         for id in ids {
-            let Some(wanted) = self.queue.get(id) else { continue };
+            let Some(wanted) = self.queue.get(id) else {
+                continue;
+            };
             if let Some(prepared) = prepare(id, &wanted.effect) {
                 self.prepared(id, prepared);
             }
         }
     }
 
-    /// Notes what the executor says of an effect, which may begin then, unless it was finished meanwhile.
+    /// Notes what the executor says of an effect, which may begin then, unless it was finished
+    /// meanwhile.
     pub(crate) fn prepared(&mut self, id: EffectId, prepared: Prepared) {
-        let Some(wanted) = self.queue.get_mut(id) else { return };
-        if let Some(call) = wanted.effect.call().filter(|_| wanted.effect.kind() != EffectKind::Ask) {
+        let Some(wanted) = self.queue.get_mut(id) else {
+            return;
+        };
+        if let Some(call) = wanted
+            .effect
+            .call()
+            .filter(|_| wanted.effect.kind() != EffectKind::Ask)
+        {
             self.line.set_alone(call, prepared.alone);
         }
         wanted.prepared = Some(prepared);
@@ -406,11 +509,16 @@ impl<M: Machine> State<M> {
     }
 
     /// The next effect that may begin now; whoever takes it begins it, finishes it, or has it
-    /// [prepared again](Self::prepare_again). A call that runs alone waits for all calls before it in line, and all
-    /// behind it wait for it. What is not allowed need not wait to be told so.
+    /// [prepared again](Self::prepare_again). A call that runs alone waits for all calls before it
+    /// in line, and all behind it wait for it. What is not allowed need not wait to be told so.
     pub(crate) fn next_startable(&mut self) -> Option<EffectId> {
         let before = self.line.may_begin_before();
-        while let Some((_, id)) = self.held.first().copied().filter(|(place, _)| *place < before) {
+        while let Some((_, id)) = self
+            .held
+            .first()
+            .copied()
+            .filter(|(place, _)| *place < before)
+        {
             self.held.pop_first();
             self.be_ready(id);
         }
@@ -436,7 +544,10 @@ impl<M: Machine> State<M> {
     /// The place in line by which an effect may have to wait.
     fn waits_at(&self, wanted: &Wanted) -> Option<u64> {
         let forbidden = !wanted.effect.is_approved()
-            && wanted.prepared.as_ref().is_some_and(|prepared| prepared.permit != Permit::Allow);
+            && wanted
+                .prepared
+                .as_ref()
+                .is_some_and(|prepared| prepared.permit != Permit::Allow);
         if forbidden || wanted.effect.kind() == EffectKind::Ask {
             return None;
         }
@@ -445,7 +556,9 @@ impl<M: Machine> State<M> {
 
     /// Whether an effect that has begun is a question.
     pub(crate) fn is_question(&self, id: EffectId) -> bool {
-        self.running.get(id).is_some_and(|running| running.note.kind == EffectKind::Ask)
+        self.running
+            .get(id)
+            .is_some_and(|running| running.note.kind == EffectKind::Ask)
     }
 
     /// A question that an earlier process has asked, and this one has not yet.
@@ -458,14 +571,22 @@ impl<M: Machine> State<M> {
 
     /// The effects that an earlier process left under way.
     pub(crate) fn left_under_way(&self) -> Vec<EffectId> {
-        self.running.iter().filter(|(_, running)| running.effect.is_some()).map(|(id, _)| id).collect()
+        self.running
+            .iter()
+            .filter(|(_, running)| running.effect.is_some())
+            .map(|(id, _)| id)
+            .collect()
     }
 
-    /// The next of them that has not been looked at. It begins again, is finished, is [taken out](Self::take_left), or
-    /// is [left for later](Self::look_again).
+    /// The next of them that has not been looked at. It begins again, is finished, is [taken
+    /// out](Self::take_left), or is [left for later](Self::look_again).
     pub(crate) fn next_left(&mut self) -> Option<EffectId> {
         while let Some(id) = self.left.pop_first() {
-            if self.running.get(id).is_some_and(|running| running.effect.is_some()) {
+            if self
+                .running
+                .get(id)
+                .is_some_and(|running| running.effect.is_some())
+            {
                 return Some(id);
             }
         }
@@ -497,7 +618,10 @@ impl<M: Machine> State<M> {
 
     /// The effects that have begun and not finished, oldest first.
     pub(crate) fn into_under_way(self) -> (M, Vec<(EffectId, Effect)>) {
-        let open = self.running.into_values().filter_map(|(id, running)| Some((id, running.effect?)));
+        let open = self
+            .running
+            .into_values()
+            .filter_map(|(id, running)| Some((id, running.effect?)));
         (self.machine, open.collect())
     }
 
@@ -516,8 +640,8 @@ impl<M: Machine> State<M> {
     }
 }
 
-/// Returns whether others wait for the call of an effect of which nothing else is known. A question about what is no call yet
-/// holds up none.
+/// Returns whether others wait for the call of an effect of which nothing else is known. A question
+/// about what is no call yet holds up none.
 fn holds_up(effect: &Effect) -> bool {
     !matches!(effect, Effect::Ask(ask) if ask.wanted == levity_core::Wanted::Permission)
 }
@@ -533,7 +657,14 @@ fn wanted(
     if id < unprepared {
         again.push(id);
     }
-    queue.insert(id, Wanted { effect, prepared: None, answered: false });
+    queue.insert(
+        id,
+        Wanted {
+            effect,
+            prepared: None,
+            answered: false,
+        },
+    );
 }
 
 fn started_event(
@@ -543,13 +674,21 @@ fn started_event(
     until: Option<Timestamp>,
 ) -> Option<EventKind> {
     match what {
-        Effect::Model(call) => Some(EventKind::ModelStarted { effect, slot: call.slot.clone() }),
-        Effect::Tool(tool) => Some(EventKind::ToolStarted { effect, call: tool.call.clone() }),
+        Effect::Model(call) => Some(EventKind::ModelStarted {
+            effect,
+            slot: call.slot.clone(),
+        }),
+        Effect::Tool(tool) => Some(EventKind::ToolStarted {
+            effect,
+            call: tool.call.clone(),
+        }),
         Effect::Ask(ask) => Some(EventKind::Asked(ask.clone())),
         Effect::Wait(_) => until.map(|until| EventKind::WaitStarted { effect, until }),
-        Effect::Child(child) => {
-            Some(EventKind::ChildStarted { effect, child: run.child(effect), agent: child.agent.clone() })
-        }
+        Effect::Child(child) => Some(EventKind::ChildStarted {
+            effect,
+            child: run.child(effect),
+            agent: child.agent.clone(),
+        }),
         _ => None,
     }
 }
@@ -562,15 +701,36 @@ fn finished_event(effect: EffectId, outcome: &Outcome) -> Option<EventKind> {
             finish: response.finish.clone(),
             usage: response.usage,
         },
-        Outcome::Model(Err(error)) => EventKind::ModelFailed { effect, error: error.clone() },
-        Outcome::Tool(result) => EventKind::ToolFinished { effect, result: result.clone() },
-        Outcome::Decision(decision) => EventKind::Decided { effect, decision: decision.clone() },
-        Outcome::Child(ending) => EventKind::ChildFinished { effect, ending: ending.clone() },
-        Outcome::Denied { reason } => EventKind::Denied { effect, reason: reason.clone() },
+        Outcome::Model(Err(error)) => EventKind::ModelFailed {
+            effect,
+            error: error.clone(),
+        },
+        Outcome::Tool(result) => EventKind::ToolFinished {
+            effect,
+            result: result.clone(),
+        },
+        Outcome::Decision(decision) => EventKind::Decided {
+            effect,
+            decision: decision.clone(),
+        },
+        Outcome::Child(ending) => EventKind::ChildFinished {
+            effect,
+            ending: ending.clone(),
+        },
+        Outcome::Denied { reason } => EventKind::Denied {
+            effect,
+            reason: reason.clone(),
+        },
         Outcome::Woken => EventKind::Woken { effect },
         Outcome::Saved(Ok(())) => EventKind::Saved { effect },
-        Outcome::Saved(Err(error)) => EventKind::SaveFailed { effect, error: error.clone() },
-        Outcome::Refused(limit) => EventKind::Refused { effect, limit: *limit },
+        Outcome::Saved(Err(error)) => EventKind::SaveFailed {
+            effect,
+            error: error.clone(),
+        },
+        Outcome::Refused(limit) => EventKind::Refused {
+            effect,
+            limit: *limit,
+        },
         Outcome::Unknown => EventKind::OutcomeUnknown { effect },
         _ => return None,
     })

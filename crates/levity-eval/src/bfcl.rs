@@ -1,13 +1,14 @@
 //! Cases of the Berkeley Function Calling Leaderboard, version 4, and its own checker as the judge.
 //!
-//! The data are in the Python package `bfcl-eval` (Apache-2.0), in the folder `bfcl_eval/data`; nothing of them is in this
-//! crate. `pip download --no-deps bfcl-eval` and `python3 -m zipfile -e bfcl_eval-*.whl DIR` unpack them without installing.
+//! The data are in the Python package `bfcl-eval` (Apache-2.0), in the folder `bfcl_eval/data`;
+//! nothing of them is in this crate. `pip download --no-deps bfcl-eval` and
+//! `python3 -m zipfile -e bfcl_eval-*.whl DIR` unpack them without installing.
 //!
-//! In the [categories of several turns](MULTI_TURN_CATEGORIES), the package's own simulators run the tools, in a
-//! [process for each trial](tool_host).
+//! In the [categories of several turns](MULTI_TURN_CATEGORIES), the package's own simulators run
+//! the tools, in a [process for each trial](tool_host).
 //!
-//! Tools are offered as the leaderboard offers them to models with function calling: types are those of JSON Schema,
-//! and `.` in a name is `_`.
+//! Tools are offered as the leaderboard offers them to models with function calling: types are
+//! those of JSON Schema, and `.` in a name is `_`.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
@@ -20,7 +21,8 @@ use serde_json::{Map, Value, json};
 
 use crate::python::Script;
 use crate::{
-    Case, CaseMessage, Error, Expectation, ExpectedCall, Judge, OfferedTool, Result, Selection, ToolHost,
+    Case, CaseMessage, Error, Expectation, ExpectedCall, Judge, OfferedTool, Result, Selection,
+    ToolHost,
 };
 
 mod turns;
@@ -28,12 +30,21 @@ mod turns;
 pub use turns::require_tools;
 
 /// The categories of several turns, whose tools run and keep state.
-pub const MULTI_TURN_CATEGORIES: [&str; 4] =
-    ["multi_turn_base", "multi_turn_miss_func", "multi_turn_miss_param", "multi_turn_long_context"];
+pub const MULTI_TURN_CATEGORIES: [&str; 4] = [
+    "multi_turn_base",
+    "multi_turn_miss_func",
+    "multi_turn_miss_param",
+    "multi_turn_long_context",
+];
 
 /// The categories of one turn.
-pub const CATEGORIES: [&str; 5] =
-    ["simple_python", "multiple", "parallel", "parallel_multiple", "irrelevance"];
+pub const CATEGORIES: [&str; 5] = [
+    "simple_python",
+    "multiple",
+    "parallel",
+    "parallel_multiple",
+    "irrelevance",
+];
 
 #[derive(Deserialize)]
 struct Row {
@@ -58,7 +69,11 @@ struct Answer {
 ///
 /// # Errors
 /// When a category cannot be read, is not there, or has a case that is not as expected.
-pub fn cases(data: &Path, categories: &[impl AsRef<str>], selection: Selection) -> Result<Vec<Case>> {
+pub fn cases(
+    data: &Path,
+    categories: &[impl AsRef<str>],
+    selection: Selection,
+) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for category in categories {
         cases.extend(category_cases(data, category.as_ref(), selection)?);
@@ -69,7 +84,9 @@ pub fn cases(data: &Path, categories: &[impl AsRef<str>], selection: Selection) 
 fn category_cases(data: &Path, category: &str, selection: Selection) -> Result<Vec<Case>> {
     let has_turns = MULTI_TURN_CATEGORIES.contains(&category);
     if !has_turns && !CATEGORIES.contains(&category) {
-        let known = [&CATEGORIES[..], &MULTI_TURN_CATEGORIES[..]].concat().join(", ");
+        let known = [&CATEGORIES[..], &MULTI_TURN_CATEGORIES[..]]
+            .concat()
+            .join(", ");
         return Err(Error::Suite(format!(
             "there is no category `{category}` that can be read; there are {known}"
         )));
@@ -77,7 +94,8 @@ fn category_cases(data: &Path, category: &str, selection: Selection) -> Result<V
     let file = format!("BFCL_v4_{category}.json");
     if !data.join(&file).is_file() {
         return Err(Error::Suite(format!(
-            "`{}` has no file `{file}`; name the folder `bfcl_eval/data` of the Python package `bfcl-eval`",
+            "`{}` has no file `{file}`; name the folder `bfcl_eval/data` of the Python package \
+                `bfcl-eval`",
             data.display()
         )));
     }
@@ -89,28 +107,48 @@ fn category_cases(data: &Path, category: &str, selection: Selection) -> Result<V
         "irrelevance" => BTreeMap::new(),
         _ => {
             let answers: Vec<Answer> = lines(&data.join("possible_answer").join(&file))?;
-            answers.into_iter().map(|answer| (answer.id.clone(), answer)).collect()
+            answers
+                .into_iter()
+                .map(|answer| (answer.id.clone(), answer))
+                .collect()
         }
     };
-    selection.choose(rows).map(|row| case(row, category, &answers)).collect()
+    selection
+        .choose(rows)
+        .map(|row| case(row, category, &answers))
+        .collect()
 }
 
 fn case(row: Row, category: &str, answers: &BTreeMap<String, Answer>) -> Result<Case> {
-    let Row { id, question, function } = row;
+    let Row {
+        id,
+        question,
+        function,
+    } = row;
     let wrong = |problem: &str| Error::Suite(format!("case `{id}` {problem}"));
-    let [messages] = &question[..] else { return Err(wrong("has more than one turn")) };
-    let messages = messages.iter().map(|said| CaseMessage::new(said.role, &*said.content));
+    let [messages] = &question[..] else {
+        return Err(wrong("has more than one turn"));
+    };
+    let messages = messages
+        .iter()
+        .map(|said| CaseMessage::new(said.role, &*said.content));
     let (expect, answer) = match (category, answers.get(&id)) {
         ("irrelevance", _) => (Expectation::NoCalls, Value::Null),
         (_, Some(answer)) => (expectation(answer), json!(answer.ground_truth)),
         (_, None) => return Err(wrong("has no possible answer")),
     };
-    let mut case = Case::new(id.clone(), "", expect).with_category(category).with_messages(messages);
+    let mut case = Case::new(id.clone(), "", expect)
+        .with_category(category)
+        .with_messages(messages);
     let mut names = HashSet::new();
     for function in &function {
-        let tool = tool(function).ok_or_else(|| wrong("has a function without a name or parameters"))?;
+        let tool =
+            tool(function).ok_or_else(|| wrong("has a function without a name or parameters"))?;
         if !names.insert(tool.name.clone()) {
-            return Err(wrong(&format!("has two functions that become `{}`", tool.name)));
+            return Err(wrong(&format!(
+                "has two functions that become `{}`",
+                tool.name
+            )));
         }
         case = case.with_tool(tool);
     }
@@ -118,10 +156,16 @@ fn case(row: Row, category: &str, answers: &BTreeMap<String, Answer>) -> Result<
 }
 
 fn expectation(answer: &Answer) -> Expectation {
-    let calls = answer.ground_truth.iter().flatten().map(|(name, arguments)| {
-        let call = ExpectedCall::new(sent_name(name));
-        arguments.iter().fold(call, |call, (name, values)| call.with_argument(name, values.clone()))
-    });
+    let calls = answer
+        .ground_truth
+        .iter()
+        .flatten()
+        .map(|(name, arguments)| {
+            let call = ExpectedCall::new(sent_name(name));
+            arguments.iter().fold(call, |call, (name, values)| {
+                call.with_argument(name, values.clone())
+            })
+        });
     Expectation::calls(calls)
 }
 
@@ -132,7 +176,10 @@ fn sent_name(name: &str) -> String {
 
 fn tool(function: &Value) -> Option<OfferedTool> {
     let name = function.get("name")?.as_str()?;
-    let description = function.get("description").and_then(Value::as_str).unwrap_or_default();
+    let description = function
+        .get("description")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     let mut parameters = function.get("parameters")?.as_object()?.clone();
     parameters.insert("type".to_owned(), "object".into());
     if let Some(Value::Object(properties)) = parameters.get_mut("properties") {
@@ -144,11 +191,21 @@ fn tool(function: &Value) -> Option<OfferedTool> {
 /// Makes JSON Schema of the leaderboard's types, in place and below.
 fn schema(value: &mut Value) {
     let Value::Object(map) = value else { return };
-    let kind = map.get("type").and_then(Value::as_str).unwrap_or("string").to_owned();
+    let kind = map
+        .get("type")
+        .and_then(Value::as_str)
+        .unwrap_or("string")
+        .to_owned();
     if kind == "float" {
         map.insert("format".to_owned(), "float".into());
-        let description = map.get("description").and_then(Value::as_str).unwrap_or_default();
-        map.insert("description".to_owned(), format!("{description} This is a float type value.").into());
+        let description = map
+            .get("description")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        map.insert(
+            "description".to_owned(),
+            format!("{description} This is a float type value.").into(),
+        );
     }
     map.insert("type".to_owned(), json_type(&kind).into());
     below(map);
@@ -181,7 +238,10 @@ fn json_type(kind: &str) -> &'static str {
 /// Reads one value from each line of a file of the package.
 fn lines<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Vec<T>> {
     let text = fs::read_to_string(path).map_err(|error| Error::io(path, error))?;
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let lines = text
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty());
     let read = lines.map(|(at, line)| {
         serde_json::from_str(line).map_err(|error| Error::Line {
             path: path.to_owned(),
@@ -192,21 +252,36 @@ fn lines<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Vec<T>> {
     read.collect()
 }
 
-/// The package's own checker as the judge: a short Python script of this crate imports it. `python` names the interpreter.
-/// The package is found beside `data`, or among those that are installed; nothing else of it needs to be installed.
+/// The package's own checker as the judge: a short Python script of this crate imports it. `python`
+/// names the interpreter. The package is found beside `data`, or among those that are installed;
+/// nothing else of it needs to be installed.
 ///
-/// **The code of the package runs as you.** `data` must be a folder that you trust, and not one that a file names.
-/// Python starts isolated: in the root folder, with `PATH`, `HOME` and `LANG` alone, and no path beside its own.
+/// **The code of the package runs as you.** `data` must be a folder that you trust, and not one
+/// that a file names. Python starts isolated: in the root folder, with `PATH`, `HOME` and `LANG`
+/// alone, and no path beside its own.
 pub fn judge(python: impl Into<OsString>, data: Option<&Path>) -> Judge {
     let package = data.and_then(package_folder);
-    Judge::script(python, Script { text: include_str!("../judge/bfcl.py"), package })
+    Judge::script(
+        python,
+        Script {
+            text: include_str!("../judge/bfcl.py"),
+            package,
+        },
+    )
 }
 
-/// The package's own simulators as the program that runs the tools of several turns: a short Python script of this crate
-/// hosts them. It needs the Python package `mpmath`, too; otherwise as [`judge`].
+/// The package's own simulators as the program that runs the tools of several turns: a short Python
+/// script of this crate hosts them. It needs the Python package `mpmath`, too; otherwise as
+/// [`judge`].
 pub fn tool_host(python: impl Into<OsString>, data: Option<&Path>) -> ToolHost {
     let package = data.and_then(package_folder);
-    ToolHost::script(python, Script { text: include_str!("../judge/bfcl_tools.py"), package })
+    ToolHost::script(
+        python,
+        Script {
+            text: include_str!("../judge/bfcl_tools.py"),
+            package,
+        },
+    )
 }
 
 /// The folder that has the package `bfcl_eval` with this `data`.

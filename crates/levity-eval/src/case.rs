@@ -27,8 +27,8 @@ pub struct Case {
     /// The turns that follow `messages`, once the subject has answered them; most cases have none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub turns: Vec<CaseTurn>,
-    /// The state that the tools start with, for the [program that runs them](crate::ToolHost). Without it, the tools of a
-    /// case note their calls and do nothing else.
+    /// The state that the tools start with, for the [program that runs them](crate::ToolHost).
+    /// Without it, the tools of a case note their calls and do nothing else.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<Value>,
     /// The expectation that the answer is checked against.
@@ -95,19 +95,20 @@ impl Case {
         self
     }
 
-    /// Returns what a subject may see: id, category, messages and tools, and not what is expected. Of a case with several
-    /// turns, it is the first one.
+    /// Returns what a subject may see: id, category, messages and tools, and not what is expected.
+    /// Of a case with several turns, it is the first one.
     pub fn question(&self) -> Value {
-        let mut question =
-            json!({"id": self.id, "category": self.category, "messages": self.messages, "tools": self.tools});
+        let mut question = json!({"id": self.id, "category": self.category, "messages": self.messages, "tools": self.tools});
         self.add_turn(&mut question, 1);
         question
     }
 
-    /// Returns what a subject may see at a turn, from 1: the messages of the turn, and all tools on offer by then. `None`
-    /// when the case has no such turn.
+    /// Returns what a subject may see at a turn, from 1: the messages of the turn, and all tools on
+    /// offer by then. `None` when the case has no such turn.
     pub fn question_at(&self, turn: usize) -> Option<Value> {
-        let Some(later) = turn.checked_sub(2) else { return (turn == 1).then(|| self.question()) };
+        let Some(later) = turn.checked_sub(2) else {
+            return (turn == 1).then(|| self.question());
+        };
         let messages = &self.turns.get(later)?.messages;
         let tools: Vec<_> = self.tools_at(turn).collect();
         let mut question =
@@ -118,7 +119,11 @@ impl Case {
 
     /// The tools on offer at a turn, from 1.
     pub(crate) fn tools_at(&self, turn: usize) -> impl Iterator<Item = &OfferedTool> {
-        let later = self.turns.iter().take(turn.saturating_sub(1)).flat_map(|turn| &turn.tools);
+        let later = self
+            .turns
+            .iter()
+            .take(turn.saturating_sub(1))
+            .flat_map(|turn| &turn.tools);
         self.tools.iter().chain(later)
     }
 
@@ -150,7 +155,10 @@ pub struct CaseTurn {
 impl CaseTurn {
     /// A turn of these messages.
     pub fn new(messages: impl IntoIterator<Item = CaseMessage>) -> Self {
-        Self { messages: messages.into_iter().collect(), tools: Vec::new() }
+        Self {
+            messages: messages.into_iter().collect(),
+            tools: Vec::new(),
+        }
     }
 
     /// Offers a tool from this turn on.
@@ -174,7 +182,10 @@ pub struct CaseMessage {
 impl CaseMessage {
     /// A message of text.
     pub fn new(role: Role, content: impl Into<String>) -> Self {
-        Self { role, content: content.into() }
+        Self {
+            role,
+            content: content.into(),
+        }
     }
 }
 
@@ -195,7 +206,11 @@ impl OfferedTool {
     /// A tool without arguments.
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
         let parameters = json!({"type": "object", "properties": {}});
-        Self { name: name.into(), description: description.into(), parameters }
+        Self {
+            name: name.into(),
+            description: description.into(),
+            parameters,
+        }
     }
 
     /// Sets the schema of the arguments.

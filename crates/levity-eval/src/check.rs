@@ -52,18 +52,30 @@ pub struct Score {
 impl Score {
     /// A right answer.
     pub fn pass() -> Self {
-        Self { passed: true, value: 1.0, reason: String::new() }
+        Self {
+            passed: true,
+            value: 1.0,
+            reason: String::new(),
+        }
     }
 
     /// A wrong answer.
     pub fn fail(reason: impl Into<String>) -> Self {
-        Self { passed: false, value: 0.0, reason: reason.into() }
+        Self {
+            passed: false,
+            value: 0.0,
+            reason: reason.into(),
+        }
     }
 
     /// Sets how good it is; values outside of 0 to 1 are moved to the nearer end.
     #[must_use]
     pub fn with_value(mut self, value: f64) -> Self {
-        self.value = if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) };
+        self.value = if value.is_nan() {
+            0.0
+        } else {
+            value.clamp(0.0, 1.0)
+        };
         self
     }
 }
@@ -133,7 +145,10 @@ impl Expectation {
 
     /// Expects these calls, in any order.
     pub fn calls(calls: impl IntoIterator<Item = ExpectedCall>) -> Self {
-        Self::Calls { calls: calls.into_iter().collect(), ordered: false }
+        Self::Calls {
+            calls: calls.into_iter().collect(),
+            ordered: false,
+        }
     }
 
     /// Scores an answer.
@@ -160,9 +175,9 @@ impl Expectation {
 
 /// A call that a case expects, with the values that each argument may have.
 ///
-/// The alternatives are those of the Berkeley Function Calling Leaderboard: an empty string among them means that the
-/// argument may be left out, and strings are compared without case, spaces and the characters `,./-_*^`. In an object
-/// each key has a list of alternatives.
+/// The alternatives are those of the Berkeley Function Calling Leaderboard: an empty string among
+/// them means that the argument may be left out, and strings are compared without case, spaces and
+/// the characters `,./-_*^`. In an object each key has a list of alternatives.
 ///
 /// ```
 /// use levity_eval::{TrialCall, ExpectedCall};
@@ -185,7 +200,10 @@ pub struct ExpectedCall {
 impl ExpectedCall {
     /// A call without arguments.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), arguments: BTreeMap::new() }
+        Self {
+            name: name.into(),
+            arguments: BTreeMap::new(),
+        }
     }
 
     /// Adds an argument and the values that it may have.
@@ -195,7 +213,10 @@ impl ExpectedCall {
         name: impl Into<String>,
         alternatives: impl IntoIterator<Item = impl Into<Value>>,
     ) -> Self {
-        self.arguments.insert(name.into(), alternatives.into_iter().map(Into::into).collect());
+        self.arguments.insert(
+            name.into(),
+            alternatives.into_iter().map(Into::into).collect(),
+        );
         self
     }
 

@@ -27,7 +27,8 @@ pub enum Error {
         problem: String,
     },
     /// The folder has results of another evaluation.
-    #[error("`{}` has results of another evaluation: {difference}; name another folder", .path.display())]
+    #[error("`{}` has results of another evaluation: {difference}; name another \
+        folder", .path.display())]
     OtherEvaluation {
         /// The folder.
         path: PathBuf,
@@ -56,7 +57,10 @@ pub enum Error {
 impl Error {
     /// An error at a file.
     pub fn io(path: impl Into<PathBuf>, source: std::io::Error) -> Self {
-        Self::Io { path: path.into(), source }
+        Self::Io {
+            path: path.into(),
+            source,
+        }
     }
 }
 

@@ -9,7 +9,9 @@ use levity_core::World;
 use levity_runtime::SystemWorld;
 
 use crate::results::read_cases;
-use crate::{Case, Check, Expectation, ExpectationCheck, Result, Results, Score, Subject, Transcript, Trial};
+use crate::{
+    Case, Check, Expectation, ExpectationCheck, Result, Results, Score, Subject, Transcript, Trial,
+};
 
 /// Has a subject answer the cases of a [`Results`] folder.
 ///
@@ -104,8 +106,9 @@ impl Evaluation {
         self
     }
 
-    /// Makes the trials that the folder does not have yet, of the cases that [`Results::create`] was given, and appends each as
-    /// soon as it is there. `watch` is told of each. Dropping the future stops the work; what was appended stays.
+    /// Makes the trials that the folder does not have yet, of the cases that [`Results::create`]
+    /// was given, and appends each as soon as it is there. `watch` is told of each. Dropping the
+    /// future stops the work; what was appended stays.
     ///
     /// # Errors
     /// When the folder cannot be written to. What a subject cannot answer is a trial with an error.
@@ -115,12 +118,19 @@ impl Evaluation {
         results: &mut Results,
         mut watch: impl FnMut(&EvalProgress<'_>),
     ) -> Result<()> {
-        let cases: HashMap<String, Case> =
-            results.asked().map(|case| (case.id.clone(), case.clone())).collect();
+        let cases: HashMap<String, Case> = results
+            .asked()
+            .map(|case| (case.id.clone(), case.clone()))
+            .collect();
         let known = results.trials().iter();
-        let known: HashMap<_, _> = known.map(|trial| (trial.key(), trial.error().is_some())).collect();
-        let wanted = (0..self.repetitions)
-            .flat_map(|repetition| results.asked().map(move |case| (case.id.clone(), repetition)));
+        let known: HashMap<_, _> = known
+            .map(|trial| (trial.key(), trial.error().is_some()))
+            .collect();
+        let wanted = (0..self.repetitions).flat_map(|repetition| {
+            results
+                .asked()
+                .map(move |case| (case.id.clone(), repetition))
+        });
         let (mut missing, mut of) = (Vec::new(), 0);
         for key in wanted {
             of += 1;
@@ -131,23 +141,45 @@ impl Evaluation {
         }
         let mut tally = Tallied::default();
         let again: HashSet<_> = missing.iter().cloned().collect();
-        for trial in results.trials().iter().filter(|trial| !again.contains(&trial.key())) {
+        for trial in results
+            .trials()
+            .iter()
+            .filter(|trial| !again.contains(&trial.key()))
+        {
             if let Some(case) = cases.get(&trial.case) {
                 tally.add(case, trial, &self.check.check(case, &trial.transcript));
             }
         }
-        let trials = missing.into_iter().filter_map(|(id, repetition)| Some((cases.get(&id)?, repetition)));
+        let trials = missing
+            .into_iter()
+            .filter_map(|(id, repetition)| Some((cases.get(&id)?, repetition)));
         let trials = futures_util::stream::iter(
             trials.map(|(case, repetition)| self.trial(subject, case, repetition)),
         );
         let mut trials = std::pin::pin!(trials.buffer_unordered(self.jobs));
         while let Some(trial) = trials.next().await {
-            let Some(case) = cases.get(&trial.case) else { continue };
+            let Some(case) = cases.get(&trial.case) else {
+                continue;
+            };
             let score = self.check.check(case, &trial.transcript);
             tally.add(case, &trial, &score);
             results.append(trial.clone())?;
-            let Tallied { done, passed, unjudged, errors } = tally;
-            watch(&EvalProgress { done, of, passed, unjudged, errors, case, trial: &trial, score: &score });
+            let Tallied {
+                done,
+                passed,
+                unjudged,
+                errors,
+            } = tally;
+            watch(&EvalProgress {
+                done,
+                of,
+                passed,
+                unjudged,
+                errors,
+                case,
+                trial: &trial,
+                score: &score,
+            });
         }
         Ok(())
     }
@@ -156,10 +188,17 @@ impl Evaluation {
         let at = self.world.now();
         let transcript = match tokio::time::timeout(self.timeout, subject.answer(case)).await {
             Ok(transcript) => transcript,
-            Err(_) => Transcript::failed(format!("no answer within {} seconds", self.timeout.as_secs())),
+            Err(_) => Transcript::failed(format!(
+                "no answer within {} seconds",
+                self.timeout.as_secs()
+            )),
         };
         let millis = u64::try_from(self.world.now().since(at).as_millis()).unwrap_or(u64::MAX);
-        Trial { at, millis, ..Trial::new(case, subject.name(), repetition, transcript) }
+        Trial {
+            at,
+            millis,
+            ..Trial::new(case, subject.name(), repetition, transcript)
+        }
     }
 
     /// Reads cases of your own from a file: one [`Case`] as JSON on each line.
@@ -189,7 +228,9 @@ impl Default for Evaluation {
 impl fmt::Debug for Evaluation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut f = f.debug_struct("Evaluation");
-        f.field("repetitions", &self.repetitions).field("jobs", &self.jobs).finish_non_exhaustive()
+        f.field("repetitions", &self.repetitions)
+            .field("jobs", &self.jobs)
+            .finish_non_exhaustive()
     }
 }
 
@@ -205,8 +246,9 @@ impl Tallied {
     fn add(&mut self, case: &Case, trial: &Trial, score: &Score) {
         self.done += 1;
         self.passed += usize::from(score.passed);
-        self.unjudged +=
-            usize::from(case.expect == Expectation::Judged && !score.passed && trial.error().is_none());
+        self.unjudged += usize::from(
+            case.expect == Expectation::Judged && !score.passed && trial.error().is_none(),
+        );
         self.errors += usize::from(trial.error().is_some());
     }
 }

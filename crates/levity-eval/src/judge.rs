@@ -21,8 +21,9 @@ const LONGEST: u64 = 256 << 20;
 
 /// A program that scores trials, such as the checker of a benchmark.
 ///
-/// It gets one line of JSON for each trial, `{"case": {..}, "trial": {..}}`, and writes first `{"judge": "name and version"}` and
-/// then one line for each trial, in that order: `{"passed": true, "reason": ""}`.
+/// It gets one line of JSON for each trial, `{"case": {..}, "trial": {..}}`, and writes first
+/// `{"judge": "name and version"}` and then one line for each trial, in that order:
+/// `{"passed": true, "reason": ""}`.
 #[derive(Clone, Debug)]
 pub struct Judge {
     program: OsString,
@@ -46,22 +47,32 @@ struct Verdict {
 impl Judge {
     /// A program without arguments.
     pub fn new(program: impl Into<OsString>) -> Self {
-        Self { program: program.into(), args: Vec::new(), script: None, timeout: None }
+        Self {
+            program: program.into(),
+            args: Vec::new(),
+            script: None,
+            timeout: None,
+        }
     }
 
     /// A script of this crate, in an isolated Python.
     pub(crate) fn script(program: impl Into<OsString>, script: Script) -> Self {
-        Self { script: Some(script), ..Self::new(program) }
+        Self {
+            script: Some(script),
+            ..Self::new(program)
+        }
     }
 
     /// Adds arguments.
     #[must_use]
     pub fn args(mut self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
-        self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self.args
+            .extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
         self
     }
 
-    /// Ends the program if it has not scored all trials after this time; by default two minutes, and five seconds for each trial.
+    /// Ends the program if it has not scored all trials after this time; by default two minutes,
+    /// and five seconds for each trial.
     #[must_use]
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout = Some(time);
@@ -71,10 +82,19 @@ impl Judge {
     /// Scores all trials of a folder. A trial with an error fails without being judged.
     ///
     /// # Errors
-    /// When the program cannot be started, fails, takes too long, or does not give one score for each trial.
+    /// When the program cannot be started, fails, takes too long, or does not give one score for
+    /// each trial.
     pub async fn score(&self, results: &Results) -> Result<Scores> {
-        let cases: HashMap<&str, &Case> = results.cases().iter().map(|case| (&*case.id, case)).collect();
-        let judged: Vec<_> = results.trials().iter().filter(|trial| trial.error().is_none()).collect();
+        let cases: HashMap<&str, &Case> = results
+            .cases()
+            .iter()
+            .map(|case| (&*case.id, case))
+            .collect();
+        let judged: Vec<_> = results
+            .trials()
+            .iter()
+            .filter(|trial| trial.error().is_none())
+            .collect();
         let mut lines = Vec::new();
         for trial in &judged {
             let line = json!({"case": cases.get(&*trial.case), "trial": trial});
@@ -82,13 +102,17 @@ impl Judge {
             lines.push(b'\n');
         }
         let trials = u32::try_from(judged.len()).unwrap_or(u32::MAX);
-        let time = self.timeout.unwrap_or_else(|| TIME.saturating_add(TIME_FOR_TRIAL.saturating_mul(trials)));
-        let output = tokio::time::timeout(time, self.exchange(&lines)).await.map_err(|_| {
-            let (program, seconds) = (self.program.display(), time.as_secs_f64());
-            Error::Judge(format!(
-                "`{program}` was ended: it had not scored {trials} trials after {seconds} s"
-            ))
-        })??;
+        let time = self
+            .timeout
+            .unwrap_or_else(|| TIME.saturating_add(TIME_FOR_TRIAL.saturating_mul(trials)));
+        let output = tokio::time::timeout(time, self.exchange(&lines))
+            .await
+            .map_err(|_| {
+                let (program, seconds) = (self.program.display(), time.as_secs_f64());
+                Error::Judge(format!(
+                    "`{program}` was ended: it had not scored {trials} trials after {seconds} s"
+                ))
+            })??;
         let mut output = output.lines().filter(|line| !line.trim().is_empty());
         let First { judge } = parse(output.next().unwrap_or_default())?;
         let verdicts = output.map(parse).collect::<Result<Vec<Verdict>>>()?;
@@ -113,15 +137,23 @@ impl Judge {
 
     async fn exchange(&self, lines: &[u8]) -> Result<String> {
         let failed = |error: std::io::Error| {
-            Error::Judge(format!("`{}` cannot be run: {error}", self.program.display()))
+            Error::Judge(format!(
+                "`{}` cannot be run: {error}",
+                self.program.display()
+            ))
         };
         let mut command = match &self.script {
             Some(script) => script.command(&self.program),
             None => Command::new(&self.program),
         };
-        command.args(&self.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(&self.args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let mut child = command.kill_on_drop(true).spawn().map_err(failed)?;
-        let (mut input, output, problems) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (mut input, output, problems) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (mut said, mut complained) = (String::new(), String::new());
         let write = async {
             if let Some(mut input) = input.take() {
@@ -145,8 +177,15 @@ impl Judge {
         read.map_err(failed)?;
         let status = child.wait().await.map_err(failed)?;
         if !status.success() {
-            let last = complained.trim().lines().last().unwrap_or("it said nothing");
-            return Err(Error::Judge(format!("failed ({status}): {}", one_line(last, 500))));
+            let last = complained
+                .trim()
+                .lines()
+                .last()
+                .unwrap_or("it said nothing");
+            return Err(Error::Judge(format!(
+                "failed ({status}): {}",
+                one_line(last, 500)
+            )));
         }
         Ok(said)
     }
@@ -154,6 +193,9 @@ impl Judge {
 
 fn parse<'a, T: Deserialize<'a>>(line: &'a str) -> Result<T> {
     serde_json::from_str(line).map_err(|error| {
-        Error::Judge(format!("wrote a line that is no score: {error}: {}", one_line(line, 200)))
+        Error::Judge(format!(
+            "wrote a line that is no score: {error}: {}",
+            one_line(line, 200)
+        ))
     })
 }

@@ -49,7 +49,11 @@ fn case(xml: &mut String, report: &EvalReport, trial: &Trial, score: &Score) {
     );
     let _ = match (trial.error(), score.passed) {
         (Some(error), _) => writeln!(xml, "><error message=\"{}\"/></testcase>", escaped(error)),
-        (None, false) => writeln!(xml, "><failure message=\"{}\"/></testcase>", escaped(&score.reason)),
+        (None, false) => writeln!(
+            xml,
+            "><failure message=\"{}\"/></testcase>",
+            escaped(&score.reason)
+        ),
         (None, true) => writeln!(xml, "/>"),
     };
 }

@@ -1,8 +1,8 @@
 //! Evaluates agents on cases, and keeps every trial.
 //!
-//! A [`Case`] is a question with what is expected. A [`Subject`] answers it: an agent of levity with a model, or a program
-//! in any language. Each answer is a [`Trial`], written to a [`Results`] folder as soon as it is there. A [`EvalReport`]
-//! counts the trials that pass a [`Check`].
+//! A [`Case`] is a question with what is expected. A [`Subject`] answers it: an agent of levity
+//! with a model, or a program in any language. Each answer is a [`Trial`], written to a [`Results`]
+//! folder as soon as it is there. A [`EvalReport`] counts the trials that pass a [`Check`].
 //!
 //! ```
 //! use levity_eval::{AgentSubject, Case, Evaluation, ExpectedCall, Expectation, Header, OfferedTool, EvalReport, Results};
@@ -31,7 +31,8 @@
 //! # }
 //! ```
 //!
-//! - An evaluation that was killed continues where it was: trials that are in the folder are not repeated.
+//! - An evaluation that was killed continues where it was: trials that are in the folder are not
+//!   repeated.
 //! - A subject that fails gives a trial with an error, and the evaluation continues.
 //! - Trials can be scored again, by other checks, without a call of a model.
 //! - Answers never reach a subject: it gets the case [without what is expected](Case::question).

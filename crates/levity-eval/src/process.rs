@@ -25,11 +25,20 @@ impl LineProcess {
 
     pub(crate) fn of(mut command: Command, log: Stdio) -> Result<Self, String> {
         let program = command.as_std().get_program().to_owned();
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).kill_on_drop(true);
-        let mut child =
-            command.spawn().map_err(|error| format!("`{}` cannot be started: {error}", program.display()))?;
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .kill_on_drop(true);
+        let mut child = command
+            .spawn()
+            .map_err(|error| format!("`{}` cannot be started: {error}", program.display()))?;
         match (child.stdin.take(), child.stdout.take()) {
-            (Some(input), Some(output)) => Ok(Self { child, input, output: BufReader::new(output) }),
+            (Some(input), Some(output)) => Ok(Self {
+                child,
+                input,
+                output: BufReader::new(output),
+            }),
             _ => Err("the program has no standard input and output".to_owned()),
         }
     }
@@ -40,7 +49,11 @@ impl LineProcess {
         let _ = self.input.write_all(line).await;
         let _ = self.input.flush().await;
         let mut reply = Vec::new();
-        (&mut self.output).take(LONGEST).read_until(b'\n', &mut reply).await.ok()?;
+        (&mut self.output)
+            .take(LONGEST)
+            .read_until(b'\n', &mut reply)
+            .await
+            .ok()?;
         (!reply.trim_ascii().is_empty()).then_some(reply)
     }
 

@@ -8,7 +8,14 @@ use tokio::process::Command;
 const PACKAGE: &str = include_str!("../judge/package.py");
 
 /// The variables that Python keeps: none of them is a key, and none adds code.
-const KEPT: [&str; 6] = ["PATH", "HOME", "LANG", "SYSTEMROOT", "USERPROFILE", "APPDATA"];
+const KEPT: [&str; 6] = [
+    "PATH",
+    "HOME",
+    "LANG",
+    "SYSTEMROOT",
+    "USERPROFILE",
+    "APPDATA",
+];
 
 /// A script of this crate in Python, and the folder that has the package for it.
 #[derive(Clone, Debug)]
@@ -18,10 +25,11 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// Python with the script, which imports `bfcl_eval` and `mpmath` from the folder of the package, or the installed ones.
+    /// Python with the script, which imports `bfcl_eval` and `mpmath` from the folder of the
+    /// package, or the installed ones.
     ///
-    /// No other code is imported from the working directory, that folder or the paths in variables: Python is isolated
-    /// (`-I`), starts in the root folder and gets no variable beside [`KEPT`].
+    /// No other code is imported from the working directory, that folder or the paths in variables:
+    /// Python is isolated (`-I`), starts in the root folder and gets no variable beside [`KEPT`].
     pub(crate) fn command(&self, program: &OsStr) -> Command {
         // A relative path means the same file after the change of the folder.
         let named = Path::new(program);
@@ -30,8 +38,14 @@ impl Script {
             _ => absolute(named).unwrap_or_else(|_| named.to_owned()),
         };
         let mut command = Command::new(program);
-        command.args(["-I", "-X", "utf8", "-c"]).arg(format!("{PACKAGE}\n{}", self.text)).args(&self.package);
-        command.env_clear().envs(KEPT.iter().filter_map(|name| Some((name, env::var_os(name)?))));
+        command
+            .args(["-I", "-X", "utf8", "-c"])
+            .arg(format!("{PACKAGE}\n{}", self.text))
+            .args(&self.package);
+        command.env_clear().envs(
+            KEPT.iter()
+                .filter_map(|name| Some((name, env::var_os(name)?))),
+        );
         command.current_dir("/");
         command
     }

@@ -71,32 +71,58 @@ impl Tally {
 impl EvalReport {
     /// Counts the trials of a folder by these scores. Trials without a score are left out.
     pub fn new(results: &Results, scores: &Scores) -> Self {
-        let by_key: HashMap<_, _> =
-            scores.scores.iter().map(|score| ((&*score.case, score.repetition), &score.score)).collect();
+        let by_key: HashMap<_, _> = scores
+            .scores
+            .iter()
+            .map(|score| ((&*score.case, score.repetition), &score.score))
+            .collect();
         let scored = results.trials().iter().filter_map(|trial| {
             let score = by_key.get(&(&*trial.case, trial.repetition))?;
             Some((trial.clone(), Score::clone(score)))
         });
-        Self::of(results.header().clone(), scores.judge.clone(), scored.collect())
+        Self::of(
+            results.header().clone(),
+            scores.judge.clone(),
+            scored.collect(),
+        )
     }
 
     /// The same report on the trials of some categories alone.
     #[must_use]
     pub fn only(self, categories: &[impl AsRef<str>]) -> Self {
-        let wanted = |trial: &Trial| categories.iter().any(|category| category.as_ref() == trial.category);
-        let trials = self.trials.into_iter().filter(|(trial, _)| wanted(trial)).collect();
+        let wanted = |trial: &Trial| {
+            categories
+                .iter()
+                .any(|category| category.as_ref() == trial.category)
+        };
+        let trials = self
+            .trials
+            .into_iter()
+            .filter(|(trial, _)| wanted(trial))
+            .collect();
         Self::of(self.header, self.judge, trials)
     }
 
     fn of(header: Header, judge: String, trials: Vec<(Trial, Score)>) -> Self {
         let mut groups: BTreeMap<String, Vec<(&Trial, &Score)>> = BTreeMap::new();
         for (trial, score) in &trials {
-            groups.entry(trial.category.clone()).or_default().push((trial, score));
+            groups
+                .entry(trial.category.clone())
+                .or_default()
+                .push((trial, score));
         }
-        let categories =
-            groups.into_iter().map(|(name, group)| (name, Tally::of(group.into_iter()))).collect();
+        let categories = groups
+            .into_iter()
+            .map(|(name, group)| (name, Tally::of(group.into_iter())))
+            .collect();
         let total = Tally::of(trials.iter().map(|(trial, score)| (trial, score)));
-        Self { header, judge, categories, total, trials }
+        Self {
+            header,
+            judge,
+            categories,
+            total,
+            trials,
+        }
     }
 
     /// The trials and their scores.
@@ -123,7 +149,11 @@ impl EvalReport {
         }
         table.row(row("all", &self.total));
         let Header { suite, subject, .. } = &self.header;
-        format!("subject {subject}, suite {suite}, judged by {}\n\n{}", self.judge, table.to_text())
+        format!(
+            "subject {subject}, suite {suite}, judged by {}\n\n{}",
+            self.judge,
+            table.to_text()
+        )
     }
 
     /// The report as JSON.
@@ -138,7 +168,8 @@ impl EvalReport {
 }
 
 fn row(name: &str, tally: &Tally) -> [String; 10] {
-    let count = |count: Option<u64>| count.map_or_else(|| "?".to_owned(), |count| count.to_string());
+    let count =
+        |count: Option<u64>| count.map_or_else(|| "?".to_owned(), |count| count.to_string());
     let seconds = tally.millis as f64 / 1000.0 / tally.trials.max(1) as f64;
     [
         name.to_owned(),
@@ -202,7 +233,11 @@ impl SubjectComparison {
     /// Pairs the trials of two reports by case and repetition.
     pub fn new(first: &EvalReport, second: &EvalReport) -> Self {
         let by_key = |report: &EvalReport| -> BTreeMap<(String, u32), (Trial, Score)> {
-            report.trials.iter().map(|pair| (pair.0.key(), pair.clone())).collect()
+            report
+                .trials
+                .iter()
+                .map(|pair| (pair.0.key(), pair.clone()))
+                .collect()
         };
         let (mut one, mut two) = (by_key(first), by_key(second));
         let (all_one, all_two) = (one.len(), two.len());
@@ -211,7 +246,11 @@ impl SubjectComparison {
         let (mut both, mut only_first, mut only_second) = (0, Vec::new(), Vec::new());
         for (key, (_, score)) in &one {
             let other = two.get(key).is_some_and(|(_, score)| score.passed);
-            let name = if key.1 == 0 { key.0.clone() } else { format!("{}#{}", key.0, key.1) };
+            let name = if key.1 == 0 {
+                key.0.clone()
+            } else {
+                format!("{}#{}", key.0, key.1)
+            };
             match (score.passed, other) {
                 (true, true) => both += 1,
                 (true, false) => only_first.push(name),
@@ -223,7 +262,15 @@ impl SubjectComparison {
         let pairs = one.len() as u64;
         let first = ComparisonSide::new(first, &one, all_one);
         let second = ComparisonSide::new(second, &two, all_two);
-        Self { first, second, pairs, both, only_first, only_second, p_value }
+        Self {
+            first,
+            second,
+            pairs,
+            both,
+            only_first,
+            only_second,
+            p_value,
+        }
     }
 
     /// True if the same judge scored both subjects.
@@ -233,7 +280,12 @@ impl SubjectComparison {
 
     /// The comparison as tables of text.
     pub fn to_text(&self) -> String {
-        let names: BTreeMap<&String, ()> = self.first.categories.keys().map(|name| (name, ())).collect();
+        let names: BTreeMap<&String, ()> = self
+            .first
+            .categories
+            .keys()
+            .map(|name| (name, ()))
+            .collect();
         let mut table = Table::new([
             "category",
             "pairs",
@@ -244,24 +296,51 @@ impl SubjectComparison {
             "difference",
         ]);
         let none = Tally::default();
-        let cell = |tally: &Tally| (percent(tally.success), tally.interval.map_or_else(String::new, range));
+        let cell = |tally: &Tally| {
+            (
+                percent(tally.success),
+                tally.interval.map_or_else(String::new, range),
+            )
+        };
         let mut row = |name: &str, one: &Tally, two: &Tally| {
             let ((a, a_range), (b, b_range)) = (cell(one), cell(two));
             let difference = format!("{:+.1}", (one.success - two.success) * 100.0);
-            table.row([name.to_owned(), one.trials.to_string(), a, a_range, b, b_range, difference]);
+            table.row([
+                name.to_owned(),
+                one.trials.to_string(),
+                a,
+                a_range,
+                b,
+                b_range,
+                difference,
+            ]);
         };
         for name in names.into_keys() {
-            let tally =
-                |side: &'_ ComparisonSide| side.categories.get(name).cloned().unwrap_or_else(|| none.clone());
-            row(if name.is_empty() { "-" } else { name }, &tally(&self.first), &tally(&self.second));
+            let tally = |side: &'_ ComparisonSide| {
+                side.categories
+                    .get(name)
+                    .cloned()
+                    .unwrap_or_else(|| none.clone())
+            };
+            row(
+                if name.is_empty() { "-" } else { name },
+                &tally(&self.first),
+                &tally(&self.second),
+            );
         }
         row("all", &self.first.tally, &self.second.tally);
-        let mut text =
-            format!("first  {}\nsecond {}\n\n{}", self.first.subject, self.second.subject, table.to_text());
+        let mut text = format!(
+            "first  {}\nsecond {}\n\n{}",
+            self.first.subject,
+            self.second.subject,
+            table.to_text()
+        );
         let (one, two) = (&self.first.tally, &self.second.tally);
-        let count = |count: Option<u64>| count.map_or_else(|| "?".to_owned(), |count| count.to_string());
+        let count =
+            |count: Option<u64>| count.map_or_else(|| "?".to_owned(), |count| count.to_string());
         text += &format!(
-            "\nonly the first passed {}, only the second {}, both {}, neither {}; McNemar's exact test: p = {}\n",
+            "\nonly the first passed {}, only the second {}, both {}, neither {}; McNemar's exact \
+                test: p = {}\n",
             self.only_first.len(),
             self.only_second.len(),
             self.both,
@@ -281,7 +360,8 @@ impl SubjectComparison {
         );
         if self.first.unpaired + self.second.unpaired > 0 {
             text += &format!(
-                "left out, since the other subject has no such trial: {} of the first, {} of the second\n",
+                "left out, since the other subject has no such trial: {} of the first, {} of the \
+                    second\n",
                 self.first.unpaired, self.second.unpaired
             );
         }
@@ -290,14 +370,25 @@ impl SubjectComparison {
 }
 
 fn p_text(p: f64) -> String {
-    if p < 0.0001 { format!("{p:.1e}") } else { format!("{p:.4}") }
+    if p < 0.0001 {
+        format!("{p:.1e}")
+    } else {
+        format!("{p:.4}")
+    }
 }
 
 impl ComparisonSide {
-    fn new(report: &EvalReport, pairs: &BTreeMap<(String, u32), (Trial, Score)>, all: usize) -> Self {
+    fn new(
+        report: &EvalReport,
+        pairs: &BTreeMap<(String, u32), (Trial, Score)>,
+        all: usize,
+    ) -> Self {
         let mut groups: BTreeMap<String, Vec<(&Trial, &Score)>> = BTreeMap::new();
         for (trial, score) in pairs.values() {
-            groups.entry(trial.category.clone()).or_default().push((trial, score));
+            groups
+                .entry(trial.category.clone())
+                .or_default()
+                .push((trial, score));
         }
         Self {
             subject: report.header.subject.clone(),

@@ -35,7 +35,12 @@ pub struct Header {
 impl Header {
     /// A header without settings.
     pub fn new(suite: impl Into<String>, subject: impl Into<String>) -> Self {
-        Self { suite: suite.into(), subject: subject.into(), settings: Map::new(), facts: Map::new() }
+        Self {
+            suite: suite.into(),
+            subject: subject.into(),
+            settings: Map::new(),
+            facts: Map::new(),
+        }
     }
 
     /// Adds a setting.
@@ -60,12 +65,23 @@ impl Header {
         let whole = |header: &Self| {
             let named = [("suite", &header.suite), ("subject", &header.subject)];
             let named = named.map(|(name, value)| (name.to_owned(), Value::from(&**value)));
-            named.into_iter().chain(header.settings.clone()).collect::<BTreeMap<_, _>>()
+            named
+                .into_iter()
+                .chain(header.settings.clone())
+                .collect::<BTreeMap<_, _>>()
         };
         let (one, two) = (whole(self), whole(other));
-        let names: BTreeMap<_, ()> = one.keys().chain(two.keys()).map(|name| (name, ())).collect();
+        let names: BTreeMap<_, ()> = one
+            .keys()
+            .chain(two.keys())
+            .map(|name| (name, ()))
+            .collect();
         names.into_keys().find_map(|name| {
-            pair(name, one.get(name).unwrap_or(&Value::Null), two.get(name).unwrap_or(&Value::Null))
+            pair(
+                name,
+                one.get(name).unwrap_or(&Value::Null),
+                two.get(name).unwrap_or(&Value::Null),
+            )
         })
     }
 }
@@ -79,8 +95,8 @@ impl Header {
 /// | `trials.jsonl` | one [`Trial`] a line, in the order in which they ended |
 /// | `scores.jsonl` | the [`Scores`] |
 ///
-/// A trial is appended as soon as it is there. A last line that a kill cut short is dropped when the folder is opened for
-/// writing. Only one process at a time can write to a folder.
+/// A trial is appended as soon as it is there. A last line that a kill cut short is dropped when
+/// the folder is opened for writing. Only one process at a time can write to a folder.
 #[derive(Debug)]
 pub struct Results {
     folder: PathBuf,
@@ -94,10 +110,12 @@ pub struct Results {
 }
 
 impl Results {
-    /// Opens a folder to write to it, and makes it if it is not there. Cases that are new are added to those it has.
+    /// Opens a folder to write to it, and makes it if it is not there. Cases that are new are added
+    /// to those it has.
     ///
     /// # Errors
-    /// When the folder has results of another evaluation, another process writes to it, or it cannot be read and written.
+    /// When the folder has results of another evaluation, another process writes to it, or it
+    /// cannot be read and written.
     pub fn create(folder: impl Into<PathBuf>, header: &Header, cases: &[Case]) -> Result<Self> {
         let folder = folder.into();
         fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, error))?;
@@ -114,13 +132,23 @@ impl Results {
             true => {
                 let found = Self::open(&folder)?;
                 if let Some(difference) = found.header.difference(header) {
-                    return Err(Error::OtherEvaluation { path: folder, difference });
+                    return Err(Error::OtherEvaluation {
+                        path: folder,
+                        difference,
+                    });
                 }
                 found
             }
             false => {
                 let (cases, trials, asked) = (Vec::new(), Vec::new(), HashSet::new());
-                Self { folder, header: header.clone(), cases, asked, trials, file: None }
+                Self {
+                    folder,
+                    header: header.clone(),
+                    cases,
+                    asked,
+                    trials,
+                    file: None,
+                }
             }
         };
         let asked = cases.iter().map(|case| case.id.clone()).collect();
@@ -128,7 +156,13 @@ impl Results {
         write_lines(&known.folder.join(CASES), &cases)?;
         let text = serde_json::to_string_pretty(header).unwrap_or_default() + "\n";
         write(&known.folder.join(HEADER), text.as_bytes())?;
-        Ok(Self { header: header.clone(), cases, asked, file: Some(file), ..known })
+        Ok(Self {
+            header: header.clone(),
+            cases,
+            asked,
+            file: Some(file),
+            ..known
+        })
     }
 
     /// Opens a folder to look at it.
@@ -158,7 +192,14 @@ impl Results {
                 }
             }
         }
-        Ok(Self { folder, header, cases, asked: HashSet::new(), trials, file: None })
+        Ok(Self {
+            folder,
+            header,
+            cases,
+            asked: HashSet::new(),
+            trials,
+            file: None,
+        })
     }
 
     /// The folder.
@@ -171,9 +212,12 @@ impl Results {
         &self.header
     }
 
-    /// The cases that [`create`](Self::create) was given. A folder may have others, of another call or of whoever made it.
+    /// The cases that [`create`](Self::create) was given. A folder may have others, of another call
+    /// or of whoever made it.
     pub(crate) fn asked(&self) -> impl Iterator<Item = &Case> {
-        self.cases.iter().filter(|case| self.asked.contains(&case.id))
+        self.cases
+            .iter()
+            .filter(|case| self.asked.contains(&case.id))
     }
 
     /// The cases.
@@ -198,11 +242,16 @@ impl Results {
     pub fn append(&mut self, trial: Trial) -> Result<()> {
         let path = self.folder.join(TRIALS);
         let Some(file) = &mut self.file else {
-            return Err(Error::io(path, std::io::Error::other("the folder was opened for reading")));
+            return Err(Error::io(
+                path,
+                std::io::Error::other("the folder was opened for reading"),
+            ));
         };
-        let mut line = serde_json::to_vec(&trial).map_err(|error| Error::io(&path, error.into()))?;
+        let mut line =
+            serde_json::to_vec(&trial).map_err(|error| Error::io(&path, error.into()))?;
         line.push(b'\n');
-        file.write_all(&line).map_err(|error| Error::io(&path, error))?;
+        file.write_all(&line)
+            .map_err(|error| Error::io(&path, error))?;
         match self
             .trials
             .iter_mut()
@@ -226,8 +275,14 @@ impl Results {
             Some(case) => check.check(case, &trial.transcript),
             None => Score::fail("the folder does not have the case"),
         };
-        let scores = self.trials.iter().map(|trial| TrialScore::new(trial, score(trial)));
-        Scores { judge: judge.into(), scores: scores.collect() }
+        let scores = self
+            .trials
+            .iter()
+            .map(|trial| TrialScore::new(trial, score(trial)));
+        Scores {
+            judge: judge.into(),
+            scores: scores.collect(),
+        }
     }
 
     /// Writes scores beside the trials.
@@ -235,8 +290,10 @@ impl Results {
     /// # Errors
     /// When the folder cannot be written to.
     pub fn write_scores(&self, scores: &Scores) -> Result<()> {
-        let lines =
-            scores.scores.iter().map(|score| Line { judge: scores.judge.clone(), score: score.clone() });
+        let lines = scores.scores.iter().map(|score| Line {
+            judge: scores.judge.clone(),
+            score: score.clone(),
+        });
         write_lines(&self.folder.join(SCORES), &lines.collect::<Vec<_>>())
     }
 
@@ -250,12 +307,19 @@ impl Results {
             return Ok(None);
         }
         let lines: Vec<Line> = read_lines(&path, Torn::Error)?;
-        let judge = lines.first().map(|line| line.judge.clone()).unwrap_or_default();
+        let judge = lines
+            .first()
+            .map(|line| line.judge.clone())
+            .unwrap_or_default();
         let scores: Vec<TrialScore> = lines.into_iter().map(|line| line.score).collect();
-        let scored: HashSet<_> =
-            scores.iter().map(|score| (&score.case, score.repetition, score.at)).collect();
-        let current =
-            self.trials.iter().all(|trial| scored.contains(&(&trial.case, trial.repetition, trial.at)));
+        let scored: HashSet<_> = scores
+            .iter()
+            .map(|score| (&score.case, score.repetition, score.at))
+            .collect();
+        let current = self
+            .trials
+            .iter()
+            .all(|trial| scored.contains(&(&trial.case, trial.repetition, trial.at)));
         Ok(current.then_some(Scores { judge, scores }))
     }
 
@@ -281,7 +345,10 @@ pub struct Scores {
 impl Scores {
     /// Scores of a judge.
     pub fn new(judge: impl Into<String>, scores: Vec<TrialScore>) -> Self {
-        Self { judge: judge.into(), scores }
+        Self {
+            judge: judge.into(),
+            scores,
+        }
     }
 }
 
@@ -305,7 +372,12 @@ pub struct TrialScore {
 impl TrialScore {
     /// The score of a trial.
     pub fn new(trial: &Trial, score: Score) -> Self {
-        Self { case: trial.case.clone(), repetition: trial.repetition, at: trial.at, score }
+        Self {
+            case: trial.case.clone(),
+            repetition: trial.repetition,
+            at: trial.at,
+            score,
+        }
     }
 }
 
@@ -327,7 +399,10 @@ enum Torn {
 fn read_lines<T: DeserializeOwned>(path: &Path, torn: Torn) -> Result<Vec<T>> {
     let bytes = read_at_most(path, LARGEST).map_err(|error| Error::io(path, error))?;
     let whole = match torn {
-        Torn::Drop => bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1),
+        Torn::Drop => bytes
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |end| end + 1),
         Torn::Error => bytes.len(),
     };
     let lines = bytes[..whole].split(|byte| *byte == b'\n').enumerate();
@@ -359,7 +434,9 @@ fn write_lines<T: Serialize>(path: &Path, values: &[T]) -> Result<()> {
 
 /// Replaces a file as a whole, so that a kill leaves the old one or the new one.
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    Replace::new(path).write(bytes).map_err(|error| Error::io(path, error))
+    Replace::new(path)
+        .write(bytes)
+        .map_err(|error| Error::io(path, error))
 }
 
 fn drop_torn_line(file: &mut File) -> std::io::Result<()> {
@@ -367,24 +444,40 @@ fn drop_torn_line(file: &mut File) -> std::io::Result<()> {
     check_size(file, LARGEST)?;
     file.seek(SeekFrom::Start(0))?;
     file.read_to_end(&mut bytes)?;
-    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-    if whole < bytes.len() { file.set_len(whole as u64) } else { Ok(()) }
+    let whole = bytes
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .map_or(0, |end| end + 1);
+    if whole < bytes.len() {
+        file.set_len(whole as u64)
+    } else {
+        Ok(())
+    }
 }
 
 /// The cases of a folder and those that are new to it.
 fn merged(known: &Results, new: &[Case]) -> Result<Vec<Case>> {
     let mut cases = known.cases.clone();
-    let mut places: HashMap<String, usize> =
-        cases.iter().enumerate().map(|(place, case)| (case.id.clone(), place)).collect();
+    let mut places: HashMap<String, usize> = cases
+        .iter()
+        .enumerate()
+        .map(|(place, case)| (case.id.clone(), place))
+        .collect();
     let mut seen = HashSet::new();
     for case in new {
         if !seen.insert(&case.id) {
-            return Err(Error::Suite(format!("two cases have the id `{}`; rename one", case.id)));
+            return Err(Error::Suite(format!(
+                "two cases have the id `{}`; rename one",
+                case.id
+            )));
         }
         match places.get(&case.id) {
             Some(&place) if cases[place] != *case => {
                 let difference = format!("its case `{}` is another one", case.id);
-                return Err(Error::OtherEvaluation { path: known.folder.clone(), difference });
+                return Err(Error::OtherEvaluation {
+                    path: known.folder.clone(),
+                    difference,
+                });
             }
             Some(_) => {}
             None => {

@@ -12,7 +12,8 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// The 95% interval of Wilson for a share of `passed` among `trials`. Without trials it is all of 0 to 1.
+/// The 95% interval of Wilson for a share of `passed` among `trials`. Without trials it is all of 0
+/// to 1.
 ///
 /// The trials count as independent, so repetitions of one case make it narrower than it should be.
 ///
@@ -22,19 +23,31 @@ pub struct Interval {
 /// ```
 pub fn wilson(passed: u64, trials: u64) -> Interval {
     if trials == 0 {
-        return Interval { low: 0.0, high: 1.0 };
+        return Interval {
+            low: 0.0,
+            high: 1.0,
+        };
     }
     let (passed, n) = (passed.min(trials) as f64, trials as f64);
     let (share, square) = (passed / n, Z * Z);
     let centre = (share + square / (2.0 * n)) / (1.0 + square / n);
     let half = Z / (1.0 + square / n) * (share * (1.0 - share) / n + square / (4.0 * n * n)).sqrt();
     // At the ends the formula gives 0 and 1 but for rounding.
-    let low = if passed == 0.0 { 0.0 } else { (centre - half).max(0.0) };
-    let high = if passed == n { 1.0 } else { (centre + half).min(1.0) };
+    let low = if passed == 0.0 {
+        0.0
+    } else {
+        (centre - half).max(0.0)
+    };
+    let high = if passed == n {
+        1.0
+    } else {
+        (centre + half).min(1.0)
+    };
     Interval { low, high }
 }
 
-/// The two-sided p-value of McNemar's exact test: `first` cases only the first subject passed, `second` only the second.
+/// The two-sided p-value of McNemar's exact test: `first` cases only the first subject passed,
+/// `second` only the second.
 ///
 /// ```
 /// assert_eq!(levity_eval::mcnemar(1, 9), 0.021484375);
@@ -79,10 +92,19 @@ mod tests {
             (1, 29, 0.0061, 0.1718),
         ] {
             let interval = wilson(passed, trials);
-            assert!((interval.low - low).abs() < 5e-5 && (interval.high - high).abs() < 5e-5, "{interval:?}");
+            assert!(
+                (interval.low - low).abs() < 5e-5 && (interval.high - high).abs() < 5e-5,
+                "{interval:?}"
+            );
         }
         assert_eq!(wilson(10, 10).high, 1.0);
-        assert_eq!(wilson(0, 0), Interval { low: 0.0, high: 1.0 });
+        assert_eq!(
+            wilson(0, 0),
+            Interval {
+                low: 0.0,
+                high: 1.0
+            }
+        );
     }
 
     #[test]
@@ -98,7 +120,10 @@ mod tests {
             (600, 700, 0.006_015_793_861_044_952),
         ] {
             let value = mcnemar(first, second);
-            assert!((value - p).abs() <= 1e-9 * p, "{first}, {second}: {value} is not {p}");
+            assert!(
+                (value - p).abs() <= 1e-9 * p,
+                "{first}, {second}: {value} is not {p}"
+            );
             assert_eq!(value, mcnemar(second, first));
         }
     }

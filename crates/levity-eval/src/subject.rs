@@ -11,7 +11,8 @@ pub use command::CommandSubject;
 /// Something that answers cases.
 ///
 /// # Contract
-/// - A failure is a transcript with an error and what was reached before it; it does not end the evaluation.
+/// - A failure is a transcript with an error and what was reached before it; it does not end the
+///   evaluation.
 /// - Cases do not influence each other: what was answered before is forgotten.
 /// - Dropping the future of `answer` stops the work on the case.
 #[async_trait]

@@ -6,7 +6,9 @@ pub(crate) struct Table<const N: usize> {
 
 impl<const N: usize> Table<N> {
     pub(crate) fn new(head: [&str; N]) -> Self {
-        Self { rows: vec![head.map(str::to_owned)] }
+        Self {
+            rows: vec![head.map(str::to_owned)],
+        }
     }
 
     pub(crate) fn row(&mut self, cells: [String; N]) {
@@ -14,15 +16,24 @@ impl<const N: usize> Table<N> {
     }
 
     pub(crate) fn to_text(&self) -> String {
-        let width =
-            |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+        let width = |column: usize| {
+            self.rows
+                .iter()
+                .map(|row| row[column].chars().count())
+                .max()
+                .unwrap_or(0)
+        };
         let widths: [usize; N] = std::array::from_fn(width);
         let mut text = String::new();
         for row in &self.rows {
-            let cells = row.iter().zip(widths).enumerate().map(|(column, (cell, width))| match column {
-                0 => format!("{cell:<width$}"),
-                _ => format!("{cell:>width$}"),
-            });
+            let cells = row
+                .iter()
+                .zip(widths)
+                .enumerate()
+                .map(|(column, (cell, width))| match column {
+                    0 => format!("{cell:<width$}"),
+                    _ => format!("{cell:>width$}"),
+                });
             text += cells.collect::<Vec<_>>().join("  ").trim_end();
             text.push('\n');
         }

@@ -15,12 +15,13 @@ use crate::{Case, Error, Result, TrialCall};
 /// The problem after a call that nobody waited for.
 const STOPPED: &str = "were stopped in a call";
 
-/// A program that runs the tools of cases with an [environment](Case::environment): one process for each trial, which is
-/// killed when the trial ends.
+/// A program that runs the tools of cases with an [environment](Case::environment): one process for
+/// each trial, which is killed when the trial ends.
 ///
-/// It exchanges lines of JSON. The first one has the environment and the names of all tools of the case,
-/// `{"environment": {..}, "tools": [..]}`, and the program answers `{"ready": true}` or `{"error": ".."}`. Each line after it is
-/// a call, `{"name": "..", "arguments": {..}}`, and the program answers `{"result": ".."}`, with `"failed": true` when the tool failed.
+/// It exchanges lines of JSON. The first one has the environment and the names of all tools of the
+/// case, `{"environment": {..}, "tools": [..]}`, and the program answers `{"ready": true}` or
+/// `{"error": ".."}`. Each line after it is a call, `{"name": "..", "arguments": {..}}`, and the
+/// program answers `{"result": ".."}`, with `"failed": true` when the tool failed.
 ///
 /// ```
 /// # #[cfg(unix)]
@@ -81,23 +82,33 @@ impl ToolHost {
 
     /// A program without arguments.
     pub fn new(program: impl Into<OsString>) -> Self {
-        Self { program: program.into(), args: Vec::new(), script: None, timeout: Self::DEFAULT_TIMEOUT }
+        Self {
+            program: program.into(),
+            args: Vec::new(),
+            script: None,
+            timeout: Self::DEFAULT_TIMEOUT,
+        }
     }
 
     /// A script of this crate, in an isolated Python.
     pub(crate) fn script(program: impl Into<OsString>, script: Script) -> Self {
-        Self { script: Some(script), ..Self::new(program) }
+        Self {
+            script: Some(script),
+            ..Self::new(program)
+        }
     }
 
     /// Adds arguments.
     #[must_use]
     pub fn args(mut self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
-        self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self.args
+            .extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
         self
     }
 
-    /// Sets the time limit of a call, and of the start; [`DEFAULT_TIMEOUT`](Self::DEFAULT_TIMEOUT) by default. A call that
-    /// takes longer ends the process, since its state is not known any more.
+    /// Sets the time limit of a call, and of the start; [`DEFAULT_TIMEOUT`](Self::DEFAULT_TIMEOUT)
+    /// by default. A call that takes longer ends the process, since its state is not known any
+    /// more.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -109,7 +120,10 @@ impl ToolHost {
     /// # Errors
     /// When the case has no environment, the program cannot be started, or it refuses the case.
     pub async fn open(&self, case: &Case) -> Result<ToolSession> {
-        let failed = |problem: String| Error::Tools { case: case.id.clone(), problem };
+        let failed = |problem: String| Error::Tools {
+            case: case.id.clone(),
+            problem,
+        };
         let Some(environment) = &case.environment else {
             return Err(failed("cannot run: the case has no environment".to_owned()));
         };
@@ -118,17 +132,35 @@ impl ToolHost {
             None => LineProcess::start(&self.program, &self.args, Stdio::null()),
         };
         let process = process.map_err(|error| failed(format!("cannot run: {error}")))?;
-        let names: HashSet<String> = case.tools_at(usize::MAX).map(|tool| tool.name.clone()).collect();
+        let names: HashSet<String> = case
+            .tools_at(usize::MAX)
+            .map(|tool| tool.name.clone())
+            .collect();
         let first = json!({"environment": environment, "tools": names});
-        let state = State { process: Some(process), calls: Vec::new(), failure: None };
-        let session =
-            ToolSession { case: case.id.clone(), names, timeout: self.timeout, state: Mutex::new(state) };
-        match session.exchange(&mut *session.state.lock().await, &first).await {
+        let state = State {
+            process: Some(process),
+            calls: Vec::new(),
+            failure: None,
+        };
+        let session = ToolSession {
+            case: case.id.clone(),
+            names,
+            timeout: self.timeout,
+            state: Mutex::new(state),
+        };
+        match session
+            .exchange(&mut *session.state.lock().await, &first)
+            .await
+        {
             Ok(Answer::Ready { ready: true }) => {}
             Ok(Answer::Error { error }) => {
                 return Err(failed(format!("cannot run: {}", one_line(&error, 500))));
             }
-            Ok(_) => return Err(failed("cannot run: the program did not say that it is ready".to_owned())),
+            Ok(_) => {
+                return Err(failed(
+                    "cannot run: the program did not say that it is ready".to_owned(),
+                ));
+            }
             Err(problem) => return Err(failed(problem)),
         }
         Ok(session)
@@ -156,22 +188,35 @@ impl ToolSession {
     /// Runs a tool, and notes the call. Calls wait for each other.
     ///
     /// # Errors
-    /// When the case has no such tool, the arguments are no object, or the program does not answer. After that last one, no
-    /// call is answered.
+    /// When the case has no such tool, the arguments are no object, or the program does not answer.
+    /// After that last one, no call is answered.
     pub async fn call(&self, name: &str, arguments: Value) -> Result<ToolReply> {
-        let failed = |problem: String| Error::Tools { case: self.case.clone(), problem };
+        let failed = |problem: String| Error::Tools {
+            case: self.case.clone(),
+            problem,
+        };
         if !self.names.contains(name) {
-            return Err(failed(format!("have no `{}` among them", one_line(name, 100))));
+            return Err(failed(format!(
+                "have no `{}` among them",
+                one_line(name, 100)
+            )));
         }
         if !arguments.is_object() {
-            return Err(failed(format!("take an object of arguments, and `{name}` got something else")));
+            return Err(failed(format!(
+                "take an object of arguments, and `{name}` got something else"
+            )));
         }
         let mut state = self.state.lock().await;
-        let answer = self.exchange(&mut state, &json!({"name": name, "arguments": arguments})).await;
+        let answer = self
+            .exchange(&mut state, &json!({"name": name, "arguments": arguments}))
+            .await;
         let problem = match answer {
             Ok(Answer::Result { result, failed }) => {
                 state.calls.push(TrialCall::new(name, arguments));
-                return Ok(ToolReply { text: result, failed });
+                return Ok(ToolReply {
+                    text: result,
+                    failed,
+                });
             }
             Ok(Answer::Error { error }) => format!("failed: {}", one_line(&error, 500)),
             Ok(Answer::Ready { .. }) => "failed: the program gave no result".to_owned(),
@@ -190,7 +235,10 @@ impl ToolSession {
     /// Returns why no call is answered any more.
     pub async fn failure(&self) -> Option<String> {
         let state = self.state.lock().await;
-        state.failure.clone().or_else(|| state.process.is_none().then(|| STOPPED.to_owned()))
+        state
+            .failure
+            .clone()
+            .or_else(|| state.process.is_none().then(|| STOPPED.to_owned()))
     }
 
     async fn exchange(&self, state: &mut State, line: &Value) -> Result<Answer, String> {
@@ -202,10 +250,18 @@ impl ToolSession {
         let reply = match tokio::time::timeout(self.timeout, process.exchange(&line)).await {
             Ok(Some(reply)) => reply,
             Ok(None) => return Err(format!("ended without an answer ({})", process.end().await)),
-            Err(_) => return Err(format!("gave no answer within {} seconds", self.timeout.as_secs_f64())),
+            Err(_) => {
+                return Err(format!(
+                    "gave no answer within {} seconds",
+                    self.timeout.as_secs_f64()
+                ));
+            }
         };
         let answer = serde_json::from_slice(&reply).map_err(|error| {
-            format!("gave no answer: {error}: {}", one_line(&String::from_utf8_lossy(&reply), 200))
+            format!(
+                "gave no answer: {error}: {}",
+                one_line(&String::from_utf8_lossy(&reply), 200)
+            )
         })?;
         state.process = Some(process);
         Ok(answer)

@@ -2,7 +2,8 @@ use levity_core::{Timestamp, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The answer of a subject to a case. A program writes it as one line of JSON; every field is optional.
+/// The answer of a subject to a case. A program writes it as one line of JSON; every field is
+/// optional.
 ///
 /// ```
 /// # use levity_eval::Transcript;
@@ -46,7 +47,10 @@ impl Transcript {
 
     /// An answer that failed.
     pub fn failed(error: impl Into<String>) -> Self {
-        Self { error: Some(error.into()), ..Self::default() }
+        Self {
+            error: Some(error.into()),
+            ..Self::default()
+        }
     }
 
     /// Sets the words.
@@ -63,7 +67,8 @@ impl Transcript {
         self
     }
 
-    /// Adds the answer to a turn, and its calls to those of all turns. Its words become those of the transcript.
+    /// Adds the answer to a turn, and its calls to those of all turns. Its words become those of
+    /// the transcript.
     #[must_use]
     pub fn with_turn(mut self, turn: AnsweredTurn) -> Self {
         self.text.clone_from(&turn.text);
@@ -105,7 +110,11 @@ pub struct AnsweredTurn {
 impl AnsweredTurn {
     /// An answer with its calls.
     pub fn new(text: impl Into<String>, calls: Vec<TrialCall>) -> Self {
-        Self { text: text.into(), calls, run: None }
+        Self {
+            text: text.into(),
+            calls,
+            run: None,
+        }
     }
 }
 
@@ -123,7 +132,10 @@ pub struct TrialCall {
 impl TrialCall {
     /// A call.
     pub fn new(name: impl Into<String>, arguments: Value) -> Self {
-        Self { name: name.into(), arguments }
+        Self {
+            name: name.into(),
+            arguments,
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 /// The drafts that somebody was asked for, and what was wrong with the last of them.
 ///
-/// A plan or a verdict that cannot be used is asked for again, with the complaints, as often as it may be.
+/// A plan or a verdict that cannot be used is asked for again, with the complaints, as often as it
+/// may be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Drafts {
@@ -47,7 +48,10 @@ mod tests {
         let mut drafts = Drafts::default();
         assert!(drafts.reject(vec!["no".to_owned()], "{}", 3));
         assert!(drafts.fail(3));
-        assert_eq!((drafts.complaints(), drafts.previous()), (&["no".to_owned()][..], Some("{}")));
+        assert_eq!(
+            (drafts.complaints(), drafts.previous()),
+            (&["no".to_owned()][..], Some("{}"))
+        );
         assert!(!drafts.fail(3));
         assert_eq!(drafts.rejected(), 3);
     }

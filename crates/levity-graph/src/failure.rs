@@ -22,8 +22,8 @@ pub enum Next<W> {
 
 /// Decides what follows a failed attempt.
 ///
-/// `tried` is how often the worker has tried, and `retries` how often it may try again. `stand_in` takes the work after it, unless
-/// it is among those who `had` it already.
+/// `tried` is how often the worker has tried, and `retries` how often it may try again. `stand_in`
+/// takes the work after it, unless it is among those who `had` it already.
 pub fn after_failure<W: PartialEq>(
     remedy: Remedy,
     tried: u32,

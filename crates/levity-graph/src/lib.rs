@@ -19,10 +19,12 @@
 //! assert_eq!(schedule.next(), Some(2));
 //! ```
 //!
-//! Work is known by its number, `0..len`. The engine decides what may begin, and what follows a failure. The machines of
-//! `levity-dag` and `levity-swarm` decide what a piece of work is, and make its effects.
+//! Work is known by its number, `0..len`. The engine decides what may begin, and what follows a
+//! failure. The machines of `levity-dag` and `levity-swarm` decide what a piece of work is, and
+//! make its effects.
 //!
-//! What is deliberately absent: effects, clocks, models, names, JSON. The crate has no dependencies but what its features add.
+//! What is deliberately absent: effects, clocks, models, names, JSON. The crate has no dependencies
+//! but what its features add.
 //!
 //! # Features
 //! - `serde`: `Serialize` and `Deserialize` for [`Drafts`].

@@ -20,7 +20,8 @@ pub struct Edges {
 }
 
 impl Edges {
-    /// Makes links from those right before each. Numbers that nobody has are left out, and so is what is named twice.
+    /// Makes links from those right before each. Numbers that nobody has are left out, and so is
+    /// what is named twice.
     pub fn new(mut before: Vec<Vec<u32>>) -> Self {
         let mut behind = vec![Vec::new(); before.len()];
         for (at, before) in (0..).zip(&mut before) {

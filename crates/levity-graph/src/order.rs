@@ -3,15 +3,21 @@ use std::collections::BinaryHeap;
 
 use crate::Links;
 
-/// An order in which nothing comes before what it depends on; among those that are free, by key and then by number.
+/// An order in which nothing comes before what it depends on; among those that are free, by key and
+/// then by number.
 ///
 /// # Errors
 /// When there is a cycle: the numbers of all that are in one or behind one, in ascending order.
 pub fn sorted<K: Ord>(links: &impl Links, key: impl Fn(u32) -> K) -> Result<Vec<u32>, Vec<u32>> {
     let count = links.count();
-    let mut open: Vec<u32> = numbers(count).map(|at| as_number(links.before(at).count())).collect();
+    let mut open: Vec<u32> = numbers(count)
+        .map(|at| as_number(links.before(at).count()))
+        .collect();
     let entry = |at: u32| Reverse((key(at), at));
-    let mut free: BinaryHeap<_> = numbers(count).filter(|at| open[*at as usize] == 0).map(entry).collect();
+    let mut free: BinaryHeap<_> = numbers(count)
+        .filter(|at| open[*at as usize] == 0)
+        .map(entry)
+        .collect();
     let mut order = Vec::with_capacity(count);
     while let Some(Reverse((_, at))) = free.pop() {
         order.push(at);
@@ -29,7 +35,8 @@ pub fn sorted<K: Ord>(links: &impl Links, key: impl Fn(u32) -> K) -> Result<Vec<
     }
 }
 
-/// One cycle among those that [`sorted`] could not put in order, each followed by one that it depends on.
+/// One cycle among those that [`sorted`] could not put in order, each followed by one that it
+/// depends on.
 pub fn a_cycle(links: &impl Links, stuck: &[u32]) -> Vec<u32> {
     let mut place = vec![None; links.count()];
     let (mut path, mut next) = (Vec::new(), stuck.first().copied());
@@ -40,7 +47,9 @@ pub fn a_cycle(links: &impl Links, stuck: &[u32]) -> Vec<u32> {
         place[at as usize] = Some(path.len());
         path.push(at);
         // Whoever is stuck waits for another that is.
-        next = links.before(at).find(|before| stuck.binary_search(before).is_ok());
+        next = links
+            .before(at)
+            .find(|before| stuck.binary_search(before).is_ok());
     }
     Vec::new()
 }
@@ -62,15 +71,26 @@ mod tests {
     fn order_prefers_lower_key_then_lower_number() {
         let edges = Edges::new(vec![vec![2], vec![], vec![], vec![]]);
         assert_eq!(sorted(&edges, |_| 0), Ok(vec![1, 2, 0, 3]));
-        assert_eq!(sorted(&edges, |at| u32::from(at == 1)), Ok(vec![2, 0, 3, 1]));
+        assert_eq!(
+            sorted(&edges, |at| u32::from(at == 1)),
+            Ok(vec![2, 0, 3, 1])
+        );
     }
 
     #[test]
     fn cycle_is_named_without_those_behind_it() {
         for (before, stuck, cycle) in [
             (vec![vec![0]], vec![0], vec![0]),
-            (vec![vec![1], vec![2], vec![1], vec![]], vec![0, 1, 2], vec![1, 2]),
-            (vec![vec![], vec![3, 0], vec![1], vec![2]], vec![1, 2, 3], vec![1, 3, 2]),
+            (
+                vec![vec![1], vec![2], vec![1], vec![]],
+                vec![0, 1, 2],
+                vec![1, 2],
+            ),
+            (
+                vec![vec![], vec![3, 0], vec![1], vec![2]],
+                vec![1, 2, 3],
+                vec![1, 3, 2],
+            ),
         ] {
             let edges = Edges::new(before);
             assert_eq!(sorted(&edges, |at| at), Err(stuck.clone()));

@@ -6,8 +6,9 @@ use crate::order::{as_number, numbers};
 
 /// An account of which pieces of work may begin.
 ///
-/// The cost of a piece does not depend on how many others there are: one that is settled is looked at once by each piece
-/// right behind it. Of those that may begin, the one with the highest urgency is the next, then the lowest number.
+/// The cost of a piece does not depend on how many others there are: one that is settled is looked
+/// at once by each piece right behind it. Of those that may begin, the one with the highest urgency
+/// is the next, then the lowest number.
 #[derive(Debug)]
 pub struct Schedule {
     pieces: Vec<Piece>,
@@ -39,29 +40,41 @@ impl Schedule {
     /// A schedule of so many pieces, all of them waiting.
     pub fn new(count: usize) -> Self {
         let pieces = vec![Piece::default(); count];
-        Self { pieces, ready: BinaryHeap::new(), unsettled: count, freed: Vec::new() }
+        Self {
+            pieces,
+            ready: BinaryHeap::new(),
+            unsettled: count,
+            freed: Vec::new(),
+        }
     }
 
     fn phase(&self, at: u32) -> Option<Phase> {
         self.pieces.get(at as usize).map(|piece| piece.phase)
     }
 
-    /// Counts what each waiting piece waits for. Returns those that wait for nothing; none of them is
-    /// [`ready`](Self::ready) yet.
+    /// Counts what each waiting piece waits for. Returns those that wait for nothing; none of them
+    /// is [`ready`](Self::ready) yet.
     pub fn open(&mut self, links: &impl Links) -> Vec<u32> {
         self.ready.clear();
-        let waiting = numbers(self.pieces.len()).filter(|at| self.phase(*at) == Some(Phase::Waiting));
+        let waiting =
+            numbers(self.pieces.len()).filter(|at| self.phase(*at) == Some(Phase::Waiting));
         let waiting: Vec<u32> = waiting.collect();
         let is_open = |at: &u32| self.phase(*at) != Some(Phase::Settled);
-        let open: Vec<_> =
-            waiting.iter().map(|at| as_number(links.before(*at).filter(is_open).count())).collect();
+        let open: Vec<_> = waiting
+            .iter()
+            .map(|at| as_number(links.before(*at).filter(is_open).count()))
+            .collect();
         for (at, open) in waiting.iter().zip(open) {
             self.pieces[*at as usize].open = open;
         }
-        waiting.into_iter().filter(|at| self.pieces[*at as usize].open == 0).collect()
+        waiting
+            .into_iter()
+            .filter(|at| self.pieces[*at as usize].open == 0)
+            .collect()
     }
 
-    /// Adds a piece to those that may begin: one that waits for nothing, or one that is tried again.
+    /// Adds a piece to those that may begin: one that waits for nothing, or one that is tried
+    /// again.
     pub fn ready(&mut self, at: u32, urgency: u32) {
         self.ready.push((urgency, Reverse(at)));
     }
@@ -87,11 +100,15 @@ impl Schedule {
 
     /// A piece has begun; `false` when it has before, or is settled.
     pub fn begin(&mut self, at: u32) -> bool {
-        let piece = self.pieces.get_mut(at as usize).filter(|piece| piece.phase == Phase::Waiting);
+        let piece = self
+            .pieces
+            .get_mut(at as usize)
+            .filter(|piece| piece.phase == Phase::Waiting);
         piece.map(|piece| piece.phase = Phase::Begun).is_some()
     }
 
-    /// Settles a piece; `false` when it was settled before. Call [`release`](Self::release) to free those behind it.
+    /// Settles a piece; `false` when it was settled before. Call [`release`](Self::release) to free
+    /// those behind it.
     pub fn settle(&mut self, at: u32) -> bool {
         self.mark(at, Phase::Settled)
     }
@@ -103,7 +120,11 @@ impl Schedule {
 
     /// Those behind a held piece wait no longer. Call [`release`](Self::release) to free them.
     pub fn let_go(&mut self, at: u32) {
-        if let Some(piece) = self.pieces.get_mut(at as usize).filter(|piece| piece.phase == Phase::Held) {
+        if let Some(piece) = self
+            .pieces
+            .get_mut(at as usize)
+            .filter(|piece| piece.phase == Phase::Held)
+        {
             piece.phase = Phase::Settled;
         }
     }
@@ -139,14 +160,22 @@ impl Schedule {
         self.unsettled == 0
     }
 
-    /// Frees those behind a settled piece. `decide` gives the urgency of each that waits for nothing any more, or nothing
-    /// when it is not to be done: it is settled then, and those behind it are freed, too, and so on.
-    pub fn release(&mut self, at: u32, links: &impl Links, mut decide: impl FnMut(u32) -> Option<u32>) {
+    /// Frees those behind a settled piece. `decide` gives the urgency of each that waits for
+    /// nothing any more, or nothing when it is not to be done: it is settled then, and those behind
+    /// it are freed, too, and so on.
+    pub fn release(
+        &mut self,
+        at: u32,
+        links: &impl Links,
+        mut decide: impl FnMut(u32) -> Option<u32>,
+    ) {
         let (mut skipped, mut next, mut at) = (Vec::new(), 0, at);
         let mut freed = std::mem::take(&mut self.freed);
         loop {
             for behind in links.behind(at) {
-                let Some(piece) = self.pieces.get_mut(behind as usize) else { continue };
+                let Some(piece) = self.pieces.get_mut(behind as usize) else {
+                    continue;
+                };
                 if piece.phase == Phase::Waiting && piece.open > 0 {
                     piece.open -= 1;
                     freed.extend((piece.open == 0).then_some(behind));
@@ -188,7 +217,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever finishes first, everything begins once, after all that it depends on, or is skipped.
+        /// Whatever finishes first, everything begins once, after all that it depends on, or is
+        /// skipped.
         #[test]
         fn everything_is_settled_once_and_after_what_it_depends_on(
             before in prop::collection::vec(prop::collection::vec(any::<prop::sample::Index>(), 0..4), 1..40),

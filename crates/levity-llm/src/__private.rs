@@ -2,10 +2,13 @@
 
 use levity_core::{ModelError, Response};
 
-/// Puts together what a server of OpenAI's Chat Completions streams, from bytes that are there already.
+/// Puts together what a server of OpenAI's Chat Completions streams, from bytes that are there
+/// already.
 ///
 /// # Errors
 /// As a model that reads the same from a server.
-pub fn decode_chat_stream<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Result<Response, ModelError> {
+pub fn decode_chat_stream<'a>(
+    chunks: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<Response, ModelError> {
     crate::http::fold(crate::chat::Chat::compatible(), chunks)
 }

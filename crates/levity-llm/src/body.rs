@@ -20,20 +20,27 @@ impl Body {
     pub(crate) fn new() -> Self {
         let mut bytes = Vec::with_capacity(ROOM);
         bytes.push(b'{');
-        Self { bytes, taken: Vec::new() }
+        Self {
+            bytes,
+            taken: Vec::new(),
+        }
     }
 
-    /// A body that begins with fields of the user's own. A field that is added later under the same name is left out.
+    /// A body that begins with fields of the user's own. A field that is added later under the same
+    /// name is left out.
     pub(crate) fn over(extra: &Map<String, Value>) -> Self {
         let mut body = Self::new();
-        extra.iter().for_each(|(name, value)| body.field(name, value));
+        extra
+            .iter()
+            .for_each(|(name, value)| body.field(name, value));
         body.taken = extra.keys().cloned().collect();
         body
     }
 
     /// Makes room for what a conversation takes.
     pub(crate) fn reserve(&mut self, history: &History) {
-        self.bytes.reserve(2 * ROOM + history.size() + history.len() * ROOM / 4);
+        self.bytes
+            .reserve(2 * ROOM + history.size() + history.len() * ROOM / 4);
     }
 
     /// Adds a field.
@@ -68,7 +75,8 @@ impl Body {
     }
 }
 
-/// Fields of the user's own: the request's, and the endpoint's where the request has none of that name.
+/// Fields of the user's own: the request's, and the endpoint's where the request has none of that
+/// name.
 pub(crate) fn extra(asked: Asked<'_>) -> Map<String, Value> {
     let mut extra = asked.endpoint.extra().clone();
     extra.extend(asked.request.options.extra.clone());
@@ -87,10 +95,14 @@ pub(crate) fn write(bytes: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
 /// A text as it stands between the quotes of a JSON string.
 pub(crate) fn escaped(text: &str) -> String {
     let quoted = Value::from(text).to_string();
-    quoted.get(1..quoted.len() - 1).unwrap_or_default().to_owned()
+    quoted
+        .get(1..quoted.len() - 1)
+        .unwrap_or_default()
+        .to_owned()
 }
 
-/// Writes a list whose items are written by hand, each as nothing or more items with commas between them.
+/// Writes a list whose items are written by hand, each as nothing or more items with commas between
+/// them.
 pub(crate) fn list(bytes: &mut Vec<u8>, items: impl FnOnce(&mut List<'_>)) {
     bytes.push(b'[');
     items(&mut List { bytes, first: true });

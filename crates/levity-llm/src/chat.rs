@@ -33,11 +33,11 @@ pub(crate) const NAME: &str = "openai_chat";
 /// The type of a call whose input is a text of its own.
 const CUSTOM: &str = "custom";
 
-/// A model behind OpenAI's Chat Completions, or behind any server that speaks it: llama.cpp, vLLM, LM Studio,
-/// Groq, Mistral, DeepSeek, OpenRouter, xAI, Together and others.
+/// A model behind OpenAI's Chat Completions, or behind any server that speaks it: llama.cpp, vLLM,
+/// LM Studio, Groq, Mistral, DeepSeek, OpenRouter, xAI, Together and others.
 ///
-/// Replies are read leniently: fields may be missing or unknown, calls without index or id, arguments as
-/// objects, token counts in odd places, reasoning under several names.
+/// Replies are read leniently: fields may be missing or unknown, calls without index or id,
+/// arguments as objects, token counts in odd places, reasoning under several names.
 ///
 /// ```
 /// use levity_core::Model as _;
@@ -47,11 +47,11 @@ const CUSTOM: &str = "custom";
 /// assert_eq!(model.card().id, "qwen3");
 /// ```
 ///
-/// What a model thought goes back to it under the name it came with, which some servers demand where tools were
-/// called. Parts of the protocol's own that levity has no name for can be sent as [`Part::ProviderState`] of the
-/// provider `openai_chat` in a user's message, and fields of the body by
-/// [`Options::extra`](levity_core::Options::extra). Tools that are given so, such as custom ones, stand behind the
-/// request's own.
+/// What a model thought goes back to it under the name it came with, which some servers demand
+/// where tools were called. Parts of the protocol's own that levity has no name for can be sent as
+/// [`Part::ProviderState`] of the provider `openai_chat` in a user's message, and fields of the
+/// body by [`Options::extra`](levity_core::Options::extra). Tools that are given so, such as custom
+/// ones, stand behind the request's own.
 ///
 /// [`Part::ProviderState`]: levity_core::Part::Opaque
 #[derive(Clone, Debug)]
@@ -97,7 +97,11 @@ impl Dialect {
 
     /// The field for the longest reply.
     fn max_tokens(self) -> &'static str {
-        if self == Self::OpenAi { "max_completion_tokens" } else { "max_tokens" }
+        if self == Self::OpenAi {
+            "max_completion_tokens"
+        } else {
+            "max_tokens"
+        }
     }
 }
 
@@ -113,7 +117,12 @@ pub(crate) enum Field {
 }
 
 impl Field {
-    const ALL: [Self; 4] = [Self::ReasoningContent, Self::Reasoning, Self::Parts, Self::Tags];
+    const ALL: [Self; 4] = [
+        Self::ReasoningContent,
+        Self::Reasoning,
+        Self::Parts,
+        Self::Tags,
+    ];
 
     fn name(self) -> &'static str {
         match self {
@@ -131,7 +140,13 @@ impl Field {
 
 impl Chat {
     fn new(dialect: Dialect, offers: Offers) -> Self {
-        Self { key: None, dialect, bare_key: false, tags: false, offers }
+        Self {
+            key: None,
+            dialect,
+            bare_key: false,
+            tags: false,
+            offers,
+        }
     }
 
     pub(crate) fn compatible() -> Self {
@@ -142,8 +157,16 @@ impl Chat {
 impl ChatModel {
     fn new(provider: &str, endpoint: Endpoint, model: impl Into<String>, dialect: Dialect) -> Self {
         let model = model.into();
-        let offers = if dialect == Dialect::OpenAi { Offers::openai(&model) } else { Offers::new(false) };
-        let mut remote = Remote::new(Chat::new(dialect, offers), ModelCard::new(provider, model), endpoint);
+        let offers = if dialect == Dialect::OpenAi {
+            Offers::openai(&model)
+        } else {
+            Offers::new(false)
+        };
+        let mut remote = Remote::new(
+            Chat::new(dialect, offers),
+            ModelCard::new(provider, model),
+            endpoint,
+        );
         remote.rescues = dialect != Dialect::OpenAi;
         Self(remote)
     }
@@ -154,18 +177,31 @@ impl ChatModel {
         Self::new("openai", endpoint, model, Dialect::OpenAi).with_key(key)
     }
 
-    /// A model of OpenAI's that Azure serves under the name of a deployment. The address is the resource's:
-    /// `https://NAME.openai.azure.com`.
-    pub fn azure(resource: impl AsRef<str>, key: impl Into<Secret>, deployment: impl Into<String>) -> Self {
-        let base = format!("{}/openai/v1", resource.as_ref().trim().trim_end_matches('/'));
-        let mut model = Self::new("azure", Endpoint::new(base), deployment, Dialect::OpenAi).with_key(key);
+    /// A model of OpenAI's that Azure serves under the name of a deployment. The address is the
+    /// resource's: `https://NAME.openai.azure.com`.
+    pub fn azure(
+        resource: impl AsRef<str>,
+        key: impl Into<Secret>,
+        deployment: impl Into<String>,
+    ) -> Self {
+        let base = format!(
+            "{}/openai/v1",
+            resource.as_ref().trim().trim_end_matches('/')
+        );
+        let mut model =
+            Self::new("azure", Endpoint::new(base), deployment, Dialect::OpenAi).with_key(key);
         model.0.wire.bare_key = true;
         model
     }
 
     /// A model of a server that speaks the same; its address ends where `/chat/completions` begins.
     pub fn compatible(base_url: impl AsRef<str>, model: impl Into<String>) -> Self {
-        Self::new("compatible", Endpoint::new(base_url), model, Dialect::Compatible)
+        Self::new(
+            "compatible",
+            Endpoint::new(base_url),
+            model,
+            Dialect::Compatible,
+        )
     }
 
     /// Sends this key.
@@ -175,11 +211,12 @@ impl ChatModel {
         self
     }
 
-    /// Holds the model to the schemas of tools and answers ("strict mode") where that does not change what they
-    /// accept; so it is for OpenAI's own models, but for tuned ones.
+    /// Holds the model to the schemas of tools and answers ("strict mode") where that does not
+    /// change what they accept; so it is for OpenAI's own models, but for tuned ones.
     ///
-    /// A property of a tool that may be left out is then offered as one that may be null, and such nulls are taken
-    /// out of the arguments again. What strict mode has no words for is said in the description.
+    /// A property of a tool that may be left out is then offered as one that may be null, and such
+    /// nulls are taken out of the arguments again. What strict mode has no words for is said in the
+    /// description.
     #[must_use]
     pub fn with_strict(mut self) -> Self {
         self.0.wire.offers = Offers::new(true);
@@ -193,7 +230,8 @@ impl ChatModel {
         self
     }
 
-    /// Does not send thoughts back, for a server that refuses those of another one: Groq and Mistral do.
+    /// Does not send thoughts back, for a server that refuses those of another one: Groq and
+    /// Mistral do.
     #[must_use]
     pub fn without_thoughts(mut self) -> Self {
         if self.0.wire.dialect == Dialect::Compatible {
@@ -202,8 +240,9 @@ impl ChatModel {
         self
     }
 
-    /// Takes what stands between `<think>` and `</think>` at the beginning of the text for thoughts. By default
-    /// it is text, since a server that knows its model tells them apart itself.
+    /// Takes what stands between `<think>` and `</think>` at the beginning of the text for
+    /// thoughts. By default it is text, since a server that knows its model tells them apart
+    /// itself.
     #[must_use]
     pub fn with_think_tags(mut self) -> Self {
         self.0.wire.tags = true;
@@ -225,7 +264,10 @@ impl Wire for Chat {
     async fn headers(&self) -> Result<Vec<(&'static str, Secret)>, ModelError> {
         let header = |key: &Secret| match self.bare_key {
             true => ("api-key", key.clone()),
-            false => ("authorization", Secret::new(format!("Bearer {}", key.expose()))),
+            false => (
+                "authorization",
+                Secret::new(format!("Bearer {}", key.expose())),
+            ),
         };
         Ok(self.key.iter().map(header).collect())
     }
@@ -235,7 +277,13 @@ impl Wire for Chat {
     }
 
     fn body(&self, asked: Asked<'_>) -> Result<Vec<u8>, ModelError> {
-        let Asked { card, request, stream, endpoint, origin } = asked;
+        let Asked {
+            card,
+            request,
+            stream,
+            endpoint,
+            origin,
+        } = asked;
         let mut extra = extra(asked);
         let hosted = hosted(&mut extra);
         let mut body = Body::over(&extra);
@@ -248,7 +296,16 @@ impl Wire for Chat {
         body.field("model", &card.id);
         let mut sent = Ok(());
         body.raw("messages", |bytes| {
-            list(bytes, |list| sent = encode::messages(request, To { origin, dialect: self.dialect }, list));
+            list(bytes, |list| {
+                sent = encode::messages(
+                    request,
+                    To {
+                        origin,
+                        dialect: self.dialect,
+                    },
+                    list,
+                )
+            });
         });
         sent?;
         if !request.tools.is_empty() || !hosted.is_empty() {
@@ -273,7 +330,10 @@ impl Wire for Chat {
     }
 
     fn nulls(&self, request: &Request) -> Option<Arc<Nulls>> {
-        self.offers.tools(&request.tools, encode::tool).nulls.clone()
+        self.offers
+            .tools(&request.tools, encode::tool)
+            .nulls
+            .clone()
     }
 
     fn decoder(&self) -> Self::Decoder {
@@ -284,7 +344,8 @@ impl Wire for Chat {
         decode::whole(self.decoder(), reply, sink)
     }
 
-    /// The pieces are those of a stream, so it reads like one; what is odd in it is looked at as a whole.
+    /// The pieces are those of a stream, so it reads like one; what is odd in it is looked at as a
+    /// whole.
     fn usual(&self, body: &[u8], sink: &mut Sink) -> bool {
         let mut decoder = self.decoder();
         decoder.event("", body, sink).is_ok() && decoder.end(sink).is_ok() && sink.has_finish()
@@ -293,7 +354,11 @@ impl Wire for Chat {
 
 impl Chat {
     fn response_format(&self, output: &Arc<OutputSchema>) -> Value {
-        let name = if output.name.is_empty() { "answer" } else { &*output.name };
+        let name = if output.name.is_empty() {
+            "answer"
+        } else {
+            &*output.name
+        };
         let schema = match &*self.offers.output(output) {
             Some(schema) => json!({"name": name, "schema": schema, "strict": true}),
             None => json!({"name": name, "schema": output.schema}),
@@ -310,8 +375,13 @@ impl Chat {
         body.optional("stop", Some(&options.stop).filter(|stop| !stop.is_empty()));
         // OpenAI's old models refuse the field as such.
         let thinks = self.dialect != Dialect::OpenAi || effort::thinks(&card.id, true);
-        let mode = options.thinking.filter(|_| thinks || card.abilities.thinking);
-        body.optional("reasoning_effort", mode.and_then(|mode| effort::effort(base, &card.id, true, mode)));
+        let mode = options
+            .thinking
+            .filter(|_| thinks || card.abilities.thinking);
+        body.optional(
+            "reasoning_effort",
+            mode.and_then(|mode| effort::effort(base, &card.id, true, mode)),
+        );
     }
 }
 
@@ -332,7 +402,10 @@ fn choose(body: &mut Body, choice: &ToolChoice) {
         ToolChoice::None => body.field("tool_choice", "none"),
         ToolChoice::Required => body.field("tool_choice", "required"),
         ToolChoice::Tool(name) => {
-            body.field("tool_choice", &json!({"type": "function", "function": {"name": name}}));
+            body.field(
+                "tool_choice",
+                &json!({"type": "function", "function": {"name": name}}),
+            );
         }
         _ => {}
     }

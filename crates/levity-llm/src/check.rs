@@ -68,10 +68,11 @@ pub enum SchemaSeen {
     Refused(String),
 }
 
-/// Finds out what a model and its server do with tools: asks it for a word, for a call, and for JSON of a certain shape.
+/// Finds out what a model and its server do with tools: asks it for a word, for a call, and for
+/// JSON of a certain shape.
 ///
-/// The model has to be the bare one, as from `Models::bare_model`: a layer would hide what the server
-/// does.
+/// The model has to be the bare one, as from `Models::bare_model`: a layer would hide what the
+/// server does.
 ///
 /// ```
 /// use levity_llm::layers::ToolMode;
@@ -93,7 +94,9 @@ pub enum SchemaSeen {
 /// # Errors
 /// When the model answers not even the first request.
 pub async fn check_tools(model: &dyn Model) -> Result<ToolCheck, ModelError> {
-    let plain = model.complete(request("Reply with the word: ready")).await?;
+    let plain = model
+        .complete(request("Reply with the word: ready"))
+        .await?;
     let mut usage = plain.usage;
     let (tools, calls) = check_calls(model, &plain, &mut usage).await?;
     let schema = check_schema(model, &mut usage).await?;
@@ -103,14 +106,22 @@ pub async fn check_tools(model: &dyn Model) -> Result<ToolCheck, ModelError> {
         (_, SchemaSeen::Holds) => ToolMode::Structured,
         _ => ToolMode::Text,
     };
-    Ok(ToolCheck { tools, calls, schema, mode, usage })
+    Ok(ToolCheck {
+        tools,
+        calls,
+        schema,
+        mode,
+        usage,
+    })
 }
 
 fn request(text: &str) -> Request {
     let mut options = Options::default();
     options.max_tokens = Some(MAX_TOKENS);
     options.temperature = Some(0.0);
-    Request::new().with_message(Message::user(text)).with_options(options)
+    Request::new()
+        .with_message(Message::user(text))
+        .with_options(options)
 }
 
 fn weather() -> ToolSpec {
@@ -140,7 +151,11 @@ async fn check_calls(
         Some(_) => CallsSeen::Native,
         None => CallsSeen::None,
     };
-    let more = reply.usage.input.zip(plain.usage.input).map(|(with, without)| with.saturating_sub(without));
+    let more = reply
+        .usage
+        .input
+        .zip(plain.usage.input)
+        .map(|(with, without)| with.saturating_sub(without));
     let tools = match (calls, more) {
         (CallsSeen::Native | CallsSeen::Text, _) => ToolsSeen::Yes,
         // The questions differ by some tokens.
@@ -153,7 +168,8 @@ async fn check_calls(
 
 /// Asks for an object with keys that no model would choose by itself.
 async fn check_schema(model: &dyn Model, usage: &mut Usage) -> Result<SchemaSeen, ModelError> {
-    let properties = json!({"seat_letter": {"enum": ["A", "B"]}, "row_number": {"type": "integer"}});
+    let properties =
+        json!({"seat_letter": {"enum": ["A", "B"]}, "row_number": {"type": "integer"}});
     let schema = json!({
         "type": "object", "properties": properties, "required": ["seat_letter", "row_number"], "additionalProperties": false,
     });
@@ -165,11 +181,18 @@ async fn check_schema(model: &dyn Model, usage: &mut Usage) -> Result<SchemaSeen
     };
     *usage += reply.usage;
     let value: Option<Value> = serde_json::from_str(reply.message.text().trim()).ok();
-    let holds = value.as_ref().and_then(Value::as_object).is_some_and(|seat| {
-        let letter = seat.get("seat_letter").and_then(Value::as_str);
-        seat.len() == 2
-            && matches!(letter, Some("A" | "B"))
-            && seat.get("row_number").is_some_and(Value::is_i64)
-    });
-    Ok(if holds && reply.finish != Finish::Length { SchemaSeen::Holds } else { SchemaSeen::Ignored })
+    let holds = value
+        .as_ref()
+        .and_then(Value::as_object)
+        .is_some_and(|seat| {
+            let letter = seat.get("seat_letter").and_then(Value::as_str);
+            seat.len() == 2
+                && matches!(letter, Some("A" | "B"))
+                && seat.get("row_number").is_some_and(Value::is_i64)
+        });
+    Ok(if holds && reply.finish != Finish::Length {
+        SchemaSeen::Holds
+    } else {
+        SchemaSeen::Ignored
+    })
 }

@@ -9,8 +9,8 @@ fn bare(id: &str) -> &str {
     name.strip_prefix("openai.").unwrap_or(name)
 }
 
-/// Whether a model thinks before it speaks, as far as is known. OpenAI's do unless they are old or made for chats; of
-/// others, only those that are known to.
+/// Whether a model thinks before it speaks, as far as is known. OpenAI's do unless they are old or
+/// made for chats; of others, only those that are known to.
 pub(crate) fn thinks(id: &str, own: bool) -> bool {
     let name = bare(id);
     if name.contains("-chat") {
@@ -22,19 +22,33 @@ pub(crate) fn thinks(id: &str, own: bool) -> bool {
     }
     let numbered = |start: &str, least: u32| {
         let rest = name.strip_prefix(start).unwrap_or_default();
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        rest.get(..digits).and_then(|digits| digits.parse::<u32>().ok()).is_some_and(|number| number >= least)
+        let digits = rest
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(rest.len());
+        rest.get(..digits)
+            .and_then(|digits| digits.parse::<u32>().ok())
+            .is_some_and(|number| number >= least)
     };
     numbered("gpt-", 5) || numbered("o", 1) || numbered("grok-", 4)
 }
 
-/// How much a model is to think, in the protocol's words. Each generation has another word for the least, and refuses
-/// those of the others: `none` is taken since GPT-5.1, `minimal` by the first GPT-5 only, and `pro` models have no low
-/// effort. A model that is not known to take a word for "not at all" gets none.
-pub(crate) fn effort(base: &str, id: &str, thinks: bool, mode: ThinkingMode) -> Option<&'static str> {
+/// How much a model is to think, in the protocol's words. Each generation has another word for the
+/// least, and refuses those of the others: `none` is taken since GPT-5.1, `minimal` by the first
+/// GPT-5 only, and `pro` models have no low effort. A model that is not known to take a word for
+/// "not at all" gets none.
+pub(crate) fn effort(
+    base: &str,
+    id: &str,
+    thinks: bool,
+    mode: ThinkingMode,
+) -> Option<&'static str> {
     let wanted = match mode {
         ThinkingMode::Off | ThinkingMode::Budget(0) => {
-            let least = if takes_none(base, id) { Some("none") } else { least(id) };
+            let least = if takes_none(base, id) {
+                Some("none")
+            } else {
+                least(id)
+            };
             return least.filter(|_| thinks);
         }
         ThinkingMode::Low | ThinkingMode::Budget(1..4_096) => "low",
@@ -50,8 +64,8 @@ pub(crate) fn effort(base: &str, id: &str, thinks: bool, mode: ThinkingMode) -> 
     }
 }
 
-/// Whether a server takes `none` for a model whatever its own words are: OpenRouter puts efforts into each model's
-/// words, and Groq's Qwen knows no others.
+/// Whether a server takes `none` for a model whatever its own words are: OpenRouter puts efforts
+/// into each model's words, and Groq's Qwen knows no others.
 fn takes_none(base: &str, id: &str) -> bool {
     base.contains("openrouter.ai/") || (base.contains("groq.com/") && id.contains("qwen3"))
 }
@@ -60,7 +74,11 @@ fn takes_none(base: &str, id: &str) -> bool {
 fn pro(name: &str) -> Option<u32> {
     let rest = name.strip_prefix("gpt-5")?;
     let (version, _) = rest.split_once("-pro")?;
-    if version.is_empty() { Some(0) } else { version.strip_prefix('.')?.parse().ok() }
+    if version.is_empty() {
+        Some(0)
+    } else {
+        version.strip_prefix('.')?.parse().ok()
+    }
 }
 
 /// The least that a model can be told to think.
@@ -72,7 +90,12 @@ fn least(id: &str) -> Option<&'static str> {
     };
     match name {
         // These have one way to think, or none.
-        _ if name.contains("-chat") || name.starts_with("o1-mini") || name.starts_with("o1-preview") => None,
+        _ if name.contains("-chat")
+            || name.starts_with("o1-mini")
+            || name.starts_with("o1-preview") =>
+        {
+            None
+        }
         _ if name.contains("gpt-oss") || name.contains("codex") || o_series() => Some("low"),
         _ if pro(name) == Some(0) => None,
         _ if pro(name).is_some() => Some("medium"),
@@ -89,8 +112,12 @@ fn least(id: &str) -> Option<&'static str> {
 
 fn newer_gpt(name: &str) -> bool {
     let rest = name.strip_prefix("gpt-").unwrap_or_default();
-    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-    rest.get(..digits).and_then(|digits| digits.parse::<u32>().ok()).is_some_and(|number| number >= 6)
+    let digits = rest
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(rest.len());
+    rest.get(..digits)
+        .and_then(|digits| digits.parse::<u32>().ok())
+        .is_some_and(|number| number >= 6)
 }
 
 #[cfg(test)]
@@ -99,13 +126,32 @@ mod tests {
 
     #[test]
     fn names_tell_who_thinks() {
-        for name in ["gpt-5", "gpt-5.2", "o3-mini", "gpt-6-large", "codex-mini-latest", "ft:o4-mini:me"] {
+        for name in [
+            "gpt-5",
+            "gpt-5.2",
+            "o3-mini",
+            "gpt-6-large",
+            "codex-mini-latest",
+            "ft:o4-mini:me",
+        ] {
             assert!(thinks(name, true), "{name}");
         }
-        for name in ["gpt-4o", "gpt-4.1-nano", "chatgpt-4o-latest", "gpt-5-chat-latest", "ft:gpt-4o:me"] {
+        for name in [
+            "gpt-4o",
+            "gpt-4.1-nano",
+            "chatgpt-4o-latest",
+            "gpt-5-chat-latest",
+            "ft:gpt-4o:me",
+        ] {
             assert!(!thinks(name, true), "{name}");
         }
-        for name in ["openai/gpt-5-mini", "openai.gpt-5.6-luna", "grok-4.3", "o3", "gpt-5.4"] {
+        for name in [
+            "openai/gpt-5-mini",
+            "openai.gpt-5.6-luna",
+            "grok-4.3",
+            "o3",
+            "gpt-5.4",
+        ] {
             assert!(thinks(name, false), "{name}");
         }
         for name in ["gpt-4o", "my-deployment", "olmo-2", "grok-3", "gpt-oss:20b"] {
@@ -116,9 +162,20 @@ mod tests {
     #[test]
     fn the_least_has_many_names() {
         let off = |id| effort("", id, true, ThinkingMode::Off);
-        assert_eq!((off("gpt-5"), off("gpt-5-mini")), (Some("minimal"), Some("minimal")));
-        assert_eq!((off("gpt-5.2"), off("o3"), off("gpt-5-codex")), (Some("none"), Some("low"), Some("low")));
-        for none in ["gpt-5.1", "openai/gpt-5.4-mini", "gpt-6", "gemini-2.5-flash-lite"] {
+        assert_eq!(
+            (off("gpt-5"), off("gpt-5-mini")),
+            (Some("minimal"), Some("minimal"))
+        );
+        assert_eq!(
+            (off("gpt-5.2"), off("o3"), off("gpt-5-codex")),
+            (Some("none"), Some("low"), Some("low"))
+        );
+        for none in [
+            "gpt-5.1",
+            "openai/gpt-5.4-mini",
+            "gpt-6",
+            "gemini-2.5-flash-lite",
+        ] {
             assert_eq!(off(none), Some("none"), "{none}");
         }
         for low in [
@@ -147,11 +204,23 @@ mod tests {
         }
         assert_eq!(effort("", "gpt-4o", false, ThinkingMode::Off), None);
         assert_eq!(effort("", "gpt-5", true, ThinkingMode::Auto), None);
-        assert_eq!(effort("", "gpt-5", true, ThinkingMode::Budget(20_000)), Some("high"));
+        assert_eq!(
+            effort("", "gpt-5", true, ThinkingMode::Budget(20_000)),
+            Some("high")
+        );
         let at = |base, id| effort(base, id, true, ThinkingMode::Off);
-        assert_eq!(at("https://openrouter.ai/api/v1", "qwen/qwen3-32b"), Some("none"));
-        assert_eq!(at("https://api.groq.com/openai/v1", "qwen/qwen3-32b"), Some("none"));
-        assert_eq!(at("https://api.groq.com/openai/v1", "openai/gpt-oss-20b"), Some("low"));
+        assert_eq!(
+            at("https://openrouter.ai/api/v1", "qwen/qwen3-32b"),
+            Some("none")
+        );
+        assert_eq!(
+            at("https://api.groq.com/openai/v1", "qwen/qwen3-32b"),
+            Some("none")
+        );
+        assert_eq!(
+            at("https://api.groq.com/openai/v1", "openai/gpt-oss-20b"),
+            Some("low")
+        );
         let low = |id| effort("", id, true, ThinkingMode::Low);
         assert_eq!(
             (low("gpt-5-pro"), low("gpt-5.2-pro"), low("gpt-5.2")),

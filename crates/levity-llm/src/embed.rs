@@ -15,7 +15,8 @@ use vectors::Checked;
 /// The longest reply that is read.
 const LONGEST: usize = 64 << 20;
 
-/// How many bytes of text go into one request. No tokeniser makes more tokens of them, and providers take as many.
+/// How many bytes of text go into one request. No tokeniser makes more tokens of them, and
+/// providers take as many.
 const MOST_BYTES: usize = 256 << 10;
 
 /// What stands for a text that says nothing, where only its answer's length is wanted.
@@ -36,7 +37,8 @@ pub(crate) trait Embeds: Clone + Send + Sync + 'static {
     /// The request's body.
     fn body(&self, asked: &Texts<'_>) -> Vec<u8>;
 
-    /// Reads a reply: vectors in the order of the texts, and how many tokens were sent, where that is said.
+    /// Reads a reply: vectors in the order of the texts, and how many tokens were sent, where that
+    /// is said.
     fn read(&self, reply: &[u8]) -> Result<(Vec<Vec<f32>>, Option<u64>), ModelError>;
 
     /// Says more of an error, where the provider knows what to do about it.
@@ -68,7 +70,12 @@ pub(crate) struct Remote<E> {
 
 impl<E: Embeds> Remote<E> {
     pub(crate) fn new(wire: E, card: EmbedderCard, endpoint: Endpoint, batch: usize) -> Self {
-        Self { wire, card, endpoint, batch }
+        Self {
+            wire,
+            card,
+            endpoint,
+            batch,
+        }
     }
 
     /// Sends one request.
@@ -78,7 +85,13 @@ impl<E: Embeds> Remote<E> {
         purpose: Purpose,
     ) -> Result<(Vec<Vec<f32>>, Option<u64>), ModelError> {
         let (card, endpoint) = (&self.card, &self.endpoint);
-        let body = self.wire.body(&Texts { card, endpoint, texts, purpose, dimensions: card.dimensions });
+        let body = self.wire.body(&Texts {
+            card,
+            endpoint,
+            texts,
+            purpose,
+            dimensions: card.dimensions,
+        });
         let headers = self.wire.headers();
         let sent = endpoint.send(&self.wire.path(card), &headers, body).await;
         let place = Place::new(&card.provider, &card.id, endpoint);
@@ -89,12 +102,16 @@ impl<E: Embeds> Remote<E> {
         }
         let body = reply.rest(LONGEST + 1).await.map_err(explain)?;
         if body.len() > LONGEST {
-            return Err(explain(malformed(format!("the reply is larger than {LONGEST} bytes"))));
+            return Err(explain(malformed(format!(
+                "the reply is larger than {LONGEST} bytes"
+            ))));
         }
         if let Some(error) = foreign(&reply, &body) {
             return Err(explain(scrubbed(error, endpoint, &headers)));
         }
-        self.wire.read(&body).map_err(|error| explain(scrubbed(error, endpoint, &headers)))
+        self.wire
+            .read(&body)
+            .map_err(|error| explain(scrubbed(error, endpoint, &headers)))
     }
 
     /// The vectors of texts that say something.
@@ -106,7 +123,9 @@ impl<E: Embeds> Remote<E> {
         for batch in batches(&texts, self.batch) {
             let sent = self.send(batch, purpose).await;
             let taken = sent.and_then(|(vectors, tokens)| {
-                input = input.zip(tokens).map(|(all, more)| all.saturating_add(more));
+                input = input
+                    .zip(tokens)
+                    .map(|(all, more)| all.saturating_add(more));
                 checked.take(vectors, batch.len())
             });
             let before = !std::ptr::eq(batch.as_ptr(), texts.as_ptr());
@@ -129,7 +148,11 @@ impl<E: Embeds> Embedder for Remote<E> {
             return Ok(Embedded::default());
         }
         // Providers refuse a text that says nothing, and all the others with it.
-        let mut said: Vec<&str> = texts.iter().map(String::as_str).filter(|text| says(text)).collect();
+        let mut said: Vec<&str> = texts
+            .iter()
+            .map(String::as_str)
+            .filter(|text| says(text))
+            .collect();
         let nothing = said.is_empty();
         if nothing {
             if let Some(dimensions) = self.card.dimensions {
@@ -154,7 +177,11 @@ fn says(text: &str) -> bool {
 }
 
 fn prefixed<'a>(prefix: &str, text: &'a str) -> Cow<'a, str> {
-    if prefix.is_empty() { text.into() } else { format!("{prefix}{text}").into() }
+    if prefix.is_empty() {
+        text.into()
+    } else {
+        format!("{prefix}{text}").into()
+    }
 }
 
 /// The texts, cut into what goes into one request each.
@@ -167,7 +194,12 @@ fn batches<'a>(mut texts: &'a [Cow<'a, str>], most: usize) -> Vec<&'a [Cow<'a, s
             bytes <= MOST_BYTES
         };
         // One text alone goes, however long: the provider says what it makes of it.
-        let count = texts.iter().take(most.max(1)).take_while(fits).count().max(1);
+        let count = texts
+            .iter()
+            .take(most.max(1))
+            .take_while(fits)
+            .count()
+            .max(1);
         let (batch, rest) = texts.split_at(count);
         batches.push(batch);
         texts = rest;
@@ -179,7 +211,8 @@ pub(crate) fn malformed(message: impl Into<String>) -> ModelError {
     ModelError::new(ModelErrorKind::Malformed, message)
 }
 
-/// A reply that is not what was asked for: an error of the provider's in disguise, or nothing we understand.
+/// A reply that is not what was asked for: an error of the provider's in disguise, or nothing we
+/// understand.
 pub(crate) fn odd(reply: &[u8], error: &serde_json::Error) -> ModelError {
     let value: Option<Value> = serde_json::from_slice(reply).ok();
     match value.as_ref().and_then(plain) {
@@ -197,7 +230,8 @@ pub(crate) fn odd(reply: &[u8], error: &serde_json::Error) -> ModelError {
 macro_rules! embedder {
     ($embedder:ident) => {
         impl $embedder {
-            /// Changes where the server is and how it is reached: address, headers, fields, time limits.
+            /// Changes where the server is and how it is reached: address, headers, fields, time
+            /// limits.
             #[must_use]
             pub fn with_endpoint(
                 mut self,
@@ -207,8 +241,8 @@ macro_rules! embedder {
                 self
             }
 
-            /// Asks for vectors of so many components; the model's own number unless set. Vectors of another number
-            /// are an error.
+            /// Asks for vectors of so many components; the model's own number unless set. Vectors
+            /// of another number are an error.
             #[must_use]
             pub fn with_dimensions(mut self, dimensions: usize) -> Self {
                 self.0.card.dimensions = Some(dimensions);

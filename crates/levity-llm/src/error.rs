@@ -11,7 +11,8 @@ use levity_core::{ModelError, ModelErrorKind};
 #[non_exhaustive]
 pub enum Error {
     /// The name is none.
-    #[error("`{name}` names no model; {}write `provider:model`, such as `gemini:gemini-3.8-flash`", meant(near.as_ref()))]
+    #[error("`{name}` names no model; {}write `provider:model`, such as \
+        `gemini:gemini-3.8-flash`", meant(near.as_ref()))]
     Name {
         /// What was asked for, without what may be secret in an address.
         name: String,
@@ -20,7 +21,8 @@ pub enum Error {
     },
     /// The address behind a name is none.
     #[error(
-        "`{address}` behind `{model}` is no address of a server; write `http://HOST:PORT/v1` or `https://HOST/v1`, and `%40` for an `@` in a password"
+        "`{address}` behind `{model}` is no address of a server; write `http://HOST:PORT/v1` or \
+            `https://HOST/v1`, and `%40` for an `@` in a password"
     )]
     Address {
         /// The name before the address.
@@ -62,7 +64,8 @@ pub enum Error {
     },
     /// The provider is not compiled in.
     #[error(
-        "`{provider}` is not compiled in; add levity's feature `{feature}`: `cargo add levity --features {feature}`"
+        "`{provider}` is not compiled in; add levity's feature `{feature}`: `cargo add levity \
+            --features {feature}`"
     )]
     Feature {
         /// The provider.
@@ -101,16 +104,21 @@ pub enum Error {
         way: String,
     },
     /// A list of a folder gives a server the name of a provider that levity knows.
-    #[error("the server `{name}` of {by} has the name of a provider that levity knows; rename the server")]
+    #[error(
+        "the server `{name}` of {by} has the name of a provider that levity knows; rename the \
+            server"
+    )]
     ForeignServer {
         /// The name of the server.
         name: String,
         /// The list, in words.
         by: String,
     },
-    /// A profile of a file sends fields of its own to a provider whom the user pays: they may make it call others' servers.
+    /// A profile of a file sends fields of its own to a provider whom the user pays: they may make
+    /// it call others' servers.
     #[error(
-        "the profile `{profile}`, from {by}, sends fields of its own (`extra`) with {key}; {way}, or leave `extra` out"
+        "the profile `{profile}`, from {by}, sends fields of its own (`extra`) with {key}; {way}, \
+            or leave `extra` out"
     )]
     ForeignFields {
         /// The profile.
@@ -124,7 +132,8 @@ pub enum Error {
     },
     /// A `.env` is a link to a file outside of its folder.
     #[error(
-        "`{}` is a link out of its folder and is not read: somebody else may have chosen that file; copy the file there, or set its variables in the environment",
+        "`{}` is a link out of its folder and is not read: somebody else may have chosen that \
+            file; copy the file there, or set its variables in the environment",
         path.display()
     )]
     Link {
@@ -178,7 +187,8 @@ pub enum ErrorKind {
     Feature,
     /// A file is wrong or cannot be read.
     File,
-    /// A key would go to an address that a file names, or with fields that it names, and the file may be a stranger's.
+    /// A key would go to an address that a file names, or with fields that it names, and the file
+    /// may be a stranger's.
     Untrusted,
 }
 

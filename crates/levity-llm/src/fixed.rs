@@ -25,12 +25,14 @@ const LONGEST: usize = 64 << 10;
 /// How many bytes of text are done at once; for more, another thread is asked.
 const AT_ONCE: usize = 512;
 
-/// An embedder that needs no server, no model and no accelerator: the vector of a text is the mean of those of its
-/// tokens, which stand in a table. It is less apt than a model, and takes microseconds.
+/// An embedder that needs no server, no model and no accelerator: the vector of a text is the mean
+/// of those of its tokens, which stand in a table. It is less apt than a model, and takes
+/// microseconds.
 ///
-/// The table is a file in the safetensors format with one matrix, the tokeniser a `tokenizer.json` of a byte-pair
-/// encoding; other kinds are refused. What is in them is not trusted: a file that is damaged or made to do harm is an
-/// error, and what is read is bounded (1 GiB and 64 MiB). Only the first 64 KiB of a text count.
+/// The table is a file in the safetensors format with one matrix, the tokeniser a `tokenizer.json`
+/// of a byte-pair encoding; other kinds are refused. What is in them is not trusted: a file that is
+/// damaged or made to do harm is an error, and what is read is bounded (1 GiB and 64 MiB). Only the
+/// first 64 KiB of a text count.
 ///
 /// Its name on the card is that of the table, with a number that stands for what is in both files.
 ///
@@ -58,7 +60,8 @@ struct Parts {
 }
 
 impl StaticEmbedder {
-    /// Reads a table and its tokeniser. It takes as much memory as the files have bytes, and some more.
+    /// Reads a table and its tokeniser. It takes as much memory as the files have bytes, and some
+    /// more.
     ///
     /// # Errors
     /// When a file cannot be read, is too large, or is none of its kind.
@@ -71,14 +74,20 @@ impl StaticEmbedder {
         digest = fnv(digest, &bytes);
         let tokens = Tokens::read(&bytes).map_err(|problem| wrong(tokens_path, problem))?;
         if tokens.count() > table.rows() {
-            let problem =
-                format!("it has tokens up to {}, and the table {} rows", tokens.count(), table.rows());
+            let problem = format!(
+                "it has tokens up to {}, and the table {} rows",
+                tokens.count(),
+                table.rows()
+            );
             return Err(wrong(tokens_path, problem));
         }
         let name = table_path.file_stem().unwrap_or_default().to_string_lossy();
-        let card =
-            EmbedderCard::new("static", format!("{name}-{digest:016x}")).with_dimensions(table.columns());
-        Ok(Self { card, parts: Arc::new(Parts { table, tokens }) })
+        let card = EmbedderCard::new("static", format!("{name}-{digest:016x}"))
+            .with_dimensions(table.columns());
+        Ok(Self {
+            card,
+            parts: Arc::new(Parts { table, tokens }),
+        })
     }
 }
 
@@ -110,10 +119,16 @@ impl Embedder for StaticEmbedder {
             return Ok(self.parts.embed(texts));
         };
         let (parts, texts) = (self.parts.clone(), texts.to_vec());
-        runtime.spawn_blocking(move || parts.embed(&texts)).await.map_err(|gone| {
-            ModelError::new(ModelErrorKind::Transport, "the runtime ended before the texts were embedded")
+        runtime
+            .spawn_blocking(move || parts.embed(&texts))
+            .await
+            .map_err(|gone| {
+                ModelError::new(
+                    ModelErrorKind::Transport,
+                    "the runtime ended before the texts were embedded",
+                )
                 .with_source(gone)
-        })
+            })
     }
 }
 
@@ -126,14 +141,19 @@ fn head(text: &str) -> &str {
 }
 
 fn read(path: &Path, largest: u64) -> Result<Vec<u8>, Error> {
-    let failed = |source| Error::File { path: path.to_owned(), source };
+    let failed = |source| Error::File {
+        path: path.to_owned(),
+        source,
+    };
     let file = File::open(path).map_err(failed)?;
     let there = file.metadata().map_err(failed)?;
     if !there.is_file() {
         return Err(wrong(path, "it is not a plain file"));
     }
     let mut bytes = Vec::new();
-    file.take(largest + 1).read_to_end(&mut bytes).map_err(failed)?;
+    file.take(largest + 1)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
     if bytes.len() as u64 > largest {
         return Err(wrong(path, format!("it has more than {largest} bytes")));
     }
@@ -141,7 +161,10 @@ fn read(path: &Path, largest: u64) -> Result<Vec<u8>, Error> {
 }
 
 fn wrong(path: &Path, problem: impl Into<String>) -> Error {
-    Error::Table { path: path.to_owned(), problem: problem.into() }
+    Error::Table {
+        path: path.to_owned(),
+        problem: problem.into(),
+    }
 }
 
 const FNV: u64 = 0xcbf2_9ce4_8422_2325;
@@ -149,7 +172,14 @@ const FNV: u64 = 0xcbf2_9ce4_8422_2325;
 /// Tells files apart that have the same name (FNV-1a, eight bytes at a time).
 fn fnv(start: u64, bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
-    let step = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(5);
-    let hash = words.iter().fold(start, |hash, word| step(hash, u64::from_le_bytes(*word)));
-    rest.iter().fold(hash, |hash, byte| step(hash, u64::from(*byte)))
+    let step = |hash: u64, word: u64| {
+        (hash ^ word)
+            .wrapping_mul(0x0000_0100_0000_01b3)
+            .rotate_left(5)
+    };
+    let hash = words
+        .iter()
+        .fold(start, |hash, word| step(hash, u64::from_le_bytes(*word)));
+    rest.iter()
+        .fold(hash, |hash, byte| step(hash, u64::from(*byte)))
 }

@@ -42,9 +42,10 @@ pub(crate) const NAME: &str = "gemini";
 /// ```
 ///
 /// # Settings of Gemini's own
-/// Fields in [`Options::extra`](levity_core::Options::extra) go into the body: `safetySettings`, `cachedContent`,
-/// `labels`. Where the request has such a field already, both are put together: `generationConfig` and `toolConfig` key
-/// by key, with yours counting; `tools` one after the other, so that Google's own can stand beside yours.
+/// Fields in [`Options::extra`](levity_core::Options::extra) go into the body: `safetySettings`,
+/// `cachedContent`, `labels`. Where the request has such a field already, both are put together:
+/// `generationConfig` and `toolConfig` key by key, with yours counting; `tools` one after the
+/// other, so that Google's own can stand beside yours.
 ///
 /// ```
 /// # use levity_core::{Options, Request};
@@ -57,13 +58,14 @@ pub(crate) const NAME: &str = "gemini";
 /// ```
 ///
 /// # What goes back
-/// Signatures of thoughts ride on the parts they came with and go back there, as do ids of calls that Gemini made.
-/// Parts that only Gemini understands, such as code that it ran itself, are kept in place. Thoughts of other models
-/// are left out.
+/// Signatures of thoughts ride on the parts they came with and go back there, as do ids of calls
+/// that Gemini made. Parts that only Gemini understands, such as code that it ran itself, are kept
+/// in place. Thoughts of other models are left out.
 ///
 /// # Withheld replies
-/// A reply that was withheld as a whole is a [`ContentFiltered`](levity_core::ModelErrorKind::ContentFiltered) that
-/// names Google's reason; one that was cut off ends with [`ContentFilter`](levity_core::Finish::ContentFilter).
+/// A reply that was withheld as a whole is a
+/// [`ContentFiltered`](levity_core::ModelErrorKind::ContentFiltered) that names Google's reason;
+/// one that was cut off ends with [`ContentFilter`](levity_core::Finish::ContentFilter).
 #[derive(Clone, Debug)]
 pub struct GeminiModel(Remote<Gemini>);
 
@@ -83,18 +85,26 @@ enum Access {
 impl GeminiModel {
     /// A model on Google AI Studio.
     pub fn new(key: impl Into<Secret>, model: impl Into<String>) -> Self {
-        Self::at(Place::AiStudio, Access::Key(key.into()), "gemini", model.into())
+        Self::at(
+            Place::AiStudio,
+            Access::Key(key.into()),
+            "gemini",
+            model.into(),
+        )
     }
 
-    /// A model on Vertex AI. The region may be `global`, or `us` or `eu` for all of one's regions; the token
-    /// is one, or where they come from.
+    /// A model on Vertex AI. The region may be `global`, or `us` or `eu` for all of one's regions;
+    /// the token is one, or where they come from.
     pub fn vertex(
         project: impl Into<String>,
         region: impl Into<String>,
         token: impl Into<AccessTokens>,
         model: impl Into<String>,
     ) -> Self {
-        let place = Place::Vertex { project: project.into(), region: region.into() };
+        let place = Place::Vertex {
+            project: project.into(),
+            region: region.into(),
+        };
         Self::at(place, Access::Tokens(token.into()), "vertex", model.into())
     }
 
@@ -103,7 +113,15 @@ impl GeminiModel {
         (abilities.images, abilities.thinking) = (true, Family::of(&model).thinks());
         let card = ModelCard::new(provider, model).with_abilities(abilities);
         let endpoint = Endpoint::new(place.base());
-        Self(Remote::new(Gemini { place, access, declared: Declared::default() }, card, endpoint))
+        Self(Remote::new(
+            Gemini {
+                place,
+                access,
+                declared: Declared::default(),
+            },
+            card,
+            endpoint,
+        ))
     }
 }
 
@@ -125,14 +143,22 @@ impl Wire for Gemini {
         };
         let bearer = format!("Bearer {}", tokens.token().await?.expose());
         let mut headers = vec![("authorization", Secret::from(bearer))];
-        headers.extend(tokens.quota_project().map(|project| ("x-goog-user-project", project.into())));
+        headers.extend(
+            tokens
+                .quota_project()
+                .map(|project| ("x-goog-user-project", project.into())),
+        );
         Ok(headers)
     }
 
     async fn refused(&self, headers: &[(&'static str, Secret)]) {
-        let Access::Tokens(tokens) = &self.access else { return };
+        let Access::Tokens(tokens) = &self.access else {
+            return;
+        };
         for (_, value) in headers.iter().filter(|(name, _)| *name == "authorization") {
-            tokens.refused(value.expose().trim_start_matches("Bearer ")).await;
+            tokens
+                .refused(value.expose().trim_start_matches("Bearer "))
+                .await;
         }
     }
 
@@ -150,7 +176,13 @@ impl Wire for Gemini {
     }
 
     fn body(&self, asked: Asked<'_>) -> Result<Vec<u8>, ModelError> {
-        let Asked { card, request, endpoint, origin, .. } = asked;
+        let Asked {
+            card,
+            request,
+            endpoint,
+            origin,
+            ..
+        } = asked;
         let family = Family::of(&card.id);
         let mut extra = endpoint.extra().clone();
         merge(&mut extra, request.options.extra.clone());
@@ -164,15 +196,25 @@ impl Wire for Gemini {
                 parts.extend(told.shape.iter().map(|shape| json!({"text": shape})));
             }),
             None if told.is_empty() => {}
-            None => body.field("systemInstruction", &json!({"parts": [{"text": told.text()}]})),
+            None => body.field(
+                "systemInstruction",
+                &json!({"parts": [{"text": told.text()}]}),
+            ),
         }
         if !extra.contains_key("contents") {
-            body.raw("contents", |bytes| list(bytes, |list| encode::contents(request, family, origin, list)));
+            body.raw("contents", |bytes| {
+                list(bytes, |list| {
+                    encode::contents(request, family, origin, list)
+                })
+            });
         }
         self.tools(&mut body, request, &hosted);
         for (name, mut own) in [
             ("toolConfig", config::tools(request)),
-            ("generationConfig", config::generation(request, family, has_tools)),
+            (
+                "generationConfig",
+                config::generation(request, family, has_tools),
+            ),
         ] {
             match extra.shift_remove(name) {
                 Some(Value::Object(more)) => merge(&mut own, more),
@@ -183,7 +225,9 @@ impl Wire for Gemini {
                 body.field(name, &own);
             }
         }
-        extra.iter().for_each(|(name, value)| body.field(name, value));
+        extra
+            .iter()
+            .for_each(|(name, value)| body.field(name, value));
         Ok(body.finish())
     }
 
@@ -225,8 +269,8 @@ fn hosted(extra: &mut Map<String, Value>) -> Vec<Value> {
 type Tools = Arc<[Arc<ToolSpec>]>;
 type Known = Option<(Tools, Arc<[u8]>)>;
 
-/// The declarations of the tools that were offered last. An agent offers the same ones each turn, and narrowing
-/// their schemas costs more than all else in a request.
+/// The declarations of the tools that were offered last. An agent offers the same ones each turn,
+/// and narrowing their schemas costs more than all else in a request.
 #[derive(Clone, Default)]
 struct Declared(Arc<Mutex<Known>>);
 

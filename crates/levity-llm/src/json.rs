@@ -1,7 +1,7 @@
 //! Robust JSON from what a model wrote.
 //!
-//! A model that is asked for JSON writes prose around it, puts it into a code fence, forgets quotes, writes
-//! Python, or is cut off. [`parse`] finds the value that is meant and mends it:
+//! A model that is asked for JSON writes prose around it, puts it into a code fence, forgets
+//! quotes, writes Python, or is cut off. [`parse`] finds the value that is meant and mends it:
 //!
 //! ```
 //! use levity_llm::json;
@@ -28,7 +28,8 @@
 //! # Ok::<(), json::JsonError>(())
 //! ```
 //!
-//! [`repair`] says what was mended as well, which tells an answer that was cut off from a whole one:
+//! [`repair`] says what was mended as well, which tells an answer that was cut off from a whole
+//! one:
 //!
 //! ```
 //! # use levity_llm::json::{self, Repair};
@@ -39,19 +40,22 @@
 //! ```
 //!
 //! # Which value is taken
-//! 1. The whole text, if it is JSON as it stands. A string that holds an object or an array gives that.
-//! 2. Otherwise the objects and arrays in it compete, best place first: a fence marked as JSON; a fence without
-//!    a mark, or marked as text or JavaScript; the text outside fences; a fence in another language. In one
-//!    kind of place the longest wins, and among equally long ones the last.
+//! 1. The whole text, if it is JSON as it stands. A string that holds an object or an array gives
+//!    that.
+//! 2. Otherwise the objects and arrays in it compete, best place first: a fence marked as JSON; a
+//!    fence without a mark, or marked as text or JavaScript; the text outside fences; a fence in
+//!    another language. In one kind of place the longest wins, and among equally long ones the
+//!    last.
 //! 3. What stands before the last `</think>` counts only when there is nothing behind it.
-//! 4. Without objects and arrays: the whole text, or else the first fence, if it is one string, number or literal.
+//! 4. Without objects and arrays: the whole text, or else the first fence, if it is one string,
+//!    number or literal.
 //!
 //! [`parse_as`] and [`parse_with_keys`] go down the best eight and take the first that fits.
 //!
 //! # Promises
-//! Time and memory grow with the length of the text and no faster, whatever is in it; nothing panics; nesting
-//! beyond 128 is an error, as in `serde_json`. JSON that is valid is never changed. `docs/json.md` has all that is
-//! mended, and where that differs from Python's `json_repair`.
+//! Time and memory grow with the length of the text and no faster, whatever is in it; nothing
+//! panics; nesting beyond 128 is an error, as in `serde_json`. JSON that is valid is never changed.
+//! `docs/json.md` has all that is mended, and where that differs from Python's `json_repair`.
 
 mod ahead;
 mod cursor;
@@ -90,7 +94,8 @@ pub struct Repaired {
 /// The value that `text` means.
 ///
 /// # Errors
-/// [`JsonErrorKind::Nothing`] if there is no value in it, [`JsonErrorKind::TooDeep`] if it is nested too deep.
+/// [`JsonErrorKind::Nothing`] if there is no value in it, [`JsonErrorKind::TooDeep`] if it is
+/// nested too deep.
 pub fn parse(text: &str) -> Result<Value, JsonError> {
     repair(text).map(|repaired| repaired.value)
 }
@@ -98,8 +103,8 @@ pub fn parse(text: &str) -> Result<Value, JsonError> {
 /// The value that `text` means as a `T`.
 ///
 /// # Errors
-/// As [`parse`]; and [`JsonErrorKind::Shape`] if no value in `text` is a `T`, with the reason for the likeliest
-/// one as the source.
+/// As [`parse`]; and [`JsonErrorKind::Shape`] if no value in `text` is a `T`, with the reason for
+/// the likeliest one as the source.
 pub fn parse_as<T: DeserializeOwned>(text: &str) -> Result<T, JsonError> {
     if let Ok(value) = serde_json::from_str(text) {
         return Ok(value);
@@ -120,18 +125,25 @@ pub fn parse_as<T: DeserializeOwned>(text: &str) -> Result<T, JsonError> {
 /// The object that `text` means, which has all of `keys`.
 ///
 /// # Errors
-/// As [`parse`]; and [`JsonErrorKind::Missing`] if no object in `text` has them all, with those that the
-/// likeliest one lacks.
+/// As [`parse`]; and [`JsonErrorKind::Missing`] if no object in `text` has them all, with those
+/// that the likeliest one lacks.
 pub fn parse_with_keys(text: &str, keys: &[&str]) -> Result<Value, JsonError> {
     let mut complaint = None;
     for found in candidates(text, TRIED)? {
-        let missing: Vec<_> = keys.iter().filter(|key| found.value.get(**key).is_none()).collect();
+        let missing: Vec<_> = keys
+            .iter()
+            .filter(|key| found.value.get(**key).is_none())
+            .collect();
         if missing.is_empty() && found.value.is_object() {
             return Ok(found.value);
         }
         complaint.get_or_insert_with(|| {
             let missing = missing.into_iter().map(|key| (*key).to_owned()).collect();
-            JsonError::new(JsonErrorKind::Missing(missing), text, Some(found.span.start))
+            JsonError::new(
+                JsonErrorKind::Missing(missing),
+                text,
+                Some(found.span.start),
+            )
         });
     }
     Err(complaint.unwrap_or_else(|| JsonError::new(JsonErrorKind::Nothing, text, None)))
@@ -143,7 +155,11 @@ pub fn parse_with_keys(text: &str, keys: &[&str]) -> Result<Value, JsonError> {
 /// As [`parse`].
 pub fn repair(text: &str) -> Result<Repaired, JsonError> {
     match candidates(text, 1)?.pop() {
-        Some(found) => Ok(Repaired { value: found.value, mends: found.mends, span: found.span }),
+        Some(found) => Ok(Repaired {
+            value: found.value,
+            mends: found.mends,
+            span: found.span,
+        }),
         None => Err(JsonError::new(JsonErrorKind::Nothing, text, None)),
     }
 }
@@ -153,7 +169,8 @@ fn candidates(text: &str, keep: usize) -> Result<Vec<Found>, JsonError> {
     if let Some(found) = strict(text) {
         return Ok(vec![found]);
     }
-    find::find(text, keep).map_err(|deep| JsonError::new(JsonErrorKind::TooDeep, text, Some(deep.at)))
+    find::find(text, keep)
+        .map_err(|deep| JsonError::new(JsonErrorKind::TooDeep, text, Some(deep.at)))
 }
 
 /// The whole text as JSON, without any mending.
@@ -161,10 +178,20 @@ fn strict(text: &str) -> Option<Found> {
     let trimmed = text.trim_start_matches('\u{feff}').trim();
     let start = text.len() - text.trim_start_matches('\u{feff}').trim_start().len();
     let value: Value = serde_json::from_str(trimmed).ok()?;
-    let inner = value.as_str().filter(|inner| inner.trim_start().starts_with(['{', '[']));
+    let inner = value
+        .as_str()
+        .filter(|inner| inner.trim_start().starts_with(['{', '[']));
     let inner = inner.and_then(|inner| serde_json::from_str(inner).ok());
-    let mends = if inner.is_some() { Mends::of(Repair::Unwrapped) } else { Mends::default() };
-    Some(Found { value: inner.unwrap_or(value), mends, span: start..start + trimmed.len() })
+    let mends = if inner.is_some() {
+        Mends::of(Repair::Unwrapped)
+    } else {
+        Mends::default()
+    };
+    Some(Found {
+        value: inner.unwrap_or(value),
+        mends,
+        span: start..start + trimmed.len(),
+    })
 }
 
 /// The length of the object or list that begins a text; `None` when it does not end.

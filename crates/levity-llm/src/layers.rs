@@ -29,9 +29,10 @@
 //! # }
 //! ```
 //!
-//! What waits takes its time from a [`World`](levity_core::World), so that tests need not; it says so by a
-//! [`Delta::Waiting`](levity_core::Delta::Waiting), and dropping the call ends the wait. What sends more than
-//! once says so by [`CostBound::sends`](levity_core::CostBound) and reports the usage of all attempts.
+//! What waits takes its time from a [`World`](levity_core::World), so that tests need not; it says
+//! so by a [`Delta::Waiting`](levity_core::Delta::Waiting), and dropping the call ends the wait.
+//! What sends more than once says so by [`CostBound::sends`](levity_core::CostBound) and reports
+//! the usage of all attempts.
 
 mod adapt;
 mod auto_thinking;

@@ -80,11 +80,13 @@ impl<'de> Visitor<'de> for Reader {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, items: A) -> Result<Self::Value, A::Error> {
-        Value::deserialize(SeqAccessDeserializer::new(items)).map(|value| Said::Other(Box::new(value)))
+        Value::deserialize(SeqAccessDeserializer::new(items))
+            .map(|value| Said::Other(Box::new(value)))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<Self::Value, A::Error> {
-        Value::deserialize(MapAccessDeserializer::new(fields)).map(|value| Said::Other(Box::new(value)))
+        Value::deserialize(MapAccessDeserializer::new(fields))
+            .map(|value| Said::Other(Box::new(value)))
     }
 }
 
@@ -95,11 +97,16 @@ mod tests {
     #[test]
     fn text_is_borrowed_and_all_else_is_taken() {
         let read = |json: &'static str| serde_json::from_str::<Said<'_>>(json).unwrap_or_default();
-        assert!(matches!(read("\"plain\""), Said::Text(Cow::Borrowed("plain"))));
+        assert!(matches!(
+            read("\"plain\""),
+            Said::Text(Cow::Borrowed("plain"))
+        ));
         assert_eq!(read("\"a\\nb\"").as_str(), "a\nb");
         assert_eq!(read("null").as_str(), "");
         for other in ["[1,{\"a\":[]}]", "{\"a\":null}", "true", "-1", "1", "0.5"] {
-            let Said::Other(value) = read(other) else { panic!("{other} is no text") };
+            let Said::Other(value) = read(other) else {
+                panic!("{other} is no text")
+            };
             assert_eq!(value.to_string(), other);
         }
     }

@@ -1,5 +1,5 @@
-//! Models for levity: providers behind [`Model`](levity_core::Model), and layers that wrap a model and are
-//! one.
+//! Models for levity: providers behind [`Model`](levity_core::Model), and layers that wrap a model
+//! and are one.
 
 pub mod json;
 pub mod layers;
@@ -17,7 +17,12 @@ mod chat;
 mod check;
 #[cfg(any(feature = "openai", feature = "compatible"))]
 mod effort;
-#[cfg(any(feature = "openai", feature = "compatible", feature = "gemini", feature = "ollama"))]
+#[cfg(any(
+    feature = "openai",
+    feature = "compatible",
+    feature = "gemini",
+    feature = "ollama"
+))]
 mod embed;
 #[cfg(any(feature = "http", feature = "static-embedder"))]
 mod error;
@@ -48,7 +53,12 @@ mod responses;
 )]
 mod schema;
 mod thoughts;
-#[cfg(any(feature = "openai", feature = "compatible", feature = "anthropic", feature = "ollama"))]
+#[cfg(any(
+    feature = "openai",
+    feature = "compatible",
+    feature = "anthropic",
+    feature = "ollama"
+))]
 mod unseen;
 
 #[cfg(feature = "anthropic")]

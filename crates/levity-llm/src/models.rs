@@ -38,13 +38,15 @@ use variables::Variables;
 /// | `groq:…`, `mistral:…`, `openrouter:…` and others | servers of the list |
 /// | `fast` | a profile of the list |
 ///
-/// Any name may end with `@` and an address, which is where its server is then looked for. Keys are looked for
-/// in the variables that are customary for each provider (`docs/models.md`), in the environment and in a `.env`
-/// in the working directory. A file named in `LEVITY_MODELS` adds to the list of models. An address from a `.env` only gets keys
-/// from that `.env` (`docs/untrusted-folders.md`).
+/// Any name may end with `@` and an address, which is where its server is then looked for. Keys are
+/// looked for in the variables that are customary for each provider (`docs/models.md`), in the
+/// environment and in a `.env` in the working directory. A file named in `LEVITY_MODELS` adds to
+/// the list of models. An address from a `.env` only gets keys from that `.env`
+/// (`docs/untrusted-folders.md`).
 ///
 /// # Errors
-/// When the name is none or unknown, its provider is not compiled in, its key is not set, or the key may not go there.
+/// When the name is none or unknown, its provider is not compiled in, its key is not set, or the
+/// key may not go there.
 ///
 /// ```
 /// let model = levity_llm::model("compatible:qwen3@http://127.0.0.1:8080/v1")?;
@@ -57,8 +59,8 @@ pub fn model(name: &str) -> Result<Arc<dyn Model>, Error> {
 
 /// The model that the environment offers.
 ///
-/// What `LEVITY_MODEL` names comes first, then the first provider whose key is set. What was chosen and why is in
-/// the [`Chosen`], which is a model itself.
+/// What `LEVITY_MODEL` names comes first, then the first provider whose key is set. What was chosen
+/// and why is in the [`Chosen`], which is a model itself.
 ///
 /// # Errors
 /// When it offers none; the error names the variables to set.
@@ -123,13 +125,20 @@ impl Models {
     /// The list that comes with levity, and no keys.
     pub fn new() -> Self {
         let list = ModelList::builtin().clone();
-        Self { own: list.clone(), list, variables: Variables::default(), streams: true, modes: None }
+        Self {
+            own: list.clone(),
+            list,
+            variables: Variables::default(),
+            streams: true,
+            modes: None,
+        }
     }
 
-    /// What the environment, a `.env` in the working directory and a file named in `LEVITY_MODELS` say.
+    /// What the environment, a `.env` in the working directory and a file named in `LEVITY_MODELS`
+    /// say.
     ///
-    /// Addresses that the `.env` sets only get keys from the same `.env`, and addresses in a list that it names get none; see
-    /// [`with_env_file`](Self::with_env_file).
+    /// Addresses that the `.env` sets only get keys from the same `.env`, and addresses in a list
+    /// that it names get none; see [`with_env_file`](Self::with_env_file).
     ///
     /// # Errors
     /// When one of the files is there and cannot be read, or is wrong.
@@ -139,12 +148,13 @@ impl Models {
         models.with_env_file(".env")
     }
 
-    /// Adds the variables of a file in the form of a `.env`, where there is one, and the list that its `LEVITY_MODELS` names. What
-    /// the environment or the program sets counts before it.
+    /// Adds the variables of a file in the form of a `.env`, where there is one, and the list that
+    /// its `LEVITY_MODELS` names. What the environment or the program sets counts before it.
     ///
-    /// The file may be a stranger's: an address that it names only gets keys that stand in the same file. A list is another file,
-    /// so that its addresses get no key. A model that would need another key is refused, with [`Error::ForeignAddress`]. A link to
-    /// a file outside of the folder is refused, with [`Error::Link`].
+    /// The file may be a stranger's: an address that it names only gets keys that stand in the same
+    /// file. A list is another file, so that its addresses get no key. A model that would need
+    /// another key is refused, with [`Error::ForeignAddress`]. A link to a file outside of the
+    /// folder is refused, with [`Error::Link`].
     ///
     /// ```
     /// # use levity_llm::Models;
@@ -190,15 +200,16 @@ impl Models {
         self
     }
 
-    /// Begins with what `modes` knows of servers, and has it keep what is learned; see [`AdaptTools`](crate::layers::AdaptTools).
+    /// Begins with what `modes` knows of servers, and has it keep what is learned; see
+    /// [`AdaptTools`](crate::layers::AdaptTools).
     #[must_use]
     pub fn with_tool_modes(mut self, modes: Arc<dyn ToolModes>) -> Self {
         self.modes = Some(KeptModes(modes));
         self
     }
 
-    /// What finds the values of all variables that are named like secrets: those of the environment, the program and the `.env`. Logs
-    /// and guards leave them out with it.
+    /// What finds the values of all variables that are named like secrets: those of the
+    /// environment, the program and the `.env`. Logs and guards leave them out with it.
     ///
     /// ```
     /// # use levity_llm::Models;
@@ -222,30 +233,47 @@ impl Models {
         self.resolve(name.trim(), None, 0)
     }
 
-    /// The model of this name without any layer, to [check](crate::check_tools) what its server does, and the text by which
-    /// [`ToolModes`] tell the server. For a profile, this is its first model.
+    /// The model of this name without any layer, to [check](crate::check_tools) what its server
+    /// does, and the text by which [`ToolModes`] tell the server. For a profile, this is its first
+    /// model.
     ///
     /// # Errors
     /// As for [`model`].
     pub fn bare_model(&self, name: &str) -> Result<(Arc<dyn Model>, String), Error> {
         let (name, foreign) = self.first_model(name.trim())?;
         let parsed = Name::parse(name).map_err(|error| self.not_a_model(name, error))?;
-        let parsed = Name { foreign: foreign.cloned(), ..parsed };
+        let parsed = Name {
+            foreign: foreign.cloned(),
+            ..parsed
+        };
         let place = self.place(&parsed)?;
-        Ok((self.build(&parsed)?.0, server_of(&parsed, place.base_url.as_deref())))
+        Ok((
+            self.build(&parsed)?.0,
+            server_of(&parsed, place.base_url.as_deref()),
+        ))
     }
 
-    /// The model of a name that a file says, such as the config of an agent. The file may be a stranger's: an address in the
-    /// name gets no key.
+    /// The model of a name that a file says, such as the config of an agent. The file may be a
+    /// stranger's: an address in the name gets no key.
     ///
     /// # Errors
-    /// As for [`model`], and [`Error::ForeignAddress`] when a key would go to an address in the name.
-    pub fn model_named_in(&self, file: impl AsRef<Path>, name: &str) -> Result<Arc<dyn Model>, Error> {
-        self.resolve(name.trim(), Some(&Arc::new(Foreign::file(file.as_ref()))), 0)
+    /// As for [`model`], and [`Error::ForeignAddress`] when a key would go to an address in the
+    /// name.
+    pub fn model_named_in(
+        &self,
+        file: impl AsRef<Path>,
+        name: &str,
+    ) -> Result<Arc<dyn Model>, Error> {
+        self.resolve(
+            name.trim(),
+            Some(&Arc::new(Foreign::file(file.as_ref()))),
+            0,
+        )
     }
 
-    /// Says where the model of a name is that a file says, if a file decides that; as [`address_from_file`](Self::address_from_file),
-    /// for [`model_named_in`](Self::model_named_in).
+    /// Says where the model of a name is that a file says, if a file decides that; as
+    /// [`address_from_file`](Self::address_from_file), for
+    /// [`model_named_in`](Self::model_named_in).
     pub fn address_named_in(&self, file: impl AsRef<Path>, name: &str) -> Option<String> {
         self.remark(name, Some(&Arc::new(Foreign::file(file.as_ref()))))
     }
@@ -255,7 +283,8 @@ impl Models {
     /// # Errors
     /// When the name is none, or there is no such provider.
     pub fn card(&self, name: &str) -> Result<ModelCard, Error> {
-        let name = Name::parse(name.trim()).map_err(|error| self.not_a_model(name.trim(), error))?;
+        let name =
+            Name::parse(name.trim()).map_err(|error| self.not_a_model(name.trim(), error))?;
         self.known(name.provider)?;
         Ok(self.list.card(name.provider, name.id))
     }
@@ -274,7 +303,10 @@ impl Models {
             Some(profile) => self.profile(name, profile, depth),
             None => {
                 let parsed = Name::parse(name).map_err(|error| self.not_a_model(name, error))?;
-                self.adapted(&Name { foreign: foreign.cloned(), ..parsed })
+                self.adapted(&Name {
+                    foreign: foreign.cloned(),
+                    ..parsed
+                })
             }
         }
     }
@@ -285,16 +317,32 @@ impl Models {
             return error;
         }
         let profile = nearest(name, self.list.profiles());
-        let model =
-            || self.list.names().find(|known| known.split_once(':').is_some_and(|(_, id)| id == name));
+        let model = || {
+            self.list
+                .names()
+                .find(|known| known.split_once(':').is_some_and(|(_, id)| id == name))
+        };
         let near = profile.or_else(model).map(str::to_owned);
-        let known: Vec<_> = self.list.profiles().map(|name| format!("`{name}`")).collect();
+        let known: Vec<_> = self
+            .list
+            .profiles()
+            .map(|name| format!("`{name}`"))
+            .collect();
         if known.is_empty() {
-            return Error::Name { name: bare_model_name(name), near };
+            return Error::Name {
+                name: bare_model_name(name),
+                near,
+            };
         }
         let meant = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
-        let known = format!("{meant}there are {}, and models are written `provider:model`", known.join(", "));
-        Error::UnknownProfile { profile: bare_model_name(name), known }
+        let known = format!(
+            "{meant}there are {}, and models are written `provider:model`",
+            known.join(", ")
+        );
+        Error::UnknownProfile {
+            profile: bare_model_name(name),
+            known,
+        }
     }
 }
 
@@ -310,7 +358,10 @@ struct Name<'a> {
 
 impl<'a> Name<'a> {
     fn parse(name: &'a str) -> Result<Self, Error> {
-        let wrong = || Error::Name { name: bare_model_name(name), near: None };
+        let wrong = || Error::Name {
+            name: bare_model_name(name),
+            near: None,
+        };
         let (model, base_url) = match split_model_address(name) {
             Some((model, base_url)) => (model, Some(base_url)),
             None => (name, None),
@@ -322,16 +373,29 @@ impl<'a> Name<'a> {
             return Err(wrong());
         }
         if let Some(address) = base_url.filter(|address| !is_web_address(address)) {
-            return Err(Error::Address { model: model.to_owned(), address: bare_url(address) });
+            return Err(Error::Address {
+                model: model.to_owned(),
+                address: bare_url(address),
+            });
         }
-        Ok(Self { provider, id, base_url, foreign: None })
+        Ok(Self {
+            provider,
+            id,
+            base_url,
+            foreign: None,
+        })
     }
 
     /// The project of Google Cloud that the id begins with, if it does: `projects/mine`.
     fn project(&self) -> Option<String> {
-        let mut steps = self.id.split('/').filter(|step| !matches!(step.trim(), "" | "." | ".."));
+        let mut steps = self
+            .id
+            .split('/')
+            .filter(|step| !matches!(step.trim(), "" | "." | ".."));
         match (steps.next(), steps.next()) {
-            (Some("projects"), project) => Some(format!("projects/{}", project.unwrap_or_default())),
+            (Some("projects"), project) => {
+                Some(format!("projects/{}", project.unwrap_or_default()))
+            }
             _ => None,
         }
     }
@@ -339,13 +403,22 @@ impl<'a> Name<'a> {
 
 /// The text by which a server and its model are told.
 fn server_of(name: &Name<'_>, base_url: Option<&str>) -> String {
-    format!("{}:{}@{}", name.provider, name.id, bare_url(base_url.unwrap_or_default()))
+    format!(
+        "{}:{}@{}",
+        name.provider,
+        name.id,
+        bare_url(base_url.unwrap_or_default())
+    )
 }
 
 /// Whether a text is an address of a web server that everybody reads in the same way.
 fn is_web_address(text: &str) -> bool {
-    let Some((scheme, rest)) = text.split_once("://") else { return false };
-    let web = ["http", "https"].iter().any(|name| scheme.eq_ignore_ascii_case(name));
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return false;
+    };
+    let web = ["http", "https"]
+        .iter()
+        .any(|name| scheme.eq_ignore_ascii_case(name));
     let odd = |c: char| c.is_whitespace() || c.is_control() || c == '\\';
     web && !rest.contains(odd) && bare_url(text) != format!("{scheme}://***")
 }
@@ -370,8 +443,8 @@ impl Chosen {
         &self.why
     }
 
-    /// Which model it is, where it is and whose key it is asked with, as far as a file decides that; as
-    /// [`Models::address_from_file`].
+    /// Which model it is, where it is and whose key it is asked with, as far as a file decides
+    /// that; as [`Models::address_from_file`].
     pub fn address_from_file(&self) -> Option<&str> {
         self.remark.as_deref()
     }

@@ -1,4 +1,5 @@
-//! Names and ids as providers take them. What another provider gave out, or a model made up, may be none.
+//! Names and ids as providers take them. What another provider gave out, or a model made up, may be
+//! none.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,18 +10,24 @@ use levity_core::{Request, ToolChoice};
 /// The longest name of a tool, and the longest id of a call.
 const LONGEST: usize = 64;
 
-/// The name of a tool that was called: letters, digits, `_`, `-` and what else is in `more`. Models call tools that
-/// nobody has, by names that no tool can have; a provider would refuse the conversation from then on.
+/// The name of a tool that was called: letters, digits, `_`, `-` and what else is in `more`. Models
+/// call tools that nobody has, by names that no tool can have; a provider would refuse the
+/// conversation from then on.
 pub(crate) fn tool<'a>(name: &'a str, more: &str) -> Cow<'a, str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-' || more.contains(c);
     match name {
         "" => Cow::Borrowed("unnamed"),
         name if name.len() <= LONGEST && name.chars().all(fits) => Cow::Borrowed(name),
-        name => name.chars().take(LONGEST).map(|c| if fits(c) { c } else { '_' }).collect(),
+        name => name
+            .chars()
+            .take(LONGEST)
+            .map(|c| if fits(c) { c } else { '_' })
+            .collect(),
     }
 }
 
-/// The id of a call. One that is too long is cut, and told from others that begin alike by a hash (FNV-1a).
+/// The id of a call. One that is too long is cut, and told from others that begin alike by a hash
+/// (FNV-1a).
 pub(crate) fn id(id: Cow<'_, str>) -> Cow<'_, str> {
     if id.len() <= LONGEST {
         return id;
@@ -41,7 +48,11 @@ pub(crate) fn offered<'a>(
     request: &'a Request,
     fit: impl for<'n> Fn(&'n str) -> Cow<'n, str>,
 ) -> (Cow<'a, Request>, Option<Arc<Offered>>) {
-    if request.tools.iter().all(|tool| fit(&tool.name) == tool.name) {
+    if request
+        .tools
+        .iter()
+        .all(|tool| fit(&tool.name) == tool.name)
+    {
         return (Cow::Borrowed(request), None);
     }
     let mut offered = Offered::new();
@@ -71,13 +82,17 @@ pub(crate) fn offered<'a>(
         offered.insert(name, tool.name.clone());
         tools.push(Arc::new(clean));
     }
-    (Cow::Owned(request_of.with_tools(tools)), Some(Arc::new(offered)))
+    (
+        Cow::Owned(request_of.with_tools(tools)),
+        Some(Arc::new(offered)),
+    )
 }
 
 /// A short number for a text (FNV-1a).
 pub(crate) fn hash(text: &str) -> u64 {
-    text.bytes()
-        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 #[cfg(test)]
@@ -86,7 +101,10 @@ mod tests {
 
     #[test]
     fn a_name_that_fits_stays() {
-        assert_eq!((tool("read_file-2", ""), tool("a.b:c", ".:")), ("read_file-2".into(), "a.b:c".into()));
+        assert_eq!(
+            (tool("read_file-2", ""), tool("a.b:c", ".:")),
+            ("read_file-2".into(), "a.b:c".into())
+        );
         assert_eq!(
             (tool("functions.read file", ""), tool("", "")),
             ("functions_read_file".into(), "unnamed".into())
@@ -97,7 +115,10 @@ mod tests {
     #[test]
     fn a_long_id_is_cut_and_stays_itself() {
         let long = |end: &str| id(Cow::Owned(format!("{}{end}", "x".repeat(100)))).into_owned();
-        assert_eq!((id("call_1".into()), long("a").len()), ("call_1".into(), 64));
+        assert_eq!(
+            (id("call_1".into()), long("a").len()),
+            ("call_1".into(), 64)
+        );
         assert!(long("a") == long("a") && long("a") != long("b"));
     }
 }

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use levity_core::{ModelCard, ModelError, ModelErrorKind, Options, Request, ThinkingMode, ToolChoice};
+use levity_core::{
+    ModelCard, ModelError, ModelErrorKind, Options, Request, ThinkingMode, ToolChoice,
+};
 use serde_json::{Map, Value};
 
 use crate::body::{Body, extra, list};
@@ -38,9 +40,9 @@ pub(crate) const NAME: &str = "ollama";
 /// assert_eq!(model.card().window, Some(32_768));
 /// ```
 ///
-/// Images are sent as bytes; anything else beside text is refused, and so is a request that demands a call,
-/// since Ollama leaves that to the model. Without [`with_window`](Self::with_window) Ollama cuts a long
-/// conversation at a window of its own, which is a small one.
+/// Images are sent as bytes; anything else beside text is refused, and so is a request that demands
+/// a call, since Ollama leaves that to the model. Without [`with_window`](Self::with_window) Ollama
+/// cuts a long conversation at a window of its own, which is a small one.
 #[derive(Clone, Debug)]
 pub struct OllamaModel(Remote<Ollama>);
 
@@ -57,7 +59,10 @@ impl OllamaModel {
     pub fn new(model: impl Into<String>) -> Self {
         let card = ModelCard::new("ollama", model);
         // The only family that takes a level at the time of writing; it takes nothing else.
-        let wire = Ollama { levels: card.id.contains("gpt-oss"), ..Ollama::default() };
+        let wire = Ollama {
+            levels: card.id.contains("gpt-oss"),
+            ..Ollama::default()
+        };
         let mut remote = Remote::new(wire, card, Endpoint::new("http://127.0.0.1:11434"));
         remote.rescues = true;
         Self(remote)
@@ -65,7 +70,9 @@ impl OllamaModel {
 
     /// A model in Ollama's cloud.
     pub fn cloud(key: impl Into<Secret>, model: impl Into<String>) -> Self {
-        Self::new(model).with_key(key).with_endpoint(|_| Endpoint::new("https://ollama.com"))
+        Self::new(model)
+            .with_key(key)
+            .with_endpoint(|_| Endpoint::new("https://ollama.com"))
     }
 
     /// Sends this key.
@@ -75,8 +82,8 @@ impl OllamaModel {
         self
     }
 
-    /// Asks for a window of so many tokens, for a request and its reply together (`num_ctx`), and says so
-    /// on the card. A larger one takes more memory.
+    /// Asks for a window of so many tokens, for a request and its reply together (`num_ctx`), and
+    /// says so on the card. A larger one takes more memory.
     #[must_use]
     pub fn with_window(mut self, tokens: u64) -> Self {
         self.0.wire.window = Some(tokens);
@@ -84,16 +91,16 @@ impl OllamaModel {
         self
     }
 
-    /// How long the model stays in memory after a reply: 5 minutes unless set. With [`Duration::ZERO`] it goes
-    /// at once, with [`Duration::MAX`] it stays.
+    /// How long the model stays in memory after a reply: 5 minutes unless set. With
+    /// [`Duration::ZERO`] it goes at once, with [`Duration::MAX`] it stays.
     #[must_use]
     pub fn with_keep_alive(mut self, time: Duration) -> Self {
         self.0.wire.keep_alive = Some(time);
         self
     }
 
-    /// Says that the model takes a level of thinking: low, medium, high. Models whose name holds `gpt-oss` are
-    /// known to; others are only told to think or not to.
+    /// Says that the model takes a level of thinking: low, medium, high. Models whose name holds
+    /// `gpt-oss` are known to; others are only told to think or not to.
     #[must_use]
     pub fn with_thinking_levels(mut self) -> Self {
         self.0.wire.levels = true;
@@ -131,7 +138,12 @@ impl Wire for Ollama {
     }
 
     async fn headers(&self) -> Result<Vec<(&'static str, Secret)>, ModelError> {
-        let bearer = |key: &Secret| ("authorization", Secret::new(format!("Bearer {}", key.expose())));
+        let bearer = |key: &Secret| {
+            (
+                "authorization",
+                Secret::new(format!("Bearer {}", key.expose())),
+            )
+        };
         Ok(self.key.iter().map(bearer).collect())
     }
 
@@ -141,19 +153,38 @@ impl Wire for Ollama {
     }
 
     fn body(&self, asked: Asked<'_>) -> Result<Vec<u8>, ModelError> {
-        let Asked { card, request, stream, .. } = asked;
+        let Asked {
+            card,
+            request,
+            stream,
+            ..
+        } = asked;
         let mut extra = extra(asked);
         let options = self.options(&request.options, extra.remove("options"));
         let mut body = Body::over(&extra);
         body.field("model", &card.id);
         let mut sent = Ok(());
-        body.raw("messages", |bytes| list(bytes, |list| sent = encode::messages(request, list)));
+        body.raw("messages", |bytes| {
+            list(bytes, |list| sent = encode::messages(request, list))
+        });
         sent?;
         if offers_tools(request)? {
-            body.raw("tools", |bytes| list(bytes, |list| encode::tools(request, list)));
+            body.raw("tools", |bytes| {
+                list(bytes, |list| encode::tools(request, list))
+            });
         }
-        body.optional("format", request.output.as_ref().map(|output| &output.schema));
-        body.optional("think", request.options.thinking.map(|mode| self.think(mode)).as_ref());
+        body.optional(
+            "format",
+            request.output.as_ref().map(|output| &output.schema),
+        );
+        body.optional(
+            "think",
+            request
+                .options
+                .thinking
+                .map(|mode| self.think(mode))
+                .as_ref(),
+        );
         body.optional("keep_alive", self.keep_alive.map(keep_alive).as_ref());
         if !options.is_empty() {
             body.field("options", &options);
@@ -187,8 +218,10 @@ impl Ollama {
             ("seed", options.seed.map(Value::from)),
             ("stop", stop.map(|stop| stop.as_slice().into())),
         ];
-        let mut all: Map<_, _> =
-            set.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
+        let mut all: Map<_, _> = set
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+            .collect();
         if let Some(Value::Object(own)) = own {
             all.extend(own);
         }
@@ -203,7 +236,11 @@ impl Ollama {
             ThinkingMode::High | ThinkingMode::Budget(_) => "high",
             _ => return Value::Bool(true),
         };
-        if self.levels { level.into() } else { Value::Bool(true) }
+        if self.levels {
+            level.into()
+        } else {
+            Value::Bool(true)
+        }
     }
 }
 
@@ -214,8 +251,8 @@ fn offers_tools(request: &Request) -> Result<bool, ModelError> {
         ToolChoice::None => Ok(false),
         ToolChoice::Auto => Ok(true),
         _ => {
-            let message =
-                "Ollama cannot be made to call a tool; leave the choice to the model (`ToolChoice::Auto`)";
+            let message = "Ollama cannot be made to call a tool; leave the choice to the model \
+                (`ToolChoice::Auto`)";
             Err(ModelError::new(ModelErrorKind::BadRequest, message))
         }
     }
@@ -224,5 +261,9 @@ fn offers_tools(request: &Request) -> Result<bool, ModelError> {
 /// A time as Ollama reads it. More than it can count is for ever.
 fn keep_alive(time: Duration) -> Value {
     const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
-    if time > CENTURY { Value::from(-1) } else { format!("{}ms", time.as_millis()).into() }
+    if time > CENTURY {
+        Value::from(-1)
+    } else {
+        format!("{}ms", time.as_millis()).into()
+    }
 }

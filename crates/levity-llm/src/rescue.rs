@@ -1,23 +1,29 @@
 //! Reads tool calls that a model wrote as text.
 //!
-//! Small and local models often make the right call, but their server does not recognise it and delivers it as the text of
-//! the reply. While tools are offered and the reply has no native call, text that *is* a call of an offered tool becomes
-//! that call. Text that only speaks of calls stays text:
+//! Small and local models often make the right call, but their server does not recognise it and
+//! delivers it as the text of the reply. While tools are offered and the reply has no native call,
+//! text that *is* a call of an offered tool becomes that call. Text that only speaks of calls stays
+//! text:
 //!
-//! - The call ends the reply. A short lead-in may stand before it. Nothing may stand behind it, except a result that the model makes
-//!   up, which is left out.
-//! - The tool's name is one of the offered names, and the arguments are an object that fits the tool.
-//! - The user did not ask for JSON, code or an example, and the text is not quoted from a message or a tool result.
+//! - The call ends the reply. A short lead-in may stand before it. Nothing may stand behind it,
+//!   except a result that the model makes up, which is left out.
+//! - The tool's name is one of the offered names, and the arguments are an object that fits the
+//!   tool.
+//! - The user did not ask for JSON, code or an example, and the text is not quoted from a message
+//!   or a tool result.
 //!
-//! Text streams on while it cannot be a call; only what may still become one is held back. A call that the limit on replies
-//! cut becomes a call with arguments that cannot be read, so that the loop can ask for it again.
+//! Text streams on while it cannot be a call; only what may still become one is held back. A call
+//! that the limit on replies cut becomes a call with arguments that cannot be read, so that the
+//! loop can ask for it again.
 
 #[cfg(any(feature = "openai", feature = "compatible", feature = "ollama"))]
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use levity_core::{CallId, Delta, Finish, Message, ProviderState, Request, ToolCall, ToolChoice, ToolSpec};
+use levity_core::{
+    CallId, Delta, Finish, Message, ProviderState, Request, ToolCall, ToolChoice, ToolSpec,
+};
 use serde_json::json;
 
 use crate::names::Offered;
@@ -30,7 +36,8 @@ mod value;
 
 use start::Start;
 
-/// The longest lead-in before a call, in bytes. A longer text is an answer, and JSON behind an answer is a part of it.
+/// The longest lead-in before a call, in bytes. A longer text is an answer, and JSON behind an
+/// answer is a part of it.
 const LONGEST_LEAD_IN: usize = 320;
 
 /// The longest text that is held back, in bytes.
@@ -67,7 +74,8 @@ pub(crate) struct Rescue {
 }
 
 impl Rescue {
-    /// A reader of the reply to this request, if it offers tools. `offered` translates names that the wire changed.
+    /// A reader of the reply to this request, if it offers tools. `offered` translates names that
+    /// the wire changed.
     pub(crate) fn new(request: &Request, offered: Option<Arc<Offered>>) -> Option<Self> {
         if request.tools.is_empty() || request.tool_choice == ToolChoice::None {
             return None;
@@ -180,7 +188,10 @@ impl Rescue {
                 None => (None, finish),
                 calls => (calls, Finish::ToolCalls),
             },
-            Finish::Length => (self.cut_call().map(|call| (vec![call], self.held.len())), finish),
+            Finish::Length => (
+                self.cut_call().map(|call| (vec![call], self.held.len())),
+                finish,
+            ),
             finish => (None, finish),
         };
         self.over = true;
@@ -193,33 +204,67 @@ impl Rescue {
         // A result that the model made up does not go back to it.
         text.truncate(used);
         let names: Vec<&str> = calls.iter().map(|call| &*call.name).collect();
-        let what = if finish == Finish::Length { "the beginning of a call" } else { "call" };
-        out.push_back(Delta::Notice { text: format!("read from text: {what} of `{}`", names.join("`, `")) });
+        let what = if finish == Finish::Length {
+            "the beginning of a call"
+        } else {
+            "call"
+        };
+        out.push_back(Delta::Notice {
+            text: format!("read from text: {what} of `{}`", names.join("`, `")),
+        });
         for (number, call) in calls.into_iter().enumerate() {
             let index = FIRST_INDEX + u32::try_from(number).unwrap_or(u32::MAX - FIRST_INDEX);
-            let own = self.offered.as_ref().and_then(|offered| offered.get(&call.name)).cloned();
+            let own = self
+                .offered
+                .as_ref()
+                .and_then(|offered| offered.get(&call.name))
+                .cloned();
             let name = own.unwrap_or(call.name);
-            out.push_back(Delta::CallStart { index, id: CallId::from(""), name });
-            out.push_back(Delta::CallArgs { index, text: call.args });
+            out.push_back(Delta::CallStart {
+                index,
+                id: CallId::from(""),
+                name,
+            });
+            out.push_back(Delta::CallArgs {
+                index,
+                text: call.args,
+            });
             // The first call carries the text for all of them.
-            let data = if number == 0 { json!({"text": text}) } else { json!({}) };
-            out.push_back(Delta::Opaque(ProviderState::new(ProviderState::TEXT_CALL, data)));
+            let data = if number == 0 {
+                json!({"text": text})
+            } else {
+                json!({})
+            };
+            out.push_back(Delta::Opaque(ProviderState::new(
+                ProviderState::TEXT_CALL,
+                data,
+            )));
         }
         finish
     }
 
-    /// The call that the held text begins. Its arguments are the text itself, which is never valid JSON.
+    /// The call that the held text begins. Its arguments are the text itself, which is never valid
+    /// JSON.
     fn cut_call(&self) -> Option<Call> {
         let text = self.held.trim();
         let is_whole = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
-        if !self.begun || is_whole || self.context.forbids_code() || self.context.forbids(&self.lead_in, text)
+        if !self.begun
+            || is_whole
+            || self.context.forbids_code()
+            || self.context.forbids(&self.lead_in, text)
         {
             return None;
         }
-        let found = self.tools.iter().filter_map(|tool| Some((text.find(&tool.name)?, &tool.name)));
+        let found = self
+            .tools
+            .iter()
+            .filter_map(|tool| Some((text.find(&tool.name)?, &tool.name)));
         // Of two names that begin at the same place, the longer one was meant.
         let (_, name) = found.min_by_key(|(at, name)| (*at, std::cmp::Reverse(name.len())))?;
-        Some(Call { name: name.clone(), args: text.to_owned() })
+        Some(Call {
+            name: name.clone(),
+            args: text.to_owned(),
+        })
     }
 
     /// The calls that the held text is, and where they end.
@@ -243,10 +288,17 @@ impl Rescue {
     }
 }
 
-/// The text that the calls of a message were read from, if all of them were. They go back to the model in the form that it
-/// used.
+/// The text that the calls of a message were read from, if all of them were. They go back to the
+/// model in the form that it used.
 pub(crate) fn written(message: &Message) -> Option<&str> {
-    let written = message.calls().next()?.opaque.as_ref()?.data.get("text")?.as_str();
+    let written = message
+        .calls()
+        .next()?
+        .opaque
+        .as_ref()?
+        .data
+        .get("text")?
+        .as_str();
     written.filter(|_| message.calls().all(ToolCall::is_from_text))
 }
 
@@ -264,7 +316,10 @@ fn first_char(text: &str) -> usize {
 }
 
 fn named<'t>(tools: &'t [Arc<ToolSpec>], name: &str) -> Option<&'t ToolSpec> {
-    tools.iter().find(|tool| tool.name == name).map(|tool| &**tool)
+    tools
+        .iter()
+        .find(|tool| tool.name == name)
+        .map(|tool| &**tool)
 }
 
 #[cfg(test)]

@@ -31,8 +31,8 @@ const LATER: &str = "later_thoughts";
 /// The type of an item that is a picture.
 const IMAGE: &str = "image_generation_call";
 
-/// A model behind OpenAI's Responses API, or behind another server that speaks it: Azure, xAI, OpenRouter, Bedrock and
-/// others.
+/// A model behind OpenAI's Responses API, or behind another server that speaks it: Azure, xAI,
+/// OpenRouter, Bedrock and others.
 ///
 /// ```
 /// use levity_core::Model as _;
@@ -44,17 +44,18 @@ const IMAGE: &str = "image_generation_call";
 /// assert!(model.card().abilities.thinking);
 /// ```
 ///
-/// What the model thought goes back to it with the calls that came of it. By default nothing is stored at the
-/// provider, and thoughts come and go encrypted; see [`stored`](Self::stored).
+/// What the model thought goes back to it with the calls that came of it. By default nothing is
+/// stored at the provider, and thoughts come and go encrypted; see [`stored`](Self::stored).
 ///
-/// Tools and answers are held to their schemas ("strict mode") wherever that does not change what a schema accepts: not
-/// where there is a free-form map in it, and for answers not where a property may be left out. A property of a tool
-/// that may be left out is offered as one that may be null, and such nulls are taken out of the arguments again. What
-/// strict mode has no words for, such as the length of a text, is said in the description. See
-/// [`without_strict`](Self::without_strict).
+/// Tools and answers are held to their schemas ("strict mode") wherever that does not change what a
+/// schema accepts: not where there is a free-form map in it, and for answers not where a property
+/// may be left out. A property of a tool that may be left out is offered as one that may be null,
+/// and such nulls are taken out of the arguments again. What strict mode has no words for, such as
+/// the length of a text, is said in the description. See [`without_strict`](Self::without_strict).
 ///
-/// Tools that run at the provider are passed by [`Options::extra`](levity_core::Options), as `tools`; what they did is
-/// in the reply as [`Part::ProviderState`](levity_core::Part), and goes back as it came.
+/// Tools that run at the provider are passed by [`Options::extra`](levity_core::Options), as
+/// `tools`; what they did is in the reply as [`Part::ProviderState`](levity_core::Part), and goes
+/// back as it came.
 #[derive(Clone, Debug)]
 pub struct OpenAiModel(Remote<Responses>);
 
@@ -79,9 +80,9 @@ impl OpenAiModel {
 
     /// A model of a server that speaks the same; its address ends where `/responses` begins.
     ///
-    /// It is not held to schemas unless [told to](Self::with_strict). If it thinks before it speaks and its name does
-    /// not say so, say it by [`with_card`](Self::with_card): only then are its thoughts asked for and carried over
-    /// turns.
+    /// It is not held to schemas unless [told to](Self::with_strict). If it thinks before it speaks
+    /// and its name does not say so, say it by [`with_card`](Self::with_card): only then are its
+    /// thoughts asked for and carried over turns.
     pub fn compatible(base_url: impl AsRef<str>, model: impl Into<String>) -> Self {
         let card = card("compatible", model.into(), false);
         let wire = Responses::new(None, false, Offers::new(false));
@@ -104,7 +105,8 @@ impl OpenAiModel {
         self
     }
 
-    /// Asks for summaries of what the model thinks. OpenAI gives them only to organisations that it has verified.
+    /// Asks for summaries of what the model thinks. OpenAI gives them only to organisations that it
+    /// has verified.
     #[must_use]
     pub fn with_summaries(mut self) -> Self {
         self.0.wire.summaries = true;
@@ -145,7 +147,12 @@ impl Wire for Responses {
     }
 
     async fn headers(&self) -> Result<Vec<(&'static str, Secret)>, ModelError> {
-        let bearer = |key: &Secret| ("authorization", Secret::new(format!("Bearer {}", key.expose())));
+        let bearer = |key: &Secret| {
+            (
+                "authorization",
+                Secret::new(format!("Bearer {}", key.expose())),
+            )
+        };
         Ok(self.key.iter().map(bearer).collect())
     }
 
@@ -154,16 +161,30 @@ impl Wire for Responses {
     }
 
     fn body(&self, asked: Asked<'_>) -> Result<Vec<u8>, ModelError> {
-        let Asked { card, request, stream, endpoint, origin } = asked;
+        let Asked {
+            card,
+            request,
+            stream,
+            endpoint,
+            origin,
+        } = asked;
         refuse(request)?;
-        let request = if self.own { answer::of_object(request) } else { Cow::Borrowed(request) };
+        let request = if self.own {
+            answer::of_object(request)
+        } else {
+            Cow::Borrowed(request)
+        };
         let request = &*request;
         let mut fields = Fields::new(endpoint.extra(), &request.options.extra);
         fields.put("model", json!(card.id));
         if let Some(system) = &request.system {
             fields.put("instructions", json!(&**system));
         }
-        fields.raw("input", |bytes| list(bytes, |list| encode::input(request, self.stored, origin, list)));
+        fields.raw("input", |bytes| {
+            list(bytes, |list| {
+                encode::input(request, self.stored, origin, list)
+            })
+        });
         self.tools(&mut fields, request);
         if let Some(output) = &request.output {
             fields.put("text", self.format(output));
@@ -190,19 +211,26 @@ impl Wire for Responses {
 
 impl Responses {
     fn new(key: Option<Secret>, own: bool, offers: Offers) -> Self {
-        Self { key, own, stored: false, summaries: false, offers }
+        Self {
+            key,
+            own,
+            stored: false,
+            summaries: false,
+            offers,
+        }
     }
 
     fn offer(&self, request: &Request) -> Arc<Offer> {
-        self.offers.tools(&request.tools, |spec: &ToolSpec, schema, strict| {
-            json!({
-                "type": "function",
-                "name": spec.name,
-                "description": spec.description,
-                "parameters": schema,
-                "strict": strict,
+        self.offers
+            .tools(&request.tools, |spec: &ToolSpec, schema, strict| {
+                json!({
+                    "type": "function",
+                    "name": spec.name,
+                    "description": spec.description,
+                    "parameters": schema,
+                    "strict": strict,
+                })
             })
-        })
     }
 
     /// The tools, and those that run at the provider behind them.
@@ -215,13 +243,19 @@ impl Responses {
         fields.raw("tools", |bytes| {
             list(bytes, |list| {
                 list.add(&offer.json);
-                hosted.as_array().into_iter().flatten().for_each(|tool| list.item(tool));
+                hosted
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .for_each(|tool| list.item(tool));
             });
         });
         match &request.tool_choice {
             ToolChoice::None => fields.put("tool_choice", json!("none")),
             ToolChoice::Required => fields.put("tool_choice", json!("required")),
-            ToolChoice::Tool(name) => fields.put("tool_choice", json!({"type": "function", "name": name})),
+            ToolChoice::Tool(name) => {
+                fields.put("tool_choice", json!({"type": "function", "name": name}))
+            }
             _ => {}
         }
     }
@@ -243,8 +277,9 @@ impl Responses {
         fields.optional("top_p", options.top_p);
         fields.optional("max_output_tokens", options.max_tokens);
         let thinks = card.abilities.thinking || effort::thinks(&card.id, self.own);
-        let effort =
-            options.thinking.and_then(|mode| effort::effort(base, &card.id, thinks || !self.own, mode));
+        let effort = options
+            .thinking
+            .and_then(|mode| effort::effort(base, &card.id, thinks || !self.own, mode));
         let mut reasoning = serde_json::Map::new();
         reasoning.extend(effort.map(|effort| ("effort".to_owned(), effort.into())));
         if self.summaries && thinks {
@@ -265,8 +300,9 @@ impl Responses {
 fn refuse(request: &Request) -> Result<(), ModelError> {
     let options = &request.options;
     let refused = |what: &str| {
-        let message =
-            format!("{what} cannot be given to OpenAI's Responses; leave it out, or use `ChatModel`");
+        let message = format!(
+            "{what} cannot be given to OpenAI's Responses; leave it out, or use `ChatModel`"
+        );
         Err(ModelError::new(ModelErrorKind::BadRequest, message))
     };
     if !options.stop.is_empty() {

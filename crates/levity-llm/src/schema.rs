@@ -1,5 +1,5 @@
-//! Schemas in the dialects of providers. The user's own schema stays whole; what a dialect cannot say is left to
-//! the dispatcher's check, and said to the model in words.
+//! Schemas in the dialects of providers. The user's own schema stays whole; what a dialect cannot
+//! say is left to the dispatcher's check, and said to the model in words.
 
 #[cfg(any(feature = "openai", feature = "compatible"))]
 pub(crate) mod answer;

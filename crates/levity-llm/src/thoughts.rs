@@ -37,7 +37,10 @@ pub(crate) enum Piece {
 impl Thoughts {
     /// Reads `[Thinking: ..]` as well.
     pub(crate) fn with_notes() -> Self {
-        Self { notes: true, ..Self::default() }
+        Self {
+            notes: true,
+            ..Self::default()
+        }
     }
 
     /// Takes more of the text.
@@ -53,7 +56,10 @@ impl Thoughts {
                     } else if let Some(note) = words.strip_prefix(NOTE).filter(|_| self.notes) {
                         match note_end(note).filter(|end| *end <= LONGEST_NOTE) {
                             Some(end) => {
-                                give_some(Piece::Thinking(note[..end].trim().to_owned()), &mut give);
+                                give_some(
+                                    Piece::Thinking(note[..end].trim().to_owned()),
+                                    &mut give,
+                                );
                                 self.held = note[end + 1..].to_owned();
                                 self.place = Place::Gap;
                             }
@@ -70,7 +76,10 @@ impl Thoughts {
                     let Some((thought, rest)) = self.held.split_once(CLOSE) else {
                         let sure = self.held.len() - overlap(&self.held, CLOSE);
                         let rest = self.held.split_off(sure);
-                        return give_some(Piece::Thinking(std::mem::replace(&mut self.held, rest)), give);
+                        return give_some(
+                            Piece::Thinking(std::mem::replace(&mut self.held, rest)),
+                            give,
+                        );
                     };
                     give_some(Piece::Thinking(thought.to_owned()), &mut give);
                     self.held = rest.to_owned();
@@ -91,7 +100,11 @@ impl Thoughts {
     /// No more will come.
     pub(crate) fn end(&mut self, give: impl FnMut(Piece)) {
         let held = std::mem::take(&mut self.held);
-        let piece = if self.place == Place::Thoughts { Piece::Thinking(held) } else { Piece::Text(held) };
+        let piece = if self.place == Place::Thoughts {
+            Piece::Thinking(held)
+        } else {
+            Piece::Text(held)
+        };
         give_some(piece, give);
     }
 }
@@ -120,7 +133,10 @@ fn note_end(note: &str) -> Option<usize> {
 /// How many bytes at the end of a text may be the beginning of a tag.
 fn overlap(text: &str, tag: &str) -> usize {
     let longest = (1..tag.len()).rev();
-    longest.into_iter().find(|&length| text.ends_with(tag.get(..length).unwrap_or(tag))).unwrap_or(0)
+    longest
+        .into_iter()
+        .find(|&length| text.ends_with(tag.get(..length).unwrap_or(tag)))
+        .unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -146,14 +162,22 @@ mod tests {
                 thoughts_of.take(&piece.iter().collect::<String>(), &mut give);
             }
             thoughts_of.end(&mut give);
-            assert_eq!((&*thoughts, &*words), (thinking, said), "in pieces of {length}");
+            assert_eq!(
+                (&*thoughts, &*words),
+                (thinking, said),
+                "in pieces of {length}"
+            );
         }
     }
 
     #[test]
     fn thoughts_come_first() {
         check("<think>Hm.</think>\n\nSeven.", "Hm.", "Seven.");
-        check("\n<think>\na < b </thin </think> x <think>", "\na < b </thin ", "x <think>");
+        check(
+            "\n<think>\na < b </thin </think> x <think>",
+            "\na < b </thin ",
+            "x <think>",
+        );
         check("Seven. <think>no</think>", "", "Seven. <think>no</think>");
         check("<thing> seven", "", "<thing> seven");
         check("<think>cut o", "cut o", "");
@@ -165,7 +189,8 @@ mod tests {
 
     #[test]
     fn notes_are_thoughts_where_they_are_wanted() {
-        let check_note = |text, thinking, said| check_with(Thoughts::with_notes, text, thinking, said);
+        let check_note =
+            |text, thinking, said| check_with(Thoughts::with_notes, text, thinking, said);
         check_note("[Thinking: a [b] c]\n\nYes.", "a [b] c", "Yes.");
         check_note(" [Thinking: hm]", "hm", "");
         check_note("<think>\nhm [b]\n</think>\n\nYes.", "\nhm [b]\n", "Yes.");

@@ -1,5 +1,6 @@
-//! Words for media in a tool's answer that a provider does not take. A refused request would end the run, and nobody in
-//! it chose what the tool returns; media of the user's own are refused, so that whoever sends them knows.
+//! Words for media in a tool's answer that a provider does not take. A refused request would end
+//! the run, and nobody in it chose what the tool returns; media of the user's own are refused, so
+//! that whoever sends them knows.
 
 use std::borrow::Cow;
 
@@ -19,7 +20,11 @@ pub(crate) fn words(media: &Media) -> String {
     };
     let mime: Cow<'_, str> = match &*media.mime {
         "" => "an unknown type".into(),
-        mime => format!("type {}", mime.chars().take(LONGEST_TYPE).collect::<String>()).into(),
+        mime => format!(
+            "type {}",
+            mime.chars().take(LONGEST_TYPE).collect::<String>()
+        )
+        .into(),
     };
     let place = match &media.source {
         MediaSource::Bytes(bytes) => format!(", {} bytes", bytes.as_slice().len()),
@@ -38,11 +43,24 @@ pub(crate) fn told(text: &str, media: &Media) -> String {
     format!("{text}{gap}{}", words(media))
 }
 
-/// Whether OpenAI's models are shown this where a tool returned it: no sound, no film, and no rare kind of image.
+/// Whether OpenAI's models are shown this where a tool returned it: no sound, no film, and no rare
+/// kind of image.
 #[cfg(any(feature = "openai", feature = "compatible"))]
 pub(crate) fn openai_takes(media: &Media) -> bool {
-    let images = ["image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp"];
-    let mime = media.mime.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let images = [
+        "image/png",
+        "image/jpeg",
+        "image/jpg",
+        "image/gif",
+        "image/webp",
+    ];
+    let mime = media
+        .mime
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
     match (kind(media), &media.source) {
         ("audio" | "video", _) => false,
         ("image", MediaSource::Bytes(_)) => images.contains(&&*mime),

@@ -10,7 +10,9 @@ use levity_core::Timestamp;
     reason = "a span's time is no part of a run, and a `World` counts in milliseconds"
 )]
 pub(crate) fn now() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
 }
 
 pub(crate) fn timestamp() -> Timestamp {

@@ -83,7 +83,13 @@ pub(crate) struct Entry {
 
 impl Entry {
     pub(crate) fn new(at: Timestamp, level: Level, what: impl Into<Cow<'static, str>>) -> Self {
-        Self { at, level, run: None, what: what.into(), fields: Vec::new() }
+        Self {
+            at,
+            level,
+            run: None,
+            what: what.into(),
+            fields: Vec::new(),
+        }
     }
 
     pub(crate) fn of(mut self, run: &RunId) -> Self {
@@ -105,13 +111,21 @@ impl Entry {
 
     /// About how many bytes it takes.
     pub(crate) fn size(&self) -> usize {
-        let fields = self.fields.iter().map(|(name, field)| name.len() + field.size());
+        let fields = self
+            .fields
+            .iter()
+            .map(|(name, field)| name.len() + field.size());
         128 + self.what.len() + fields.sum::<usize>()
     }
 
-    /// The line, with its end. Secrets leave before anything is cut, so that none is cut in half and stays.
+    /// The line, with its end. Secrets leave before anything is cut, so that none is cut in half
+    /// and stays.
     pub(crate) fn line(&self, style: &Style) -> String {
-        let mut line = if style.json { self.json(style) } else { self.text(style) };
+        let mut line = if style.json {
+            self.json(style)
+        } else {
+            self.text(style)
+        };
         line.push('\n');
         line
     }
@@ -119,14 +133,19 @@ impl Entry {
     fn text(&self, style: &Style) -> String {
         let mut line = String::with_capacity(128);
         let _ = write!(line, "{} {:<5} ", self.at, self.level.as_str());
-        let run = self.run.as_ref().map_or(Cow::Borrowed("-"), |run| style.secrets.redact(run.as_str()));
+        let run = self
+            .run
+            .as_ref()
+            .map_or(Cow::Borrowed("-"), |run| style.secrets.redact(run.as_str()));
         plain::word(&mut line, &plain::clip(&run, style.max_text.max(64)));
         line.push(' ');
-        // What it is about is ours, or a host's message: in a sentence rather than in quotes, unless it could be taken for
-        // the fields behind it.
+        // What it is about is ours, or a host's message: in a sentence rather than in quotes,
+        // unless it could be taken for the fields behind it.
         let (shown, mut what) = (style.shown(&self.what), String::new());
         plain::word(&mut what, &shown);
-        let bare = what.strip_prefix('"').and_then(|what| what.strip_suffix('"'));
+        let bare = what
+            .strip_prefix('"')
+            .and_then(|what| what.strip_suffix('"'));
         line.push_str(bare.filter(|_| !shown.contains('=')).unwrap_or(&what));
         for (name, field) in &self.fields {
             line.push(' ');
@@ -150,7 +169,11 @@ impl Entry {
         object.insert("event".into(), style.shown(&self.what).into());
         for (name, field) in &self.fields {
             let taken = object.contains_key(&**name);
-            let key = if taken { format!("_{name}") } else { name.clone().into_owned() };
+            let key = if taken {
+                format!("_{name}")
+            } else {
+                name.clone().into_owned()
+            };
             object.insert(key, field.shown(name, style));
         }
         plain::json(&Value::Object(object).to_string())
@@ -159,7 +182,11 @@ impl Entry {
 
 impl Style {
     fn shown(&self, text: &str) -> String {
-        plain::clip(&self.secrets.redact(within(text).as_ref()), self.max_text.max(64)).into_owned()
+        plain::clip(
+            &self.secrets.redact(within(text).as_ref()),
+            self.max_text.max(64),
+        )
+        .into_owned()
     }
 }
 
@@ -180,13 +207,19 @@ impl Field {
         if let Self::Number(number) = self {
             return (*number).into();
         }
-        let most = if matches!(self, Self::Whole(_)) { MAX_WHOLE } else { style.max_text };
+        let most = if matches!(self, Self::Whole(_)) {
+            MAX_WHOLE
+        } else {
+            style.max_text
+        };
         let text = match self {
             Self::Text(text) | Self::Whole(text) => within(text),
             Self::Json(value) => style.secrets.redact_value(value).to_string().into(),
             Self::Number(_) => Cow::Borrowed(""),
         };
-        plain::clip(&style.secrets.redact(&text), most).into_owned().into()
+        plain::clip(&style.secrets.redact(&text), most)
+            .into_owned()
+            .into()
     }
 }
 
@@ -203,7 +236,11 @@ pub(crate) fn json_size(value: &Value) -> usize {
         Value::String(text) => text.len() + 16,
         Value::Array(items) => items.iter().map(json_size).sum::<usize>() + 16,
         Value::Object(fields) => {
-            fields.iter().map(|(name, value)| name.len() + json_size(value)).sum::<usize>() + 16
+            fields
+                .iter()
+                .map(|(name, value)| name.len() + json_size(value))
+                .sum::<usize>()
+                + 16
         }
         _ => 16,
     }
@@ -236,7 +273,10 @@ impl From<Value> for Field {
 // What is said in a run may hold anything, so it is not shown here.
 impl fmt::Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Entry").field("at", &self.at).field("level", &self.level).finish_non_exhaustive()
+        f.debug_struct("Entry")
+            .field("at", &self.at)
+            .field("level", &self.level)
+            .finish_non_exhaustive()
     }
 }
 
@@ -246,8 +286,14 @@ mod tests {
 
     #[track_caller]
     fn check(what: &'static str, expected: &str) {
-        let style = Style { json: false, max_text: 300, secrets: Secrets::new() };
-        let line = Entry::new(Timestamp::default(), Level::Info, what).with("tool", "now").line(&style);
+        let style = Style {
+            json: false,
+            max_text: 300,
+            secrets: Secrets::new(),
+        };
+        let line = Entry::new(Timestamp::default(), Level::Info, what)
+            .with("tool", "now")
+            .line(&style);
         assert_eq!(line.split_once(" - ").unwrap().1.trim_end(), expected);
     }
 
@@ -255,6 +301,9 @@ mod tests {
     fn a_message_is_a_sentence_and_no_field() {
         check("tool called", "tool called tool=now");
         check("he said \"hi\"", r#"he said \"hi\" tool=now"#);
-        check("done run=other level=ERROR", r#""done run=other level=ERROR" tool=now"#);
+        check(
+            "done run=other level=ERROR",
+            r#""done run=other level=ERROR" tool=now"#,
+        );
     }
 }

@@ -25,8 +25,9 @@ use writer::Writer;
 
 /// Log files of sessions: `general.log` has what happened, `reasoning.log` what models thought.
 ///
-/// Whoever logs never waits: what does not fit into the queue is counted, and said in the log. A thread writes; it ends
-/// when nobody is left who could log. Dropping the last handle waits for what was logged, for 2 seconds at most.
+/// Whoever logs never waits: what does not fit into the queue is counted, and said in the log. A
+/// thread writes; it ends when nobody is left who could log. Dropping the last handle waits for
+/// what was logged, for 2 seconds at most.
 ///
 /// Several processes may write to one folder.
 #[derive(Clone)]
@@ -69,14 +70,15 @@ impl LogFiles {
         &self.inner.folder
     }
 
-    /// Logs the events of runs that belong to a session: give it to `on_event`. The session is usually the conversation;
-    /// its folder bears its id, or something like it where that is no name for a folder.
+    /// Logs the events of runs that belong to a session: give it to `on_event`. The session is
+    /// usually the conversation; its folder bears its id, or something like it where that is no
+    /// name for a folder.
     pub fn session(&self, id: &str) -> impl Fn(&Event) + Clone + Send + Sync + use<> {
         self.watch(Some(folder::name(id, &self.inner.secrets)))
     }
 
-    /// Logs the events of runs that belong to no session: each has a folder with its id, and runs below it are there,
-    /// too.
+    /// Logs the events of runs that belong to no session: each has a folder with its id, and runs
+    /// below it are there, too.
     pub fn runs(&self) -> impl Fn(&Event) + Clone + Send + Sync + use<> {
         self.watch(None)
     }
@@ -93,16 +95,19 @@ impl LogFiles {
 
     /// The folder of a session.
     pub fn session_folder(&self, id: &str) -> PathBuf {
-        self.inner.folder.join(folder::name(id, &self.inner.secrets))
+        self.inner
+            .folder
+            .join(folder::name(id, &self.inner.secrets))
     }
 
-    /// Writes what is logged by `tracing` to `general.log`: of the session whose run it is logged in, otherwise to the
-    /// one in the folder itself.
+    /// Writes what is logged by `tracing` to `general.log`: of the session whose run it is logged
+    /// in, otherwise to the one in the folder itself.
     pub fn layer(&self) -> LogLayer {
         LogLayer::new(self.inner.queue.clone(), self.inner.level)
     }
 
-    /// Waits until what was logged so far is written, and says whether it is; not longer than `time`.
+    /// Waits until what was logged so far is written, and says whether it is; not longer than
+    /// `time`.
     pub fn flush(&self, time: Duration) -> bool {
         self.inner.queue.flush(time)
     }
@@ -149,8 +154,8 @@ impl LogFilesBuilder {
         self
     }
 
-    /// How many bytes a file has before it becomes an old one. A line is never cut, so one that is longer has a file of
-    /// its own.
+    /// How many bytes a file has before it becomes an old one. A line is never cut, so one that is
+    /// longer has a file of its own.
     pub fn max_file(mut self, bytes: u64) -> Self {
         self.max_file = bytes;
         self
@@ -162,7 +167,8 @@ impl LogFilesBuilder {
         self
     }
 
-    /// How many bytes of a goal, an answer, arguments or an error an entry shows. Thoughts are shown whole, up to 256 KiB.
+    /// How many bytes of a goal, an answer, arguments or an error an entry shows. Thoughts are
+    /// shown whole, up to 256 KiB.
     pub fn max_text(mut self, bytes: usize) -> Self {
         self.max_text = bytes;
         self
@@ -180,7 +186,8 @@ impl LogFilesBuilder {
         self
     }
 
-    /// What is left out of all that is written: what usually is a secret, by default. Tell it those that you know.
+    /// What is left out of all that is written: what usually is a secret, by default. Tell it those
+    /// that you know.
     pub fn secrets(mut self, secrets: Secrets) -> Self {
         self.secrets = secrets;
         self
@@ -189,46 +196,75 @@ impl LogFilesBuilder {
     /// Makes the folder and begins.
     ///
     /// # Errors
-    /// When the folder cannot be made, there is no room in the queue or in a file, or there is no thread left.
+    /// When the folder cannot be made, there is no room in the queue or in a file, or there is no
+    /// thread left.
     pub fn open(self) -> Result<LogFiles> {
-        let wrong = |setting, reason: &str| Err(Error::Setting { setting, reason: reason.to_owned() });
+        let wrong = |setting, reason: &str| {
+            Err(Error::Setting {
+                setting,
+                reason: reason.to_owned(),
+            })
+        };
         if self.queue == 0 {
             return wrong("queue", "nothing could ever be written; say at least 1");
         }
         if self.max_file == 0 {
-            return wrong("max_file", "no line fits into no bytes; say at least some thousands");
+            return wrong(
+                "max_file",
+                "no line fits into no bytes; say at least some thousands",
+            );
         }
-        disk::make(&self.folder).map_err(|source| Error::Folder { path: self.folder.clone(), source })?;
+        disk::make(&self.folder).map_err(|source| Error::Folder {
+            path: self.folder.clone(),
+            source,
+        })?;
         let (queue, waiting) = Queue::new(self.queue);
         let secrets = self.secrets.clone();
-        let style = Style { json: self.json, max_text: self.max_text, secrets };
+        let style = Style {
+            json: self.json,
+            max_text: self.max_text,
+            secrets,
+        };
         let level = Level::of(self.level);
         let disk = Disk::new(self.max_file, self.keep);
         let writer = Writer::new(self.folder.clone(), style, level, disk, queue.count.clone());
         let thread = std::thread::Builder::new().name("levity-log".to_owned());
-        thread.spawn(move || writer.write(&waiting)).map_err(Error::Thread)?;
-        let inner =
-            Inner { queue: Arc::new(queue), folder: self.folder, level: self.level, secrets: self.secrets };
-        Ok(LogFiles { inner: Arc::new(inner) })
+        thread
+            .spawn(move || writer.write(&waiting))
+            .map_err(Error::Thread)?;
+        let inner = Inner {
+            queue: Arc::new(queue),
+            folder: self.folder,
+            level: self.level,
+            secrets: self.secrets,
+        };
+        Ok(LogFiles {
+            inner: Arc::new(inner),
+        })
     }
 }
 
 impl fmt::Debug for LogFiles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LogFiles").field("folder", &self.inner.folder).finish_non_exhaustive()
+        f.debug_struct("LogFiles")
+            .field("folder", &self.inner.folder)
+            .finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for LogFilesBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("LogFilesBuilder");
-        debug.field("folder", &self.folder).field("max_file", &self.max_file).field("keep", &self.keep);
+        debug
+            .field("folder", &self.folder)
+            .field("max_file", &self.max_file)
+            .field("keep", &self.keep);
         debug.finish_non_exhaustive()
     }
 }
 
-/// What is kept of an event, and about how many bytes that is. What lasts only a moment is not kept, nor is what a tool
-/// answered.
+/// What is kept of an event, and about how many bytes that is. What lasts only a moment is not
+/// kept, nor is what a tool answered.
 fn noted(place: &Arc<Place>, event: &Event) -> Option<(Note, usize)> {
     let (mut answered, size) = (0, size_of(&event.kind));
     let kind = match &event.kind {
@@ -239,20 +275,38 @@ fn noted(place: &Arc<Place>, event: &Event) -> Option<(Note, usize)> {
         EventKind::Delta { .. } | EventKind::Progress { .. } => return None,
         EventKind::ToolFinished { effect, result } => {
             answered = answer_size(result) as u64;
-            EventKind::ToolFinished { effect: *effect, result: without_answer(result) }
+            EventKind::ToolFinished {
+                effect: *effect,
+                result: without_answer(result),
+            }
         }
         kind => kind.clone(),
     };
     let event = Box::new(Event::new(event.run.clone(), event.seq, event.at, kind));
-    Some((Note::Event { place: place.clone(), event, answered }, size))
+    Some((
+        Note::Event {
+            place: place.clone(),
+            event,
+            answered,
+        },
+        size,
+    ))
 }
 
 /// Which call it was and, where it failed, why.
 fn without_answer(result: &ToolResult) -> ToolResult {
-    let call = ToolCall::new(result.call.clone(), result.name.clone(), serde_json::Value::Null);
+    let call = ToolCall::new(
+        result.call.clone(),
+        result.name.clone(),
+        serde_json::Value::Null,
+    );
     let mut kept = ToolResult::answering(call, Ok(ToolOutput::text("")));
     kept.error = result.error;
-    kept.content = if result.is_error() { result.content.clone() } else { Vec::new() };
+    kept.content = if result.is_error() {
+        result.content.clone()
+    } else {
+        Vec::new()
+    };
     kept
 }
 
@@ -261,7 +315,9 @@ fn answer_size(result: &ToolResult) -> usize {
         Content::Text(text) => text.len(),
         _ => 0,
     });
-    texts.sum::<usize>().max(result.value.as_ref().map_or(0, json_size))
+    texts
+        .sum::<usize>()
+        .max(result.value.as_ref().map_or(0, json_size))
 }
 
 /// About how many bytes are kept of an event.

@@ -19,11 +19,14 @@
 //! # }
 //! ```
 //!
-//! - [`LogFiles`] writes `general.log` and `reasoning.log` in a folder for each session, turns files over when they are
-//!   full, and has a [layer](LogFiles::layer) for what is logged by `tracing`. [`clean`] removes what is old.
+//! - [`LogFiles`] writes `general.log` and `reasoning.log` in a folder for each session, turns
+//!   files over when they are full, and has a [layer](LogFiles::layer) for what is logged by
+//!   `tracing`. [`clean`] removes what is old.
 //! - `Otlp` sends spans and metrics to a collector; see the feature `otlp`.
-//! - A run never waits for any of it: queues are bounded, and what does not fit is counted and said.
-//! - All that is written or sent passes [`Secrets`](levity_core::Secrets) first, and one entry is one line.
+//! - A run never waits for any of it: queues are bounded, and what does not fit is counted and
+//!   said.
+//! - All that is written or sent passes [`Secrets`](levity_core::Secrets) first, and one entry is
+//!   one line.
 //!
 //! # Features
 //! - `otlp`: `Otlp`, traces and metrics by OTLP over HTTP.

@@ -12,9 +12,9 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::entry::Style;
 use crate::layer::{entry, note_run};
 
-/// Writes what is logged by `tracing` to a stream at once, such as the terminal, a line each: without secrets, and
-/// without what a terminal would obey. Whoever logs waits for the stream; for runs, rather use
-/// [`LogFiles`](crate::LogFiles).
+/// Writes what is logged by `tracing` to a stream at once, such as the terminal, a line each:
+/// without secrets, and without what a terminal would obey. Whoever logs waits for the stream; for
+/// runs, rather use [`LogFiles`](crate::LogFiles).
 ///
 /// ```
 /// use levity_core::Secrets;
@@ -34,8 +34,15 @@ pub struct Lines<W> {
 impl<W: Write + Send + 'static> Lines<W> {
     /// Writes to `stream`, all but these secrets.
     pub fn new(stream: W, secrets: Secrets) -> Self {
-        let style = Style { json: false, max_text: 4 << 10, secrets };
-        Self { stream: Mutex::new(stream), style }
+        let style = Style {
+            json: false,
+            max_text: 4 << 10,
+            secrets,
+        };
+        Self {
+            stream: Mutex::new(stream),
+            style,
+        }
     }
 }
 
@@ -48,7 +55,9 @@ impl<W: Write + Send + 'static, S: Subscriber + for<'a> LookupSpan<'a>> Layer<S>
         let line = entry(event, &cx).line(&self.style);
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         // There is nowhere to say that the stream is gone.
-        let _ = stream.write_all(line.as_bytes()).and_then(|()| stream.flush());
+        let _ = stream
+            .write_all(line.as_bytes())
+            .and_then(|()| stream.flush());
     }
 }
 

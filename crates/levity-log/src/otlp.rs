@@ -18,8 +18,9 @@ pub use layer::OtlpLayer;
 
 /// Sends spans and metrics to an OpenTelemetry collector, by OTLP over HTTP as JSON.
 ///
-/// Whoever is traced never waits: spans go through a bounded queue to a thread that sends them, and what does not fit is
-/// counted in the metric `levity.otlp.dropped`. Dropping the last handle waits for what is left, for 2 seconds at most.
+/// Whoever is traced never waits: spans go through a bounded queue to a thread that sends them, and
+/// what does not fit is counted in the metric `levity.otlp.dropped`. Dropping the last handle waits
+/// for what is left, for 2 seconds at most.
 ///
 /// ```no_run
 /// use levity_log::Otlp;
@@ -55,12 +56,14 @@ struct Inner {
 }
 
 impl Otlp {
-    /// Begins to say how spans and metrics are sent to the collector at this address, such as `http://127.0.0.1:4318`.
+    /// Begins to say how spans and metrics are sent to the collector at this address, such as
+    /// `http://127.0.0.1:4318`.
     pub fn builder(endpoint: impl AsRef<str>) -> OtlpBuilder {
         OtlpBuilder::new(endpoint.as_ref())
     }
 
-    /// Sends what the standard variables say, such as `OTEL_EXPORTER_OTLP_ENDPOINT`; nothing where they say that.
+    /// Sends what the standard variables say, such as `OTEL_EXPORTER_OTLP_ENDPOINT`; nothing where
+    /// they say that.
     ///
     /// # Errors
     /// When a variable holds what cannot be used.
@@ -76,8 +79,8 @@ impl Otlp {
         OtlpLayer::new(self.inner.line.clone())
     }
 
-    /// Waits until the spans that have ended so far and the metrics of them are sent, and says whether they were taken;
-    /// not longer than `time`.
+    /// Waits until the spans that have ended so far and the metrics of them are sent, and says
+    /// whether they were taken; not longer than `time`.
     pub fn flush(&self, time: Duration) -> bool {
         self.inner.line.flush(time)
     }
@@ -169,7 +172,8 @@ impl OtlpBuilder {
         self
     }
 
-    /// What is left out of all that is sent: what usually is a secret, by default. Tell it those that you know.
+    /// What is left out of all that is sent: what usually is a secret, by default. Tell it those
+    /// that you know.
     pub fn secrets(mut self, secrets: Secrets) -> Self {
         self.secrets = secrets;
         self
@@ -180,20 +184,31 @@ impl OtlpBuilder {
     /// # Errors
     /// When an address or a header cannot be used, or there is no thread left.
     pub fn open(self) -> Result<Otlp> {
-        let shown = self.traces.as_ref().or(self.metrics.as_ref()).map(Place::shown).unwrap_or_default();
+        let shown = self
+            .traces
+            .as_ref()
+            .or(self.metrics.as_ref())
+            .map(Place::shown)
+            .unwrap_or_default();
         let exporter = Exporter::new(self)?;
         let (line, waiting) = Line::new();
         let (line, far) = (Arc::new(line.0), line.1);
         let thread = std::thread::Builder::new().name("levity-otlp".to_owned());
-        thread.spawn(move || exporter.work(&waiting, &far)).map_err(Error::Thread)?;
-        Ok(Otlp { inner: Arc::new(Inner { line, shown }) })
+        thread
+            .spawn(move || exporter.work(&waiting, &far))
+            .map_err(Error::Thread)?;
+        Ok(Otlp {
+            inner: Arc::new(Inner { line, shown }),
+        })
     }
 }
 
 // Keys are in headers, and may be in addresses.
 impl fmt::Debug for Otlp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Otlp").field("traces", &self.inner.shown).finish_non_exhaustive()
+        f.debug_struct("Otlp")
+            .field("traces", &self.inner.shown)
+            .finish_non_exhaustive()
     }
 }
 
@@ -201,7 +216,9 @@ impl fmt::Debug for OtlpBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let place = |place: &Option<Place>| place.as_ref().map(Place::shown);
         let mut debug = f.debug_struct("OtlpBuilder");
-        debug.field("traces", &place(&self.traces)).field("metrics", &place(&self.metrics));
+        debug
+            .field("traces", &place(&self.traces))
+            .field("metrics", &place(&self.metrics));
         debug.finish_non_exhaustive()
     }
 }

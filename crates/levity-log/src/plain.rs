@@ -1,9 +1,11 @@
-//! Text of models and tools, made harmless: one entry stays one line, and a terminal that shows it obeys nothing in it.
+//! Text of models and tools, made harmless: one entry stays one line, and a terminal that shows it
+//! obeys nothing in it.
 
 use std::fmt::Write as _;
 
-/// Whether a terminal or a reader could take the character for something else than itself: control characters (line
-/// breaks and the escapes of terminals among them), separators of lines, and what turns the direction of writing.
+/// Whether a terminal or a reader could take the character for something else than itself: control
+/// characters (line breaks and the escapes of terminals among them), separators of lines, and what
+/// turns the direction of writing.
 fn is_trick(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{feff}')
@@ -11,8 +13,10 @@ fn is_trick(c: char) -> bool {
 
 /// Writes a value as one word, or in quotes when it is none.
 pub(crate) fn word(line: &mut String, text: &str) {
-    let is_word =
-        !text.is_empty() && text.chars().all(|c| !c.is_whitespace() && !is_trick(c) && !"\"\\=".contains(c));
+    let is_word = !text.is_empty()
+        && text
+            .chars()
+            .all(|c| !c.is_whitespace() && !is_trick(c) && !"\"\\=".contains(c));
     if is_word {
         return line.push_str(text);
     }
@@ -47,7 +51,10 @@ pub(crate) fn clip(text: &str, most: usize) -> std::borrow::Cow<'_, str> {
     if text.len() <= most {
         return text.into();
     }
-    let end = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let end = (0..=most)
+        .rev()
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or(0);
     format!("{}… ({} bytes more)", &text[..end], text.len() - end).into()
 }
 
@@ -81,7 +88,10 @@ mod tests {
         let value = serde_json::json!("\u{9b}\u{7f}\u{202e}\n");
         let safe = json(&value.to_string());
         assert!(safe.is_ascii() && !safe.contains('\n'), "{safe}");
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&safe).unwrap(), value);
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&safe).unwrap(),
+            value
+        );
     }
 
     #[test]

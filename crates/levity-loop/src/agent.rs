@@ -4,11 +4,12 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use levity_core::text::is_blank;
 use levity_core::{
-    Child, ChildLease, ContextSource, ConversationId, Error, Executor, History, Lease, Limits, MachineKind,
-    Message, ModelCard, Part, Reached, RunId, RunRequest, SharedError, ToolError,
+    Child, ChildLease, ContextSource, ConversationId, Error, Executor, History, Lease, Limits,
+    MachineKind, Message, ModelCard, Part, Reached, RunId, RunRequest, SharedError, ToolError,
 };
 use levity_runtime::{
-    Beginning, Conversational, Delivery, LeaseFuture, Made, Run, RunHandle, Runnable, Runtime, TypedOutput,
+    Beginning, Conversational, Delivery, LeaseFuture, Made, Run, RunHandle, Runnable, Runtime,
+    TypedOutput,
 };
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -64,9 +65,9 @@ impl Agent {
         AgentBuilder::new(Arc::new(model))
     }
 
-    /// The same agent, to be changed: another tool, another instruction. What is built of it shares models, tools,
-    /// memory, journal and approver with this one, and counts its own
-    /// [concurrent calls](AgentBuilder::max_concurrent_tools).
+    /// The same agent, to be changed: another tool, another instruction. What is built of it shares
+    /// models, tools, memory, journal and approver with this one, and counts its own [concurrent
+    /// calls](AgentBuilder::max_concurrent_tools).
     ///
     /// ```
     /// # use levity_loop::Agent;
@@ -85,12 +86,15 @@ impl Agent {
     }
 
     pub(crate) fn new(inner: Inner) -> Self {
-        Self { inner: Arc::new(inner), output: None }
+        Self {
+            inner: Arc::new(inner),
+            output: None,
+        }
     }
 
-    /// Works on a goal, on the caller's own task: await what is returned, after setting what is to be
-    /// set. Dropping the future stops the work. A goal without visible text, or something else such as a picture, gives
-    /// [`Error::EmptyPrompt`](crate::Error::EmptyPrompt).
+    /// Works on a goal, on the caller's own task: await what is returned, after setting what is to
+    /// be set. Dropping the future stops the work. A goal without visible text, or something else
+    /// such as a picture, gives [`Error::EmptyPrompt`](crate::Error::EmptyPrompt).
     ///
     /// ```
     /// # use levity_loop::Agent;
@@ -216,7 +220,8 @@ impl Agent {
         Run::resume(self.clone(), run)
     }
 
-    /// Goes another way from a record of an old run, with this agent's model, instructions and tools.
+    /// Goes another way from a record of an old run, with this agent's model, instructions and
+    /// tools.
     ///
     /// ```
     /// # use levity_loop::Agent;
@@ -236,11 +241,15 @@ impl Agent {
         Run::fork(self.clone(), run)
     }
 
-    /// The machine that a run of this agent is driven by, for an engine of your own. Context sources are
-    /// not read, and no guard looks at the goal: the [screener](levity_core::Inspection::screener) of the
-    /// [executor](Self::executor) has them look.
+    /// The machine that a run of this agent is driven by, for an engine of your own. Context
+    /// sources are not read, and no guard looks at the goal: the
+    /// [screener](levity_core::Inspection::screener) of the [executor](Self::executor) has them
+    /// look.
     pub fn machine(&self, goal: impl Into<Message>) -> AgentMachine {
-        let gathered = Gathered { system: self.inner.spec.instructions.clone(), beside: None };
+        let gathered = Gathered {
+            system: self.inner.spec.instructions.clone(),
+            beside: None,
+        };
         let goal: Message = goal.into();
         self.set_in(goal, Past::default(), gathered, None)
     }
@@ -253,15 +262,30 @@ impl Agent {
         output: Option<OutputCheck>,
     ) -> AgentMachine {
         let Gathered { system, beside } = gathered;
-        let Goal { message: goal, guarded } = goal.into();
-        AgentMachine::new(self.inner.spec.clone(), Start { goal, guarded, past, system, beside, output })
+        let Goal {
+            message: goal,
+            guarded,
+        } = goal.into();
+        AgentMachine::new(
+            self.inner.spec.clone(),
+            Start {
+                goal,
+                guarded,
+                past,
+                system,
+                beside,
+                output,
+            },
+        )
     }
 
-    /// Builds the machine again from a state that it saved at any time. A run whose answer was wanted
-    /// as a type needs an agent that is [expecting](levity_runtime::TypedOutput::expecting) it.
+    /// Builds the machine again from a state that it saved at any time. A run whose answer was
+    /// wanted as a type needs an agent that is [expecting](levity_runtime::TypedOutput::expecting)
+    /// it.
     ///
     /// # Errors
-    /// When the state is not one of an agent, is damaged, or its answer was wanted as something else.
+    /// When the state is not one of an agent, is damaged, or its answer was wanted as something
+    /// else.
     pub fn restore(&self, state: &Value) -> Result<AgentMachine, String> {
         AgentMachine::restore(self.inner.spec.clone(), state, self.output())
     }
@@ -295,18 +319,26 @@ impl Agent {
         &self.inner.runtime
     }
 
-    /// Tells something to a run of this agent that this process does not drive, as [`Runtime::tell`] does. Where nobody
-    /// drives it, this agent's guards look at what people say before it is written down.
+    /// Tells something to a run of this agent that this process does not drive, as
+    /// [`Runtime::tell`] does. Where nobody drives it, this agent's guards look at what people say
+    /// before it is written down.
     ///
     /// # Errors
     /// As [`Runtime::tell_by`].
-    pub async fn tell(&self, run: &RunId, post: RunRequest) -> Result<Delivery, levity_core::RuntimeError> {
-        self.inner.runtime.tell_by(&*self.inner.performer, run, post).await
+    pub async fn tell(
+        &self,
+        run: &RunId,
+        post: RunRequest,
+    ) -> Result<Delivery, levity_core::RuntimeError> {
+        self.inner
+            .runtime
+            .tell_by(&*self.inner.performer, run, post)
+            .await
     }
 
-    /// A run of this agent below another, for an executor of your own: a new one, or one from a state that its machine
-    /// saved. What its context sources said at first is in what was saved, and so is all that
-    /// the task says.
+    /// A run of this agent below another, for an executor of your own: a new one, or one from a
+    /// state that its machine saved. What its context sources said at first is in what was saved,
+    /// and so is all that the task says.
     ///
     /// ```
     /// # use levity_core::Machine;
@@ -325,8 +357,13 @@ impl Agent {
     /// ```
     ///
     /// # Errors
-    /// When a context source fails, the conversation cannot be had, or the state is not one of an agent.
-    pub async fn child(&self, task: impl Into<ChildTask>, saved: Option<&Value>) -> Result<Child, ToolError> {
+    /// When a context source fails, the conversation cannot be had, or the state is not one of an
+    /// agent.
+    pub async fn child(
+        &self,
+        task: impl Into<ChildTask>,
+        saved: Option<&Value>,
+    ) -> Result<Child, ToolError> {
         let (machine, lease) = match saved {
             Some(state) => {
                 let machine = self.restore(state).map_err(ToolError::failed)?;
@@ -360,8 +397,17 @@ impl Agent {
         conversation: Option<ConversationId>,
     ) -> Result<(Past, Option<Lease>), SharedError> {
         match conversation {
-            None => Ok((Past { history, ..Past::default() }, None)),
-            Some(id) => self.past(&id).await.map(|(past, lease)| (past, Some(lease))),
+            None => Ok((
+                Past {
+                    history,
+                    ..Past::default()
+                },
+                None,
+            )),
+            Some(id) => self
+                .past(&id)
+                .await
+                .map(|(past, lease)| (past, Some(lease))),
         }
     }
 }
@@ -387,20 +433,46 @@ impl Runnable for Agent {
         if input.is_blank() {
             return Err(Error::EmptyPrompt);
         }
-        let AgentInput { goal, history, conversation } = input;
-        let screens = self.inner.executor.screen.as_ref().is_some_and(|screen| screen.hears());
+        let AgentInput {
+            goal,
+            history,
+            conversation,
+        } = input;
+        let screens = self
+            .inner
+            .executor
+            .screen
+            .as_ref()
+            .is_some_and(|screen| screen.hears());
         if conversation.is_none() && self.inner.context.is_empty() && !screens {
-            let gathered = Gathered { system: self.inner.spec.instructions.clone(), beside: None };
-            let past = Past { history, ..Past::default() };
-            return Ok(Beginning::now(self.set_in(goal, past, gathered, self.output())));
+            let gathered = Gathered {
+                system: self.inner.spec.instructions.clone(),
+                beside: None,
+            };
+            let past = Past {
+                history,
+                ..Past::default()
+            };
+            return Ok(Beginning::now(self.set_in(
+                goal,
+                past,
+                gathered,
+                self.output(),
+            )));
         }
-        // What the context sources say is part of the first state, so a resumed run sees what the first one saw.
+        // What the context sources say is part of the first state, so a resumed run sees what the
+        // first one saw.
         let agent = self.clone();
         Ok(Beginning::later(async move {
             let goal = agent.screened(goal).await;
             let (past, lease) = agent.past_of(history, conversation).await?;
-            let gathered = agent.gather(&goal.message.text(), past.talk.as_ref().map(Talk::id)).await?;
-            Ok(Made::with_lease(agent.set_in(goal, past, gathered, agent.output()), lease))
+            let gathered = agent
+                .gather(&goal.message.text(), past.talk.as_ref().map(Talk::id))
+                .await?;
+            Ok(Made::with_lease(
+                agent.set_in(goal, past, gathered, agent.output()),
+                lease,
+            ))
         }))
     }
 
@@ -429,7 +501,9 @@ impl Runnable for Agent {
     fn adapt(&self, machine: AgentMachine) -> BoxFuture<'static, Result<AgentMachine, String>> {
         let agent = self.clone();
         Box::pin(async move {
-            let gathered = agent.gather(&machine.goal().text(), machine.conversation()).await;
+            let gathered = agent
+                .gather(&machine.goal().text(), machine.conversation())
+                .await;
             Ok(machine.forked(gathered.map_err(|error| error.to_string())?))
         })
     }
@@ -459,7 +533,10 @@ impl Conversational for Agent {}
 
 impl TypedOutput for Agent {
     fn expecting<T: DeserializeOwned + JsonSchema>(&self) -> Self {
-        Self { inner: self.inner.clone(), output: Some(Arc::new(OutputCheck::of::<T>())) }
+        Self {
+            inner: self.inner.clone(),
+            output: Some(Arc::new(OutputCheck::of::<T>())),
+        }
     }
 
     fn parse<T: DeserializeOwned>(answer: &Answer) -> Result<T, Error> {
@@ -482,18 +559,28 @@ pub struct AgentInput {
 impl AgentInput {
     /// Returns whether nobody can see anything in the goal.
     fn is_blank(&self) -> bool {
-        self.goal.parts.iter().all(|part| matches!(part, Part::Text(_))) && is_blank(&self.goal.text())
+        self.goal
+            .parts
+            .iter()
+            .all(|part| matches!(part, Part::Text(_)))
+            && is_blank(&self.goal.text())
     }
 }
 
 impl<G: Into<Message>> From<G> for AgentInput {
     fn from(goal: G) -> Self {
-        Self { goal: goal.into(), history: History::new(), conversation: None }
+        Self {
+            goal: goal.into(),
+            history: History::new(),
+            conversation: None,
+        }
     }
 }
 
 impl fmt::Debug for Agent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Agent").field("executor", &self.inner.executor).finish_non_exhaustive()
+        f.debug_struct("Agent")
+            .field("executor", &self.inner.executor)
+            .finish_non_exhaustive()
     }
 }

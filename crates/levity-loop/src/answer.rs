@@ -6,7 +6,8 @@ use serde_json::Value;
 use crate::machine::{AgentMachine, Parts};
 use crate::spec::AgentSpec;
 
-/// The answer of an agent, with the conversation that led there; see [`Finished`] and [`AgentDetails`].
+/// The answer of an agent, with the conversation that led there; see [`Finished`] and
+/// [`AgentDetails`].
 pub type Answer = Finished<AgentDetails>;
 
 /// The part of a result that only an agent's run has: the conversation that led there.
@@ -22,8 +23,19 @@ pub struct AgentDetails {
 impl AgentDetails {
     pub(crate) fn new(machine: AgentMachine) -> Self {
         let memory = machine.remembered();
-        let Parts { history, own, goal, spec } = machine.into_parts();
-        Self { history, own, intent: goal, spec, memory }
+        let Parts {
+            history,
+            own,
+            goal,
+            spec,
+        } = machine.into_parts();
+        Self {
+            history,
+            own,
+            intent: goal,
+            spec,
+            memory,
+        }
     }
 
     /// The whole conversation; give it to the next run to go on from here.
@@ -31,16 +43,17 @@ impl AgentDetails {
         &self.history
     }
 
-    /// The messages of this run: its goal first, and each call of a tool with its result, also of a call that was denied. What the
-    /// model was told on the side is left out.
+    /// The messages of this run: its goal first, and each call of a tool with its result, also of a
+    /// call that was denied. What the model was told on the side is left out.
     pub fn messages(&self) -> &[Arc<Message>] {
         &self.own
     }
 
     /// Intent, workspace, steps and memory as one value.
     ///
-    /// The workspace is the one that the builder was [told](crate::AgentBuilder::workspace). Otherwise it is the folder of the
-    /// agent's file tools, whose files are listed now: that reads from the disk and blocks meanwhile.
+    /// The workspace is the one that the builder was [told](crate::AgentBuilder::workspace).
+    /// Otherwise it is the folder of the agent's file tools, whose files are listed now: that reads
+    /// from the disk and blocks meanwhile.
     pub fn context(&self) -> Context {
         let workspace = match &self.spec.workspace_source {
             Some(source) if self.spec.workspace == WorkspaceView::default() => source.view_now(),
@@ -56,6 +69,8 @@ impl AgentDetails {
 /// Shows how long the conversation is, and nothing of what was said.
 impl std::fmt::Debug for AgentDetails {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AgentDetails").field("messages", &self.history.len()).finish_non_exhaustive()
+        f.debug_struct("AgentDetails")
+            .field("messages", &self.history.len())
+            .finish_non_exhaustive()
     }
 }

@@ -16,26 +16,30 @@ pub(crate) const UNANSWERED: &str = "go on with what you know, and say what you 
 pub(crate) const NOTED: &str = "noted";
 
 /// What the model is told when somebody spoke before a signal that would have ended the run.
-pub(crate) const SPOKEN: &str = "this was not taken, since something was said meanwhile; look at that first, then call it again if it still holds";
+pub(crate) const SPOKEN: &str = "this was not taken, since something was said meanwhile; look at \
+    that first, then call it again if it still holds";
 
 /// What the model is told when it wants to end the run and call tools at once.
 pub(crate) fn not_alone(name: &str) -> String {
     format!(
-        "`{name}` was called beside other tools, so it was left out; look at their results first, then call it alone"
+        "`{name}` was called beside other tools, so it was left out; look at their results first, \
+            then call it alone"
     )
 }
 
 pub(crate) fn ask_spec() -> ToolSpec {
     ToolSpec::new(
         ASK,
-        "Asks the user a question and waits for the answer. Use it when the task is unclear and a wrong guess \
+        "Asks the user a question and waits for the answer. Use it when the task is unclear and a \
+            wrong guess \
          would cost much; ask for one thing at a time.",
     )
     .with_hints(Hints::new().read_only())
     .with_input(json!({
         "type": "object",
         "properties": {
-            "question": {"type": "string", "description": "The question, with what the user needs to answer it."},
+            "question": {"type": "string", "description": "The question, with what the user needs \
+                to answer it."},
             "options": {
                 "type": "array",
                 "items": {"type": "string"},
@@ -48,27 +52,37 @@ pub(crate) fn ask_spec() -> ToolSpec {
 }
 
 pub(crate) fn finish_spec() -> ToolSpec {
-    ToolSpec::new(FINISH, "Ends the work with the final answer. Call it alone, once everything is done.")
-        .with_hints(Hints::new().read_only())
-        .with_input(json!({
-            "type": "object",
-            "properties": {"answer": {"description": "The final answer to the task, whole."}},
-            "required": ["answer"],
-            "additionalProperties": false,
-        }))
+    ToolSpec::new(
+        FINISH,
+        "Ends the work with the final answer. Call it alone, once everything is done.",
+    )
+    .with_hints(Hints::new().read_only())
+    .with_input(json!({
+        "type": "object",
+        "properties": {"answer": {"description": "The final answer to the task, whole."}},
+        "required": ["answer"],
+        "additionalProperties": false,
+    }))
 }
 
 /// The question of a call, with the answers to choose from.
 pub(crate) fn question(args: &Value) -> Result<String, ToolError> {
-    let Some(question) = args.get("question").and_then(Value::as_str).filter(|text| !text.trim().is_empty())
+    let Some(question) = args
+        .get("question")
+        .and_then(Value::as_str)
+        .filter(|text| !text.trim().is_empty())
     else {
         return Err(ToolError::new(
             ToolErrorKind::InvalidArgs,
             "`question` must be a text that is not empty",
         ));
     };
-    let options =
-        args.get("options").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    let options = args
+        .get("options")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str);
     let options: Vec<&str> = options.collect();
     Ok(match &*options {
         [] => question.to_owned(),
@@ -83,6 +97,9 @@ pub(crate) fn answer(args: &Value) -> Result<String, ToolError> {
         Some(value @ (Value::Object(_) | Value::Array(_) | Value::Number(_) | Value::Bool(_))) => {
             Ok(value.to_string())
         }
-        _ => Err(ToolError::new(ToolErrorKind::InvalidArgs, "`answer` must be there and not be empty")),
+        _ => Err(ToolError::new(
+            ToolErrorKind::InvalidArgs,
+            "`answer` must be there and not be empty",
+        )),
     }
 }

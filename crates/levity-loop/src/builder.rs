@@ -21,8 +21,8 @@ mod tools;
 
 /// Puts an [`Agent`] together. Everything but the model has a default.
 ///
-/// What is built of a clone shares models, tools, memory and approver with what is built of the original; each agent
-/// counts its own [concurrent calls](Self::max_concurrent_tools).
+/// What is built of a clone shares models, tools, memory and approver with what is built of the
+/// original; each agent counts its own [concurrent calls](Self::max_concurrent_tools).
 #[derive(Clone)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct AgentBuilder {
@@ -125,15 +125,15 @@ impl AgentBuilder {
         self
     }
 
-    /// What the agent is called in traces; none by default. An agent that another hands work to goes by the name that it has
-    /// there.
+    /// What the agent is called in traces; none by default. An agent that another hands work to
+    /// goes by the name that it has there.
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// How many turns a run may take; 10 by default. The last one is announced, has no tools and gives
-    /// a best-effort answer.
+    /// How many turns a run may take; 10 by default. The last one is announced, has no tools and
+    /// gives a best-effort answer.
     pub fn max_turns(mut self, turns: u64) -> Self {
         self.spec.max_turns = turns;
         self
@@ -157,7 +157,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Another model for a purpose: `planner`, `reflector`, `summariser`, or `cheap` for [`Low::Switch`].
+    /// Another model for a purpose: `planner`, `reflector`, `summariser`, or `cheap` for
+    /// [`Low::Switch`].
     pub fn model_for(mut self, slot: impl Into<String>, model: impl Model + 'static) -> Self {
         self.slots.insert(slot.into(), Arc::new(model));
         self
@@ -188,8 +189,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Gives the agent long-term memory: tools to remember, recall and forget facts of these scopes, and what is known of them
-    /// beside each goal.
+    /// Gives the agent long-term memory: tools to remember, recall and forget facts of these
+    /// scopes, and what is known of them beside each goal.
     ///
     /// ```
     /// # use levity_loop::Agent;
@@ -215,7 +216,8 @@ impl AgentBuilder {
         scopes: impl IntoIterator<Item = levity_memory::Scope>,
     ) -> Self {
         let scopes: Vec<_> = scopes.into_iter().collect();
-        self.tools(recall.tools(scopes.clone())).context(recall.context(scopes))
+        self.tools(recall.tools(scopes.clone()))
+            .context(recall.context(scopes))
     }
 
     /// How many tokens of context the sources may give together;
@@ -225,20 +227,23 @@ impl AgentBuilder {
         self
     }
 
-    /// Where conversations are kept; see [`Run::conversation`](levity_runtime::Run::conversation). Nowhere by default.
+    /// Where conversations are kept; see [`Run::conversation`](levity_runtime::Run::conversation).
+    /// Nowhere by default.
     pub fn memory(mut self, store: impl MemoryStore + 'static) -> Self {
         self.memory = Some(Keeps::Store(Arc::new(store)));
         self
     }
 
-    /// Where conversations are kept, with settings of their own: when they expire, how long they may become.
+    /// Where conversations are kept, with settings of their own: when they expire, how long they
+    /// may become.
     pub fn conversations(mut self, conversations: Conversations) -> Self {
         self.memory = Some(Keeps::Conversations(conversations));
         self
     }
 
-    /// How much of a conversation the model is shown. By default it is what its context window has room for, and of
-    /// earlier runs of a conversation the last 10 messages; what has left is summed up.
+    /// How much of a conversation the model is shown. By default it is what its context window has
+    /// room for, and of earlier runs of a conversation the last 10 messages; what has left is
+    /// summed up.
     ///
     /// ```
     /// # use levity_loop::Agent;
@@ -258,8 +263,9 @@ impl AgentBuilder {
         self
     }
 
-    /// Where the agent works, for its [`Context`](levity_core::Context); it stays as it is given. By default it is the folder
-    /// of the file tools that the agent has, listed when [`AgentDetails::context`](crate::AgentDetails::context) is called.
+    /// Where the agent works, for its [`Context`](levity_core::Context); it stays as it is given.
+    /// By default it is the folder of the file tools that the agent has, listed when
+    /// [`AgentDetails::context`](crate::AgentDetails::context) is called.
     pub fn workspace(mut self, workspace: WorkspaceView) -> Self {
         self.spec.workspace = workspace;
         self
@@ -299,9 +305,9 @@ impl AgentBuilder {
         self
     }
 
-    /// Folds each run again when it has ended, and fails it when it does not come out the same. That tells a
-    /// planner or a reflector that is not deterministic, before a crash does; it is for tests. A run without a
-    /// journal is kept in memory for it.
+    /// Folds each run again when it has ended, and fails it when it does not come out the same.
+    /// That tells a planner or a reflector that is not deterministic, before a crash does; it is
+    /// for tests. A run without a journal is kept in memory for it.
     pub fn audited(mut self) -> Self {
         self.audit = true;
         self
@@ -316,6 +322,8 @@ impl AgentBuilder {
 
 impl std::fmt::Debug for AgentBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AgentBuilder").field("model", &self.model.card().id).finish_non_exhaustive()
+        f.debug_struct("AgentBuilder")
+            .field("model", &self.model.card().id)
+            .finish_non_exhaustive()
     }
 }

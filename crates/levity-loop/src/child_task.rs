@@ -29,7 +29,11 @@ pub struct ChildTask {
 impl ChildTask {
     /// A task with this goal.
     pub fn new(goal: impl Into<Message>) -> Self {
-        Self { input: goal.into().into(), output: None, said: false }
+        Self {
+            input: goal.into().into(),
+            output: None,
+            said: false,
+        }
     }
 
     /// Goes on from an earlier conversation.
@@ -39,15 +43,16 @@ impl ChildTask {
     }
 
     /// Goes on with a conversation in the agent's memory, in place of a history; see
-    /// [`Run::conversation`](levity_runtime::Run::conversation). Whoever else works on it is waited for, so it must not be one
-    /// that the run above has: the two would wait for each other.
+    /// [`Run::conversation`](levity_runtime::Run::conversation). Whoever else works on it is waited
+    /// for, so it must not be one that the run above has: the two would wait for each other.
     pub fn conversation(mut self, id: impl Into<ConversationId>) -> Self {
         self.input.conversation = Some(id.into());
         self
     }
 
-    /// The schema that the answer is wanted in. It is checked, and asked for again when it is wrong, as for
-    /// [`Run::typed`](levity_runtime::Run::typed); the value is in [`Ending::value`](levity_core::Ending::value).
+    /// The schema that the answer is wanted in. It is checked, and asked for again when it is
+    /// wrong, as for [`Run::typed`](levity_runtime::Run::typed); the value is in
+    /// [`Ending::value`](levity_core::Ending::value).
     pub fn output(mut self, schema: impl Into<Arc<OutputSchema>>) -> Self {
         self.output = Some(schema.into());
         self
@@ -81,20 +86,36 @@ impl From<Message> for ChildTask {
 /// Shows nothing of what was said.
 impl fmt::Debug for ChildTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChildTask").field("said", &self.said).finish_non_exhaustive()
+        f.debug_struct("ChildTask")
+            .field("said", &self.said)
+            .finish_non_exhaustive()
     }
 }
 
 impl Agent {
     /// The machine of a new run below another.
-    pub(crate) async fn set_out(&self, task: ChildTask) -> Result<(AgentMachine, Option<Lease>), ToolError> {
-        let ChildTask { input: AgentInput { goal, history, conversation }, output, said } = task;
+    pub(crate) async fn set_out(
+        &self,
+        task: ChildTask,
+    ) -> Result<(AgentMachine, Option<Lease>), ToolError> {
+        let ChildTask {
+            input:
+                AgentInput {
+                    goal,
+                    history,
+                    conversation,
+                },
+            output,
+            said,
+        } = task;
         let goal = self.screened(goal).await;
         let (past, lease) = self.past_of(history, conversation).await.map_err(no_past)?;
         let gathered = self
             .gather(&goal.message.text(), past.talk.as_ref().map(Talk::id))
             .await
-            .map_err(|error| ToolError::failed("the agent's context could not be had").with_source(error))?;
+            .map_err(|error| {
+                ToolError::failed("the agent's context could not be had").with_source(error)
+            })?;
         let machine = self.set_in(goal, past, gathered, output.map(OutputCheck::new));
         Ok((if said { machine.with_said() } else { machine }, lease))
     }
@@ -104,7 +125,9 @@ impl Agent {
 fn no_past(cause: SharedError) -> ToolError {
     let error = ToolError::failed("the conversation could not be had");
     match cause.as_error().downcast_ref::<MemoryError>() {
-        Some(memory) => error.with_retryable(memory.is_retryable()).with_source(memory.clone()),
+        Some(memory) => error
+            .with_retryable(memory.is_retryable())
+            .with_source(memory.clone()),
         None => error.with_source(cause),
     }
 }

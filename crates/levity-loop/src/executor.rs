@@ -8,11 +8,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures_util::future::{Either, FutureExt, select};
 use levity_core::{
-    Approver, Ask, Child, ChildRun, CostBound, Decision, Digest, Effect, EffectClass, EffectCx, EventKind,
-    Eventual, Executor, Fold, Inspection, LiveEvents, LostCall, Model, ModelCall, ModelCard, ModelError,
-    ModelErrorKind, Offer, Outcome, Permit, PrepareCx, Prepared, Price, Program, Progress, Request,
-    Resolution, Resolver, Response, ToolCall, ToolChoice, ToolError, ToolErrorKind, ToolReport, ToolRun,
-    ToolSpec, World, estimate_tokens,
+    Approver, Ask, Child, ChildRun, CostBound, Decision, Digest, Effect, EffectClass, EffectCx,
+    EventKind, Eventual, Executor, Fold, Inspection, LiveEvents, LostCall, Model, ModelCall,
+    ModelCard, ModelError, ModelErrorKind, Offer, Outcome, Permit, PrepareCx, Prepared, Price,
+    Program, Progress, Request, Resolution, Resolver, Response, ToolCall, ToolChoice, ToolError,
+    ToolErrorKind, ToolReport, ToolRun, ToolSpec, World, estimate_tokens,
 };
 use levity_memory::Conversations;
 use levity_tools::{CallCx, Dispatched, Dispatcher};
@@ -36,7 +36,8 @@ pub(crate) const CHEAP: &str = "cheap";
 /// How the models stand in an agent's setup.
 pub(crate) const MODEL: &str = "model ";
 
-/// Performs an agent's effects: its models, its tools, whoever it asks, the agents it hands work to.
+/// Performs an agent's effects: its models, its tools, whoever it asks, the agents it hands work
+/// to.
 pub(crate) struct AgentExecutor {
     pub(crate) model: Arc<dyn Model>,
     /// Models for other purposes, by slot.
@@ -65,8 +66,9 @@ pub(crate) struct AgentExecutor {
 
 type Specs = Arc<[Arc<ToolSpec>]>;
 
-/// What was worked out lately, the newest last. Runs that read earlier results are offered one tool more than the
-/// others, each may have found other tools, and each model counts in its own way: so some are kept.
+/// What was worked out lately, the newest last. Runs that read earlier results are offered one tool
+/// more than the others, each may have found other tools, and each model counts in its own way: so
+/// some are kept.
 struct Lately<K, V>(Mutex<Vec<(K, V)>>);
 
 const LATELY: usize = 16;
@@ -94,8 +96,8 @@ impl<K, V: Clone> Lately<K, V> {
     }
 }
 
-/// The tools that the model is told of: of which all are made, what the conversation has found, and whether there is
-/// something to read. They are put together only when that changes.
+/// The tools that the model is told of: of which all are made, what the conversation has found, and
+/// whether there is something to read. They are put together only when that changes.
 #[derive(Default)]
 pub(crate) struct Offered(Lately<(Specs, Found, bool), Specs>);
 
@@ -108,25 +110,39 @@ impl Offered {
             return all;
         }
         let is_it = |(specs, names, read): &(Specs, Found, bool)| {
-            Arc::ptr_eq(specs, &all) && *read == reads && (Arc::ptr_eq(names, found) || names == found)
+            Arc::ptr_eq(specs, &all)
+                && *read == reads
+                && (Arc::ptr_eq(names, found) || names == found)
         };
         self.0.find(is_it, || {
             let offer = tools.offer(found);
-            let offer = if reads { with_reader(&offer, tools, found) } else { offer };
+            let offer = if reads {
+                with_reader(&offer, tools, found)
+            } else {
+                offer
+            };
             ((all.clone(), found.clone(), reads), offer)
         })
     }
 }
 
-/// The tools with the one that reads earlier results: behind those that were found before there was anything to read.
+/// The tools with the one that reads earlier results: behind those that were found before there was
+/// anything to read.
 fn with_reader(offer: &Specs, tools: &Dispatcher, found: &Found) -> Specs {
     let reader = tools.reader();
     // The name may have been taken by a source of tools since; the loop answers to it.
-    let others =
-        |specs: &Specs| -> Vec<_> { specs.iter().filter(|spec| spec.name != reader).cloned().collect() };
+    let others = |specs: &Specs| -> Vec<_> {
+        specs
+            .iter()
+            .filter(|spec| spec.name != reader)
+            .cloned()
+            .collect()
+    };
     let mut all = others(offer);
     let place = found.iter().position(|name| **name == *reader);
-    let before = place.and_then(|place| found.get(..place)).map(|found| others(&tools.offer(found)).len());
+    let before = place
+        .and_then(|place| found.get(..place))
+        .map(|found| others(&tools.offer(found)).len());
     let at = before.unwrap_or(all.len()).min(all.len());
     all.insert(at, Arc::new(reads::spec(reader)));
     all.into()
@@ -138,7 +154,10 @@ pub(crate) struct ToolsDigest(Lately<Specs, Digest>);
 
 impl ToolsDigest {
     fn of(&self, specs: &Specs) -> Digest {
-        self.0.find(|known| Arc::ptr_eq(known, specs), || (specs.clone(), Digest::of(specs)))
+        self.0.find(
+            |known| Arc::ptr_eq(known, specs),
+            || (specs.clone(), Digest::of(specs)),
+        )
     }
 }
 
@@ -149,16 +168,21 @@ pub(crate) struct ToolsBound(Lately<(Specs, Arc<str>), u64>);
 impl ToolsBound {
     fn of(&self, specs: &Specs, slot: &Arc<str>, model: &dyn Model) -> u64 {
         let count = || {
-            let tokens = model.cost_bound(&Request::new().with_tools(specs.clone())).input;
+            let tokens = model
+                .cost_bound(&Request::new().with_tools(specs.clone()))
+                .input;
             ((specs.clone(), slot.clone()), tokens)
         };
-        self.0.find(|(known, to)| Arc::ptr_eq(known, specs) && to == slot, count)
+        self.0
+            .find(|(known, to)| Arc::ptr_eq(known, specs) && to == slot, count)
     }
 }
 
 impl AgentExecutor {
     fn model_for(&self, slot: &str) -> Option<&Arc<dyn Model>> {
-        self.slots.get(slot).or_else(|| SLOTS.contains(&slot).then_some(&self.model))
+        self.slots
+            .get(slot)
+            .or_else(|| SLOTS.contains(&slot).then_some(&self.model))
     }
 
     async fn model(&self, call: ModelCall, cx: EffectCx) -> Outcome {
@@ -185,14 +209,16 @@ impl AgentExecutor {
         // Nothing is made for the time limit until the model makes one wait.
         let limit = pin!(async { self.world.sleep(self.model_timeout).await });
         Outcome::Model(match select(pin!(reply), limit).await {
-            // Where what is not known counts as the most, an estimate would hide that it is not known.
+            // Where what is not known counts as the most, an estimate would hide that it is not
+            // known.
             Either::Left((Ok(reply), _)) if cx.max_output.is_some() => reply,
             Either::Left((Ok(reply), _)) => {
                 reply.map(|response| priced(estimated(response, &sent), &**model))
             }
-            Either::Left((Err(_), _)) => {
-                Err(ModelError::new(ModelErrorKind::Malformed, "the model panicked: a fault in its code"))
-            }
+            Either::Left((Err(_), _)) => Err(ModelError::new(
+                ModelErrorKind::Malformed,
+                "the model panicked: a fault in its code",
+            )),
             Either::Right(((), _)) => {
                 let message = format!("no reply within {:?}", self.model_timeout);
                 Err(ModelError::new(ModelErrorKind::Timeout, message))
@@ -206,19 +232,29 @@ impl AgentExecutor {
     }
 
     /// The most tokens that a request can be with these tools, when it is so many without them.
-    fn most(&self, model: &dyn Model, slot: &Arc<str>, request: &Request, alone: u64, tools: &Specs) -> u64 {
+    fn most(
+        &self,
+        model: &dyn Model,
+        slot: &Arc<str>,
+        request: &Request,
+        alone: u64,
+        tools: &Specs,
+    ) -> u64 {
         let sum = alone.saturating_add(self.tools_bound.of(tools, slot, model));
-        // Beyond a window, pieces say less than the whole: only the model knows whether the window binds it.
+        // Beyond a window, pieces say less than the whole: only the model knows whether the window
+        // binds it.
         match model.card().window {
-            Some(window) if sum > window => {
-                sum.min(model.cost_bound(&request.clone().with_tools(tools.clone())).input)
-            }
+            Some(window) if sum > window => sum.min(
+                model
+                    .cost_bound(&request.clone().with_tools(tools.clone()))
+                    .input,
+            ),
             _ => sum,
         }
     }
 
-    /// The tools on offer. They may have become more since room was reserved for them; the last are then
-    /// left out of this call.
+    /// The tools on offer. They may have become more since room was reserved for them; the last are
+    /// then left out of this call.
     fn fitting(
         &self,
         model: &dyn Model,
@@ -227,9 +263,17 @@ impl AgentExecutor {
         most: Option<u64>,
         mut tools: Specs,
     ) -> Specs {
-        let now = |tools: &Specs| self.most(model, slot, request, model.cost_bound(request).input, tools);
-        let Some(most) = most.filter(|most| now(&tools) > *most) else { return tools };
-        while !tools.is_empty() && model.cost_bound(&request.clone().with_tools(tools.clone())).input > most {
+        let now =
+            |tools: &Specs| self.most(model, slot, request, model.cost_bound(request).input, tools);
+        let Some(most) = most.filter(|most| now(&tools) > *most) else {
+            return tools;
+        };
+        while !tools.is_empty()
+            && model
+                .cost_bound(&request.clone().with_tools(tools.clone()))
+                .input
+                > most
+        {
             tools = tools[..tools.len() - 1].into();
         }
         tools
@@ -238,8 +282,10 @@ impl AgentExecutor {
     async fn tool(&self, run: ToolRun, cx: EffectCx) -> Outcome {
         let key = cx.key();
         let progress = progress(&cx, &run);
-        let call_cx =
-            CallCx::new(cx.run, key).with_progress(progress).with_again(cx.again).with_values(cx.values);
+        let call_cx = CallCx::new(cx.run, key)
+            .with_progress(progress)
+            .with_again(cx.again)
+            .with_values(cx.values);
         match self.tools.dispatch(&run.call, run.approved, call_cx).await {
             Dispatched::Done(result) => Outcome::Tool(result),
             Dispatched::NeedsApproval { reason } => Outcome::NeedsApproval { reason },
@@ -258,16 +304,25 @@ impl AgentExecutor {
     fn prepare_model(&self, call: &ModelCall, cx: &PrepareCx) -> Prepared {
         let mut prepared = Prepared::new(EffectClass::ReadOnly);
         if call.offer == Offer::All {
-            prepared = prepared.with_input("tools", self.digest.of(&self.specs(call.reads, &call.found)));
+            prepared = prepared.with_input(
+                "tools",
+                self.digest.of(&self.specs(call.reads, &call.found)),
+            );
         }
-        if cx.cost { prepared.cost(self.cost_of(call)) } else { prepared }
+        if cx.cost {
+            prepared.cost(self.cost_of(call))
+        } else {
+            prepared
+        }
     }
 
     /// The most that a call can take.
     fn cost_of(&self, call: &ModelCall) -> CostBound {
         // What has no model fails before anything is sent.
         let Some(model) = self.model_for(&call.slot) else {
-            return CostBound::new(0).with_output(0).with_price(Price::new(0.0, 0.0));
+            return CostBound::new(0)
+                .with_output(0)
+                .with_price(Price::new(0.0, 0.0));
         };
         let mut cost = model.cost_bound(&call.request);
         if names_tools(call.offer, &call.request) {
@@ -295,12 +350,20 @@ impl Executor for AgentExecutor {
             Effect::Model(call) => self.prepare_model(call, cx).into(),
             Effect::Tool(run) => {
                 let name = &run.call.name;
-                self.prepare_call(&run.call, self.tools.class(name), self.tools.runs_alone(name))
+                self.prepare_call(
+                    &run.call,
+                    self.tools.class(name),
+                    self.tools.runs_alone(name),
+                )
             }
             Effect::Child(child) => {
                 let id = child.call.clone().unwrap_or_else(|| "".into());
                 let call = ToolCall::new(id, &*child.agent, child.input.clone());
-                self.prepare_call(&call, EffectClass::ReadOnly, self.tools.runs_alone(&call.name))
+                self.prepare_call(
+                    &call,
+                    EffectClass::ReadOnly,
+                    self.tools.runs_alone(&call.name),
+                )
             }
             Effect::Wait(wait) => {
                 let id = wait.call.clone().unwrap_or_else(|| "".into());
@@ -308,7 +371,9 @@ impl Executor for AgentExecutor {
                 self.prepare_call(&call, EffectClass::ReadOnly, false)
             }
             Effect::Save(_) => Prepared::new(EffectClass::Idempotent).into(),
-            Effect::Ask(_) => Prepared::new(EffectClass::ReadOnly).answered(self.approver.is_some()).into(),
+            Effect::Ask(_) => Prepared::new(EffectClass::ReadOnly)
+                .answered(self.approver.is_some())
+                .into(),
             _ => Prepared::new(EffectClass::ReadOnly).into(),
         }
     }
@@ -328,7 +393,10 @@ impl Executor for AgentExecutor {
         if let Some(program) = self.programs.get(&*child.agent) {
             let call = ToolCall::new("", &*child.agent, child.input.clone());
             let args = self.tools.arguments(&call)?;
-            let caller = self.me.upgrade().ok_or_else(|| ToolError::failed("the agent is gone"))?;
+            let caller = self
+                .me
+                .upgrade()
+                .ok_or_else(|| ToolError::failed("the agent is gone"))?;
             let caller: Arc<dyn Executor> = match &self.screen {
                 None => caller,
                 Some(screen) => Arc::new(Guarded::program(caller, screen.clone())),
@@ -352,31 +420,46 @@ impl Executor for AgentExecutor {
         };
         let mut lost = LostCall::new(cx.run.clone(), cx.effect, run.call.clone());
         lost.key = cx.key();
-        AssertUnwindSafe(resolver.resolve(&lost)).catch_unwind().await.unwrap_or(Resolution::Unknown)
+        AssertUnwindSafe(resolver.resolve(&lost))
+            .catch_unwind()
+            .await
+            .unwrap_or(Resolution::Unknown)
     }
 
     fn inspect(&self) -> Inspection {
         let model = |slot: &str, model: &Arc<dyn Model>| {
             let card = model.card();
-            (format!("{MODEL}`{slot}` ({}/{})", card.provider, card.id), Digest::EMPTY)
+            (
+                format!("{MODEL}`{slot}` ({}/{})", card.provider, card.id),
+                Digest::EMPTY,
+            )
         };
         let mut setup = vec![model("main", &self.model)];
         setup.extend(self.slots.iter().map(|(slot, other)| model(slot, other)));
         setup.extend(self.settings.iter().cloned());
         let tools = self.tools.registry().specs();
-        setup.extend(tools.iter().map(|spec| (format!("tool `{}`", spec.name), Digest::of(spec))));
-        Inspection::new().with_setup(setup).with_models(self.cards.clone())
+        setup.extend(
+            tools
+                .iter()
+                .map(|spec| (format!("tool `{}`", spec.name), Digest::of(spec))),
+        );
+        Inspection::new()
+            .with_setup(setup)
+            .with_models(self.cards.clone())
     }
 }
 
 impl fmt::Debug for AgentExecutor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AgentExecutor").field("model", &self.model.card().id).finish_non_exhaustive()
+        f.debug_struct("AgentExecutor")
+            .field("model", &self.model.card().id)
+            .finish_non_exhaustive()
     }
 }
 
-/// Whether a request goes out with tools. Calls in the conversation want theirs beside them, also when no more are
-/// to come: providers refuse it otherwise, and forget what they have in their caches.
+/// Whether a request goes out with tools. Calls in the conversation want theirs beside them, also
+/// when no more are to come: providers refuse it otherwise, and forget what they have in their
+/// caches.
 fn names_tools(offer: Offer, request: &Request) -> bool {
     offer == Offer::All || request.history.has_calls()
 }
@@ -390,12 +473,19 @@ async fn reply(model: &dyn Model, request: Request, cx: &EffectCx) -> Result<Res
     }
 }
 
-async fn streamed(model: &dyn Model, request: Request, cx: &EffectCx) -> Result<Response, ModelError> {
+async fn streamed(
+    model: &dyn Model,
+    request: Request,
+    cx: &EffectCx,
+) -> Result<Response, ModelError> {
     let mut deltas = model.stream(request).await?;
     let mut fold = Fold::new();
     while let Some(delta) = deltas.next().await {
         let delta = delta.map_err(|error| fold.broken(error))?;
-        cx.live.send(EventKind::Delta { effect: cx.effect, delta: delta.clone() });
+        cx.live.send(EventKind::Delta {
+            effect: cx.effect,
+            delta: delta.clone(),
+        });
         fold.push(delta)?;
     }
     Ok(fold.finish())
@@ -405,13 +495,22 @@ fn progress(cx: &EffectCx, run: &ToolRun) -> Progress {
     if !cx.live.is_watched() {
         return Progress::default();
     }
-    let (live, effect, call): (LiveEvents, _, _) = (cx.live.clone(), cx.effect, run.call.id.clone());
+    let (live, effect, call): (LiveEvents, _, _) =
+        (cx.live.clone(), cx.effect, run.call.id.clone());
     Progress::listen(move |report| {
         let call = call.clone();
         match report {
-            ToolReport::Text(text) => live.send(EventKind::Progress { effect, call, text: text.to_owned() }),
+            ToolReport::Text(text) => live.send(EventKind::Progress {
+                effect,
+                call,
+                text: text.to_owned(),
+            }),
             ToolReport::File(change) => {
-                live.send(EventKind::FileChanged { effect, call, change: change.clone() });
+                live.send(EventKind::FileChanged {
+                    effect,
+                    call,
+                    change: change.clone(),
+                });
             }
             _ => {}
         }
@@ -420,7 +519,9 @@ fn progress(cx: &EffectCx, run: &ToolRun) -> Progress {
 
 /// Puts the wanted shape into words, for a model that takes no schema.
 fn shape_in_words(mut request: Request) -> Request {
-    let Some(output) = request.output.take() else { return request };
+    let Some(output) = request.output.take() else {
+        return request;
+    };
     let shape = notes::shape(&output.schema.to_string());
     let system = match &request.system {
         Some(system) => format!("{system}\n\n{shape}"),
@@ -443,8 +544,13 @@ fn estimated(mut response: Response, request: &Request) -> Response {
     }
     let usage = &mut response.usage;
     usage.estimated = true;
-    let system = request.system.as_ref().map_or(0, |system| estimate_tokens(system));
+    let system = request
+        .system
+        .as_ref()
+        .map_or(0, |system| estimate_tokens(system));
     usage.output = usage.output.or(Some(response.message.tokens()));
-    usage.input = usage.input.or(Some(request.history.tokens().saturating_add(system)));
+    usage.input = usage
+        .input
+        .or(Some(request.history.tokens().saturating_add(system)));
     response
 }

@@ -27,7 +27,8 @@ pub use topic::TopicGuard;
 /// How much of a reason is kept.
 const LONGEST_REASON: usize = 1_000;
 
-/// What becomes of a thing when a guard fails to look at it: it returned an error, panicked or took too long.
+/// What becomes of a thing when a guard fails to look at it: it returned an error, panicked or took
+/// too long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WhenGuardFails {
@@ -48,23 +49,33 @@ pub struct Guards {
 
 impl Default for Guards {
     fn default() -> Self {
-        Self { all: Vec::new(), timeout: Self::DEFAULT_TIMEOUT, when_failing: WhenGuardFails::default() }
+        Self {
+            all: Vec::new(),
+            timeout: Self::DEFAULT_TIMEOUT,
+            when_failing: WhenGuardFails::default(),
+        }
     }
 }
 
 impl fmt::Debug for Guards {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.all.iter().map(|guard| name(&**guard))).finish()
+        f.debug_list()
+            .entries(self.all.iter().map(|guard| name(&**guard)))
+            .finish()
     }
 }
 
 impl FromIterator<Arc<dyn Guard>> for Guards {
     fn from_iter<I: IntoIterator<Item = Arc<dyn Guard>>>(all: I) -> Self {
-        Self { all: all.into_iter().collect(), ..Self::default() }
+        Self {
+            all: all.into_iter().collect(),
+            ..Self::default()
+        }
     }
 }
 
-/// What the guards made of something. When it was blocked, the last of those who stepped in says so.
+/// What the guards made of something. When it was blocked, the last of those who stepped in says
+/// so.
 pub(crate) struct Looked {
     pub(crate) subject: GuardSubject,
     pub(crate) guarded: Vec<Intervention>,
@@ -93,7 +104,12 @@ impl Guards {
     }
 
     /// Has all guards look, each at what the one before made of it, until one blocks.
-    pub(crate) async fn look(&self, mut subject: GuardSubject, cx: &GuardCx, world: &dyn World) -> Looked {
+    pub(crate) async fn look(
+        &self,
+        mut subject: GuardSubject,
+        cx: &GuardCx,
+        world: &dyn World,
+    ) -> Looked {
         let (stage, call) = (subject.stage(), subject.call().cloned());
         let mut guarded = Vec::new();
         for guard in self.all.iter().filter(|guard| watches(&***guard, stage)) {
@@ -131,7 +147,9 @@ impl Guards {
         let limit = pin!(async { world.sleep(self.timeout).await });
         let verdict = match select(pin!(check), limit).await {
             Either::Left((Ok(verdict), _)) => verdict.map_err(|cause| failed(&cause))?,
-            Either::Left((Err(_), _)) => return Err("the guard panicked: a fault in its code".to_owned()),
+            Either::Left((Err(_), _)) => {
+                return Err("the guard panicked: a fault in its code".to_owned());
+            }
             Either::Right(((), _)) => {
                 return Err(format!("the guard said nothing within {:?}", self.timeout));
             }

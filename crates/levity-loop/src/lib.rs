@@ -13,10 +13,10 @@
 //! # }
 //! ```
 //!
-//! - The loop itself is [`AgentMachine`]: it decides and does no I/O, so any run can be resumed, replayed
-//!   and tested without a network.
-//! - A run ends in an answer, a best-effort answer marked as such, or an error that carries all that was
-//!   reached; the conversation it leaves can be sent to a provider as it is.
+//! - The loop itself is [`AgentMachine`]: it decides and does no I/O, so any run can be resumed,
+//!   replayed and tested without a network.
+//! - A run ends in an answer, a best-effort answer marked as such, or an error that carries all
+//!   that was reached; the conversation it leaves can be sent to a provider as it is.
 //! - A tool's failure goes back to the model; only what ends the run is an error of the run.
 //! - Planning and reflecting cost nothing unless they are switched on.
 
@@ -46,8 +46,8 @@ pub use guards::{Guarded, SecretGuard, SizeGuard, TopicGuard, WhenGuardFails};
 pub use levity_core::{Error, Result};
 pub use machine::AgentMachine;
 pub use strategy::{
-    Goal, Low, NoPlan, NoReflection, PlanByModel, PlanRules, Planner, Planning, ReflectByModel, ReflectRules,
-    Reflection, Reflector, TurnSummary,
+    Goal, Low, NoPlan, NoReflection, PlanByModel, PlanRules, Planner, Planning, ReflectByModel,
+    ReflectRules, Reflection, Reflector, TurnSummary,
 };
 
 /// For levity's own crates, which have guards stand elsewhere, too; nothing is promised of it.

@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use levity_core::{
     Context, EffectId, Ending, EventKind, Exchange, Failure, History, Input, Intervention, Machine,
-    MachineKind, MachineOutput, Message, ModelError, Outcome, OutputSchema, Part, Phase as Told, Response,
-    Role, Stage, Status, ToolError, ToolErrorKind,
+    MachineKind, MachineOutput, Message, ModelError, Outcome, OutputSchema, Part, Phase as Told,
+    Response, Role, Stage, Status, ToolError, ToolErrorKind,
 };
 use serde_json::Value;
 
@@ -39,13 +39,17 @@ pub(crate) use save::Talk;
 /// How often an empty reply is answered with a reminder before the run fails.
 const EMPTY_REPLIES: u32 = 2;
 
-/// The rules that a new run follows. A run goes on by those that it began with, so that its journal stays true.
+/// The rules that a new run follows. A run goes on by those that it began with, so that its journal
+/// stays true.
 ///
 /// - 0: those of versions that did not say.
-/// - 1: a reply of media alone is an answer, and a tool that is called on the last turn ends in an answer.
-/// - 2: the third call in a row that is the same is answered from its result, for models that write calls as text.
-/// - 3: a call that the limit on a reply cut is asked for once more with a higher limit. After an empty reply, or one that
-///   had no room, the request becomes smaller if nobody knows the size of the model's window.
+/// - 1: a reply of media alone is an answer, and a tool that is called on the last turn ends in an
+///   answer.
+/// - 2: the third call in a row that is the same is answered from its result, for models that write
+///   calls as text.
+/// - 3: a call that the limit on a reply cut is asked for once more with a higher limit. After an
+///   empty reply, or one that had no room, the request becomes smaller if nobody knows the size of
+///   the model's window.
 const RULES: u32 = 3;
 
 /// How often in a row a provider may interrupt a turn before the run fails.
@@ -55,12 +59,14 @@ const PAUSES: u32 = 16;
 const KIND: &str = "agent";
 const VERSION: u32 = 1;
 
-const UNKNOWN: &str = "the program ended while this call ran; whether it took effect is not known, so look before \
+const UNKNOWN: &str = "the program ended while this call ran; whether it took effect is not known, \
+    so look before \
                        you call it again";
 
 /// The agent's loop: goal, plan, act, observe, reflect, and again, until there is an answer.
 ///
-/// It decides and does nothing; see [`Machine`]. [`Agent::machine`](crate::Agent::machine) makes one.
+/// It decides and does nothing; see [`Machine`]. [`Agent::machine`](crate::Agent::machine) makes
+/// one.
 pub struct AgentMachine {
     spec: Arc<AgentSpec>,
     output: Option<OutputCheck>,
@@ -90,7 +96,14 @@ pub(crate) struct Parts {
 
 impl AgentMachine {
     pub(crate) fn new(spec: Arc<AgentSpec>, start: Start) -> Self {
-        let Start { goal, guarded, past, system, beside, output } = start;
+        let Start {
+            goal,
+            guarded,
+            past,
+            system,
+            beside,
+            output,
+        } = start;
         let conversation = Conversation::new(&spec, system.as_deref(), past);
         let task = Task {
             goal: Arc::new(goal),
@@ -123,8 +136,17 @@ impl AgentMachine {
     }
 
     fn with_state(spec: Arc<AgentSpec>, output: Option<OutputCheck>, state: State) -> Self {
-        let mut machine = Self { spec, output, state };
-        let State { conversation, tools, phase, .. } = &mut machine.state;
+        let mut machine = Self {
+            spec,
+            output,
+            state,
+        };
+        let State {
+            conversation,
+            tools,
+            phase,
+            ..
+        } = &mut machine.state;
         conversation.show_summary(machine.spec.reader);
         if tools.found.is_empty() {
             tools.look(conversation.history.messages(), &machine.spec);
@@ -138,8 +160,9 @@ impl AgentMachine {
 
     fn read_state(state: &Value) -> Result<State, String> {
         // What the reader says would quote the conversation.
-        let state = State::read(state)
-            .map_err(|_| "its state is not one that this version of the agent can read".to_owned())?;
+        let state = State::read(state).map_err(|_| {
+            "its state is not one that this version of the agent can read".to_owned()
+        })?;
         match state.contradiction() {
             Some(what) => Err(format!("its state contradicts itself: {what}")),
             None => Ok(state),
@@ -152,9 +175,14 @@ impl AgentMachine {
         output: Option<OutputCheck>,
     ) -> Result<Self, String> {
         let state = Self::read_state(state)?;
-        let (then, now) = (state.task.output.as_ref(), output.as_ref().map(|output| &output.schema));
+        let (then, now) = (
+            state.task.output.as_ref(),
+            output.as_ref().map(|output| &output.schema),
+        );
         let name = |schema: Option<&Arc<OutputSchema>>| {
-            schema.map_or("plain text", |schema| &*schema.name).to_owned()
+            schema
+                .map_or("plain text", |schema| &*schema.name)
+                .to_owned()
         };
         if (state.task.typed || now.is_some()) && then != now {
             let (then, now) = (name(then), name(now));
@@ -201,8 +229,8 @@ impl AgentMachine {
         self.state.phase.told()
     }
 
-    /// What it was told to do, where, what it did and what came of it. A machine lists no files: the workspace is the one that
-    /// was given to the builder.
+    /// What it was told to do, where, what it did and what came of it. A machine lists no files:
+    /// the workspace is the one that was given to the builder.
     pub fn context(&self) -> Context {
         Context::new(self.state.task.goal.text())
             .with_workspace(self.spec.workspace.clone())
@@ -215,15 +243,22 @@ impl AgentMachine {
         self.state.conversation.remembered()
     }
 
-    /// The conversation, the goal and what the agent is made of. Calls that were under way when the run was left are
-    /// in the conversation, as calls of which nobody knows what came.
+    /// The conversation, the goal and what the agent is made of. Calls that were under way when the
+    /// run was left are in the conversation, as calls of which nobody knows what came.
     pub(crate) fn into_parts(mut self) -> Parts {
         let mut conversation = self.state.conversation;
         if let Some(exchange) = self.state.phase.take_exchange() {
-            conversation.history.close(exchange, &ToolError::new(ToolErrorKind::Unknown, UNKNOWN));
+            conversation
+                .history
+                .close(exchange, &ToolError::new(ToolErrorKind::Unknown, UNKNOWN));
         }
         let own = conversation.own_said();
-        Parts { history: conversation.history, own, goal: self.state.task.goal, spec: self.spec }
+        Parts {
+            history: conversation.history,
+            own,
+            goal: self.state.task.goal,
+            spec: self.spec,
+        }
     }
 
     fn next_effect(&mut self) -> EffectId {
@@ -247,7 +282,10 @@ impl AgentMachine {
 
     /// Adds an exchange; calls without an answer are answered with `unanswered`.
     fn close(&mut self, exchange: Exchange, unanswered: &ToolError) {
-        let new = self.state.conversation.close(exchange, unanswered, self.spec.reader);
+        let new = self
+            .state
+            .conversation
+            .close(exchange, unanswered, self.spec.reader);
         self.state.tools.look(new, &self.spec);
     }
 
@@ -256,7 +294,9 @@ impl AgentMachine {
             return self.saved(outcome, step);
         }
         if let Phase::Calling(calls) = &mut self.state.phase {
-            let Some(waiting) = calls.waiting.remove(&effect) else { return };
+            let Some(waiting) = calls.waiting.remove(&effect) else {
+                return;
+            };
             return self.call_came(effect, waiting, outcome, step);
         }
         match (self.state.phase.take_purpose(effect), outcome) {
@@ -307,7 +347,10 @@ impl AgentMachine {
 
 /// Who blocked what a model said.
 fn blocked_answer(response: &Response) -> Option<&Intervention> {
-    response.guarded.iter().find(|by| by.stage == Stage::Answer && by.blocked.is_some())
+    response
+        .guarded
+        .iter()
+        .find(|by| by.stage == Stage::Answer && by.blocked.is_some())
 }
 
 /// What a run begins with.
@@ -358,7 +401,9 @@ impl Machine for AgentMachine {
             (_, Input::Finished { effect, outcome }) => self.finished(effect, outcome, step),
             // Nothing more is asked, and all that was said is kept.
             (Phase::Leaving(_), Input::Say(message)) => self.add(plain(&message)),
-            (_, Input::Say(message)) => self.state.conversation.said.push(Arc::new(plain(&message))),
+            (_, Input::Say(message)) => {
+                self.state.conversation.said.push(Arc::new(plain(&message)))
+            }
             (_, Input::Wrap(limit)) => self.state.budget.wrap(limit),
             (_, Input::Low(limit)) => self.low(limit),
             (_, Input::Stop(limit)) => self.stop_now(Status::Partial(limit), step),
@@ -368,17 +413,27 @@ impl Machine for AgentMachine {
     }
 
     fn ending(&self) -> Option<&Ending> {
-        if let Phase::Ended(ending) = &self.state.phase { Some(ending) } else { None }
+        if let Phase::Ended(ending) = &self.state.phase {
+            Some(ending)
+        } else {
+            None
+        }
     }
 
     fn so_far(&self, status: Status) -> Ending {
-        self.state.tally.ending(status, self.state.conversation.last_words())
+        self.state
+            .tally
+            .ending(status, self.state.conversation.last_words())
     }
 }
 
 /// A message of the host's without what only models and tools may say.
 fn plain(message: &Message) -> Message {
-    let role = if message.role == Role::System { Role::System } else { Role::User };
+    let role = if message.role == Role::System {
+        Role::System
+    } else {
+        Role::User
+    };
     let keep = |part: &&Part| !matches!(part, Part::ToolCall(_) | Part::ToolResult(_));
     Message::new(role, message.parts.iter().filter(keep).cloned())
 }

@@ -19,7 +19,11 @@ type Decode = Arc<dyn Fn(&Value) -> Result<(), String> + Send + Sync>;
 impl OutputCheck {
     /// The shape of a schema.
     pub(crate) fn new(schema: Arc<OutputSchema>) -> Self {
-        Self { schema, compiled: Arc::default(), decode: None }
+        Self {
+            schema,
+            compiled: Arc::default(),
+            decode: None,
+        }
     }
 
     /// The shape of a type.
@@ -28,7 +32,10 @@ impl OutputCheck {
             Ok(_) => Ok(()),
             Err(error) => Err(error.to_string()),
         };
-        Self { decode: Some(Arc::new(decode)), ..Self::new(Arc::new(OutputSchema::of::<T>())) }
+        Self {
+            decode: Some(Arc::new(decode)),
+            ..Self::new(Arc::new(OutputSchema::of::<T>()))
+        }
     }
 
     /// Whether a type of the user's has a say, too.
@@ -57,25 +64,37 @@ impl OutputCheck {
         problems.or_else(|| self.decode.as_ref().and_then(|decode| decode(value).err()))
     }
 
-    /// The JSON values that `text` may mean, likeliest first: all of it, a fenced block, the first value
-    /// in braces or brackets; or the text itself, when a string is wanted.
+    /// The JSON values that `text` may mean, likeliest first: all of it, a fenced block, the first
+    /// value in braces or brackets; or the text itself, when a string is wanted.
     fn candidates(&self, text: &str) -> impl Iterator<Item = Value> {
         let text = text.trim();
         let whole = serde_json::from_str(text).ok();
         let mended = if whole.is_some() {
             [None, None]
         } else {
-            [fenced(text).and_then(|block| serde_json::from_str(block).ok()), first_value(text)]
+            [
+                fenced(text).and_then(|block| serde_json::from_str(block).ok()),
+                first_value(text),
+            ]
         };
-        let wants_text = self.schema.schema.get("type").is_some_and(|kind| kind == "string");
+        let wants_text = self
+            .schema
+            .schema
+            .get("type")
+            .is_some_and(|kind| kind == "string");
         let plain = wants_text.then(|| Value::String(text.to_owned()));
-        std::iter::once(whole).chain(mended).chain([plain]).flatten()
+        std::iter::once(whole)
+            .chain(mended)
+            .chain([plain])
+            .flatten()
     }
 }
 
 impl fmt::Debug for OutputCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("OutputCheck").field(&self.schema.name).finish()
+        f.debug_tuple("OutputCheck")
+            .field(&self.schema.name)
+            .finish()
     }
 }
 
@@ -87,11 +106,17 @@ fn fenced(text: &str) -> Option<&str> {
     Some(block.trim())
 }
 
-/// The first object or array that can be read from `text`. Few starts are tried, so that a long text
-/// full of braces costs little.
+/// The first object or array that can be read from `text`. Few starts are tried, so that a long
+/// text full of braces costs little.
 fn first_value(text: &str) -> Option<Value> {
-    text.match_indices(['{', '[']).take(16).find_map(|(start, _)| {
-        let mut values = serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
-        values.next()?.ok().filter(|value| !value.as_array().is_some_and(Vec::is_empty))
-    })
+    text.match_indices(['{', '['])
+        .take(16)
+        .find_map(|(start, _)| {
+            let mut values =
+                serde_json::Deserializer::from_str(&text[start..]).into_iter::<Value>();
+            values
+                .next()?
+                .ok()
+                .filter(|value| !value.as_array().is_some_and(Vec::is_empty))
+        })
 }

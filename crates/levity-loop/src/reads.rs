@@ -14,24 +14,31 @@ pub(crate) const MOST_KEPT: usize = 64 << 20;
 /// Room for the words after a piece.
 pub(crate) const MARKER: usize = 256;
 
-/// The shortest piece that can be asked for: at least one character, so that reading on comes to an end.
+/// The shortest piece that can be asked for: at least one character, so that reading on comes to an
+/// end.
 const SHORTEST: usize = 4;
 
 const ARGS: [&str; 3] = ["id", "offset", "length"];
 
 pub(crate) fn spec(name: &str) -> ToolSpec {
-    ToolSpec::new(name, "Reads a part of an earlier tool result that was too long to be shown whole.")
-        .with_hints(Hints::new().read_only())
-        .with_input(json!({
-            "type": "object",
-            "properties": {
-                "id": {"type": "string", "description": "The id named where the result was cut."},
-                "offset": {"type": "integer", "minimum": 0, "description": "The first byte to read; 0 by default."},
-                "length": {"type": "integer", "minimum": SHORTEST, "description": "How many bytes; as many as fit by default."},
-            },
-            "required": ["id"],
-            "additionalProperties": false,
-        }))
+    ToolSpec::new(
+        name,
+        "Reads a part of an earlier tool result that was too long to be shown \
+        whole.",
+    )
+    .with_hints(Hints::new().read_only())
+    .with_input(json!({
+        "type": "object",
+        "properties": {
+            "id": {"type": "string", "description": "The id named where the result was cut."},
+            "offset": {"type": "integer", "minimum": 0, "description": "The first byte to \
+                read; 0 by default."},
+            "length": {"type": "integer", "minimum": SHORTEST, "description": "How many bytes; \
+                as many as fit by default."},
+        },
+        "required": ["id"],
+        "additionalProperties": false,
+    }))
 }
 
 /// What a call wants to read.
@@ -47,7 +54,9 @@ impl Wanted {
         let wrong = |text: String| ToolError::new(ToolErrorKind::InvalidArgs, text);
         let empty = Map::new();
         let args = match &call.args {
-            _ if call.raw.is_some() => return Err(wrong("the arguments are not valid JSON".into())),
+            _ if call.raw.is_some() => {
+                return Err(wrong("the arguments are not valid JSON".into()));
+            }
             // Some models send `null` for no arguments.
             Value::Null => &empty,
             Value::Object(args) => args,
@@ -60,7 +69,9 @@ impl Wanted {
             )));
         }
         let Some(id) = args.get("id").and_then(Value::as_str) else {
-            return Err(wrong("`id` must be a text: the id named where the result was cut".into()));
+            return Err(wrong(
+                "`id` must be a text: the id named where the result was cut".into(),
+            ));
         };
         let number = |name: &str, least: usize| match args.get(name) {
             None | Some(Value::Null) => Ok(None),
@@ -76,11 +87,14 @@ impl Wanted {
         })
     }
 
-    /// The wanted piece of `text`, of `max` bytes at most, with word of where it is and where to read on. Pieces that
-    /// follow each other give the whole, whatever their offsets.
+    /// The wanted piece of `text`, of `max` bytes at most, with word of where it is and where to
+    /// read on. Pieces that follow each other give the whole, whatever their offsets.
     pub(crate) fn piece(&self, text: &str, max: usize) -> ToolOutput {
         let length = self.length.unwrap_or(max).min(max);
-        let (start, end) = (floor(text, self.offset), floor(text, self.offset.saturating_add(length)));
+        let (start, end) = (
+            floor(text, self.offset),
+            floor(text, self.offset.saturating_add(length)),
+        );
         let mut note = format!("\n[bytes {start} to {end} of {}; ", text.len());
         // Writing to a string does not fail.
         let _ = match end < text.len() {
@@ -95,13 +109,17 @@ impl Wanted {
     /// What the model is told when the result it wants to read was never there.
     pub(crate) fn unknown(&self) -> ToolError {
         let id = self.short_id();
-        ToolError::failed(format!("nothing is kept under `{id}`; use the id named where the result was cut"))
+        ToolError::failed(format!(
+            "nothing is kept under `{id}`; use the id named where the result was cut"
+        ))
     }
 
     /// What the model is told when the call it names has no answer yet.
     pub(crate) fn too_early(&self) -> ToolError {
         let id = self.short_id();
-        ToolError::failed(format!("the call `{id}` has no result yet; read it in a later turn"))
+        ToolError::failed(format!(
+            "the call `{id}` has no result yet; read it in a later turn"
+        ))
     }
 
     /// What the model is told when the result it wants to read was dropped.
@@ -122,14 +140,19 @@ fn whole_number(value: &Value) -> Option<usize> {
     if let Some(number) = value.as_u64() {
         return Some(usize::try_from(number).unwrap_or(usize::MAX));
     }
-    let number = value.as_f64().filter(|number| *number >= 0.0 && number.fract() == 0.0)?;
+    let number = value
+        .as_f64()
+        .filter(|number| *number >= 0.0 && number.fract() == 0.0)?;
     // The cast saturates.
     Some(number as usize)
 }
 
 /// The last char boundary at or before `at`.
 fn floor(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
+    (0..=at.min(text.len()))
+        .rev()
+        .find(|&at| text.is_char_boundary(at))
+        .unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -144,7 +167,11 @@ mod tests {
     }
 
     fn piece(text: &str, offset: usize, length: usize) -> (String, String) {
-        let wanted = Wanted { id: "c1".into(), offset, length: Some(length) };
+        let wanted = Wanted {
+            id: "c1".into(),
+            offset,
+            length: Some(length),
+        };
         match &wanted.piece(text, 1_000).content[..] {
             [Content::Text(text), Content::Text(note)] => (text.clone(), note.clone()),
             [Content::Text(note)] => (String::new(), note.clone()),
@@ -156,16 +183,27 @@ mod tests {
     fn pieces_give_back_the_whole_at_any_length() {
         let whole = "aé😀\n€".repeat(50);
         for length in 1..40 {
-            let pieces = (0..=whole.len()).step_by(length).map(|at| piece(&whole, at, length).0);
+            let pieces = (0..=whole.len())
+                .step_by(length)
+                .map(|at| piece(&whole, at, length).0);
             assert_eq!(pieces.collect::<String>(), whole, "{length}");
         }
     }
 
     #[test]
     fn a_piece_says_where_it_is() {
-        assert_eq!(piece("abcdef", 1, 4), ("bcde".into(), "\n[bytes 1 to 5 of 6; read on at 5]".into()));
-        assert_eq!(piece("abcdef", 4, 4), ("ef".into(), "\n[bytes 4 to 6 of 6; this is the end]".into()));
-        assert_eq!(piece("abc", usize::MAX, usize::MAX).1, "\n[bytes 3 to 3 of 3; this is the end]");
+        assert_eq!(
+            piece("abcdef", 1, 4),
+            ("bcde".into(), "\n[bytes 1 to 5 of 6; read on at 5]".into())
+        );
+        assert_eq!(
+            piece("abcdef", 4, 4),
+            ("ef".into(), "\n[bytes 4 to 6 of 6; this is the end]".into())
+        );
+        assert_eq!(
+            piece("abc", usize::MAX, usize::MAX).1,
+            "\n[bytes 3 to 3 of 3; this is the end]"
+        );
         assert_eq!(piece(&"x".repeat(5_000), 0, usize::MAX).0.len(), 1_000);
     }
 
@@ -181,10 +219,22 @@ mod tests {
         check(json!(null), id);
         check(json!({"id": 5}), id);
         check(json!("c1"), "the arguments must be an object with an `id`");
-        check(json!({"id": "a", "offset": -1}), "`offset` must be a whole number, 0 or more");
-        check(json!({"id": "a", "offset": "1"}), "`offset` must be a whole number, 0 or more");
-        check(json!({"id": "a", "offset": 1.5}), "`offset` must be a whole number, 0 or more");
-        check(json!({"id": "a", "length": 3}), "`length` must be a whole number, 4 or more");
+        check(
+            json!({"id": "a", "offset": -1}),
+            "`offset` must be a whole number, 0 or more",
+        );
+        check(
+            json!({"id": "a", "offset": "1"}),
+            "`offset` must be a whole number, 0 or more",
+        );
+        check(
+            json!({"id": "a", "offset": 1.5}),
+            "`offset` must be a whole number, 0 or more",
+        );
+        check(
+            json!({"id": "a", "length": 3}),
+            "`length` must be a whole number, 4 or more",
+        );
         check(
             json!({"id": "a", "from": 3}),
             "there is no argument `from`; there are `id`, `offset` and `length`",

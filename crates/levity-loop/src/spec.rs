@@ -67,16 +67,34 @@ pub(crate) struct AgentSpec {
 impl AgentSpec {
     /// Fingerprints of what can be told apart, by name.
     pub(crate) fn settings(&self) -> Vec<(String, Digest)> {
-        let turns = Digest::of(&(self.max_turns, self.max_calls, self.single_tool, self.output_retries));
+        let turns = Digest::of(&(
+            self.max_turns,
+            self.max_calls,
+            self.single_tool,
+            self.output_retries,
+        ));
         let mut settings = vec![
-            ("the instructions".to_owned(), Digest::of(&self.instructions)),
+            (
+                "the instructions".to_owned(),
+                Digest::of(&self.instructions),
+            ),
             ("the limits of a turn".to_owned(), turns),
             ("the options".to_owned(), Digest::of(&self.options)),
-            ("the choice of a tool".to_owned(), Digest::of(&self.tool_choice)),
-            ("the agents it hands work to".to_owned(), Digest::of(&self.delegates)),
+            (
+                "the choice of a tool".to_owned(),
+                Digest::of(&self.tool_choice),
+            ),
+            (
+                "the agents it hands work to".to_owned(),
+                Digest::of(&self.delegates),
+            ),
         ];
         if !self.signals.is_empty() {
-            let signals: Vec<_> = self.signals.iter().map(|(name, tool)| (name, tool.is_last)).collect();
+            let signals: Vec<_> = self
+                .signals
+                .iter()
+                .map(|(name, tool)| (name, tool.is_last))
+                .collect();
             settings.push(("the signals".to_owned(), Digest::of(&signals)));
         }
         settings
@@ -118,6 +136,8 @@ impl Default for AgentSpec {
 
 impl fmt::Debug for AgentSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AgentSpec").field("max_turns", &self.max_turns).finish_non_exhaustive()
+        f.debug_struct("AgentSpec")
+            .field("max_turns", &self.max_turns)
+            .finish_non_exhaustive()
     }
 }

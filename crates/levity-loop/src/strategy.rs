@@ -3,8 +3,8 @@ use levity_core::{Message, ToolCall, ToolResult};
 /// Decides how a goal is planned.
 ///
 /// # Contract
-/// - The same goal gives the same answer: no clock, no randomness, no I/O. A plan that needs a model asks
-///   for it by [`Planning::Ask`].
+/// - The same goal gives the same answer: no clock, no randomness, no I/O. A plan that needs a
+///   model asks for it by [`Planning::Ask`].
 ///
 /// ```
 /// use levity_loop::{Goal, Planner, Planning};
@@ -72,7 +72,10 @@ impl PlanRules {
     /// Adds a rule; the case of letters does not matter.
     #[must_use]
     pub fn when(mut self, word: &str, steps: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.0.push((word.to_lowercase(), steps.into_iter().map(Into::into).collect()));
+        self.0.push((
+            word.to_lowercase(),
+            steps.into_iter().map(Into::into).collect(),
+        ));
         self
     }
 }
@@ -100,9 +103,11 @@ impl Default for PlanByModel {
 impl PlanByModel {
     /// Asks for a short list of steps.
     pub fn new() -> Self {
-        let prompt =
-            "Before you begin, write a plan: at most 7 short steps, one on a line, and nothing else.";
-        Self { prompt: prompt.into() }
+        let prompt = "Before you begin, write a plan: at most 7 short steps, one on a line, and \
+            nothing else.";
+        Self {
+            prompt: prompt.into(),
+        }
     }
 
     /// Asks with another text.
@@ -122,12 +127,23 @@ impl Planner for PlanByModel {
 /// The steps a model wrote: its lines, without bullets and numbers; at most 32.
 pub(crate) fn steps(text: &str) -> Vec<String> {
     let strip = |line: &str| {
-        let line = line.trim().trim_start_matches(['-', '*', '•', '#']).trim_start();
+        let line = line
+            .trim()
+            .trim_start_matches(['-', '*', '•', '#'])
+            .trim_start();
         let rest = line.trim_start_matches(|c: char| c.is_ascii_digit());
         let numbered = rest.len() < line.len() && rest.starts_with(['.', ')', ':']);
-        if numbered { rest[1..].trim().to_owned() } else { line.to_owned() }
+        if numbered {
+            rest[1..].trim().to_owned()
+        } else {
+            line.to_owned()
+        }
     };
-    text.lines().map(strip).filter(|step| !step.is_empty()).take(32).collect()
+    text.lines()
+        .map(strip)
+        .filter(|step| !step.is_empty())
+        .take(32)
+        .collect()
 }
 
 /// What an agent does once only the set share of its money or tokens is left; see
@@ -147,8 +163,8 @@ pub enum Low {
 /// That all calls failed, and that a call fails again and again, is noticed without any reflector.
 ///
 /// # Contract
-/// - The same turn gives the same answer: no clock, no randomness, no I/O. A reflection that needs a
-///   model asks for it by [`Reflection::Ask`].
+/// - The same turn gives the same answer: no clock, no randomness, no I/O. A reflection that needs
+///   a model asks for it by [`Reflection::Ask`].
 pub trait Reflector: Send + Sync {
     /// What to make of this turn.
     fn reflect(&self, turn: &TurnSummary<'_>) -> Reflection;
@@ -219,7 +235,10 @@ impl ReflectRules {
     /// Tells the model `note` when `tool` failed.
     #[must_use]
     pub fn when_fails(mut self, tool: impl Into<String>, note: impl Into<String>) -> Self {
-        self.0.push(ReflectRule::Fails { tool: tool.into(), note: note.into() });
+        self.0.push(ReflectRule::Fails {
+            tool: tool.into(),
+            note: note.into(),
+        });
         self
     }
 
@@ -234,7 +253,9 @@ impl ReflectRules {
 impl Reflector for ReflectRules {
     fn reflect(&self, turn: &TurnSummary<'_>) -> Reflection {
         let called = |tool: &str, failed: bool| {
-            turn.calls.iter().any(|(call, result)| call.name == tool && result.is_error() == failed)
+            turn.calls
+                .iter()
+                .any(|(call, result)| call.name == tool && result.is_error() == failed)
         };
         let hit = self.0.iter().find(|rule| match rule {
             ReflectRule::Fails { tool, .. } => called(tool, true),
@@ -248,8 +269,8 @@ impl Reflector for ReflectRules {
     }
 }
 
-/// Has a model look at each turn: one more call a turn, by the model of the slot `reflector` if there is
-/// one.
+/// Has a model look at each turn: one more call a turn, by the model of the slot `reflector` if
+/// there is one.
 #[derive(Clone, Debug)]
 pub struct ReflectByModel {
     prompt: String,
@@ -264,9 +285,12 @@ impl Default for ReflectByModel {
 impl ReflectByModel {
     /// Asks for two sentences.
     pub fn new() -> Self {
-        let prompt = "Look at the last results against the goal. Say in at most two sentences what is \
+        let prompt = "Look at the last results against the goal. Say in at most two sentences what \
+            is \
                       reached, what is missing, and what to do next.";
-        Self { prompt: prompt.into() }
+        Self {
+            prompt: prompt.into(),
+        }
     }
 
     /// Asks with another text.

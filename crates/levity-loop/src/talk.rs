@@ -1,8 +1,8 @@
 //! Runs that are part of a conversation.
 
 use levity_core::{
-    ConversationChange, ConversationId, History, Lease, MemoryError, MemoryErrorKind, Outcome, Save,
-    SharedError, TalkEnd, Timestamp,
+    ConversationChange, ConversationId, History, Lease, MemoryError, MemoryErrorKind, Outcome,
+    Save, SharedError, TalkEnd, Timestamp,
 };
 use levity_memory::Conversations;
 use levity_runtime::LeaseFuture;
@@ -24,29 +24,55 @@ impl Agent {
 
     /// What was said before in a conversation, once nobody else has it.
     pub(crate) async fn past(&self, id: &ConversationId) -> Result<(Past, Lease), SharedError> {
-        let mut open = self.talks()?.open(id, LOAD).await.map_err(SharedError::new)?;
+        let mut open = self
+            .talks()?
+            .open(id, LOAD)
+            .await
+            .map_err(SharedError::new)?;
         let remembered = open.take();
-        let upto = remembered.summary.as_ref().map_or(0, |summary| summary.upto);
+        let upto = remembered
+            .summary
+            .as_ref()
+            .map_or(0, |summary| summary.upto);
         let loaded = remembered.messages.len();
         let history = History::renamed(remembered.messages).map_err(|error| {
-            SharedError::new(MemoryError::damaged(id, "its messages make no conversation").with_source(error))
+            SharedError::new(
+                MemoryError::damaged(id, "its messages make no conversation").with_source(error),
+            )
         })?;
         let talk = Talk::new(id.clone(), remembered.end, loaded, upto);
-        // A conversation that begins in its midst would begin with a reply, which no provider takes.
-        let missing = remembered.end.saturating_sub(loaded as u64).saturating_sub(upto);
+        // A conversation that begins in its midst would begin with a reply, which no provider
+        // takes.
+        let missing = remembered
+            .end
+            .saturating_sub(loaded as u64)
+            .saturating_sub(upto);
         let mut summary = remembered.summary.map(|summary| summary.text);
         if missing > 0 {
             let before = summary.map_or_else(String::new, |text| format!("{text} "));
             summary = Some(format!("{before}({missing} messages are left out here.)").into());
         }
-        Ok((Past { history, summary, talk: Some(talk) }, self.settling(Lease::new(open))))
+        Ok((
+            Past {
+                history,
+                summary,
+                talk: Some(talk),
+            },
+            self.settling(Lease::new(open)),
+        ))
     }
 
     /// Keeps others from the conversation of an old run while it goes on.
     pub(crate) fn lease_of(&self, machine: &AgentMachine) -> Option<LeaseFuture> {
         let (agent, id) = (self.clone(), machine.conversation()?.clone());
         Some(Box::pin(async move {
-            let lease = Lease::new(agent.talks()?.open(&id, 0).await.map_err(SharedError::new)?);
+            let lease = Lease::new(
+                agent
+                    .talks()?
+                    .open(&id, 0)
+                    .await
+                    .map_err(SharedError::new)?,
+            );
             Ok(agent.settling(lease))
         }))
     }
@@ -58,24 +84,36 @@ impl Agent {
     }
 
     fn talks(&self) -> Result<&Conversations, SharedError> {
-        self.conversations().ok_or_else(|| SharedError::new(no_memory()))
+        self.conversations()
+            .ok_or_else(|| SharedError::new(no_memory()))
     }
 }
 
 impl AgentExecutor {
-    /// Saves what a run that was ended at once had no time to save, and notes what its conversation is about.
+    /// Saves what a run that was ended at once had no time to save, and notes what its conversation
+    /// is about.
     async fn settle(&self, talk: &TalkEnd) {
         for save in &talk.unsaved {
             self.save(save.clone()).await;
         }
-        if let Some(sessions) = self.conversations.as_ref().and_then(Conversations::sessions) {
+        if let Some(sessions) = self
+            .conversations
+            .as_ref()
+            .and_then(Conversations::sessions)
+        {
             let _ = sessions.note(&talk.id, &talk.about).await;
         }
     }
 
     pub(crate) async fn save(&self, save: Save) -> Outcome {
-        let Some(conversations) = &self.conversations else { return Outcome::Saved(Err(no_memory())) };
-        let Save { conversation, mut change, .. } = save;
+        let Some(conversations) = &self.conversations else {
+            return Outcome::Saved(Err(no_memory()));
+        };
+        let Save {
+            conversation,
+            mut change,
+            ..
+        } = save;
         if change.when == Timestamp::default() {
             change.when = self.world.now();
         }
@@ -101,7 +139,7 @@ impl AgentExecutor {
 }
 
 fn no_memory() -> MemoryError {
-    let message =
-        "the agent has no memory to keep conversations in; give it one (`.memory(..)`, or `--memory`)";
+    let message = "the agent has no memory to keep conversations in; give it one (`.memory(..)`, \
+        or `--memory`)";
     MemoryError::new(MemoryErrorKind::Refused, message)
 }

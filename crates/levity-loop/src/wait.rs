@@ -10,19 +10,22 @@ pub(crate) const NAME: &str = "wait";
 
 pub(crate) fn spec(longest: Duration) -> ToolSpec {
     let most = longest.as_secs_f64();
-    ToolSpec::new(NAME, "Waits, and then goes on: for something to be ready, or for a better time.")
-        .with_hints(Hints::new().read_only())
-        .with_input(json!({
-            "type": "object",
-            "properties": {"seconds": {
-                "type": "number",
-                "minimum": 0,
-                "maximum": most,
-                "description": format!("How long, {most} at most."),
-            }},
-            "required": ["seconds"],
-            "additionalProperties": false,
-        }))
+    ToolSpec::new(
+        NAME,
+        "Waits, and then goes on: for something to be ready, or for a better time.",
+    )
+    .with_hints(Hints::new().read_only())
+    .with_input(json!({
+        "type": "object",
+        "properties": {"seconds": {
+            "type": "number",
+            "minimum": 0,
+            "maximum": most,
+            "description": format!("How long, {most} at most."),
+        }},
+        "required": ["seconds"],
+        "additionalProperties": false,
+    }))
 }
 
 /// The arguments of a call that waits so long.
@@ -32,7 +35,10 @@ pub(crate) fn args(time: Duration) -> Value {
 
 /// How long a call wants to wait.
 pub(crate) fn time(args: &Value, longest: Duration) -> Result<Duration, ToolError> {
-    let time = args.get("seconds").and_then(Value::as_f64).map(Duration::try_from_secs_f64);
+    let time = args
+        .get("seconds")
+        .and_then(Value::as_f64)
+        .map(Duration::try_from_secs_f64);
     match time {
         Some(Ok(time)) if time <= longest => Ok(time),
         _ => {

@@ -17,9 +17,13 @@ pub(crate) fn expand(options: TokenStream, mut block: ItemImpl) -> TokenStream {
     let options = Options::read(options, Place::Block, &mut errors);
     check(&block, &mut errors);
     let tools = read_methods(&mut block, &mut errors);
-    let core = errors.take(path::core(options.levity.as_ref())).unwrap_or_default();
+    let core = errors
+        .take(path::core(options.levity.as_ref()))
+        .unwrap_or_default();
     let toolbox = write(&core, &block, &tools);
-    let toolbox = errors.finish(toolbox).unwrap_or_else(syn::Error::into_compile_error);
+    let toolbox = errors
+        .finish(toolbox)
+        .unwrap_or_else(syn::Error::into_compile_error);
     quote!(#block #toolbox)
 }
 
@@ -35,7 +39,10 @@ fn check(block: &ItemImpl, errors: &mut Errors) {
     }
     for param in &block.generics.params {
         if let GenericParam::Lifetime(lifetime) = param {
-            errors.at(lifetime, "tools outlive every borrow: let the type own its data");
+            errors.at(
+                lifetime,
+                "tools outlive every borrow: let the type own its data",
+            );
         }
     }
 }
@@ -61,7 +68,12 @@ fn read_methods(block: &mut ItemImpl, errors: &mut Errors) -> Vec<Method> {
     methods
 }
 
-fn read_method(method: &mut ImplItemFn, options: Options, outer: &Generics, errors: &mut Errors) -> Method {
+fn read_method(
+    method: &mut ImplItemFn,
+    options: Options,
+    outer: &Generics,
+    errors: &mut Errors,
+) -> Method {
     check_receiver(method, errors);
     let tool = ToolFn::read(&method.attrs, &method.sig, options, outer, errors);
     for input in &mut method.sig.inputs {
@@ -70,26 +82,45 @@ fn read_method(method: &mut ImplItemFn, options: Options, outer: &Generics, erro
         }
     }
     method.attrs.push(params::allow());
-    let cfgs = method.attrs.iter().filter(|attribute| attribute.path().is_ident("cfg")).cloned().collect();
+    let cfgs = method
+        .attrs
+        .iter()
+        .filter(|attribute| attribute.path().is_ident("cfg"))
+        .cloned()
+        .collect();
     Method { tool, cfgs }
 }
 
-/// A call is taken back by a method of the same type; one in this block is seen, so it can be checked here.
+/// A call is taken back by a method of the same type; one in this block is seen, so it can be
+/// checked here.
 fn check_undo(tool: &ToolFn, block: &mut ItemImpl, errors: &mut Errors) {
-    let Some(path) = &tool.options.undo else { return };
+    let Some(path) = &tool.options.undo else {
+        return;
+    };
     let Some(name) = path.get_ident() else {
-        errors.at(path, "a method is undone by another of its type: `undo = its_name`");
+        errors.at(
+            path,
+            "a method is undone by another of its type: `undo = its_name`",
+        );
         return;
     };
     let mut methods = block.items.iter_mut().filter_map(|item| match item {
         ImplItem::Fn(method) => Some(method),
         _ => None,
     });
-    let Some(method) = methods.find(|method| method.sig.ident == *name) else { return };
+    let Some(method) = methods.find(|method| method.sig.ident == *name) else {
+        return;
+    };
     method.attrs.push(params::allow());
     let undo = &method.sig;
     if !undo.receiver().is_some_and(is_shared) {
-        errors.at(name, format!("`{name}` takes `&self` and then what `{}` takes", tool.ident));
+        errors.at(
+            name,
+            format!(
+                "`{name}` takes `&self` and then what `{}` takes",
+                tool.ident
+            ),
+        );
     }
     if undo.asyncness.is_some() != tool.is_async {
         let form = if tool.is_async {
@@ -106,8 +137,10 @@ fn check_receiver(method: &ImplItemFn, errors: &mut Errors) {
     match method.sig.receiver() {
         Some(receiver) if is_shared(receiver) => {}
         Some(receiver) => errors.at(receiver, "a tool takes `&self`: its calls share one value"),
-        None => errors
-            .at(&method.sig.ident, "a tool in an impl block takes `&self`; make this one a free function"),
+        None => errors.at(
+            &method.sig.ident,
+            "a tool in an impl block takes `&self`; make this one a free function",
+        ),
     }
 }
 
@@ -119,8 +152,13 @@ fn write(core: &TokenStream, block: &ItemImpl, methods: &[Method]) -> TokenStrea
     let self_ty = &block.self_ty;
     let generics = shareable(&block.generics, self_ty);
     let (impl_generics, _, where_clause) = generics.split_for_impl();
-    let tools = methods.iter().map(|method| make(core, method, self_ty, &generics));
-    let cfgs = block.attrs.iter().filter(|attribute| attribute.path().is_ident("cfg"));
+    let tools = methods
+        .iter()
+        .map(|method| make(core, method, self_ty, &generics));
+    let cfgs = block
+        .attrs
+        .iter()
+        .filter(|attribute| attribute.path().is_ident("cfg"));
     quote! {
         #(#cfgs)*
         impl #impl_generics #core::Toolbox for #self_ty #where_clause {
@@ -145,7 +183,11 @@ fn make(core: &TokenStream, method: &Method, self_ty: &Type, generics: &Generics
         generics,
         callee: quote!(<#self_ty>::#name),
         receiver: quote!(&self.0,),
-        undo: tool.options.undo.as_ref().map(|undo| quote!(<#self_ty>::#undo)),
+        undo: tool
+            .options
+            .undo
+            .as_ref()
+            .map(|undo| quote!(<#self_ty>::#undo)),
     };
     let implementation = implement::tool(tool, &target);
     quote! {

@@ -9,7 +9,8 @@ pub(crate) fn is_doc(attribute: &Attribute) -> bool {
     attribute.path().is_ident("doc") && matches!(attribute.meta, Meta::NameValue(_))
 }
 
-/// The doc comment as an expression of type `&'static str`; `None` if there is none, or a blank one.
+/// The doc comment as an expression of type `&'static str`; `None` if there is none, or a blank
+/// one.
 pub(crate) fn description(attributes: &[Attribute]) -> Option<TokenStream> {
     let docs: Vec<&Expr> = attributes.iter().filter_map(value).collect();
     let literal: Option<Vec<String>> = docs.iter().map(|doc| text(doc)).collect();
@@ -20,7 +21,9 @@ pub(crate) fn description(attributes: &[Attribute]) -> Option<TokenStream> {
         }
         // `#[doc = include_str!(..)]`: only the compiler can say what it is.
         None => {
-            let parts = docs.iter().map(|doc| text(doc).map_or_else(|| quote!(#doc), |text| quote!(#text)));
+            let parts = docs
+                .iter()
+                .map(|doc| text(doc).map_or_else(|| quote!(#doc), |text| quote!(#text)));
             Some(quote!(::core::concat!(#(#parts, "\n"),*)))
         }
     }
@@ -35,7 +38,10 @@ fn value(attribute: &Attribute) -> Option<&Expr> {
 
 fn text(doc: &Expr) -> Option<String> {
     match doc {
-        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(clean(&text.value())),
+        Expr::Lit(ExprLit {
+            lit: Lit::Str(text),
+            ..
+        }) => Some(clean(&text.value())),
         _ => None,
     }
 }
@@ -46,15 +52,28 @@ fn clean(doc: &str) -> String {
         return doc.strip_prefix(' ').unwrap_or(doc).trim_end().to_owned();
     }
     let lines: Vec<&str> = doc.lines().map(str::trim_end).collect();
-    let starred = lines.iter().skip(1).all(|line| line.is_empty() || line.trim_start().starts_with('*'));
+    let starred = lines
+        .iter()
+        .skip(1)
+        .all(|line| line.is_empty() || line.trim_start().starts_with('*'));
     let lines: Vec<&str> = match starred {
-        true => lines.iter().map(|line| line.trim_start().strip_prefix('*').unwrap_or(line)).collect(),
+        true => lines
+            .iter()
+            .map(|line| line.trim_start().strip_prefix('*').unwrap_or(line))
+            .collect(),
         false => lines,
     };
     // The first line begins behind `/**`, so it has no part in the margin.
-    let indents = lines.iter().skip(1).filter(|line| !line.is_empty()).map(|line| indent(line));
+    let indents = lines
+        .iter()
+        .skip(1)
+        .filter(|line| !line.is_empty())
+        .map(|line| indent(line));
     let margin = indents.min().unwrap_or(0);
-    let rest = lines.iter().skip(1).map(|line| line.get(margin..).unwrap_or_default());
+    let rest = lines
+        .iter()
+        .skip(1)
+        .map(|line| line.get(margin..).unwrap_or_default());
     let first = lines.first().map(|line| line.trim_start());
     first.into_iter().chain(rest).collect::<Vec<_>>().join("\n")
 }
@@ -81,7 +100,10 @@ mod tests {
     fn lines_lose_one_space() {
         check(&[" Adds."], "Adds.");
         check(&["Adds."], "Adds.");
-        check(&[" One.", "", " - two", "   three ", ""], "One.\n\n- two\n  three");
+        check(
+            &[" One.", "", " - two", "   three ", ""],
+            "One.\n\n- two\n  three",
+        );
     }
 
     #[test]
@@ -94,6 +116,9 @@ mod tests {
 
     #[test]
     fn a_list_with_stars_stays_one() {
-        check(&["\n  Either:\n  * one\n  * two\n"], "Either:\n* one\n* two");
+        check(
+            &["\n  Either:\n  * one\n  * two\n"],
+            "Either:\n* one\n* two",
+        );
     }
 }

@@ -20,7 +20,13 @@ pub(crate) fn expand(options: TokenStream, item: &ItemFn) -> Result<TokenStream>
         return errors.finish(TokenStream::new());
     }
     let options = Options::read(options, Place::Function, &mut errors);
-    let tool = ToolFn::read(&item.attrs, &item.sig, options, &Generics::default(), &mut errors);
+    let tool = ToolFn::read(
+        &item.attrs,
+        &item.sig,
+        options,
+        &Generics::default(),
+        &mut errors,
+    );
     check_names(item, &mut errors);
     let core = errors.take(path::core(tool.options.levity.as_ref()));
     let core = errors.finish(core)?.unwrap_or_default();
@@ -39,8 +45,15 @@ fn check_names(item: &ItemFn, errors: &mut Errors) {
 
 fn write(core: &TokenStream, tool: &ToolFn, item: &ItemFn) -> TokenStream {
     let (name, vis) = (&tool.ident, &item.vis);
-    let docs = item.attrs.iter().filter(|attribute| attribute.path().is_ident("doc"));
-    let cfgs: Vec<&Attribute> = item.attrs.iter().filter(|a| a.path().is_ident("cfg")).collect();
+    let docs = item
+        .attrs
+        .iter()
+        .filter(|attribute| attribute.path().is_ident("doc"));
+    let cfgs: Vec<&Attribute> = item
+        .attrs
+        .iter()
+        .filter(|a| a.path().is_ident("cfg"))
+        .collect();
     let target = Target {
         core,
         ty: quote!(#name),
@@ -77,7 +90,10 @@ fn write(core: &TokenStream, tool: &ToolFn, item: &ItemFn) -> TokenStream {
 /// The function as it was, under its new name.
 fn invoke(item: &ItemFn) -> TokenStream {
     // The docs are the struct's: twice, they would also be tested twice.
-    let attributes = item.attrs.iter().filter(|a| !docs::is_doc(a) && !a.path().is_ident("cfg"));
+    let attributes = item
+        .attrs
+        .iter()
+        .filter(|a| !docs::is_doc(a) && !a.path().is_ident("cfg"));
     let (vis, block) = (&item.vis, &item.block);
     let allow = params::allow();
     let mut signature = item.sig.clone();

@@ -26,7 +26,14 @@ pub(crate) struct Target<'a> {
 
 /// `impl Tool`, with the functions that make the defaults before it.
 pub(crate) fn tool(tool: &ToolFn, target: &Target<'_>) -> TokenStream {
-    let Target { core, ty, generics, callee, receiver, .. } = target;
+    let Target {
+        core,
+        ty,
+        generics,
+        callee,
+        receiver,
+        ..
+    } = target;
     let (impl_generics, _, where_clause) = generics.split_for_impl();
     let defaults = fields(tool).filter_map(|(index, field)| default_item(index, field));
     let spec = spec(core, tool);
@@ -34,7 +41,10 @@ pub(crate) fn tool(tool: &ToolFn, target: &Target<'_>) -> TokenStream {
     let arguments = arguments(core, tool, &names);
     let wait = tool.is_async.then(|| quote!(.await));
     let result = result(core, tool);
-    let undo = target.undo.as_ref().map(|undo| undo_method(undo, tool, target));
+    let undo = target
+        .undo
+        .as_ref()
+        .map(|undo| undo_method(undo, tool, target));
     quote! {
         #(#defaults)*
 
@@ -85,17 +95,24 @@ fn undo_method(undo: &TokenStream, tool: &ToolFn, target: &Target<'_>) -> TokenS
 
 /// The arguments, each with its place among the parameters.
 fn fields(tool: &ToolFn) -> impl Iterator<Item = (usize, &Field)> {
-    tool.params.iter().enumerate().filter_map(|(index, param)| match param {
-        Param::Field(field) => Some((index, &**field)),
-        _ => None,
-    })
+    tool.params
+        .iter()
+        .enumerate()
+        .filter_map(|(index, param)| match param {
+            Param::Field(field) => Some((index, &**field)),
+            _ => None,
+        })
 }
 
 fn default_item(index: usize, field: &Field) -> Option<TokenStream> {
     let value = match field.default.as_ref()? {
         Fallback::OfType => quote!(::core::default::Default::default()),
         // Text is mostly wanted as a `String`; any other expression already has its type.
-        Fallback::Expr(expr @ Expr::Lit(ExprLit { lit: Lit::Str(_), .. })) => {
+        Fallback::Expr(
+            expr @ Expr::Lit(ExprLit {
+                lit: Lit::Str(_), ..
+            }),
+        ) => {
             quote!(::core::convert::From::from(#expr))
         }
         Fallback::Expr(expr) => quote!(#expr),
@@ -109,9 +126,15 @@ fn default_name(index: usize) -> Ident {
 }
 
 fn spec(core: &TokenStream, tool: &ToolFn) -> TokenStream {
-    let ToolFn { name, description, .. } = tool;
+    let ToolFn {
+        name, description, ..
+    } = tool;
     let input = input_schema(core, tool);
-    let output = tool.options.output_schema.as_ref().map(|_| output_schema(core, &tool.output));
+    let output = tool
+        .options
+        .output_schema
+        .as_ref()
+        .map(|_| output_schema(core, &tool.output));
     let hints = tool.options.hints(tool.is_async);
     quote! {
         #core::ToolSpec::new(#name, #description)
@@ -166,12 +189,17 @@ fn output_schema(core: &TokenStream, output: &Type) -> TokenStream {
 
 /// Variables for the values of the parameters.
 fn names(tool: &ToolFn) -> Vec<Ident> {
-    (0..tool.params.len()).map(|index| format_ident!("__levity_{index}")).collect()
+    (0..tool.params.len())
+        .map(|index| format_ident!("__levity_{index}"))
+        .collect()
 }
 
 /// Sets these variables from `__args` and `__cx`.
 fn arguments(core: &TokenStream, tool: &ToolFn, names: &[Ident]) -> TokenStream {
-    let whole = tool.params.iter().any(|param| matches!(param, Param::Args(_)));
+    let whole = tool
+        .params
+        .iter()
+        .any(|param| matches!(param, Param::Args(_)));
     let keys: Vec<String> = fields(tool).map(|(_, field)| field.key()).collect();
     let read = quote!(#core::__private::Arguments::read(__args, &[#(#keys),*])?;);
     let read = match (whole, keys.is_empty()) {

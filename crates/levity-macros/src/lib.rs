@@ -24,8 +24,8 @@
 //! # }).unwrap();
 //! ```
 //!
-//! A mistake is an error of the compiler, at the word that is wrong. The code that is written has no
-//! `unsafe`, names everything by its full path, and uses nothing but `levity-core`.
+//! A mistake is an error of the compiler, at the word that is wrong. The code that is written has
+//! no `unsafe`, names everything by its full path, and uses nothing but `levity-core`.
 
 mod block;
 mod docs;
@@ -50,8 +50,8 @@ use syn::{Error, Item};
 ///
 /// The function becomes a unit struct of the same name and visibility that implements
 /// `levity_core::Tool`, so it is handed over by its name: `.tool(add)`. The doc comment is what the
-/// model reads, and it has to be there. The function itself stays callable as `add::invoke(..)`, also
-/// from its own body.
+/// model reads, and it has to be there. The function itself stays callable as `add::invoke(..)`,
+/// also from its own body.
 ///
 /// ```
 /// # use levity_macros::tool;
@@ -64,13 +64,13 @@ use syn::{Error, Item};
 /// assert_eq!(hello::invoke("Ada".into()), "Hello, Ada!");
 /// ```
 ///
-/// As with every unit struct, no variable in its module can have its name, not even one in code that a
-/// derive writes: keep a tool called `schema` apart from types that derive `JsonSchema`.
+/// As with every unit struct, no variable in its module can have its name, not even one in code
+/// that a derive writes: keep a tool called `schema` apart from types that derive `JsonSchema`.
 ///
 /// It is among `levity_core::LinkedTool::all()` of the program, unless its name begins with `_`.
 ///
-/// A function that is not async is marked as blocking, and gets a thread of its own; `inline` says that
-/// it returns at once and needs none.
+/// A function that is not async is marked as blocking, and gets a thread of its own; `inline` says
+/// that it returns at once and needs none.
 ///
 /// | option | says |
 /// |---|---|
@@ -99,8 +99,8 @@ use syn::{Error, Item};
 /// | `args` | it is no argument but all of them, as a struct with the same two traits |
 ///
 /// Parameters of these types are no arguments; they come from the call: `ToolCx`, `CancelToken`,
-/// `Progress`, `Deadline` and `RunId`, as they are or by `&`. They are recognised by the last word of
-/// their path, so another type of such a name needs an alias.
+/// `Progress`, `Deadline` and `RunId`, as they are or by `&`. They are recognised by the last word
+/// of their path, so another type of such a name needs an alias.
 ///
 /// ```
 /// # use levity_core::{Progress, Tool, ToolError};
@@ -131,8 +131,8 @@ use syn::{Error, Item};
 ///
 /// # An impl block
 ///
-/// Tools that share state are methods. The attribute stands on the block and on each method that is to
-/// be a tool; the others stay what they are, and all stay callable. The type then implements
+/// Tools that share state are methods. The attribute stands on the block and on each method that is
+/// to be a tool; the others stay what they are, and all stay callable. The type then implements
 /// `levity_core::Toolbox`, so one block of a type can be marked. Tools take `&self`.
 ///
 /// ```
@@ -169,11 +169,11 @@ use syn::{Error, Item};
 ///
 /// # Undo
 ///
-/// `undo = other` names the function, or the method of the same type, that takes a call back. It takes
-/// the same parameters in the same order, is async if the tool is, and returns `()` or a `Result<(), E>`.
-/// It may be called for a call that never took effect, half did or wholly did, and more than once; once
-/// it has returned without an error, nothing of the call is left. So it asks by the key what there is to
-/// take back:
+/// `undo = other` names the function, or the method of the same type, that takes a call back. It
+/// takes the same parameters in the same order, is async if the tool is, and returns `()` or a
+/// `Result<(), E>`. It may be called for a call that never took effect, half did or wholly did, and
+/// more than once; once it has returned without an error, nothing of the call is left. So it asks
+/// by the key what there is to take back:
 ///
 /// ```
 /// # use levity_core::{EffectClass, Tool, ToolCx, Toolbox};
@@ -206,14 +206,22 @@ use syn::{Error, Item};
 /// # }).unwrap();
 /// ```
 #[proc_macro_attribute]
-pub fn tool(options: proc_macro::TokenStream, item: proc_macro::TokenStream) -> proc_macro::TokenStream {
-    expand(options.into(), item.into()).unwrap_or_else(Error::into_compile_error).into()
+pub fn tool(
+    options: proc_macro::TokenStream,
+    item: proc_macro::TokenStream,
+) -> proc_macro::TokenStream {
+    expand(options.into(), item.into())
+        .unwrap_or_else(Error::into_compile_error)
+        .into()
 }
 
 fn expand(options: TokenStream, item: TokenStream) -> syn::Result<TokenStream> {
     match syn::parse2(item)? {
         Item::Fn(function) => function::expand(options, &function),
         Item::Impl(block) => Ok(block::expand(options, block)),
-        other => Err(Error::new_spanned(other, "`#[tool]` goes on a function or an impl block")),
+        other => Err(Error::new_spanned(
+            other,
+            "`#[tool]` goes on a function or an impl block",
+        )),
     }
 }

@@ -10,7 +10,11 @@ use crate::errors::Errors;
 
 /// Whether it is `#[tool]`, also when written with a path.
 pub(crate) fn is_tool(attribute: &Attribute) -> bool {
-    attribute.path().segments.last().is_some_and(|segment| segment.ident == "tool")
+    attribute
+        .path()
+        .segments
+        .last()
+        .is_some_and(|segment| segment.ident == "tool")
 }
 
 /// What stands between the parentheses of `#[tool(..)]`; nothing for a bare `#[tool]`.
@@ -26,13 +30,20 @@ pub(crate) fn tokens(attribute: &Attribute, errors: &mut Errors) -> TokenStream 
 }
 
 /// The options in `tokens` by name; what is unknown or comes twice is reported and left out.
-pub(crate) fn options(tokens: TokenStream, known: &[&str], errors: &mut Errors) -> Vec<(String, Meta)> {
+pub(crate) fn options(
+    tokens: TokenStream,
+    known: &[&str],
+    errors: &mut Errors,
+) -> Vec<(String, Meta)> {
     let parsed = Punctuated::<Meta, Token![,]>::parse_terminated.parse2(tokens);
     let mut options: Vec<(String, Meta)> = Vec::new();
     for meta in errors.take(parsed).into_iter().flatten() {
         let name = meta.path().to_token_stream().to_string();
         if !known.contains(&name.as_str()) {
-            errors.at(meta.path(), format!("unknown option `{name}`; there {}", list(known)));
+            errors.at(
+                meta.path(),
+                format!("unknown option `{name}`; there {}", list(known)),
+            );
         } else if options.iter().any(|(other, _)| *other == name) {
             errors.at(meta.path(), format!("`{name}` is given twice"));
         } else {
@@ -46,18 +57,27 @@ pub(crate) fn options(tokens: TokenStream, known: &[&str], errors: &mut Errors) 
 pub(crate) fn flag(meta: Meta) -> Result<Path> {
     match meta {
         Meta::Path(path) => Ok(path),
-        other => Err(Error::new_spanned(&other, format!("`{}` takes no value", name(&other)))),
+        other => Err(Error::new_spanned(
+            &other,
+            format!("`{}` takes no value", name(&other)),
+        )),
     }
 }
 
 /// An option that takes a string.
 pub(crate) fn string(meta: &Meta) -> Result<LitStr> {
     if let Meta::NameValue(pair) = meta
-        && let Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) = &pair.value
+        && let Expr::Lit(ExprLit {
+            lit: Lit::Str(text),
+            ..
+        }) = &pair.value
     {
         return Ok(text.clone());
     }
-    Err(Error::new_spanned(meta, format!("`{0}` takes a string: `{0} = \"..\"`", name(meta))))
+    Err(Error::new_spanned(
+        meta,
+        format!("`{0}` takes a string: `{0} = \"..\"`", name(meta)),
+    ))
 }
 
 /// An option that takes a path.
@@ -66,7 +86,12 @@ pub(crate) fn path(meta: &Meta) -> Result<Path> {
         Meta::NameValue(pair) => syn::parse2(pair.value.to_token_stream()).ok(),
         _ => None,
     }
-    .ok_or_else(|| Error::new_spanned(meta, format!("`{0}` takes a path: `{0} = ::some::path`", name(meta))))
+    .ok_or_else(|| {
+        Error::new_spanned(
+            meta,
+            format!("`{0}` takes a path: `{0} = ::some::path`", name(meta)),
+        )
+    })
 }
 
 fn name(meta: &Meta) -> String {

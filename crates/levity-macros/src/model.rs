@@ -20,8 +20,8 @@ pub(crate) struct ToolFn {
 }
 
 impl ToolFn {
-    /// Reads a function; `outer` are the generics of the impl block around it. What is wrong goes to
-    /// `errors`, and the value is then of no use.
+    /// Reads a function; `outer` are the generics of the impl block around it. What is wrong goes
+    /// to `errors`, and the value is then of no use.
     pub(crate) fn read(
         attributes: &[Attribute],
         signature: &Signature,
@@ -47,7 +47,8 @@ impl ToolFn {
         if let (Some(inline), true) = (&self.options.inline, self.is_async) {
             errors.at(
                 inline,
-                "`inline` is for functions that are not async: an async one never blocks its thread",
+                "`inline` is for functions that are not async: an async one never blocks its \
+                    thread",
             );
         }
         if self.options.output_schema.is_some() {
@@ -69,7 +70,10 @@ fn check(signature: &Signature, errors: &mut Errors) {
         errors.at(token, "a tool cannot be `const`");
     }
     if let Some(token) = &signature.unsafety {
-        errors.at(token, "a tool cannot be `unsafe`: a model could not keep its promises");
+        errors.at(
+            token,
+            "a tool cannot be `unsafe`: a model could not keep its promises",
+        );
     }
     if let Some(abi) = &signature.abi {
         errors.at(abi, "a tool cannot have a foreign calling convention");
@@ -78,7 +82,10 @@ fn check(signature: &Signature, errors: &mut Errors) {
         errors.at(variadic, "a tool cannot be variadic: take a `Vec`");
     }
     if !signature.generics.params.is_empty() {
-        errors.at(&signature.generics.params, "a tool cannot be generic: its schema is that of one type");
+        errors.at(
+            &signature.generics.params,
+            "a tool cannot be generic: its schema is that of one type",
+        );
     }
 }
 
@@ -99,9 +106,14 @@ fn description(
     if let Some(blank) = given.filter(|given| given.value().trim().is_empty()) {
         errors.at(blank, "a tool needs a description for the model");
     }
-    let description = given.map(|given| quote!(#given)).or_else(|| docs::description(attributes));
+    let description = given
+        .map(|given| quote!(#given))
+        .or_else(|| docs::description(attributes));
     description.unwrap_or_else(|| {
-        errors.at(function, "a tool needs a description for the model: add a doc comment");
+        errors.at(
+            function,
+            "a tool needs a description for the model: add a doc comment",
+        );
         TokenStream::new()
     })
 }

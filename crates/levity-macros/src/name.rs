@@ -2,13 +2,21 @@ use syn::{Error, Ident, LitStr, Result, ext::IdentExt};
 
 /// A name the user gave, if providers accept it.
 pub(crate) fn check(name: LitStr) -> Result<LitStr> {
-    if fits(&name.value()) { Ok(name) } else { Err(Error::new(name.span(), MESSAGE)) }
+    if fits(&name.value()) {
+        Ok(name)
+    } else {
+        Err(Error::new(name.span(), MESSAGE))
+    }
 }
 
 /// The name of a function, if providers accept it.
 pub(crate) fn of(function: &Ident) -> Result<String> {
     let name = function.unraw().to_string();
-    if fits(&name) { Ok(name) } else { Err(Error::new(function.span(), MESSAGE)) }
+    if fits(&name) {
+        Ok(name)
+    } else {
+        Err(Error::new(function.span(), MESSAGE))
+    }
 }
 
 const MESSAGE: &str = "a tool's name has 1 to 64 letters (a-z, A-Z), digits, `_` and `-`; \
@@ -16,7 +24,9 @@ const MESSAGE: &str = "a tool's name has 1 to 64 letters (a-z, A-Z), digits, `_`
 
 fn fits(name: &str) -> bool {
     (1..=64).contains(&name.len())
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
 #[cfg(test)]

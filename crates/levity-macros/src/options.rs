@@ -78,7 +78,11 @@ impl Options {
             (self.parallel.is_some(), quote!(.parallel())),
             (!is_async && self.inline.is_none(), quote!(.blocking())),
         ];
-        calls.extend(flags.into_iter().filter_map(|(set, call)| set.then_some(call)));
+        calls.extend(
+            flags
+                .into_iter()
+                .filter_map(|(set, call)| set.then_some(call)),
+        );
         if let Some(time) = self.timeout {
             let (secs, nanos) = (time.as_secs(), time.subsec_nanos());
             calls.extend(quote!(.timeout(::core::time::Duration::new(#secs, #nanos))));
@@ -105,17 +109,28 @@ impl Options {
 
     fn check(&self, errors: &mut Errors) {
         if let (Some(_), Some(idempotent)) = (&self.read_only, &self.idempotent) {
-            errors.at(idempotent, "a `read_only` tool is `idempotent` anyway: keep one of the two");
+            errors.at(
+                idempotent,
+                "a `read_only` tool is `idempotent` anyway: keep one of the two",
+            );
         }
         if let (Some(_), Some(undo)) = (&self.read_only, &self.undo) {
-            errors.at(undo, "a `read_only` tool leaves nothing to undo: keep one of the two");
+            errors.at(
+                undo,
+                "a `read_only` tool leaves nothing to undo: keep one of the two",
+            );
         }
         if let (Some(_), Some(undo)) = (&self.idempotent, &self.undo) {
-            errors
-                .at(undo, "an `idempotent` tool is called again as it is, never undone: keep one of the two");
+            errors.at(
+                undo,
+                "an `idempotent` tool is called again as it is, never undone: keep one of the two",
+            );
         }
         if let (Some(_), Some(destructive)) = (&self.read_only, &self.destructive) {
-            errors.at(destructive, "a `read_only` tool destroys nothing: keep one of the two");
+            errors.at(
+                destructive,
+                "a `read_only` tool destroys nothing: keep one of the two",
+            );
         }
     }
 }

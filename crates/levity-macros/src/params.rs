@@ -3,7 +3,9 @@
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::ext::IdentExt;
-use syn::{Attribute, Error, Expr, Generics, Ident, LitStr, Meta, Pat, PatType, Path, Result, Type};
+use syn::{
+    Attribute, Error, Expr, Generics, Ident, LitStr, Meta, Pat, PatType, Path, Result, Type,
+};
 
 use crate::errors::Errors;
 use crate::{docs, meta, types};
@@ -37,7 +39,9 @@ pub(crate) enum Fallback {
 impl Field {
     /// The name in the schema.
     pub(crate) fn key(&self) -> String {
-        self.rename.as_ref().map_or_else(|| self.ident.unraw().to_string(), LitStr::value)
+        self.rename
+            .as_ref()
+            .map_or_else(|| self.ident.unraw().to_string(), LitStr::value)
     }
 }
 
@@ -54,7 +58,10 @@ pub(crate) fn read<'a>(
         if let Some(Param::Args(_)) = param
             && params.iter().any(|param| matches!(param, Param::Args(_)))
         {
-            errors.at(&input.ty, "a tool has at most one `#[tool(args)]`: it is all of the arguments");
+            errors.at(
+                &input.ty,
+                "a tool has at most one `#[tool(args)]`: it is all of the arguments",
+            );
         }
         params.extend(param);
     }
@@ -67,7 +74,8 @@ pub(crate) fn strip(attributes: &mut Vec<Attribute>) {
     attributes.retain(|attribute| !docs::is_doc(attribute) && !meta::is_tool(attribute));
 }
 
-/// Silences advice that a tool cannot take: it owns its arguments, and the model wants them one by one.
+/// Silences advice that a tool cannot take: it owns its arguments, and the model wants them one by
+/// one.
 pub(crate) fn allow() -> Attribute {
     syn::parse_quote!(#[allow(clippy::needless_pass_by_value, clippy::too_many_arguments)])
 }
@@ -84,7 +92,10 @@ impl ParamOptions {
     fn read(attributes: &[Attribute], errors: &mut Errors) -> Self {
         let mut options = Self::default();
         let mut tokens = TokenStream::new();
-        for attribute in attributes.iter().filter(|attribute| meta::is_tool(attribute)) {
+        for attribute in attributes
+            .iter()
+            .filter(|attribute| meta::is_tool(attribute))
+        {
             let more = meta::tokens(attribute, errors);
             if !more.is_empty() {
                 tokens.extend(quote!(#more,));
@@ -112,9 +123,10 @@ fn param(input: &PatType, options: ParamOptions, outer: &Generics) -> Result<Par
     let ident = binding(&input.pat)?;
     if let Some(expr) = context(&input.ty) {
         return match options.first {
-            Some(option) => {
-                Err(Error::new_spanned(option, "this parameter comes from the call, not from the model"))
-            }
+            Some(option) => Err(Error::new_spanned(
+                option,
+                "this parameter comes from the call, not from the model",
+            )),
             None => Ok(Param::Context(expr)),
         };
     }
@@ -122,7 +134,10 @@ fn param(input: &PatType, options: ParamOptions, outer: &Generics) -> Result<Par
     if let Some(args) = options.args {
         return match (options.default, options.rename) {
             (None, None) => Ok(Param::Args((*input.ty).clone())),
-            _ => Err(Error::new_spanned(args, "`args` goes alone: it is all of the arguments")),
+            _ => Err(Error::new_spanned(
+                args,
+                "`args` goes alone: it is all of the arguments",
+            )),
         };
     }
     Ok(Param::Field(Box::new(Field {
@@ -138,7 +153,10 @@ fn param(input: &PatType, options: ParamOptions, outer: &Generics) -> Result<Par
 fn binding(pat: &Pat) -> Result<Ident> {
     match pat {
         Pat::Ident(pat) if pat.by_ref.is_none() && pat.subpat.is_none() => Ok(pat.ident.clone()),
-        _ => Err(Error::new_spanned(pat, "a tool's parameter is a plain name; take it apart in the body")),
+        _ => Err(Error::new_spanned(
+            pat,
+            "a tool's parameter is a plain name; take it apart in the body",
+        )),
     }
 }
 
@@ -156,7 +174,11 @@ fn context(ty: &Type) -> Option<TokenStream> {
         "RunId" => quote!(__cx.run),
         _ => return None,
     };
-    Some(if by_ref { quote!(&#value) } else { quote!(::core::clone::Clone::clone(&#value)) })
+    Some(if by_ref {
+        quote!(&#value)
+    } else {
+        quote!(::core::clone::Clone::clone(&#value))
+    })
 }
 
 fn check_together(params: &[Param], errors: &mut Errors) {
@@ -166,7 +188,10 @@ fn check_together(params: &[Param], errors: &mut Errors) {
         let Param::Field(field) = param else { continue };
         let key = field.key();
         if whole {
-            errors.at(&field.ident, "`#[tool(args)]` is all of the arguments: put this one into its struct");
+            errors.at(
+                &field.ident,
+                "`#[tool(args)]` is all of the arguments: put this one into its struct",
+            );
         } else if keys.contains(&key) {
             errors.at(&field.ident, format!("two arguments are named `{key}`"));
         }

@@ -74,6 +74,9 @@ mod tests {
     #[test]
     fn what_the_user_says_goes_first() {
         let path = syn::parse_quote!(crate::core);
-        assert_eq!(core(Some(&path)).unwrap().to_string().replace(' ', ""), "crate::core");
+        assert_eq!(
+            core(Some(&path)).unwrap().to_string().replace(' ', ""),
+            "crate::core"
+        );
     }
 }

@@ -5,7 +5,10 @@ use syn::{Error, LitStr, Result};
 /// Reads `"250ms"`, `"5s"`, `"1.5m"` or `"2h"`.
 pub(crate) fn read(text: &LitStr) -> Result<Duration> {
     parse(&text.value()).ok_or_else(|| {
-        Error::new(text.span(), "a timeout is a number and `ms`, `s`, `m` or `h`, as in `\"5s\"`")
+        Error::new(
+            text.span(),
+            "a timeout is a number and `ms`, `s`, `m` or `h`, as in `\"5s\"`",
+        )
     })
 }
 
@@ -46,9 +49,10 @@ mod tests {
 
     #[test]
     fn refuses_the_rest() {
-        for text in
-            ["", "5", "s", "5 s", "-5s", "+5s", "inf", "infs", "0s", "5d", "1e3s", "1.2.3s", "5ss", "9e99h"]
-        {
+        for text in [
+            "", "5", "s", "5 s", "-5s", "+5s", "inf", "infs", "0s", "5d", "1e3s", "1.2.3s", "5ss",
+            "9e99h",
+        ] {
             check(text, None);
         }
     }

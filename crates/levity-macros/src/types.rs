@@ -1,11 +1,17 @@
 //! Which types a tool's parameters may have.
 
 use syn::visit::{self, Visit};
-use syn::{Error, GenericParam, Generics, Ident, Lifetime, Path, Result, Type, TypeImplTrait, TypeReference};
+use syn::{
+    Error, GenericParam, Generics, Ident, Lifetime, Path, Result, Type, TypeImplTrait,
+    TypeReference,
+};
 
 /// Refuses a type that a struct or a static outside the function could not name or own.
 pub(crate) fn check(ty: &Type, outer: &Generics) -> Result<()> {
-    let mut visitor = Visitor { generics: generic_names(outer), error: None };
+    let mut visitor = Visitor {
+        generics: generic_names(outer),
+        error: None,
+    };
     visitor.visit_type(ty);
     visitor.error.map_or(Ok(()), Err)
 }
@@ -13,7 +19,9 @@ pub(crate) fn check(ty: &Type, outer: &Generics) -> Result<()> {
 /// The last word of a type's path: `CancelToken` of `levity::CancelToken`.
 pub(crate) fn last_word(ty: &Type) -> Option<&Ident> {
     match ty {
-        Type::Path(path) if path.qself.is_none() => path.path.segments.last().map(|segment| &segment.ident),
+        Type::Path(path) if path.qself.is_none() => {
+            path.path.segments.last().map(|segment| &segment.ident)
+        }
         Type::Group(group) => last_word(&group.elem),
         Type::Paren(paren) => last_word(&paren.elem),
         _ => None,
@@ -39,7 +47,10 @@ impl<'ast> Visit<'ast> for Visitor<'_> {
             (_, Some(word)) => format!("`{word}`"),
             _ => "an owned value".to_owned(),
         };
-        self.refuse(Error::new_spanned(ty, format!("a tool owns what it is given: take {owned}")));
+        self.refuse(Error::new_spanned(
+            ty,
+            format!("a tool owns what it is given: take {owned}"),
+        ));
     }
 
     fn visit_type_impl_trait(&mut self, ty: &'ast TypeImplTrait) {
@@ -65,7 +76,8 @@ impl<'ast> Visit<'ast> for Visitor<'_> {
                 ));
             }
             Some(first) if path.leading_colon.is_none() && self.generics.contains(&first) => {
-                let message = format!("a tool's schema is that of one type: it cannot depend on `{first}`");
+                let message =
+                    format!("a tool's schema is that of one type: it cannot depend on `{first}`");
                 self.refuse(Error::new_spanned(path, message));
             }
             _ => visit::visit_path(self, path),

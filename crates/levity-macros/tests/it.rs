@@ -1,6 +1,9 @@
 //! What `#[tool]` makes of functions and impl blocks, and what it refuses.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, in its helpers too"
+)]
 
 mod it {
     mod block;
@@ -21,7 +24,9 @@ mod it {
 
     #[track_caller]
     fn run(tool: &dyn Tool, args: Value) -> Result<ToolOutput, ToolError> {
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
         runtime.block_on(call(tool, args))
     }
 

@@ -30,8 +30,8 @@ use crate::{Error, ErrorKind, Result, ServerStatus, ServersBuilder, WaitFor};
 
 /// Servers that a thread of their own keeps running.
 ///
-/// Between calls they go on: one that dies is started again, one that hangs is noticed. Dropped, all of them end at once, with
-/// every process they started.
+/// Between calls they go on: one that dies is started again, one that hangs is noticed. Dropped,
+/// all of them end at once, with every process they started.
 pub struct Servers {
     servers: crate::Servers,
     handle: Handle,
@@ -44,13 +44,21 @@ impl Servers {
     /// Starts the servers and returns at once.
     ///
     /// # Errors
-    /// As [`ServersBuilder::start`]; and when called from async code, where it would hold up others.
+    /// As [`ServersBuilder::start`]; and when called from async code, where it would hold up
+    /// others.
     pub fn start(builder: ServersBuilder) -> Result<Self> {
         outside()?;
         let failed = |error: std::io::Error| {
-            Error::new(ErrorKind::Start, "*", format!("no thread could be made for the servers: {error}"))
+            Error::new(
+                ErrorKind::Start,
+                "*",
+                format!("no thread could be made for the servers: {error}"),
+            )
         };
-        let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(failed)?;
         let handle = runtime.handle().clone();
         let (end, ended) = oneshot::channel::<()>();
         let run = move || {
@@ -61,8 +69,16 @@ impl Servers {
             let _within = handle.enter();
             builder.start()?
         };
-        let thread = std::thread::Builder::new().name("levity-mcp".to_owned()).spawn(run).map_err(failed)?;
-        Ok(Self { servers, handle, end: Some(end), thread: Some(thread) })
+        let thread = std::thread::Builder::new()
+            .name("levity-mcp".to_owned())
+            .spawn(run)
+            .map_err(failed)?;
+        Ok(Self {
+            servers,
+            handle,
+            end: Some(end),
+            thread: Some(thread),
+        })
     }
 
     /// Waits until these servers are ready or have failed to start once, and says how they are.
@@ -80,13 +96,19 @@ impl Servers {
 
     /// All tools there are now, as a model sees them.
     pub fn tools(&self) -> Vec<ToolSpec> {
-        self.servers.tools().iter().map(|tool| tool.spec().clone()).collect()
+        self.servers
+            .tools()
+            .iter()
+            .map(|tool| tool.spec().clone())
+            .collect()
     }
 
-    /// Calls a tool of a server, by the name that the server gave it or by the one that models know.
+    /// Calls a tool of a server, by the name that the server gave it or by the one that models
+    /// know.
     ///
     /// # Errors
-    /// As [`Server::call`](crate::Server::call); when there is no such server; and when called from async code.
+    /// As [`Server::call`](crate::Server::call); when there is no such server; and when called from
+    /// async code.
     pub fn call(&self, server: &str, tool: &str, args: Value) -> Result<ToolOutput> {
         let known = self.servers.get(server);
         let unknown = || Error::new(ErrorKind::Config, server, "there is no such server");
@@ -112,11 +134,13 @@ impl Servers {
     }
 }
 
-/// Whether this thread is not one that drives async code: waiting there would hold up everything else on it.
+/// Whether this thread is not one that drives async code: waiting there would hold up everything
+/// else on it.
 fn outside() -> Result<()> {
     match Handle::try_current() {
         Ok(_) => {
-            let words = "a blocking call was made inside an async runtime; use `levity_mcp::Servers` there";
+            let words =
+                "a blocking call was made inside an async runtime; use `levity_mcp::Servers` there";
             Err(Error::new(ErrorKind::Config, "*", words))
         }
         Err(_) => Ok(()),

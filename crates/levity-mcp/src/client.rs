@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use levity_core::{CancelToken, Progress, Timestamp, World};
 use levity_rpc::mcp::{
-    CancelledNotification, CancelledNotificationParam, ClientRequest, CustomRequest, CustomResult, ErrorCode,
-    Peer, PeerRequestOptions, RequestHandle, RequestId, RoleClient, RunningService, ServerPeerInfo,
-    ServerResult, ServiceError, Transport, serve_directly,
+    CancelledNotification, CancelledNotificationParam, ClientRequest, CustomRequest, CustomResult,
+    ErrorCode, Peer, PeerRequestOptions, RequestHandle, RequestId, RoleClient, RunningService,
+    ServerPeerInfo, ServerResult, ServiceError, Transport, serve_directly,
 };
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
@@ -64,18 +64,28 @@ pub(crate) struct Patience<'a> {
     pub(crate) idle: Duration,
     pub(crate) progress: Progress,
     pub(crate) cancel: Option<&'a CancelToken>,
-    /// Whether it is no work for the server: a question whether it lives, or the stream of its changes.
+    /// Whether it is no work for the server: a question whether it lives, or the stream of its
+    /// changes.
     pub(crate) aside: bool,
 }
 
 impl Patience<'_> {
     pub(crate) fn of(limit: Duration) -> Self {
-        Self { total: limit, idle: limit, progress: Progress::default(), cancel: None, aside: false }
+        Self {
+            total: limit,
+            idle: limit,
+            progress: Progress::default(),
+            cancel: None,
+            aside: false,
+        }
     }
 
     /// For what is no work for the server.
     pub(crate) fn aside(limit: Duration) -> Self {
-        Self { aside: true, ..Self::of(limit) }
+        Self {
+            aside: true,
+            ..Self::of(limit)
+        }
     }
 }
 
@@ -107,7 +117,17 @@ impl Client {
         let service = serve_directly(handler, transport, Some(info.clone()));
         let (abandoned, abandons) = mpsc::channel(MOST_ABANDONED);
         let abandons = tokio::sync::Mutex::new(abandons);
-        Ok(Self { server, secrets, world, service, lifeline, info, ended, abandoned, abandons })
+        Ok(Self {
+            server,
+            secrets,
+            world,
+            service,
+            lifeline,
+            info,
+            ended,
+            abandoned,
+            abandons,
+        })
     }
 
     /// What the server said about itself.
@@ -133,7 +153,8 @@ impl Client {
         self.service.service().calls.is_busy()
     }
 
-    /// Tells the server of requests that nobody waits for any more, and returns when the connection has ended.
+    /// Tells the server of requests that nobody waits for any more, and returns when the connection
+    /// has ended.
     pub(crate) async fn tend(&self) {
         let mut ended = self.ended.clone();
         let mut abandons = self.abandons.lock().await;
@@ -154,11 +175,18 @@ impl Client {
         match abandoned {
             Abandoned::Request(id) => {
                 let reason = Some("nobody waits for it any more".into());
-                let note = CancelledNotification::new(CancelledNotificationParam::new(Some(id), reason));
+                let note =
+                    CancelledNotification::new(CancelledNotificationParam::new(Some(id), reason));
                 let _ = self.peer().send_notification(note.into()).await;
             }
             Abandoned::Task(id) => {
-                let _ = self.ask("tasks/cancel", json!({"taskId": id}), &Patience::of(TELLING)).await;
+                let _ = self
+                    .ask(
+                        "tasks/cancel",
+                        json!({"taskId": id}),
+                        &Patience::of(TELLING),
+                    )
+                    .await;
             }
         }
     }
@@ -168,25 +196,40 @@ impl Client {
     }
 
     /// Sends a request of this method and waits for its answer.
-    pub(crate) async fn ask(&self, method: &str, params: Value, patience: &Patience<'_>) -> Result<Value> {
+    pub(crate) async fn ask(
+        &self,
+        method: &str,
+        params: Value,
+        patience: &Patience<'_>,
+    ) -> Result<Value> {
         let request = ClientRequest::CustomRequest(CustomRequest::new(method, Some(params)));
         self.request(method, request, patience).await
     }
 
-    /// Sends a request and waits for its answer. Its error shows nothing of the server's settings that is secret.
+    /// Sends a request and waits for its answer. Its error shows nothing of the server's settings
+    /// that is secret.
     pub(crate) async fn request(
         &self,
         method: &str,
         request: ClientRequest,
         patience: &Patience<'_>,
     ) -> Result<Value> {
-        self.exchange(method, request, patience).await.map_err(|error| error.without(&self.secrets))
+        self.exchange(method, request, patience)
+            .await
+            .map_err(|error| error.without(&self.secrets))
     }
 
-    async fn exchange(&self, method: &str, request: ClientRequest, patience: &Patience<'_>) -> Result<Value> {
+    async fn exchange(
+        &self,
+        method: &str,
+        request: ClientRequest,
+        patience: &Patience<'_>,
+    ) -> Result<Value> {
         let started = self.world.now();
         // When a server does not read, this is where a message waits for room.
-        let sent = self.peer().send_request_with_option(request, PeerRequestOptions::no_options());
+        let sent = self
+            .peer()
+            .send_request_with_option(request, PeerRequestOptions::no_options());
         let sent = tokio::select! {
             biased;
             sent = sent => sent,
@@ -197,7 +240,10 @@ impl Client {
             Ok(handle) => handle,
             Err(error) => return Err(self.explain(method, error).await),
         };
-        let mut abandon = Abandon { to: &self.abandoned, id: Some(handle.id.clone()) };
+        let mut abandon = Abandon {
+            to: &self.abandoned,
+            id: Some(handle.id.clone()),
+        };
         let answer = self.answer(method, handle, patience, started).await;
         match &answer {
             Err(error) if matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Cancelled) => {}
@@ -214,7 +260,11 @@ impl Client {
         started: Timestamp,
     ) -> Result<Value> {
         let calls = &self.service.service().calls;
-        let under_way = calls.begin(&handle.progress_token, patience.progress.clone(), patience.aside);
+        let under_way = calls.begin(
+            &handle.progress_token,
+            patience.progress.clone(),
+            patience.aside,
+        );
         let mut alive = started;
         loop {
             let now = self.world.now();
@@ -225,7 +275,11 @@ impl Client {
             let left = patience.total.saturating_sub(now.since(started));
             let quiet = patience.idle.saturating_sub(now.since(alive));
             if left.is_zero() || quiet.is_zero() {
-                let limit = if left.is_zero() { patience.total } else { patience.idle };
+                let limit = if left.is_zero() {
+                    patience.total
+                } else {
+                    patience.idle
+                };
                 return Err(self.late(method, limit).await);
             }
             tokio::select! {
@@ -243,7 +297,8 @@ impl Client {
         }
     }
 
-    /// Does work that began at `started` and takes several requests, within the time that there is for all of them.
+    /// Does work that began at `started` and takes several requests, within the time that there is
+    /// for all of them.
     pub(crate) async fn in_time<T>(
         &self,
         method: &str,
@@ -251,7 +306,9 @@ impl Client {
         patience: &Patience<'_>,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let left = patience.total.saturating_sub(self.world.now().since(started));
+        let left = patience
+            .total
+            .saturating_sub(self.world.now().since(started));
         tokio::select! {
             biased;
             result = work => result,
@@ -261,7 +318,11 @@ impl Client {
     }
 
     fn cancelled(&self, method: &str) -> Error {
-        Error::new(ErrorKind::Cancelled, self.server.clone(), format!("`{method}` was cancelled"))
+        Error::new(
+            ErrorKind::Cancelled,
+            self.server.clone(),
+            format!("`{method}` was cancelled"),
+        )
     }
 
     /// Ends the connection, without waiting for it; requests that are under way fail.
@@ -303,7 +364,9 @@ impl Client {
             ServiceError::McpError(data) => {
                 if let Some(error) = crate::link::failure::read(&server, &data) {
                     return match error.kind() {
-                        ErrorKind::Closed | ErrorKind::Protocol => self.with_last_words(error).await,
+                        ErrorKind::Closed | ErrorKind::Protocol => {
+                            self.with_last_words(error).await
+                        }
                         _ => error,
                     };
                 }
@@ -313,7 +376,10 @@ impl Client {
             }
             ServiceError::Cancelled { reason } => {
                 let reason = reason.unwrap_or_default();
-                let message = format!("`{method}` was cancelled: {}", self.secrets.head(&reason, MOST_WORDS));
+                let message = format!(
+                    "`{method}` was cancelled: {}",
+                    self.secrets.head(&reason, MOST_WORDS)
+                );
                 Error::new(ErrorKind::Cancelled, server, message)
             }
             ServiceError::TransportSend(error) => match ours(&error) {
@@ -323,14 +389,20 @@ impl Client {
                         "`{method}` could not be sent: {}",
                         self.secrets.head(&chain(&error), MOST_WORDS)
                     );
-                    self.with_last_words(Error::new(ErrorKind::Closed, server, message)).await
+                    self.with_last_words(Error::new(ErrorKind::Closed, server, message))
+                        .await
                 }
             },
             ServiceError::TransportClosed => {
                 let message = format!("the connection ended before `{method}` was answered");
-                self.with_last_words(Error::new(ErrorKind::Closed, server, message)).await
+                self.with_last_words(Error::new(ErrorKind::Closed, server, message))
+                    .await
             }
-            other => Error::new(ErrorKind::Protocol, server, format!("`{method}` failed: {other}")),
+            other => Error::new(
+                ErrorKind::Protocol,
+                server,
+                format!("`{method}` failed: {other}"),
+            ),
         }
     }
 }
@@ -392,18 +464,30 @@ pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
 fn start_error(server: &Arc<str>, secrets: &Redactor, why: &Misunderstanding) -> Error {
     let server = server.clone();
     match why {
-        Misunderstanding::Closed => {
-            Error::new(ErrorKind::Start, server, "the connection ended before the server was ready")
+        Misunderstanding::Closed => Error::new(
+            ErrorKind::Start,
+            server,
+            "the connection ended before the server was ready",
+        ),
+        Misunderstanding::Unanswered => {
+            Error::new(ErrorKind::Start, server, "the server does not answer")
         }
-        Misunderstanding::Unanswered => Error::new(ErrorKind::Start, server, "the server does not answer"),
         Misunderstanding::Refused(data) => {
             let words = secrets.head(&data.message, MOST_WORDS);
-            Error::new(ErrorKind::Start, server, format!("the server refused to start: {words}"))
+            Error::new(
+                ErrorKind::Start,
+                server,
+                format!("the server refused to start: {words}"),
+            )
         }
         Misunderstanding::Odd(words) => Error::new(ErrorKind::Protocol, server, words.clone()),
         Misunderstanding::Send(error) => ours(&**error).unwrap_or_else(|| {
             let words = secrets.head(&chain(&**error), MOST_WORDS);
-            Error::new(ErrorKind::Start, server, format!("the server cannot be reached: {words}"))
+            Error::new(
+                ErrorKind::Start,
+                server,
+                format!("the server cannot be reached: {words}"),
+            )
         }),
     }
 }

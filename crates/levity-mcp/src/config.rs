@@ -87,12 +87,14 @@ pub(crate) struct Stdio {
     pub(crate) cwd: Option<PathBuf>,
 }
 
-/// Which of the host's environment variables a server's program sees, beside those that are set for it.
+/// Which of the host's environment variables a server's program sees, beside those that are set for
+/// it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InheritedEnvironment {
-    /// What programs need to start and to reach the network: where programs, homes and temporary files are, the language, proxies and
-    /// certificates; no keys and no tokens, save what stands in the address of a proxy or of an index of packages.
+    /// What programs need to start and to reach the network: where programs, homes and temporary
+    /// files are, the language, proxies and certificates; no keys and no tokens, save what stands
+    /// in the address of a proxy or of an index of packages.
     #[default]
     Basics,
     /// The basics, and these.
@@ -147,8 +149,9 @@ pub(crate) struct Connect(pub(crate) Arc<dyn Fn() -> DuplexStream + Send + Sync>
 
 /// How far a server's own word about its tools is believed.
 ///
-/// A server says of a tool that it only reads, that a second call does nothing more, that it may destroy something. A
-/// wrong word makes levity run calls side by side, repeat them, or leave out a question.
+/// A server says of a tool that it only reads, that a second call does nothing more, that it may
+/// destroy something. A wrong word makes levity run calls side by side, repeat them, or leave out a
+/// question.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Trust {
@@ -162,27 +165,42 @@ pub enum Trust {
 impl ServerConfig {
     /// A program that is started, and spoken to through its stdin and stdout.
     pub fn stdio(name: impl Into<Arc<str>>, command: impl Into<String>) -> Self {
-        Self::new(name.into(), Transport::Stdio(Stdio { command: command.into(), ..Stdio::default() }))
+        Self::new(
+            name.into(),
+            Transport::Stdio(Stdio {
+                command: command.into(),
+                ..Stdio::default()
+            }),
+        )
     }
 
-    /// A server at an address that speaks streamable HTTP; where it turns out to speak only the older HTTP with server-sent
-    /// events, that is used.
+    /// A server at an address that speaks streamable HTTP; where it turns out to speak only the
+    /// older HTTP with server-sent events, that is used.
     pub fn http(name: impl Into<Arc<str>>, url: impl Into<String>) -> Self {
-        Self::new(name.into(), Transport::Http(Http::new(url.into(), BTreeMap::new())))
+        Self::new(
+            name.into(),
+            Transport::Http(Http::new(url.into(), BTreeMap::new())),
+        )
     }
 
     /// A server at an address that speaks the older HTTP with server-sent events.
     pub fn sse(name: impl Into<Arc<str>>, url: impl Into<String>) -> Self {
-        Self::new(name.into(), Transport::Sse(Http::new(url.into(), BTreeMap::new())))
+        Self::new(
+            name.into(),
+            Transport::Sse(Http::new(url.into(), BTreeMap::new())),
+        )
     }
 
-    /// A server in this process: `connect` hands out our end of a pipe whose other end the server reads and writes, anew for each
-    /// start.
+    /// A server in this process: `connect` hands out our end of a pipe whose other end the server
+    /// reads and writes, anew for each start.
     pub fn in_process(
         name: impl Into<Arc<str>>,
         connect: impl Fn() -> DuplexStream + Send + Sync + 'static,
     ) -> Self {
-        Self::new(name.into(), Transport::InProcess(Connect(Arc::new(connect))))
+        Self::new(
+            name.into(),
+            Transport::InProcess(Connect(Arc::new(connect))),
+        )
     }
 
     pub(crate) fn new(name: Arc<str>, transport: Transport) -> Self {
@@ -222,8 +240,8 @@ impl ServerConfig {
         self.transport.name()
     }
 
-    /// Which program it is, or where it is: without arguments, without what may be a secret in an address, and with `${VAR}` where
-    /// a file puts a variable in.
+    /// Which program it is, or where it is: without arguments, without what may be a secret in an
+    /// address, and with `${VAR}` where a file puts a variable in.
     pub fn place(&self) -> String {
         match &self.transport {
             Transport::Stdio(stdio) => stdio.shown().to_owned(),
@@ -232,7 +250,8 @@ impl ServerConfig {
         }
     }
 
-    /// The arguments of its program as a file has them: with the names of variables, and without what looks like a key.
+    /// The arguments of its program as a file has them: with the names of variables, and without
+    /// what looks like a key.
     ///
     /// ```
     /// # use levity_mcp::Config;
@@ -243,18 +262,27 @@ impl ServerConfig {
     pub fn shown_args(&self) -> Vec<String> {
         let secrets = Secrets::new();
         match &self.transport {
-            Transport::Stdio(stdio) => {
-                stdio.shown_args().iter().map(|arg| secrets.redact(arg).into_owned()).collect()
-            }
+            Transport::Stdio(stdio) => stdio
+                .shown_args()
+                .iter()
+                .map(|arg| secrets.redact(arg).into_owned())
+                .collect(),
             _ => Vec::new(),
         }
     }
 
     /// The working directory of its program as a file has it, if one is set.
     pub fn shown_cwd(&self) -> Option<String> {
-        let Transport::Stdio(stdio) = &self.transport else { return None };
+        let Transport::Stdio(stdio) = &self.transport else {
+            return None;
+        };
         let cwd = stdio.cwd.as_ref()?;
-        Some(stdio.written_cwd.clone().unwrap_or_else(|| cwd.display().to_string()))
+        Some(
+            stdio
+                .written_cwd
+                .clone()
+                .unwrap_or_else(|| cwd.display().to_string()),
+        )
     }
 
     /// The names of the variables that are set for its program, without their values.
@@ -265,8 +293,9 @@ impl ServerConfig {
         }
     }
 
-    /// Which of the host's variables it gets, by their names: those that a file puts into its settings, and those that its
-    /// program inherits beside the [basics](Inherit::Basics). `*` stands for all of them.
+    /// Which of the host's variables it gets, by their names: those that a file puts into its
+    /// settings, and those that its program inherits beside the [basics](Inherit::Basics). `*`
+    /// stands for all of them.
     ///
     /// ```
     /// # use levity_mcp::Config;
@@ -317,7 +346,8 @@ impl ServerConfig {
         self
     }
 
-    /// Says which of the host's environment variables the program sees; [`InheritedEnvironment::Basics`] by default.
+    /// Says which of the host's environment variables the program sees;
+    /// [`InheritedEnvironment::Basics`] by default.
     #[must_use]
     pub fn inherit(mut self, inherit: InheritedEnvironment) -> Self {
         if let Transport::Stdio(stdio) = &mut self.transport {
@@ -375,22 +405,24 @@ impl ServerConfig {
         self
     }
 
-    /// How long to wait for an answer to the question whether it speaks the protocol's newer form; 3 s by default. It is
-    /// asked once, and the older form is used when no answer comes.
+    /// How long to wait for an answer to the question whether it speaks the protocol's newer form;
+    /// 3 s by default. It is asked once, and the older form is used when no answer comes.
     #[must_use]
     pub fn probe_limit(mut self, limit: Duration) -> Self {
         self.probe_limit = limit;
         self
     }
 
-    /// How often it is asked whether it still lives, while nothing else is asked of it; every 30 s by default.
+    /// How often it is asked whether it still lives, while nothing else is asked of it; every 30 s
+    /// by default.
     #[must_use]
     pub fn ping_every(mut self, time: impl Into<Option<Duration>>) -> Self {
         self.ping_every = time.into();
         self
     }
 
-    /// How often in a row a start may fail before it is given up until somebody asks for it again; 5 by default.
+    /// How often in a row a start may fail before it is given up until somebody asks for it again;
+    /// 5 by default.
     #[must_use]
     pub fn retries(mut self, times: u32) -> Self {
         self.retries = times;
@@ -414,7 +446,9 @@ impl ServerConfig {
     /// Offers only these of its tools; `*` stands for anything.
     #[must_use]
     pub fn allow(mut self, tools: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.allow.get_or_insert_default().extend(tools.into_iter().map(Into::into));
+        self.allow
+            .get_or_insert_default()
+            .extend(tools.into_iter().map(Into::into));
         self
     }
 
@@ -445,7 +479,10 @@ impl fmt::Debug for Stdio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let env: Vec<_> = self.env.keys().collect();
         let mut debug = f.debug_struct("Stdio");
-        debug.field("command", &self.shown()).field("args", &self.args.len()).field("env", &env);
+        debug
+            .field("command", &self.shown())
+            .field("args", &self.args.len())
+            .field("env", &env);
         debug.field("cwd", &self.cwd).finish_non_exhaustive()
     }
 }
@@ -453,7 +490,10 @@ impl fmt::Debug for Stdio {
 impl fmt::Debug for Http {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headers: Vec<_> = self.headers.keys().collect();
-        f.debug_struct("Http").field("url", &self.shown()).field("headers", &headers).finish()
+        f.debug_struct("Http")
+            .field("url", &self.shown())
+            .field("headers", &headers)
+            .finish()
     }
 }
 

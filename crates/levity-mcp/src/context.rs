@@ -5,7 +5,8 @@ use crate::Servers;
 
 /// Resources of servers as context of an agent.
 ///
-/// They are read for each run. One that cannot be read is told in its place and keeps no run from beginning.
+/// They are read for each run. One that cannot be read is told in its place and keeps no run from
+/// beginning.
 #[derive(Clone, Debug)]
 pub struct ResourceContext {
     servers: Servers,
@@ -18,8 +19,14 @@ impl Servers {
         &self,
         places: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>,
     ) -> ResourceContext {
-        let places = places.into_iter().map(|(server, uri)| (server.into(), uri.into())).collect();
-        ResourceContext { servers: self.clone(), places }
+        let places = places
+            .into_iter()
+            .map(|(server, uri)| (server.into(), uri.into()))
+            .collect();
+        ResourceContext {
+            servers: self.clone(),
+            places,
+        }
     }
 }
 
@@ -42,6 +49,10 @@ impl ContextSource for ResourceContext {
             room = room.saturating_sub(block.tokens());
             Some(block)
         };
-        Ok(futures_util::future::join_all(blocks).await.into_iter().filter_map(fit).collect())
+        Ok(futures_util::future::join_all(blocks)
+            .await
+            .into_iter()
+            .filter_map(fit)
+            .collect())
     }
 }

@@ -1,7 +1,8 @@
 //! What servers say, in levity's words: tools, results, prompts, resources.
 //!
-//! Nothing here trusts a server: schemas and results of any shape and size give a value or an error that names what is wrong, and
-//! what cannot be shown to a model is told in words, never dropped without a trace.
+//! Nothing here trusts a server: schemas and results of any shape and size give a value or an error
+//! that names what is wrong, and what cannot be shown to a model is told in words, never dropped
+//! without a trace.
 
 mod content;
 mod output;

@@ -12,7 +12,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why something asked of a server did not happen.
 ///
-/// It names the server, the cause and, where a process ended, how it ended and what it last wrote to stderr.
+/// It names the server, the cause and, where a process ended, how it ended and what it last wrote
+/// to stderr.
 ///
 /// ```
 /// # use levity_mcp::{Error, ErrorKind};
@@ -62,7 +63,12 @@ pub enum ErrorKind {
 impl Error {
     /// An error of a server; `message` is one lowercase clause without the server's name.
     pub fn new(kind: ErrorKind, server: impl Into<Arc<str>>, message: impl Into<String>) -> Self {
-        Self(Arc::new(Inner { kind, server: server.into(), message: message.into(), death: None }))
+        Self(Arc::new(Inner {
+            kind,
+            server: server.into(),
+            message: message.into(),
+            death: None,
+        }))
     }
 
     /// Adds how the server's process ended.
@@ -118,11 +124,18 @@ impl Error {
 
     /// Whether the server may not be there any more.
     pub(crate) fn is_silence(&self) -> bool {
-        matches!(self.0.kind, ErrorKind::Timeout | ErrorKind::Start | ErrorKind::Closed)
+        matches!(
+            self.0.kind,
+            ErrorKind::Timeout | ErrorKind::Start | ErrorKind::Closed
+        )
     }
 
     pub(crate) fn timeout(server: &Arc<str>, what: &str, limit: Duration) -> Self {
-        Self::new(ErrorKind::Timeout, server.clone(), format!("no answer to {what} within {limit:?}"))
+        Self::new(
+            ErrorKind::Timeout,
+            server.clone(),
+            format!("no answer to {what} within {limit:?}"),
+        )
     }
 }
 
@@ -138,9 +151,17 @@ impl fmt::Display for Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { kind, server, message, death } = &*self.0;
+        let Inner {
+            kind,
+            server,
+            message,
+            death,
+        } = &*self.0;
         let mut debug = f.debug_struct("Error");
-        debug.field("kind", kind).field("server", server).field("message", message);
+        debug
+            .field("kind", kind)
+            .field("server", server)
+            .field("message", message);
         debug.field("death", death).finish()
     }
 }

@@ -70,8 +70,16 @@ pub(crate) struct Events {
 
 impl Events {
     /// Sends what happens to a server to `to`, without what `secrets` masks.
-    pub(crate) fn new(server: Arc<str>, to: broadcast::Sender<ServerEvent>, secrets: Redactor) -> Self {
-        Self { server, to, secrets }
+    pub(crate) fn new(
+        server: Arc<str>,
+        to: broadcast::Sender<ServerEvent>,
+        secrets: Redactor,
+    ) -> Self {
+        Self {
+            server,
+            to,
+            secrets,
+        }
     }
 
     /// Masks the server's secrets.
@@ -88,7 +96,10 @@ impl Events {
         let kind = self.clean(kind);
         #[cfg(feature = "tracing")]
         log(&self.server, &kind);
-        let _ = self.to.send(ServerEvent { server: self.server.clone(), kind });
+        let _ = self.to.send(ServerEvent {
+            server: self.server.clone(),
+            kind,
+        });
     }
 
     /// What happened, without secrets in the server's own words.
@@ -98,26 +109,33 @@ impl Events {
             Cow::Owned(clean) => clean,
         };
         match kind {
-            ServerEventKind::Away { error, retry } => {
-                ServerEventKind::Away { error: error.without(&self.secrets), retry }
-            }
+            ServerEventKind::Away { error, retry } => ServerEventKind::Away {
+                error: error.without(&self.secrets),
+                retry,
+            },
             ServerEventKind::ResourcesChanged { uri } => {
                 ServerEventKind::ResourcesChanged { uri: uri.map(text) }
             }
-            ServerEventKind::Log { level, text: line } => ServerEventKind::Log { level, text: text(line) },
+            ServerEventKind::Log { level, text: line } => ServerEventKind::Log {
+                level,
+                text: text(line),
+            },
             ServerEventKind::Stderr(line) => ServerEventKind::Stderr(text(line)),
             kind => kind,
         }
     }
 }
 
-/// Says it to whoever reads the log, too. What a server says of itself is below what is known of it.
+/// Says it to whoever reads the log, too. What a server says of itself is below what is known of
+/// it.
 #[cfg(feature = "tracing")]
 fn log(server: &str, kind: &ServerEventKind) {
     use tracing::{debug, info, warn};
     match kind {
         ServerEventKind::Starting => debug!(target: "levity::mcp", server, "MCP server starts"),
-        ServerEventKind::Ready { tools } => info!(target: "levity::mcp", server, tools, "MCP server ready"),
+        ServerEventKind::Ready { tools } => {
+            info!(target: "levity::mcp", server, tools, "MCP server ready")
+        }
         ServerEventKind::Away { error, retry } => {
             let again = retry.map(tracing::field::debug);
             warn!(target: "levity::mcp", server, %error, again, "MCP server away");
@@ -128,7 +146,9 @@ fn log(server: &str, kind: &ServerEventKind) {
         ServerEventKind::Log { level, text } => {
             debug!(target: "levity::mcp", server, %level, %text, "MCP server logged");
         }
-        ServerEventKind::Stderr(line) => debug!(target: "levity::mcp", server, %line, "MCP server wrote"),
+        ServerEventKind::Stderr(line) => {
+            debug!(target: "levity::mcp", server, %line, "MCP server wrote")
+        }
         ServerEventKind::Stopped => info!(target: "levity::mcp", server, "MCP server stopped"),
         ServerEventKind::ResourcesChanged { .. } | ServerEventKind::PromptsChanged => {}
     }

@@ -11,11 +11,13 @@ use serde_json::{Value, json};
 use crate::{Server, Servers};
 
 impl Servers {
-    /// Tools by which an agent finds its way among the servers: `list_mcp_servers`, `list_mcp_tools`, `get_mcp_tool_help` and
-    /// `mcp_health_check`.
+    /// Tools by which an agent finds its way among the servers: `list_mcp_servers`,
+    /// `list_mcp_tools`, `get_mcp_tool_help` and `mcp_health_check`.
     pub fn helper_tools(&self) -> Vec<Arc<dyn Tool>> {
-        let server = json!({"server": {"type": "string", "description": "The name of one server; all of them when left out."}});
-        let tool = json!({"tool": {"type": "string", "description": "The name of the tool, as it is called or as its server names it."}});
+        let server = json!({"server": {"type": "string", "description": "The name of one server; \
+            all of them when left out."}});
+        let tool = json!({"tool": {"type": "string", "description": "The name of the tool, as it \
+            is called or as its server names it."}});
         vec![
             self.helper(
                 "list_mcp_servers",
@@ -23,7 +25,9 @@ impl Servers {
                 &json!({}),
                 &[],
                 |servers, _| {
-                    Box::pin(async move { Ok(ToolOutput::value(json!({"servers": servers.overview()}))) })
+                    Box::pin(async move {
+                        Ok(ToolOutput::value(json!({"servers": servers.overview()})))
+                    })
                 },
             ),
             self.helper(
@@ -32,7 +36,9 @@ impl Servers {
                 &server,
                 &[],
                 |servers, args| {
-                    Box::pin(async move { servers.tool_list(args.get("server").and_then(Value::as_str)) })
+                    Box::pin(async move {
+                        servers.tool_list(args.get("server").and_then(Value::as_str))
+                    })
                 },
             ),
             self.helper(
@@ -41,7 +47,9 @@ impl Servers {
                 &tool,
                 &["tool"],
                 |servers, args| {
-                    Box::pin(async move { servers.tool_help(args["tool"].as_str().unwrap_or_default()) })
+                    Box::pin(
+                        async move { servers.tool_help(args["tool"].as_str().unwrap_or_default()) },
+                    )
                 },
             ),
             self.helper(
@@ -50,15 +58,21 @@ impl Servers {
                 &server,
                 &[],
                 |servers, args| {
-                    Box::pin(async move { servers.health(args.get("server").and_then(Value::as_str)).await })
+                    Box::pin(async move {
+                        servers
+                            .health(args.get("server").and_then(Value::as_str))
+                            .await
+                    })
                 },
             ),
         ]
     }
 
-    /// Tools by which an agent reads what servers let be read: `list_mcp_resources` and `read_mcp_resource`.
+    /// Tools by which an agent reads what servers let be read: `list_mcp_resources` and
+    /// `read_mcp_resource`.
     pub fn resource_tools(&self) -> Vec<Arc<dyn Tool>> {
-        let server = json!({"server": {"type": "string", "description": "The name of one server; all of them when left out."}});
+        let server = json!({"server": {"type": "string", "description": "The name of one server; \
+            all of them when left out."}});
         let place = json!({
             "server": {"type": "string", "description": "The name of the server."},
             "uri": {"type": "string", "description": "The address of the resource."},
@@ -71,7 +85,9 @@ impl Servers {
                 &[],
                 |servers, args| {
                     Box::pin(async move {
-                        servers.resource_list(args.get("server").and_then(Value::as_str)).await
+                        servers
+                            .resource_list(args.get("server").and_then(Value::as_str))
+                            .await
                     })
                 },
             ),
@@ -102,14 +118,27 @@ impl Servers {
         work: Work,
     ) -> Arc<dyn Tool> {
         let input = json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
-        let spec = ToolSpec::new(name, about).with_input(input).with_hints(Hints::new().read_only());
-        Arc::new(Helper { spec, servers: self.clone(), work })
+        let spec = ToolSpec::new(name, about)
+            .with_input(input)
+            .with_hints(Hints::new().read_only());
+        Arc::new(Helper {
+            spec,
+            servers: self.clone(),
+            work,
+        })
     }
 
     fn named(&self, name: &str) -> Result<Server, ToolError> {
         self.get(name).ok_or_else(|| {
-            let names: Vec<_> = self.all().iter().map(|server| format!("`{}`", server.name())).collect();
-            ToolError::failed(format!("there is no MCP server `{name}`; there are {}", names.join(", ")))
+            let names: Vec<_> = self
+                .all()
+                .iter()
+                .map(|server| format!("`{}`", server.name()))
+                .collect();
+            ToolError::failed(format!(
+                "there is no MCP server `{name}`; there are {}",
+                names.join(", ")
+            ))
         })
     }
 
@@ -155,7 +184,10 @@ impl Servers {
     fn tool_help(&self, name: &str) -> Result<ToolOutput, ToolError> {
         for server in self.all() {
             let tools = server.0.tools();
-            let Some(tool) = tools.list.iter().find(|tool| tool.name() == name || tool.original() == name)
+            let Some(tool) = tools
+                .list
+                .iter()
+                .find(|tool| tool.name() == name || tool.original() == name)
             else {
                 continue;
             };
@@ -180,7 +212,9 @@ impl Servers {
                 Err(error) => json!({"server": server.name(), "healthy": false, "why": error.to_string()}),
             }
         });
-        Ok(ToolOutput::value(json!({"servers": futures_util::future::join_all(checks).await})))
+        Ok(ToolOutput::value(
+            json!({"servers": futures_util::future::join_all(checks).await}),
+        ))
     }
 
     async fn resource_list(&self, server: Option<&str>) -> Result<ToolOutput, ToolError> {
@@ -192,7 +226,9 @@ impl Servers {
                 Err(error) => json!({"server": server.name(), "why": error.to_string()}),
             }
         });
-        Ok(ToolOutput::value(json!({"servers": futures_util::future::join_all(asked).await})))
+        Ok(ToolOutput::value(
+            json!({"servers": futures_util::future::join_all(asked).await}),
+        ))
     }
 }
 

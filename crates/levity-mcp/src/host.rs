@@ -1,6 +1,8 @@
 //! What a server may ask of its host: to have a model reply, and to have a person answer.
 
-pub use self::elicit::{AcceptDefaults, Decline, ElicitAsk, ElicitForm, ElicitReply, ElicitUrl, Elicitor};
+pub use self::elicit::{
+    AcceptDefaults, Decline, ElicitAsk, ElicitForm, ElicitReply, ElicitUrl, Elicitor,
+};
 pub use self::model::ModelSampler;
 pub use self::refusal::{Refusal, RefusalKind};
 pub use self::sample::{SampleAsk, SampleReply, Sampler};

@@ -37,7 +37,11 @@ impl Resource {
     /// assert_eq!(notes.mime_type.as_deref(), Some("text/markdown"));
     /// ```
     pub fn new(uri: impl Into<String>, name: impl Into<String>) -> Self {
-        Self { uri: uri.into(), name: name.into(), ..Self::default() }
+        Self {
+            uri: uri.into(),
+            name: name.into(),
+            ..Self::default()
+        }
     }
 
     /// Sets what it is called for people.
@@ -92,7 +96,11 @@ pub struct ResourceTemplate {
 impl ResourceTemplate {
     /// The resources at `uri_template`, called `name`.
     pub fn new(uri_template: impl Into<String>, name: impl Into<String>) -> Self {
-        Self { uri_template: uri_template.into(), name: name.into(), ..Self::default() }
+        Self {
+            uri_template: uri_template.into(),
+            name: name.into(),
+            ..Self::default()
+        }
     }
 
     /// Sets what it is called for people.
@@ -138,7 +146,11 @@ pub struct ResourceContent {
 impl ResourceContent {
     /// Text that was read at `uri`.
     pub fn text(uri: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { uri: uri.into(), text: Some(text.into()), ..Self::default() }
+        Self {
+            uri: uri.into(),
+            text: Some(text.into()),
+            ..Self::default()
+        }
     }
 
     /// Bytes that were read at `uri`.
@@ -148,7 +160,11 @@ impl ResourceContent {
     /// assert_eq!(ResourceContent::bytes("file:///a.bin", [1, 2, 3]).blob.as_deref(), Some("AQID"));
     /// ```
     pub fn bytes(uri: impl Into<String>, bytes: impl AsRef<[u8]>) -> Self {
-        Self { uri: uri.into(), blob: Some(STANDARD.encode(bytes)), ..Self::default() }
+        Self {
+            uri: uri.into(),
+            blob: Some(STANDARD.encode(bytes)),
+            ..Self::default()
+        }
     }
 
     /// Sets what kind of data it is.
@@ -186,7 +202,10 @@ impl Prompt {
     /// assert!(greet.arguments[0].required);
     /// ```
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), ..Self::default() }
+        Self {
+            name: name.into(),
+            ..Self::default()
+        }
     }
 
     /// Sets what it is called for people.
@@ -228,12 +247,19 @@ pub struct PromptArgument {
 impl PromptArgument {
     /// Something that the prompt cannot do without.
     pub fn required(name: impl Into<String>) -> Self {
-        Self { name: name.into(), required: true, ..Self::default() }
+        Self {
+            name: name.into(),
+            required: true,
+            ..Self::default()
+        }
     }
 
     /// Something that may be left out.
     pub fn optional(name: impl Into<String>) -> Self {
-        Self { name: name.into(), ..Self::default() }
+        Self {
+            name: name.into(),
+            ..Self::default()
+        }
     }
 
     /// Sets what it is.

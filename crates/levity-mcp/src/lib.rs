@@ -24,17 +24,21 @@
 //! # }
 //! ```
 //!
-//! - Servers start side by side and are started again when they end or hang; their tools work again with no restart of the agent.
-//! - Every wait has a limit, and every error names the server, the cause and, where a process ended, its exit code and the end of its stderr.
+//! - Servers start side by side and are started again when they end or hang; their tools work again
+//!   with no restart of the agent.
+//! - Every wait has a limit, and every error names the server, the cause and, where a process
+//!   ended, its exit code and the end of its stderr.
 //! - No process is left behind, however the host ends.
-//! - Nothing that a server sends is lost, crossed or trusted: results are handed on as they were written, within bounds.
+//! - Nothing that a server sends is lost, crossed or trusted: results are handed on as they were
+//!   written, within bounds.
 //! - Names of tools depend on the settings alone, and every provider takes them.
 //!
 //! # Features
 //! - `http`: servers reached by streamable HTTP, and by the older HTTP with server-sent events.
 //! - `oauth`: servers that ask for a login.
 //!
-//! What is deliberately absent: serving, which is another crate's; types of the protocol's library, which appear in no signature here.
+//! What is deliberately absent: serving, which is another crate's; types of the protocol's library,
+//! which appear in no signature here.
 
 pub mod blocking;
 
@@ -67,8 +71,8 @@ pub use context::ResourceContext;
 pub use error::{Error, ErrorKind, Result, ServerExit};
 pub use event::{ServerEvent, ServerEventKind};
 pub use host::{
-    AcceptDefaults, Decline, ElicitAsk, ElicitForm, ElicitReply, ElicitUrl, Elicitor, ModelSampler, Refusal,
-    RefusalKind, SampleAsk, SampleReply, Sampler,
+    AcceptDefaults, Decline, ElicitAsk, ElicitForm, ElicitReply, ElicitUrl, Elicitor, ModelSampler,
+    Refusal, RefusalKind, SampleAsk, SampleReply, Sampler,
 };
 pub use items::{Prompt, PromptArgument, PromptReply, Resource, ResourceContent, ResourceTemplate};
 pub use server::{Server, ServerState, ServerStatus};

@@ -1,8 +1,9 @@
 //! How messages get to a server and back: one module per transport.
 //!
-//! Each opens a [`Transport`](levity_rpc::mcp::Transport) for the client. A transport here never keeps a caller waiting for an answer that cannot
-//! come: when the connection ends, `receive` returns `None`; an answer that cannot be read is turned into an error
-//! for the request it belongs to, where that can be told, and ends the connection where it cannot.
+//! Each opens a [`Transport`](levity_rpc::mcp::Transport) for the client. A transport here never
+//! keeps a caller waiting for an answer that cannot come: when the connection ends, `receive`
+//! returns `None`; an answer that cannot be read is turned into an error for the request it belongs
+//! to, where that can be told, and ends the connection where it cannot.
 
 pub(crate) mod decode;
 mod end;
@@ -21,7 +22,8 @@ use crate::ServerExit;
 /// What keeps a server alive: its process.
 #[async_trait]
 pub(crate) trait Lifeline: Send + Sync {
-    /// How it ended, or what it last wrote to stderr while it runs. Waits a moment for a process that is about to end.
+    /// How it ended, or what it last wrote to stderr while it runs. Waits a moment for a process
+    /// that is about to end.
     async fn death(&self) -> Option<ServerExit>;
 
     /// Ends it and everything it started, within `grace` where it goes by itself.
@@ -41,14 +43,15 @@ pub(crate) mod authorize {
     /// What puts a login on HTTP requests, and gets another when the server asks for one.
     #[async_trait]
     pub(crate) trait Authorize: Send + Sync {
-        /// Returns the credentials to send with a request now; none when there is no login yet. A token that is about to end is
-        /// replaced first.
+        /// Returns the credentials to send with a request now; none when there is no login yet. A
+        /// token that is about to end is replaced first.
         async fn credentials(&self, method: &str, url: &Url) -> Result<Option<Credentials>>;
 
         /// Keeps the nonce that the server gave for the next proof of possession.
         fn keep_nonce(&self, value: &str);
 
-        /// The server does not take the login. Gets another one and says whether the request should be sent again.
+        /// The server does not take the login. Gets another one and says whether the request should
+        /// be sent again.
         async fn challenged(&self, challenge: &Challenge<'_>) -> Result<bool>;
     }
 
@@ -62,7 +65,10 @@ pub(crate) mod authorize {
 
     /// A server's wish for another login.
     #[derive(Clone, Copy)]
-    #[cfg_attr(not(feature = "oauth"), allow(dead_code, reason = "only a login reads it"))]
+    #[cfg_attr(
+        not(feature = "oauth"),
+        allow(dead_code, reason = "only a login reads it")
+    )]
     pub(crate) struct Challenge<'a> {
         /// The value of `Authorization` that was sent.
         pub(crate) sent: Option<&'a str>,

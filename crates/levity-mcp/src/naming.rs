@@ -1,7 +1,7 @@
 //! Names of tools that every provider takes.
 //!
-//! A name depends on what is configured alone, never on which servers happen to be there: what a model was told in one turn
-//! holds in the next.
+//! A name depends on what is configured alone, never on which servers happen to be there: what a
+//! model was told in one turn holds in the next.
 
 use std::sync::Arc;
 
@@ -18,13 +18,17 @@ const DIGITS: usize = 8;
 
 /// The name under which a model calls a tool: `<prefix><server>_<tool>`.
 ///
-/// It has letters, digits, `_` and `-` only, begins with a letter or `_`, and has at most 64 characters. Where that takes a
-/// change, a hash of what was changed is put behind it.
+/// It has letters, digits, `_` and `-` only, begins with a letter or `_`, and has at most 64
+/// characters. Where that takes a change, a hash of what was changed is put behind it.
 pub(crate) fn tool_name(prefix: &str, server: &str, tool: &str) -> String {
     let whole = format!("{prefix}{server}_{tool}");
     let name = plain(&whole);
     let named = !server.is_empty() && !tool.is_empty();
-    if name == whole && name.len() <= LONGEST && named { name } else { hashed(name, prefix, server, tool) }
+    if name == whole && name.len() <= LONGEST && named {
+        name
+    } else {
+        hashed(name, prefix, server, tool)
+    }
 }
 
 /// Gives names to the tools of one server.
@@ -39,13 +43,15 @@ pub(crate) struct Namer {
 impl Namer {
     /// One for each of these servers, which are all that are configured.
     ///
-    /// `a` with the tool `b_c` and `a_b` with the tool `c` would have one name. Where both servers are configured, the one whose names
-    /// could be taken for the other's is kept apart.
+    /// `a` with the tool `b_c` and `a_b` with the tool `c` would have one name. Where both servers
+    /// are configured, the one whose names could be taken for the other's is kept apart.
     pub(crate) fn all(servers: &[ServerConfig]) -> Vec<Self> {
         let starts: Vec<String> = servers.iter().map(start).collect();
         let apart = |at: usize| {
             let others = starts.iter().enumerate().filter(|(other, _)| *other != at);
-            others.into_iter().any(|(_, other)| starts[at].starts_with(other.as_str()))
+            others
+                .into_iter()
+                .any(|(_, other)| starts[at].starts_with(other.as_str()))
         };
         let namer = |(at, server): (usize, &ServerConfig)| Self {
             prefix: prefix(server).into(),
@@ -57,10 +63,19 @@ impl Namer {
 
     /// The name of a tool.
     pub(crate) fn name(&self, tool: &str) -> String {
-        let Self { prefix, server, apart } = self;
+        let Self {
+            prefix,
+            server,
+            apart,
+        } = self;
         match apart {
             false => tool_name(prefix, server, tool),
-            true => hashed(plain(&format!("{prefix}{server}_{tool}")), prefix, server, tool),
+            true => hashed(
+                plain(&format!("{prefix}{server}_{tool}")),
+                prefix,
+                server,
+                tool,
+            ),
         }
     }
 }
@@ -77,7 +92,10 @@ fn start(server: &ServerConfig) -> String {
 /// The text in characters that every provider takes.
 fn plain(text: &str) -> String {
     let good = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    let mut plain: String = text.chars().map(|c| if good(c) { c } else { '_' }).collect();
+    let mut plain: String = text
+        .chars()
+        .map(|c| if good(c) { c } else { '_' })
+        .collect();
     if !plain.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
         plain.insert(0, '_');
     }
@@ -108,7 +126,10 @@ mod tests {
     }
 
     fn namers(names: &[&str]) -> Vec<Namer> {
-        let servers: Vec<_> = names.iter().map(|name| ServerConfig::stdio(*name, "x")).collect();
+        let servers: Vec<_> = names
+            .iter()
+            .map(|name| ServerConfig::stdio(*name, "x"))
+            .collect();
         Namer::all(&servers)
     }
 
@@ -122,14 +143,27 @@ mod tests {
 
     #[test]
     fn changed_names_have_a_hash() {
-        check("git.hub", "create issue", "mcp_git_hub_create_issue_3ea278f3");
-        assert_ne!(tool_name(PREFIX, "git-hub", "x.y"), tool_name(PREFIX, "git-hub", "x_y"));
-        assert_ne!(tool_name(PREFIX, "git-hub", "x.y"), tool_name(PREFIX, "git-hub", "x:y"));
+        check(
+            "git.hub",
+            "create issue",
+            "mcp_git_hub_create_issue_3ea278f3",
+        );
+        assert_ne!(
+            tool_name(PREFIX, "git-hub", "x.y"),
+            tool_name(PREFIX, "git-hub", "x_y")
+        );
+        assert_ne!(
+            tool_name(PREFIX, "git-hub", "x.y"),
+            tool_name(PREFIX, "git-hub", "x:y")
+        );
         assert!(tool_name("", "7up", "x").starts_with("_7up_x_"));
         assert!(tool_name("", "", "").starts_with("__"));
         let (long, longer) = ("x".repeat(80), "x".repeat(81));
         assert_eq!(tool_name(PREFIX, "s", &long).len(), LONGEST);
-        assert_ne!(tool_name(PREFIX, "s", &long), tool_name(PREFIX, "s", &longer));
+        assert_ne!(
+            tool_name(PREFIX, "s", &long),
+            tool_name(PREFIX, "s", &longer)
+        );
         let fits = "x".repeat(LONGEST - "mcp_s_".len());
         assert_eq!(tool_name(PREFIX, "s", &fits), format!("mcp_s_{fits}"));
     }
@@ -139,17 +173,29 @@ mod tests {
         let both = namers(&["a", "a_b"]);
         assert_eq!(both[0].name("b_c"), "mcp_a_b_c");
         let apart = both[1].name("c");
-        assert!(apart.starts_with("mcp_a_b_c_") && apart.len() == "mcp_a_b_c_".len() + DIGITS, "{apart}");
-        assert_eq!(namers(&["a_b", "b"])[0].name("c"), "mcp_a_b_c", "alone it needs no hash");
+        assert!(
+            apart.starts_with("mcp_a_b_c_") && apart.len() == "mcp_a_b_c_".len() + DIGITS,
+            "{apart}"
+        );
+        assert_eq!(
+            namers(&["a_b", "b"])[0].name("c"),
+            "mcp_a_b_c",
+            "alone it needs no hash"
+        );
         assert_eq!(namers(&["ab", "a"])[0].name("c"), "mcp_ab_c");
-        let other = [ServerConfig::stdio("y", "x").prefix("x_"), ServerConfig::stdio("_y", "x").prefix("x")];
+        let other = [
+            ServerConfig::stdio("y", "x").prefix("x_"),
+            ServerConfig::stdio("_y", "x").prefix("x"),
+        ];
         let other = Namer::all(&other);
         assert_ne!(other[0].name("z"), other[1].name("z"));
     }
 
     fn is_good(name: &str) -> bool {
         let first = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
-        let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+        let plain = name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
         first && plain && name.len() <= LONGEST
     }
 

@@ -10,13 +10,15 @@ use serde_json::Value;
 
 /// The text in place of a secret.
 const MASK: &str = "***";
-/// How many obtained secrets are known at once. Each request of a login bound to a key has a proof of its own.
+/// How many obtained secrets are known at once. Each request of a login bound to a key has a proof
+/// of its own.
 #[cfg(feature = "oauth")]
 const MOST_OBTAINED: usize = 64;
 /// A line of a secret that has several; a shorter one may be a word.
 const SHORTEST_LINE: usize = 16;
 
-/// Masks the secrets of one server: those of its settings, and those that its login obtained since it started.
+/// Masks the secrets of one server: those of its settings, and those that its login obtained since
+/// it started.
 ///
 /// It is cheap to clone, and all clones know the same secrets.
 #[derive(Clone, Default)]
@@ -33,7 +35,10 @@ struct State {
 
 impl Redactor {
     pub(crate) fn new(settings: Secrets) -> Self {
-        Self(Arc::new(Mutex::new(State { settings, ..State::default() })))
+        Self(Arc::new(Mutex::new(State {
+            settings,
+            ..State::default()
+        })))
     }
 
     /// Masks these secrets from now on.
@@ -59,7 +64,9 @@ impl Redactor {
         state
             .all
             .get_or_insert_with(|| {
-                obtained.iter().fold(settings.clone(), |known, secret| with_lines(known, secret))
+                obtained
+                    .iter()
+                    .fold(settings.clone(), |known, secret| with_lines(known, secret))
             })
             .clone()
     }
@@ -69,9 +76,12 @@ impl Redactor {
         self.secrets().replace(text, |_| MASK)
     }
 
-    /// The beginning of a text without secrets, at most `most` bytes. Of a secret across its end, nothing is left.
+    /// The beginning of a text without secrets, at most `most` bytes. Of a secret across its end,
+    /// nothing is left.
     pub(crate) fn head(&self, text: &str, most: usize) -> String {
-        self.secrets().replace_head(text, most, |_| MASK).into_owned()
+        self.secrets()
+            .replace_head(text, most, |_| MASK)
+            .into_owned()
     }
 
     /// The value without secrets.
@@ -82,16 +92,19 @@ impl Redactor {
         }
     }
 
-    /// Takes about `most` bytes from the front of a text that is not all there yet, and returns them without secrets. Nothing is taken while a
-    /// secret that begins in front could reach beyond what is there.
+    /// Takes about `most` bytes from the front of a text that is not all there yet, and returns
+    /// them without secrets. Nothing is taken while a secret that begins in front could reach
+    /// beyond what is there.
     pub(crate) fn take_front(&self, text: &mut String, most: usize) -> Option<String> {
         let secrets = self.secrets();
         if text.len() < most + secrets.longest_known() {
             return None;
         }
         let mut end = levity_core::text::head(text, most).len();
-        if let Some(across) =
-            secrets.find(text).into_iter().find(|found| found.range.contains(&end) && found.range.start < end)
+        if let Some(across) = secrets
+            .find(text)
+            .into_iter()
+            .find(|found| found.range.contains(&end) && found.range.start < end)
         {
             end = across.range.end;
         }
@@ -100,7 +113,8 @@ impl Redactor {
         Some(secrets.replace(&front, |_| MASK).into_owned())
     }
 
-    /// The text without secrets, for one that may go on: the beginning of a secret at its end is masked too.
+    /// The text without secrets, for one that may go on: the beginning of a secret at its end is
+    /// masked too.
     pub(crate) fn unfinished(&self, text: &str) -> String {
         let secrets = self.secrets();
         let mut clean = secrets.replace(text, |_| MASK).into_owned();
@@ -123,7 +137,11 @@ pub(crate) fn with_lines(known: Secrets, secret: &str) -> Secrets {
         return known;
     }
     let is_secret = |line: &&str| line.len() >= SHORTEST_LINE && !line.starts_with("-----");
-    secret.lines().map(str::trim).filter(is_secret).fold(known, Secrets::known)
+    secret
+        .lines()
+        .map(str::trim)
+        .filter(is_secret)
+        .fold(known, Secrets::known)
 }
 
 impl fmt::Debug for Redactor {
@@ -163,7 +181,10 @@ mod tests {
             for char in text.chars() {
                 pending.push(char);
                 let so_far = redactor.unfinished(&pending);
-                assert!(!so_far.contains("corr") && !so_far.contains("horse"), "{so_far}");
+                assert!(
+                    !so_far.contains("corr") && !so_far.contains("horse"),
+                    "{so_far}"
+                );
                 while let Some(piece) = redactor.take_front(&mut pending, 32) {
                     shown.push_str(&piece);
                 }
@@ -175,7 +196,8 @@ mod tests {
 
     #[test]
     fn lines_of_a_secret_are_masked_one_by_one() {
-        let key = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG\nshort\n-----END PRIVATE KEY-----\n";
+        let key =
+            "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG\nshort\n-----END PRIVATE KEY-----\n";
         let redactor = Redactor::new(with_lines(Secrets::new().known_only(), key));
         assert_eq!(redactor.text("MIIEvQIBADANBgkqhkiG"), "***");
         assert_eq!(redactor.text("short"), "short");

@@ -80,7 +80,10 @@ pub(crate) enum Phase {
     Disabled,
     Starting,
     Ready(Arc<Client>),
-    Away { error: Error, retry: Option<Timestamp> },
+    Away {
+        error: Error,
+        retry: Option<Timestamp>,
+    },
     Stopped,
 }
 
@@ -124,7 +127,8 @@ pub enum ServerState {
     Away {
         /// Why.
         error: Error,
-        /// How long until it is started again; `None` when it was given up until somebody asks for it.
+        /// How long until it is started again; `None` when it was given up until somebody asks for
+        /// it.
         retry: Option<Duration>,
     },
     /// It was stopped.
@@ -144,7 +148,9 @@ impl fmt::Display for ServerState {
             Self::Disabled => f.write_str("disabled"),
             Self::Starting => f.write_str("starting"),
             Self::Ready => f.write_str("ready"),
-            Self::Away { retry: Some(time), .. } => write!(f, "away, starts again in {time:?}"),
+            Self::Away {
+                retry: Some(time), ..
+            } => write!(f, "away, starts again in {time:?}"),
             Self::Away { retry: None, .. } => f.write_str("away, given up until it is asked for"),
             Self::Stopped => f.write_str("stopped"),
         }
@@ -164,29 +170,38 @@ impl Server {
 
     /// Its tools, as an agent sees them.
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        self.0.tools().list.iter().map(|tool| tool.clone() as Arc<dyn Tool>).collect()
+        self.0
+            .tools()
+            .list
+            .iter()
+            .map(|tool| tool.clone() as Arc<dyn Tool>)
+            .collect()
     }
 
-    /// Returns the schema of a tool's arguments exactly as the server sent it, by the name that the server gave the tool or by the one
-    /// that models know.
+    /// Returns the schema of a tool's arguments exactly as the server sent it, by the name that the
+    /// server gave the tool or by the one that models know.
     ///
-    /// [`ToolSpec::input`](levity_core::ToolSpec::input) accepts the same values but leaves out keywords that a model does not need, such
-    /// as `$schema`.
+    /// [`ToolSpec::input`](levity_core::ToolSpec::input) accepts the same values but leaves out
+    /// keywords that a model does not need, such as `$schema`.
     pub fn input_schema(&self, tool: &str) -> Option<Value> {
-        self.0.find(tool).map(|tool| Value::Object(tool.schema().clone()))
+        self.0
+            .find(tool)
+            .map(|tool| Value::Object(tool.schema().clone()))
     }
 
     /// Calls a tool by the name that the server gave it, or by the one that models know.
     ///
     /// # Errors
-    /// When the server is away, does not answer in time, or refuses; when its settings do not let the tool through; a tool that
-    /// says itself that it failed is [`Refused`](ErrorKind::Refused) with code 0.
+    /// When the server is away, does not answer in time, or refuses; when its settings do not let
+    /// the tool through; a tool that says itself that it failed is [`Refused`](ErrorKind::Refused)
+    /// with code 0.
     pub async fn call(&self, tool: &str, args: Value) -> Result<ToolOutput> {
         let cx = ToolCx::detached();
         self.0.call(tool, args, &cx).await
     }
 
-    /// As [`call`](Self::call), for a call of which somebody wants to hear meanwhile, or that may be cancelled: by `cx`.
+    /// As [`call`](Self::call), for a call of which somebody wants to hear meanwhile, or that may
+    /// be cancelled: by `cx`.
     ///
     /// # Errors
     /// As for [`call`](Self::call); and when it was cancelled.
@@ -202,7 +217,10 @@ impl Server {
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("name", &self.0.config.name).field("state", &self.0.state()).finish()
+        f.debug_struct("Server")
+            .field("name", &self.0.config.name)
+            .field("state", &self.0.state())
+            .finish()
     }
 }
 
@@ -217,7 +235,11 @@ impl Shared {
     ) -> Self {
         #[cfg(feature = "oauth")]
         let (login, world) = crate::auth::of(&config, world, events.secrets());
-        let phase = if config.enabled { Phase::Starting } else { Phase::Disabled };
+        let phase = if config.enabled {
+            Phase::Starting
+        } else {
+            Phase::Disabled
+        };
         Self {
             permits: Semaphore::new(config.max_concurrent),
             secrets: events.secrets().clone(),
@@ -256,7 +278,10 @@ impl Shared {
             Phase::Ready(_) => ServerState::Ready,
             Phase::Away { error, retry } => {
                 let retry = retry.map(|at| at.since(self.world.now()));
-                ServerState::Away { error: error.clone(), retry }
+                ServerState::Away {
+                    error: error.clone(),
+                    retry,
+                }
             }
             Phase::Stopped => ServerState::Stopped,
         }
@@ -287,7 +312,8 @@ impl Shared {
     /// The live connection; waits a moment for one that is being made.
     pub(crate) async fn client(&self) -> Result<Arc<Client>> {
         let mut phase = self.phase.subscribe();
-        // What is left of a server is ended before it counts as away. A call meanwhile would seem to have been made.
+        // What is left of a server is ended before it counts as away. A call meanwhile would seem
+        // to have been made.
         let is_settled = |phase: &Phase| match phase {
             Phase::Starting => false,
             Phase::Ready(client) => !client.is_over(),
@@ -304,7 +330,9 @@ impl Shared {
         match now {
             Phase::Ready(client) => Ok(client),
             Phase::Away { error, retry } => Err(self.away(&error, retry)),
-            Phase::Starting => Err(self.not_there("it is still being started; try again in a moment")),
+            Phase::Starting => {
+                Err(self.not_there("it is still being started; try again in a moment"))
+            }
             Phase::Disabled => Err(self.not_there("its settings keep it from being started")),
             Phase::Stopped => Err(self.not_there("it was stopped")),
         }
@@ -317,7 +345,10 @@ impl Shared {
     fn away(&self, error: &Error, retry: Option<Timestamp>) -> Error {
         let why = error.message();
         let words = match retry {
-            Some(at) => format!("it is away and starts again in {:?}: {why}", at.since(self.world.now())),
+            Some(at) => format!(
+                "it is away and starts again in {:?}: {why}",
+                at.since(self.world.now())
+            ),
             None => {
                 self.revive.notify_one();
                 format!("it was given up, and is tried once more now: {why}")
@@ -334,7 +365,9 @@ impl Shared {
     fn find(&self, tool: &str) -> Option<Arc<McpTool>> {
         let tools = self.tools().list;
         let named = |name: fn(&McpTool) -> &str| tools.iter().find(|known| name(known) == tool);
-        named(McpTool::original).or_else(|| named(McpTool::name)).cloned()
+        named(McpTool::original)
+            .or_else(|| named(McpTool::name))
+            .cloned()
     }
 
     /// Calls a tool by the name that the server gave it.
@@ -342,13 +375,21 @@ impl Shared {
         let found = self.find(tool);
         let as_task = found.as_ref().is_some_and(|tool| tool.wants_task());
         if found.is_none() && !self.lets_through(tool) {
-            let words =
-                format!("its settings keep `{}` out, by `allow` and `deny`", crate::text::cut(tool, 128));
-            return Err(Error::new(ErrorKind::Unsupported, self.config.name.clone(), words));
+            let words = format!(
+                "its settings keep `{}` out, by `allow` and `deny`",
+                crate::text::cut(tool, 128)
+            );
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                self.config.name.clone(),
+                words,
+            ));
         }
         // One that is not in the list may be there all the same: the server knows best.
         let tool = found.as_ref().map_or(tool, |tool| tool.original());
-        let result = self.call_raw(tool, args, as_task, cx.progress.clone(), Some(&cx.cancel)).await?;
+        let result = self
+            .call_raw(tool, args, as_task, cx.progress.clone(), Some(&cx.cancel))
+            .await?;
         crate::convert::output(result).map_err(|error| {
             Error::new(
                 ErrorKind::Refused(0),
@@ -374,13 +415,26 @@ impl Shared {
         };
         let _permit = self.permit(cancel).await?;
         let client = self.client().await?;
-        let call = ToolCall { name: tool.to_owned(), arguments, as_task };
-        let patience = Patience { progress, cancel, ..self.patience() };
+        let call = ToolCall {
+            name: tool.to_owned(),
+            arguments,
+            as_task,
+        };
+        let patience = Patience {
+            progress,
+            cancel,
+            ..self.patience()
+        };
         let result = client.call_tool(call, &patience).await;
         if result.as_ref().is_err_and(Error::is_silence) {
             self.doubt.notify_one();
         }
-        let failed = |result: &Value| result.get("isError").and_then(Value::as_bool).unwrap_or_default();
+        let failed = |result: &Value| {
+            result
+                .get("isError")
+                .and_then(Value::as_bool)
+                .unwrap_or_default()
+        };
         match result {
             Ok(result) if failed(&result) => Ok(self.secrets.value(result)),
             result => result.map_err(|error| error.without(&self.secrets)),
@@ -388,7 +442,10 @@ impl Shared {
     }
 
     /// Waits for a turn, at most as long as a call may take.
-    async fn permit(&self, cancel: Option<&CancelToken>) -> Result<tokio::sync::SemaphorePermit<'_>> {
+    async fn permit(
+        &self,
+        cancel: Option<&CancelToken>,
+    ) -> Result<tokio::sync::SemaphorePermit<'_>> {
         if let Ok(permit) = self.permits.try_acquire() {
             return Ok(permit);
         }
@@ -403,7 +460,8 @@ impl Shared {
             () = cancelled => Err(Error::new(ErrorKind::Cancelled, self.config.name.clone(), "the call was cancelled")),
             () = self.world.sleep(self.config.call_limit) => {
                 let limit = self.config.call_limit;
-                let words = format!("{} calls are under way, and none ended within {limit:?}", self.config.max_concurrent);
+                let words = format!("{} calls are under way, and none ended within \
+                    {limit:?}", self.config.max_concurrent);
                 Err(Error::new(ErrorKind::Timeout, self.config.name.clone(), words))
             }
         }

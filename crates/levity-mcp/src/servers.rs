@@ -20,8 +20,8 @@ const EVENTS: usize = 1024;
 
 /// Servers that are kept running, as a source of tools.
 ///
-/// They start side by side, in the background. Dropped, all of them end at once, with every process they started;
-/// [`stop`](Self::stop) lets them go in order.
+/// They start side by side, in the background. Dropped, all of them end at once, with every process
+/// they started; [`stop`](Self::stop) lets them go in order.
 ///
 /// ```no_run
 /// use levity_mcp::{ServerConfig, Servers, WaitFor};
@@ -76,16 +76,27 @@ impl WaitFor {
 impl Servers {
     /// Begins with no servers.
     pub fn builder() -> ServersBuilder {
-        ServersBuilder { world: Arc::new(SystemWorld), configs: Vec::new(), asked: Asked::default() }
+        ServersBuilder {
+            world: Arc::new(SystemWorld),
+            configs: Vec::new(),
+            asked: Asked::default(),
+        }
     }
 
-    /// Waits until these servers are ready or have failed to start once, and says how they are. A name that no server has is
-    /// left out.
+    /// Waits until these servers are ready or have failed to start once, and says how they are. A
+    /// name that no server has is left out.
     pub async fn wait(&self, wait: WaitFor) -> Vec<ServerStatus> {
-        let wanted: Vec<_> = self.0.list.iter().filter(|server| wait.wants(&server.config)).collect();
+        let wanted: Vec<_> = self
+            .0
+            .list
+            .iter()
+            .filter(|server| wait.wants(&server.config))
+            .collect();
         let started = wanted.iter().map(|server| async {
             let mut phase = server.phase.subscribe();
-            let _ = phase.wait_for(|phase| !matches!(phase, Phase::Starting)).await;
+            let _ = phase
+                .wait_for(|phase| !matches!(phase, Phase::Starting))
+                .await;
         });
         futures_util::future::join_all(started).await;
         wanted.iter().map(|server| server.status()).collect()
@@ -98,7 +109,12 @@ impl Servers {
 
     /// A server by its name.
     pub fn get(&self, name: &str) -> Option<Server> {
-        self.0.list.iter().find(|server| &*server.config.name == name).cloned().map(Server)
+        self.0
+            .list
+            .iter()
+            .find(|server| &*server.config.name == name)
+            .cloned()
+            .map(Server)
     }
 
     /// All servers, in the order of their settings.
@@ -113,10 +129,14 @@ impl Servers {
 
     /// The tools of these servers alone, for an agent that should have no others.
     pub fn only(&self, names: impl IntoIterator<Item = impl Into<String>>) -> ServerSelection {
-        ServerSelection { servers: self.clone(), names: names.into_iter().map(Into::into).collect() }
+        ServerSelection {
+            servers: self.clone(),
+            names: names.into_iter().map(Into::into).collect(),
+        }
     }
 
-    /// Ends all servers in order, side by side, within some seconds; what does not go is killed. Calls that are under way fail.
+    /// Ends all servers in order, side by side, within some seconds; what does not go is killed.
+    /// Calls that are under way fail.
     pub async fn stop(&self) {
         // Held to the end: who comes second waits until it is done.
         let mut tasks = self.0.tasks.lock().await;
@@ -130,24 +150,42 @@ impl Servers {
     }
 
     fn tools_of(&self, wanted: impl Fn(&str) -> bool) -> Vec<Arc<dyn Tool>> {
-        let servers = self.0.list.iter().filter(|server| wanted(&server.config.name));
+        let servers = self
+            .0
+            .list
+            .iter()
+            .filter(|server| wanted(&server.config.name));
         let mut seen = std::collections::HashSet::new();
         let tools = servers.flat_map(|server| server.tools().list.to_vec());
-        tools.filter(|tool| seen.insert(tool.name().to_owned())).map(|tool| tool as Arc<dyn Tool>).collect()
+        tools
+            .filter(|tool| seen.insert(tool.name().to_owned()))
+            .map(|tool| tool as Arc<dyn Tool>)
+            .collect()
     }
 
     /// The server that has a tool.
     fn server_of(&self, tool: &str) -> Option<String> {
         let has = |server: &&Arc<Shared>| server.tools().list.iter().any(|own| own.name() == tool);
-        self.0.list.iter().find(has).map(|server| server.config.name.to_string())
+        self.0
+            .list
+            .iter()
+            .find(has)
+            .map(|server| server.config.name.to_string())
     }
 
     fn problems_of(&self, wanted: impl Fn(&str) -> bool) -> Vec<String> {
-        let servers = self.0.list.iter().filter(|server| wanted(&server.config.name));
+        let servers = self
+            .0
+            .list
+            .iter()
+            .filter(|server| wanted(&server.config.name));
         let told = |server: &Arc<Shared>| {
             let name = server.config.name.clone();
             let problems = server.tools().problems;
-            problems.iter().map(|problem| format!("server `{name}`: {problem}")).collect::<Vec<_>>()
+            problems
+                .iter()
+                .map(|problem| format!("server `{name}`: {problem}"))
+                .collect::<Vec<_>>()
         };
         servers.flat_map(told).collect()
     }
@@ -222,7 +260,9 @@ impl ToolSource for ServerSelection {
     }
 
     fn part(&self, tool: &str) -> Option<String> {
-        self.servers.server_of(tool).filter(|server| self.wants(server))
+        self.servers
+            .server_of(tool)
+            .filter(|server| self.wants(server))
     }
 }
 
@@ -293,36 +333,65 @@ impl ServersBuilder {
     /// # Errors
     /// When two servers have one name, or there is no tokio runtime.
     pub fn start(self) -> Result<Servers> {
-        let Self { world, configs, asked } = self;
+        let Self {
+            world,
+            configs,
+            asked,
+        } = self;
         for (place, config) in configs.iter().enumerate() {
-            if configs[..place].iter().any(|other| other.name == config.name) {
+            if configs[..place]
+                .iter()
+                .any(|other| other.name == config.name)
+            {
                 let words = "two servers have this name; rename one";
                 return Err(Error::new(ErrorKind::Config, config.name.clone(), words));
             }
         }
         let handle = tokio::runtime::Handle::try_current().map_err(|_| {
-            let words = "servers are started within a tokio runtime; use `levity_mcp::blocking` elsewhere";
+            let words =
+                "servers are started within a tokio runtime; use `levity_mcp::blocking` elsewhere";
             Error::new(ErrorKind::Config, "*", words)
         })?;
         let (events, _) = broadcast::channel(EVENTS);
         let version = Arc::new(AtomicU64::new(0));
         let namers = Namer::all(&configs);
         let share = |(config, namer): (ServerConfig, Namer)| {
-            let to = Events::new(config.name.clone(), events.clone(), Redactor::new(config.secrets()));
-            let asked = Asked { server: config.name.clone(), ..asked.clone() };
-            Arc::new(Shared::new(config, world.clone(), to, asked, namer, version.clone()))
+            let to = Events::new(
+                config.name.clone(),
+                events.clone(),
+                Redactor::new(config.secrets()),
+            );
+            let asked = Asked {
+                server: config.name.clone(),
+                ..asked.clone()
+            };
+            Arc::new(Shared::new(
+                config,
+                world.clone(),
+                to,
+                asked,
+                namer,
+                version.clone(),
+            ))
         };
         let list: Vec<_> = configs.into_iter().zip(namers).map(share).collect();
         let mut tasks = JoinSet::new();
         for server in list.iter().filter(|server| server.config.enabled) {
             tasks.spawn_on(server.clone().supervise(), &handle);
         }
-        Ok(Servers(Arc::new(Inner { list, version, events, tasks: tokio::sync::Mutex::new(tasks) })))
+        Ok(Servers(Arc::new(Inner {
+            list,
+            version,
+            events,
+            tasks: tokio::sync::Mutex::new(tasks),
+        })))
     }
 }
 
 impl fmt::Debug for ServersBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServersBuilder").field("servers", &self.configs).finish_non_exhaustive()
+        f.debug_struct("ServersBuilder")
+            .field("servers", &self.configs)
+            .finish_non_exhaustive()
     }
 }

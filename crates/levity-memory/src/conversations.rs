@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    ConversationId, ConversationInfo, ConversationQuery, Lease, MemoryError, MemoryErrorKind, MemoryStore,
-    Remembered, Timestamp, World,
+    ConversationId, ConversationInfo, ConversationQuery, Lease, MemoryError, MemoryErrorKind,
+    MemoryStore, Remembered, Timestamp, World,
 };
 use levity_system::SystemWorld;
 
@@ -22,13 +22,14 @@ pub use open::Open;
 use patience::Patience;
 use turns::{Turn, Turns};
 
-/// Conversations over a [`MemoryStore`]: one run at a time on each, and those that nobody uses any more go.
+/// Conversations over a [`MemoryStore`]: one run at a time on each, and those that nobody uses any
+/// more go.
 ///
-/// - Runs of one conversation follow one another: in this process in the order in which they came, and across
-///   processes as far as the store can [`hold`](MemoryStore::hold).
+/// - Runs of one conversation follow one another: in this process in the order in which they came,
+///   and across processes as far as the store can [`hold`](MemoryStore::hold).
 /// - One that was not changed for 30 days is read as an empty one, and removed.
-/// - When one is opened that has more than 10,000 messages, the oldest go: those that are in the summary first, and
-///   the others when there are twice as many.
+/// - When one is opened that has more than 10,000 messages, the oldest go: those that are in the
+///   summary first, and the others when there are twice as many.
 ///
 /// Clones are the same conversations. An open one costs a few hundred bytes beside its messages.
 ///
@@ -98,8 +99,8 @@ impl Conversations {
         self
     }
 
-    /// How many messages of a conversation are kept once they are in its summary; 10,000 by default. Of those that
-    /// are not, twice as many.
+    /// How many messages of a conversation are kept once they are in its summary; 10,000 by
+    /// default. Of those that are not, twice as many.
     #[must_use]
     pub fn max_messages(mut self, count: u64) -> Self {
         self.max_messages = count;
@@ -113,8 +114,9 @@ impl Conversations {
         self
     }
 
-    /// Notes what each conversation is about, so that later ones can look back at it; nowhere by default. An agent does
-    /// so at the end of each run. Forgetting a conversation forgets its note; one that expires leaves it.
+    /// Notes what each conversation is about, so that later ones can look back at it; nowhere by
+    /// default. An agent does so at the end of each run. Forgetting a conversation forgets its
+    /// note; one that expires leaves it.
     #[must_use]
     pub fn noted_in(mut self, sessions: impl Sessions + 'static) -> Self {
         self.sessions = Some(Arc::new(sessions));
@@ -136,14 +138,14 @@ impl Conversations {
         ConversationId::random(&*self.world)
     }
 
-    /// Waits until nobody else has the conversation, and loads at most `limit` of its last messages, beginning with
-    /// no answer whose call was left out.
+    /// Waits until nobody else has the conversation, and loads at most `limit` of its last
+    /// messages, beginning with no answer whose call was left out.
     ///
     /// Dropping the future, also while it waits, leaves everything as it was.
     ///
     /// # Errors
-    /// [`Busy`](MemoryErrorKind::Busy) when another process still has it after [`max_wait`](Self::max_wait), and what
-    /// the store fails with.
+    /// [`Busy`](MemoryErrorKind::Busy) when another process still has it after
+    /// [`max_wait`](Self::max_wait), and what the store fails with.
     pub async fn open(&self, id: &ConversationId, limit: usize) -> Result<Open, MemoryError> {
         let turn = Turn::take(&self.turns, id).await;
         let mut patience = Patience::new(self);
@@ -154,15 +156,26 @@ impl Conversations {
                 remembered.first = self.bound(id, &remembered).await;
                 shorten(&mut remembered);
                 let conversations = self.clone();
-                return Ok(Open { id: id.clone(), remembered, conversations, _hold: hold, _turn: turn });
+                return Ok(Open {
+                    id: id.clone(),
+                    remembered,
+                    conversations,
+                    _hold: hold,
+                    _turn: turn,
+                });
             };
-            // What is held is not removed, not even by its holder. Whoever comes between removes it, too.
+            // What is held is not removed, not even by its holder. Whoever comes between removes
+            // it, too.
             drop(hold);
             self.remove(id, moment, &mut patience).await?;
         }
     }
 
-    async fn hold(&self, id: &ConversationId, patience: &mut Patience<'_>) -> Result<Lease, MemoryError> {
+    async fn hold(
+        &self,
+        id: &ConversationId,
+        patience: &mut Patience<'_>,
+    ) -> Result<Lease, MemoryError> {
         loop {
             match self.store.hold(id).await {
                 Err(error) if error.kind() == MemoryErrorKind::Busy => patience.wait(error).await?,
@@ -185,18 +198,24 @@ impl Conversations {
 
     /// Before which moment it would have had to be changed, when that is too long ago.
     fn expired(&self, remembered: &Remembered) -> Option<Timestamp> {
-        self.deadline().filter(|moment| is_expired(remembered.changed, *moment))
+        self.deadline()
+            .filter(|moment| is_expired(remembered.changed, *moment))
     }
 
     /// What was last changed before this is removed.
     fn deadline(&self) -> Option<Timestamp> {
         let age = u64::try_from(self.expiry?.as_millis()).unwrap_or(u64::MAX);
-        Some(Timestamp::from_millis(self.world.now().as_millis().saturating_sub(age)))
+        Some(Timestamp::from_millis(
+            self.world.now().as_millis().saturating_sub(age),
+        ))
     }
 
     /// Trims what is too old, and says where the conversation begins then.
     async fn bound(&self, id: &ConversationId, remembered: &Remembered) -> u64 {
-        let upto = remembered.summary.as_ref().map_or(0, |summary| summary.upto);
+        let upto = remembered
+            .summary
+            .as_ref()
+            .map_or(0, |summary| summary.upto);
         let end = remembered.end;
         let summarised = end.saturating_sub(self.max_messages).min(upto);
         let before = summarised.max(end.saturating_sub(self.max_messages.saturating_mul(2)));
@@ -205,7 +224,10 @@ impl Conversations {
             return remembered.first;
         }
         // A conversation that is too long is better than none; it is tried again the next time.
-        self.store.trim(id, before).await.map_or(remembered.first, |()| before)
+        self.store
+            .trim(id, before)
+            .await
+            .map_or(remembered.first, |()| before)
     }
 
     /// Waits until nobody else has the conversation, removes it, and says whether there was one.
@@ -232,14 +254,20 @@ impl Conversations {
     ///
     /// # Errors
     /// What the store fails with.
-    pub async fn list(&self, query: &ConversationQuery) -> Result<Vec<ConversationInfo>, MemoryError> {
+    pub async fn list(
+        &self,
+        query: &ConversationQuery,
+    ) -> Result<Vec<ConversationInfo>, MemoryError> {
         let (mut query, moment) = (query.clone(), self.deadline());
         let limit = query.limit.unwrap_or(usize::MAX);
         let mut found = Vec::new();
         loop {
             let page = self.store.list(&query).await?;
             let (full, last) = (page.len() >= limit, page.last().cloned());
-            found.extend(page.into_iter().filter(|info| moment.is_none_or(|m| !is_expired(info.changed, m))));
+            found.extend(
+                page.into_iter()
+                    .filter(|info| moment.is_none_or(|m| !is_expired(info.changed, m))),
+            );
             found.truncate(limit);
             // Those that are too old are as good as gone, and others take their places.
             match last.filter(|_| full && found.len() < limit) {
@@ -249,7 +277,8 @@ impl Conversations {
         }
     }
 
-    /// Removes conversations that were not changed for too long. Those that somebody has are passed over.
+    /// Removes conversations that were not changed for too long. Those that somebody has are passed
+    /// over.
     ///
     /// # Errors
     /// When the store cannot say what it has.
@@ -257,8 +286,8 @@ impl Conversations {
         clean::clean_up(self).await
     }
 
-    /// Cleans up again and again, for ever, with this time between. A host runs it beside its work, and ends it by
-    /// dropping it. What fails is tried again the next time.
+    /// Cleans up again and again, for ever, with this time between. A host runs it beside its work,
+    /// and ends it by dropping it. What fails is tried again the next time.
     pub async fn keep_clean(&self, every: Duration) -> Infallible {
         loop {
             // There is nobody to tell; whoever wants to know calls `clean_up`.

@@ -21,7 +21,8 @@ pub(crate) mod name;
 
 use folder::{Folder, What};
 
-/// Returns whether every store takes an id: 200 bytes, where each that is no small letter, digit, `-`, `_` or `.` counts three times.
+/// Returns whether every store takes an id: 200 bytes, where each that is no small letter, digit,
+/// `-`, `_` or `.` counts three times.
 ///
 /// Servers check ids with it before they hand them to a store.
 ///
@@ -39,18 +40,19 @@ const MOST: usize = 32;
 
 /// Keeps each conversation in a JSON file of its own: `{"summary": "..", "history": [..]}`.
 ///
-/// It is for a few conversations that people want to look at, move or edit. A file that has only these two keys is read,
-/// too.
+/// It is for a few conversations that people want to look at, move or edit. A file that has only
+/// these two keys is read, too.
 ///
-/// - A save reads the file if somebody else wrote it, and writes all of it: its cost grows with the conversation.
-///   `SqliteMemory`'s does not.
+/// - A save reads the file if somebody else wrote it, and writes all of it: its cost grows with the
+///   conversation. `SqliteMemory`'s does not.
 /// - A file is replaced as a whole: whatever happens, it has what was there before or after a save.
-/// - Two programs that save at the same time wait for each other. One that cannot be read is refused and left as it is,
-///   and so is a link.
+/// - Two programs that save at the same time wait for each other. One that cannot be read is
+///   refused and left as it is, and so is a link.
 /// - Any id has a name of its own in the folder, and none leads out of it.
 ///
-/// Clones are the same store. It needs a tokio runtime, and a file system with locks; `.levity` in the folder is where
-/// they are. What was removed is gone from the file system; what a disk keeps of it is not overwritten.
+/// Clones are the same store. It needs a tokio runtime, and a file system with locks; `.levity` in
+/// the folder is where they are. What was removed is gone from the file system; what a disk keeps
+/// of it is not overwritten.
 ///
 /// ```
 /// # use levity_core::{ConversationChange, ConversationId, MemoryStore, Message};
@@ -86,8 +88,8 @@ impl FileMemory {
         Ok(Self::of(What::Many(dir), Durability::default()))
     }
 
-    /// Keeps one conversation, in this file. It is called whatever it is called when it is first saved; others are
-    /// empty here and cannot be saved.
+    /// Keeps one conversation, in this file. It is called whatever it is called when it is first
+    /// saved; others are empty here and cannot be saved.
     ///
     /// # Errors
     /// When that is no path of a file.
@@ -100,8 +102,9 @@ impl FileMemory {
         Ok(Self::of(What::One(file), Durability::default()))
     }
 
-    /// What is wrong with how the conversations are kept: other users of the system can read them, for instance. New files can
-    /// be read by their owner alone, and those that are there stay as they are.
+    /// What is wrong with how the conversations are kept: other users of the system can read them,
+    /// for instance. New files can be read by their owner alone, and those that are there stay as
+    /// they are.
     pub fn problems(&self) -> Vec<String> {
         let warning = match &self.folder.what {
             What::Many(dir) => levity_system::files::warning(dir),
@@ -111,7 +114,10 @@ impl FileMemory {
     }
 
     fn of(what: What, durability: Durability) -> Self {
-        Self { folder: Arc::new(Folder::new(what, durability)), room: Arc::new(Semaphore::new(MOST)) }
+        Self {
+            folder: Arc::new(Folder::new(what, durability)),
+            room: Arc::new(Semaphore::new(MOST)),
+        }
     }
 
     /// How safe a save is once it returned; [`Durability::Synced`] by default.
@@ -149,7 +155,8 @@ fn whole(path: &Path) -> Result<PathBuf, MemoryError> {
 impl MemoryStore for FileMemory {
     async fn load(&self, id: &ConversationId, limit: usize) -> Result<Remembered, MemoryError> {
         let id = id.clone();
-        self.with(move |folder| folder.look(&id, |kept| kept.load(limit))).await
+        self.with(move |folder| folder.look(&id, |kept| kept.load(limit)))
+            .await
     }
 
     async fn read(
@@ -159,10 +166,15 @@ impl MemoryStore for FileMemory {
         limit: usize,
     ) -> Result<Vec<(u64, Arc<Message>)>, MemoryError> {
         let id = id.clone();
-        self.with(move |folder| folder.look(&id, |kept| kept.read(from, limit))).await
+        self.with(move |folder| folder.look(&id, |kept| kept.read(from, limit)))
+            .await
     }
 
-    async fn save(&self, id: &ConversationId, change: &ConversationChange) -> Result<(), MemoryError> {
+    async fn save(
+        &self,
+        id: &ConversationId,
+        change: &ConversationChange,
+    ) -> Result<(), MemoryError> {
         let (id, change, held) = (id.clone(), change.clone(), self.folder.held(id));
         let saved = self.with(move |folder| {
             let saved = folder.save(&id, &change);
@@ -179,7 +191,8 @@ impl MemoryStore for FileMemory {
         limit: usize,
     ) -> Result<Vec<(u64, Arc<Message>)>, MemoryError> {
         let (id, query) = (id.clone(), query.to_owned());
-        self.with(move |folder| folder.look(&id, |kept| kept.search(&query, limit))).await
+        self.with(move |folder| folder.look(&id, |kept| kept.search(&query, limit)))
+            .await
     }
 
     async fn trim(&self, id: &ConversationId, before: u64) -> Result<(), MemoryError> {
@@ -197,9 +210,14 @@ impl MemoryStore for FileMemory {
         self.with(move |folder| folder.remove(&id, None)).await
     }
 
-    async fn expire(&self, id: &ConversationId, unchanged_since: Timestamp) -> Result<bool, MemoryError> {
+    async fn expire(
+        &self,
+        id: &ConversationId,
+        unchanged_since: Timestamp,
+    ) -> Result<bool, MemoryError> {
         let id = id.clone();
-        self.with(move |folder| folder.remove(&id, Some(unchanged_since))).await
+        self.with(move |folder| folder.remove(&id, Some(unchanged_since)))
+            .await
     }
 
     async fn list(&self, query: &ConversationQuery) -> Result<Vec<ConversationInfo>, MemoryError> {

@@ -8,7 +8,8 @@ pub(crate) fn told(error: Error) -> MemoryError {
         ErrorKind::Refused | ErrorKind::TooBig => MemoryErrorKind::Refused,
         ErrorKind::Damaged => MemoryErrorKind::Damaged,
         ErrorKind::Version => MemoryErrorKind::Version,
-        // Whoever is told that a conversation is `Busy` waits for its holder, and here was waited already.
+        // Whoever is told that a conversation is `Busy` waits for its holder, and here was waited
+        // already.
         _ => MemoryErrorKind::Io,
     };
     let told = MemoryError::new(kind, error.to_string());

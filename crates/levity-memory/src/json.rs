@@ -6,21 +6,32 @@ use levity_core::{ConversationId, MemoryError, MemoryErrorKind, Message};
 const DEEP: usize = 120;
 
 /// A message as JSON.
-pub(crate) fn write(id: &ConversationId, position: u64, message: &Message) -> Result<String, MemoryError> {
+pub(crate) fn write(
+    id: &ConversationId,
+    position: u64,
+    message: &Message,
+) -> Result<String, MemoryError> {
     let refused = |why: String| {
         let message = format!("message {position} of conversation `{id}` {why}");
         MemoryError::new(MemoryErrorKind::Refused, message)
     };
     let text = serde_json::to_string(message);
-    let text = text.map_err(|error| refused("cannot be written as JSON".to_owned()).with_source(error))?;
+    let text =
+        text.map_err(|error| refused("cannot be written as JSON".to_owned()).with_source(error))?;
     if depth(text.as_bytes()) > DEEP {
-        return Err(refused(format!("is nested deeper than {DEEP} levels, and could not be read again")));
+        return Err(refused(format!(
+            "is nested deeper than {DEEP} levels, and could not be read again"
+        )));
     }
     Ok(text)
 }
 
 /// Checks that a message can be read again.
-pub(crate) fn check(id: &ConversationId, position: u64, message: &Message) -> Result<(), MemoryError> {
+pub(crate) fn check(
+    id: &ConversationId,
+    position: u64,
+    message: &Message,
+) -> Result<(), MemoryError> {
     write(id, position, message).map(drop)
 }
 
@@ -29,7 +40,10 @@ pub(crate) fn check(id: &ConversationId, position: u64, message: &Message) -> Re
 pub(crate) fn read(id: &ConversationId, position: u64, text: &str) -> Result<Message, MemoryError> {
     serde_json::from_str(text).map_err(|error| {
         // What the error says may quote the message.
-        let what = format!("message {position} is not as it should be, at byte {}", error.column());
+        let what = format!(
+            "message {position} is not as it should be, at byte {}",
+            error.column()
+        );
         MemoryError::damaged(id, &what)
     })
 }

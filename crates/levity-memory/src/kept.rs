@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use levity_core::{
-    ConversationChange, ConversationId, ConversationInfo, ConversationQuery, MemoryError, MemoryErrorKind,
-    Message, Remembered, Summary, Timestamp,
+    ConversationChange, ConversationId, ConversationInfo, ConversationQuery, MemoryError,
+    MemoryErrorKind, Message, Remembered, Summary, Timestamp,
 };
 
 use crate::words::{Words, searchable};
@@ -73,7 +73,12 @@ impl Kept {
         let start = change.at.max(self.first);
         let skipped = usize::try_from(start - change.at).unwrap_or(usize::MAX);
         let rest = change.messages.get(skipped..).unwrap_or_default();
-        !rest.is_empty() && self.messages.range(self.index(start)..).take(rest.len()).eq(rest)
+        !rest.is_empty()
+            && self
+                .messages
+                .range(self.index(start)..)
+                .take(rest.len())
+                .eq(rest)
     }
 
     pub(crate) fn search(&self, query: &str, limit: usize) -> Vec<(u64, Arc<Message>)> {
@@ -85,7 +90,11 @@ impl Kept {
         let mut found: Vec<_> = scored.filter(|(score, ..)| *score > 0).collect();
         // Of two that are as good, the newer one.
         found.sort_by_key(|(score, at, _)| Reverse((*score, *at)));
-        found.into_iter().take(limit).map(|(_, at, message)| (at, message.clone())).collect()
+        found
+            .into_iter()
+            .take(limit)
+            .map(|(_, at, message)| (at, message.clone()))
+            .collect()
     }
 
     /// Trims, and says whether that changed anything.
@@ -111,7 +120,8 @@ pub(crate) enum Verdict {
     Compare,
 }
 
-/// Looks at a change without looking at messages. `upto` says how far the summary goes, where there is one.
+/// Looks at a change without looking at messages. `upto` says how far the summary goes, where there
+/// is one.
 pub(crate) fn judge(
     id: &ConversationId,
     end: u64,
@@ -120,7 +130,8 @@ pub(crate) fn judge(
 ) -> Result<Verdict, MemoryError> {
     let aim = change.summary.as_ref().map(|summary| summary.upto);
     if aim.is_some_and(|aim| aim > change.end()) {
-        let message = format!("a summary for conversation `{id}` stands for messages that are not there yet");
+        let message =
+            format!("a summary for conversation `{id}` stands for messages that are not there yet");
         return Err(MemoryError::new(MemoryErrorKind::Refused, message));
     }
     let summarised = aim.is_none_or(|aim| upto.is_some_and(|upto| upto >= aim));
@@ -141,7 +152,9 @@ pub(crate) fn select(
 ) -> Vec<ConversationInfo> {
     let key = |info: &ConversationInfo| (info.changed, info.id.clone());
     let asked = |info: &ConversationInfo| {
-        query.unchanged_since.is_none_or(|moment| info.changed < moment)
+        query
+            .unchanged_since
+            .is_none_or(|moment| info.changed < moment)
             && query.after.as_ref().is_none_or(|after| key(info) > *after)
     };
     let mut found: Vec<_> = infos.filter(asked).collect();
@@ -153,6 +166,9 @@ pub(crate) fn select(
 /// Drops the answers to calls that were left out: no provider takes an answer without its call.
 pub(crate) fn align(messages: &mut Vec<Arc<Message>>) {
     let orphan = |message: &Arc<Message>| message.results().next().is_some();
-    let start = messages.iter().take_while(|message| orphan(message)).count();
+    let start = messages
+        .iter()
+        .take_while(|message| orphan(message))
+        .count();
     messages.drain(..start);
 }

@@ -14,14 +14,15 @@ pub use memory::KeyValueMemory;
 /// A database of keys and values, over which [`KeyValueMemory`] keeps conversations.
 ///
 /// # Contract
-/// - Two values of a key that differ have different versions: a number that counts the writes, or a hash of the value.
+/// - Two values of a key that differ have different versions: a number that counts the writes, or a
+///   hash of the value.
 /// - `put` and `delete` compare the version and change the value in one step.
 /// - A call sees all writes that returned before it began.
 /// - A call that fails, or whose future was dropped, has taken effect as a whole or not at all.
 /// - Values come back to the byte.
 ///
-/// Keys consist of small letters, digits and `-_.%/`, and have at most 300 bytes. A value has at most
-/// [as many bytes](KeyValueMemory::with_max_value_bytes) as you allow.
+/// Keys consist of small letters, digits and `-_.%/`, and have at most 300 bytes. A value has at
+/// most [as many bytes](KeyValueMemory::with_max_value_bytes) as you allow.
 ///
 /// # Example
 /// A map behind a mutex:
@@ -77,15 +78,21 @@ pub trait KeyValueStore: Send + Sync {
     /// Returns the value of a key, with its version.
     async fn get(&self, key: &str) -> Result<Option<Versioned>, MemoryError>;
 
-    /// Writes the value of a key if it still has the expected version; `None` expects that the key is not there.
-    /// Returns `false`, and changes nothing, if it has another one.
-    async fn put(&self, key: &str, value: &[u8], expected: Option<&Version>) -> Result<bool, MemoryError>;
+    /// Writes the value of a key if it still has the expected version; `None` expects that the key
+    /// is not there. Returns `false`, and changes nothing, if it has another one.
+    async fn put(
+        &self,
+        key: &str,
+        value: &[u8],
+        expected: Option<&Version>,
+    ) -> Result<bool, MemoryError>;
 
-    /// Removes a key if it still has the expected version. Returns `false`, and changes nothing, otherwise.
+    /// Removes a key if it still has the expected version. Returns `false`, and changes nothing,
+    /// otherwise.
     async fn delete(&self, key: &str, expected: &Version) -> Result<bool, MemoryError>;
 
-    /// Returns a page of keys that begin with `prefix` and are greater than `after`, in the order of their bytes.
-    /// A page has at most `limit` keys and may have fewer; an empty one is the end.
+    /// Returns a page of keys that begin with `prefix` and are greater than `after`, in the order
+    /// of their bytes. A page has at most `limit` keys and may have fewer; an empty one is the end.
     async fn scan(
         &self,
         prefix: &str,
@@ -101,7 +108,12 @@ impl<S: KeyValueStore + ?Sized> KeyValueStore for Arc<S> {
         (**self).get(key).await
     }
 
-    async fn put(&self, key: &str, value: &[u8], expected: Option<&Version>) -> Result<bool, MemoryError> {
+    async fn put(
+        &self,
+        key: &str,
+        value: &[u8],
+        expected: Option<&Version>,
+    ) -> Result<bool, MemoryError> {
         (**self).put(key, value, expected).await
     }
 
@@ -155,13 +167,18 @@ pub struct Versioned {
 impl Versioned {
     /// Returns these bytes as a value with this version.
     pub fn new(value: impl Into<Vec<u8>>, version: impl Into<Version>) -> Self {
-        Self { value: value.into(), version: version.into() }
+        Self {
+            value: value.into(),
+            version: version.into(),
+        }
     }
 }
 
 impl fmt::Debug for Versioned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The bytes are what people said.
-        f.debug_struct("Versioned").field("version", &self.version).finish_non_exhaustive()
+        f.debug_struct("Versioned")
+            .field("version", &self.version)
+            .finish_non_exhaustive()
     }
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use futures_util::future::join;
 use levity_core::{
-    ConversationId, Embedder, MemoryError, MemoryErrorKind, ModelError, ModelErrorKind, Usage, World,
+    ConversationId, Embedder, MemoryError, MemoryErrorKind, ModelError, ModelErrorKind, Usage,
+    World,
 };
 use levity_system::SystemWorld;
 use rusqlite::Connection;
@@ -43,7 +44,8 @@ const MOST_FACTS: usize = 100_000;
 const MOST_FOUND: usize = 1_000;
 /// How many facts are ranked at least, however few are wanted.
 const POOL: usize = 50;
-/// How large a file is at most, in bytes, that is written anew when a fact is forgotten, and when a scope is.
+/// How large a file is at most, in bytes, that is written anew when a fact is forgotten, and when a
+/// scope is.
 const SMALL: u64 = 4 << 20;
 const MIDDLING: u64 = 64 << 20;
 /// How many scopes are searched at once.
@@ -52,14 +54,16 @@ const MOST_SCOPES: usize = 32;
 /// Facts and past sessions, kept in one SQLite file and found again by their words and, with an
 /// [embedder](Self::with_embedder), by what they mean.
 ///
-/// - A fact belongs to one [`Scope`]. A search goes over the scopes it is given and never beyond them.
+/// - A fact belongs to one [`Scope`]. A search goes over the scopes it is given and never beyond
+///   them.
 /// - Nothing that is looked for is taken for syntax, whatever stands in it.
 /// - What is forgotten is gone: overwritten in the file, and no longer in the log beside it.
-/// - Several processes may use one file. A change is whole or not at all, also when the process is killed half-way.
+/// - Several processes may use one file. A change is whole or not at all, also when the process is
+///   killed half-way.
 /// - A file of another program, of a newer version or with flaws is refused and left as it is.
 ///
-/// Clones share the file. The work on it is done where it holds up no other task, when there is a Tokio runtime.
-/// `docs/recall.md` has the limits and the tables.
+/// Clones share the file. The work on it is done where it holds up no other task, when there is a
+/// Tokio runtime. `docs/recall.md` has the limits and the tables.
 ///
 /// ```
 /// # use levity_memory::{Recall, Scope};
@@ -99,8 +103,8 @@ impl Recall {
         Ok(Self::over(File::open(path.as_ref())?))
     }
 
-    /// What is wrong with how the facts are kept: other users of the system can read them, for instance. A new file can be
-    /// read by its owner alone, and one that is there stays as it is.
+    /// What is wrong with how the facts are kept: other users of the system can read them, for
+    /// instance. A new file can be read by its owner alone, and one that is there stays as it is.
     pub fn problems(&self) -> Vec<String> {
         self.file.exposed().into_iter().collect()
     }
@@ -115,7 +119,13 @@ impl Recall {
 
     fn over(file: File) -> Self {
         let world = Arc::new(SystemWorld);
-        Self { file: Arc::new(file), world, most_facts: MOST_FACTS, meaning: None, least: 0.0 }
+        Self {
+            file: Arc::new(file),
+            world,
+            most_facts: MOST_FACTS,
+            meaning: None,
+            least: 0.0,
+        }
     }
 
     /// The clock for dates; the system's by default.
@@ -134,37 +144,45 @@ impl Recall {
 
     /// Also finds facts by what they mean, however they are worded.
     ///
-    /// The vectors are in the file, with the embedder's card; one embedder's cannot be compared with another's, so a
-    /// file is best used with one. An embedder that fails, or takes longer than 20 seconds, is no failure of this:
-    /// facts are then kept without a vector and found by their words, which [`SavedFact::unembedded`] and
-    /// [`RecallResult::words_only`] say, and it is asked again after 30 seconds. Facts without a vector get theirs later, some
-    /// with everything that is remembered or recalled, or all by [`embed_missing`](Self::embed_missing).
+    /// The vectors are in the file, with the embedder's card; one embedder's cannot be compared
+    /// with another's, so a file is best used with one. An embedder that fails, or takes longer
+    /// than 20 seconds, is no failure of this: facts are then kept without a vector and found by
+    /// their words, which [`SavedFact::unembedded`] and [`RecallResult::words_only`] say, and it is
+    /// asked again after 30 seconds. Facts without a vector get theirs later, some with everything
+    /// that is remembered or recalled, or all by [`embed_missing`](Self::embed_missing).
     #[must_use]
     pub fn with_embedder(mut self, embedder: impl Embedder + 'static) -> Self {
         self.meaning = Some(Meaning::new(Arc::new(embedder)));
         self
     }
 
-    /// Leaves out what only an embedder finds and whose vector lies farther from the question's than this cosine; 0 by
-    /// default. What is far and what is near differs from embedder to embedder.
+    /// Leaves out what only an embedder finds and whose vector lies farther from the question's
+    /// than this cosine; 0 by default. What is far and what is near differs from embedder to
+    /// embedder.
     #[must_use]
     pub fn with_min_cosine(mut self, cosine: f32) -> Self {
         self.least = cosine;
         self
     }
 
-    /// Keeps a fact: a short text, and where it comes from. The same text again in the same scope is the same fact,
-    /// with the new source and date. White space around it is no part of it.
+    /// Keeps a fact: a short text, and where it comes from. The same text again in the same scope
+    /// is the same fact, with the new source and date. White space around it is no part of it.
     ///
     /// # Errors
-    /// [`Refused`](MemoryErrorKind::Refused) when the text is empty or longer than 8 KiB, or its source longer than
-    /// 1 KiB; [`Full`](MemoryErrorKind::Full) when the scope has as many facts as it may; and when the file cannot be
-    /// written.
-    pub async fn remember(&self, scope: &Scope, text: &str, source: &str) -> Result<SavedFact, MemoryError> {
+    /// [`Refused`](MemoryErrorKind::Refused) when the text is empty or longer than 8 KiB, or its
+    /// source longer than 1 KiB; [`Full`](MemoryErrorKind::Full) when the scope has as many facts
+    /// as it may; and when the file cannot be written.
+    pub async fn remember(
+        &self,
+        scope: &Scope,
+        text: &str,
+        source: &str,
+    ) -> Result<SavedFact, MemoryError> {
         self.keep(scope, text, source, None).await
     }
 
-    /// Keeps the summary of a session. There is one for each conversation in a scope; a new one takes its place.
+    /// Keeps the summary of a session. There is one for each conversation in a scope; a new one
+    /// takes its place.
     ///
     /// # Errors
     /// As [`remember`](Self::remember).
@@ -175,10 +193,12 @@ impl Recall {
         summary: &str,
     ) -> Result<SavedFact, MemoryError> {
         let source = format!("conversation {conversation}");
-        self.keep(scope, summary, &source, Some(conversation.clone())).await
+        self.keep(scope, summary, &source, Some(conversation.clone()))
+            .await
     }
 
-    /// At most `limit` facts of these scopes that have to do with `query`, best first. 1,000 is the most.
+    /// At most `limit` facts of these scopes that have to do with `query`, best first. 1,000 is the
+    /// most.
     ///
     /// # Errors
     /// When there are more than 32 scopes, and when the file cannot be read.
@@ -201,40 +221,59 @@ impl Recall {
         };
         let (scopes, query) = (scopes.to_vec(), query.to_owned());
         let facts = self
-            .work(move |file| file.read(|view| search(view, &scopes, &query, vector.as_ref(), limit)))
+            .work(move |file| {
+                file.read(|view| search(view, &scopes, &query, vector.as_ref(), limit))
+            })
             .await?;
-        Ok(RecallResult { facts, words_only, usage })
+        Ok(RecallResult {
+            facts,
+            words_only,
+            usage,
+        })
     }
 
-    /// What is looked for as a vector, if there is an embedder, and the vectors of some facts that have none yet.
+    /// What is looked for as a vector, if there is an embedder, and the vectors of some facts that
+    /// have none yet.
     async fn near(&self, scopes: &[Scope], query: &str) -> (Option<Asked>, Usage) {
-        let Some(meaning) = &self.meaning else { return (None, Usage::default()) };
-        let (asked, some) = join(meaning.query(&*self.world, query), self.embed_some(scopes, None)).await;
+        let Some(meaning) = &self.meaning else {
+            return (None, Usage::default());
+        };
+        let (asked, some) = join(
+            meaning.query(&*self.world, query),
+            self.embed_some(scopes, None),
+        )
+        .await;
         // A file that cannot be written just now can still be read; if not, the search says so.
         let some = some.unwrap_or_else(|_| Ok(Usage::default()));
         match asked {
             Ok((vector, mut usage)) => {
                 let more = some.ok().and_then(|usage| usage.input);
-                usage.input = usage.input.map(|input| input.saturating_add(more.unwrap_or(0))).or(more);
+                usage.input = usage
+                    .input
+                    .map(|input| input.saturating_add(more.unwrap_or(0)))
+                    .or(more);
                 (Some(Ok((meaning.card.clone(), vector))), usage)
             }
             Err(error) => (Some(Err(error)), some.unwrap_or_default()),
         }
     }
 
-    /// Removes a fact, if it is in one of these scopes, and says whether it was. Nothing of it is left in a file of up
-    /// to 4 MiB; in a larger one, SQLite may leave copies of moved rows until it is [wiped](Self::wipe).
+    /// Removes a fact, if it is in one of these scopes, and says whether it was. Nothing of it is
+    /// left in a file of up to 4 MiB; in a larger one, SQLite may leave copies of moved rows until
+    /// it is [wiped](Self::wipe).
     ///
     /// # Errors
-    /// When the file cannot be written. [`Busy`](MemoryErrorKind::Busy) also when the fact is gone, but another
-    /// program still reads the file as it was: then forget it once more later.
+    /// When the file cannot be written. [`Busy`](MemoryErrorKind::Busy) also when the fact is gone,
+    /// but another program still reads the file as it was: then forget it once more later.
     pub async fn forget(&self, scopes: &[Scope], id: FactId) -> Result<bool, MemoryError> {
         check_scopes(scopes)?;
         let scopes = scopes.to_vec();
         let forget = move |file: &File| {
             let forgotten = file.write(|change| {
-                let keys: Vec<_> =
-                    rows::scope_keys(change, &scopes)?.into_iter().map(|(key, _)| key).collect();
+                let keys: Vec<_> = rows::scope_keys(change, &scopes)?
+                    .into_iter()
+                    .map(|(key, _)| key)
+                    .collect();
                 rows::forget(change, &keys, id)
             })?;
             file.wipe(SMALL).map(|()| forgotten)
@@ -242,8 +281,8 @@ impl Recall {
         self.work(forget).await
     }
 
-    /// Removes everything of a scope, and says how many facts there were. Nothing of them is left in a file of up to
-    /// 64 MiB; see [`wipe`](Self::wipe) for larger ones.
+    /// Removes everything of a scope, and says how many facts there were. Nothing of them is left
+    /// in a file of up to 64 MiB; see [`wipe`](Self::wipe) for larger ones.
     ///
     /// # Errors
     /// As [`forget`](Self::forget).
@@ -252,7 +291,8 @@ impl Recall {
         let forget = move |file: &File| {
             let forgotten = file.write(|change| {
                 let keys = rows::scope_keys(change, std::slice::from_ref(&scope))?;
-                keys.first().map_or(Ok(0), |(key, _)| rows::forget_scope(change, *key))
+                keys.first()
+                    .map_or(Ok(0), |(key, _)| rows::forget_scope(change, *key))
             })?;
             file.wipe(MIDDLING).map(|()| forgotten)
         };
@@ -261,12 +301,14 @@ impl Recall {
 
     /// Writes the file anew, so that nothing is left in it of what was forgotten.
     ///
-    /// What is forgotten is overwritten at once. But SQLite leaves copies behind when it moves rows from page to page,
-    /// and those go only in this way. Small files are wiped whenever something is forgotten; a large one takes some ten
-    /// milliseconds and as much memory for each MiB, in which nobody else can write.
+    /// What is forgotten is overwritten at once. But SQLite leaves copies behind when it moves rows
+    /// from page to page, and those go only in this way. Small files are wiped whenever something
+    /// is forgotten; a large one takes some ten milliseconds and as much memory for each MiB, in
+    /// which nobody else can write.
     ///
     /// # Errors
-    /// When the file cannot be written, and [`Busy`](MemoryErrorKind::Busy) when another program uses it for too long.
+    /// When the file cannot be written, and [`Busy`](MemoryErrorKind::Busy) when another program
+    /// uses it for too long.
     pub async fn wipe(&self) -> Result<(), MemoryError> {
         self.work(|file| file.wipe(u64::MAX)).await
     }
@@ -283,7 +325,8 @@ impl Recall {
     ) -> Result<Vec<Recalled>, MemoryError> {
         let scope = scope.clone();
         let limit = limit.min(MOST_FOUND);
-        self.work(move |file| file.read(|view| rows::list(view, &scope, after, limit))).await
+        self.work(move |file| file.read(|view| rows::list(view, &scope, after, limit)))
+            .await
     }
 
     async fn keep(
@@ -305,15 +348,30 @@ impl Recall {
             date: self.world.now(),
         };
         let most = self.most_facts;
-        let (id, new) = self.work(move |file| file.write(|change| rows::keep(change, &fact, most))).await?;
+        let (id, new) = self
+            .work(move |file| file.write(|change| rows::keep(change, &fact, most)))
+            .await?;
         // Whatever comes of its vector, the fact is kept.
-        let embedded = self.embed_some(std::slice::from_ref(scope), Some(id)).await.unwrap_or_else(|error| {
-            let message = "its vector could not be written into the file";
-            Err(ModelError::new(ModelErrorKind::Transport, message).with_source(error))
-        });
+        let embedded = self
+            .embed_some(std::slice::from_ref(scope), Some(id))
+            .await
+            .unwrap_or_else(|error| {
+                let message = "its vector could not be written into the file";
+                Err(ModelError::new(ModelErrorKind::Transport, message).with_source(error))
+            });
         match embedded {
-            Ok(usage) => Ok(SavedFact { id, new, unembedded: None, usage }),
-            Err(error) => Ok(SavedFact { id, new, unembedded: Some(error), usage: Usage::default() }),
+            Ok(usage) => Ok(SavedFact {
+                id,
+                new,
+                unembedded: None,
+                usage,
+            }),
+            Err(error) => Ok(SavedFact {
+                id,
+                new,
+                unembedded: Some(error),
+                usage: Usage::default(),
+            }),
         }
     }
 
@@ -357,7 +415,13 @@ fn search(
     if let Some((card, vector, least)) = vector
         && let Some(embedder) = vectors::embedder(view, card)?
     {
-        lists.push(vectors::near(view, embedder, &scopes, (vector, *least), pool)?);
+        lists.push(vectors::near(
+            view,
+            embedder,
+            &scopes,
+            (vector, *least),
+            pool,
+        )?);
     }
     lists.push(rows::by_words(view, &scopes, query, pool)?);
     let mut facts = Vec::new();
@@ -369,7 +433,9 @@ fn search(
 
 impl fmt::Debug for Recall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recall").field("embedder", &self.meaning).finish_non_exhaustive()
+        f.debug_struct("Recall")
+            .field("embedder", &self.meaning)
+            .finish_non_exhaustive()
     }
 }
 
@@ -377,8 +443,10 @@ fn check_scopes(scopes: &[Scope]) -> Result<(), MemoryError> {
     if scopes.len() <= MOST_SCOPES {
         return Ok(());
     }
-    let message =
-        format!("there are {} scopes, and at most {MOST_SCOPES} are searched at once", scopes.len());
+    let message = format!(
+        "there are {} scopes, and at most {MOST_SCOPES} are searched at once",
+        scopes.len()
+    );
     Err(MemoryError::new(MemoryErrorKind::Refused, message))
 }
 
@@ -390,5 +458,8 @@ fn check_text(what: &str, text: &str, longest: usize) -> Result<(), MemoryError>
         }
         _ => return Ok(()),
     };
-    Err(MemoryError::new(MemoryErrorKind::Refused, format!("{what} {why}")))
+    Err(MemoryError::new(
+        MemoryErrorKind::Refused,
+        format!("{what} {why}"),
+    ))
 }

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use levity_core::{
-    ConversationChange, ConversationId, ConversationInfo, ConversationQuery, Lease, MemoryError, MemoryStore,
-    Message, Remembered, Timestamp,
+    ConversationChange, ConversationId, ConversationInfo, ConversationQuery, Lease, MemoryError,
+    MemoryStore, Message, Remembered, Timestamp,
 };
 
 use crate::Durability;
@@ -26,18 +26,24 @@ use writer::{Work, Writer, settled};
 /// So often it is tried to take messages away from a search that goes on.
 const IN_VAIN: u32 = 10;
 
-/// Keeps any number of conversations in one SQLite file, which other processes may use at the same time.
+/// Keeps any number of conversations in one SQLite file, which other processes may use at the same
+/// time.
 ///
-/// - Loading a window costs what the window holds, whatever the conversation holds, and reading waits for nobody.
-/// - What many save at the same time goes to the disk at once; see [`Durability`] for what that means.
-/// - What was trimmed or forgotten is overwritten, in the file, in the log beside it and in the index of words. A
-///   program that reads the file at that moment may put off the last step until it is done.
-/// - The first search in a conversation, and one after many saves, makes what is new known to the index first.
+/// - Loading a window costs what the window holds, whatever the conversation holds, and reading
+///   waits for nobody.
+/// - What many save at the same time goes to the disk at once; see [`Durability`] for what that
+///   means.
+/// - What was trimmed or forgotten is overwritten, in the file, in the log beside it and in the
+///   index of words. A program that reads the file at that moment may put off the last step until
+///   it is done.
+/// - The first search in a conversation, and one after many saves, makes what is new known to the
+///   index first.
 /// - A conversation is held until whoever holds it lets go or ends, however that comes.
 /// - A file of another program, of a newer version or with flaws is refused and left as it is.
 ///
-/// Clones are the same owner of conversations. The room of what was removed is used again; the file becomes smaller by
-/// `VACUUM`. It needs a tokio runtime, and a file system with locks. `docs/memory.md` describes the tables.
+/// Clones are the same owner of conversations. The room of what was removed is used again; the file
+/// becomes smaller by `VACUUM`. It needs a tokio runtime, and a file system with locks.
+/// `docs/memory.md` describes the tables.
 ///
 /// ```
 /// # use levity_core::{ConversationChange, ConversationId, MemoryStore, Message};
@@ -70,7 +76,8 @@ impl SqliteMemory {
     ///
     /// # Errors
     /// When the file cannot be opened or made, and when it is none that this version can read:
-    /// [`Version`](levity_core::MemoryErrorKind::Version) or [`Damaged`](levity_core::MemoryErrorKind::Damaged).
+    /// [`Version`](levity_core::MemoryErrorKind::Version) or
+    /// [`Damaged`](levity_core::MemoryErrorKind::Damaged).
     pub fn new(path: impl Into<PathBuf>) -> Result<Self, MemoryError> {
         let (place, checked) = Place::make(&path.into())?;
         let store = Self::at(place);
@@ -78,8 +85,9 @@ impl SqliteMemory {
         Ok(store)
     }
 
-    /// What is wrong with how the conversations are kept: other users of the system can read them, for instance. A new file
-    /// can be read by its owner alone, and one that is there stays as it is.
+    /// What is wrong with how the conversations are kept: other users of the system can read them,
+    /// for instance. A new file can be read by its owner alone, and one that is there stays as it
+    /// is.
     pub fn problems(&self) -> Vec<String> {
         self.store.place.file.exposed().into_iter().collect()
     }
@@ -87,20 +95,30 @@ impl SqliteMemory {
     fn at(place: Place) -> Self {
         let place = Arc::new(place);
         let readers = Arc::new(Readers::new(place.clone()));
-        Self { store: Arc::new(Store { place, readers, writer: Mutex::new(None) }) }
+        Self {
+            store: Arc::new(Store {
+                place,
+                readers,
+                writer: Mutex::new(None),
+            }),
+        }
     }
 
-    /// How safe a save is once it returned; [`Durability::Synced`] by default. The changed copy is an owner of its
-    /// own.
+    /// How safe a save is once it returned; [`Durability::Synced`] by default. The changed copy is
+    /// an owner of its own.
     #[must_use]
     pub fn with_durability(self, durability: Durability) -> Self {
-        Self::at(Place { durability, ..Place::clone(&self.store.place) })
+        Self::at(Place {
+            durability,
+            ..Place::clone(&self.store.place)
+        })
     }
 
-    /// Writes the file anew, so that nothing is left in it of what was trimmed or forgotten: SQLite leaves copies behind when
-    /// it moves rows from page to page. A file of up to 4 MiB is written anew whenever a conversation is forgotten; a
-    /// larger one takes some ten milliseconds per MiB, and others wait meanwhile. If somebody reads the file for long, it is
-    /// tried again every second.
+    /// Writes the file anew, so that nothing is left in it of what was trimmed or forgotten: SQLite
+    /// leaves copies behind when it moves rows from page to page. A file of up to 4 MiB is written
+    /// anew whenever a conversation is forgotten; a larger one takes some ten milliseconds per MiB,
+    /// and others wait meanwhile. If somebody reads the file for long, it is tried again every
+    /// second.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -109,7 +127,11 @@ impl SqliteMemory {
     }
 
     fn writer(&self) -> Result<Arc<Writer>, MemoryError> {
-        let mut writer = self.store.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writer = self
+            .store
+            .writer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(writer) = &*writer {
             return Ok(writer.clone());
         }
@@ -141,10 +163,19 @@ impl SqliteMemory {
         // Whoever removes it may have held it until now.
         writer.ask(|reply| Work::Settle { reply }).await?;
         let wanted = id.clone();
-        if self.look(move |readers| readers.may_go(&wanted, unchanged_since)).await? {
+        if self
+            .look(move |readers| readers.may_go(&wanted, unchanged_since))
+            .await?
+        {
             unindex(&writer, id, u64::MAX).await?;
         }
-        let ask = || writer.ask(|reply| Work::Remove { id: id.clone(), unchanged_since, reply });
+        let ask = || {
+            writer.ask(|reply| Work::Remove {
+                id: id.clone(),
+                unchanged_since,
+                reply,
+            })
+        };
         let owner = match ask().await? {
             Ok(removed) => return Ok(removed),
             Err(owner) => owner,
@@ -154,13 +185,21 @@ impl SqliteMemory {
     }
 }
 
-/// Takes all but few messages before a position away from the search, a few at a time, so that others get their turn.
-/// They are searched again if it comes no further than that. Whoever searches meanwhile makes them known again; if that
-/// goes on for long, the removal has to do all in one go.
+/// Takes all but few messages before a position away from the search, a few at a time, so that
+/// others get their turn. They are searched again if it comes no further than that. Whoever
+/// searches meanwhile makes them known again; if that goes on for long, the removal has to do all
+/// in one go.
 async fn unindex(writer: &Writer, id: &ConversationId, before: u64) -> Result<(), MemoryError> {
     let (mut least, mut vain) = (u64::MAX, 0);
     while vain < IN_VAIN {
-        match writer.ask(|reply| Work::Unindex { id: id.clone(), before, reply }).await? {
+        match writer
+            .ask(|reply| Work::Unindex {
+                id: id.clone(),
+                before,
+                reply,
+            })
+            .await?
+        {
             0 => break,
             left if left < least => least = left,
             _ => vain += 1,
@@ -183,12 +222,19 @@ impl MemoryStore for SqliteMemory {
         limit: usize,
     ) -> Result<Vec<(u64, Arc<Message>)>, MemoryError> {
         let id = id.clone();
-        self.look(move |readers| readers.read(&id, from, limit)).await
+        self.look(move |readers| readers.read(&id, from, limit))
+            .await
     }
 
-    async fn save(&self, id: &ConversationId, change: &ConversationChange) -> Result<(), MemoryError> {
+    async fn save(
+        &self,
+        id: &ConversationId,
+        change: &ConversationChange,
+    ) -> Result<(), MemoryError> {
         let (id, change) = (id.clone(), change.clone());
-        self.writer()?.ask(|reply| Work::Save { id, change, reply }).await
+        self.writer()?
+            .ask(|reply| Work::Save { id, change, reply })
+            .await
     }
 
     async fn search(
@@ -199,24 +245,44 @@ impl MemoryStore for SqliteMemory {
     ) -> Result<Vec<(u64, Arc<Message>)>, MemoryError> {
         let (id, query) = (id.clone(), query.to_owned());
         let wanted = id.clone();
-        if !self.look(move |readers| readers.is_indexed(&wanted)).await? {
+        if !self
+            .look(move |readers| readers.is_indexed(&wanted))
+            .await?
+        {
             let writer = self.writer()?;
-            while !writer.ask(|reply| Work::Index { id: id.clone(), reply }).await? {}
+            while !writer
+                .ask(|reply| Work::Index {
+                    id: id.clone(),
+                    reply,
+                })
+                .await?
+            {}
         }
-        self.look(move |readers| readers.search(&id, &query, limit)).await
+        self.look(move |readers| readers.search(&id, &query, limit))
+            .await
     }
 
     async fn trim(&self, id: &ConversationId, before: u64) -> Result<(), MemoryError> {
         let writer = self.writer()?;
         unindex(&writer, id, before).await?;
-        writer.ask(|reply| Work::Trim { id: id.clone(), before, reply }).await
+        writer
+            .ask(|reply| Work::Trim {
+                id: id.clone(),
+                before,
+                reply,
+            })
+            .await
     }
 
     async fn forget(&self, id: &ConversationId) -> Result<bool, MemoryError> {
         self.remove(id, None).await
     }
 
-    async fn expire(&self, id: &ConversationId, unchanged_since: Timestamp) -> Result<bool, MemoryError> {
+    async fn expire(
+        &self,
+        id: &ConversationId,
+        unchanged_since: Timestamp,
+    ) -> Result<bool, MemoryError> {
         self.remove(id, Some(unchanged_since)).await
     }
 
@@ -227,13 +293,22 @@ impl MemoryStore for SqliteMemory {
 
     async fn hold(&self, id: &ConversationId) -> Result<Lease, MemoryError> {
         let writer = self.writer()?;
-        let ask = || writer.ask(|reply| Work::Lease { id: id.clone(), writer: writer.clone(), reply });
+        let ask = || {
+            writer.ask(|reply| Work::Lease {
+                id: id.clone(),
+                writer: writer.clone(),
+                reply,
+            })
+        };
         let owner = match ask().await? {
             Ok(held) => return Ok(Lease::new(held)),
             Err(owner) => owner,
         };
         settled(owner).await;
-        ask().await?.map(Lease::new).map_err(|_| MemoryError::busy(id))
+        ask()
+            .await?
+            .map(Lease::new)
+            .map_err(|_| MemoryError::busy(id))
     }
 }
 

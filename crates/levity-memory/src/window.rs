@@ -17,8 +17,9 @@ pub use view::WindowView;
 
 /// How much of a conversation a model is shown.
 ///
-/// What is shown is built so that it fits: pinned messages, the summary of what has left, and the last messages. A call and
-/// its result are never parted, and what is shown is a history that a provider accepts.
+/// What is shown is built so that it fits: pinned messages, the summary of what has left, and the
+/// last messages. A call and its result are never parted, and what is shown is a history that a
+/// provider accepts.
 ///
 /// ```
 /// use levity_core::{History, Message};
@@ -61,16 +62,16 @@ impl Window {
         }
     }
 
-    /// So many tokens at most, with all that is sent beside the messages: instructions, tools. In an agent it is what its
-    /// model has room for, by default.
+    /// So many tokens at most, with all that is sent beside the messages: instructions, tools. In
+    /// an agent it is what its model has room for, by default.
     #[must_use]
     pub fn tokens(mut self, tokens: u64) -> Self {
         self.tokens = Some(tokens);
         self
     }
 
-    /// So many messages at most. In an agent only those of earlier runs count, so that no run forgets what it is
-    /// doing.
+    /// So many messages at most. In an agent only those of earlier runs count, so that no run
+    /// forgets what it is doing.
     #[must_use]
     pub fn messages(mut self, messages: usize) -> Self {
         self.messages = Some(messages);
@@ -96,15 +97,17 @@ impl Window {
         self.tokens.map(|tokens| tokens.max(Self::LEAST_TOKENS))
     }
 
-    /// Whether more is shown than there is room for: messages estimated at so many tokens, so many of them from before the
-    /// present run.
+    /// Whether more is shown than there is room for: messages estimated at so many tokens, so many
+    /// of them from before the present run.
     pub fn is_over(&self, estimate: u64, past: usize, counter: &Counter) -> bool {
-        let too_long = self.max_tokens().is_some_and(|tokens| counter.count(estimate) > tokens);
+        let too_long = self
+            .max_tokens()
+            .is_some_and(|tokens| counter.count(estimate) > tokens);
         too_long || self.messages.is_some_and(|most| past > most)
     }
 
-    /// Shows the end of a conversation, as much as there is room for; costs what is shown, not what the conversation
-    /// holds.
+    /// Shows the end of a conversation, as much as there is room for; costs what is shown, not what
+    /// the conversation holds.
     pub fn show(
         &self,
         messages: &[Arc<Message>],
@@ -114,8 +117,8 @@ impl Window {
         self.show_pinned(messages, &[], summary, counter)
     }
 
-    /// The same, with those messages in any case that stand at the places `pins`; one that calls tools or answers a call
-    /// cannot be pinned.
+    /// The same, with those messages in any case that stand at the places `pins`; one that calls
+    /// tools or answers a call cannot be pinned.
     pub fn show_pinned(
         &self,
         messages: &[Arc<Message>],
@@ -149,7 +152,8 @@ pub struct WindowContents {
     pub shortened: usize,
     /// About how many tokens it has, with all that is sent beside it.
     pub tokens: u64,
-    /// Whether it has no more tokens than it may. Only what is sent beside the messages can be so long that it has.
+    /// Whether it has no more tokens than it may. Only what is sent beside the messages can be so
+    /// long that it has.
     pub fits: bool,
 }
 

@@ -33,7 +33,9 @@ pub(crate) struct Words(BTreeSet<String>);
 
 impl Words {
     pub(crate) fn of(query: &str) -> Self {
-        let words = query.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+        let words = query
+            .split(|c: char| !c.is_alphanumeric())
+            .filter(|word| !word.is_empty());
         Self(words.take(MOST_WORDS).map(str::to_lowercase).collect())
     }
 
@@ -44,7 +46,10 @@ impl Words {
         }
         let text = text.to_lowercase();
         let there: BTreeSet<_> = text.split(|c: char| !c.is_alphanumeric()).collect();
-        self.0.iter().filter(|word| there.contains(word.as_str())).count()
+        self.0
+            .iter()
+            .filter(|word| there.contains(word.as_str()))
+            .count()
     }
 
     #[cfg(feature = "sqlite")]

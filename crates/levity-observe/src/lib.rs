@@ -28,13 +28,13 @@
 //! # }
 //! ```
 //!
-//! Each type here is a fold over the one event stream of a run. It has no clock, changes nothing in the run, and gives the same for a
-//! live run and for a replay.
+//! Each type here is a fold over the one event stream of a run. It has no clock, changes nothing in
+//! the run, and gives the same for a live run and for a replay.
 //!
 //! - [`Lineage`] says which agent and tool an event comes from, in any run with runs below it.
 //! - `PlanView` (`dag`) makes a tree, a summary or a diagram of a run of a plan.
-//! - `SessionFolder` (`dag`) keeps a file of each run that NetworkX reads. `Session` reads it, and gives what another run
-//!   begins with.
+//! - `SessionFolder` (`dag`) keeps a file of each run that NetworkX reads. `Session` reads it, and
+//!   gives what another run begins with.
 //!
 //! What is deliberately absent: a way to steer the run. Use `levity_runtime::RunHandle`.
 //!
@@ -55,5 +55,6 @@ pub use session::{
 };
 #[cfg(feature = "dag")]
 pub use view::{
-    Activity, Items, LogLine, PlanStage, PlanView, Preparation, StepView, Totals, TreeOptions, one_line,
+    Activity, Items, LogLine, PlanStage, PlanView, Preparation, StepView, Totals, TreeOptions,
+    one_line,
 };

@@ -14,8 +14,8 @@ const MAX_ENTRIES: usize = 100_000;
 
 /// Says of each event of a run and its children where it comes from: `swarm › coder › read_file`.
 ///
-/// A fold over the events: hand it each of them, in order. It remembers the runs and the calls that are under way, at
-/// most 100,000 of them; past that it forgets the older half.
+/// A fold over the events: hand it each of them, in order. It remembers the runs and the calls that
+/// are under way, at most 100,000 of them; past that it forgets the older half.
 ///
 /// ```
 /// # use levity_core::{EffectId, Event, EventKind, RunId, Timestamp};
@@ -29,8 +29,9 @@ const MAX_ENTRIES: usize = 100_000;
 /// assert_eq!(origin.worker(), Some("coder"));
 /// ```
 ///
-/// A listener that came late was not told of the runs that had begun: such a run is shown by its id, as in
-/// `swarm › r1.3 › read_file`. A run that is neither the whole nor below it is shown by its id alone.
+/// A listener that came late was not told of the runs that had begun: such a run is shown by its
+/// id, as in `swarm › r1.3 › read_file`. A run that is neither the whole nor below it is shown by
+/// its id alone.
 #[derive(Clone)]
 pub struct Lineage {
     name: Arc<str>,
@@ -58,7 +59,8 @@ struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Origin {
-    /// The name of the whole, then the agents from the outermost to the innermost, then the tool, if it is one's.
+    /// The name of the whole, then the agents from the outermost to the innermost, then the tool,
+    /// if it is one's.
     pub path: Vec<Arc<str>>,
     /// The run.
     pub run: RunId,
@@ -73,7 +75,10 @@ impl Origin {
 
     /// The tool, if the event is about a call of one.
     pub fn tool(&self) -> Option<&str> {
-        self.path.last().filter(|_| self.of_tool).map(|name| &**name)
+        self.path
+            .last()
+            .filter(|_| self.of_tool)
+            .map(|name| &**name)
     }
 
     /// The path without the tool: the name of the whole, then the agents.
@@ -96,13 +101,24 @@ impl Lineage {
     /// Remembers nothing yet; `name` is that of the whole: the outermost run there are events of.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         let (runs, calls) = (BTreeMap::new(), BTreeMap::new());
-        Self { name: name.into(), whole: None, is_fixed: false, runs, calls, count: 0 }
+        Self {
+            name: name.into(),
+            whole: None,
+            is_fixed: false,
+            runs,
+            calls,
+            count: 0,
+        }
     }
 
-    /// As [`new`](Self::new), where the whole is this run: for a listener that comes late to a run whose own id has
-    /// a dot in it, and for a swarm that is itself a part of something larger.
+    /// As [`new`](Self::new), where the whole is this run: for a listener that comes late to a run
+    /// whose own id has a dot in it, and for a swarm that is itself a part of something larger.
     pub fn of_run(name: impl Into<Arc<str>>, run: RunId) -> Self {
-        Self { whole: Some(run), is_fixed: true, ..Self::new(name) }
+        Self {
+            whole: Some(run),
+            is_fixed: true,
+            ..Self::new(name)
+        }
     }
 
     /// Takes in an event and says where it comes from.
@@ -120,18 +136,22 @@ impl Lineage {
         known.then(|| self.origin(run, None))
     }
 
-    /// The runs of a worker that are under way, in the order in which they began. The runs below them are not among
-    /// them.
+    /// The runs of a worker that are under way, in the order in which they began. The runs below
+    /// them are not among them.
     pub fn runs_of(&self, worker: &str) -> Vec<RunId> {
         let of_whole = |run: &RunId| run.parent().as_ref() == self.whole.as_ref();
-        let named = self.runs.iter().filter(|(run, entry)| &*entry.name == worker && of_whole(run));
+        let named = self
+            .runs
+            .iter()
+            .filter(|(run, entry)| &*entry.name == worker && of_whole(run));
         let mut found: Vec<_> = named.collect();
         found.sort_by_key(|(_, entry)| entry.number);
         found.into_iter().map(|(run, _)| run.clone()).collect()
     }
 
-    /// The whole is the run that the first event begins, and for a listener that came late the outermost part of the
-    /// first id. A run above the one that was taken for the whole shows that it is not.
+    /// The whole is the run that the first event begins, and for a listener that came late the
+    /// outermost part of the first id. A run above the one that was taken for the whole shows that
+    /// it is not.
     fn find_whole(&mut self, event: &Event) {
         match &self.whole {
             None => self.whole = Some(whole_of(event)),
@@ -164,14 +184,21 @@ impl Lineage {
             self.forget_older_half();
         }
         self.count += 1;
-        Entry { name, number: self.count }
+        Entry {
+            name,
+            number: self.count,
+        }
     }
 
-    /// Entries whose end was missed would stay, so the oldest go. Half of them at once, so that each new one costs
-    /// little.
+    /// Entries whose end was missed would stay, so the oldest go. Half of them at once, so that
+    /// each new one costs little.
     fn forget_older_half(&mut self) {
-        let mut numbers: Vec<_> =
-            self.runs.values().chain(self.calls.values()).map(|entry| entry.number).collect();
+        let mut numbers: Vec<_> = self
+            .runs
+            .values()
+            .chain(self.calls.values())
+            .map(|entry| entry.number)
+            .collect();
         let half = numbers.len() / 2;
         let (_, middle, _) = numbers.select_nth_unstable(half);
         let first = *middle;
@@ -202,8 +229,10 @@ impl Lineage {
         self.runs.remove(run);
         let below = RunId::from(format!("{run}."));
         let inner = self.runs.range(below.clone()..).map(|(inner, _)| inner);
-        let inner: Vec<_> =
-            inner.take_while(|inner| inner.as_str().starts_with(below.as_str())).cloned().collect();
+        let inner: Vec<_> = inner
+            .take_while(|inner| inner.as_str().starts_with(below.as_str()))
+            .cloned()
+            .collect();
         for run in &inner {
             self.runs.remove(run);
         }
@@ -214,7 +243,11 @@ impl Lineage {
 
     fn forget_calls(&mut self, run: &RunId) {
         let all = (run.clone(), EffectId::new(0))..=(run.clone(), EffectId::new(u64::MAX));
-        let effects: Vec<_> = self.calls.range(all).map(|(call, _)| call.clone()).collect();
+        let effects: Vec<_> = self
+            .calls
+            .range(all)
+            .map(|(call, _)| call.clone())
+            .collect();
         for call in &effects {
             self.calls.remove(call);
         }
@@ -233,20 +266,29 @@ impl Lineage {
             EventKind::ToolFinished { result, .. } => return Some(result.name.as_str().into()),
             _ => return None,
         };
-        self.calls.get(&(event.run.clone(), effect)).map(|call| call.name.clone())
+        self.calls
+            .get(&(event.run.clone(), effect))
+            .map(|call| call.name.clone())
     }
 
     fn origin(&self, run: &RunId, tool: Option<Arc<str>>) -> Origin {
         let of_tool = tool.is_some();
         let path = self.names(run).into_iter().chain(tool).collect();
-        Origin { path, run: run.clone(), of_tool }
+        Origin {
+            path,
+            run: run.clone(),
+            of_tool,
+        }
     }
 
     /// The names from the whole down to a run.
     fn names(&self, run: &RunId) -> Vec<Arc<str>> {
-        let below =
-            self.whole.as_ref().and_then(|whole| Some((whole, run.as_str().strip_prefix(whole.as_str())?)));
-        let Some((whole, below)) = below.filter(|(_, below)| below.is_empty() || below.starts_with('.'))
+        let below = self
+            .whole
+            .as_ref()
+            .and_then(|whole| Some((whole, run.as_str().strip_prefix(whole.as_str())?)));
+        let Some((whole, below)) =
+            below.filter(|(_, below)| below.is_empty() || below.starts_with('.'))
         else {
             return vec![run.as_str().into()];
         };
@@ -258,7 +300,9 @@ impl Lineage {
     }
 
     fn name_of(&self, run: &str) -> Arc<str> {
-        self.runs.get(run).map_or_else(|| run.into(), |entry| entry.name.clone())
+        self.runs
+            .get(run)
+            .map_or_else(|| run.into(), |entry| entry.name.clone())
     }
 }
 
@@ -274,7 +318,11 @@ impl fmt::Debug for Lineage {
 
 /// The run that an event begins; of any other event the outermost run.
 fn whole_of(event: &Event) -> RunId {
-    let outermost = event.run.as_str().split_once('.').map(|(outermost, _)| outermost);
+    let outermost = event
+        .run
+        .as_str()
+        .split_once('.')
+        .map(|(outermost, _)| outermost);
     match (&event.kind, outermost) {
         (EventKind::RunStarted { .. }, _) | (_, None) => event.run.clone(),
         (_, Some(outermost)) => outermost.into(),

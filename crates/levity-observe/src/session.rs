@@ -3,7 +3,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use levity_core::{Ending, RunId, Timestamp};
-use levity_dag::{CompletedStep, Plan, StartingPlan, Step, StepId, StepSpent, StepStatus, WrittenVariable};
+use levity_dag::{
+    CompletedStep, Plan, StartingPlan, Step, StepId, StepSpent, StepStatus, WrittenVariable,
+};
 use serde_json::{Map, Value};
 
 use crate::view::{Items, PlanStage, PlanView, Preparation};
@@ -23,10 +25,11 @@ pub use error::{SessionError, SessionProblem};
 pub use folder::{SessionFilter, SessionFolder, SessionInfo};
 pub use writer::SessionWriter;
 
-/// A run of a plan as it stands in a session file: all that can be known about it without its journal.
+/// A run of a plan as it stands in a session file: all that can be known about it without its
+/// journal.
 ///
-/// The file is a graph in the node-link form of NetworkX. Files of other programs in that form are read as well: what they
-/// do not say has its default, and what is not known here is kept as it is.
+/// The file is a graph in the node-link form of NetworkX. Files of other programs in that form are
+/// read as well: what they do not say has its default, and what is not known here is kept as it is.
 ///
 /// ```
 /// # use levity_observe::Session;
@@ -53,7 +56,8 @@ pub struct Session {
     pub files: Vec<Value>,
     /// When the run began.
     pub created: Option<Timestamp>,
-    /// Where it stood: a [`PlanStage`] while it ran, then `completed`, `partial`, `cancelled` or `failed`.
+    /// Where it stood: a [`PlanStage`] while it ran, then `completed`, `partial`, `cancelled` or
+    /// `failed`.
     pub status: String,
     /// The variables.
     pub globals: BTreeMap<Arc<str>, Value>,
@@ -111,7 +115,8 @@ pub struct SessionStep {
 }
 
 impl Session {
-    /// 64 MiB: larger files are neither read nor written, unless [`SessionFolder::max_bytes`] says so.
+    /// 64 MiB: larger files are neither read nor written, unless [`SessionFolder::max_bytes`] says
+    /// so.
     pub const MAX_BYTES: u64 = 64 << 20;
 
     /// Reads a session file of at most [`MAX_BYTES`](Self::MAX_BYTES).
@@ -124,7 +129,9 @@ impl Session {
 
     async fn load_up_to(path: PathBuf, most: u64) -> Result<Self, SessionError> {
         let from = path.clone();
-        disk::aside(move || Self::load_now(&from, most)).await.map_err(|problem| problem.at(&path))
+        disk::aside(move || Self::load_now(&from, most))
+            .await
+            .map_err(|problem| problem.at(&path))
     }
 
     fn load_now(path: &Path, most: u64) -> Result<Self, SessionProblem> {
@@ -151,7 +158,9 @@ impl Session {
 
     /// The steps that are completed.
     pub fn finished(&self) -> impl Iterator<Item = &SessionStep> {
-        self.steps.iter().filter(|step| step.status == StepStatus::Completed)
+        self.steps
+            .iter()
+            .filter(|step| step.status == StepStatus::Completed)
     }
 
     /// What a run begins with that goes on from here: all completed steps are done.
@@ -164,10 +173,18 @@ impl Session {
     /// # Errors
     /// When there is no such step.
     pub fn seed_without(&self, steps: &[StepId]) -> Result<StartingPlan, SessionProblem> {
-        let places: HashMap<&StepId, u32> =
-            self.steps.iter().zip(0..).map(|(step, at)| (&step.step.id, at)).collect();
-        let place =
-            |id: &StepId| places.get(id).copied().ok_or_else(|| SessionProblem::NoStep(id.to_string()));
+        let places: HashMap<&StepId, u32> = self
+            .steps
+            .iter()
+            .zip(0..)
+            .map(|(step, at)| (&step.step.id, at))
+            .collect();
+        let place = |id: &StepId| {
+            places
+                .get(id)
+                .copied()
+                .ok_or_else(|| SessionProblem::NoStep(id.to_string()))
+        };
         let mut open: Vec<u32> = steps.iter().map(place).collect::<Result<_, _>>()?;
         let mut behind: HashMap<u32, Vec<u32>> = HashMap::new();
         for (from, to) in &self.edges {

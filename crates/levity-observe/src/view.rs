@@ -28,8 +28,9 @@ use fold::Owner;
 
 /// What a run of a plan looks like now: a fold over its events, from which everything is drawn.
 ///
-/// It takes the events of the run and of all runs below it, in the order in which they are told, has no clock and does no
-/// I/O. Whatever it is given, it does not fail; events of other runs are left out.
+/// It takes the events of the run and of all runs below it, in the order in which they are told,
+/// has no clock and does no I/O. Whatever it is given, it does not fail; events of other runs are
+/// left out.
 ///
 /// ```
 /// use levity_core::{Event, EventKind, RunId, Timestamp};
@@ -154,7 +155,10 @@ impl PlanView {
 
     /// A view of this run, whatever events come first.
     pub fn of_run(run: RunId) -> Self {
-        Self { root: Some(run), ..Self::default() }
+        Self {
+            root: Some(run),
+            ..Self::default()
+        }
     }
 
     /// A view of a plan that is not run. It need not have been checked.
@@ -230,7 +234,10 @@ impl PlanView {
 
     /// All that a person is asked just now, with the step it is for.
     pub fn all_asks(&self) -> impl Iterator<Item = (Option<&StepId>, &Ask)> {
-        let steps = self.steps.iter().flat_map(|step| step.asks.iter().map(move |ask| (Some(&step.id), ask)));
+        let steps = self
+            .steps
+            .iter()
+            .flat_map(|step| step.asks.iter().map(move |ask| (Some(&step.id), ask)));
         self.asks.iter().map(|ask| (None, ask)).chain(steps)
     }
 
@@ -261,7 +268,11 @@ impl PlanView {
 
     /// What the run has used so far. It goes over all steps.
     pub fn totals(&self) -> Totals {
-        let mut totals = Totals { steps: self.steps.len(), took: self.took(), ..Totals::default() };
+        let mut totals = Totals {
+            steps: self.steps.len(),
+            took: self.took(),
+            ..Totals::default()
+        };
         for step in &self.steps {
             match step.status {
                 StepStatus::Completed => totals.completed += 1,
@@ -280,7 +291,9 @@ impl PlanView {
     }
 
     fn took(&self) -> Duration {
-        self.started.zip(self.last).map_or(Duration::ZERO, |(started, last)| last.since(started))
+        self.started
+            .zip(self.last)
+            .map_or(Duration::ZERO, |(started, last)| last.since(started))
     }
 
     pub(crate) fn place_of(&self, id: &str) -> Option<u32> {
@@ -294,8 +307,10 @@ impl PlanView {
 
     /// Takes a plan in place of the one before; what is known about its steps stays.
     fn set_plan(&mut self, plan: Arc<Plan>, edges: Vec<(u32, u32)>) {
-        let mut old: HashMap<StepId, StepView> =
-            std::mem::take(&mut self.steps).into_iter().map(|step| (step.id.clone(), step)).collect();
+        let mut old: HashMap<StepId, StepView> = std::mem::take(&mut self.steps)
+            .into_iter()
+            .map(|step| (step.id.clone(), step))
+            .collect();
         self.index.clear();
         for (at, step) in plan.steps.iter().enumerate() {
             let view = match old.remove(&step.id) {
@@ -319,7 +334,14 @@ impl PlanView {
 impl Preparation {
     /// What is known about it from elsewhere.
     pub(crate) fn restored(times: u32, took: Duration, usage: Usage, stats: Stats) -> Self {
-        Self { times, took, usage, stats, since: None, settled: (usage, stats) }
+        Self {
+            times,
+            took,
+            usage,
+            stats,
+            since: None,
+            settled: (usage, stats),
+        }
     }
 }
 

@@ -34,14 +34,19 @@ pub struct PythonFileTools {
 impl fmt::Debug for PythonFileTools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.tools.iter().map(|tool| &*tool.spec().name).collect();
-        f.debug_struct("PythonFileTools").field("tools", &names).field("warnings", &self.warnings).finish()
+        f.debug_struct("PythonFileTools")
+            .field("tools", &names)
+            .field("warnings", &self.warnings)
+            .finish()
     }
 }
 
-/// Makes a tool of each public function of a Python file: top-level, with a name that does not begin with `_`.
+/// Makes a tool of each public function of a Python file: top-level, with a name that does not
+/// begin with `_`.
 ///
-/// Type hints become the schema, and the docstring becomes the description. Each call runs the file anew and then
-/// the function, in `python` and within its limits; nothing is kept from one call to the next.
+/// Type hints become the schema, and the docstring becomes the description. Each call runs the file
+/// anew and then the function, in `python` and within its limits; nothing is kept from one call to
+/// the next.
 ///
 /// ```
 /// use levity_core::ToolCx;
@@ -72,11 +77,14 @@ impl fmt::Debug for PythonFileTools {
 /// ```
 ///
 /// # Errors
-/// When the file is no Python that the interpreter knows, or fails when it is run; the line is told.
+/// When the file is no Python that the interpreter knows, or fails when it is run; the line is
+/// told.
 pub fn tools_of(file: &str, source: &str, python: &Python) -> Result<PythonFileTools> {
     // The parser goes as deep as the source does, so it gets the stack that the interpreter has.
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name("python file".to_owned()).stack_size(STACK);
+        let thread = std::thread::Builder::new()
+            .name("python file".to_owned())
+            .stack_size(STACK);
         let read = thread.spawn_scoped(scope, || read(file, source, python));
         let broken = |what: &str| Error::Worker(what.to_owned());
         let read = read.map_err(|_| broken("there is no thread to read the file in"))?;
@@ -85,10 +93,20 @@ pub fn tools_of(file: &str, source: &str, python: &Python) -> Result<PythonFileT
 }
 
 fn read(file: &str, source: &str, python: &Python) -> Result<PythonFileTools> {
-    let wrong = |line, problem: String| Error::File { file: file.to_owned(), line, problem };
+    let wrong = |line, problem: String| Error::File {
+        file: file.to_owned(),
+        line,
+        problem,
+    };
     let most = python.limits().source;
     if source.len() > most {
-        return Err(wrong(1, format!("it has {} bytes, and at most {most} are allowed", source.len())));
+        return Err(wrong(
+            1,
+            format!(
+                "it has {} bytes, and at most {most} are allowed",
+                source.len()
+            ),
+        ));
     }
     let lines = Lines(source);
     let module = ruff_python_parser::parse_module(source)
@@ -102,7 +120,11 @@ fn read(file: &str, source: &str, python: &Python) -> Result<PythonFileTools> {
         let line = lines.of(function.name.start());
         let mut notes = Vec::new();
         let tool = FunctionTool::new(file, &code, function, python, &mut notes);
-        warnings.extend(notes.into_iter().map(|note| format!("{file}:{line}: `{}`: {note}", function.name)));
+        warnings.extend(
+            notes
+                .into_iter()
+                .map(|note| format!("{file}:{line}: `{}`: {note}", function.name)),
+        );
         tools.push(Arc::new(tool));
     }
     Ok(PythonFileTools { tools, warnings })
@@ -111,16 +133,24 @@ fn read(file: &str, source: &str, python: &Python) -> Result<PythonFileTools> {
 /// The functions that become tools; of two with one name, the last, as in Python.
 fn public(module: &ModModule) -> Vec<&StmtFunctionDef> {
     let functions = module.body.iter().filter_map(Stmt::as_function_def_stmt);
-    let functions: Vec<_> = functions.filter(|function| !function.name.starts_with('_')).collect();
-    let is_last = |at: usize, name: &str| functions[at + 1..].iter().all(|later| &*later.name != name);
-    let last = functions.iter().enumerate().filter(|(at, function)| is_last(*at, &function.name));
+    let functions: Vec<_> = functions
+        .filter(|function| !function.name.starts_with('_'))
+        .collect();
+    let is_last =
+        |at: usize, name: &str| functions[at + 1..].iter().all(|later| &*later.name != name);
+    let last = functions
+        .iter()
+        .enumerate()
+        .filter(|(at, function)| is_last(*at, &function.name));
     last.map(|(_, function)| *function).collect()
 }
 
 /// Runs the file once, to see that it can be.
 fn check(file: &str, code: &Arc<str>, python: &Python) -> Result<(), (u32, String)> {
     let limits = python.limits();
-    let quick = python.clone().with_limits(limits.time(limits.time.min(LOAD_TIME)));
+    let quick = python
+        .clone()
+        .with_limits(limits.time(limits.time.min(LOAD_TIME)));
     let job = quick.job(file, code.to_string(), Map::new(), Vec::new());
     match quick.stretch_blocking(job) {
         Err(error) => Err((1, error.to_string())),
@@ -135,13 +165,18 @@ fn check(file: &str, code: &Arc<str>, python: &Python) -> Result<(), (u32, Strin
 fn without_main(source: &str, module: &ModModule) -> String {
     let mut code = source.to_owned();
     let is_main = |statement: &&Stmt| {
-        let test = statement.as_if_stmt().and_then(|statement| statement.test.as_compare_expr());
+        let test = statement
+            .as_if_stmt()
+            .and_then(|statement| statement.test.as_compare_expr());
         let name = test.and_then(|test| test.left.as_name_expr());
         name.is_some_and(|name| name.id.as_str() == "__name__")
     };
     for statement in module.body.iter().filter(is_main) {
         let range = usize::from(statement.start())..usize::from(statement.end());
-        let blank: String = source[range.clone()].chars().filter(|letter| *letter == '\n').collect();
+        let blank: String = source[range.clone()]
+            .chars()
+            .filter(|letter| *letter == '\n')
+            .collect();
         // Blanks keep the places of what follows.
         let blank = format!("{blank}{}", " ".repeat(range.len() - blank.len()));
         code.replace_range(range, &blank);
@@ -192,11 +227,18 @@ impl FunctionTool {
             "" => format!("Runs the function `{}`.", function.name),
             text => text.to_owned(),
         };
-        let hints = Hints::new().read_only().timeout(python.limits().time.saturating_add(EXTRA));
-        let mut spec = ToolSpec::new(function.name.as_str(), description).with_input(input).with_hints(hints);
+        let hints = Hints::new()
+            .read_only()
+            .timeout(python.limits().time.saturating_add(EXTRA));
+        let mut spec = ToolSpec::new(function.name.as_str(), description)
+            .with_input(input)
+            .with_hints(hints);
         spec.output = function.returns.as_deref().and_then(hints::exact);
         let names = |params: &[ParameterWithDefault]| {
-            params.iter().map(|param| param.parameter.name.to_string()).collect()
+            params
+                .iter()
+                .map(|param| param.parameter.name.to_string())
+                .collect()
         };
         Self {
             spec,
@@ -208,18 +250,28 @@ impl FunctionTool {
         }
     }
 
-    /// An argument without a name in the call, behind one that is missing: Python has no way to give it.
+    /// An argument without a name in the call, behind one that is missing: Python has no way to
+    /// give it.
     fn behind_gap(&self, args: &Map<String, Value>) -> Option<&str> {
-        let behind = self.positional.iter().skip_while(|name| args.contains_key(name.as_str()));
-        behind.map(String::as_str).find(|name| args.contains_key(*name))
+        let behind = self
+            .positional
+            .iter()
+            .skip_while(|name| args.contains_key(name.as_str()));
+        behind
+            .map(String::as_str)
+            .find(|name| args.contains_key(*name))
     }
 
     /// The line that calls the function with the arguments there are.
     fn call_line(&self, args: &Map<String, Value>) -> String {
         let value = |name: &str| format!("{ARGS}[{}]", Value::from(name));
         let given = |name: &&String| args.contains_key(name.as_str());
-        let mut parts: Vec<String> =
-            self.positional.iter().take_while(given).map(|name| value(name)).collect();
+        let mut parts: Vec<String> = self
+            .positional
+            .iter()
+            .take_while(given)
+            .map(|name| value(name))
+            .collect();
         let named = args.keys().filter(|name| !self.positional.contains(name));
         parts.extend(named.map(|name| format!("{name}={}", value(name))));
         let awaited = if self.is_async { "await " } else { "" };
@@ -240,7 +292,9 @@ fn input(function: &StmtFunctionDef, docs: &docs::Docs, notes: &mut Vec<String>)
         let mut schema = match param.parameter.annotation.as_deref() {
             Some(hint) => hints::schema(hint, notes),
             None => {
-                notes.push(format!("the parameter `{name}` has no type hint, so anything is taken"));
+                notes.push(format!(
+                    "the parameter `{name}` has no type hint, so anything is taken"
+                ));
                 json!({})
             }
         };
@@ -271,10 +325,14 @@ impl Tool for FunctionTool {
 
     async fn call(&self, args: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
         let Value::Object(args) = args else {
-            return Err(ToolError::new(ToolErrorKind::InvalidArgs, "the arguments are no object"));
+            return Err(ToolError::new(
+                ToolErrorKind::InvalidArgs,
+                "the arguments are no object",
+            ));
         };
         if let Some(name) = self.behind_gap(&args) {
-            let message = format!("`{name}` can only be given together with all parameters before it");
+            let message =
+                format!("`{name}` can only be given together with all parameters before it");
             return Err(ToolError::new(ToolErrorKind::InvalidArgs, message));
         }
         let code = format!("{}\n{}\n", self.code, self.call_line(&args));
@@ -283,8 +341,8 @@ impl Tool for FunctionTool {
         // The file itself was measured when it was read.
         job.limits.source = usize::MAX;
         let stretch = self.python.stretch(job).await;
-        let stretch =
-            stretch.map_err(|error| ToolError::failed("the function was not run").with_source(error))?;
+        let stretch = stretch
+            .map_err(|error| ToolError::failed("the function was not run").with_source(error))?;
         let printed = stretch.printed.text();
         if !printed.is_empty() {
             cx.progress.report(&printed);
@@ -302,9 +360,9 @@ impl Tool for FunctionTool {
                 Err(ToolError::new(ToolErrorKind::Timeout, fault.traceback))
             }
             End::Failed(fault) => Err(ToolError::failed(fault.traceback)),
-            End::Paused { .. } => {
-                Err(ToolError::failed("the function waits for something that is not there"))
-            }
+            End::Paused { .. } => Err(ToolError::failed(
+                "the function waits for something that is not there",
+            )),
         }
     }
 }

@@ -7,8 +7,8 @@ use base64::prelude::BASE64_STANDARD;
 use levity_core::CancelToken;
 use monty::{Dump, FunctionCall, MontyRun, NameLookup, OsCall, RunProgress, Session, SessionRef};
 use monty_types::{
-    CompileOptions, ExcType, ExtFunctionResult, MontyException, MontyObject, NameLookupResult, PrintWriter,
-    ResourceLimits, ResourceTracker,
+    CompileOptions, ExcType, ExtFunctionResult, MontyException, MontyObject, NameLookupResult,
+    PrintWriter, ResourceLimits, ResourceTracker,
 };
 use serde_json::{Map, Value};
 
@@ -32,9 +32,14 @@ pub(crate) const FILE: &str = "program.py";
 pub(crate) fn run(job: &Job, cancel: &CancelToken) -> Stretch {
     let began = now();
     let limits = job.limits;
-    let mut writer = Writer { printed: job.printed.clone(), most: limits.output, cancel };
+    let mut writer = Writer {
+        printed: job.printed.clone(),
+        most: limits.output,
+        cancel,
+    };
     let end = {
-        let stretch = AssertUnwindSafe(|| watch::watched(limits, || Run::new(job, &mut writer).go()));
+        let stretch =
+            AssertUnwindSafe(|| watch::watched(limits, || Run::new(job, &mut writer).go()));
         catch_unwind(stretch).unwrap_or_else(|_| {
             Err(ProgramFault::new(
                 ProgramFaultKind::Crashed,
@@ -42,7 +47,11 @@ pub(crate) fn run(job: &Job, cancel: &CancelToken) -> Stretch {
             ))
         })
     };
-    let end = if cancel.is_cancelled() { Err(ProgramFault::cancelled()) } else { end };
+    let end = if cancel.is_cancelled() {
+        Err(ProgramFault::cancelled())
+    } else {
+        end
+    };
     writer.printed.settle(limits.output);
     Stretch {
         end: end.unwrap_or_else(End::Failed),
@@ -51,7 +60,10 @@ pub(crate) fn run(job: &Job, cancel: &CancelToken) -> Stretch {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long a program really runs is a matter of the real clock")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long a program really runs is a matter of the real clock"
+)]
 fn now() -> std::time::Instant {
     std::time::Instant::now()
 }
@@ -69,13 +81,22 @@ type Step = Result<RunProgress, MontyException>;
 
 impl<'a, 'w> Run<'a, 'w> {
     fn new(job: &'a Job, writer: &'a mut Writer<'w>) -> Self {
-        Self { job, writer, made: Vec::new(), awaits: false }
+        Self {
+            job,
+            writer,
+            made: Vec::new(),
+            awaits: false,
+        }
     }
 
     fn go(&mut self) -> Result<End, ProgramFault> {
         let mut progress = match &self.job.from {
             From::Source { file, code, inputs } => self.start(file, code, inputs),
-            From::Snapshot { state, awaits, answers } => self.resume(state, *awaits, answers),
+            From::Snapshot {
+                state,
+                awaits,
+                answers,
+            } => self.resume(state, *awaits, answers),
         }?;
         loop {
             progress = match progress {
@@ -83,8 +104,10 @@ impl<'a, 'w> Run<'a, 'w> {
                 RunProgress::NameLookup(lookup) => self.look_up(lookup),
                 RunProgress::OsCall(call) => self.refuse(call),
                 RunProgress::FunctionCall(call) if call.object_id.is_some() => {
-                    let none =
-                        MontyException::new(ExcType::AttributeError, Some("no such method".to_owned()));
+                    let none = MontyException::new(
+                        ExcType::AttributeError,
+                        Some("no such method".to_owned()),
+                    );
                     call.resume(ExtFunctionResult::Error(none), self.print())
                 }
                 RunProgress::FunctionCall(call) => match self.call(call)? {
@@ -94,7 +117,10 @@ impl<'a, 'w> Run<'a, 'w> {
                 RunProgress::ResolveFutures(ref waiting) => {
                     let pending = waiting.pending_call_ids().to_vec();
                     let made = std::mem::take(&mut self.made);
-                    let calls = made.into_iter().filter(|call| pending.contains(&call.id)).collect();
+                    let calls = made
+                        .into_iter()
+                        .filter(|call| pending.contains(&call.id))
+                        .collect();
                     return self.pause(&progress, calls);
                 }
             }
@@ -110,19 +136,26 @@ impl<'a, 'w> Run<'a, 'w> {
     ) -> Result<RunProgress, ProgramFault> {
         let limits = self.job.limits;
         if code.len() > limits.source {
-            let message =
-                format!("the source has {} bytes, and at most {} are allowed", code.len(), limits.source);
+            let message = format!(
+                "the source has {} bytes, and at most {} are allowed",
+                code.len(),
+                limits.source
+            );
             return Err(ProgramFault::new(ProgramFaultKind::Size, message));
         }
         self.awaits = awaits::uses_await(code);
-        let (names, values): (Vec<_>, Vec<_>) =
-            inputs.iter().map(|(name, value)| (name.clone(), values::to_python(value))).unzip();
+        let (names, values): (Vec<_>, Vec<_>) = inputs
+            .iter()
+            .map(|(name, value)| (name.clone(), values::to_python(value)))
+            .unzip();
         let resources = ResourceLimits::default()
             .max_duration(limits.time)
             .max_memory(limits.memory)
             .max_recursion_depth(limits.recursion.min(ProgramLimits::MOST_RECURSION));
         MontyRun::new(code.to_owned(), file, names, CompileOptions::default())
-            .and_then(|program| program.start(values, ResourceTracker::new(resources), self.print()))
+            .and_then(|program| {
+                program.start(values, ResourceTracker::new(resources), self.print())
+            })
             .map_err(|exception| ProgramFault::raised(&exception))
     }
 
@@ -133,16 +166,27 @@ impl<'a, 'w> Run<'a, 'w> {
         answers: &[(u32, Answer)],
     ) -> Result<RunProgress, ProgramFault> {
         let broken = |what: &str| {
-            ProgramFault::new(ProgramFaultKind::Crashed, format!("the paused program cannot be read: {what}"))
+            ProgramFault::new(
+                ProgramFaultKind::Crashed,
+                format!("the paused program cannot be read: {what}"),
+            )
         };
-        let bytes = BASE64_STANDARD.decode(state).map_err(|_| broken("its state is no base64"))?;
+        let bytes = BASE64_STANDARD
+            .decode(state)
+            .map_err(|_| broken("its state is no base64"))?;
         let dump = Dump::load(&bytes).map_err(|error| broken(&error.to_string()))?;
-        let Session::Running(progress) = dump.state else { return Err(broken("it is not paused")) };
+        let Session::Running(progress) = dump.state else {
+            return Err(broken("it is not paused"));
+        };
         self.awaits = awaits;
-        let mut answers = answers.iter().map(|(id, answer)| (*id, answer_to_python(answer)));
+        let mut answers = answers
+            .iter()
+            .map(|(id, answer)| (*id, answer_to_python(answer)));
         match *progress {
             RunProgress::FunctionCall(call) => {
-                let (_, answer) = answers.next().ok_or_else(|| broken("its call has no answer"))?;
+                let (_, answer) = answers
+                    .next()
+                    .ok_or_else(|| broken("its call has no answer"))?;
                 call.resume(answer, self.print())
             }
             RunProgress::ResolveFutures(waiting) => {
@@ -165,11 +209,13 @@ impl<'a, 'w> Run<'a, 'w> {
     }
 
     fn look_up(&mut self, lookup: NameLookup) -> Step {
-        let known = lookup.object_id().is_none() && self.job.functions.iter().any(|f| f.name == lookup.name);
+        let known = lookup.object_id().is_none()
+            && self.job.functions.iter().any(|f| f.name == lookup.name);
         let answer = match known {
-            true => {
-                NameLookupResult::Value(MontyObject::Function { name: lookup.name.clone(), docstring: None })
-            }
+            true => NameLookupResult::Value(MontyObject::Function {
+                name: lookup.name.clone(),
+                docstring: None,
+            }),
             false => NameLookupResult::Undefined,
         };
         lookup.resume(answer, self.print())
@@ -187,7 +233,12 @@ impl<'a, 'w> Run<'a, 'w> {
     }
 
     fn call(&mut self, call: FunctionCall) -> Result<Called, ProgramFault> {
-        let Some(function) = self.job.functions.iter().find(|f| f.name == call.function_name) else {
+        let Some(function) = self
+            .job
+            .functions
+            .iter()
+            .find(|f| f.name == call.function_name)
+        else {
             let missing = ExtFunctionResult::NotFound(call.function_name.clone());
             return Ok(Called::on(call.resume(missing, self.print())));
         };
@@ -195,38 +246,64 @@ impl<'a, 'w> Run<'a, 'w> {
             Ok(args) => args,
             Err(message) => {
                 let error = MontyException::new(ExcType::TypeError, Some(message));
-                return Ok(Called::on(call.resume(ExtFunctionResult::Error(error), self.print())));
+                return Ok(Called::on(
+                    call.resume(ExtFunctionResult::Error(error), self.print()),
+                ));
             }
         };
         if self.made.len() >= self.job.calls_left {
-            let message = format!("at most {} calls of tools are allowed", self.job.limits.calls);
+            let message = format!(
+                "at most {} calls of tools are allowed",
+                self.job.limits.calls
+            );
             let error = MontyException::new(ExcType::RuntimeError, Some(message));
-            let fault =
-                call.abort(error, self.print()).err().map(|exception| ProgramFault::raised(&exception));
-            let fault = fault
-                .unwrap_or_else(|| ProgramFault::new(ProgramFaultKind::Calls, "too many calls of tools"));
-            return Err(ProgramFault { kind: ProgramFaultKind::Calls, ..fault });
+            let fault = call
+                .abort(error, self.print())
+                .err()
+                .map(|exception| ProgramFault::raised(&exception));
+            let fault = fault.unwrap_or_else(|| {
+                ProgramFault::new(ProgramFaultKind::Calls, "too many calls of tools")
+            });
+            return Err(ProgramFault {
+                kind: ProgramFaultKind::Calls,
+                ..fault
+            });
         }
-        let wanted = Wanted { id: call.call_id, tool: function.tool.clone(), args };
+        let wanted = Wanted {
+            id: call.call_id,
+            tool: function.tool.clone(),
+            args,
+        };
         if self.awaits {
             self.made.push(wanted);
             return Ok(Called::on(call.resume_pending(self.print())));
         }
-        self.pause(&RunProgress::FunctionCall(call), vec![wanted]).map(Called::Paused)
+        self.pause(&RunProgress::FunctionCall(call), vec![wanted])
+            .map(Called::Paused)
     }
 
     fn pause(&self, progress: &RunProgress, calls: Vec<Wanted>) -> Result<End, ProgramFault> {
-        let broken = |_| ProgramFault::new(ProgramFaultKind::Crashed, "the program cannot be paused here");
+        let broken = |_| {
+            ProgramFault::new(
+                ProgramFaultKind::Crashed,
+                "the program cannot be paused here",
+            )
+        };
         let dump = monty::dump(FILE, None, SessionRef::Running(progress)).map_err(broken)?;
         let most = self.job.limits.snapshot;
         if dump.len() > most {
             let message = format!(
-                "the program holds {} bytes while it waits for a tool, and at most {most} are kept; hold less in variables",
+                "the program holds {} bytes while it waits for a tool, and at most {most} are \
+                    kept; hold less in variables",
                 dump.len()
             );
             return Err(ProgramFault::new(ProgramFaultKind::Size, message));
         }
-        Ok(End::Paused { state: BASE64_STANDARD.encode(dump), awaits: self.awaits, calls })
+        Ok(End::Paused {
+            state: BASE64_STANDARD.encode(dump),
+            awaits: self.awaits,
+            calls,
+        })
     }
 }
 
@@ -245,21 +322,25 @@ impl Called {
 fn answer_to_python(answer: &Answer) -> ExtFunctionResult {
     match answer {
         Answer::Value(value) => ExtFunctionResult::Return(values::to_python(value)),
-        Answer::Error(message) => {
-            ExtFunctionResult::Error(MontyException::new(ExcType::RuntimeError, Some(message.clone())))
-        }
+        Answer::Error(message) => ExtFunctionResult::Error(MontyException::new(
+            ExcType::RuntimeError,
+            Some(message.clone()),
+        )),
     }
 }
 
-/// A result of more than `most` bytes becomes the beginning of its JSON, as text; it is told whether it did.
+/// A result of more than `most` bytes becomes the beginning of its JSON, as text; it is told
+/// whether it did.
 fn bounded(value: Value, most: usize) -> (Value, bool) {
     let text = value.to_string();
     if text.len() <= most {
         return (value, false);
     }
     let shown = &text[..floor(&text, most)];
-    let shown =
-        format!("{shown}\n[.. cut: the result has {} bytes of JSON, and {most} are shown ..]", text.len());
+    let shown = format!(
+        "{shown}\n[.. cut: the result has {} bytes of JSON, and {most} are shown ..]",
+        text.len()
+    );
     (Value::String(shown), true)
 }
 

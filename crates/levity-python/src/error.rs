@@ -34,7 +34,8 @@ impl Error {
         }
     }
 
-    /// Whether the same program may succeed later: only where the interpreter, not the program, failed.
+    /// Whether the same program may succeed later: only where the interpreter, not the program,
+    /// failed.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Worker(_))
     }

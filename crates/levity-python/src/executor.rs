@@ -2,8 +2,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::{
-    Child, ChildRun, Content, Digest, Effect, EffectClass, EffectCx, Eventual, Executor, Inspection, Outcome,
-    PrepareCx, Prepared, Resolution, ToolCall, ToolError, ToolOutput, ToolResult,
+    Child, ChildRun, Content, Digest, Effect, EffectClass, EffectCx, Eventual, Executor,
+    Inspection, Outcome, PrepareCx, Prepared, Resolution, ToolCall, ToolError, ToolOutput,
+    ToolResult,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,7 +12,8 @@ use serde_json::Value;
 use crate::engine::Job;
 use crate::python::Python;
 
-/// Performs the effects of a program: stretches of code by the interpreter, all else as its caller does.
+/// Performs the effects of a program: stretches of code by the interpreter, all else as its caller
+/// does.
 pub(crate) struct PythonExecutor {
     /// The name of the tool, which stretches are asked for by.
     pub(crate) name: String,
@@ -29,8 +31,8 @@ impl PythonExecutor {
             ToolError::failed("a stretch of code cannot be read; it was written by another version")
         })?;
         let stretch = self.python.stretch(job).await;
-        let stretch =
-            stretch.map_err(|error| ToolError::failed("the code was not run").with_source(error))?;
+        let stretch = stretch
+            .map_err(|error| ToolError::failed("the code was not run").with_source(error))?;
         // Those who watch are shown this, and not the state.
         let summary = Content::Text(stretch.end.summary());
         let value = serde_json::to_value(stretch)

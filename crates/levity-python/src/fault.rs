@@ -13,7 +13,8 @@ pub struct ProgramFault {
     pub kind: ProgramFaultKind,
     /// The exception, such as `ZeroDivisionError: division by zero`.
     pub message: String,
-    /// The traceback with the lines of the source, and a hint where there is one: what a model can act on.
+    /// The traceback with the lines of the source, and a hint where there is one: what a model can
+    /// act on.
     pub traceback: String,
     /// The line that failed, from 1, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -54,7 +55,12 @@ impl ProgramFault {
     /// A fault that is no exception of the program's.
     pub(crate) fn new(kind: ProgramFaultKind, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self { kind, traceback: message.clone(), message, line: None }
+        Self {
+            kind,
+            traceback: message.clone(),
+            message,
+            line: None,
+        }
     }
 
     /// The fault that an exception is.
@@ -67,7 +73,12 @@ impl ProgramFault {
             traceback.push_str("\nHint: ");
             traceback.push_str(hint);
         }
-        Self { kind, message, traceback, line }
+        Self {
+            kind,
+            message,
+            traceback,
+            line,
+        }
     }
 
     pub(crate) fn cancelled() -> Self {
@@ -83,21 +94,33 @@ impl fmt::Display for ProgramFault {
 
 impl std::error::Error for ProgramFault {}
 
-/// The same exception with no more frames and no longer lines than can be shown: a frame holds the whole line.
+/// The same exception with no more frames and no longer lines than can be shown: a frame holds the
+/// whole line.
 fn small(exception: &MontyException) -> MontyException {
     let frames = exception.traceback();
     let skipped = frames.len().saturating_sub(2 * FRAMES);
     let shown = frames.iter().enumerate();
-    let shown =
-        shown.filter(|(at, _)| *at < FRAMES || *at >= FRAMES + skipped).map(|(_, frame)| short(frame));
-    let message = exception.message().map(|message| shorten(message, MAX_TRACEBACK / 2));
+    let shown = shown
+        .filter(|(at, _)| *at < FRAMES || *at >= FRAMES + skipped)
+        .map(|(_, frame)| short(frame));
+    let message = exception
+        .message()
+        .map(|message| shorten(message, MAX_TRACEBACK / 2));
     MontyException::with_traceback(exception.exc_type(), message, shown.collect())
 }
 
 fn short(frame: &StackFrame) -> StackFrame {
     let mut frame = frame.clone();
-    if let Some(line) = frame.preview_line.as_ref().filter(|line| line.len() > MAX_LINE) {
-        frame.preview_line = Some(shorten(line.trim_start(), MAX_LINE).replace('\n', " ").into());
+    if let Some(line) = frame
+        .preview_line
+        .as_ref()
+        .filter(|line| line.len() > MAX_LINE)
+    {
+        frame.preview_line = Some(
+            shorten(line.trim_start(), MAX_LINE)
+                .replace('\n', " ")
+                .into(),
+        );
         frame.hide_caret = true;
     }
     frame
@@ -107,15 +130,19 @@ fn kind(exception: &MontyException) -> ProgramFaultKind {
     let message = exception.message().unwrap_or_default();
     match exception.exc_type() {
         ExcType::SyntaxError => ProgramFaultKind::Syntax,
-        ExcType::TimeoutError if message.starts_with("time limit exceeded") => ProgramFaultKind::Time,
+        ExcType::TimeoutError if message.starts_with("time limit exceeded") => {
+            ProgramFaultKind::Time
+        }
         ExcType::MemoryError => ProgramFaultKind::Memory,
         _ => ProgramFaultKind::Raised,
     }
 }
 
 /// The modules there are.
-const MODULES: &str = "the modules here are asyncio, base64, collections, dataclasses, datetime, functools, itertools, json, \
-                       math, re, typing and unicodedata; there are no others, and none can be installed";
+const MODULES: &str = "the modules here are asyncio, base64, collections, dataclasses, datetime, \
+    functools, itertools, json, \
+                       math, re, typing and unicodedata; there are no others, and none can be \
+                       installed";
 
 fn hint(exception: &MontyException) -> Option<&'static str> {
     let message = exception.message().unwrap_or_default();
@@ -128,7 +155,8 @@ fn hint(exception: &MontyException) -> Option<&'static str> {
         ExcType::MemoryError => Some("the memory is used up; hold less at a time"),
         ExcType::RecursionError => Some("use a loop in place of the recursion"),
         ExcType::NotImplementedError | ExcType::SyntaxError if message.contains("support") => Some(
-            "this interpreter knows a part of Python only: there is no `yield`, `match`, `del`, inheritance or own \
+            "this interpreter knows a part of Python only: there is no `yield`, `match`, `del`, \
+                inheritance or own \
              exception class; write it in a simpler way",
         ),
         ExcType::TypeError if message.starts_with("unsupported operand type(s) for %: 'str'") => {
@@ -147,10 +175,13 @@ fn hint(exception: &MontyException) -> Option<&'static str> {
             ]) =>
         {
             Some(
-                "this function does not exist here; files and the like are only reached through the functions you were told of",
+                "this function does not exist here; files and the like are only reached through \
+                    the functions you were told of",
             )
         }
-        ExcType::TypeError if mentions(&["ExternalFuture", "coroutine", "external_future", "future"]) => {
+        ExcType::TypeError
+            if mentions(&["ExternalFuture", "coroutine", "external_future", "future"]) =>
+        {
             Some("in code that uses `await`, every call of a tool must be awaited")
         }
         _ => None,

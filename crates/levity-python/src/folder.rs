@@ -10,8 +10,8 @@ use crate::python::Python;
 
 /// Makes tools of the Python files in a folder.
 ///
-/// Every [`FolderTools`](levity_tools::FolderTools) of a program that links this crate has one already; give it one
-/// of your own for other limits.
+/// Every [`FolderTools`](levity_tools::FolderTools) of a program that links this crate has one
+/// already; give it one of your own for other limits.
 ///
 /// ```
 /// use levity_core::ToolSource;
@@ -52,12 +52,15 @@ impl FileLoader for PythonFiles {
                 // They begin with the file and the line; whoever reports them has the file already.
                 let own = format!("{}:", file.name);
                 let line = |note: String| {
-                    note.strip_prefix(&own).map_or(note.clone(), |note| format!("line {note}"))
+                    note.strip_prefix(&own)
+                        .map_or(note.clone(), |note| format!("line {note}"))
                 };
                 loaded.problems = made.warnings.into_iter().map(line).collect();
                 loaded
             }
-            Err(Error::File { line, problem, .. }) => Loaded::problem(format!("line {line}: {problem}")),
+            Err(Error::File { line, problem, .. }) => {
+                Loaded::problem(format!("line {line}: {problem}"))
+            }
             Err(error) => Loaded::problem(error.to_string()),
         }
     }

@@ -22,14 +22,22 @@ pub(crate) struct Function {
 impl Function {
     /// The function for a tool; what cannot stand in a name in Python becomes `_`.
     pub(crate) fn of(spec: &ToolSpec) -> Self {
-        let name = spec.name.replace(|letter: char| !letter.is_ascii_alphanumeric(), "_");
+        let name = spec
+            .name
+            .replace(|letter: char| !letter.is_ascii_alphanumeric(), "_");
         let params = spec.input.get("properties").and_then(Value::as_object);
         let required = spec.input.get("required").and_then(Value::as_array);
-        let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|other| other == name));
+        let is_required =
+            |name: &str| required.is_some_and(|names| names.iter().any(|other| other == name));
         let mut params: Vec<String> = params.into_iter().flat_map(Map::keys).cloned().collect();
         // As in Python, what must be given comes first.
         params.sort_by_key(|name| !is_required(name));
-        Self { name, tool: spec.name.clone(), params, json: spec.output.is_some() }
+        Self {
+            name,
+            tool: spec.name.clone(),
+            params,
+            json: spec.output.is_some(),
+        }
     }
 
     /// The arguments by name.
@@ -44,7 +52,9 @@ impl Function {
         let name = &self.name;
         if args.len() > self.params.len() {
             let (most, given) = (self.params.len(), args.len());
-            return Err(format!("{name}() takes {most} positional arguments but {given} were given"));
+            return Err(format!(
+                "{name}() takes {most} positional arguments but {given} were given"
+            ));
         }
         let convert = |param: &str, value: &MontyObject| {
             argument(value, MAX_DEPTH)
@@ -58,7 +68,9 @@ impl Function {
             let param = param.to_string();
             let value = convert(&param, value)?;
             if bound.insert(param.clone(), value).is_some() {
-                return Err(format!("{name}() got multiple values for argument '{param}'"));
+                return Err(format!(
+                    "{name}() got multiple values for argument '{param}'"
+                ));
             }
         }
         Ok(bound)

@@ -13,14 +13,17 @@
 //! # }
 //! ```
 //!
-//! - [`Python`] runs a program: variables in, the value of the last expression out, what it printed beside it.
-//! - [`RunPython`] gives it to an agent: code that calls tools, each call validated, policed and journaled, and code
-//!   that waits for a tool survives the end of the process.
-//! - [`tools_of`] makes tools of the functions in a Python file, and a folder of tools uses it for its `*.py`.
+//! - [`Python`] runs a program: variables in, the value of the last expression out, what it printed
+//!   beside it.
+//! - [`RunPython`] gives it to an agent: code that calls tools, each call validated, policed and
+//!   journaled, and code that waits for a tool survives the end of the process.
+//! - [`tools_of`] makes tools of the functions in a Python file, and a folder of tools uses it for
+//!   its `*.py`.
 //! - [`worker_main`], first thing in `main`, has all of it run in processes of its own.
 //!
-//! A program has no files, no network, no environment, no clock and no randomness, and every [limit](Limits) has a
-//! default. `docs/python.md` says what of Python there is, and what a program that means harm can still do.
+//! A program has no files, no network, no environment, no clock and no randomness, and every
+//! [limit](Limits) has a default. `docs/python.md` says what of Python there is, and what a program
+//! that means harm can still do.
 //!
 //! What is not here: packages, CPython, and a way to reach anything but the tools that were chosen.
 

@@ -16,7 +16,8 @@ use serde::{Deserialize, Serialize};
 pub struct ProgramLimits {
     /// How long it may run, not counting the time in which it waits for tools.
     pub time: Duration,
-    /// How many bytes it may hold; see [`Isolation`](crate::Isolation) for how exactly that is kept.
+    /// How many bytes it may hold; see [`Isolation`](crate::Isolation) for how exactly that is
+    /// kept.
     pub memory: usize,
     /// How deep functions may call each other, and data and expressions may nest.
     pub recursion: usize,
@@ -28,7 +29,8 @@ pub struct ProgramLimits {
     pub result: usize,
     /// How many bytes of source it may be.
     pub source: usize,
-    /// How many bytes its state may be while it waits for a tool: so much goes to the journal each time.
+    /// How many bytes its state may be while it waits for a tool: so much goes to the journal each
+    /// time.
     pub snapshot: usize,
 }
 
@@ -83,7 +85,11 @@ impl ProgramLimits {
     /// Limits the recursion; more than [`MOST_RECURSION`](Self::MOST_RECURSION) is that.
     #[must_use]
     pub const fn recursion(mut self, levels: usize) -> Self {
-        self.recursion = if levels > Self::MOST_RECURSION { Self::MOST_RECURSION } else { levels };
+        self.recursion = if levels > Self::MOST_RECURSION {
+            Self::MOST_RECURSION
+        } else {
+            levels
+        };
         self
     }
 

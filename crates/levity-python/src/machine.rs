@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use levity_core::{
-    Effect, EffectId, Ending, EventKind, Failure, Input, Machine, MachineKind, MachineOutput, Outcome, RunId,
-    Status, ToolCall, ToolError, ToolErrorKind, ToolResult, ToolRun,
+    Effect, EffectId, Ending, EventKind, Failure, Input, Machine, MachineKind, MachineOutput,
+    Outcome, RunId, Status, ToolCall, ToolError, ToolErrorKind, ToolResult, ToolRun,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -62,7 +62,9 @@ impl State {
             () if !self.waiting.values().all(is_open) => {
                 Some("a call is under way that the code did not make")
             }
-            () if self.variant > self.setup.variants.len() => Some("a variant runs that is not there"),
+            () if self.variant > self.setup.variants.len() => {
+                Some("a variant runs that is not there")
+            }
             () => None,
         }
     }
@@ -132,15 +134,21 @@ impl PythonMachine {
     }
 
     pub(crate) fn restore(saved: &Value) -> Result<Self, String> {
-        let state = State::deserialize(saved)
-            .map_err(|_| "the state of the code is not one that this version can read".to_owned())?;
+        let state = State::deserialize(saved).map_err(|_| {
+            "the state of the code is not one that this version can read".to_owned()
+        })?;
         match state.contradiction() {
             Some(what) => Err(format!("the state of the code contradicts itself: {what}")),
             None => Ok(Self { state }),
         }
     }
 
-    fn want(&mut self, waiting: Waiting, effect: impl FnOnce(EffectId) -> Effect, step: &mut MachineOutput) {
+    fn want(
+        &mut self,
+        waiting: Waiting,
+        effect: impl FnOnce(EffectId) -> Effect,
+        step: &mut MachineOutput,
+    ) {
         let id = self.state.next;
         self.state.next = id.next();
         self.state.waiting.insert(id, waiting);
@@ -158,8 +166,14 @@ impl PythonMachine {
     /// Begins a variant.
     fn start(&mut self, step: &mut MachineOutput) {
         let setup = &self.state.setup;
-        let Some(code) = setup.variants.get(self.state.variant).cloned() else { return self.all_failed() };
-        let from = From::Source { file: FILE.to_owned(), code, inputs: setup.inputs.clone() };
+        let Some(code) = setup.variants.get(self.state.variant).cloned() else {
+            return self.all_failed();
+        };
+        let from = From::Source {
+            file: FILE.to_owned(),
+            code,
+            inputs: setup.inputs.clone(),
+        };
         self.state.printed = Printed::default();
         self.stretch(from, step);
     }
@@ -167,14 +181,29 @@ impl PythonMachine {
     fn stretch(&mut self, from: From, step: &mut MachineOutput) {
         let (setup, printed) = (&self.state.setup, self.state.printed.clone());
         let calls_left = setup.limits.calls.saturating_sub(self.state.calls);
-        let job = Job { from, functions: setup.functions.clone(), limits: setup.limits, calls_left, printed };
-        let (name, args) = (setup.name.clone(), serde_json::to_value(job).unwrap_or_default());
+        let job = Job {
+            from,
+            functions: setup.functions.clone(),
+            limits: setup.limits,
+            calls_left,
+            printed,
+        };
+        let (name, args) = (
+            setup.name.clone(),
+            serde_json::to_value(job).unwrap_or_default(),
+        );
         let call = |id: EffectId| ToolCall::new(format!("stretch-{id}"), name, args);
-        self.want(Waiting::Stretch, |id| Effect::Tool(ToolRun::approved(call(id))), step);
+        self.want(
+            Waiting::Stretch,
+            |id| Effect::Tool(ToolRun::approved(call(id))),
+            step,
+        );
     }
 
     fn finished(&mut self, effect: EffectId, outcome: Outcome, step: &mut MachineOutput) {
-        let Some(waiting) = self.state.waiting.remove(&effect) else { return };
+        let Some(waiting) = self.state.waiting.remove(&effect) else {
+            return;
+        };
         match (waiting, outcome) {
             (Waiting::Stretch, Outcome::Tool(result)) => self.ran(&result, step),
             (Waiting::Stretch, Outcome::Refused(limit)) => self.end(Status::Partial(limit)),
@@ -184,16 +213,27 @@ impl PythonMachine {
             }
             (Waiting::Tool(at), Outcome::NeedsApproval { reason }) => self.ask(at, reason, step),
             (Waiting::Tool(at), Outcome::Denied { reason }) => {
-                self.answered(at, Answer::Error(format!("this call is not allowed: {reason}")), step);
+                self.answered(
+                    at,
+                    Answer::Error(format!("this call is not allowed: {reason}")),
+                    step,
+                );
             }
             (Waiting::Tool(at), Outcome::Refused(limit)) => {
-                self.answered(at, Answer::Error(format!("the limit on {limit} is reached")), step);
+                self.answered(
+                    at,
+                    Answer::Error(format!("the limit on {limit} is reached")),
+                    step,
+                );
             }
             (Waiting::Tool(at), Outcome::Unknown) => {
-                let message = "the process ended while the tool ran; nobody knows whether it took effect";
+                let message =
+                    "the process ended while the tool ran; nobody knows whether it took effect";
                 self.answered(at, Answer::Error(message.to_owned()), step);
             }
-            (Waiting::Decision(at), Outcome::Decision(decision)) => self.decided(at, decision, step),
+            (Waiting::Decision(at), Outcome::Decision(decision)) => {
+                self.decided(at, decision, step)
+            }
             _ => {
                 let what = format!("effect {effect} has an outcome of another kind");
                 self.end(Status::Failed(Failure::Internal(what)));
@@ -201,18 +241,28 @@ impl PythonMachine {
         }
     }
 
-    /// What a tool answered, for the code: its value, or else its text. It is the whole of it, also where a model
-    /// would be shown a part.
+    /// What a tool answered, for the code: its value, or else its text. It is the whole of it, also
+    /// where a model would be shown a part.
     fn answer(&self, result: &ToolResult) -> Answer {
         if result.is_error() {
             return Answer::Error(result.text().into_owned());
         }
         let whole = result.whole.as_deref().filter(|whole| !whole.is_empty());
         let text = || whole.map_or_else(|| result.text().into_owned(), str::to_owned);
-        let json =
-            self.state.setup.functions.iter().any(|function| function.tool == result.name && function.json);
+        let json = self
+            .state
+            .setup
+            .functions
+            .iter()
+            .any(|function| function.tool == result.name && function.json);
         let value = || whole.filter(|_| json).and_then(first_value);
-        Answer::Value(result.value.clone().or_else(value).unwrap_or_else(|| Value::String(text())))
+        Answer::Value(
+            result
+                .value
+                .clone()
+                .or_else(value)
+                .unwrap_or_else(|| Value::String(text())),
+        )
     }
 
     /// A stretch came to its end.
@@ -221,7 +271,10 @@ impl PythonMachine {
             let kind = result.error.unwrap_or(ToolErrorKind::Failed);
             return self.fail(ToolError::new(kind, result.text()));
         }
-        let stretch = result.value.as_ref().and_then(|value| Stretch::deserialize(value).ok());
+        let stretch = result
+            .value
+            .as_ref()
+            .and_then(|value| Stretch::deserialize(value).ok());
         let Some(stretch) = stretch else {
             let what = "a stretch of code has an outcome that cannot be read".to_owned();
             return self.end(Status::Failed(Failure::Internal(what)));
@@ -236,7 +289,11 @@ impl PythonMachine {
                 let message = "the program waits for something that is no call of a tool";
                 self.variant_failed(ProgramFault::new(ProgramFaultKind::Raised, message), step);
             }
-            End::Paused { state, awaits, calls } => {
+            End::Paused {
+                state,
+                awaits,
+                calls,
+            } => {
                 let pending = |(at, call): (usize, crate::engine::Wanted)| Pending {
                     id: call.id,
                     call: ToolCall::new(
@@ -248,9 +305,15 @@ impl PythonMachine {
                 };
                 let calls: Vec<Pending> = calls.into_iter().enumerate().map(pending).collect();
                 self.state.calls = self.state.calls.saturating_add(calls.len());
-                let runs: Vec<ToolRun> =
-                    calls.iter().map(|pending| ToolRun::new(pending.call.clone())).collect();
-                self.state.paused = Some(Paused { state, awaits, calls });
+                let runs: Vec<ToolRun> = calls
+                    .iter()
+                    .map(|pending| ToolRun::new(pending.call.clone()))
+                    .collect();
+                self.state.paused = Some(Paused {
+                    state,
+                    awaits,
+                    calls,
+                });
                 for (at, run) in runs.into_iter().enumerate() {
                     self.want(Waiting::Tool(at), |_| Effect::Tool(run), step);
                 }
@@ -260,7 +323,11 @@ impl PythonMachine {
 
     fn variant_failed(&mut self, fault: ProgramFault, step: &mut MachineOutput) {
         if self.state.variant + 1 < self.state.setup.variants.len() {
-            let text = format!("variant {} failed: {}", self.state.variant + 1, fault.message);
+            let text = format!(
+                "variant {} failed: {}",
+                self.state.variant + 1,
+                fault.message
+            );
             step.tell(EventKind::Note { text });
         }
         self.state.failed.push(fault);
@@ -298,7 +365,10 @@ impl Machine for PythonMachine {
 
 /// The value that a text begins with, if it is there to its end.
 fn first_value(text: &str) -> Option<Value> {
-    serde_json::Deserializer::from_str(text).into_iter().next()?.ok()
+    serde_json::Deserializer::from_str(text)
+        .into_iter()
+        .next()?
+        .ok()
 }
 
 #[cfg(test)]

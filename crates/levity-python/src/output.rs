@@ -19,8 +19,11 @@ impl Printed {
     /// Takes in some more; `most` bytes are kept in all.
     pub(crate) fn push(&mut self, text: &str, most: usize) {
         let half = most / 2;
-        let room =
-            if self.tail.is_empty() && self.cut == 0 { half.saturating_sub(self.head.len()) } else { 0 };
+        let room = if self.tail.is_empty() && self.cut == 0 {
+            half.saturating_sub(self.head.len())
+        } else {
+            0
+        };
         let (first, rest) = text.split_at(floor(text, room));
         self.head.push_str(first);
         // Only the end of something large can be kept, so no more of it is copied.
@@ -59,12 +62,17 @@ impl Printed {
 
 /// The last place at or before `at` where the text can be parted.
 pub(crate) fn floor(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+    (0..=at.min(text.len()))
+        .rev()
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or(0)
 }
 
 /// The first place at or after `at` where the text can be parted.
 pub(crate) fn ceil(text: &str, at: usize) -> usize {
-    (at..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
+    (at..text.len())
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or(text.len())
 }
 
 /// The beginning and the end of a text of more than `most` bytes.
@@ -104,6 +112,9 @@ mod tests {
             printed.push(&format!("{number}\n"), 20);
         }
         printed.settle(20);
-        assert_eq!(printed.text(), "0\n1\n2\n3\n4\n\n[.. 3870 bytes left out ..]\n7\n998\n999\n");
+        assert_eq!(
+            printed.text(),
+            "0\n1\n2\n3\n4\n\n[.. 3870 bytes left out ..]\n7\n998\n999\n"
+        );
     }
 }

@@ -13,9 +13,10 @@ use crate::worker::{self, Lost, Worker};
 
 /// Where programs run, and what holds them there.
 ///
-/// In a process of its own a program can do no more than end that process: memory is limited by the system,
-/// a program that does not stop is killed, and a fault of the interpreter ends nothing else. In a thread of this process
-/// the same limits are kept by the interpreter alone; `docs/python.md` says what that does not hold.
+/// In a process of its own a program can do no more than end that process: memory is limited by the
+/// system, a program that does not stop is killed, and a fault of the interpreter ends nothing
+/// else. In a thread of this process the same limits are kept by the interpreter alone;
+/// `docs/python.md` says what that does not hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Isolation {
@@ -30,7 +31,8 @@ pub enum Isolation {
     Thread,
 }
 
-/// How many bytes of stack the interpreter has: enough for [`MOST_RECURSION`](crate::ProgramLimits::MOST_RECURSION).
+/// How many bytes of stack the interpreter has: enough for
+/// [`MOST_RECURSION`](crate::ProgramLimits::MOST_RECURSION).
 pub(crate) const STACK: usize = 256 << 20;
 /// How many programs a worker runs before another takes its place.
 const MAX_JOBS: usize = 1_000;
@@ -51,7 +53,12 @@ impl Place {
             Isolation::Process(path) => Some(path),
             Isolation::Thread => None,
         };
-        Self { program, idle: Mutex::default(), room: Semaphore::new(parallel.max(1)), parallel }
+        Self {
+            program,
+            idle: Mutex::default(),
+            room: Semaphore::new(parallel.max(1)),
+            parallel,
+        }
     }
 
     pub(crate) fn is_process(&self) -> bool {
@@ -65,7 +72,8 @@ impl Place {
         self.run_now(job).await
     }
 
-    /// Runs a stretch without waiting for room: what has the room may wait for the very thread that would wait here.
+    /// Runs a stretch without waiting for room: what has the room may wait for the very thread that
+    /// would wait here.
     pub(crate) async fn run_now(&self, job: Job) -> Result<Stretch> {
         match &self.program {
             Some(program) => self.in_process(program.clone(), job).await,
@@ -81,7 +89,9 @@ impl Place {
             let fresh = used.is_none();
             let mut worker = match used.take() {
                 Some(worker) => worker,
-                None => Worker::start(&program).map_err(|error| Error::Worker(error.to_string()))?,
+                None => {
+                    Worker::start(&program).map_err(|error| Error::Worker(error.to_string()))?
+                }
             };
             // A worker that is dropped while it works is killed.
             let end = match worker.run(frame.clone(), &job.limits).await {
@@ -93,7 +103,11 @@ impl Place {
                 Err(Lost::Before) if !fresh => continue,
                 Err(lost) => engine::End::Failed(lost.fault()),
             };
-            return Ok(Stretch { end, printed, time: std::time::Duration::ZERO });
+            return Ok(Stretch {
+                end,
+                printed,
+                time: std::time::Duration::ZERO,
+            });
         }
     }
 
@@ -113,7 +127,9 @@ async fn in_thread(job: Job) -> Result<Stretch> {
     let cancel = CancelToken::new();
     let _guard = cancel.clone().into_guard();
     let (done, wait) = oneshot::channel();
-    let thread = std::thread::Builder::new().name("python".to_owned()).stack_size(STACK);
+    let thread = std::thread::Builder::new()
+        .name("python".to_owned())
+        .stack_size(STACK);
     thread
         .spawn(move || drop(done.send(engine::run(&job, &cancel))))
         .map_err(|error| Error::Worker(format!("there is no thread for it: {error}")))?;

@@ -17,9 +17,9 @@ use crate::signature::signature;
 
 /// Lets a model write Python that calls tools.
 ///
-/// Each call is a run of its own with its own journal: the calls that the code makes are validated, policed, counted and
-/// written down like those of the model, and code that waits for a tool when the process ends goes on from
-/// there in the next one.
+/// Each call is a run of its own with its own journal: the calls that the code makes are validated,
+/// policed, counted and written down like those of the model, and code that waits for a tool when
+/// the process ends goes on from there in the next one.
 ///
 /// ```
 /// use levity_core::{Program, ToolSpec};
@@ -103,10 +103,15 @@ impl RunPython {
     ) -> Result<Self> {
         let find = |name: N| {
             let name = name.as_ref();
-            registry.get(name).map(|tool| tool.spec().clone()).ok_or_else(|| {
-                let near = registry.suggest(name).join("`, `");
-                Error::Setting(format!("there is no tool `{name}` to call from code; there is `{near}`"))
-            })
+            registry
+                .get(name)
+                .map(|tool| tool.spec().clone())
+                .ok_or_else(|| {
+                    let near = registry.suggest(name).join("`, `");
+                    Error::Setting(format!(
+                        "there is no tool `{name}` to call from code; there is `{near}`"
+                    ))
+                })
         };
         let specs = names.into_iter().map(find).collect::<Result<Vec<_>>>()?;
         Ok(self.specs(specs))
@@ -125,14 +130,21 @@ impl RunPython {
         let mut functions = BTreeMap::new();
         for spec in self.specs.iter().filter(|spec| spec.name != self.name) {
             let function = Function::of(spec);
-            functions.entry(function.name.clone()).or_insert((function, spec));
+            functions
+                .entry(function.name.clone())
+                .or_insert((function, spec));
         }
         functions
     }
 
     fn setup(&self, args: &Value) -> Setup {
         let mut inputs = self.variables.clone();
-        inputs.extend(args.get("inputs").and_then(Value::as_object).cloned().unwrap_or_default());
+        inputs.extend(
+            args.get("inputs")
+                .and_then(Value::as_object)
+                .cloned()
+                .unwrap_or_default(),
+        );
         let (variants, problem) = match variants(args) {
             Ok(variants) => (variants, None),
             Err(problem) => (Vec::new(), Some(problem)),
@@ -141,7 +153,11 @@ impl RunPython {
             name: self.name.clone(),
             variants,
             inputs,
-            functions: self.functions().into_values().map(|(function, _)| function).collect(),
+            functions: self
+                .functions()
+                .into_values()
+                .map(|(function, _)| function)
+                .collect(),
             limits: *self.python.limits(),
             problem,
         }
@@ -159,22 +175,38 @@ impl RunPython {
         }
         if !self.variables.is_empty() {
             let names: Vec<&str> = self.variables.keys().map(String::as_str).collect();
-            text.push_str(&format!("\nVariables that are there: {}.", names.join(", ")));
+            text.push_str(&format!(
+                "\nVariables that are there: {}.",
+                names.join(", ")
+            ));
         }
-        let hints = if functions.is_empty() { Hints::new().read_only() } else { Hints::new().parallel() };
-        ToolSpec::new(self.name.clone(), text).with_input(input()).with_output(output()).with_hints(hints)
+        let hints = if functions.is_empty() {
+            Hints::new().read_only()
+        } else {
+            Hints::new().parallel()
+        };
+        ToolSpec::new(self.name.clone(), text)
+            .with_input(input())
+            .with_output(output())
+            .with_hints(hints)
     }
 }
 
-const DESCRIPTION: &str = "Runs Python and returns the value of the last expression, what was printed, and the time it took. \
+const DESCRIPTION: &str = "Runs Python and returns the value of the last expression, what was \
+    printed, and the time it took. \
     End the code with an expression for the result: a dict, a list, a text or a number. \
-    It is a part of Python 3: functions, lambdas, comprehensions, f-strings, exceptions, plain classes, dataclasses, async; \
-    and the modules asyncio, base64, collections, dataclasses, datetime, functools, itertools, json, math, re, typing \
-    and unicodedata. There is no `yield`, `match`, `del`, inheritance, own exception class or `%` formatting, and no other \
+    It is a part of Python 3: functions, lambdas, comprehensions, f-strings, exceptions, plain \
+    classes, dataclasses, async; \
+    and the modules asyncio, base64, collections, dataclasses, datetime, functools, itertools, \
+    json, math, re, typing \
+    and unicodedata. There is no `yield`, `match`, `del`, inheritance, own exception class or `%` \
+    formatting, and no other \
     module, file, network, clock or randomness.";
 
-const FUNCTIONS: &str = "\nThese functions can be called in it. They return at once what the tool returned, and raise \
-    RuntimeError when it failed. For several at a time, write async code: once there is an `await` in the code, all of \
+const FUNCTIONS: &str = "\nThese functions can be called in it. They return at once what the tool \
+    returned, and raise \
+    RuntimeError when it failed. For several at a time, write async code: once there is an `await` \
+    in the code, all of \
     them must be awaited, as in `a, b = await asyncio.gather(f(1), f(2))`.";
 
 fn input() -> Value {
@@ -187,9 +219,11 @@ fn input() -> Value {
                 "items": {"type": "string"},
                 "minItems": 1,
                 "maxItems": MAX_VARIANTS,
-                "description": "In place of `code`: alternatives, tried one after the other until one succeeds.",
+                "description": "In place of `code`: alternatives, tried one after the other until \
+                    one succeeds.",
             },
-            "inputs": {"type": "object", "description": "Values that the code finds as variables, by name."},
+            "inputs": {"type": "object", "description": "Values that the code finds as variables, \
+                by name."},
         },
         "additionalProperties": false,
     })
@@ -201,10 +235,12 @@ fn output() -> Value {
         "properties": {
             "result": {"description": "The value of the last expression."},
             "output": {"type": "string", "description": "What was printed."},
-            "seconds": {"type": "number", "description": "How long the code ran, not counting tools."},
+            "seconds": {"type": "number", "description": "How long the code ran, not counting \
+                tools."},
             "calls": {"type": "integer", "description": "How many calls of tools it made."},
             "variant": {"type": "integer", "description": "Which alternative succeeded, from 1."},
-            "failed": {"type": "array", "items": {"type": "string"}, "description": "Why those before it failed."},
+            "failed": {"type": "array", "items": {"type": "string"}, "description": "Why those \
+                before it failed."},
         },
         "required": ["result", "output", "seconds", "calls"],
     })
@@ -214,7 +250,10 @@ fn output() -> Value {
 pub(crate) fn variants(args: &Value) -> Result<Vec<String>, String> {
     let texts = |value: &Value| match value {
         Value::String(code) => Some(vec![code.clone()]),
-        Value::Array(list) => list.iter().map(|code| code.as_str().map(str::to_owned)).collect(),
+        Value::Array(list) => list
+            .iter()
+            .map(|code| code.as_str().map(str::to_owned))
+            .collect(),
         _ => None,
     };
     match (args.get("code"), args.get("variants")) {
@@ -222,7 +261,9 @@ pub(crate) fn variants(args: &Value) -> Result<Vec<String>, String> {
         (None, None) => Err("there is nothing to run: give `code`".to_owned()),
         (Some(code), None) | (None, Some(code)) => match texts(code) {
             Some(variants) if (1..=MAX_VARIANTS).contains(&variants.len()) => Ok(variants),
-            _ => Err(format!("`variants` is a list of 1 to {MAX_VARIANTS} programs, and `code` is one")),
+            _ => Err(format!(
+                "`variants` is a list of 1 to {MAX_VARIANTS} programs, and `code` is one"
+            )),
         },
     }
 }
@@ -243,8 +284,11 @@ impl Program for RunPython {
             None => PythonMachine::new(self.setup(args)),
             Some(saved) => PythonMachine::restore(saved).map_err(ToolError::failed)?,
         };
-        let executor =
-            PythonExecutor { name: machine.name().to_owned(), python: self.python.clone(), caller };
+        let executor = PythonExecutor {
+            name: machine.name().to_owned(),
+            python: self.python.clone(),
+            caller,
+        };
         let mut limits = levity_core::Limits::new();
         // The caller's limits hold, and the code has one of its own.
         limits.tool_calls = None;
@@ -261,6 +305,9 @@ impl Default for RunPython {
 impl fmt::Debug for RunPython {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tools: Vec<&str> = self.specs.iter().map(|spec| &*spec.name).collect();
-        f.debug_struct("RunPython").field("name", &self.name).field("tools", &tools).finish_non_exhaustive()
+        f.debug_struct("RunPython")
+            .field("name", &self.name)
+            .field("tools", &tools)
+            .finish_non_exhaustive()
     }
 }

@@ -49,7 +49,8 @@ pub struct ProgramOutput {
 }
 
 impl Python {
-    /// An interpreter with the default [`ProgramLimits`], in a [process](Isolation::Auto) where there is one.
+    /// An interpreter with the default [`ProgramLimits`], in a [process](Isolation::Auto) where
+    /// there is one.
     pub fn new() -> Self {
         Self::isolated(Isolation::Auto)
     }
@@ -57,7 +58,10 @@ impl Python {
     /// An interpreter that runs programs there.
     pub fn isolated(isolation: Isolation) -> Self {
         let parallel = std::thread::available_parallelism().map_or(2, usize::from);
-        Self { limits: ProgramLimits::new(), place: Arc::new(Place::new(isolation, parallel)) }
+        Self {
+            limits: ProgramLimits::new(),
+            place: Arc::new(Place::new(isolation, parallel)),
+        }
     }
 
     /// The same interpreter with other limits.
@@ -72,7 +76,8 @@ impl Python {
         &self.limits
     }
 
-    /// Whether programs run in processes of their own; if not, `docs/python.md` says what they can still do.
+    /// Whether programs run in processes of their own; if not, `docs/python.md` says what they can
+    /// still do.
     pub fn is_isolated(&self) -> bool {
         self.place.is_process()
     }
@@ -80,11 +85,13 @@ impl Python {
     /// Runs a program with these variables, an object. Dropping the future stops it.
     ///
     /// # Errors
-    /// When the program fails or uses more than it may ([`Error::fault`] says how), when the inputs are no object,
-    /// and when there is no process or thread for it.
+    /// When the program fails or uses more than it may ([`Error::fault`] says how), when the inputs
+    /// are no object, and when there is no process or thread for it.
     pub async fn run(&self, code: impl Into<String>, inputs: Value) -> Result<ProgramOutput> {
         let inputs = object(inputs)?;
-        let stretch = self.stretch(self.job(FILE, code.into(), inputs, Vec::new())).await?;
+        let stretch = self
+            .stretch(self.job(FILE, code.into(), inputs, Vec::new()))
+            .await?;
         ran(stretch)
     }
 
@@ -93,7 +100,8 @@ impl Python {
     /// # Errors
     /// As [`run`](Self::run).
     pub fn run_blocking(&self, code: impl Into<String>, inputs: Value) -> Result<ProgramOutput> {
-        let stretch = self.stretch_blocking(self.job(FILE, code.into(), object(inputs)?, Vec::new()))?;
+        let stretch =
+            self.stretch_blocking(self.job(FILE, code.into(), object(inputs)?, Vec::new()))?;
         ran(stretch)
     }
 
@@ -106,7 +114,11 @@ impl Python {
         functions: Vec<Function>,
     ) -> Job {
         Job {
-            from: From::Source { file: file.to_owned(), code, inputs },
+            from: From::Source {
+                file: file.to_owned(),
+                code,
+                inputs,
+            },
             functions,
             limits: self.limits,
             calls_left: self.limits.calls,
@@ -127,7 +139,9 @@ impl Python {
             runtime.block_on(place.run_now(job))
         };
         let broken = || Error::Worker("there is no thread to wait in".to_owned());
-        let thread = std::thread::Builder::new().name("python wait".to_owned()).spawn(work);
+        let thread = std::thread::Builder::new()
+            .name("python wait".to_owned())
+            .spawn(work);
         thread.map_err(|_| broken())?.join().map_err(|_| broken())?
     }
 }
@@ -140,9 +154,11 @@ impl Default for Python {
 
 fn ran(stretch: Stretch) -> Result<ProgramOutput> {
     match stretch.end {
-        End::Done { result, .. } => {
-            Ok(ProgramOutput { result, output: stretch.printed.text(), time: stretch.time })
-        }
+        End::Done { result, .. } => Ok(ProgramOutput {
+            result,
+            output: stretch.printed.text(),
+            time: stretch.time,
+        }),
         End::Failed(fault) => Err(fault.into()),
         End::Paused { .. } => Err(ProgramFault::new(
             ProgramFaultKind::Crashed,
@@ -156,6 +172,8 @@ fn object(value: Value) -> Result<Map<String, Value>> {
     match value {
         Value::Object(map) => Ok(map),
         Value::Null => Ok(Map::new()),
-        _ => Err(Error::Setting("the variables of a program are an object, by name".to_owned())),
+        _ => Err(Error::Setting(
+            "the variables of a program are an object, by name".to_owned(),
+        )),
     }
 }

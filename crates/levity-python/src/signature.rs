@@ -8,13 +8,18 @@ use crate::function::Function;
 /// How many bytes of a tool's description stand beside its signature.
 const MAX_DOC: usize = 200;
 
-/// A line of Python that says how a tool is called, such as `read_file(path: str, start: int = 1) -> str`, and
-/// what it does.
+/// A line of Python that says how a tool is called, such as
+/// `read_file(path: str, start: int = 1) -> str`, and what it does.
 pub(crate) fn signature(spec: &ToolSpec, function: &Function) -> String {
     let empty = Map::new();
-    let properties = spec.input.get("properties").and_then(Value::as_object).unwrap_or(&empty);
+    let properties = spec
+        .input
+        .get("properties")
+        .and_then(Value::as_object)
+        .unwrap_or(&empty);
     let required = spec.input.get("required").and_then(Value::as_array);
-    let is_required = |name: &str| required.is_some_and(|names| names.iter().any(|other| other == name));
+    let is_required =
+        |name: &str| required.is_some_and(|names| names.iter().any(|other| other == name));
     let param = |name: &String| {
         let schema = properties.get(name).unwrap_or(&Value::Null);
         let hint = hint(schema, 3);
@@ -25,20 +30,37 @@ pub(crate) fn signature(spec: &ToolSpec, function: &Function) -> String {
         }
     };
     let params: Vec<String> = function.params.iter().map(param).collect();
-    let returns = spec.output.as_ref().map_or_else(|| "str".to_owned(), |schema| hint(schema, 3));
-    let doc = spec.description.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
+    let returns = spec
+        .output
+        .as_ref()
+        .map_or_else(|| "str".to_owned(), |schema| hint(schema, 3));
+    let doc = spec
+        .description
+        .lines()
+        .find(|line| !line.trim().is_empty())
+        .unwrap_or_default()
+        .trim();
     let doc = &doc[..crate::output::floor(doc, MAX_DOC)];
-    format!("{}({}) -> {returns}  # {doc}", function.name, params.join(", "))
+    format!(
+        "{}({}) -> {returns}  # {doc}",
+        function.name,
+        params.join(", ")
+    )
 }
 
 /// A schema as a type hint.
 fn hint(schema: &Value, depth: usize) -> String {
-    let Some(depth) = depth.checked_sub(1) else { return "Any".to_owned() };
+    let Some(depth) = depth.checked_sub(1) else {
+        return "Any".to_owned();
+    };
     if let Some(values) = schema.get("enum").and_then(Value::as_array) {
         let values: Vec<String> = values.iter().map(literal).collect();
         return format!("Literal[{}]", values.join(", "));
     }
-    let any_of = schema.get("anyOf").or_else(|| schema.get("oneOf")).and_then(Value::as_array);
+    let any_of = schema
+        .get("anyOf")
+        .or_else(|| schema.get("oneOf"))
+        .and_then(Value::as_array);
     if let Some(schemas) = any_of {
         let hints: Vec<String> = schemas.iter().map(|schema| hint(schema, depth)).collect();
         return hints.join(" | ");
@@ -46,8 +68,11 @@ fn hint(schema: &Value, depth: usize) -> String {
     match schema.get("type") {
         Some(Value::String(name)) => named(name, schema, depth),
         Some(Value::Array(names)) => {
-            let hints: Vec<String> =
-                names.iter().filter_map(Value::as_str).map(|name| named(name, schema, depth)).collect();
+            let hints: Vec<String> = names
+                .iter()
+                .filter_map(Value::as_str)
+                .map(|name| named(name, schema, depth))
+                .collect();
             hints.join(" | ")
         }
         _ => "Any".to_owned(),
@@ -74,7 +99,8 @@ fn named(name: &str, schema: &Value, depth: usize) -> String {
 fn fields(schema: &Value, depth: usize) -> String {
     match schema.get("properties").and_then(Value::as_object) {
         Some(properties) if !properties.is_empty() => {
-            let field = |(name, schema): (&String, &Value)| format!("'{name}': {}", hint(schema, depth));
+            let field =
+                |(name, schema): (&String, &Value)| format!("'{name}': {}", hint(schema, depth));
             let fields: Vec<String> = properties.iter().map(field).collect();
             format!("{{{}}}", fields.join(", "))
         }
@@ -105,7 +131,10 @@ mod tests {
 
     #[test]
     fn schemas_become_hints() {
-        check(&ToolSpec::new("now", "Tells the time."), "now() -> str  # Tells the time.");
+        check(
+            &ToolSpec::new("now", "Tells the time."),
+            "now() -> str  # Tells the time.",
+        );
         let input = json!({
             "type": "object",
             "properties": {
@@ -117,8 +146,11 @@ mod tests {
         });
         let output = json!({"type": "object", "properties": {"text": {"type": "string"}, "more": {"type": "boolean"}}});
         check(
-            &ToolSpec::new("read-file", "Reads.\n\nMuch.").with_input(input).with_output(output),
-            "read_file(path: str, mode: Literal[\"a\", 1, None] = \"a\", lines: list[int | None] = ...) -> \
+            &ToolSpec::new("read-file", "Reads.\n\nMuch.")
+                .with_input(input)
+                .with_output(output),
+            "read_file(path: str, mode: Literal[\"a\", 1, None] = \"a\", lines: list[int | None] = \
+                ...) -> \
              {'text': str, 'more': bool}  # Reads.",
         );
     }

@@ -8,7 +8,8 @@ use crate::output::shorten;
 use crate::program::{RunPython, variants};
 use crate::python::Python;
 
-/// Python as a plain tool: code that calls no tools, for wherever there is no agent to call them through.
+/// Python as a plain tool: code that calls no tools, for wherever there is no agent to call them
+/// through.
 ///
 /// With an agent, [`RunPython`] does the same and more.
 #[derive(Clone, Debug)]
@@ -32,13 +33,21 @@ impl Tool for PythonTool {
     }
 
     async fn call(&self, args: Value, _: &ToolCx) -> Result<ToolOutput, ToolError> {
-        let codes = variants(&args).map_err(|problem| ToolError::new(ToolErrorKind::InvalidArgs, problem))?;
-        let inputs: Map<_, _> = args.get("inputs").and_then(Value::as_object).cloned().unwrap_or_default();
+        let codes = variants(&args)
+            .map_err(|problem| ToolError::new(ToolErrorKind::InvalidArgs, problem))?;
+        let inputs: Map<_, _> = args
+            .get("inputs")
+            .and_then(Value::as_object)
+            .cloned()
+            .unwrap_or_default();
         let (many, mut failed, mut time) = (codes.len() > 1, Vec::<ProgramFault>::new(), 0.0);
         for (at, code) in codes.into_iter().enumerate() {
-            let stretch = self.python.stretch(self.python.job(FILE, code, inputs.clone(), Vec::new())).await;
-            let stretch =
-                stretch.map_err(|error| ToolError::failed("the code was not run").with_source(error))?;
+            let stretch = self
+                .python
+                .stretch(self.python.job(FILE, code, inputs.clone(), Vec::new()))
+                .await;
+            let stretch = stretch
+                .map_err(|error| ToolError::failed("the code was not run").with_source(error))?;
             time += stretch.time.as_secs_f64();
             let result = match stretch.end {
                 End::Done { result, .. } => result,
@@ -48,16 +57,24 @@ impl Tool for PythonTool {
                 }
                 End::Paused { .. } => Value::Null,
             };
-            let mut value =
-                json!({"result": result, "output": stretch.printed.text(), "seconds": time, "calls": 0});
+            let mut value = json!({"result": result, "output": stretch.printed.text(), "seconds": time, "calls": 0});
             if many {
                 value["variant"] = json!(at + 1);
-                value["failed"] = failed.iter().map(|fault| shorten(&fault.traceback, 1_000)).collect();
+                value["failed"] = failed
+                    .iter()
+                    .map(|fault| shorten(&fault.traceback, 1_000))
+                    .collect();
             }
             return Ok(ToolOutput::value(value));
         }
-        let timeout = failed.last().is_some_and(|fault| fault.kind == ProgramFaultKind::Time);
-        let kind = if timeout { ToolErrorKind::Timeout } else { ToolErrorKind::Failed };
+        let timeout = failed
+            .last()
+            .is_some_and(|fault| fault.kind == ProgramFaultKind::Time);
+        let kind = if timeout {
+            ToolErrorKind::Timeout
+        } else {
+            ToolErrorKind::Failed
+        };
         let reasons: Vec<&str> = failed.iter().map(|fault| &*fault.traceback).collect();
         Err(ToolError::new(kind, reasons.join("\n\n")))
     }

@@ -62,14 +62,21 @@ fn json(value: &MontyObject, depth: usize) -> Value {
         | MontyObject::Tuple(values)
         | MontyObject::Set(values)
         | MontyObject::FrozenSet(values) => list(values),
-        MontyObject::NamedTuple { field_names, values, .. } => {
+        MontyObject::NamedTuple {
+            field_names,
+            values,
+            ..
+        } => {
             let fields = field_names.iter().cloned().zip(values);
             object(fields, depth)
         }
-        MontyObject::Dict(pairs) => object(pairs.iter().map(|(key, value)| (text(key), value)), depth),
-        MontyObject::ClassInstance(instance) => {
-            object(instance.attrs.iter().map(|(key, value)| (text(key), value)), depth)
+        MontyObject::Dict(pairs) => {
+            object(pairs.iter().map(|(key, value)| (text(key), value)), depth)
         }
+        MontyObject::ClassInstance(instance) => object(
+            instance.attrs.iter().map(|(key, value)| (text(key), value)),
+            depth,
+        ),
         MontyObject::Path(path) => Value::String(path.clone()),
         other => Value::String(text(other)),
     }
@@ -78,15 +85,20 @@ fn json(value: &MontyObject, depth: usize) -> Value {
 fn object<'a>(pairs: impl Iterator<Item = (String, &'a MontyObject)>, depth: usize) -> Value {
     match depth {
         0 => Value::String("{...}".to_owned()),
-        depth => {
-            Value::Object(pairs.map(|(key, value)| (key, json(value, depth - 1))).collect::<Map<_, _>>())
-        }
+        depth => Value::Object(
+            pairs
+                .map(|(key, value)| (key, json(value, depth - 1)))
+                .collect::<Map<_, _>>(),
+        ),
     }
 }
 
 /// JSON has no infinity.
 fn float(number: f64) -> Value {
-    Number::from_f64(number).map_or_else(|| Value::String(number.to_string().to_lowercase()), Value::Number)
+    Number::from_f64(number).map_or_else(
+        || Value::String(number.to_string().to_lowercase()),
+        Value::Number,
+    )
 }
 
 /// As `str()` gives it, which for dates is ISO 8601.
@@ -101,7 +113,10 @@ fn text(value: &MontyObject) -> String {
                 format!("{:04}-{:02}-{:02}", at.year, at.month, at.day),
                 clock(at.hour, at.minute, at.second, at.microsecond),
             );
-            format!("{date}T{time}{}", at.offset_seconds.map_or_else(String::new, offset))
+            format!(
+                "{date}T{time}{}",
+                at.offset_seconds.map_or_else(String::new, offset)
+            )
         }
         MontyObject::Time(at) => clock(at.hour, at.minute, at.second, at.microsecond),
         other => other.to_string(),
@@ -126,7 +141,11 @@ fn offset(seconds: i32) -> String {
 /// # Errors
 /// The type of what JSON has no form for.
 pub(crate) fn argument(value: &MontyObject, depth: usize) -> Result<Value, String> {
-    let deeper = || depth.checked_sub(1).ok_or_else(|| "nesting deeper than 48 levels".to_owned());
+    let deeper = || {
+        depth
+            .checked_sub(1)
+            .ok_or_else(|| "nesting deeper than 48 levels".to_owned())
+    };
     match value {
         MontyObject::None
         | MontyObject::Bool(_)
@@ -134,7 +153,9 @@ pub(crate) fn argument(value: &MontyObject, depth: usize) -> Result<Value, Strin
         | MontyObject::String(_)
         | MontyObject::Path(_) => Ok(json(value, 0)),
         MontyObject::Float(number) if number.is_finite() => Ok(json(value, 0)),
-        MontyObject::Date(_) | MontyObject::DateTime(_) | MontyObject::Time(_) => Ok(json(value, 0)),
+        MontyObject::Date(_) | MontyObject::DateTime(_) | MontyObject::Time(_) => {
+            Ok(json(value, 0))
+        }
         MontyObject::BigInt(number) if u64::try_from(number).is_ok() => Ok(json(value, 0)),
         MontyObject::BigInt(_) => Err("a number beyond 64 bits".to_owned()),
         MontyObject::List(values)
@@ -142,7 +163,11 @@ pub(crate) fn argument(value: &MontyObject, depth: usize) -> Result<Value, Strin
         | MontyObject::Set(values)
         | MontyObject::FrozenSet(values) => {
             let depth = deeper()?;
-            values.iter().map(|value| argument(value, depth)).collect::<Result<Vec<_>, _>>().map(Value::from)
+            values
+                .iter()
+                .map(|value| argument(value, depth))
+                .collect::<Result<Vec<_>, _>>()
+                .map(Value::from)
         }
         MontyObject::Dict(pairs) => {
             let depth = deeper()?;
@@ -150,7 +175,11 @@ pub(crate) fn argument(value: &MontyObject, depth: usize) -> Result<Value, Strin
                 MontyObject::String(key) => Ok((key.clone(), argument(value, depth)?)),
                 other => Err(format!("a dict with a key of type {}", other.type_name())),
             };
-            pairs.iter().map(pair).collect::<Result<Map<_, _>, _>>().map(Value::Object)
+            pairs
+                .iter()
+                .map(pair)
+                .collect::<Result<Map<_, _>, _>>()
+                .map(Value::Object)
         }
         MontyObject::Cycle(..) => Err("a value that contains itself".to_owned()),
         MontyObject::Float(_) => Err("a float that is no number".to_owned()),
@@ -182,9 +211,17 @@ mod tests {
 
     #[test]
     fn large_numbers_are_written_in_digits() {
-        let MontyObject::BigInt(large) = MontyObject::BigInt(u64::MAX.into()) else { panic!() };
-        assert_eq!(to_json(&MontyObject::BigInt(large.clone() * 10)), json!("184467440737095516150"));
-        assert_eq!(to_json(&MontyObject::BigInt(large.pow(1000))), json!("<int of 64000 bits>"));
+        let MontyObject::BigInt(large) = MontyObject::BigInt(u64::MAX.into()) else {
+            panic!()
+        };
+        assert_eq!(
+            to_json(&MontyObject::BigInt(large.clone() * 10)),
+            json!("184467440737095516150")
+        );
+        assert_eq!(
+            to_json(&MontyObject::BigInt(large.pow(1000))),
+            json!("<int of 64000 bits>")
+        );
     }
 
     #[test]
@@ -193,7 +230,10 @@ mod tests {
         for _ in 0..100 {
             value = MontyObject::List(vec![value]);
         }
-        assert_eq!(to_json(&value).to_string().matches('[').count(), MAX_DEPTH + 1);
+        assert_eq!(
+            to_json(&value).to_string().matches('[').count(),
+            MAX_DEPTH + 1
+        );
         assert!(argument(&value, MAX_DEPTH).is_err());
     }
 }

@@ -8,9 +8,12 @@ use crate::mcp::RequestId;
 /// How much of each end of a message is looked at, in bytes.
 pub const EDGE: usize = 4 << 10;
 
-/// Finds the id of the message with these first and last bytes. Ids that are not `known` are passed over.
+/// Finds the id of the message with these first and last bytes. Ids that are not `known` are passed
+/// over.
 pub fn find_id([head, tail]: [&[u8]; 2], known: impl Fn(&RequestId) -> bool) -> Option<RequestId> {
-    id_at_start(head).filter(&known).or_else(|| id_at_end(tail).filter(&known))
+    id_at_start(head)
+        .filter(&known)
+        .or_else(|| id_at_end(tail).filter(&known))
 }
 
 /// The id among the first keys of an object whose end is missing.
@@ -44,8 +47,8 @@ fn id_at_start(head: &[u8]) -> Option<RequestId> {
 
 /// The id among the last keys of an object whose beginning is missing.
 ///
-/// Only what stands right before the closing brace, with nothing but short values after it, can be the message's own: the
-/// rest from there on has to be an object when a brace is put before it.
+/// Only what stands right before the closing brace, with nothing but short values after it, can be
+/// the message's own: the rest from there on has to be an object when a brace is put before it.
 fn id_at_end(tail: &[u8]) -> Option<RequestId> {
     let at = memchr::memmem::rfind(tail, b"\"id\"")?;
     let rest = &tail[at..];
@@ -64,18 +67,38 @@ mod tests {
     fn id_of_a_cut_message_is_found_at_either_end_and_never_inside() {
         let number = |id| Some(RequestId::Number(id));
         let cases: [(&str, &str, Option<RequestId>); 7] = [
-            (r#"{"jsonrpc":"2.0","id":7,"result":{"text":"xx"#, "xx", number(7)),
-            (r#"{"id":"a","result":"xx"#, "xx", Some(RequestId::String("a".into()))),
+            (
+                r#"{"jsonrpc":"2.0","id":7,"result":{"text":"xx"#,
+                "xx",
+                number(7),
+            ),
+            (
+                r#"{"id":"a","result":"xx"#,
+                "xx",
+                Some(RequestId::String("a".into())),
+            ),
             (r#"{"result":{"text":"xx"#, r#"xx"},"id":7}"#, number(7)),
-            (r#"{"result":{"text":"xx"#, "xx\"},\"id\":7,\"jsonrpc\":\"2.0\"}\r", number(7)),
+            (
+                r#"{"result":{"text":"xx"#,
+                "xx\"},\"id\":7,\"jsonrpc\":\"2.0\"}\r",
+                number(7),
+            ),
             // The id of something inside is not the message's.
             (r#"{"params":{"id":5,"text":"xx"#, r#"xx"}}"#, None),
             (r#"{"params":{"text":"xx"#, r#"xx","id":5}}"#, None),
             ("", "", None),
         ];
         for (head, tail, id) in cases {
-            assert_eq!(find_id([head.as_bytes(), tail.as_bytes()], |_| true), id, "{head} .. {tail}");
+            assert_eq!(
+                find_id([head.as_bytes(), tail.as_bytes()], |_| true),
+                id,
+                "{head} .. {tail}"
+            );
         }
-        assert_eq!(find_id([br#"{"id":1,"#, br#""id":2}"#], |id| *id == RequestId::Number(2)), number(2));
+        assert_eq!(
+            find_id([br#"{"id":1,"#, br#""id":2}"#], |id| *id
+                == RequestId::Number(2)),
+            number(2)
+        );
     }
 }

@@ -34,7 +34,10 @@ pub struct InflightRequest {
 impl InflightRequests {
     /// Creates a table with room for this many requests.
     pub fn new(limit: usize) -> Self {
-        Self { table: Arc::default(), places: Arc::new(Semaphore::new(limit)) }
+        Self {
+            table: Arc::default(),
+            places: Arc::new(Semaphore::new(limit)),
+        }
     }
 
     /// Begins a request, so that it can be cancelled; nothing when there is no room.
@@ -44,7 +47,13 @@ impl InflightRequests {
         table.next += 1;
         let number = table.next;
         table.calls.insert(id.clone(), (number, cancel.clone()));
-        Some(InflightRequest { table: self.table.clone(), id, number, cancel, place })
+        Some(InflightRequest {
+            table: self.table.clone(),
+            id,
+            number,
+            cancel,
+            place,
+        })
     }
 
     /// Cancels the request with this id, if it is worked on.
@@ -70,7 +79,10 @@ impl InflightRequest {
 impl Drop for InflightRequest {
     fn drop(&mut self) {
         let calls = &mut lock(&self.table).calls;
-        if calls.get(&self.id).is_some_and(|(number, _)| *number == self.number) {
+        if calls
+            .get(&self.id)
+            .is_some_and(|(number, _)| *number == self.number)
+        {
             calls.remove(&self.id);
         }
     }

@@ -37,8 +37,8 @@
 //! - `oauth`: rmcp's discovery for logins.
 //! - `server`: rmcp's server side.
 //!
-//! What is deliberately absent: sockets, processes and HTTP, which belong to the crates that use this one; clocks, as whoever calls
-//! stops waiting by dropping the call.
+//! What is deliberately absent: sockets, processes and HTTP, which belong to the crates that use
+//! this one; clocks, as whoever calls stops waiting by dropping the call.
 
 mod edge;
 mod inflight;

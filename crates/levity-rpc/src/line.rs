@@ -53,7 +53,14 @@ pub enum Line<'a> {
 impl LineBuffer {
     /// Creates an empty buffer that takes lines of up to `limit` bytes.
     pub fn new(limit: usize) -> Self {
-        Self { bytes: Vec::new(), start: 0, searched: 0, limit, skipping: None, finished: false }
+        Self {
+            bytes: Vec::new(),
+            start: 0,
+            searched: 0,
+            limit,
+            skipping: None,
+            finished: false,
+        }
     }
 
     /// Returns how long a line may be, in bytes.
@@ -61,8 +68,13 @@ impl LineBuffer {
         self.limit
     }
 
-    /// Reads more; false when nothing more comes. A last line may lack its end. Nothing is lost when this is not polled to its end.
-    pub fn poll_fill<R: AsyncRead + Unpin>(&mut self, from: &mut R, cx: &mut Context<'_>) -> Poll<bool> {
+    /// Reads more; false when nothing more comes. A last line may lack its end. Nothing is lost
+    /// when this is not polled to its end.
+    pub fn poll_fill<R: AsyncRead + Unpin>(
+        &mut self,
+        from: &mut R,
+        cx: &mut Context<'_>,
+    ) -> Poll<bool> {
         let read = pin!(from.read_buf(self.room())).poll(cx);
         read.map(|read| matches!(read, Ok(1..)) || self.finish())
     }
@@ -114,12 +126,18 @@ impl LineBuffer {
     }
 
     fn skip(&mut self, part: std::ops::Range<usize>) {
-        self.skipping.get_or_insert_default().push(&self.bytes[part]);
+        self.skipping
+            .get_or_insert_default()
+            .push(&self.bytes[part]);
     }
 
     fn skipped(&mut self, rest: &std::ops::Range<usize>) -> Line<'static> {
         self.skip(rest.clone());
-        let Skipped { head, mut tail, size } = self.skipping.take().unwrap_or_default();
+        let Skipped {
+            head,
+            mut tail,
+            size,
+        } = self.skipping.take().unwrap_or_default();
         tail.drain(..tail.len().saturating_sub(EDGE));
         Line::TooLong { head, tail, size }
     }
@@ -130,7 +148,8 @@ impl Skipped {
         self.size += part.len() as u64;
         let room = EDGE.saturating_sub(self.head.len());
         self.head.extend_from_slice(&part[..part.len().min(room)]);
-        self.tail.extend_from_slice(&part[part.len().saturating_sub(EDGE)..]);
+        self.tail
+            .extend_from_slice(&part[part.len().saturating_sub(EDGE)..]);
         if self.tail.len() > 2 * EDGE {
             self.tail.drain(..self.tail.len() - EDGE);
         }
@@ -139,7 +158,9 @@ impl Skipped {
 
 impl fmt::Debug for LineBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LineBuffer").field("limit", &self.limit).finish_non_exhaustive()
+        f.debug_struct("LineBuffer")
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
     }
 }
 
@@ -170,8 +191,15 @@ mod tests {
         let ok = |text: &str| Ok(text.to_owned());
         assert_eq!(lines(b"", 4).await, []);
         assert_eq!(lines(b"a\n\nbc", 4).await, [ok("a"), ok(""), ok("bc")]);
-        assert_eq!(lines(b"abcd\nabcde\nf\n", 4).await, [ok("abcd"), Err(5), ok("f")]);
-        assert_eq!(lines(b"a\nabcdefg", 4).await, [ok("a"), Err(7)], "a last line that is too long is told");
+        assert_eq!(
+            lines(b"abcd\nabcde\nf\n", 4).await,
+            [ok("abcd"), Err(5), ok("f")]
+        );
+        assert_eq!(
+            lines(b"a\nabcdefg", 4).await,
+            [ok("a"), Err(7)],
+            "a last line that is too long is told"
+        );
         let long = [vec![b'x'; 1 << 20], b"\nabc\n".to_vec()].concat();
         assert_eq!(lines(&long, 100 << 10).await, [Err(1 << 20), ok("abc")]);
     }

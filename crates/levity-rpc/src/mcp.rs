@@ -1,7 +1,8 @@
-//! The names of rmcp that levity uses: the messages of MCP, the service that numbers and routes them, and its HTTP sessions.
+//! The names of rmcp that levity uses: the messages of MCP, the service that numbers and routes
+//! them, and its HTTP sessions.
 //!
-//! No other file of levity imports rmcp, so this list is all that a new version of it can break. What levity relies on is how these
-//! behave, which is why the workspace names one exact version.
+//! No other file of levity imports rmcp, so this list is all that a new version of it can break.
+//! What levity relies on is how these behave, which is why the workspace names one exact version.
 
 #[expect(
     deprecated,
@@ -12,25 +13,26 @@ pub use rmcp::model::{
     CancelledNotification, CancelledNotificationParam, ClientCapabilities, ClientConfig,
     ClientJsonRpcMessage, ClientNotification, ClientRequest, ClientResult, CompleteRequestParams,
     CompleteResult, CompletionInfo, ContentBlock, CreateMessageRequestParams, CreateMessageResult,
-    CreateTaskResult, CustomRequest, CustomResult, DetailedTask, DiscoverRequest, DiscoverRequestParams,
-    DiscoverResult, ElicitRequestParams, ElicitResult, ErrorCode, ErrorData, Extensions, GetExtensions,
-    GetMeta, GetPromptRequestParams, GetPromptResponse, GetPromptResult, GetTaskParams, GetTaskResult, Icon,
-    Implementation, InitializeRequest, InitializeRequestParams, InitializeResult, InitializedNotification,
-    InputRequest, InputRequests, InputRequiredResult, InputResponses, JsonObject, JsonRpcMessage,
-    JsonRpcRequest, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListRootsResult,
-    ListToolsResult, LoggingLevel, LoggingMessageNotification, LoggingMessageNotificationParam,
-    NumberOrString, PaginatedRequestParams, PingRequest, ProgressNotification, ProgressNotificationParam,
+    CreateTaskResult, CustomRequest, CustomResult, DetailedTask, DiscoverRequest,
+    DiscoverRequestParams, DiscoverResult, ElicitRequestParams, ElicitResult, ErrorCode, ErrorData,
+    Extensions, GetExtensions, GetMeta, GetPromptRequestParams, GetPromptResponse, GetPromptResult,
+    GetTaskParams, GetTaskResult, Icon, Implementation, InitializeRequest, InitializeRequestParams,
+    InitializeResult, InitializedNotification, InputRequest, InputRequests, InputRequiredResult,
+    InputResponses, JsonObject, JsonRpcMessage, JsonRpcRequest, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListRootsResult, ListToolsResult,
+    LoggingLevel, LoggingMessageNotification, LoggingMessageNotificationParam, NumberOrString,
+    PaginatedRequestParams, PingRequest, ProgressNotification, ProgressNotificationParam,
     ProgressToken, PromptMessage, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
-    ReadResourceResult, Reference, Request, RequestId, RequestMetaObject, Resource, ResourceContents,
-    ResourceUpdatedNotificationParam, Role, Root, ServerCapabilities, ServerConfig, ServerJsonRpcMessage,
-    ServerNotification, ServerPeerInfo, ServerRequest, ServerResult, SetLevelRequestParams,
-    SubscribeRequestParams, SubscriptionFilter, SubscriptionsListenRequest, SubscriptionsListenRequestParams,
-    TASKS_EXTENSION_ID, Task, TaskPayload, TaskStatus, Tool, ToolAnnotations, UnsubscribeRequestParams,
-    UpdateTaskParams,
+    ReadResourceResult, Reference, Request, RequestId, RequestMetaObject, Resource,
+    ResourceContents, ResourceUpdatedNotificationParam, Role, Root, ServerCapabilities,
+    ServerConfig, ServerJsonRpcMessage, ServerNotification, ServerPeerInfo, ServerRequest,
+    ServerResult, SetLevelRequestParams, SubscribeRequestParams, SubscriptionFilter,
+    SubscriptionsListenRequest, SubscriptionsListenRequestParams, TASKS_EXTENSION_ID, Task,
+    TaskPayload, TaskStatus, Tool, ToolAnnotations, UnsubscribeRequestParams, UpdateTaskParams,
 };
 pub use rmcp::service::{
-    NotificationContext, Peer, PeerRequestOptions, QuitReason, RequestContext, RequestHandle, RunningService,
-    RxJsonRpcMessage, Service, ServiceError, TxJsonRpcMessage, serve_directly,
+    NotificationContext, Peer, PeerRequestOptions, QuitReason, RequestContext, RequestHandle,
+    RunningService, RxJsonRpcMessage, Service, ServiceError, TxJsonRpcMessage, serve_directly,
 };
 pub use rmcp::transport::Transport;
 pub use rmcp::{ClientHandler, RoleClient};
@@ -56,17 +58,21 @@ pub mod http_client {
 /// Streamable HTTP, server side.
 #[cfg(feature = "server")]
 pub mod http_server {
-    pub use rmcp::transport::streamable_http_server::session::{ServerSseMessage, SessionId, SessionManager};
-    pub use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+    pub use rmcp::transport::streamable_http_server::session::{
+        ServerSseMessage, SessionId, SessionManager,
+    };
+    pub use rmcp::transport::streamable_http_server::{
+        StreamableHttpServerConfig, StreamableHttpService,
+    };
 }
 
 /// Discovery and metadata of OAuth.
 #[cfg(feature = "oauth")]
 pub mod auth {
     pub use rmcp::transport::auth::{
-        AuthError, AuthorizationManager, AuthorizationMetadata, InMemoryStateStore, OAuthClientConfig,
-        OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest, StateStore,
-        StoredAuthorizationState, WWWAuthenticateParams,
+        AuthError, AuthorizationManager, AuthorizationMetadata, InMemoryStateStore,
+        OAuthClientConfig, OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture,
+        OAuthHttpRequest, StateStore, StoredAuthorizationState, WWWAuthenticateParams,
     };
 }
 
@@ -82,7 +88,9 @@ pub fn request_id(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
 pub fn cancelled_id(message: &ClientJsonRpcMessage) -> Option<&RequestId> {
     match message {
         JsonRpcMessage::Notification(notice) => match &notice.notification {
-            ClientNotification::CancelledNotification(cancelled) => cancelled.params.request_id.as_ref(),
+            ClientNotification::CancelledNotification(cancelled) => {
+                cancelled.params.request_id.as_ref()
+            }
             _ => None,
         },
         _ => None,

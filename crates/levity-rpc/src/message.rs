@@ -70,8 +70,8 @@ impl RpcMessage {
             };
             return Err(invalid(Value::Null, words));
         };
-        let id =
-            take_id(&mut message).ok_or_else(|| invalid(Value::Null, "an id is a number or a short text"))?;
+        let id = take_id(&mut message)
+            .ok_or_else(|| invalid(Value::Null, "an id is a number or a short text"))?;
         let back = || id.clone().unwrap_or(Value::Null);
         if message.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
             return Err(invalid(back(), "`jsonrpc` must be \"2.0\""));
@@ -85,7 +85,11 @@ impl RpcMessage {
         };
         let params = message.remove("params").unwrap_or_else(|| json!({}));
         if !params.is_object() {
-            return Err(wrong(back(), ErrorCode::INVALID_PARAMS, "`params` must be an object"));
+            return Err(wrong(
+                back(),
+                ErrorCode::INVALID_PARAMS,
+                "`params` must be an object",
+            ));
         }
         Ok(match id {
             Some(id) => Self::Request { id, method, params },
@@ -145,20 +149,47 @@ mod tests {
     #[test]
     fn kinds_of_messages_are_told_apart() {
         let request =
-            RpcMessage::parse(r#"{"jsonrpc":"2.0","id":"a","method":"m","params":{"b":1}}"#).unwrap();
+            RpcMessage::parse(r#"{"jsonrpc":"2.0","id":"a","method":"m","params":{"b":1}}"#)
+                .unwrap();
         assert_eq!(
             request,
-            RpcMessage::Request { id: json!("a"), method: "m".into(), params: json!({"b": 1}) }
+            RpcMessage::Request {
+                id: json!("a"),
+                method: "m".into(),
+                params: json!({"b": 1})
+            }
         );
         let told = RpcMessage::parse(r#"{"jsonrpc":"2.0","method":"m"}"#).unwrap();
-        assert_eq!(told, RpcMessage::Notification { method: "m".into(), params: json!({}) });
+        assert_eq!(
+            told,
+            RpcMessage::Notification {
+                method: "m".into(),
+                params: json!({})
+            }
+        );
         let (id, error) = (Some(RequestId::Number(1)), json!({"code": 1}));
         for (text, id, result) in [
-            (r#"{"jsonrpc":"2.0","id":1,"result":2}"#, id.clone(), Ok(json!(2))),
-            (r#"{"jsonrpc":"2.0","id":1,"error":{"code":1}}"#, id, Err(error)),
-            (r#"{"jsonrpc":"2.0","id":1.5,"result":null}"#, None, Ok(Value::Null)),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"result":2}"#,
+                id.clone(),
+                Ok(json!(2)),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"error":{"code":1}}"#,
+                id,
+                Err(error),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1.5,"result":null}"#,
+                None,
+                Ok(Value::Null),
+            ),
         ] {
-            assert_eq!(RpcMessage::parse(text).unwrap(), RpcMessage::Answer { id, result }, "{text}");
+            assert_eq!(
+                RpcMessage::parse(text).unwrap(),
+                RpcMessage::Answer { id, result },
+                "{text}"
+            );
         }
     }
 
@@ -167,16 +198,29 @@ mod tests {
         let (id, params) = (json!(7), json!({"a": [1]}));
         assert_eq!(
             RpcMessage::parse(&RpcMessage::request(7, "m", &params)),
-            Ok(RpcMessage::Request { id: id.clone(), method: "m".into(), params: params.clone() })
+            Ok(RpcMessage::Request {
+                id: id.clone(),
+                method: "m".into(),
+                params: params.clone()
+            })
         );
         assert_eq!(
             RpcMessage::parse(&RpcMessage::notification("m", &params)),
-            Ok(RpcMessage::Notification { method: "m".into(), params: params.clone() })
+            Ok(RpcMessage::Notification {
+                method: "m".into(),
+                params: params.clone()
+            })
         );
         for result in [Ok(&params), Err(&params)] {
             let read = RpcMessage::parse(&RpcMessage::answer(&id, result));
             let result = result.cloned().map_err(Clone::clone);
-            assert_eq!(read, Ok(RpcMessage::Answer { id: Some(RequestId::Number(7)), result }));
+            assert_eq!(
+                read,
+                Ok(RpcMessage::Answer {
+                    id: Some(RequestId::Number(7)),
+                    result
+                })
+            );
         }
     }
 
@@ -189,17 +233,41 @@ mod tests {
         refused("[]", ErrorCode::INVALID_REQUEST, &null);
         refused("7", ErrorCode::INVALID_REQUEST, &null);
         refused(r#"{"id":1,"method":"m"}"#, ErrorCode::INVALID_REQUEST, &one);
-        refused(r#"{"jsonrpc":"2.0","id":1}"#, ErrorCode::INVALID_REQUEST, &one);
-        refused(r#"{"jsonrpc":"2.0","id":1,"method":1}"#, ErrorCode::INVALID_REQUEST, &one);
-        refused(r#"{"jsonrpc":"2.0","id":{},"method":"m"}"#, ErrorCode::INVALID_REQUEST, &null);
-        refused(r#"{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}"#, ErrorCode::INVALID_PARAMS, &one);
-        let long = format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"m"}}"#, "x".repeat(200));
+        refused(
+            r#"{"jsonrpc":"2.0","id":1}"#,
+            ErrorCode::INVALID_REQUEST,
+            &one,
+        );
+        refused(
+            r#"{"jsonrpc":"2.0","id":1,"method":1}"#,
+            ErrorCode::INVALID_REQUEST,
+            &one,
+        );
+        refused(
+            r#"{"jsonrpc":"2.0","id":{},"method":"m"}"#,
+            ErrorCode::INVALID_REQUEST,
+            &null,
+        );
+        refused(
+            r#"{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}"#,
+            ErrorCode::INVALID_PARAMS,
+            &one,
+        );
+        let long = format!(
+            r#"{{"jsonrpc":"2.0","id":"{}","method":"m"}}"#,
+            "x".repeat(200)
+        );
         refused(&long, ErrorCode::INVALID_REQUEST, &null);
     }
 
     #[test]
     fn a_refusal_quotes_nothing_of_the_message() {
-        let error = RpcMessage::parse(r#"{"jsonrpc": "2.0", "hush" "hush"}"#).unwrap_err().message;
-        assert!(error.contains("line 1") && !error.contains("hush"), "{error}");
+        let error = RpcMessage::parse(r#"{"jsonrpc": "2.0", "hush" "hush"}"#)
+            .unwrap_err()
+            .message;
+        assert!(
+            error.contains("line 1") && !error.contains("hush"),
+            "{error}"
+        );
     }
 }

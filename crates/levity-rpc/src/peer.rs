@@ -15,7 +15,8 @@ const WAITING: usize = 64;
 /// The other end of a connection, for whoever calls it.
 ///
 /// # Promises
-/// - Every call ends: with its answer, or with an error once the connection is [closed](Self::close).
+/// - Every call ends: with its answer, or with an error once the connection is
+///   [closed](Self::close).
 /// - A call that was not sent says so; it can be made again whatever it does.
 /// - Dropping a call cancels it. The other side is told, unless too much waits to be sent.
 #[derive(Debug)]
@@ -63,13 +64,26 @@ pub enum CallError {
 }
 
 impl Peer {
-    /// Creates both ends of a connection's queue. `cancel` is the notification that takes a call back, by its `id`.
+    /// Creates both ends of a connection's queue. `cancel` is the notification that takes a call
+    /// back, by its `id`.
     pub fn new(cancel: &'static str) -> (Self, PeerOutbox) {
         let (send, waiting) = mpsc::channel(WAITING);
         let pending = Arc::<PendingCalls<Answer>>::default();
-        let outbox = PeerOutbox { waiting, pending: pending.clone() };
+        let outbox = PeerOutbox {
+            waiting,
+            pending: pending.clone(),
+        };
         let (next, limit) = (AtomicI64::new(1), AtomicUsize::new(usize::MAX));
-        (Self { send, pending, next, limit, cancel }, outbox)
+        (
+            Self {
+                send,
+                pending,
+                next,
+                limit,
+                cancel,
+            },
+            outbox,
+        )
     }
 
     /// Sets how large a message may be, in bytes; there is no limit at first.
@@ -98,7 +112,8 @@ impl Peer {
         answered.await.unwrap_or(Err(CallError::Lost))
     }
 
-    /// Takes in a text of the other side. An answer goes to its caller; anything else that can be read is returned.
+    /// Takes in a text of the other side. An answer goes to its caller; anything else that can be
+    /// read is returned.
     pub fn receive(&self, text: &str) -> Option<RpcMessage> {
         match RpcMessage::parse(text).ok()? {
             RpcMessage::Answer { id, result } => {
@@ -114,7 +129,11 @@ impl Peer {
     /// Ends all calls: nothing more comes. Later ones fail at once.
     pub fn close(&self) {
         for call in self.pending.close() {
-            let error = if call.sent { CallError::Lost } else { CallError::Unsent };
+            let error = if call.sent {
+                CallError::Lost
+            } else {
+                CallError::Unsent
+            };
             let _ = call.value.send(Err(error));
         }
     }
@@ -126,7 +145,8 @@ impl Peer {
 }
 
 impl PeerOutbox {
-    /// Waits for the next message to send. From then on the other side may know of it. `None` when the peer is gone.
+    /// Waits for the next message to send. From then on the other side may know of it. `None` when
+    /// the peer is gone.
     pub async fn next(&mut self) -> Option<String> {
         let (call, text) = self.waiting.recv().await?;
         if let Some(call) = call {
@@ -144,7 +164,12 @@ struct CancelOnDrop<'a> {
 
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
-        if self.peer.pending.remove(&RequestId::Number(self.id)).is_some() {
+        if self
+            .peer
+            .pending
+            .remove(&RequestId::Number(self.id))
+            .is_some()
+        {
             let text = RpcMessage::notification(self.peer.cancel, &json!({"id": self.id}));
             let _ = self.peer.send.try_send((None, text));
         }
@@ -192,7 +217,10 @@ mod tests {
         let (peer, mut outbox) = Peer::new("cancel");
         assert!(peer.call("slow", &json!({})).now_or_never().is_none());
         assert!(matches!(sent(&mut outbox), RpcMessage::Request { .. }));
-        let cancelled = RpcMessage::Notification { method: "cancel".into(), params: json!({"id": 1}) };
+        let cancelled = RpcMessage::Notification {
+            method: "cancel".into(),
+            params: json!({"id": 1}),
+        };
         assert_eq!(sent(&mut outbox), cancelled);
         assert_eq!(peer.receive(r#"{"jsonrpc":"2.0","id":1,"result":1}"#), None);
         assert!(peer.pending.is_empty());
@@ -206,7 +234,10 @@ mod tests {
         assert!((&mut one).now_or_never().is_none() && (&mut two).now_or_never().is_none());
         sent(&mut outbox);
         peer.close();
-        assert_eq!((one.await, two.await), (Err(CallError::Lost), Err(CallError::Unsent)));
+        assert_eq!(
+            (one.await, two.await),
+            (Err(CallError::Lost), Err(CallError::Unsent))
+        );
         assert_eq!(peer.call("c", &params).await, Err(CallError::Unsent));
         assert!(peer.is_closed());
     }
@@ -216,7 +247,10 @@ mod tests {
         let (peer, mut outbox) = Peer::new("cancel");
         peer.set_limit(100);
         let refused = peer.call("a", &json!({"text": "x".repeat(100)})).await;
-        assert!(matches!(refused, Err(CallError::TooLarge { limit: 100, .. })), "{refused:?}");
+        assert!(
+            matches!(refused, Err(CallError::TooLarge { limit: 100, .. })),
+            "{refused:?}"
+        );
         assert!(outbox.next().now_or_never().is_none());
     }
 }

@@ -60,25 +60,36 @@ impl<T> PendingCalls<T> {
         self.lock().calls.remove_entry(id).map(call)
     }
 
-    /// Takes the call that an answer with this id belongs to. Peers that turn numbers into strings, or back, are understood.
+    /// Takes the call that an answer with this id belongs to. Peers that turn numbers into strings,
+    /// or back, are understood.
     pub fn take(&self, id: &RequestId) -> Option<PendingCall<T>> {
         let calls = &mut self.lock().calls;
-        calls.remove_entry(id).or_else(|| calls.remove_entry(&alias(id)?)).map(call)
+        calls
+            .remove_entry(id)
+            .or_else(|| calls.remove_entry(&alias(id)?))
+            .map(call)
     }
 
-    /// Takes every call that an answer without an id may belong to: nobody can tell which it is, and a call that fails for
-    /// another's sake is better than one that waits for ever. Calls that stay open by design are left out, unless there are only those.
+    /// Takes every call that an answer without an id may belong to: nobody can tell which it is,
+    /// and a call that fails for another's sake is better than one that waits for ever. Calls that
+    /// stay open by design are left out, unless there are only those.
     pub fn take_any(&self, stays_open: impl Fn(&T) -> bool) -> Vec<PendingCall<T>> {
         let calls = &mut self.lock().calls;
         let alone = calls.values().all(|entry| stays_open(&entry.value));
-        calls.extract_if(|_, entry| alone || !stays_open(&entry.value)).map(call).collect()
+        calls
+            .extract_if(|_, entry| alone || !stays_open(&entry.value))
+            .map(call)
+            .collect()
     }
 
     /// Closes the table and takes all calls: no answer comes any more.
     pub fn close(&self) -> Vec<PendingCall<T>> {
         let mut table = self.lock();
         table.closed = true;
-        std::mem::take(&mut table.calls).into_iter().map(call).collect()
+        std::mem::take(&mut table.calls)
+            .into_iter()
+            .map(call)
+            .collect()
     }
 
     /// Whether the table was closed.
@@ -103,7 +114,10 @@ impl<T> PendingCalls<T> {
 
 impl<T> Default for PendingCalls<T> {
     fn default() -> Self {
-        Self(Mutex::new(Table { closed: false, calls: HashMap::new() }))
+        Self(Mutex::new(Table {
+            closed: false,
+            calls: HashMap::new(),
+        }))
     }
 }
 
@@ -126,13 +140,22 @@ mod tests {
     #[test]
     fn an_answer_takes_its_call_once_also_when_its_id_is_written_otherwise() {
         let pending = PendingCalls::default();
-        assert!(pending.insert(RequestId::Number(1), "a") && pending.insert(RequestId::Number(2), "b"));
+        assert!(
+            pending.insert(RequestId::Number(1), "a") && pending.insert(RequestId::Number(2), "b")
+        );
         pending.mark_sent(&RequestId::Number(1));
         let text = RequestId::String("1".into());
         assert!(pending.contains(&text));
         assert_eq!(pending.remove(&text), None, "only the very id is removed");
         let taken = pending.take(&text);
-        assert_eq!(taken, Some(PendingCall { id: RequestId::Number(1), value: "a", sent: true }));
+        assert_eq!(
+            taken,
+            Some(PendingCall {
+                id: RequestId::Number(1),
+                value: "a",
+                sent: true
+            })
+        );
         assert_eq!(pending.take(&text), None);
         assert_eq!(pending.len(), 1);
     }
@@ -143,7 +166,9 @@ mod tests {
         for (id, open) in [(1, true), (2, false)] {
             pending.insert(RequestId::Number(id), open);
         }
-        let ids = |calls: Vec<PendingCall<bool>>| calls.into_iter().map(|call| call.id).collect::<Vec<_>>();
+        let ids = |calls: Vec<PendingCall<bool>>| {
+            calls.into_iter().map(|call| call.id).collect::<Vec<_>>()
+        };
         assert_eq!(ids(pending.take_any(|open| *open)), [RequestId::Number(2)]);
         assert_eq!(ids(pending.take_any(|open| *open)), [RequestId::Number(1)]);
     }
@@ -153,6 +178,8 @@ mod tests {
         let pending = PendingCalls::default();
         pending.insert(RequestId::Number(1), ());
         assert_eq!(pending.close().len(), 1);
-        assert!(!pending.insert(RequestId::Number(2), ()) && pending.is_closed() && pending.is_empty());
+        assert!(
+            !pending.insert(RequestId::Number(2), ()) && pending.is_closed() && pending.is_empty()
+        );
     }
 }

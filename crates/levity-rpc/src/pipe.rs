@@ -11,12 +11,14 @@ use crate::mcp::RequestId;
 /// How many bytes of cancellations may wait for the next message; more are dropped.
 const MAX_CARRY: usize = 64 << 10;
 
-/// A writable stream, the message that is being written to it, and what is to be written next to messages.
+/// A writable stream, the message that is being written to it, and what is to be written next to
+/// messages.
 pub(crate) struct Pipe<W> {
     /// None once it is closed.
     to: Option<W>,
     current: Option<Current>,
-    /// Whole lines that are written before the next message, or after this one; how much of them is written.
+    /// Whole lines that are written before the next message, or after this one; how much of them is
+    /// written.
     carry: (Vec<u8>, usize),
 }
 
@@ -32,19 +34,30 @@ struct Current {
 
 impl<W> Pipe<W> {
     pub(crate) fn new(to: W) -> Self {
-        Self { to: Some(to), current: None, carry: (Vec::new(), 0) }
+        Self {
+            to: Some(to),
+            current: None,
+            carry: (Vec::new(), 0),
+        }
     }
 
     pub(crate) fn close(&mut self) {
         self.to = None;
-        if let Some(waker) = self.current.as_mut().and_then(|current| current.waker.take()) {
+        if let Some(waker) = self
+            .current
+            .as_mut()
+            .and_then(|current| current.waker.take())
+        {
             waker.wake();
         }
     }
 
     /// A message begins.
     pub(crate) fn begin(&mut self, id: Option<&RequestId>) {
-        self.current = Some(Current { id: id.cloned(), ..Current::default() });
+        self.current = Some(Current {
+            id: id.cloned(),
+            ..Current::default()
+        });
     }
 
     /// The message ends, one way or the other; says whether it was written in part.
@@ -52,10 +65,14 @@ impl<W> Pipe<W> {
         self.current.take().is_some_and(|current| current.torn())
     }
 
-    /// Keeps the current message from being written, if it is this one; says whether it is too late for that because a
-    /// part of it is out.
+    /// Keeps the current message from being written, if it is this one; says whether it is too late
+    /// for that because a part of it is out.
     pub(crate) fn cancel(&mut self, id: &RequestId) -> bool {
-        let Some(current) = self.current.as_mut().filter(|current| current.id.as_ref() == Some(id)) else {
+        let Some(current) = self
+            .current
+            .as_mut()
+            .filter(|current| current.id.as_ref() == Some(id))
+        else {
             return false;
         };
         current.cancelled = true;
@@ -74,7 +91,8 @@ impl<W> Pipe<W> {
 }
 
 impl<W: AsyncWrite + Unpin> Pipe<W> {
-    /// Writes what is carried, then the line; then once more what is carried, as far as that goes at once.
+    /// Writes what is carried, then the line; then once more what is carried, as far as that goes
+    /// at once.
     pub(crate) fn poll_write(&mut self, line: &[u8], cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Self { to, current, carry } = self;
         let to = to.as_mut().ok_or_else(closed)?;

@@ -17,8 +17,9 @@ use crate::pipe::{Pipe, closed};
 /// A writable stream that takes one message a line. Clones share it.
 ///
 /// # Promises
-/// - Messages are written in the order in which they were sent, each whole. One that nobody waits for any more when only a part of it is
-///   out closes the stream: what came after it would be read as its rest.
+/// - Messages are written in the order in which they were sent, each whole. One that nobody waits
+///   for any more when only a part of it is out closes the stream: what came after it would be read
+///   as its rest.
 /// - A cancellation never overtakes its request and never waits.
 pub struct LineWriter<W> {
     pipe: Arc<Mutex<Pipe<W>>>,
@@ -38,7 +39,11 @@ pub enum WriterEnd {
 
 impl<W> Clone for LineWriter<W> {
     fn clone(&self) -> Self {
-        Self { pipe: self.pipe.clone(), turn: self.turn.clone(), on_end: self.on_end.clone() }
+        Self {
+            pipe: self.pipe.clone(),
+            turn: self.turn.clone(),
+            on_end: self.on_end.clone(),
+        }
     }
 }
 
@@ -62,21 +67,31 @@ impl<W> LineWriter<W> {
 impl<W: AsyncWrite + Send + Unpin + 'static> LineWriter<W> {
     /// Creates a writer that calls `on_end` when it has to close the stream by itself.
     pub fn new(to: W, on_end: impl Fn(WriterEnd) + Send + Sync + 'static) -> Self {
-        let (pipe, turn) = (Arc::new(Mutex::new(Pipe::new(to))), Arc::new(Semaphore::new(1)));
-        Self { pipe, turn, on_end: Arc::new(on_end) }
+        let (pipe, turn) = (
+            Arc::new(Mutex::new(Pipe::new(to))),
+            Arc::new(Semaphore::new(1)),
+        );
+        Self {
+            pipe,
+            turn,
+            on_end: Arc::new(on_end),
+        }
     }
 
-    /// Writes a message once those before it are written. Its place among them is fixed by this call, not by when the future is first
-    /// polled.
+    /// Writes a message once those before it are written. Its place among them is fixed by this
+    /// call, not by when the future is first polled.
     ///
-    /// A message that is a `call` is in its table of pending ones. It is not written when it is not there any more, and does not stay
-    /// there when it is not written.
+    /// A message that is a `call` is in its table of pending ones. It is not written when it is not
+    /// there any more, and does not stay there when it is not written.
     pub fn send<M: Serialize + Send + 'static, T: Send + 'static>(
         &self,
         message: M,
         call: Option<(RequestId, Arc<PendingCalls<T>>)>,
     ) -> impl Future<Output = io::Result<()>> + Send + use<W, M, T> {
-        let mut call = call.map(|(id, pending)| Unsent { pending, id: Some(id) });
+        let mut call = call.map(|(id, pending)| Unsent {
+            pending,
+            id: Some(id),
+        });
         let mut wait = Box::pin(self.turn.clone().acquire_owned());
         let first = (&mut wait).now_or_never();
         let writer = self.clone();
@@ -92,7 +107,9 @@ impl<W: AsyncWrite + Send + Unpin + 'static> LineWriter<W> {
             if let (Some(call), Some(id)) = (&call, &id)
                 && !call.pending.contains(id)
             {
-                return Err(io::Error::other("the request was cancelled before it was sent"));
+                return Err(io::Error::other(
+                    "the request was cancelled before it was sent",
+                ));
             }
             writer.write(&line, id.as_ref()).await?;
             if let Some(call) = &mut call
@@ -104,7 +121,8 @@ impl<W: AsyncWrite + Send + Unpin + 'static> LineWriter<W> {
         }
     }
 
-    /// Cancels a call: takes it from the queue while it waits there, and writes `message` once it was sent.
+    /// Cancels a call: takes it from the queue while it waits there, and writes `message` once it
+    /// was sent.
     pub fn cancel<T>(&self, id: &RequestId, message: &impl Serialize, pending: &PendingCalls<T>) {
         if pending.remove(id).is_none_or(|call| call.sent) {
             self.lock().carry(&line(message).unwrap_or_default());
@@ -122,7 +140,9 @@ impl<W: AsyncWrite + Send + Unpin + 'static> LineWriter<W> {
     /// When the stream fails.
     pub async fn finish(&self) -> io::Result<()> {
         // It is closed already where there is no turn.
-        let Ok(_turn) = self.turn.acquire().await else { return Ok(()) };
+        let Ok(_turn) = self.turn.acquire().await else {
+            return Ok(());
+        };
         let done = poll_fn(|cx| self.lock().poll_shutdown(cx)).await;
         self.close();
         done
@@ -220,7 +240,10 @@ mod tests {
     #[tokio::test]
     async fn messages_are_written_in_the_order_of_send_however_they_are_polled() {
         let (writer, theirs, _) = pair(1 << 10);
-        let (first, second) = (writer.send::<_, ()>(1, None), writer.send::<_, ()>("a\nb", None));
+        let (first, second) = (
+            writer.send::<_, ()>(1, None),
+            writer.send::<_, ()>("a\nb", None),
+        );
         let (second, first) = tokio::join!(second, first);
         assert!(first.is_ok() && second.is_ok());
         writer.finish().await.unwrap();
@@ -235,7 +258,10 @@ mod tests {
         let (sent, finished, text) = tokio::join!(sent, writer.finish(), rest(theirs));
         assert!(sent.is_ok() && finished.is_ok());
         assert_eq!(text, format!("\"{long}\"\n"));
-        assert_eq!(writer.send::<_, ()>(1, None).await.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        assert_eq!(
+            writer.send::<_, ()>(1, None).await.unwrap_err().kind(),
+            io::ErrorKind::BrokenPipe
+        );
         assert!(writer.finish().await.is_ok(), "twice is no error");
         assert_eq!(stuck.load(Ordering::Relaxed), 0);
     }
@@ -244,19 +270,31 @@ mod tests {
     async fn a_call_that_is_cancelled_while_it_waits_is_never_written() {
         let (writer, theirs, _) = pair(1 << 10);
         let pending = Calls::default();
-        let (first, second) = (writer.send(1, call(&pending, 1)), writer.send(2, call(&pending, 2)));
+        let (first, second) = (
+            writer.send(1, call(&pending, 1)),
+            writer.send(2, call(&pending, 2)),
+        );
         writer.cancel(&RequestId::Number(2), &"cancel 2", &pending);
         assert!(first.await.is_ok() && second.await.is_err());
         writer.cancel(&RequestId::Number(1), &"cancel 1", &pending);
         assert!(pending.is_empty());
         writer.finish().await.unwrap();
-        assert_eq!(rest(theirs).await, "1\n\"cancel 1\"\n", "only what was sent is cancelled aloud");
+        assert_eq!(
+            rest(theirs).await,
+            "1\n\"cancel 1\"\n",
+            "only what was sent is cancelled aloud"
+        );
     }
 
     #[tokio::test]
     async fn a_message_that_is_left_half_written_closes_the_stream() {
         let (writer, theirs, stuck) = pair(8);
-        assert!(writer.send::<_, ()>("x".repeat(1000), None).now_or_never().is_none());
+        assert!(
+            writer
+                .send::<_, ()>("x".repeat(1000), None)
+                .now_or_never()
+                .is_none()
+        );
         assert_eq!(stuck.load(Ordering::Relaxed), 1);
         assert!(writer.send::<_, ()>(1, None).await.is_err());
         assert_eq!(rest(theirs).await, "\"xxxxxxx");

@@ -12,17 +12,18 @@ use crate::files::format::{self, Flaw};
 /// How large an export may be, in bytes.
 const LARGEST: usize = 256 << 20;
 
-/// How often runs are looked for that were started meanwhile: once for each level of runs below runs.
+/// How often runs are looked for that were started meanwhile: once for each level of runs below
+/// runs.
 const LEVELS: usize = 64;
 
 /// Writes a run and all runs below it down as lines of JSON.
 ///
-/// Each run has the lines that it has in a file of [`FileJournal`](crate::FileJournal), with long texts in
-/// their places, and stands before those below it. So the export of a run without others below it is itself a
-/// file that a `FileJournal` reads. `docs/journal.md` describes the format.
+/// Each run has the lines that it has in a file of [`FileJournal`](crate::FileJournal), with long
+/// texts in their places, and stands before those below it. So the export of a run without others
+/// below it is itself a file that a `FileJournal` reads. `docs/journal.md` describes the format.
 ///
-/// A run that goes on meanwhile is exported as it was at some moment: what it had started is in the export
-/// as well.
+/// A run that goes on meanwhile is exported as it was at some moment: what it had started is in the
+/// export as well.
 ///
 /// ```
 /// # use levity_core::{Entry, Journal, Limits, MachineKind, Opened, Record, RunId, Timestamp};
@@ -51,8 +52,11 @@ pub async fn export(journal: &dyn Journal, run: &RunId) -> Result<Vec<u8>, Runti
     // A run is read before those below it are looked for: none that it names is missed.
     for _ in 0..LEVELS {
         let listed = journal.list(&RunQuery::new().below(run.clone())).await?;
-        let new: Vec<_> =
-            listed.into_iter().map(|run| run.run).filter(|run| !found.contains_key(run)).collect();
+        let new: Vec<_> = listed
+            .into_iter()
+            .map(|run| run.run)
+            .filter(|run| !found.contains_key(run))
+            .collect();
         if new.is_empty() {
             break;
         }
@@ -74,8 +78,9 @@ fn write(run: &RunId, records: &[Record], bytes: &mut Vec<u8>) -> Result<(), Run
     for record in records {
         format::write(record, None, bytes)?;
         if bytes.len() > LARGEST {
-            let message =
-                format!("run `{run}` and those above it take more than 256 MiB; export fewer at once");
+            let message = format!(
+                "run `{run}` and those above it take more than 256 MiB; export fewer at once"
+            );
             return Err(JournalError::new(JournalErrorKind::Refused, message).into());
         }
     }
@@ -84,12 +89,13 @@ fn write(run: &RunId, records: &[Record], bytes: &mut Vec<u8>) -> Result<(), Run
 
 /// Takes in what [`export`] has written, and returns the runs that are in it, the first one first.
 ///
-/// All of it is looked at before anything is written. A run that is there already with the same records is left
-/// as it is. Runs below others are written first and the first run last, so that after a crash half-way the
-/// same import can be made again.
+/// All of it is looked at before anything is written. A run that is there already with the same
+/// records is left as it is. Runs below others are written first and the first run last, so that
+/// after a crash half-way the same import can be made again.
 ///
 /// # Errors
-/// - [`RuntimeError::Archive`] when a line is not what it should be: damaged, foreign, or from a newer version;
+/// - [`RuntimeError::Archive`] when a line is not what it should be: damaged, foreign, or from a
+///   newer version;
 /// - [`RuntimeError::Exists`] when a run is there with other records;
 /// - [`RuntimeError::Journal`] when the journal fails, or keeps nothing.
 pub async fn import(journal: &dyn Journal, bytes: &[u8]) -> Result<Vec<RunId>, RuntimeError> {
@@ -124,18 +130,25 @@ pub async fn import(journal: &dyn Journal, bytes: &[u8]) -> Result<Vec<RunId>, R
 /// A run that has no records yet.
 async fn vacant(journal: &dyn Journal, run: &RunId) -> Result<OpenRun, RuntimeError> {
     let open = journal.open(run).await?;
-    if open.records.is_empty() { Ok(open) } else { Err(RuntimeError::Exists(run.clone())) }
+    if open.records.is_empty() {
+        Ok(open)
+    } else {
+        Err(RuntimeError::Exists(run.clone()))
+    }
 }
 
 /// Removes the runs that ended before this time, with all below them, and says how many there were.
 ///
-/// Only runs that no other run started are looked at, and one that somebody has open is left. So is one whose
-/// id another run's id goes on from, such as `monday` beside `monday.two`, unless that has ended as well: it
-/// would be removed together with the first.
+/// Only runs that no other run started are looked at, and one that somebody has open is left. So is
+/// one whose id another run's id goes on from, such as `monday` beside `monday.two`, unless that
+/// has ended as well: it would be removed together with the first.
 ///
 /// # Errors
 /// When the journal fails, or removes no runs; what was removed before stays removed.
-pub async fn remove_ended_before(journal: &dyn Journal, time: Timestamp) -> Result<usize, RuntimeError> {
+pub async fn remove_ended_before(
+    journal: &dyn Journal,
+    time: Timestamp,
+) -> Result<usize, RuntimeError> {
     let roots = journal.list(&RunQuery::new().roots()).await?;
     let over = |run: &RunSummary| run.state().is_end() && run.updated < time;
     let (over, kept): (Vec<_>, Vec<_>) = roots.into_iter().partition(over);
@@ -168,11 +181,18 @@ fn parse(bytes: &[u8]) -> Result<BTreeMap<RunId, Vec<Record>>, RuntimeError> {
     }
     runs.close().map_err(|flaw| at(last.max(1), flaw))?;
     runs.check_parents()?;
-    Ok(runs.all.into_iter().map(|(run, (_, records))| (run, records)).collect())
+    Ok(runs
+        .all
+        .into_iter()
+        .map(|(run, (_, records))| (run, records))
+        .collect())
 }
 
 fn at(line: usize, flaw: Flaw) -> RuntimeError {
-    RuntimeError::Archive { line, cause: flaw.into_error("") }
+    RuntimeError::Archive {
+        line,
+        cause: flaw.into_error(""),
+    }
 }
 
 #[derive(Default)]
@@ -193,15 +213,25 @@ impl Runs {
             return self.begin(number, line);
         }
         let now = self.now.as_ref().and_then(|now| self.all.get_mut(now));
-        let Some((_, records)) = now else { return Err(Flaw::damaged("it belongs to no run")) };
+        let Some((_, records)) = now else {
+            return Err(Flaw::damaged("it belongs to no run"));
+        };
         let record = format::record(line, records.len() as u64, None)?;
         if format::is_too_deep(line) {
             return Err(Flaw::damaged("it is nested too deep"));
         }
         if records.is_empty() != matches!(record.entry, Entry::Opened(_)) {
-            return Err(Flaw::damaged("a run is opened by its first record, and only by that"));
+            return Err(Flaw::damaged(
+                "a run is opened by its first record, and only by that",
+            ));
         }
-        if matches!(records.last(), Some(Record { entry: Entry::Ended(_), .. })) {
+        if matches!(
+            records.last(),
+            Some(Record {
+                entry: Entry::Ended(_),
+                ..
+            })
+        ) {
             return Err(Flaw::damaged("the run has ended before it"));
         }
         records.push(record);
@@ -237,9 +267,14 @@ impl Runs {
     fn check_parents(&self) -> Result<(), RuntimeError> {
         for (run, (number, records)) in &self.all {
             let child = matches!(records.first(), Some(Record { entry: Entry::Opened(opened), .. }) if opened.origin.is_some());
-            let alone = run.parent().is_none_or(|parent| !self.all.contains_key(&parent));
+            let alone = run
+                .parent()
+                .is_none_or(|parent| !self.all.contains_key(&parent));
             if child && alone && self.first.as_ref() != Some(run) {
-                return Err(at(*number, Flaw::damaged(format!("the run that started `{run}` is not here"))));
+                return Err(at(
+                    *number,
+                    Flaw::damaged(format!("the run that started `{run}` is not here")),
+                ));
             }
         }
         Ok(())

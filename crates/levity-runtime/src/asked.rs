@@ -5,7 +5,8 @@ use serde_json::Value;
 
 /// The calls that the replies of a run ask for, under the ids by which the run makes them.
 ///
-/// A reply may use one id twice, or one that was used before. [`History`] renames such calls, and so does this.
+/// A reply may use one id twice, or one that was used before. [`History`] renames such calls, and
+/// so does this.
 #[derive(Debug, Default)]
 pub struct AskedCalls {
     calls: Vec<ToolCall>,
@@ -16,9 +17,12 @@ impl AskedCalls {
     /// Adds the calls of a reply.
     pub fn add(&mut self, reply: &Message) {
         // A message without calls opens no exchange.
-        let Ok(exchange) = self.history.open(Arc::new(reply.clone())) else { return };
+        let Ok(exchange) = self.history.open(Arc::new(reply.clone())) else {
+            return;
+        };
         self.calls.extend(exchange.reply().calls().cloned());
-        self.history.close(exchange, &ToolError::failed("no answer is looked for"));
+        self.history
+            .close(exchange, &ToolError::failed("no answer is looked for"));
     }
 
     /// Changes the arguments of the call that an effect is about, as somebody decided.
@@ -28,21 +32,33 @@ impl AskedCalls {
         }
     }
 
-    /// The call that an effect performs, or asks about. `None` when no call has the id, the name and the arguments that the
-    /// effect was begun with: another one must not be taken for it.
+    /// The call that an effect performs, or asks about. `None` when no call has the id, the name
+    /// and the arguments that the effect was begun with: another one must not be taken for it.
     pub fn find(&self, note: &EffectNote) -> Option<&ToolCall> {
         self.calls.get(self.place(note)?)
     }
 
     fn place(&self, note: &EffectNote) -> Option<usize> {
         let id = note.call.as_ref()?;
-        let wanted = note.inputs.iter().find(|(name, _)| name == "arguments").map(|(_, digest)| *digest);
+        let wanted = note
+            .inputs
+            .iter()
+            .find(|(name, _)| name == "arguments")
+            .map(|(_, digest)| *digest);
         let fits = |call: &ToolCall| {
             (note.kind == EffectKind::Child || *call.name == *note.name)
                 && wanted.is_none_or(|wanted| wanted == Digest::of(&call.args))
         };
-        let by_id = self.calls.iter().rposition(|call| call.id == *id && fits(call));
-        // Ids of a conversation before the run are not known here, and a call may have been renamed because of them.
-        by_id.or_else(|| self.calls.iter().rposition(|call| wanted.is_some() && fits(call)))
+        let by_id = self
+            .calls
+            .iter()
+            .rposition(|call| call.id == *id && fits(call));
+        // Ids of a conversation before the run are not known here, and a call may have been renamed
+        // because of them.
+        by_id.or_else(|| {
+            self.calls
+                .iter()
+                .rposition(|call| wanted.is_some() && fits(call))
+        })
     }
 }

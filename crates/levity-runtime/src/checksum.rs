@@ -1,7 +1,7 @@
 //! The checksum of a record: CRC-32 as in gzip, PNG and zlib, so that any language has it at hand.
 //!
-//! It finds every single flipped bit, and every damage of up to 32 bits in a row. It is no seal: whoever changes a record
-//! on purpose can write the right one beside it.
+//! It finds every single flipped bit, and every damage of up to 32 bits in a row. It is no seal:
+//! whoever changes a record on purpose can write the right one beside it.
 
 /// What a byte does to the checksum when so many others follow it.
 const TABLES: [[u32; 256]; 8] = tables();
@@ -52,7 +52,9 @@ fn add(mut sum: u32, bytes: &[u8]) -> u32 {
             ^ at(1, u32::from(*g))
             ^ at(0, u32::from(*h));
     }
-    rest.iter().fold(sum, |sum, byte| (sum >> 8) ^ TABLES[0][usize::from(sum as u8 ^ byte)])
+    rest.iter().fold(sum, |sum, byte| {
+        (sum >> 8) ^ TABLES[0][usize::from(sum as u8 ^ byte)]
+    })
 }
 
 #[cfg(test)]

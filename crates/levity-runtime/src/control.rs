@@ -2,7 +2,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use levity_core::{Ask, ControlCommand, ControlError, Decision, EffectId, Message, Resolution, RunId};
+use levity_core::{
+    Ask, ControlCommand, ControlError, Decision, EffectId, Message, Resolution, RunId,
+};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
@@ -22,7 +24,11 @@ pub struct Control {
 
 impl Control {
     pub(crate) fn new(run: RunId, board: Arc<Switchboard>) -> Self {
-        Self { run, agent: None, board }
+        Self {
+            run,
+            agent: None,
+            board,
+        }
     }
 
     /// Tells a run that was not begun.
@@ -41,11 +47,15 @@ impl Control {
         Self::new(run.clone(), self.board.clone())
     }
 
-    /// Tells the agents of this name directly below the run, such as a worker of a swarm: all its runs that are under way, each
-    /// time. A command fails with [`ControlError::NotAtWork`] when there are none.
+    /// Tells the agents of this name directly below the run, such as a worker of a swarm: all its
+    /// runs that are under way, each time. A command fails with [`ControlError::NotAtWork`] when
+    /// there are none.
     #[must_use]
     pub fn agent(&self, name: &str) -> Self {
-        Self { agent: Some(name.into()), ..self.child(&self.run) }
+        Self {
+            agent: Some(name.into()),
+            ..self.child(&self.run)
+        }
     }
 
     /// Begins nothing new, here and in the children; what has begun goes on to its end.
@@ -64,13 +74,16 @@ impl Control {
         self.command(ControlCommand::Resume).await
     }
 
-    /// Ends the run now. What is under way is dropped, and open calls are answered with an error, so
-    /// that the history stays whole.
+    /// Ends the run now. What is under way is dropped, and open calls are answered with an error,
+    /// so that the history stays whole.
     ///
     /// # Errors
     /// When the run is not running.
     pub async fn cancel(&self, reason: impl Into<String>) -> Result<(), ControlError> {
-        self.command(ControlCommand::Cancel { reason: reason.into() }).await
+        self.command(ControlCommand::Cancel {
+            reason: reason.into(),
+        })
+        .await
     }
 
     /// Says something, to be taken in before the next call of a model.
@@ -119,14 +132,20 @@ impl Control {
     /// # Errors
     /// When nobody waits for the decision any more.
     pub async fn decide(&self, ask: &Ask, decision: Decision) -> Result<(), ControlError> {
-        self.child(&ask.run).order(What::Decide(ask.effect, decision)).await
+        self.child(&ask.run)
+            .order(What::Decide(ask.effect, decision))
+            .await
     }
 
     /// Says what came of a call that an earlier process had begun.
     ///
     /// # Errors
     /// When that is known, or nobody waits for it any more.
-    pub async fn resolve(&self, effect: EffectId, resolution: Resolution) -> Result<(), ControlError> {
+    pub async fn resolve(
+        &self,
+        effect: EffectId,
+        resolution: Resolution,
+    ) -> Result<(), ControlError> {
         self.order(What::Resolve(effect, resolution)).await
     }
 
@@ -166,22 +185,33 @@ impl Control {
     fn meant(&self) -> Vec<Self> {
         match &self.agent {
             None => vec![self.clone()],
-            Some(name) => self.board.named(&self.run, name).iter().map(|run| self.child(run)).collect(),
+            Some(name) => self
+                .board
+                .named(&self.run, name)
+                .iter()
+                .map(|run| self.child(run))
+                .collect(),
         }
     }
 
     async fn own_asks(&self) -> Result<Vec<Ask>, ControlError> {
         let (sender, asks) = oneshot::channel();
         self.order(What::Asks(sender)).await?;
-        asks.await.map_err(|_| ControlError::NotRunning(self.run.clone()))
+        asks.await
+            .map_err(|_| ControlError::NotRunning(self.run.clone()))
     }
 
     async fn tell_all(&self, command: &ControlCommand) -> Result<(), ControlError> {
         self.order(What::Command(command.clone())).await?;
-        // A run that is told to go on may begin others, so the list is looked at until it has nobody new.
+        // A run that is told to go on may begin others, so the list is looked at until it has
+        // nobody new.
         let mut told = BTreeSet::new();
         loop {
-            let new = self.board.below(&self.run).into_iter().filter(|run| !told.contains(run));
+            let new = self
+                .board
+                .below(&self.run)
+                .into_iter()
+                .filter(|run| !told.contains(run));
             let new: Vec<RunId> = new.collect();
             if new.is_empty() {
                 return Ok(());
@@ -198,7 +228,10 @@ impl Control {
         let gone = || ControlError::NotRunning(self.run.clone());
         let sender = self.board.find(&self.run).ok_or_else(gone)?;
         let (done, answer) = oneshot::channel();
-        sender.send(Order { what, done }).await.map_err(|_| gone())?;
+        sender
+            .send(Order { what, done })
+            .await
+            .map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
 }
@@ -228,7 +261,10 @@ impl Told {
 
 impl fmt::Debug for Control {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Control").field(&self.run).field(&self.agent).finish()
+        f.debug_tuple("Control")
+            .field(&self.run)
+            .field(&self.agent)
+            .finish()
     }
 }
 
@@ -271,18 +307,27 @@ impl Switchboard {
     pub(crate) fn connect(self: &Arc<Self>, run: &RunId, agent: Option<Arc<str>>) -> Line {
         let (sender, orders) = mpsc::channel(WAITING_COMMANDS);
         self.runs().insert(run.clone(), Connected { sender, agent });
-        Line { run: run.clone(), board: self.clone(), orders, early: VecDeque::new() }
+        Line {
+            run: run.clone(),
+            board: self.clone(),
+            orders,
+            early: VecDeque::new(),
+        }
     }
 
     fn find(&self, run: &RunId) -> Option<mpsc::Sender<Order>> {
-        self.runs().get(run).map(|connected| connected.sender.clone())
+        self.runs()
+            .get(run)
+            .map(|connected| connected.sender.clone())
     }
 
     fn below(&self, run: &RunId) -> Vec<RunId> {
         let prefix = format!("{run}.");
         let runs = self.runs();
         let from = runs.range(RunId::from(&*prefix)..).map(|(other, _)| other);
-        from.take_while(|other| other.as_str().starts_with(&prefix)).cloned().collect()
+        from.take_while(|other| other.as_str().starts_with(&prefix))
+            .cloned()
+            .collect()
     }
 
     /// The runs of an agent directly below a run.
@@ -291,7 +336,10 @@ impl Switchboard {
         let is_meant = |(below, connected): &(&RunId, &Connected)| {
             connected.agent.as_deref() == Some(agent) && below.parent().as_ref() == Some(run)
         };
-        runs.iter().filter(is_meant).map(|(below, _)| below.clone()).collect()
+        runs.iter()
+            .filter(is_meant)
+            .map(|(below, _)| below.clone())
+            .collect()
     }
 
     fn runs(&self) -> MutexGuard<'_, BTreeMap<RunId, Connected>> {
@@ -329,7 +377,9 @@ impl Line {
 
     /// Whether the next order is a cancel that came before the run could take it.
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.early.front().is_some_and(|order| order.cancels().is_some())
+        self.early
+            .front()
+            .is_some_and(|order| order.cancels().is_some())
     }
 
     /// Obeys that cancel in place of the run, and returns its reason.

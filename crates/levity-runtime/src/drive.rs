@@ -6,9 +6,9 @@ use std::time::Duration;
 use futures_util::future::{AbortHandle, Abortable, BoxFuture, FutureExt};
 use futures_util::stream::StreamExt;
 use levity_core::{
-    Approver, Ask, CancelToken, ControlCommand, ControlError, Digest, Divergence, Effect, EffectCx, EffectId,
-    Event, EventKind, Executor, Intervention, Limit, Limits, LiveEvents, LiveSink, Machine, Outcome, Record,
-    RunId, RunLog, RunRequest, RuntimeError, Timestamp, Values, World,
+    Approver, Ask, CancelToken, ControlCommand, ControlError, Digest, Divergence, Effect, EffectCx,
+    EffectId, Event, EventKind, Executor, Intervention, Limit, Limits, LiveEvents, LiveSink,
+    Machine, Outcome, Record, RunId, RunLog, RunRequest, RuntimeError, Timestamp, Values, World,
 };
 use levity_driver::{Action, EffectResult, Fork, Meter, RunDriver, changes};
 use tokio::sync::oneshot;
@@ -44,8 +44,8 @@ const SLICE: Duration = Duration::from_millis(5);
 
 /// Drives one machine to its end.
 ///
-/// Whatever a model asks for, orders and limits are seen soon: the driver works in slices of at most [`BATCH`] effects
-/// and about [`SLICE`], and lets others have the thread in between.
+/// Whatever a model asks for, orders and limits are seen soon: the driver works in slices of at
+/// most [`BATCH`] effects and about [`SLICE`], and lets others have the thread in between.
 pub(crate) struct Driver<M> {
     core: RunDriver<M>,
     around: Around,
@@ -64,12 +64,13 @@ pub(crate) struct Driver<M> {
     /// How the run is looked over at its end.
     audit: Option<Audit<M>>,
     trace: Trace,
-    /// Last, so that what is dropped with the driver has let go of its own logs before this one is free.
+    /// Last, so that what is dropped with the driver has let go of its own logs before this one is
+    /// free.
     log: Box<dyn RunLog>,
 }
 
-/// An effect that was performed, and what came of it; `None` when nobody wants to know any more. An error is not the
-/// effect's: the run cannot be driven on.
+/// An effect that was performed, and what came of it; `None` when nobody wants to know any more. An
+/// error is not the effect's: the run cannot be driven on.
 type Performed = (EffectId, Result<Option<EffectResult>, RuntimeError>);
 
 /// What a run is driven with.
@@ -159,15 +160,32 @@ impl Loaded {
         around: Around,
         line: Option<Line>,
     ) -> (RunDriver<M>, Vec<Record>, Self) {
-        let setup = open.opened().map(|opened| opened.setup.clone()).unwrap_or_default();
-        let StoredRun { snapshot, records, log, .. } = open;
+        let setup = open
+            .opened()
+            .map(|opened| opened.setup.clone())
+            .unwrap_or_default();
+        let StoredRun {
+            snapshot,
+            records,
+            log,
+            ..
+        } = open;
         let mut settings = around.settings(line.is_some());
         settings.snapshots = log.takes_snapshots();
         let core = match snapshot {
             Some(snapshot) => RunDriver::restore(run, machine, *snapshot, settings),
             None => RunDriver::new(run, machine, settings),
         };
-        (core, records, Self { setup, log, around, line })
+        (
+            core,
+            records,
+            Self {
+                setup,
+                log,
+                around,
+                line,
+            },
+        )
     }
 }
 
@@ -220,7 +238,12 @@ impl<M: Machine + 'static> Driver<M> {
         folded: Result<(), Divergence>,
         loaded: Loaded,
     ) -> Result<Box<Self>, (M, RuntimeError)> {
-        let Loaded { setup, log, mut around, line } = loaded;
+        let Loaded {
+            setup,
+            log,
+            mut around,
+            line,
+        } = loaded;
         if let Err(divergence) = folded {
             let divergence = divergence.since(&changes(&setup, &around.executor.inspect().setup));
             return Err((core.into_machine(), divergence.into()));
@@ -250,7 +273,8 @@ impl<M: Machine + 'static> Driver<M> {
     }
 
     pub(crate) fn boxed(self: Box<Self>) -> BoxFuture<'static, Driven<M>> {
-        self.traced().unwrap_or_else(|driver| Box::pin(driver.drive()))
+        self.traced()
+            .unwrap_or_else(|driver| Box::pin(driver.drive()))
     }
 
     /// Drives the run within its span, where somebody wants one. Nobody else pays for another box.
@@ -293,7 +317,11 @@ impl<M: Machine + 'static> Driver<M> {
         while self.core.ending().is_none() {
             // A run that is only driven on to be ended begins nothing.
             let cancelled = self.is_cancelled();
-            let actions = if cancelled { Vec::new() } else { self.advance()? };
+            let actions = if cancelled {
+                Vec::new()
+            } else {
+                self.advance()?
+            };
             self.perform(actions).await?;
             if self.core.ending().is_some() {
                 break;
@@ -301,9 +329,16 @@ impl<M: Machine + 'static> Driver<M> {
             if !cancelled && self.core.is_stuck() {
                 return Err(RuntimeError::Stuck(self.core.run().clone()));
             }
-            match if cancelled { Next::Wait } else { self.leave().await? } {
+            match if cancelled {
+                Next::Wait
+            } else {
+                self.leave().await?
+            } {
                 Next::Leave(waiting) => {
-                    return Err(RuntimeError::Parked { run: self.core.run().clone(), waiting });
+                    return Err(RuntimeError::Parked {
+                        run: self.core.run().clone(),
+                        waiting,
+                    });
                 }
                 Next::Taken => {}
                 Next::Wait => self.wait().await?,
@@ -320,7 +355,11 @@ impl<M: Machine + 'static> Driver<M> {
 
     /// Whether the run above it, or an order that came before the run could take it, ends the run.
     fn is_cancelled(&self) -> bool {
-        let above = self.around.cancel.as_ref().is_some_and(CancelToken::is_cancelled);
+        let above = self
+            .around
+            .cancel
+            .as_ref()
+            .is_some_and(CancelToken::is_cancelled);
         above || self.line.as_ref().is_some_and(Line::is_cancelled)
     }
 
@@ -425,9 +464,17 @@ impl<M: Machine + 'static> Driver<M> {
             Action::Perform(id, Effect::Wait(wait)) => self.sleep(id, wait.time),
             Action::Perform(id, effect) => {
                 let (executor, cx) = (self.around.executor.clone(), self.effect_cx(id));
-                let trace = self.trace.effect(&effect, &*executor, self.around.shared.contents.as_ref());
+                let trace =
+                    self.trace
+                        .effect(&effect, &*executor, self.around.shared.contents.as_ref());
                 let perform = async move {
-                    (id, Ok(Some(EffectResult::Finished(executor.execute(effect, cx).await, None))))
+                    (
+                        id,
+                        Ok(Some(EffectResult::Finished(
+                            executor.execute(effect, cx).await,
+                            None,
+                        ))),
+                    )
                 };
                 self.effects.push(trace.around(Box::pin(perform), outcome));
             }
@@ -447,7 +494,9 @@ impl<M: Machine + 'static> Driver<M> {
                 None => executor.execute(Effect::Ask(ask), cx).await,
             };
             match decided {
-                Outcome::Decision(decision) => screen::decided(&*executor, &run, call, decision).await,
+                Outcome::Decision(decision) => {
+                    screen::decided(&*executor, &run, call, decision).await
+                }
                 outcome => EffectResult::Finished(outcome, None),
             }
         });
@@ -456,10 +505,9 @@ impl<M: Machine + 'static> Driver<M> {
     /// Has the executor find out what came of an effect that an earlier process began.
     fn look_up(&mut self, id: EffectId, effect: Effect) {
         let (executor, cx) = (self.around.executor.clone(), self.effect_cx(id));
-        self.push_withdrawable(
-            id,
-            async move { EffectResult::Resolved(executor.resolve(&effect, &cx).await) },
-        );
+        self.push_withdrawable(id, async move {
+            EffectResult::Resolved(executor.resolve(&effect, &cx).await)
+        });
     }
 
     fn push_withdrawable(
@@ -470,7 +518,8 @@ impl<M: Machine + 'static> Driver<M> {
         let (handle, registration) = AbortHandle::new_pair();
         self.asked.insert(id, handle);
         let answer = Abortable::new(answer, registration);
-        self.effects.push(Box::pin(async move { (id, Ok(answer.await.ok())) }));
+        self.effects
+            .push(Box::pin(async move { (id, Ok(answer.await.ok())) }));
     }
 
     fn withdraw(&mut self, id: EffectId) {
@@ -479,11 +528,17 @@ impl<M: Machine + 'static> Driver<M> {
         }
     }
 
-    /// Waits until the time that was written when the wait began, and never longer than it was to be: the
-    /// clock may have been set back since.
+    /// Waits until the time that was written when the wait began, and never longer than it was to
+    /// be: the clock may have been set back since.
     fn sleep(&mut self, id: EffectId, longest: Duration) {
         let world = self.around.shared.world.clone();
-        let left = self.core.start_of(id).until.unwrap_or_default().since(world.now()).min(longest);
+        let left = self
+            .core
+            .start_of(id)
+            .until
+            .unwrap_or_default()
+            .since(world.now())
+            .min(longest);
         self.effects.push(Box::pin(async move {
             world.sleep(left).await;
             (id, Ok(Some(EffectResult::Finished(Outcome::Woken, None))))
@@ -493,10 +548,19 @@ impl<M: Machine + 'static> Driver<M> {
     fn effect_cx(&self, id: EffectId) -> EffectCx {
         let run = self.core.run().clone();
         let start = self.core.start_of(id);
-        let live = self.around.hub.as_ref().map_or_else(LiveEvents::default, |hub| {
-            let world = self.around.shared.world.clone();
-            LiveEvents::new(Arc::new(Tap { hub: hub.clone(), world, run: run.clone(), seq: start.seq }))
-        });
+        let live = self
+            .around
+            .hub
+            .as_ref()
+            .map_or_else(LiveEvents::default, |hub| {
+                let world = self.around.shared.world.clone();
+                LiveEvents::new(Arc::new(Tap {
+                    hub: hub.clone(),
+                    world,
+                    run: run.clone(),
+                    seq: start.seq,
+                }))
+            });
         let values = self.around.given.as_ref().map(|given| given.values.clone());
         EffectCx::new(run, id, live)
             .with_values(values.unwrap_or_default())
@@ -512,7 +576,11 @@ impl<M: Machine + 'static> Driver<M> {
             // A time that has passed, and orders, are known only once others had the thread.
             tokio::task::yield_now().await;
         }
-        let (keeps, has_children, more) = (self.keeps(), !self.children.is_empty(), self.core.has_more());
+        let (keeps, has_children, more) = (
+            self.keeps(),
+            !self.children.is_empty(),
+            self.core.has_more(),
+        );
         let seq = self.core.seq();
         tokio::select! {
             biased;
@@ -553,7 +621,8 @@ impl<M: Machine + 'static> Driver<M> {
         effect.or_else(|| self.children.next().now_or_never().flatten())
     }
 
-    /// Takes in an effect that finished and others that have finished too; as many as a slice has room for.
+    /// Takes in an effect that finished and others that have finished too; as many as a slice has
+    /// room for.
     fn finished(&mut self, first: Performed) -> Result<(), RuntimeError> {
         let (mut next, mut done, mut late) = (Some(first), Vec::new(), self.lateness());
         while let Some((id, performed)) = next.take() {
@@ -603,7 +672,11 @@ async fn next_order(line: &mut Option<Line>) -> Order {
 
 /// What others have left for the run; a journal that keeps nothing has nothing.
 async fn next_posts(log: &mut dyn RunLog, keeps: bool) -> Result<Vec<RunRequest>, RuntimeError> {
-    if keeps { Ok(log.posted().await?) } else { pending().await }
+    if keeps {
+        Ok(log.posted().await?)
+    } else {
+        pending().await
+    }
 }
 
 async fn passed(moment: &mut Option<BoxFuture<'static, ()>>) {
@@ -627,7 +700,12 @@ impl LiveSink for Tap {
     }
 
     fn send(&self, event: EventKind) {
-        self.hub.publish(Event::new(self.run.clone(), self.seq, self.world.now(), event));
+        self.hub.publish(Event::new(
+            self.run.clone(),
+            self.seq,
+            self.world.now(),
+            event,
+        ));
     }
 }
 

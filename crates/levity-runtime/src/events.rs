@@ -11,8 +11,9 @@ use levity_core::{Event, EventKind};
 
 /// What happens in a run and its children, as it happens.
 ///
-/// At most [`CAPACITY`](Self::CAPACITY) events wait for a slow listener. Then fleeting ones are left out
-/// first, the oldest next, and [`EventKind::Lagged`] says how many: a listener never holds up a run.
+/// At most [`CAPACITY`](Self::CAPACITY) events wait for a slow listener. Then fleeting ones are
+/// left out first, the oldest next, and [`EventKind::Lagged`] says how many: a listener never holds
+/// up a run.
 pub struct Events {
     queue: Arc<Queue>,
 }
@@ -44,7 +45,9 @@ impl Stream for Events {
 
 impl fmt::Debug for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Events").field("waiting", &self.queue.waiting().events.len()).finish()
+        f.debug_struct("Events")
+            .field("waiting", &self.queue.waiting().events.len())
+            .finish()
     }
 }
 
@@ -63,8 +66,8 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Leaves out all that is fleeting, or the oldest event when nothing is. All at once, so that a listener
-    /// that has gone to sleep costs no more than one that is awake.
+    /// Leaves out all that is fleeting, or the oldest event when nothing is. All at once, so that a
+    /// listener that has gone to sleep costs no more than one that is awake.
     fn make_room(&mut self) {
         if self.fleeting == 0 {
             self.missed += u64::from(self.events.pop_front().is_some());
@@ -128,8 +131,8 @@ impl Queue {
     }
 }
 
-/// Called with each event, in order; it must not block. What a blocking tool reports of its progress comes
-/// from that tool's thread, all else from the task that drives the run.
+/// Called with each event, in order; it must not block. What a blocking tool reports of its
+/// progress comes from that tool's thread, all else from the task that drives the run.
 pub type Watcher = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// Passes the events of a run and its children on to those who watch.
@@ -144,7 +147,11 @@ pub(crate) struct Hub {
 impl Hub {
     pub(crate) fn new(watcher: Option<Watcher>) -> Self {
         let watched = AtomicBool::new(watcher.is_some());
-        Self { watcher, watched, ..Self::default() }
+        Self {
+            watcher,
+            watched,
+            ..Self::default()
+        }
     }
 
     pub(crate) fn subscribe(&self) -> Events {
@@ -170,7 +177,8 @@ impl Hub {
         let mut queues = self.queues();
         queues.retain(|queue| queue.strong_count() > 0);
         if queues.is_empty() {
-            self.watched.store(self.watcher.is_some(), Ordering::Release);
+            self.watched
+                .store(self.watcher.is_some(), Ordering::Release);
             return;
         }
         for queue in queues.iter().skip(1).filter_map(Weak::upgrade) {
@@ -185,7 +193,10 @@ impl Hub {
     pub(crate) fn close(&self) {
         let queues = std::mem::take(&mut *self.queues());
         self.closed.store(true, Ordering::Release);
-        queues.iter().filter_map(Weak::upgrade).for_each(|queue| queue.close());
+        queues
+            .iter()
+            .filter_map(Weak::upgrade)
+            .for_each(|queue| queue.close());
     }
 
     fn queues(&self) -> MutexGuard<'_, Vec<Weak<Queue>>> {
@@ -214,7 +225,11 @@ mod tests {
 
     fn fleeting() -> Event {
         let (effect, call) = (EffectId::new(0), CallId::new("c"));
-        event(EventKind::Progress { effect, call, text: String::new() })
+        event(EventKind::Progress {
+            effect,
+            call,
+            text: String::new(),
+        })
     }
 
     #[tokio::test]
@@ -230,8 +245,17 @@ mod tests {
         while let Some(event) = events.next().await {
             kinds.push(event.kind);
         }
-        assert_eq!(kinds[0], EventKind::Lagged { missed: Events::CAPACITY as u64 - 1 });
-        assert_eq!(kinds[1], EventKind::Paused, "the oldest of what lasts is there");
+        assert_eq!(
+            kinds[0],
+            EventKind::Lagged {
+                missed: Events::CAPACITY as u64 - 1
+            }
+        );
+        assert_eq!(
+            kinds[1],
+            EventKind::Paused,
+            "the oldest of what lasts is there"
+        );
         assert_eq!(kinds[2..12], [const { EventKind::Resumed }; 10]);
         assert_eq!(kinds.len(), 13);
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::{
-    Durability, EffectKind, Entry, Journal, JournalError, JournalErrorKind, OpenRun, Record, RunId, RunLog,
-    RunQuery, RunSummary, Snapshot,
+    Durability, EffectKind, Entry, Journal, JournalError, JournalErrorKind, OpenRun, Record, RunId,
+    RunLog, RunQuery, RunSummary, Snapshot,
 };
 use tokio::sync::Semaphore;
 
@@ -24,15 +24,15 @@ use snapshot::LastLine;
 
 /// Keeps each run in a file of its own: one JSON object on a line for each record.
 ///
-/// The file of run `r` is `r.jsonl`; read it with `cat` and `jq`, attach it to a bug report, delete it.
-/// Texts of more than 64 KiB are beside it, in `bodies/`, under the SHA-256 of what they say.
+/// The file of run `r` is `r.jsonl`; read it with `cat` and `jq`, attach it to a bug report, delete
+/// it. Texts of more than 64 KiB are beside it, in `bodies/`, under the SHA-256 of what they say.
 /// `docs/journal.md` describes the format.
 ///
 /// - A record is on the disk when `append` returns, as far as that matters: see [`Durability`].
 /// - A run is driven by one process at a time: its file is locked.
 /// - A run is resumed from its last snapshot, `.r.snapshot`, which may be deleted at any time.
-/// - A last line that was not written to its end is cut off when the run is opened. Anything else that is
-///   not as it should be is refused and left as it is.
+/// - A last line that was not written to its end is cut off when the run is opened. Anything else
+///   that is not as it should be is refused and left as it is.
 ///
 /// ```
 /// # use levity_core::{Journal, RunId};
@@ -69,7 +69,8 @@ struct Room {
     lists: Arc<Semaphore>,
 }
 
-/// How many may read runs at the same time, each with all of its run in memory; others wait until they may.
+/// How many may read runs at the same time, each with all of its run in memory; others wait until
+/// they may.
 const READS: usize = 8;
 
 /// How many may list runs at the same time.
@@ -93,12 +94,16 @@ impl FileJournal {
             }),
         };
         #[cfg(feature = "tracing")]
-        journal.problems().iter().for_each(|problem| tracing::warn!("{problem}"));
+        journal
+            .problems()
+            .iter()
+            .for_each(|problem| tracing::warn!("{problem}"));
         Ok(journal)
     }
 
-    /// What is wrong with how the runs are kept: other users of the system can read them, for instance. New files can be read
-    /// by their owner alone, and those that are there stay as they are.
+    /// What is wrong with how the runs are kept: other users of the system can read them, for
+    /// instance. New files can be read by their owner alone, and those that are there stay as they
+    /// are.
     pub fn problems(&self) -> Vec<String> {
         private::warning(&self.dir).into_iter().collect()
     }
@@ -110,8 +115,9 @@ impl FileJournal {
         self
     }
 
-    /// Takes a snapshot of a run whenever so many bytes were appended since the last one, and at least as many as that one has; 1 MiB
-    /// by default. A run is resumed from its last snapshot, so that resuming it takes no longer the longer it gets.
+    /// Takes a snapshot of a run whenever so many bytes were appended since the last one, and at
+    /// least as many as that one has; 1 MiB by default. A run is resumed from its last snapshot, so
+    /// that resuming it takes no longer the longer it gets.
     #[must_use]
     pub fn with_snapshot_interval(mut self, bytes: u64) -> Self {
         self.snapshots = bytes;
@@ -122,7 +128,8 @@ impl FileJournal {
         let id = run.as_str();
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         if id.is_empty() || id.len() > 200 || id.starts_with('.') || !id.bytes().all(plain) {
-            let message = "a run that is kept in a file needs an id of at most 200 letters, digits, `.`, `_` and \
+            let message = "a run that is kept in a file needs an id of at most 200 letters, \
+                digits, `.`, `_` and \
                            `-` that does not begin with `.`";
             return Err(JournalError::new(JournalErrorKind::Refused, message));
         }
@@ -131,13 +138,13 @@ impl FileJournal {
 
     /// Removes long texts that no run names any more, and says how many there were.
     ///
-    /// [`remove`](Journal::remove) leaves them, since other runs may name them, too. This reads every
-    /// file of the folder, so it is best done after removing many runs. Runs may go on meanwhile: a text that
-    /// is about to be named is not removed.
+    /// [`remove`](Journal::remove) leaves them, since other runs may name them, too. This reads
+    /// every file of the folder, so it is best done after removing many runs. Runs may go on
+    /// meanwhile: a text that is about to be named is not removed.
     ///
     /// # Errors
-    /// `Busy` when a long text is being written at this moment; `Io` when a file cannot be read, since nobody
-    /// knows what it names. In neither case is a text removed that a run needs.
+    /// `Busy` when a long text is being written at this moment; `Io` when a file cannot be read,
+    /// since nobody knows what it names. In neither case is a text removed that a run needs.
     pub async fn sweep(&self) -> Result<usize, JournalError> {
         let bodies = self.bodies();
         on_thread(move || bodies.sweep()).await
@@ -152,8 +159,10 @@ impl FileJournal {
         let mut file = lock(&path, run)?;
         let bodies = self.bodies();
         let mut bytes = Vec::new();
-        private::check_size(&file, private::LARGEST).map_err(|error| failed(&path, "read", error))?;
-        file.read_to_end(&mut bytes).map_err(|error| failed(&path, "read", error))?;
+        private::check_size(&file, private::LARGEST)
+            .map_err(|error| failed(&path, "read", error))?;
+        file.read_to_end(&mut bytes)
+            .map_err(|error| failed(&path, "read", error))?;
         let read = format::read(run, &path, &bytes, &bodies)?;
         if read.records.is_empty() {
             // A snapshot of a run that was deleted by hand is of no use to this one.
@@ -171,7 +180,13 @@ impl FileJournal {
         let path = self.path(run)?;
         let mut file = lock(&path, run)?;
         match self.read_after_snapshot(run, &path, &mut file) {
-            Some(AfterSnapshot { snapshot, at, len, records, found }) => {
+            Some(AfterSnapshot {
+                snapshot,
+                at,
+                len,
+                records,
+                found,
+            }) => {
                 let mut log = self.log(run, path, file, found)?;
                 log.next = snapshot.seq + records.len() as u64;
                 (log.since_snapshot, log.last_snapshot) = (log.len.saturating_sub(at), len);
@@ -184,8 +199,14 @@ impl FileJournal {
         }
     }
 
-    /// The snapshot of a run and the records behind it. Flaws are found again when all of the file is read.
-    fn read_after_snapshot(&self, run: &RunId, path: &Path, file: &mut File) -> Option<AfterSnapshot> {
+    /// The snapshot of a run and the records behind it. Flaws are found again when all of the file
+    /// is read.
+    fn read_after_snapshot(
+        &self,
+        run: &RunId,
+        path: &Path,
+        file: &mut File,
+    ) -> Option<AfterSnapshot> {
         let (snapshot, last, len) = snapshot::read(path, run, file)?;
         let at = last.end;
         private::check_size(file, private::LARGEST).ok()?;
@@ -198,7 +219,13 @@ impl FileJournal {
             _ => last,
         };
         let found = (place + bytes.len(), last);
-        Some(AfterSnapshot { snapshot, at, len, records: read.records, found })
+        Some(AfterSnapshot {
+            snapshot,
+            at,
+            len,
+            records: read.records,
+            found,
+        })
     }
 
     /// The log of a file of this length, without what stands behind its last good line.
@@ -210,7 +237,8 @@ impl FileJournal {
         (len, last): (usize, LastLine),
     ) -> Result<FileLog, JournalError> {
         if last.end < len as u64 {
-            file.set_len(last.end).map_err(|error| failed(&path, "mended", error))?;
+            file.set_len(last.end)
+                .map_err(|error| failed(&path, "mended", error))?;
         }
         Ok(FileLog {
             file: Arc::new(file),
@@ -236,7 +264,9 @@ impl FileJournal {
         let bytes = match read_plain(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Err(not_plain(&path)),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                return Err(not_plain(&path));
+            }
             Err(error) => return Err(failed(&path, "read", error)),
         };
         Ok(format::read(run, &path, &bytes, &self.bodies())?.records)
@@ -244,10 +274,17 @@ impl FileJournal {
 
     fn list_now(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
         let bodies = self.bodies();
-        let asked = |run: &RunId| query.below.as_ref().is_none_or(|above| run.is_within(above));
+        let asked = |run: &RunId| {
+            query
+                .below
+                .as_ref()
+                .is_none_or(|above| run.is_within(above))
+        };
         let (files, by_first) = (self.files(asked)?, list::by_first(query));
         // One that has gone meanwhile, or cannot be read, does not hide the others.
-        let found = files.iter().filter_map(|(run, path)| list::summary(run, path, &by_first, &bodies));
+        let found = files
+            .iter()
+            .filter_map(|(run, path)| list::summary(run, path, &by_first, &bodies));
         Ok(query.select(found))
     }
 
@@ -258,8 +295,13 @@ impl FileJournal {
         for entry in fs::read_dir(&self.dir).map_err(unread)? {
             let entry = entry.map_err(unread)?;
             let name = entry.file_name();
-            let run = name.to_str().and_then(|name| name.strip_suffix(".jsonl")).map(RunId::new);
-            let Some(run) = run.filter(&asked) else { continue };
+            let run = name
+                .to_str()
+                .and_then(|name| name.strip_suffix(".jsonl"))
+                .map(RunId::new);
+            let Some(run) = run.filter(&asked) else {
+                continue;
+            };
             let path = entry.path();
             let plain = entry.file_type().is_ok_and(|kind| kind.is_file())
                 || fs::metadata(&path).is_ok_and(|there| there.is_file());
@@ -322,14 +364,16 @@ struct FileLog {
     last: LastLine,
     /// The number of the next record.
     next: u64,
-    /// Bytes that were appended since the last snapshot, the length of that snapshot, and the least interval between two.
+    /// Bytes that were appended since the last snapshot, the length of that snapshot, and the least
+    /// interval between two.
     since_snapshot: u64,
     last_snapshot: u64,
     interval: u64,
     /// Whether it is certain that a power cut leaves the file's name in its folder.
     listed: bool,
     durability: Durability,
-    /// Not after a failure, or an append that was dropped half-way: nobody knows what is in the file then.
+    /// Not after a failure, or an append that was dropped half-way: nobody knows what is in the
+    /// file then.
     usable: bool,
 }
 
@@ -340,16 +384,25 @@ impl RunLog for FileLog {
             return Ok(());
         }
         if let Some(first) = records.first().filter(|first| first.seq != self.next) {
-            let message =
-                format!("record {} cannot follow {} records of run `{}`", first.seq, self.next, self.run);
+            let message = format!(
+                "record {} cannot follow {} records of run `{}`",
+                first.seq, self.next, self.run
+            );
             return Err(JournalError::new(JournalErrorKind::Refused, message));
         }
         if !std::mem::replace(&mut self.usable, false) {
-            let message = format!("run `{}` could not be written before; open it again", self.run);
+            let message = format!(
+                "run `{}` could not be written before; open it again",
+                self.run
+            );
             return Err(JournalError::new(JournalErrorKind::Io, message));
         }
         let new = self.len == 0;
-        let mut bytes = if new { format::header(&self.run) } else { Vec::new() };
+        let mut bytes = if new {
+            format::header(&self.run)
+        } else {
+            Vec::new()
+        };
         let mut aside = Texts::new();
         for record in records {
             format::write(record, Some(&mut aside), &mut bytes)?;
@@ -365,9 +418,13 @@ impl RunLog for FileLog {
         drop(kept);
         if self.durability == Durability::Synced && records.iter().any(must_wait) {
             let (file, dir) = (self.file.clone(), (!self.listed).then(|| self.dir.clone()));
-            let synced =
-                on_thread(move || file.sync_data().and_then(|()| dir.map_or(Ok(()), |dir| sync_dir(&dir))));
-            synced.await.map_err(|error| failed(&self.path, "synced", error))?;
+            let synced = on_thread(move || {
+                file.sync_data()
+                    .and_then(|()| dir.map_or(Ok(()), |dir| sync_dir(&dir)))
+            });
+            synced
+                .await
+                .map_err(|error| failed(&self.path, "synced", error))?;
             self.listed = true;
         }
         (self.usable, self.last) = (true, last);
@@ -387,7 +444,8 @@ impl RunLog for FileLog {
         let (path, run, last) = (self.path.clone(), self.run.clone(), self.last);
         // If it fails, the next one is as far away.
         self.since_snapshot = 0;
-        self.last_snapshot = on_thread(move || snapshot::write(&path, &run, snapshot, last)).await?;
+        self.last_snapshot =
+            on_thread(move || snapshot::write(&path, &run, snapshot, last)).await?;
         Ok(())
     }
 }
@@ -402,8 +460,8 @@ impl FileLog {
         on_thread(move || bodies.keep(&aside).map(Some)).await
     }
 
-    /// Begins a run with many records: an import or a fork. After a crash, all of them are there or none, since
-    /// half of an old run would be taken for one that goes on.
+    /// Begins a run with many records: an import or a fork. After a crash, all of them are there or
+    /// none, since half of an old run would be taken for one that goes on.
     async fn write_whole(&mut self, bytes: Vec<u8>) -> Result<(), JournalError> {
         let (path, run, durability) = (self.path.clone(), self.run.clone(), self.durability);
         let len = bytes.len() as u64;
@@ -412,7 +470,9 @@ impl FileLog {
         if !is_at(&self.file, &self.path, Some(0)) {
             return Err(JournalError::fenced(&self.run));
         }
-        self.file = whole.become_file(&self.path).map_err(|error| failed(&self.path, "written", error))?;
+        self.file = whole
+            .become_file(&self.path)
+            .map_err(|error| failed(&self.path, "written", error))?;
         self.len = len;
         Ok(())
     }
@@ -439,12 +499,24 @@ struct Whole {
 }
 
 impl Whole {
-    fn write(path: &Path, run: &RunId, bytes: &[u8], durability: Durability) -> Result<Self, JournalError> {
-        // No run has an id that begins with a dot. What stands there was left by a process that was killed, or is a link.
+    fn write(
+        path: &Path,
+        run: &RunId,
+        bytes: &[u8],
+        durability: Durability,
+    ) -> Result<Self, JournalError> {
+        // No run has an id that begins with a dot. What stands there was left by a process that was
+        // killed, or is a link.
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let path = path.with_file_name(format!(".{name}.new"));
-        let whole = Self { file: Arc::new(lock(&path, run)?), path };
-        let written = whole.file.set_len(0).and_then(|()| (&*whole.file).write_all(bytes));
+        let whole = Self {
+            file: Arc::new(lock(&path, run)?),
+            path,
+        };
+        let written = whole
+            .file
+            .set_len(0)
+            .and_then(|()| (&*whole.file).write_all(bytes));
         let synced = written.and_then(|()| match durability {
             Durability::Buffered => Ok(()),
             _ => whole.file.sync_data(),
@@ -468,8 +540,8 @@ impl Drop for Whole {
 }
 
 impl Drop for FileLog {
-    /// A run that was only looked for leaves no file behind. The lock is given back by hand: a thread that
-    /// still waits for the disk holds the file as well.
+    /// A run that was only looked for leaves no file behind. The lock is given back by hand: a
+    /// thread that still waits for the disk holds the file as well.
     fn drop(&mut self) {
         if cfg!(unix) && self.len == 0 && is_at(&self.file, &self.path, Some(0)) {
             let _ = fs::remove_file(&self.path);
@@ -482,7 +554,11 @@ impl Drop for FileLog {
 pub(crate) fn must_wait(record: &Record) -> bool {
     match &record.entry {
         // Money that may have been spent, and runs that may have spent some, must not be forgotten.
-        Entry::Started { note, .. } if note.reserved.is_some() || note.kind == EffectKind::Child => true,
+        Entry::Started { note, .. }
+            if note.reserved.is_some() || note.kind == EffectKind::Child =>
+        {
+            true
+        }
         Entry::Started { note, .. } => note.kind == EffectKind::Tool && !note.class.may_repeat(),
         _ => true,
     }
@@ -495,7 +571,11 @@ fn read_plain(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Opens a file and makes sure that nobody else does.
 fn lock(path: &Path, run: &RunId) -> Result<File, JournalError> {
-    let found = try_lock(path, run, private::options().read(true).append(true).create(true))?;
+    let found = try_lock(
+        path,
+        run,
+        private::options().read(true).append(true).create(true),
+    )?;
     found.ok_or_else(|| failed(path, "opened", io::ErrorKind::NotFound.into()))
 }
 
@@ -504,7 +584,9 @@ fn try_lock(path: &Path, run: &RunId, how: &OpenOptions) -> Result<Option<File>,
     loop {
         let file = match private::open(path, how) {
             Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Err(refused(&error)),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                return Err(refused(&error));
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed(path, "opened", error)),
         };
@@ -529,7 +611,8 @@ pub(crate) fn is_at(file: &File, path: &Path, len: Option<u64>) -> bool {
     use std::os::unix::fs::MetadataExt;
     match (file.metadata(), fs::metadata(path)) {
         (Ok(open), Ok(there)) => {
-            (open.dev(), open.ino()) == (there.dev(), there.ino()) && len.is_none_or(|len| len == there.len())
+            (open.dev(), open.ino()) == (there.dev(), there.ino())
+                && len.is_none_or(|len| len == there.len())
         }
         (_, there) => !there.is_err_and(|error| error.kind() == io::ErrorKind::NotFound),
     }
@@ -542,7 +625,11 @@ pub(crate) fn is_at(_: &File, _: &Path, _: Option<u64>) -> bool {
 
 /// Makes a new name in a folder last.
 fn sync_dir(dir: &Path) -> io::Result<()> {
-    if cfg!(unix) { File::open(dir)?.sync_all() } else { Ok(()) }
+    if cfg!(unix) {
+        File::open(dir)?.sync_all()
+    } else {
+        Ok(())
+    }
 }
 
 fn not_plain(path: &Path) -> JournalError {
@@ -551,16 +638,23 @@ fn not_plain(path: &Path) -> JournalError {
 }
 
 fn refused(error: &io::Error) -> JournalError {
-    JournalError::new(JournalErrorKind::Refused, format!("the journal cannot be written: {error}"))
+    JournalError::new(
+        JournalErrorKind::Refused,
+        format!("the journal cannot be written: {error}"),
+    )
 }
 
 fn failed(path: &Path, what: &str, error: io::Error) -> JournalError {
-    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    let name = path
+        .file_name()
+        .unwrap_or(path.as_os_str())
+        .to_string_lossy();
     let message = format!("the journal `{name}` could not be {what}");
     JournalError::new(JournalErrorKind::Io, message).with_source(error)
 }
 
-/// Does what may block once there is room for it. Whoever leaves does not end it, so that it keeps its room.
+/// Does what may block once there is room for it. Whoever leaves does not end it, so that it keeps
+/// its room.
 async fn in_room<T: Send + 'static>(
     room: &Arc<Semaphore>,
     work: impl FnOnce() -> Result<T, JournalError> + Send + 'static,
@@ -576,7 +670,9 @@ async fn in_room<T: Send + 'static>(
 }
 
 /// Does what may block where it holds up nobody.
-pub(crate) async fn on_thread<T, E>(work: impl FnOnce() -> Result<T, E> + Send + 'static) -> Result<T, E>
+pub(crate) async fn on_thread<T, E>(
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, E>
 where
     T: Send + 'static,
     E: From<Gone> + Send + 'static,
@@ -592,7 +688,10 @@ pub(crate) struct Gone;
 
 impl From<Gone> for JournalError {
     fn from(_: Gone) -> Self {
-        Self::new(JournalErrorKind::Io, "the journal's work was given up: the program is ending")
+        Self::new(
+            JournalErrorKind::Io,
+            "the journal's work was given up: the program is ending",
+        )
     }
 }
 

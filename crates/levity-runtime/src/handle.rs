@@ -35,7 +35,14 @@ enum State<W: Runnable> {
 
 impl<W: Runnable> RunHandle<W> {
     pub(crate) fn new(handle: MachineRunHandle<W::Machine>, what: W, after: Afterwards) -> Self {
-        Self { control: handle.control().clone(), state: State::Driven { handle, what, after } }
+        Self {
+            control: handle.control().clone(),
+            state: State::Driven {
+                handle,
+                what,
+                after,
+            },
+        }
     }
 
     /// A run that was not begun.
@@ -51,7 +58,8 @@ impl<W: Runnable> RunHandle<W> {
         self.control.run()
     }
 
-    /// What happens in the run and its children: at the first call from the start, later from now on.
+    /// What happens in the run and its children: at the first call from the start, later from now
+    /// on.
     pub fn events(&mut self) -> Events {
         match &mut self.state {
             State::Driven { handle, .. } => handle.events(),
@@ -59,12 +67,17 @@ impl<W: Runnable> RunHandle<W> {
         }
     }
 
-    /// The text of the run's own replies, as it comes; that of the runs below it is among the [`events`](Self::events).
+    /// The text of the run's own replies, as it comes; that of the runs below it is among the
+    /// [`events`](Self::events).
     pub fn text(&mut self) -> ReplyText {
-        ReplyText { run: self.id().clone(), events: self.events() }
+        ReplyText {
+            run: self.id().clone(),
+            events: self.events(),
+        }
     }
 
-    /// Stops the run where it is, as dropping the handle does, and waits until nothing of it is left.
+    /// Stops the run where it is, as dropping the handle does, and waits until nothing of it is
+    /// left.
     pub async fn stop(self) {
         if let State::Driven { handle, .. } = self.state {
             handle.stop().await;
@@ -167,7 +180,11 @@ impl<W: Runnable> RunHandle<W> {
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<End<W::Output>> {
         loop {
             match &mut self.state {
-                State::Driven { handle, what, after } => {
+                State::Driven {
+                    handle,
+                    what,
+                    after,
+                } => {
                     let ended = ready!(Pin::new(handle).poll(cx));
                     let rest = finish(what.clone(), ended, after.take());
                     self.state = State::Ended(Box::pin(rest));
@@ -212,7 +229,10 @@ impl ReplyText {
 
     fn piece(&self, event: Event) -> Option<String> {
         match event.kind {
-            EventKind::Delta { delta: Delta::Text(text), .. } if event.run == self.run => Some(text),
+            EventKind::Delta {
+                delta: Delta::Text(text),
+                ..
+            } if event.run == self.run => Some(text),
             _ => None,
         }
     }

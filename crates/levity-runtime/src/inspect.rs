@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use levity_core::{
-    Ask, Effect, EffectId, Event, EventKind, Executor, Journal, Machine, Record, RunId, RuntimeError,
+    Ask, Effect, EffectId, Event, EventKind, Executor, Journal, Machine, Record, RunId,
+    RuntimeError,
 };
 
 use crate::runnable::Runnable;
@@ -14,7 +15,10 @@ use levity_driver::{Replay, cut, opened, replay};
 ///
 /// # Errors
 /// When there is no such run, or it is not one of this kind.
-pub async fn replay_run<W: Runnable>(what: &W, run: &RunId) -> Result<Replay<W::Machine>, RuntimeError> {
+pub async fn replay_run<W: Runnable>(
+    what: &W,
+    run: &RunId,
+) -> Result<Replay<W::Machine>, RuntimeError> {
     let records = read(&**what.runtime().journal(), run).await?;
     replay(run, &records, |kind, state| what.inspect(kind, state))
 }
@@ -26,7 +30,14 @@ pub async fn replay_run<W: Runnable>(what: &W, run: &RunId) -> Result<Replay<W::
 pub async fn asks<W: Runnable>(what: &W, run: &RunId) -> Result<Vec<Ask>, RuntimeError> {
     let folded = replay_run(what, run).await?;
     let (is_over, under_way) = (folded.machine.ending().is_some(), folded.under_way);
-    asks_of(run.clone(), is_over, under_way, what.executor(), what.runtime().journal().clone()).await
+    asks_of(
+        run.clone(),
+        is_over,
+        under_way,
+        what.executor(),
+        what.runtime().journal().clone(),
+    )
+    .await
 }
 
 /// The events that a fork begins with, as events of its own; `None` when it has begun already.
@@ -37,16 +48,26 @@ pub(crate) async fn fork_history<W: Runnable>(
     after: Option<u64>,
 ) -> Option<Vec<Event>> {
     let (journal, now) = (what.runtime().journal(), what.runtime().world().now());
-    if !journal.read(run).await.is_ok_and(|records| records.is_empty()) {
+    if !journal
+        .read(run)
+        .await
+        .is_ok_and(|records| records.is_empty())
+    {
         return None;
     }
     // Errors of the old journal are reported when the run begins.
-    let records = cut(from, journal.read(from).await.unwrap_or_default(), after).unwrap_or_default();
+    let records =
+        cut(from, journal.read(from).await.unwrap_or_default(), after).unwrap_or_default();
     let replayed = replay(from, &records, |kind, state| what.restore(kind, state));
     let events = replayed.map(|replay| replay.events).unwrap_or_default();
     let ours = |event: Event| {
         let begins = matches!(event.kind, EventKind::RunStarted { .. });
-        Event::new(run.clone(), event.seq, if begins { now } else { event.at }, event.kind)
+        Event::new(
+            run.clone(),
+            event.seq,
+            if begins { now } else { event.at },
+            event.kind,
+        )
     };
     Some(events.into_iter().map(ours).collect())
 }
@@ -75,11 +96,17 @@ fn asks_of(
                     let (_, state) = opened(&below, &records[0])?;
                     let reason = |error: levity_core::ToolError| error.explain();
                     let made = executor.child(&child, Some(state)).await.map_err(reason);
-                    let made = made.map_err(|reason| RuntimeError::Restore { run: below.clone(), reason })?;
+                    let made = made.map_err(|reason| RuntimeError::Restore {
+                        run: below.clone(),
+                        reason,
+                    })?;
                     let (machine, executor) = (made.machine, made.executor);
                     let folded = replay(&below, &records, |_, _| Ok(machine))?;
                     let is_over = folded.machine.ending().is_some();
-                    asks.extend(asks_of(below, is_over, folded.under_way, executor, journal.clone()).await?);
+                    asks.extend(
+                        asks_of(below, is_over, folded.under_way, executor, journal.clone())
+                            .await?,
+                    );
                 }
                 _ => {}
             }
@@ -90,5 +117,9 @@ fn asks_of(
 
 async fn read(journal: &dyn Journal, run: &RunId) -> Result<Vec<Record>, RuntimeError> {
     let records = journal.read(run).await?;
-    if records.is_empty() { Err(RuntimeError::NotFound(run.clone())) } else { Ok(records) }
+    if records.is_empty() {
+        Err(RuntimeError::NotFound(run.clone()))
+    } else {
+        Ok(records)
+    }
 }

@@ -2,7 +2,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use levity_core::{Journal, JournalError, OpenRun, Record, RunId, RunLog, RunQuery, RunSummary, Snapshot};
+use levity_core::{
+    Journal, JournalError, OpenRun, Record, RunId, RunLog, RunQuery, RunSummary, Snapshot,
+};
 
 /// Keeps records in memory, for as long as the process lives.
 ///
@@ -41,8 +43,8 @@ impl MemoryJournal {
         Self::default()
     }
 
-    /// Has a snapshot taken after every so many records of a run. In memory that saves little: it is for tests of machines, whose
-    /// state is then restored from snapshots.
+    /// Has a snapshot taken after every so many records of a run. In memory that saves little: it
+    /// is for tests of machines, whose state is then restored from snapshots.
     #[must_use]
     pub fn with_snapshots(self, interval: u64) -> Self {
         self.kept().interval = Some(interval);
@@ -65,7 +67,10 @@ impl Journal for MemoryJournal {
         if !self.kept().open.insert(run.clone()) {
             return Err(JournalError::busy(run));
         }
-        let log = MemoryLog { journal: self.clone(), run: run.clone() };
+        let log = MemoryLog {
+            journal: self.clone(),
+            run: run.clone(),
+        };
         Ok(OpenRun::new(self.records(run), log))
     }
 
@@ -84,7 +89,12 @@ impl Journal for MemoryJournal {
 
     async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
         let kept = self.kept();
-        let asked = |run: &RunId| query.below.as_ref().is_none_or(|above| run.is_within(above));
+        let asked = |run: &RunId| {
+            query
+                .below
+                .as_ref()
+                .is_none_or(|above| run.is_within(above))
+        };
         let runs = kept.runs.iter().filter(|(run, _)| asked(run));
         Ok(query.select(runs.filter_map(|(run, records)| RunSummary::of(run, records))))
     }
@@ -110,7 +120,10 @@ struct MemoryLog {
 impl RunLog for MemoryLog {
     async fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
         let mut kept = self.journal.kept();
-        kept.runs.entry(self.run.clone()).or_default().extend_from_slice(records);
+        kept.runs
+            .entry(self.run.clone())
+            .or_default()
+            .extend_from_slice(records);
         Ok(())
     }
 
@@ -121,15 +134,22 @@ impl RunLog for MemoryLog {
     fn wants_snapshot(&self) -> bool {
         let kept = self.journal.kept();
         let count = kept.runs.get(&self.run).map_or(0, Vec::len) as u64;
-        let last = kept.snapshots.get(&self.run).map_or(0, |snapshot| snapshot.seq);
-        kept.interval.is_some_and(|interval| count.saturating_sub(last) >= interval)
+        let last = kept
+            .snapshots
+            .get(&self.run)
+            .map_or(0, |snapshot| snapshot.seq);
+        kept.interval
+            .is_some_and(|interval| count.saturating_sub(last) >= interval)
     }
 
     async fn snapshot(&mut self, snapshot: Snapshot) -> Result<(), JournalError> {
         // As a journal on a disk does: what is kept is text.
         let state = serde_json::from_str(&snapshot.state.to_string()).unwrap_or_default();
         if self.takes_snapshots() {
-            self.journal.kept().snapshots.insert(self.run.clone(), Snapshot::new(snapshot.seq, state));
+            self.journal
+                .kept()
+                .snapshots
+                .insert(self.run.clone(), Snapshot::new(snapshot.seq, state));
         }
         Ok(())
     }

@@ -1,13 +1,15 @@
 //! Drives levity's machines.
 //!
-//! A [`Machine`](levity_core::Machine) decides; the [`Runtime`] here performs what it wants through an
-//! [`Executor`](levity_core::Executor).
+//! A [`Machine`](levity_core::Machine) decides; the [`Runtime`] here performs what it wants through
+//! an [`Executor`](levity_core::Executor).
 //!
 //! - What begins is journaled before it begins, and what came of it before anybody sees it.
-//! - Time and ids come from a [`World`](levity_core::World), limits from [`Limits`](levity_core::Limits).
+//! - Time and ids come from a [`World`](levity_core::World), limits from
+//!   [`Limits`](levity_core::Limits).
 //! - A run is one task; dropping its handle, or its future, stops it and all it owns.
 //! - A [`FileJournal`] keeps runs on disk, and a run goes on from where its process was killed.
-//! - [`export`] and [`import`] move runs between journals, and [`remove_ended_before`] drops old ones.
+//! - [`export`] and [`import`] move runs between journals, and [`remove_ended_before`] drops old
+//!   ones.
 //! - `SqliteJournal` keeps thousands of them in one file that other processes can look into.
 //! - [`replay`] folds a journal without performing anything and tells the same events.
 //!
@@ -18,9 +20,9 @@
 //! assert!(runtime.journal().keeps());
 //! ```
 //!
-//! What a machine wants at once is performed at once, but for tools that run alone: such a tool waits for
-//! those asked for before it, and those asked for after it wait for it, also while a person decides
-//! whether it may run.
+//! What a machine wants at once is performed at once, but for tools that run alone: such a tool
+//! waits for those asked for before it, and those asked for after it wait for it, also while a
+//! person decides whether it may run.
 //!
 //! # Features
 //! - `sqlite`: `SqliteJournal`.
@@ -64,7 +66,9 @@ pub use levity_system::SystemWorld;
 pub use observe::{Observe, Observer};
 pub use report::{ReportStep, RunComparison, RunReport};
 pub use run::Run;
-pub use runnable::{Beginning, Conversational, End, LeaseFuture, Made, Runnable, Typed, TypedOutput};
+pub use runnable::{
+    Beginning, Conversational, End, LeaseFuture, Made, Runnable, Typed, TypedOutput,
+};
 pub use runtime::{EndedMachine, MachineRun, MachineRunHandle, Runtime, StoppedMachine};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteJournal;

@@ -8,8 +8,8 @@ use crate::events::Watcher;
 
 /// Observes runs from beside them: a folder of session files, a metric, a page.
 ///
-/// Give it to one run by [`Run::observe`](crate::Run::observe), or to all runs of a team by `TeamBuilder::observe`. It has an
-/// [`Observer`] for each run. A closure is enough:
+/// Give it to one run by [`Run::observe`](crate::Run::observe), or to all runs of a team by
+/// `TeamBuilder::observe`. It has an [`Observer`] for each run. A closure is enough:
 ///
 /// ```
 /// # use levity_core::{EventKind, RunId};
@@ -46,12 +46,18 @@ pub struct Observer {
 pub(crate) type Earlier = dyn FnOnce(&[Event]) + Send;
 
 impl Observer {
-    /// Calls `watcher` with each event of the run and of the runs below it, in order; it must not block.
+    /// Calls `watcher` with each event of the run and of the runs below it, in order; it must not
+    /// block.
     pub fn new(watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
-        Self { watcher: Arc::new(watcher), earlier: None, after: None }
+        Self {
+            watcher: Arc::new(watcher),
+            earlier: None,
+            after: None,
+        }
     }
 
-    /// Calls `take` before a resumed run or a fork begins, with the events that the run starts from. They are not emitted again.
+    /// Calls `take` before a resumed run or a fork begins, with the events that the run starts
+    /// from. They are not emitted again.
     #[must_use]
     pub fn earlier(mut self, take: impl FnOnce(&[Event]) + Send + 'static) -> Self {
         self.earlier = Some(Box::new(take));
@@ -94,7 +100,9 @@ impl Observers {
         all.extend(own);
         match all.len() {
             0 | 1 => all.pop(),
-            _ => Some(Arc::new(move |event: &Event| all.iter().for_each(|watcher| watcher(event)))),
+            _ => Some(Arc::new(move |event: &Event| {
+                all.iter().for_each(|watcher| watcher(event))
+            })),
         }
     }
 

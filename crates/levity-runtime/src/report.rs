@@ -2,7 +2,8 @@ use std::fmt;
 use std::time::Duration;
 
 use levity_core::{
-    Decision, EffectId, EffectKind, EffectNote, Entry, Forked, Outcome, Record, RunId, Status, Usage,
+    Decision, EffectId, EffectKind, EffectNote, Entry, Forked, Outcome, Record, RunId, Status,
+    Usage,
 };
 use serde::Serialize;
 
@@ -58,7 +59,9 @@ impl RunReport {
             time: span.map_or(Duration::ZERO, |(last, first)| last.at.since(first.at)),
         };
         let mut calls = Calls::default();
-        records.iter().for_each(|record| report.add(&record.entry, &mut calls));
+        records
+            .iter()
+            .for_each(|record| report.add(&record.entry, &mut calls));
         report
     }
 
@@ -73,7 +76,10 @@ impl RunReport {
         if let Entry::Started { effect, note } = entry {
             calls.begun.push((*effect, note.clone()));
         }
-        if let Entry::Finished { effect, outcome, .. } = entry {
+        if let Entry::Finished {
+            effect, outcome, ..
+        } = entry
+        {
             self.steps.extend(calls.step(*effect, outcome));
         }
     }
@@ -114,8 +120,16 @@ impl Calls {
             Outcome::Unknown => true,
             _ => return None,
         };
-        let args = self.asked.find(&note).map(|asked| asked.args.to_string()).unwrap_or_default();
-        Some(ReportStep { name: note.name.to_string(), args, failed })
+        let args = self
+            .asked
+            .find(&note)
+            .map(|asked| asked.args.to_string())
+            .unwrap_or_default();
+        Some(ReportStep {
+            name: note.name.to_string(),
+            args,
+            failed,
+        })
     }
 }
 
@@ -140,8 +154,14 @@ impl RunComparison {
     pub fn new(left: RunReport, right: RunReport) -> Self {
         let pairs = left.steps.iter().zip(&right.steps);
         let same_steps = pairs.take_while(|(left, right)| left == right).count();
-        let same_answer = left.status.is_some() && right.status.is_some() && left.answer == right.answer;
-        Self { same_steps, same_answer, left, right }
+        let same_answer =
+            left.status.is_some() && right.status.is_some() && left.answer == right.answer;
+        Self {
+            same_steps,
+            same_answer,
+            left,
+            right,
+        }
     }
 }
 
@@ -160,7 +180,11 @@ impl fmt::Display for RunComparison {
         row("used", &left.usage, &right.usage)?;
         row("model calls", &left.model_calls, &right.model_calls)?;
         row("steps", &left.steps.len(), &right.steps.len())?;
-        row("time", &format!("{:?}", left.time), &format!("{:?}", right.time))?;
+        row(
+            "time",
+            &format!("{:?}", left.time),
+            &format!("{:?}", right.time),
+        )?;
         self.parting(f)?;
         writeln!(f, "{} answered: {}", left.run, left.answer)?;
         writeln!(f, "{} answered: {}", right.run, right.answer)

@@ -19,7 +19,8 @@ use crate::observe::{Observe, Observers};
 use crate::runnable::{Conversational, End, Machined, Runnable, Typed, TypedOutput};
 use crate::runtime::{EndedMachine, MachineRun, StoppedMachine};
 
-/// A run that is about to begin, to go on or to go another way: await it for what it gives, or set something first.
+/// A run that is about to begin, to go on or to go another way: await it for what it gives, or set
+/// something first.
 #[must_use = "a run does nothing until it is awaited or started"]
 pub struct Run<W: Runnable> {
     what: W,
@@ -47,9 +48,11 @@ impl<I> fmt::Debug for Mode<I> {
         match self {
             Self::New(_) => f.write_str("New"),
             Self::Resume(run) => f.debug_tuple("Resume").field(run).finish(),
-            Self::Fork { from, after } => {
-                f.debug_struct("Fork").field("from", from).field("after", after).finish()
-            }
+            Self::Fork { from, after } => f
+                .debug_struct("Fork")
+                .field("from", from)
+                .field("after", after)
+                .finish(),
         }
     }
 }
@@ -80,11 +83,18 @@ impl<W: Runnable> Run<W> {
 
     /// A new run that begins with the records of an old one, and goes its own way from there.
     pub fn fork(what: W, from: impl Into<RunId>) -> Self {
-        Self::of(what, Mode::Fork { from: from.into(), after: None })
+        Self::of(
+            what,
+            Mode::Fork {
+                from: from.into(),
+                after: None,
+            },
+        )
     }
 
-    /// The last record of the old run that a fork begins with, by its number; by default the last there is, and of a run that has
-    /// ended the last before the last call of its model. Other runs have no use for it.
+    /// The last record of the old run that a fork begins with, by its number; by default the last
+    /// there is, and of a run that has ended the last before the last call of its model. Other runs
+    /// have no use for it.
     pub fn after(mut self, record: u64) -> Self {
         if let Mode::Fork { after, .. } = &mut self.mode {
             *after = Some(record);
@@ -92,64 +102,68 @@ impl<W: Runnable> Run<W> {
         self
     }
 
-    /// The run's id; a random one by default. A dot stands between a run and its children. A run that goes on keeps its own.
+    /// The run's id; a random one by default. A dot stands between a run and its children. A run
+    /// that goes on keeps its own.
     pub fn id(mut self, run: impl Into<RunId>) -> Self {
         self.id = Some(run.into());
         self
     }
 
-    /// What this run may use, in place of the limits of what is run; of a run that goes on, in place of what it was made with. What it
-    /// has used counts.
+    /// What this run may use, in place of the limits of what is run; of a run that goes on, in
+    /// place of what it was made with. What it has used counts.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = Some(Box::new(limits));
         self
     }
 
-    /// Calls `watcher` with each new event, in order; it must not block. What a blocking tool reports of its
-    /// progress comes from that tool's thread, all else from the task that drives the run.
+    /// Calls `watcher` with each new event, in order; it must not block. What a blocking tool
+    /// reports of its progress comes from that tool's thread, all else from the task that drives
+    /// the run.
     pub fn on_event(mut self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.watcher = Some(Arc::new(watcher));
         self
     }
 
-    /// Has `observe` follow this run, beside the observers that follow every run of its kind. Use it for a session file. For a
-    /// single closure, [`on_event`](Self::on_event) is shorter.
+    /// Has `observe` follow this run, beside the observers that follow every run of its kind. Use
+    /// it for a session file. For a single closure, [`on_event`](Self::on_event) is shorter.
     pub fn observe(mut self, observe: impl Observe + 'static) -> Self {
         self.observers.push(Arc::new(observe));
         self
     }
 
-    /// Leaves the run in its journal when all it does is wait, for a person or a time: awaiting it then gives an error that says
-    /// so, and until it is resumed, it takes up nothing but its place in the journal. Without a journal, it makes no
-    /// difference.
+    /// Leaves the run in its journal when all it does is wait, for a person or a time: awaiting it
+    /// then gives an error that says so, and until it is resumed, it takes up nothing but its place
+    /// in the journal. Without a journal, it makes no difference.
     pub fn park(mut self) -> Self {
         self.park = true;
         self
     }
 
-    /// Gives the run's tools a value, in place of one of the same type: the user, the tenant, a transaction. A tool has it by
-    /// [`ToolCx::get`](levity_core::ToolCx::get). It is in no journal: whoever resumes the run gives it again.
+    /// Gives the run's tools a value, in place of one of the same type: the user, the tenant, a
+    /// transaction. A tool has it by [`ToolCx::get`](levity_core::ToolCx::get). It is in no
+    /// journal: whoever resumes the run gives it again.
     pub fn with<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         let given = Arc::make_mut(self.given.get_or_insert_default());
         given.values = std::mem::take(&mut given.values).with(value);
         self
     }
 
-    /// Has the questions of this run and the runs below it answered by `approver`, in place of whoever answers them
-    /// otherwise.
+    /// Has the questions of this run and the runs below it answered by `approver`, in place of
+    /// whoever answers them otherwise.
     pub fn on_ask(mut self, approver: impl Approver + 'static) -> Self {
         Arc::make_mut(self.given.get_or_insert_default()).approver = Some(Arc::new(approver));
         self
     }
 
-    /// Works on a task of its own, and returns a handle on it at once. An input that cannot be begun with is told when
-    /// the handle is awaited.
+    /// Works on a task of its own, and returns a handle on it at once. An input that cannot be
+    /// begun with is told when the handle is awaited.
     ///
     /// # Panics
     /// When called outside a tokio runtime.
     pub fn start(mut self) -> RunHandle<W> {
         let run = self.settle_id();
-        self.try_start().unwrap_or_else(|error| RunHandle::refused(run, error))
+        self.try_start()
+            .unwrap_or_else(|error| RunHandle::refused(run, error))
     }
 
     /// As [`start`](Self::start), and tells at once of an input that cannot be begun with.
@@ -176,7 +190,9 @@ impl<W: Runnable> Run<W> {
         if tokio::runtime::Handle::try_current().is_ok() {
             return Err(RuntimeError::InsideAsync.into());
         }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
         let runtime = runtime.map_err(RuntimeError::NoRuntime)?;
         let ended = runtime.block_on(self.into_future());
         // A tool that blocks and was given up on must not hold up the caller.
@@ -221,7 +237,12 @@ impl<W: Runnable> Run<W> {
             let events = match fork {
                 Some((from, after)) => fork_history(&what, &run, &from, after).await,
                 // Errors of the journal are reported when the run goes on.
-                None => Some(replay_run(&what, &run).await.map(|replay| replay.events).unwrap_or_default()),
+                None => Some(
+                    replay_run(&what, &run)
+                        .await
+                        .map(|replay| replay.events)
+                        .unwrap_or_default(),
+                ),
             };
             if let Some(events) = events {
                 earlier.into_iter().for_each(|take| take(&events));
@@ -233,7 +254,16 @@ impl<W: Runnable> Run<W> {
     fn into_job(mut self) -> Result<(MachineRun<W::Machine>, Afterwards), Error> {
         let mut observers = self.observed();
         let before = self.before(&mut observers);
-        let Self { what, mode, id, limits, watcher, park, given, .. } = self;
+        let Self {
+            what,
+            mode,
+            id,
+            limits,
+            watcher,
+            park,
+            given,
+            ..
+        } = self;
         let mut job = job(&what, mode, limits)?.given(given);
         if let Some(run) = id.filter(|_| !job.is_old()) {
             job = job.id(run);
@@ -287,9 +317,9 @@ fn job<W: Runnable>(
 }
 
 impl<W: Conversational> Run<W> {
-    /// Goes on with a conversation in the memory of what is run, in place of a history: what was said before is there, and what
-    /// is said now is kept. Whoever else works on the conversation is waited for. A run that goes on is part of the one it
-    /// was part of.
+    /// Goes on with a conversation in the memory of what is run, in place of a history: what was
+    /// said before is there, and what is said now is kept. Whoever else works on the conversation
+    /// is waited for. A run that goes on is part of the one it was part of.
     pub fn conversation(mut self, id: impl Into<ConversationId>) -> Self {
         if let Mode::New(input) = &mut self.mode
             && let Some(place) = W::conversation(input)
@@ -311,11 +341,29 @@ impl<W: Conversational> Run<W> {
 }
 
 impl<W: TypedOutput> Run<W> {
-    /// Wants the answer as a `T`: the model is given its schema, the answer is checked against it, mended
-    /// where that is safe, and asked for again when it is wrong.
+    /// Wants the answer as a `T`: the model is given its schema, the answer is checked against it,
+    /// mended where that is safe, and asked for again when it is wrong.
     pub fn typed<T: DeserializeOwned + JsonSchema + Send + 'static>(self) -> Run<Typed<W, T>> {
-        let Self { what, mode, id, limits, watcher, observers, park, given } = self;
-        Run { what: Typed::new(&what), mode, id, limits, watcher, observers, park, given }
+        let Self {
+            what,
+            mode,
+            id,
+            limits,
+            watcher,
+            observers,
+            park,
+            given,
+        } = self;
+        Run {
+            what: Typed::new(&what),
+            mode,
+            id,
+            limits,
+            watcher,
+            observers,
+            park,
+            given,
+        }
     }
 }
 
@@ -325,8 +373,27 @@ impl<W: TypedOutput, T: DeserializeOwned + Send + 'static> Run<Typed<W, T>> {
     /// # Errors
     /// As for any run, and when the answer keeps having the wrong shape.
     pub async fn with_answer(self) -> Result<(T, W::Output), Error> {
-        let Self { what, mode, id, limits, watcher, observers, park, given } = self;
-        let output = Run { what: what.inner, mode, id, limits, watcher, observers, park, given }.await?;
+        let Self {
+            what,
+            mode,
+            id,
+            limits,
+            watcher,
+            observers,
+            park,
+            given,
+        } = self;
+        let output = Run {
+            what: what.inner,
+            mode,
+            id,
+            limits,
+            watcher,
+            observers,
+            park,
+            given,
+        }
+        .await?;
         Ok((W::parse(&output)?, output))
     }
 }
@@ -361,10 +428,17 @@ pub(crate) async fn finish<W: Runnable>(
             Some(ending) => End::Ended(what.conclude(Reached::new(run, ending, machine))),
             None => End::Stopped(RuntimeError::Lost(run).into()),
         },
-        Err(StoppedMachine { run, machine, error }) => {
+        Err(StoppedMachine {
+            run,
+            machine,
+            error,
+        }) => {
             let partial = machine.and_then(|machine| {
                 let ending = machine.so_far(Status::Failed(Failure::Internal(error.to_string())));
-                what.conclude(Reached::new(run, ending, machine)).err()?.partial().cloned()
+                what.conclude(Reached::new(run, ending, machine))
+                    .err()?
+                    .partial()
+                    .cloned()
             });
             End::Stopped(Error::stopped(error, partial))
         }
@@ -373,6 +447,9 @@ pub(crate) async fn finish<W: Runnable>(
 
 impl<W: Runnable> fmt::Debug for Run<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Run").field("id", &self.id).field("mode", &self.mode).finish_non_exhaustive()
+        f.debug_struct("Run")
+            .field("id", &self.id)
+            .field("mode", &self.mode)
+            .finish_non_exhaustive()
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use levity_core::{
-    ConversationId, Error, Executor, History, Lease, Limits, Machine, MachineKind, Message, Reached,
-    SharedError,
+    ConversationId, Error, Executor, History, Lease, Limits, Machine, MachineKind, Message,
+    Reached, SharedError,
 };
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -122,17 +122,21 @@ pub trait Runnable: Clone + Send + Sync + 'static {
     /// Makes the machine of a new run.
     ///
     /// # Errors
-    /// When nothing can be begun with this input. What is found out later, while the machine is made, is a cause of the
-    /// run's end.
-    fn begin(&self, input: Self::Input, limits: &Limits) -> Result<Beginning<Self::Machine>, Error>;
+    /// When nothing can be begun with this input. What is found out later, while the machine is
+    /// made, is a cause of the run's end.
+    fn begin(&self, input: Self::Input, limits: &Limits)
+    -> Result<Beginning<Self::Machine>, Error>;
 
-    /// Builds the machine of an old run again from the state that it saved: before its first input, or between two inputs.
+    /// Builds the machine of an old run again from the state that it saved: before its first input,
+    /// or between two inputs.
     ///
     /// # Errors
-    /// When that is the state of another kind of machine, or is damaged; the text says what is wrong.
+    /// When that is the state of another kind of machine, or is damaged; the text says what is
+    /// wrong.
     fn restore(&self, kind: &MachineKind, state: &Value) -> Result<Self::Machine, String>;
 
-    /// Builds the machine of an old run to be looked at and not driven: what the answer was wanted as makes no difference.
+    /// Builds the machine of an old run to be looked at and not driven: what the answer was wanted
+    /// as makes no difference.
     ///
     /// # Errors
     /// As [`restore`](Self::restore).
@@ -140,8 +144,8 @@ pub trait Runnable: Clone + Send + Sync + 'static {
         self.restore(kind, state)
     }
 
-    /// Turns the end of a run into what it gives; [`Reached::finish`] does it. A run that could not be driven to its end has
-    /// an ending that says so.
+    /// Turns the end of a run into what it gives; [`Reached::finish`] does it. A run that could not
+    /// be driven to its end has an ending that says so.
     ///
     /// # Errors
     /// When it gives nothing; the error carries what was reached.
@@ -152,7 +156,8 @@ pub trait Runnable: Clone + Send + Sync + 'static {
         None
     }
 
-    /// Whether each run is folded again from its journal at its end, to find a machine that is not deterministic.
+    /// Whether each run is folded again from its journal at its end, to find a machine that is not
+    /// deterministic.
     fn audits(&self) -> bool {
         false
     }
@@ -162,7 +167,8 @@ pub trait Runnable: Clone + Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(machine)))
     }
 
-    /// Waits for what an old run that has not ended must hold while it is driven, such as its conversation.
+    /// Waits for what an old run that has not ended must hold while it is driven, such as its
+    /// conversation.
     fn lease(&self, _machine: &Self::Machine) -> Option<LeaseFuture> {
         None
     }
@@ -177,7 +183,8 @@ pub trait Runnable: Clone + Send + Sync + 'static {
         false
     }
 
-    /// The messages of a run that gave this, where it keeps them: the goal first, and each call of a tool with its result.
+    /// The messages of a run that gave this, where it keeps them: the goal first, and each call of
+    /// a tool with its result.
     fn messages(_output: &Self::Output) -> Option<&[Arc<Message>]> {
         None
     }
@@ -234,7 +241,10 @@ impl<M> Made<M> {
 
 impl<M> From<M> for Made<M> {
     fn from(machine: M) -> Self {
-        Self { machine, lease: None }
+        Self {
+            machine,
+            lease: None,
+        }
     }
 }
 
@@ -253,7 +263,9 @@ impl<M> Beginning<M> {
     }
 
     /// It has yet to be made, which is part of the run: within its time, and until it is cancelled.
-    pub fn later(machine: impl Future<Output = Result<Made<M>, SharedError>> + Send + 'static) -> Self {
+    pub fn later(
+        machine: impl Future<Output = Result<Made<M>, SharedError>> + Send + 'static,
+    ) -> Self {
         Self(Machined::Later(Box::pin(machine)))
     }
 }
@@ -290,13 +302,19 @@ pub struct Typed<W, T> {
 
 impl<W: TypedOutput, T: DeserializeOwned + JsonSchema> Typed<W, T> {
     pub(crate) fn new(inner: &W) -> Self {
-        Self { inner: inner.expecting::<T>(), as_type: PhantomData }
+        Self {
+            inner: inner.expecting::<T>(),
+            as_type: PhantomData,
+        }
     }
 }
 
 impl<W: Clone, T> Clone for Typed<W, T> {
     fn clone(&self) -> Self {
-        Self { inner: self.inner.clone(), as_type: PhantomData }
+        Self {
+            inner: self.inner.clone(),
+            as_type: PhantomData,
+        }
     }
 }
 
@@ -372,4 +390,7 @@ impl<W: TypedOutput, T: DeserializeOwned + Send + 'static> Runnable for Typed<W,
     }
 }
 
-impl<W: TypedOutput + Conversational, T: DeserializeOwned + Send + 'static> Conversational for Typed<W, T> {}
+impl<W: TypedOutput + Conversational, T: DeserializeOwned + Send + 'static> Conversational
+    for Typed<W, T>
+{
+}

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use levity_core::{
-    Entry, Executor, Journal, Lease, Limits, Machine, MachineKind, OpenRun, RunId, RuntimeError, Secrets,
-    SharedError, World,
+    Entry, Executor, Journal, Lease, Limits, Machine, MachineKind, OpenRun, RunId, RuntimeError,
+    Secrets, SharedError, World,
 };
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -23,8 +23,8 @@ use crate::trace::Above;
 use levity_driver::{Fork, cut};
 use levity_system::SystemWorld;
 
-/// Drives machines: performs their effects, journals what happens, keeps them within their limits and
-/// tells those who watch. Cloning costs nothing.
+/// Drives machines: performs their effects, journals what happens, keeps them within their limits
+/// and tells those who watch. Cloning costs nothing.
 ///
 /// ```
 /// # use levity_runtime::{MemoryJournal, Runtime};
@@ -53,25 +53,41 @@ impl Runtime {
     /// A runtime that keeps no journal and goes by the real clock.
     pub fn new() -> Self {
         let (journal, world) = (Arc::new(NoJournal), Arc::new(SystemWorld));
-        Self { shared: Arc::new(Shared { journal, world, contents: None }) }
+        Self {
+            shared: Arc::new(Shared {
+                journal,
+                world,
+                contents: None,
+            }),
+        }
     }
 
     /// Keeps a journal.
     #[must_use]
     pub fn with_journal(self, journal: impl Journal + 'static) -> Self {
-        let shared = Shared { journal: Arc::new(journal), ..Shared::clone(&self.shared) };
-        Self { shared: Arc::new(shared) }
+        let shared = Shared {
+            journal: Arc::new(journal),
+            ..Shared::clone(&self.shared)
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 
     /// Goes by another clock and other dice.
     #[must_use]
     pub fn with_world(self, world: impl World + 'static) -> Self {
-        let shared = Shared { world: Arc::new(world), ..Shared::clone(&self.shared) };
-        Self { shared: Arc::new(shared) }
+        let shared = Shared {
+            world: Arc::new(world),
+            ..Shared::clone(&self.shared)
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 
-    /// Tells in spans what is said to models and tools and what they say, all but these secrets; by default spans have
-    /// no contents. Without the feature `tracing` there are no spans.
+    /// Tells in spans what is said to models and tools and what they say, all but these secrets; by
+    /// default spans have no contents. Without the feature `tracing` there are no spans.
     ///
     /// ```
     /// # use levity_core::Secrets;
@@ -80,8 +96,13 @@ impl Runtime {
     /// ```
     #[must_use]
     pub fn trace_contents(self, secrets: Secrets) -> Self {
-        let shared = Shared { contents: Some(secrets), ..Shared::clone(&self.shared) };
-        Self { shared: Arc::new(shared) }
+        let shared = Shared {
+            contents: Some(secrets),
+            ..Shared::clone(&self.shared)
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
     }
 
     /// The clock and the dice.
@@ -94,12 +115,12 @@ impl Runtime {
         &self.shared.journal
     }
 
-    /// Drives a run to its end, on the caller's own task. Dropping the future stops the run where it is;
-    /// with a journal that keeps its records, it can be resumed from there.
+    /// Drives a run to its end, on the caller's own task. Dropping the future stops the run where
+    /// it is; with a journal that keeps its records, it can be resumed from there.
     ///
     /// # Errors
-    /// When the run could not be driven to an end; [`StoppedMachine`] has what it had reached. A run that
-    /// *ended* badly is no error here: its machine's ending says so.
+    /// When the run could not be driven to an end; [`StoppedMachine`] has what it had reached. A
+    /// run that *ended* badly is no error here: its machine's ending says so.
     pub async fn run<M: Machine + 'static>(
         &self,
         job: MachineRun<M>,
@@ -113,18 +134,30 @@ impl Runtime {
     /// # Panics
     /// When called outside a tokio runtime.
     pub fn start<M: Machine + 'static>(&self, mut job: MachineRun<M>) -> MachineRunHandle<M> {
-        let run = job.id.get_or_insert_with(|| RunId::random(&*self.shared.world)).clone();
+        let run = job
+            .id
+            .get_or_insert_with(|| RunId::random(&*self.shared.world))
+            .clone();
         let board = Arc::new(Switchboard::default());
         let hub = Arc::new(Hub::new(job.watcher.take()));
         let events = hub.subscribe();
         let line = board.connect(&run, None);
         let (runtime, inner_hub, above) = (self.clone(), hub.clone(), Above::here());
-        #[expect(clippy::disallowed_methods, reason = "the handle owns the task and aborts it on drop")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the handle owns the task and aborts it on drop"
+        )]
         let task = tokio::spawn(async move {
             let (run, driven) = runtime.driver(job, Some((line, inner_hub)), above).await;
             settle(run, driven)
         });
-        MachineRunHandle { control: Control::new(run.clone(), board), run, hub, events: Some(events), task }
+        MachineRunHandle {
+            control: Control::new(run.clone(), board),
+            run,
+            hub,
+            events: Some(events),
+            task,
+        }
     }
 
     async fn driver<M: Machine + 'static>(
@@ -134,7 +167,12 @@ impl Runtime {
         above: Above,
     ) -> (RunId, Driven<M>) {
         // In a box, since a run that is driven needs no room for what it began with.
-        let Begun { run, driver, lease, _close } = Box::pin(self.begin(job, attached, above)).await;
+        let Begun {
+            run,
+            driver,
+            lease,
+            _close,
+        } = Box::pin(self.begin(job, attached, above)).await;
         let driven = match driver {
             Ok(driver) => match driver.traced() {
                 Ok(traced) => traced.await,
@@ -161,16 +199,35 @@ impl Runtime {
         let run = job.id.unwrap_or_else(|| RunId::random(&*self.shared.world));
         let (line, hub) = match attached {
             Some((line, hub)) => (Some(line), Some(hub)),
-            None => (None, job.watcher.map(|watcher| Arc::new(Hub::new(Some(watcher))))),
+            None => (
+                None,
+                job.watcher.map(|watcher| Arc::new(Hub::new(Some(watcher)))),
+            ),
         };
         let _close = hub.clone().map(CloseOnDrop);
         if let Some(before) = job.before {
             before.await;
         }
-        let opened = self.open(&run, job.origin, job.limits, line, &*job.executor).await;
-        let Ready { machine, lease, open, limits, line, fork } = match opened {
+        let opened = self
+            .open(&run, job.origin, job.limits, line, &*job.executor)
+            .await;
+        let Ready {
+            machine,
+            lease,
+            open,
+            limits,
+            line,
+            fork,
+        } = match opened {
             Ok(ready) => ready,
-            Err(stopped) => return Begun { run, driver: Err(Box::new(stopped)), lease: None, _close },
+            Err(stopped) => {
+                return Begun {
+                    run,
+                    driver: Err(Box::new(stopped)),
+                    lease: None,
+                    _close,
+                };
+            }
         };
         let (shared, meter, park) = (self.shared.clone(), meter(*limits), job.park);
         let (executor, audit, name) = (job.executor, job.audit.is_some(), job.name);
@@ -193,14 +250,21 @@ impl Runtime {
             guarded: Vec::new(),
         };
         let driver = match fork {
-            None if open.len() > AT_ONCE => Driver::load(run.clone(), machine, open, around, line).await,
+            None if open.len() > AT_ONCE => {
+                Driver::load(run.clone(), machine, open, around, line).await
+            }
             fork => Driver::new(run.clone(), machine, open, fork, around, line),
         };
         let driver = match driver {
             Ok(driver) => Ok(driver.audited(job.audit)),
             Err((machine, error)) => Err(Box::new((Some(machine), error))),
         };
-        Begun { run, driver, lease, _close }
+        Begun {
+            run,
+            driver,
+            lease,
+            _close,
+        }
     }
 
     /// Opens the run's log and makes its machine.
@@ -216,17 +280,31 @@ impl Runtime {
             Origin::New(machine) => Made::from(*machine),
             Origin::Later(machine) => {
                 let time = limits.as_ref().and_then(|limits| limits.wall_time);
-                self.prepare(run, machine, time, &mut line).await.map_err(|error| (None, error))?
+                self.prepare(run, machine, time, &mut line)
+                    .await
+                    .map_err(|error| (None, error))?
             }
             Origin::Stored(restore, lease) => {
-                let (machine, open) = self.stored(run, &*restore).await.map_err(|error| (None, error))?;
+                let (machine, open) = self
+                    .stored(run, &*restore)
+                    .await
+                    .map_err(|error| (None, error))?;
                 let limits = limits.unwrap_or_else(|| Box::new(open.limits()));
-                let lease = lease.filter(|_| !open.is_ended()).and_then(|lease| lease(&machine));
+                let lease = lease
+                    .filter(|_| !open.is_ended())
+                    .and_then(|lease| lease(&machine));
                 let lease = match self.lease(run, lease, &mut line).await {
                     Ok(lease) => lease,
                     Err(error) => return Err((Some(machine), error)),
                 };
-                return Ok(Ready { machine, lease, open, limits, line, fork: None });
+                return Ok(Ready {
+                    machine,
+                    lease,
+                    open,
+                    limits,
+                    line,
+                    fork: None,
+                });
             }
             Origin::Fork(plan) => {
                 return Box::pin(self.fork(run, plan, limits, line, executor))
@@ -238,7 +316,14 @@ impl Runtime {
         match self.shared.journal.open(run).await {
             Ok(open) if open.records.is_empty() => {
                 let open = StoredRun::whole(open);
-                Ok(Ready { machine, lease, open, limits: limits.unwrap_or_default(), line, fork: None })
+                Ok(Ready {
+                    machine,
+                    lease,
+                    open,
+                    limits: limits.unwrap_or_default(),
+                    line,
+                    fork: None,
+                })
             }
             Ok(_) => Err((Some(machine), RuntimeError::Exists(run.clone()))),
             Err(error) => Err((Some(machine), error.into())),
@@ -265,7 +350,8 @@ impl Runtime {
         }
     }
 
-    /// Waits for the lease of a run that goes on. One that is cancelled meanwhile needs no lease: it only writes its end.
+    /// Waits for the lease of a run that goes on. One that is cancelled meanwhile needs no lease:
+    /// it only writes its end.
     async fn lease(
         &self,
         run: &RunId,
@@ -299,14 +385,21 @@ impl Runtime {
         let inspection = executor.inspect();
         (opened.setup, opened.hears) = (inspection.setup, inspection.screener.is_some());
         let restored = (plan.restore)(opened.machine.clone(), opened.state.clone()).await;
-        let restored = restored.map_err(|reason| RuntimeError::Restore { run: plan.from.clone(), reason });
+        let restored = restored.map_err(|reason| RuntimeError::Restore {
+            run: plan.from.clone(),
+            reason,
+        });
         let machine = restored?;
         let open = self.shared.journal.open(run).await?;
         if !open.records.is_empty() {
             return Err(RuntimeError::Exists(run.clone()));
         }
         let limits = opened.limits.clone();
-        let fork = Fork { from: plan.from, opened, now: self.shared.world.now() };
+        let fork = Fork {
+            from: plan.from,
+            opened,
+            now: self.shared.world.now(),
+        };
         Ok(Ready {
             machine,
             lease: None,
@@ -317,7 +410,8 @@ impl Runtime {
         })
     }
 
-    /// Waits for a machine to be made, no longer than the run may take and only until it is cancelled.
+    /// Waits for a machine to be made, no longer than the run may take and only until it is
+    /// cancelled.
     async fn prepare<M>(
         &self,
         run: &RunId,
@@ -357,7 +451,9 @@ async fn passed(world: &dyn World, time: Option<Duration>) {
 
 impl fmt::Debug for Runtime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Runtime").field("keeps", &self.shared.journal.keeps()).finish_non_exhaustive()
+        f.debug_struct("Runtime")
+            .field("keeps", &self.shared.journal.keeps())
+            .finish_non_exhaustive()
     }
 }
 
@@ -421,8 +517,20 @@ pub struct MachineRun<M> {
 
 impl<M> MachineRun<M> {
     fn of(origin: Origin<M>, executor: Arc<dyn Executor>) -> Self {
-        let (limits, id, watcher, audit, name, before, given) = (None, None, None, None, None, None, None);
-        Self { origin, executor, limits, id, watcher, park: false, audit, name, before, given }
+        let (limits, id, watcher, audit, name, before, given) =
+            (None, None, None, None, None, None, None);
+        Self {
+            origin,
+            executor,
+            limits,
+            id,
+            watcher,
+            park: false,
+            audit,
+            name,
+            before,
+            given,
+        }
     }
 
     /// A new run of `machine`, whose effects `executor` performs.
@@ -438,8 +546,8 @@ impl<M> MachineRun<M> {
         Self::of(Origin::Later(Box::pin(machine)), executor)
     }
 
-    /// An old run, to go on from its journal. `restore` builds its machine from a state that it has saved: the one it began with,
-    /// or a later one.
+    /// An old run, to go on from its journal. `restore` builds its machine from a state that it has
+    /// saved: the one it began with, or a later one.
     pub fn resume(
         run: RunId,
         executor: Arc<dyn Executor>,
@@ -466,18 +574,22 @@ impl<M> MachineRun<M> {
     }
 
     /// What an old run that has not ended must hold before it goes on, such as its conversation.
-    pub fn leased(mut self, lease: impl FnOnce(&M) -> Option<LeaseFuture> + Send + 'static) -> Self {
+    pub fn leased(
+        mut self,
+        lease: impl FnOnce(&M) -> Option<LeaseFuture> + Send + 'static,
+    ) -> Self {
         if let Origin::Stored(_, slot) = &mut self.origin {
             *slot = Some(Box::new(lease));
         }
         self
     }
 
-    /// A new run that begins with the records of an old one up to `after`, and goes its own way from there;
-    /// unless told, with all or, of a run that has ended, all before the last call of a model. `restore` builds
-    /// the machine from the state that the old one began with.
+    /// A new run that begins with the records of an old one up to `after`, and goes its own way
+    /// from there; unless told, with all or, of a run that has ended, all before the last call of a
+    /// model. `restore` builds the machine from the state that the old one began with.
     ///
-    /// What had finished by then is not performed again. A child that was under way then is begun anew.
+    /// What had finished by then is not performed again. A child that was under way then is begun
+    /// anew.
     pub fn fork<F>(
         from: RunId,
         after: Option<u64>,
@@ -488,7 +600,11 @@ impl<M> MachineRun<M> {
         F: Future<Output = Result<M, String>> + Send + 'static,
     {
         let restore: LaterRestore<M> = Box::new(move |kind, state| Box::pin(restore(kind, state)));
-        let origin = Origin::Fork(Box::new(ForkPlan { from, after, restore }));
+        let origin = Origin::Fork(Box::new(ForkPlan {
+            from,
+            after,
+            restore,
+        }));
         Self::of(origin, executor)
     }
 
@@ -518,9 +634,13 @@ impl<M> MachineRun<M> {
 }
 
 impl<M> MachineRun<M> {
-    /// Folds the run again from its journal when it has ended, and those below it, and fails when one does not
-    /// come out the same: it tells a machine that is not deterministic. `restore` builds the machine again.
-    pub fn audit<F>(mut self, restore: impl FnOnce(MachineKind, Value) -> F + Send + 'static) -> Self
+    /// Folds the run again from its journal when it has ended, and those below it, and fails when
+    /// one does not come out the same: it tells a machine that is not deterministic. `restore`
+    /// builds the machine again.
+    pub fn audit<F>(
+        mut self,
+        restore: impl FnOnce(MachineKind, Value) -> F + Send + 'static,
+    ) -> Self
     where
         F: Future<Output = Result<M, String>> + Send + 'static,
     {
@@ -528,8 +648,9 @@ impl<M> MachineRun<M> {
         self
     }
 
-    /// Leaves the run in its journal when all it does is wait, for a person or a time: driving it then ends
-    /// with [`RuntimeError::Parked`], and it takes up nothing but its place in the journal until it is resumed.
+    /// Leaves the run in its journal when all it does is wait, for a person or a time: driving it
+    /// then ends with [`RuntimeError::Parked`], and it takes up nothing but its place in the
+    /// journal until it is resumed.
     pub fn park(mut self) -> Self {
         self.park = true;
         self
@@ -570,7 +691,11 @@ pub struct StoppedMachine<M> {
 fn settle<M>(run: RunId, driven: Driven<M>) -> Result<EndedMachine<M>, StoppedMachine<M>> {
     match driven {
         Ok(machine) => Ok(EndedMachine { run, machine }),
-        Err((machine, error)) => Err(StoppedMachine { run, machine, error }),
+        Err((machine, error)) => Err(StoppedMachine {
+            run,
+            machine,
+            error,
+        }),
     }
 }
 
@@ -590,13 +715,14 @@ impl<M> MachineRunHandle<M> {
         &self.run
     }
 
-    /// What happens in the run and its children: at the first call from the start, later from now on.
+    /// What happens in the run and its children: at the first call from the start, later from now
+    /// on.
     pub fn events(&mut self) -> Events {
         self.events.take().unwrap_or_else(|| self.hub.subscribe())
     }
 
-    /// Stops the run where it is, as dropping the handle does, and waits until nothing of it is left; its
-    /// journal can then be opened by others.
+    /// Stops the run where it is, as dropping the handle does, and waits until nothing of it is
+    /// left; its journal can then be opened by others.
     pub async fn stop(mut self) {
         self.task.abort();
         // Whether it was stopped or had just ended makes no difference.
@@ -613,13 +739,19 @@ impl<M> Future for MachineRunHandle<M> {
     type Output = Result<EndedMachine<M>, StoppedMachine<M>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.task).poll(cx).map(|joined| match joined {
-            Ok(ended) => ended,
-            Err(_) => {
-                let run = self.run.clone();
-                Err(StoppedMachine { error: RuntimeError::Lost(run.clone()), run, machine: None })
-            }
-        })
+        Pin::new(&mut self.task)
+            .poll(cx)
+            .map(|joined| match joined {
+                Ok(ended) => ended,
+                Err(_) => {
+                    let run = self.run.clone();
+                    Err(StoppedMachine {
+                        error: RuntimeError::Lost(run.clone()),
+                        run,
+                        machine: None,
+                    })
+                }
+            })
     }
 }
 

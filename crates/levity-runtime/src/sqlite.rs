@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    Journal, JournalError, JournalErrorKind, OpenRun, Record, RunId, RunQuery, RunRequest, RunSummary,
-    Timestamp, World,
+    Journal, JournalError, JournalErrorKind, OpenRun, Record, RunId, RunQuery, RunRequest,
+    RunSummary, Timestamp, World,
 };
 
 use crate::Durability;
@@ -34,20 +34,21 @@ const LONGEST_ID: usize = 1_000;
 
 /// Keeps any number of runs in one SQLite file, which other processes may list and leave word in.
 ///
-/// It is for thousands of runs, and for programs that look at the runs of others: a list reads no records,
-/// and whoever drives a run gets what others [`post`](Journal::post). `docs/journal.md` describes the
-/// tables; any program that reads SQLite can look into the file.
+/// It is for thousands of runs, and for programs that look at the runs of others: a list reads no
+/// records, and whoever drives a run gets what others [`post`](Journal::post). `docs/journal.md`
+/// describes the tables; any program that reads SQLite can look into the file.
 ///
-/// - What many runs append at the same time goes to the disk at once; see [`Durability`] for what that means.
-/// - A run is driven by one journal at a time: whoever opens it has a lease, which is renewed while the log
-///   lives. The runs of a process that is gone are free at once, those of one that stands still when its
-///   lease has run out.
-/// - Each opening of a run has a number, and every append names it. So whoever wakes up after another took
-///   the run over writes nothing: it gets [`Fenced`](JournalErrorKind::Fenced).
+/// - What many runs append at the same time goes to the disk at once; see [`Durability`] for what
+///   that means.
+/// - A run is driven by one journal at a time: whoever opens it has a lease, which is renewed while
+///   the log lives. The runs of a process that is gone are free at once, those of one that stands
+///   still when its lease has run out.
+/// - Each opening of a run has a number, and every append names it. So whoever wakes up after
+///   another took the run over writes nothing: it gets [`Fenced`](JournalErrorKind::Fenced).
 /// - A file of another program, of a newer version or with flaws is refused and left as it is.
 ///
-/// Clones are the same owner of runs. The room of runs that were removed is used again; the file becomes
-/// smaller by `VACUUM`.
+/// Clones are the same owner of runs. The room of runs that were removed is used again; the file
+/// becomes smaller by `VACUUM`.
 ///
 /// ```
 /// # use levity_core::{Journal, RunId};
@@ -82,19 +83,22 @@ impl SqliteJournal {
     /// Keeps runs in this file, which is made if it is not there or empty.
     ///
     /// # Errors
-    /// When the file cannot be opened or made, and when it is no journal that this version can read:
-    /// [`Version`](JournalErrorKind::Version) or [`Damaged`](JournalErrorKind::Damaged).
+    /// When the file cannot be opened or made, and when it is no journal that this version can
+    /// read: [`Version`](JournalErrorKind::Version) or [`Damaged`](JournalErrorKind::Damaged).
     pub fn new(path: impl Into<PathBuf>) -> Result<Self, JournalError> {
         let (place, checked) = Place::make(&path.into(), LEASE, Arc::new(SystemWorld))?;
         let journal = Self::at(place);
         journal.store.readers.keep(checked);
         #[cfg(feature = "tracing")]
-        journal.problems().iter().for_each(|problem| tracing::warn!("{problem}"));
+        journal
+            .problems()
+            .iter()
+            .for_each(|problem| tracing::warn!("{problem}"));
         Ok(journal)
     }
 
-    /// What is wrong with how the runs are kept: other users of the system can read them, for instance. A new file can be
-    /// read by its owner alone, and one that is there stays as it is.
+    /// What is wrong with how the runs are kept: other users of the system can read them, for
+    /// instance. A new file can be read by its owner alone, and one that is there stays as it is.
     pub fn problems(&self) -> Vec<String> {
         self.store.place.file.exposed().into_iter().collect()
     }
@@ -102,40 +106,63 @@ impl SqliteJournal {
     fn at(place: Place) -> Self {
         let place = Arc::new(place);
         let readers = Arc::new(Readers::new(place.clone()));
-        Self { store: Arc::new(Store { place, readers, writer: Mutex::new(None) }) }
+        Self {
+            store: Arc::new(Store {
+                place,
+                readers,
+                writer: Mutex::new(None),
+            }),
+        }
     }
 
-    /// How safe a record is once it was appended; [`Durability::Synced`] by default. The changed copy is an
-    /// owner of its own.
+    /// How safe a record is once it was appended; [`Durability::Synced`] by default. The changed
+    /// copy is an owner of its own.
     #[must_use]
     pub fn with_durability(self, durability: Durability) -> Self {
-        Self::at(Place { durability, ..Place::clone(&self.store.place) })
+        Self::at(Place {
+            durability,
+            ..Place::clone(&self.store.place)
+        })
     }
 
-    /// How long a process may stand still before others may take its runs over; 10 seconds by default, and
-    /// 10 milliseconds at least. The changed copy is an owner of its own.
+    /// How long a process may stand still before others may take its runs over; 10 seconds by
+    /// default, and 10 milliseconds at least. The changed copy is an owner of its own.
     #[must_use]
     pub fn with_lease(self, lease: Duration) -> Self {
         let lease = lease.max(Duration::from_millis(10));
-        Self::at(Place { lease, ..Place::clone(&self.store.place) })
+        Self::at(Place {
+            lease,
+            ..Place::clone(&self.store.place)
+        })
     }
 
     /// Goes by another clock for its lease. The changed copy is an owner of its own.
     #[must_use]
     pub fn with_world(self, world: impl World + 'static) -> Self {
-        Self::at(Place { world: Arc::new(world), ..Place::clone(&self.store.place) })
+        Self::at(Place {
+            world: Arc::new(world),
+            ..Place::clone(&self.store.place)
+        })
     }
 
-    /// Takes a snapshot of a run whenever so many bytes were appended since the last one, and at least as many as that one has; 1 MiB
-    /// by default. A run is resumed from its last snapshot, so that resuming it takes no longer the longer it gets. The changed copy is
-    /// an owner of its own.
+    /// Takes a snapshot of a run whenever so many bytes were appended since the last one, and at
+    /// least as many as that one has; 1 MiB by default. A run is resumed from its last snapshot, so
+    /// that resuming it takes no longer the longer it gets. The changed copy is an owner of its
+    /// own.
     #[must_use]
     pub fn with_snapshot_interval(self, bytes: usize) -> Self {
-        Self::at(Place { snapshots: bytes, ..Place::clone(&self.store.place) })
+        Self::at(Place {
+            snapshots: bytes,
+            ..Place::clone(&self.store.place)
+        })
     }
 
     fn writer(&self) -> Result<Arc<Writer>, JournalError> {
-        let mut writer = self.store.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writer = self
+            .store
+            .writer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(writer) = &*writer {
             return Ok(writer.clone());
         }
@@ -166,16 +193,29 @@ impl SqliteJournal {
 
     /// A run that was taken, with all its records.
     async fn open_whole(&self, run: &RunId, held: Held) -> Result<OpenRun, JournalError> {
-        let (records, last) = if held.new { Default::default() } else { self.read_whole(run).await? };
+        let (records, last) = if held.new {
+            Default::default()
+        } else {
+            self.read_whole(run).await?
+        };
         let summary = RunSummary::of(run, &records);
         let summary = summary.unwrap_or_else(|| RunSummary::new(run.clone(), Timestamp::default()));
-        Ok(OpenRun::new(records, SqliteLog::new(held, summary, last, 0, self.store.place.snapshots)))
+        Ok(OpenRun::new(
+            records,
+            SqliteLog::new(held, summary, last, 0, self.store.place.snapshots),
+        ))
     }
 
     /// Takes the run for this owner.
     async fn take(&self, run: &RunId) -> Result<Held, JournalError> {
         let writer = self.writer()?;
-        let ask = || writer.ask(|reply| Work::Take { run: run.clone(), writer: writer.clone(), reply });
+        let ask = || {
+            writer.ask(|reply| Work::Take {
+                run: run.clone(),
+                writer: writer.clone(),
+                reply,
+            })
+        };
         let owner = match ask().await? {
             Ok(held) => return Ok(held),
             Err(owner) => owner,
@@ -189,10 +229,12 @@ impl SqliteJournal {
     }
 }
 
-/// Another journal of this process may have let go of a run, and not have come to write that down: waits
-/// until it has.
+/// Another journal of this process may have let go of a run, and not have come to write that down:
+/// waits until it has.
 async fn settled(owner: i64) -> bool {
-    let Some(other) = owner::in_this_process(owner) else { return false };
+    let Some(other) = owner::in_this_process(owner) else {
+        return false;
+    };
     other.ask(|reply| Work::Settle { reply }).await.is_ok()
 }
 
@@ -219,8 +261,17 @@ impl Journal for SqliteJournal {
             return self.open_whole(run, held).await;
         }
         let (id, room) = (run.clone(), self.store.readers.room_for_whole().await);
-        match self.look(room, move |readers| readers.after_snapshot(&id)).await {
-            Ok(Some(AfterSnapshot { snapshot, len, records, last, summary })) => {
+        match self
+            .look(room, move |readers| readers.after_snapshot(&id))
+            .await
+        {
+            Ok(Some(AfterSnapshot {
+                snapshot,
+                len,
+                records,
+                last,
+                summary,
+            })) => {
                 let log = SqliteLog::new(held, summary, last, len, self.store.place.snapshots);
                 Ok(OpenRun::new(records, log).with_snapshot(snapshot))
             }
@@ -241,20 +292,33 @@ impl Journal for SqliteJournal {
 
     async fn remove(&self, run: &RunId) -> Result<bool, JournalError> {
         let writer = self.writer()?;
-        let ask = || writer.ask(|reply| Work::Remove { run: run.clone(), reply });
+        let ask = || {
+            writer.ask(|reply| Work::Remove {
+                run: run.clone(),
+                reply,
+            })
+        };
         let (owner, driven) = match ask().await? {
             Ok(removed) => return Ok(removed),
             Err(driven) => driven,
         };
         if settled(owner).await {
-            return ask().await?.map_err(|(_, driven)| JournalError::busy(&driven));
+            return ask()
+                .await?
+                .map_err(|(_, driven)| JournalError::busy(&driven));
         }
         Err(JournalError::busy(&driven))
     }
 
     async fn post(&self, run: &RunId, post: &RunRequest) -> Result<(), JournalError> {
         let post = file::json(post, "what is posted")?;
-        self.writer()?.ask(|reply| Work::Post { run: run.clone(), post, reply }).await
+        self.writer()?
+            .ask(|reply| Work::Post {
+                run: run.clone(),
+                post,
+                reply,
+            })
+            .await
     }
 }
 

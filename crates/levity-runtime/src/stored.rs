@@ -1,7 +1,8 @@
 //! A run as a journal gives it back.
 
 use levity_core::{
-    Entry, Journal, JournalError, Limits, MachineKind, OpenRun, Opened, Record, RunId, RunLog, RuntimeError,
+    Entry, Journal, JournalError, Limits, MachineKind, OpenRun, Opened, Record, RunId, RunLog,
+    RuntimeError,
 };
 use levity_driver::{RunSnapshot, restore_from};
 use serde_json::Value;
@@ -17,15 +18,33 @@ impl StoredRun {
     /// A run with all its records.
     pub(crate) fn whole(open: OpenRun) -> Self {
         let OpenRun { records, log, .. } = open;
-        Self { snapshot: None, records, log }
+        Self {
+            snapshot: None,
+            records,
+            log,
+        }
     }
 
-    /// Opens a run from its last snapshot. If this version cannot read the snapshot, all records are read.
+    /// Opens a run from its last snapshot. If this version cannot read the snapshot, all records
+    /// are read.
     pub(crate) async fn latest(journal: &dyn Journal, run: &RunId) -> Result<Self, JournalError> {
-        let OpenRun { snapshot, records, log, .. } = journal.open_latest(run).await?;
+        let OpenRun {
+            snapshot,
+            records,
+            log,
+            ..
+        } = journal.open_latest(run).await?;
         match snapshot.map(RunSnapshot::read) {
-            None => Ok(Self { snapshot: None, records, log }),
-            Some(Ok(snapshot)) => Ok(Self { snapshot: Some(Box::new(snapshot)), records, log }),
+            None => Ok(Self {
+                snapshot: None,
+                records,
+                log,
+            }),
+            Some(Ok(snapshot)) => Ok(Self {
+                snapshot: Some(Box::new(snapshot)),
+                records,
+                log,
+            }),
             Some(Err(_)) => {
                 // Others may open the run once its log is gone.
                 drop(log);
@@ -51,7 +70,10 @@ impl StoredRun {
 
     /// The record that opened the run; from a snapshot, without the first state of the machine.
     pub(crate) fn opened(&self) -> Option<&Opened> {
-        match (&self.snapshot, self.records.first().map(|record| &record.entry)) {
+        match (
+            &self.snapshot,
+            self.records.first().map(|record| &record.entry),
+        ) {
             (Some(snapshot), _) => Some(snapshot.opened()),
             (None, Some(Entry::Opened(opened))) => Some(opened),
             _ => None,
@@ -67,20 +89,29 @@ impl StoredRun {
     }
 
     pub(crate) fn is_ended(&self) -> bool {
-        matches!(self.records.last().map(|record| &record.entry), Some(Entry::Ended(_)))
+        matches!(
+            self.records.last().map(|record| &record.entry),
+            Some(Entry::Ended(_))
+        )
     }
 
     /// The limits that the run was made with.
     pub(crate) fn limits(&self) -> Limits {
-        self.opened().map_or_else(Limits::default, |opened| *opened.limits)
+        self.opened()
+            .map_or_else(Limits::default, |opened| *opened.limits)
     }
 
-    /// Checks that a run may be driven by itself: one that another started is driven by what that one gives it.
+    /// Checks that a run may be driven by itself: one that another started is driven by what that
+    /// one gives it.
     pub(crate) fn check_is_own(&self, run: &RunId) -> Result<(), RuntimeError> {
         match (self.opened().and_then(|opened| opened.origin), run.parent()) {
             (Some(_), Some(above)) => {
-                let reason = format!("run `{above}` started it; resume that one, and it goes on, too");
-                Err(RuntimeError::Restore { run: run.clone(), reason })
+                let reason =
+                    format!("run `{above}` started it; resume that one, and it goes on, too");
+                Err(RuntimeError::Restore {
+                    run: run.clone(),
+                    reason,
+                })
             }
             _ => Ok(()),
         }
@@ -92,8 +123,13 @@ impl StoredRun {
         run: &RunId,
         restore: &(dyn Fn(&MachineKind, &Value) -> Result<M, String> + Send + Sync),
     ) -> Result<M, RuntimeError> {
-        let Some(snapshot) = &self.snapshot else { return restore_from(run, &self.records, restore) };
+        let Some(snapshot) = &self.snapshot else {
+            return restore_from(run, &self.records, restore);
+        };
         let (kind, state) = snapshot.machine();
-        restore(kind, state).map_err(|reason| RuntimeError::Restore { run: run.clone(), reason })
+        restore(kind, state).map_err(|reason| RuntimeError::Restore {
+            run: run.clone(),
+            reason,
+        })
     }
 }

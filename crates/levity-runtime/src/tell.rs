@@ -1,8 +1,9 @@
 use std::collections::BTreeMap;
 
 use levity_core::{
-    ControlCommand, ControlError, EffectId, EffectKind, EffectNote, Entry, Executor, JournalErrorKind,
-    OpenRun, Outcome, Record, Resolution, RunId, RunRequest, RuntimeError, ToolCall, ToolResult,
+    ControlCommand, ControlError, EffectId, EffectKind, EffectNote, Entry, Executor,
+    JournalErrorKind, OpenRun, Outcome, Record, Resolution, RunId, RunRequest, RuntimeError,
+    ToolCall, ToolResult,
 };
 
 use crate::drive::screen::{has_words, screened_post, stepped_in};
@@ -14,14 +15,15 @@ use crate::runtime::Runtime;
 pub enum Delivery {
     /// It is in the run's journal. Nobody drives the run; it goes by it when it is resumed.
     Written,
-    /// It was left for the process that drives the run, which takes it shortly. Words for a run that has guards and that
-    /// nobody drives are left for the process that resumes it.
+    /// It was left for the process that drives the run, which takes it shortly. Words for a run
+    /// that has guards and that nobody drives are left for the process that resumes it.
     Posted,
 }
 
 impl Runtime {
-    /// Tells something to a run of the journal that this process does not drive: answers its question,
-    /// cancels it, says what came of a call. [`Control`](crate::Control) tells runs that it does drive.
+    /// Tells something to a run of the journal that this process does not drive: answers its
+    /// question, cancels it, says what came of a call. [`Control`](crate::Control) tells runs that
+    /// it does drive.
     ///
     /// ```
     /// # use levity_core::{ControlCommand, RunRequest, RunId};
@@ -33,20 +35,21 @@ impl Runtime {
     /// # }
     /// ```
     ///
-    /// What people say to a run with guards is written down once these have looked at it. Where nobody drives the run, it
-    /// is left for whoever resumes it, if the journal takes that (`SqliteJournal` does);
-    /// otherwise [`tell_by`](Self::tell_by) has the guards look.
+    /// What people say to a run with guards is written down once these have looked at it. Where
+    /// nobody drives the run, it is left for whoever resumes it, if the journal takes that
+    /// (`SqliteJournal` does); otherwise [`tell_by`](Self::tell_by) has the guards look.
     ///
     /// # Errors
-    /// When there is no such run, it has ended, it does not ask or wait for that, it is driven by a process that this
-    /// journal cannot reach, or nobody can ask its guards ([`ControlError::Unheard`]).
+    /// When there is no such run, it has ended, it does not ask or wait for that, it is driven by a
+    /// process that this journal cannot reach, or nobody can ask its guards
+    /// ([`ControlError::Unheard`]).
     pub async fn tell(&self, run: &RunId, post: RunRequest) -> Result<Delivery, RuntimeError> {
         self.tell_heard(None, run, post).await
     }
 
-    /// The same, and when nobody drives the run, the [screener](levity_core::Inspection::screener) of this executor looks at what
-    /// people say before it is written down. It is to be that of the agent whose run it is; of a run below another, that of the
-    /// agent below.
+    /// The same, and when nobody drives the run, the [screener](levity_core::Inspection::screener)
+    /// of this executor looks at what people say before it is written down. It is to be that of the
+    /// agent whose run it is; of a run below another, that of the agent below.
     ///
     /// # Errors
     /// As [`tell`](Self::tell), and [`ControlError::Blocked`] when a guard does not let it through.
@@ -82,14 +85,18 @@ impl Runtime {
         mut open: OpenRun,
         post: RunRequest,
     ) -> Result<Delivery, RuntimeError> {
-        let Some(last) = open.records.last() else { return Err(RuntimeError::NotFound(run.clone())) };
+        let Some(last) = open.records.last() else {
+            return Err(RuntimeError::NotFound(run.clone()));
+        };
         if matches!(last.entry, Entry::Ended(_)) {
             return Err(ControlError::NotRunning(run.clone()).into());
         }
         let seq = last.seq.saturating_add(1);
         let mut entries = vec![entry(run, &open.records, post.clone())?];
         let (mut told, words) = (Ok(Delivery::Written), has_words(&post));
-        let screener = by.filter(|_| words).and_then(|executor| executor.inspect().screener);
+        let screener = by
+            .filter(|_| words)
+            .and_then(|executor| executor.inspect().screener);
         match (by, screener) {
             (_, Some(screener)) => {
                 let call = call_of(&open.records, &post);
@@ -98,7 +105,10 @@ impl Runtime {
                 match (post, guarded.last()) {
                     (Some(post), _) => entries.push(entry(run, &open.records, post)?),
                     (None, Some(by)) => {
-                        told = Err(ControlError::Blocked { run: run.clone(), intervention: by.clone() });
+                        told = Err(ControlError::Blocked {
+                            run: run.clone(),
+                            intervention: by.clone(),
+                        });
                     }
                     (None, None) => return Err(ControlError::Unheard(run.clone()).into()),
                 }
@@ -110,7 +120,10 @@ impl Runtime {
             _ => {}
         }
         let at = self.world().now();
-        let numbered = entries.into_iter().zip(seq..).map(|(entry, seq)| Record::new(seq, at, entry));
+        let numbered = entries
+            .into_iter()
+            .zip(seq..)
+            .map(|(entry, seq)| Record::new(seq, at, entry));
         open.log.append(&numbered.collect::<Vec<_>>()).await?;
         Ok(told?)
     }
@@ -130,11 +143,19 @@ impl Runtime {
 /// The entry for what a run is told, if it makes sense to it.
 fn entry(run: &RunId, records: &[Record], post: RunRequest) -> Result<Entry, ControlError> {
     let begun = |effect: EffectId, kinds: fn(&EffectNote) -> bool| {
-        let not_asked = ControlError::NotAsked { run: run.clone(), effect };
-        under_way(records).remove(&effect).filter(|note| kinds(note)).ok_or(not_asked)
+        let not_asked = ControlError::NotAsked {
+            run: run.clone(),
+            effect,
+        };
+        under_way(records)
+            .remove(&effect)
+            .filter(|note| kinds(note))
+            .ok_or(not_asked)
     };
     match post {
-        RunRequest::Command(ControlCommand::Say { .. }) if said(records) >= levity_driver::MAX_SAID => {
+        RunRequest::Command(ControlCommand::Say { .. })
+            if said(records) >= levity_driver::MAX_SAID =>
+        {
             Err(ControlError::Full(run.clone()))
         }
         RunRequest::Command(command) => Ok(Entry::Commanded(command)),
@@ -143,7 +164,9 @@ fn entry(run: &RunId, records: &[Record], post: RunRequest) -> Result<Entry, Con
             Ok(Entry::finished(effect, Outcome::Decision(decision)))
         }
         RunRequest::Resolve { effect, resolution } => {
-            let note = begun(effect, |note| note.kind == EffectKind::Tool && !note.class.may_repeat())?;
+            let note = begun(effect, |note| {
+                note.kind == EffectKind::Tool && !note.class.may_repeat()
+            })?;
             Ok(resolved(effect, note, resolution))
         }
         _ => Err(ControlError::NotRunning(run.clone())),
@@ -157,7 +180,9 @@ fn hears(records: &[Record]) -> bool {
 
 /// The call that a decision is on, without its arguments: these are in no record.
 fn call_of(records: &[Record], post: &RunRequest) -> Option<ToolCall> {
-    let RunRequest::Decide { effect, .. } = post else { return None };
+    let RunRequest::Decide { effect, .. } = post else {
+        return None;
+    };
     let note = under_way(records).remove(effect)?;
     let id = note.call.clone().unwrap_or_else(|| "".into());
     Some(ToolCall::new(id, &*note.name, serde_json::Value::Null))
@@ -180,7 +205,9 @@ fn under_way(records: &[Record]) -> BTreeMap<EffectId, &EffectNote> {
 fn said(records: &[Record]) -> usize {
     let called = |record: &&Record| !matches!(&record.entry, Entry::Started { note, .. } if note.kind == EffectKind::Model);
     let since = records.iter().rev().take_while(called);
-    since.filter(|record| matches!(record.entry, Entry::Commanded(ControlCommand::Say { .. }))).count()
+    since
+        .filter(|record| matches!(record.entry, Entry::Commanded(ControlCommand::Say { .. })))
+        .count()
 }
 
 fn resolved(effect: EffectId, note: &EffectNote, resolution: Resolution) -> Entry {

@@ -1,7 +1,7 @@
 //! Spans of runs and effects, named after OpenTelemetry's conventions for generative AI.
 //!
-//! Nothing is made and nothing formatted unless a subscriber wants the span: each place asks once, and holds a null
-//! pointer when nobody does.
+//! Nothing is made and nothing formatted unless a subscriber wants the span: each place asks once,
+//! and holds a null pointer when nobody does.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use levity_core::text::chain;
 use levity_core::{
-    ConversationId, Effect, Ending, Executor, Machine, ModelCall, ModelCard, Outcome, RunId, Secrets, Status,
-    ToolRun,
+    ConversationId, Effect, Ending, Executor, Machine, ModelCall, ModelCard, Outcome, RunId,
+    Secrets, Status, ToolRun,
 };
 use levity_driver::Action;
 use tracing::field::{Empty, display};
@@ -25,7 +25,8 @@ use names::{Operation, finish, model_error, provider, tool_error};
 /// The target of all spans here: what a filter names.
 const TARGET: &str = "levity";
 
-/// The span of a run, if anybody wants it. A pointer, so that a run that nobody traces has no room for it.
+/// The span of a run, if anybody wants it. A pointer, so that a run that nobody traces has no room
+/// for it.
 #[derive(Default)]
 pub(crate) struct Trace(Option<Box<Traced>>);
 
@@ -41,7 +42,8 @@ struct Traced {
 pub(crate) struct Above(Option<Box<Span>>);
 
 impl Above {
-    /// What is under way where this is called: a task that is started from there has no other way to know.
+    /// What is under way where this is called: a task that is started from there has no other way
+    /// to know.
     pub(crate) fn here() -> Self {
         if !tracing::enabled!(target: TARGET, Level::INFO) {
             return Self(None);
@@ -101,7 +103,11 @@ impl Trace {
         if let Some(name) = name {
             span.record(operation.name_field(), name);
         }
-        Self(Some(Box::new(Traced { span, conversation: None, models: None })))
+        Self(Some(Box::new(Traced {
+            span,
+            conversation: None,
+            models: None,
+        })))
     }
 
     /// What effects of the run are below.
@@ -116,7 +122,13 @@ impl Trace {
 
     /// Looks at what begins: what is saved says which conversation the run belongs to.
     pub(crate) fn begins(&mut self, actions: &[Action]) {
-        let Some(traced) = self.0.as_mut().filter(|traced| traced.conversation.is_none()) else { return };
+        let Some(traced) = self
+            .0
+            .as_mut()
+            .filter(|traced| traced.conversation.is_none())
+        else {
+            return;
+        };
         let saved = actions.iter().find_map(|action| match action {
             Action::Perform(_, Effect::Save(save)) => Some(&save.conversation),
             _ => None,
@@ -134,7 +146,9 @@ impl Trace {
         executor: &dyn Executor,
         contents: Option<&Secrets>,
     ) -> EffectTrace {
-        let Some(traced) = &mut self.0 else { return EffectTrace(None) };
+        let Some(traced) = &mut self.0 else {
+            return EffectTrace(None);
+        };
         let span = match effect {
             Effect::Model(call) => traced.chat(call, executor),
             Effect::Tool(run) => traced.tool(run),
@@ -151,7 +165,9 @@ impl Trace {
 
     /// Says how the run ended.
     pub(crate) fn ended(&self, ending: Option<&Ending>) {
-        let (Some(traced), Some(ending)) = (&self.0, ending) else { return };
+        let (Some(traced), Some(ending)) = (&self.0, ending) else {
+            return;
+        };
         let span = &traced.span;
         span.record("levity.turns", ending.stats.turns);
         span.record("levity.tool_calls", ending.stats.tool_calls);
@@ -186,8 +202,14 @@ impl Trace {
 impl Traced {
     fn chat(&mut self, call: &ModelCall, executor: &dyn Executor) -> Span {
         let models = self.models.get_or_insert_with(|| executor.inspect().models);
-        let card = models.iter().find(|(slot, _)| **slot == *call.slot).map(|(_, card)| card);
-        let (model, by) = (card.map(|card| card.id.as_str()), card.map(|card| provider(&card.provider)));
+        let card = models
+            .iter()
+            .find(|(slot, _)| **slot == *call.slot)
+            .map(|(_, card)| card);
+        let (model, by) = (
+            card.map(|card| card.id.as_str()),
+            card.map(|card| provider(&card.provider)),
+        );
         let span = tracing::info_span!(
             target: TARGET,
             parent: &self.span,
@@ -214,7 +236,11 @@ impl Traced {
             levity.slot = &*call.slot,
             levity.cost = Empty,
         );
-        record(&span, "gen_ai.request.max_tokens", call.request.options.max_tokens);
+        record(
+            &span,
+            "gen_ai.request.max_tokens",
+            call.request.options.max_tokens,
+        );
         if let Some(id) = &self.conversation {
             span.record("gen_ai.conversation.id", id.as_str());
         }
@@ -277,8 +303,16 @@ fn tell(span: &Span, outcome: &Outcome, contents: Option<&Secrets>) {
             record(span, "gen_ai.usage.input_tokens", usage.input);
             record(span, "gen_ai.usage.output_tokens", usage.output);
             record(span, "gen_ai.usage.cache_read.input_tokens", usage.cached);
-            record(span, "gen_ai.usage.cache_creation.input_tokens", usage.cache_written);
-            record(span, "gen_ai.usage.reasoning.output_tokens", usage.reasoning);
+            record(
+                span,
+                "gen_ai.usage.cache_creation.input_tokens",
+                usage.cache_written,
+            );
+            record(
+                span,
+                "gen_ai.usage.reasoning.output_tokens",
+                usage.reasoning,
+            );
             if let Some(cost) = usage.cost {
                 span.record("levity.cost", display(cost));
             }

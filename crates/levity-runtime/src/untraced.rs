@@ -35,7 +35,12 @@ impl Trace {
 
     pub(crate) fn begins(&mut self, _: &[Action]) {}
 
-    pub(crate) fn effect(&mut self, _: &Effect, _: &dyn Executor, _: Option<&Secrets>) -> EffectTrace {
+    pub(crate) fn effect(
+        &mut self,
+        _: &Effect,
+        _: &dyn Executor,
+        _: Option<&Secrets>,
+    ) -> EffectTrace {
         EffectTrace
     }
 

@@ -17,15 +17,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! - [`Workspace`] is a folder whose files may be touched: no path, link, device or race leads out of it, and secrets
-//!   in it are kept apart.
-//! - `Sandbox` runs commands under limits; the kernel keeps them from other files, the network and other processes, as
-//!   far as `Sandbox::report` says. All of a command's processes end with it.
-//! - [`CommandPolicy`] says which commands run, which a person is asked about, and which do not run.
-//! - `NetGuard` is an HTTP client that reaches only addresses that were looked at, redirects included.
+//! - [`Workspace`] is a folder whose files may be touched: no path, link, device or race leads out
+//!   of it, and secrets in it are kept apart.
+//! - `Sandbox` runs commands under limits; the kernel keeps them from other files, the network and
+//!   other processes, as far as `Sandbox::report` says. All of a command's processes end with it.
+//! - [`CommandPolicy`] says which commands run, which a person is asked about, and which do not
+//!   run.
+//! - `NetGuard` is an HTTP client that reaches only addresses that were looked at, redirects
+//!   included.
 //!
-//! What is not here: tools for models, which are in `levity-builtin-tools`; anything of agents and runs. Everything that cannot be
-//! held on a system is reported or refused, never assumed.
+//! What is not here: tools for models, which are in `levity-builtin-tools`; anything of agents and
+//! runs. Everything that cannot be held on a system is reported or refused, never assumed.
 //!
 //! # Features
 //! - `commands`: commands under limits, kept from files and network by the kernel.
@@ -40,8 +42,8 @@ mod workspace;
 
 #[cfg(feature = "commands")]
 pub use command::{
-    CapturedOutput, Command, CommandError, CommandLimit, CommandOutput, Exit, Level, Mechanism, Network,
-    Protection, Sandbox, SandboxBuilder, SandboxError, SandboxReport, Stream,
+    CapturedOutput, Command, CommandError, CommandLimit, CommandOutput, Exit, Level, Mechanism,
+    Network, Protection, Sandbox, SandboxBuilder, SandboxError, SandboxReport, Stream,
 };
 pub use levity_core::Permit;
 #[cfg(feature = "net")]
@@ -51,6 +53,6 @@ pub use net::{
 };
 pub use policy::{CommandLine, CommandPolicy, ReadScope};
 pub use workspace::{
-    Change, ChangeKind, Dir, Excerpt, FolderEntry, Kind, Listing, Metadata, OpenFile, PathError, Workspace,
-    WorkspaceBuilder, WriteOptions, WrittenFile,
+    Change, ChangeKind, Dir, Excerpt, FolderEntry, Kind, Listing, Metadata, OpenFile, PathError,
+    Workspace, WorkspaceBuilder, WriteOptions, WrittenFile,
 };

@@ -17,22 +17,27 @@ use crate::workspace::Workspace;
 
 /// Which commands may run, which are asked about, and which may not.
 ///
-/// Without rules, commands that only read are allowed, and all others are asked about. A command that is allowed in this way
-/// must run read-only (`Command::read_only`): the kernel, and not the policy, keeps it from changing something and from denied files.
+/// Without rules, commands that only read are allowed, and all others are asked about. A command
+/// that is allowed in this way must run read-only (`Command::read_only`): the kernel, and not the
+/// policy, keeps it from changing something and from denied files.
 ///
-/// A line of shell is taken apart first: every program in it is looked at, behind pipes, `&&`, `$(..)`, `sh -c`, `xargs`
-/// and the like, and the strictest decision counts. Lines that are not understood are asked about.
+/// A line of shell is taken apart first: every program in it is looked at, behind pipes, `&&`,
+/// `$(..)`, `sh -c`, `xargs` and the like, and the strictest decision counts. Lines that are not
+/// understood are asked about.
 ///
-/// A command that a rule allows runs with all rights of the sandbox. So a line with one is allowed only as
-/// plain words: literal or quoted words, joined by `&&`, `||`, `|`, `;` and line ends, with `2>&1` and redirections to `/dev/null`. Beside it may stand
-/// `cd DIR`, `ls` and filters such as `head`. Wrappers, inner shells, expansions and builtins that set variables are asked about.
+/// A command that a rule allows runs with all rights of the sandbox. So a line with one is allowed
+/// only as plain words: literal or quoted words, joined by `&&`, `||`, `|`, `;` and line ends, with
+/// `2>&1` and redirections to `/dev/null`. Beside it may stand `cd DIR`, `ls` and filters such as
+/// `head`. Wrappers, inner shells, expansions and builtins that set variables are asked about.
 ///
-/// A rule names the first words of a command; `*` stands for anything within a word. Of the rules that match, one that
-/// denies wins, and else the first.
+/// A rule names the first words of a command; `*` stands for anything within a word. Of the rules
+/// that match, one that denies wins, and else the first.
 ///
-/// Commands of git are asked about: git runs programs that a repository's settings name, and can show every file that was ever committed. If you
-/// trust the folder, allow those that you want, such as `allow("git status")`. A program that a repository names then runs with all rights of the
-/// sandbox, also one of a repository that the model made. `git -C DIR status` and `git -c NAME=VALUE status` are still asked about.
+/// Commands of git are asked about: git runs programs that a repository's settings name, and can
+/// show every file that was ever committed. If you trust the folder, allow those that you want,
+/// such as `allow("git status")`. A program that a repository names then runs with all rights of
+/// the sandbox, also one of a repository that the model made. `git -C DIR status` and
+/// `git -c NAME=VALUE status` are still asked about.
 ///
 /// ```
 /// use levity_sandbox::{CommandPolicy, CommandLine, Permit};
@@ -46,7 +51,8 @@ use crate::workspace::Workspace;
 /// assert_eq!(push, Permit::deny("nothing leaves this machine"));
 /// ```
 ///
-/// It is a filter for a person's attention, not a wall: what a command can really do is for the sandbox to limit.
+/// It is a filter for a person's attention, not a wall: what a command can really do is for the
+/// sandbox to limit.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CommandPolicy {
@@ -91,18 +97,27 @@ impl CommandPolicy {
 
     /// Everything is allowed that no rule forbids.
     pub fn allow_all() -> Self {
-        Self { otherwise: Some(Permit::Allow), ..Self::default() }
+        Self {
+            otherwise: Some(Permit::Allow),
+            ..Self::default()
+        }
     }
 
     /// Everything is asked about that no rule allows.
     pub fn ask_all() -> Self {
-        Self { otherwise: Some(Permit::ask("every command is asked about")), ..Self::default() }
+        Self {
+            otherwise: Some(Permit::ask("every command is asked about")),
+            ..Self::default()
+        }
     }
 
     /// Nothing is allowed but what rules allow.
     pub fn deny_all() -> Self {
         let reason = "only commands that are named in the policy may run";
-        Self { otherwise: Some(Permit::deny(reason)), ..Self::default() }
+        Self {
+            otherwise: Some(Permit::deny(reason)),
+            ..Self::default()
+        }
     }
 
     /// Allows commands that begin with these words; without words, none.
@@ -123,8 +138,8 @@ impl CommandPolicy {
         self.rule(command, Permit::deny(reason))
     }
 
-    /// Has a person asked about commands that name a file which this workspace denies, though they only read. Commands are taken to run in
-    /// the workspace.
+    /// Has a person asked about commands that name a file which this workspace denies, though they
+    /// only read. Commands are taken to run in the workspace.
     #[must_use]
     pub fn within(mut self, workspace: &Workspace) -> Self {
         self.workspace = Some(workspace.clone());
@@ -136,7 +151,8 @@ impl CommandPolicy {
         self.workspace.as_ref()
     }
 
-    /// Decides on a command. One that is allowed and has a [`read_scope`](Self::read_scope) must run read-only.
+    /// Decides on a command. One that is allowed and has a [`read_scope`](Self::read_scope) must
+    /// run read-only.
     pub fn judge(&self, line: CommandLine<'_>) -> Permit {
         self.judge_at(".", line)
     }
@@ -146,8 +162,9 @@ impl CommandPolicy {
         self.judge_folder(dir).and(self.judge_at(dir, line))
     }
 
-    /// What a command reads whose programs are allowed only because they read; `None` for all others. It depends on the command and the
-    /// rules alone, not on files, so it is the same when the command runs as when it was decided on.
+    /// What a command reads whose programs are allowed only because they read; `None` for all
+    /// others. It depends on the command and the rules alone, not on files, so it is the same when
+    /// the command runs as when it was decided on.
     pub fn read_scope(&self, line: CommandLine<'_>) -> Option<ReadScope> {
         self.read_scope_in(".", line)
     }
@@ -162,19 +179,23 @@ impl CommandPolicy {
         scene.scope(&ruling)
     }
 
-    /// The programs of a command, which begins in a folder, that no rule names and that only read, or run another program. They
-    /// are known by their names alone. So whoever runs the command without [`read_scope`](Self::read_scope) must keep it from
-    /// other programs with these names (`Command::take_from_system`).
+    /// The programs of a command, which begins in a folder, that no rule names and that only read,
+    /// or run another program. They are known by their names alone. So whoever runs the command
+    /// without [`read_scope`](Self::read_scope) must keep it from other programs with these names
+    /// (`Command::take_from_system`).
     pub fn readers_in(&self, dir: &str, line: CommandLine<'_>) -> Vec<String> {
         let mut scene = Scene::new(dir);
         self.judge_scene(line, &mut scene);
         scene.readers.into_iter().collect()
     }
 
-    /// Why a command that begins in a folder may not run, even if a person says so; `None` for all others. Like
-    /// [`read_scope`](Self::read_scope), it looks at no file.
+    /// Why a command that begins in a folder may not run, even if a person says so; `None` for all
+    /// others. Like [`read_scope`](Self::read_scope), it looks at no file.
     pub fn denial_in(&self, dir: &str, line: CommandLine<'_>) -> Option<String> {
-        match self.judge_folder(dir).and(self.judge_scene(line, &mut Scene::new(dir))) {
+        match self
+            .judge_folder(dir)
+            .and(self.judge_scene(line, &mut Scene::new(dir)))
+        {
             Permit::Deny { reason } => Some(reason),
             _ => None,
         }
@@ -185,7 +206,10 @@ impl CommandPolicy {
     }
 
     fn rule(mut self, command: &str, ruling: Permit) -> Self {
-        self.rules.push(CommandRule { command: Pattern::new(command), ruling });
+        self.rules.push(CommandRule {
+            command: Pattern::new(command),
+            ruling,
+        });
         self
     }
 }
@@ -203,25 +227,37 @@ impl Pattern {
         // What is no pattern matches nothing but itself, so a stray bracket does no harm.
         let word = |word: &str| {
             let glob = |text: &str| GlobBuilder::new(text).backslash_escape(true).build().ok();
-            glob(word).or_else(|| glob(&globset::escape(word))).map(|glob| glob.compile_matcher())
+            glob(word)
+                .or_else(|| glob(&globset::escape(word)))
+                .map(|glob| glob.compile_matcher())
         };
-        Self { text: text.to_owned(), words: text.split_whitespace().map(word).collect() }
+        Self {
+            text: text.to_owned(),
+            words: text.split_whitespace().map(word).collect(),
+        }
     }
 
-    /// Returns whether a command begins with it. One without words matches every command, and allows none.
+    /// Returns whether a command begins with it. One without words matches every command, and
+    /// allows none.
     fn matches(&self, words: &[&str]) -> bool {
         let fits = |(pattern, word): (&Option<GlobMatcher>, &&str)| {
-            pattern.as_ref().is_some_and(|pattern| pattern.is_match(word))
+            pattern
+                .as_ref()
+                .is_some_and(|pattern| pattern.is_match(word))
         };
         self.words.len() <= words.len() && self.words.iter().zip(words).all(fits)
     }
 
-    /// Returns whether it matches if each word that is not known is what it asks for, or many words.
+    /// Returns whether it matches if each word that is not known is what it asks for, or many
+    /// words.
     fn may_match(&self, words: &[Option<&str>]) -> bool {
         for (at, pattern) in self.words.iter().enumerate() {
             match words.get(at) {
                 Some(None) => return true,
-                Some(Some(word)) if pattern.as_ref().is_some_and(|pattern| pattern.is_match(word)) => {}
+                Some(Some(word))
+                    if pattern
+                        .as_ref()
+                        .is_some_and(|pattern| pattern.is_match(word)) => {}
                 _ => return false,
             }
         }

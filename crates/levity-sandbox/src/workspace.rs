@@ -1,7 +1,10 @@
 mod builder;
 mod change;
 mod deny;
-#[cfg_attr(not(unix), allow(unreachable_code, reason = "nothing can be opened there"))]
+#[cfg_attr(
+    not(unix),
+    allow(unreachable_code, reason = "nothing can be opened there")
+)]
 mod dir;
 mod error;
 mod file;
@@ -61,20 +64,23 @@ pub use write::{WriteOptions, WrittenFile};
 /// ```
 ///
 /// # Promises
-/// - Nothing outside the folder is read, written, listed, looked at or revealed to exist: not by `..`, absolute paths,
-///   links, links to links, files with several hard links, devices or pipes, and not by what somebody changes meanwhile.
-/// - What is denied ([`WorkspaceBuilder::deny`]) is neither touched nor revealed to exist, by whatever way it is reached.
+/// - Nothing outside the folder is read, written, listed, looked at or revealed to exist: not by
+///   `..`, absolute paths, links, links to links, files with several hard links, devices or pipes,
+///   and not by what somebody changes meanwhile.
+/// - What is denied ([`WorkspaceBuilder::deny`]) is neither touched nor revealed to exist, by
+///   whatever way it is reached.
 /// - A file that is written is there whole, or as it was.
 /// - No call waits for another process, and none holds more than it was allowed to.
 ///
 /// # Paths
-/// Relative to the folder, with `/` between the names. `.` is the folder itself; `a/../b` is `b`, whatever `a` is. An
-/// absolute path that begins with [`root`](Self::root) is taken as relative to it.
+/// Relative to the folder, with `/` between the names. `.` is the folder itself; `a/../b` is `b`,
+/// whatever `a` is. An absolute path that begins with [`root`](Self::root) is taken as relative to
+/// it.
 #[derive(Clone, Debug)]
 pub struct Workspace(Arc<Inner>);
 
-/// Held for reading by whoever searches a workspace, and for writing by whoever moves a folder: it would be passed over if it
-/// came from where the search has not been to where it has.
+/// Held for reading by whoever searches a workspace, and for writing by whoever moves a folder: it
+/// would be passed over if it came from where the search has not been to where it has.
 pub(crate) static MOVES: RwLock<()> = RwLock::new(());
 
 #[derive(Debug)]
@@ -117,15 +123,17 @@ impl Workspace {
         self.0.read_only
     }
 
-    /// Whether a path, relative to the folder, is one that nobody may touch. One that leads out is, too.
+    /// Whether a path, relative to the folder, is one that nobody may touch. One that leads out is,
+    /// too.
     ///
-    /// This looks at the text alone: a link may still lead to what is denied. Whatever is opened by the workspace is
-    /// looked at on the way as well.
+    /// This looks at the text alone: a link may still lead to what is denied. Whatever is opened by
+    /// the workspace is looked at on the way as well.
     pub fn denies(&self, path: &str) -> bool {
         self.0.check(path).is_err()
     }
 
-    /// Returns whether a rule denies the entry `name` of the folder `dir`, which itself is not denied.
+    /// Returns whether a rule denies the entry `name` of the folder `dir`, which itself is not
+    /// denied.
     #[cfg(all(feature = "commands", target_os = "linux"))]
     pub(crate) fn denies_entry(&self, dir: &str, name: &str) -> bool {
         self.0.deny.denies_entry(dir, name)
@@ -155,8 +163,9 @@ impl Workspace {
         self.0.deny.looks_at_paths()
     }
 
-    /// Calls `listener` after each change that is made through this workspace or a clone of it, on the thread that
-    /// made it. What others change in the folder, commands for instance, is not noticed.
+    /// Calls `listener` after each change that is made through this workspace or a clone of it, on
+    /// the thread that made it. What others change in the folder, commands for instance, is not
+    /// noticed.
     pub fn on_change(&self, listener: impl Fn(&Change) + Send + Sync + 'static) {
         self.0.listeners.add(listener);
     }
@@ -176,11 +185,16 @@ impl Workspace {
     /// Reads a whole file.
     ///
     /// # Errors
-    /// As [`open_file`](Self::open_file); and [`TooLarge`](PathError::TooLarge) when it is longer than `max` bytes.
+    /// As [`open_file`](Self::open_file); and [`TooLarge`](PathError::TooLarge) when it is longer
+    /// than `max` bytes.
     pub fn read(&self, path: &str, max: u64) -> Result<Vec<u8>, PathError> {
         let excerpt = self.read_start(path, max)?;
         match excerpt.truncated {
-            true => Err(PathError::TooLarge { path: path.to_owned(), size: excerpt.size, max }),
+            true => Err(PathError::TooLarge {
+                path: path.to_owned(),
+                size: excerpt.size,
+                max,
+            }),
             false => Ok(excerpt.bytes),
         }
     }
@@ -191,7 +205,10 @@ impl Workspace {
     /// As [`open_file`](Self::open_file).
     pub fn read_start(&self, path: &str, max: u64) -> Result<Excerpt, PathError> {
         let read = self.open_file(path)?.read_to(max);
-        read.map_err(|source| PathError::Io { path: path.to_owned(), source })
+        read.map_err(|source| PathError::Io {
+            path: path.to_owned(),
+            source,
+        })
     }
 
     /// Opens a folder for walking; `.` is the workspace itself.
@@ -219,7 +236,13 @@ impl Workspace {
         if self.0.check(path)?.is_empty() {
             return sys::look_at(&self.0.dir).map_err(|fail| failed(path, Want::Pass, fail));
         }
-        match self.0.place(path, Way { follow: true, parents: false }) {
+        match self.0.place(
+            path,
+            Way {
+                follow: true,
+                parents: false,
+            },
+        ) {
             Ok(place) => match self.look(path, &place)? {
                 meta if meta.kind == Kind::Link => Err(PathError::Busy(path.to_owned())),
                 meta => Ok(meta),
@@ -236,13 +259,20 @@ impl Workspace {
     /// Makes a folder, and those above it that are missing. One that is there is left as it is.
     ///
     /// # Errors
-    /// When the workspace is read-only, the path leaves it or is denied, or something else is in the way.
+    /// When the workspace is read-only, the path leaves it or is denied, or something else is in
+    /// the way.
     pub fn create_dir(&self, path: &str) -> Result<(), PathError> {
         self.writable(path)?;
         if self.0.check(path)?.is_empty() {
             return Ok(());
         }
-        let place = self.0.place(path, Way { follow: true, parents: true })?;
+        let place = self.0.place(
+            path,
+            Way {
+                follow: true,
+                parents: true,
+            },
+        )?;
         match sys::make_dir(&place.dir, &place.name) {
             Ok(()) => {
                 self.0.listeners.tell(&place.path, ChangeKind::FolderMade);
@@ -259,22 +289,24 @@ impl Workspace {
     /// Removes a file, an empty folder, or a link, but not what that leads to.
     ///
     /// # Errors
-    /// When the workspace is read-only, the path leaves it, is denied or not there, or the folder is not empty.
+    /// When the workspace is read-only, the path leaves it, is denied or not there, or the folder
+    /// is not empty.
     pub fn remove(&self, path: &str) -> Result<(), PathError> {
         self.writable(path)?;
         let place = self.0.place(path, Way::default())?;
         let is_dir = self.look(path, &place)?.kind == Kind::Dir;
-        sys::remove(&place.dir, &place.name, is_dir).map_err(|fail| failed(path, Want::Pass, fail))?;
+        sys::remove(&place.dir, &place.name, is_dir)
+            .map_err(|fail| failed(path, Want::Pass, fail))?;
         self.0.listeners.tell(&place.path, ChangeKind::Removed);
         Ok(())
     }
 
-    /// Gives a file, a folder or a link another name; a file that has that name is replaced. The folder of the new name
-    /// must be there.
+    /// Gives a file, a folder or a link another name; a file that has that name is replaced. The
+    /// folder of the new name must be there.
     ///
     /// # Errors
-    /// When the workspace is read-only, a path leaves it or is denied, the first is not there, or the second is a folder
-    /// that is not empty.
+    /// When the workspace is read-only, a path leaves it or is denied, the first is not there, or
+    /// the second is a folder that is not empty.
     pub fn rename(&self, from: &str, to: &str) -> Result<(), PathError> {
         self.writable(from)?;
         let old = self.0.place(from, Way::default())?;
@@ -283,18 +315,20 @@ impl Workspace {
             return Err(PathError::Denied(from.to_owned()));
         }
         let alone = MOVES.write().unwrap_or_else(PoisonError::into_inner);
-        sys::rename(&old.dir, &old.name, &new.dir, &new.name).map_err(|fail| failed(to, Want::Pass, fail))?;
+        sys::rename(&old.dir, &old.name, &new.dir, &new.name)
+            .map_err(|fail| failed(to, Want::Pass, fail))?;
         drop(alone);
         self.0.listeners.tell(&old.path, ChangeKind::Removed);
         self.0.listeners.tell(&new.path, ChangeKind::Written);
         Ok(())
     }
 
-    /// Gives a file another name, unless something has that name already: of several who try, one succeeds, and nothing is
-    /// replaced. The folder of the new name must be there.
+    /// Gives a file another name, unless something has that name already: of several who try, one
+    /// succeeds, and nothing is replaced. The folder of the new name must be there.
     ///
     /// # Errors
-    /// As [`rename`](Self::rename); [`Exists`](PathError::Exists) when the name is taken; and when the first is no regular file.
+    /// As [`rename`](Self::rename); [`Exists`](PathError::Exists) when the name is taken; and when
+    /// the first is no regular file.
     pub fn rename_new(&self, from: &str, to: &str) -> Result<(), PathError> {
         self.writable(from)?;
         let old = self.0.place(from, Way::default())?;
@@ -309,14 +343,21 @@ impl Workspace {
         Ok(())
     }
 
-    /// Waits until the names that lead to `path` are on disk: its own, and those of the folders above it. Without it, a loss of power
-    /// may give a file back the name that it had before, or take it away with a folder that was made for it.
+    /// Waits until the names that lead to `path` are on disk: its own, and those of the folders
+    /// above it. Without it, a loss of power may give a file back the name that it had before, or
+    /// take it away with a folder that was made for it.
     ///
     /// # Errors
     /// When the path leaves the workspace or is denied, its folder is not there, or the disk fails.
     pub fn sync_names(&self, path: &str) -> Result<(), PathError> {
-        let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
-        for above in ends.map(|end| &path[..end]).filter(|above| !above.is_empty()) {
+        let ends = path
+            .match_indices('/')
+            .map(|(at, _)| at)
+            .chain([path.len()]);
+        for above in ends
+            .map(|end| &path[..end])
+            .filter(|above| !above.is_empty())
+        {
             let place = self.0.place(above, Way::default())?;
             sys::sync_dir(&place.dir).map_err(|fail| failed(path, Want::Pass, fail))?;
         }

@@ -47,16 +47,23 @@ impl FromStr for TokenScope {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        Self::ALL.into_iter().find(|scope| scope.name() == name).ok_or_else(|| {
-            Error::setting("scope", format!("is `{name}`; use `read`, `run`, `approve` or `admin`"))
-        })
+        Self::ALL
+            .into_iter()
+            .find(|scope| scope.name() == name)
+            .ok_or_else(|| {
+                Error::setting(
+                    "scope",
+                    format!("is `{name}`; use `read`, `run`, `approve` or `admin`"),
+                )
+            })
     }
 }
 
 /// The holder of a token, as the server sees it.
 ///
-/// A caller with a name has a namespace of its own: the ids of its runs and conversations begin with `NAME-`, and it reaches no others. Callers
-/// named `TENANT.USER` share the namespace `TENANT`. A caller with [`TokenScope::Admin`] has no namespace and reaches everything.
+/// A caller with a name has a namespace of its own: the ids of its runs and conversations begin
+/// with `NAME-`, and it reaches no others. Callers named `TENANT.USER` share the namespace
+/// `TENANT`. A caller with [`TokenScope::Admin`] has no namespace and reaches everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     name: Option<Arc<str>>,
@@ -64,18 +71,28 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// The owner of the server: no name, every scope. Clients of a server with one token, and of one on stdio, are the owner.
+    /// The owner of the server: no name, every scope. Clients of a server with one token, and of
+    /// one on stdio, are the owner.
     pub fn owner() -> Self {
-        Self { name: None, scopes: Arc::new([TokenScope::Admin]) }
+        Self {
+            name: None,
+            scopes: Arc::new([TokenScope::Admin]),
+        }
     }
 
     pub(crate) fn named(name: Arc<str>, scopes: Arc<[TokenScope]>) -> Self {
-        Self { name: Some(name), scopes }
+        Self {
+            name: Some(name),
+            scopes,
+        }
     }
 
     /// A client that showed no token where none is required; it may do nothing else.
     pub(crate) fn nobody() -> Self {
-        Self { name: None, scopes: Arc::new([]) }
+        Self {
+            name: None,
+            scopes: Arc::new([]),
+        }
     }
 
     /// The name of the token; `None` for the owner.
@@ -91,13 +108,18 @@ impl Caller {
             || (scope == Read && !self.scopes.is_empty())
     }
 
-    /// The name that separates this caller's runs and conversations from those of others; `None` when it reaches all of them.
+    /// The name that separates this caller's runs and conversations from those of others; `None`
+    /// when it reaches all of them.
     pub(crate) fn namespace(&self) -> Option<&str> {
-        let name = self.name.as_deref().filter(|_| !self.may(TokenScope::Admin))?;
+        let name = self
+            .name
+            .as_deref()
+            .filter(|_| !self.may(TokenScope::Admin))?;
         Some(name.split_once('.').map_or(name, |(tenant, _)| tenant))
     }
 
-    /// The id that this caller means: one of its own namespace, whether or not the caller wrote the prefix.
+    /// The id that this caller means: one of its own namespace, whether or not the caller wrote the
+    /// prefix.
     pub(crate) fn own(&self, id: &str) -> String {
         match self.namespace() {
             Some(name) if !self.owns(id) => format!("{name}-{id}"),
@@ -108,21 +130,27 @@ impl Caller {
     /// Returns whether an id is one that this caller reaches.
     pub(crate) fn owns(&self, id: &str) -> bool {
         match self.namespace() {
-            Some(name) => id.strip_prefix(name).is_some_and(|rest| rest.starts_with('-')),
+            Some(name) => id
+                .strip_prefix(name)
+                .is_some_and(|rest| rest.starts_with('-')),
             None => self.may(TokenScope::Read),
         }
     }
 
     /// Says which scope is missing.
     pub(crate) fn missing(&self, scope: TokenScope) -> String {
-        let name = self.name().map_or_else(|| "this token".to_owned(), |name| format!("token `{name}`"));
+        let name = self
+            .name()
+            .map_or_else(|| "this token".to_owned(), |name| format!("token `{name}`"));
         format!(
-            "{name} has no scope `{scope}`; use one that has it, or have it added by `levity serve token`"
+            "{name} has no scope `{scope}`; use one that has it, or have it added by `levity serve \
+                token`"
         )
     }
 }
 
-/// The tenant that an id of a run or conversation belongs to, if there is a tenant of that name; `None` for what the owner named otherwise.
+/// The tenant that an id of a run or conversation belongs to, if there is a tenant of that name;
+/// `None` for what the owner named otherwise.
 pub(crate) fn tenant_of(id: &str) -> Option<&str> {
     let (tenant, _) = id.split_once('-')?;
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
@@ -149,7 +177,11 @@ mod tests {
             (&[], &[]),
         ] {
             for scope in TokenScope::ALL {
-                assert_eq!(caller("ci", has).may(scope), may.contains(&scope), "{has:?} {scope}");
+                assert_eq!(
+                    caller("ci", has).may(scope),
+                    may.contains(&scope),
+                    "{has:?} {scope}"
+                );
             }
         }
         for scope in TokenScope::ALL {
@@ -185,7 +217,10 @@ mod tests {
         );
         assert!(boss.owns("ci-x") && !boss.owns("ci.boss-x") && !boss.owns("boss-x"));
         let admin = caller("root", &[TokenScope::Admin]);
-        assert_eq!((admin.own("bob-x"), admin.owns("bob-x")), ("bob-x".to_owned(), true));
+        assert_eq!(
+            (admin.own("bob-x"), admin.owns("bob-x")),
+            ("bob-x".to_owned(), true)
+        );
         assert!(Caller::owner().owns("anything") && !Caller::nobody().owns("anything"));
     }
 }

@@ -51,7 +51,8 @@ impl AccessRecord {
     }
 }
 
-/// Writes a line for each request: who, what, status and duration. No token, query, header or body is in it.
+/// Writes a line for each request: who, what, status and duration. No token, query, header or body
+/// is in it.
 #[derive(Clone)]
 pub struct AccessLog(Arc<Sink>);
 
@@ -61,7 +62,8 @@ enum Sink {
 }
 
 impl AccessLog {
-    /// How large a file becomes before it is put aside as `FILE.1`, in place of the one before it: 16 MiB.
+    /// How large a file becomes before it is put aside as `FILE.1`, in place of the one before it:
+    /// 16 MiB.
     pub const LARGEST_FILE: u64 = 16 << 20;
 
     /// Calls a function with each record; it must not block.
@@ -69,7 +71,8 @@ impl AccessLog {
         Self(Arc::new(Sink::Function(Box::new(write))))
     }
 
-    /// Appends JSON lines to a file, for its owner alone. The file and `FILE.1` are all that is kept.
+    /// Appends JSON lines to a file, for its owner alone. The file and `FILE.1` are all that is
+    /// kept.
     ///
     /// # Errors
     /// When the file cannot be opened.
@@ -95,7 +98,10 @@ impl AccessLog {
             Sink::Function(write) => write(record),
             Sink::File(file) => {
                 // A request is answered all the same where it cannot be noted.
-                let _ = file.lock().unwrap_or_else(PoisonError::into_inner).write(&record.line());
+                let _ = file
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .write(&record.line());
             }
         }
     }
@@ -118,7 +124,12 @@ impl Rotated {
     fn open(path: PathBuf, most: u64) -> io::Result<Self> {
         let file = append(&path)?;
         let bytes = file.metadata()?.len();
-        Ok(Self { path, file, bytes, most })
+        Ok(Self {
+            path,
+            file,
+            bytes,
+            most,
+        })
     }
 
     fn write(&mut self, line: &str) -> io::Result<()> {
@@ -174,8 +185,10 @@ mod tests {
         for _ in 0..100 {
             log.write(&record);
         }
-        let mut names: Vec<_> =
-            fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let mut names: Vec<_> = fs::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
         names.sort();
         assert_eq!(names, [path.clone(), folder.path().join("access.log.1")]);
         for name in names {
@@ -183,7 +196,10 @@ mod tests {
             assert!(text.len() <= 1_000 && !text.is_empty());
             for line in text.lines() {
                 let line: serde_json::Value = serde_json::from_str(line).unwrap();
-                assert_eq!((line["token"].as_str(), line["status"].as_u64()), (Some("ci"), Some(200)));
+                assert_eq!(
+                    (line["token"].as_str(), line["status"].as_u64()),
+                    (Some("ci"), Some(200))
+                );
             }
         }
     }

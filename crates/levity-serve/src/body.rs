@@ -55,7 +55,9 @@ impl BodyError {
             Self::TooLarge => format!("the body of a request has {limit} bytes at most"),
             Self::TooSlow => "the body of the request took too long to come".to_owned(),
             Self::Broken => "the body of the request broke off".to_owned(),
-            Self::Busy => "many large requests are being read; send this one again in a moment".to_owned(),
+            Self::Busy => {
+                "many large requests are being read; send this one again in a moment".to_owned()
+            }
         }
     }
 }
@@ -67,14 +69,19 @@ impl BodyReader {
     const SMALL: u64 = 64 << 10;
 
     pub(crate) fn new(limit: usize, time: Duration, share: TokenShare) -> Self {
-        Self { limit, time, large: Quota::new(Self::LARGE, share) }
+        Self {
+            limit,
+            time,
+            large: Quota::new(Self::LARGE, share),
+        }
     }
 
     pub(crate) fn limit(&self) -> usize {
         self.limit
     }
 
-    /// All of a body, as far as it is no larger than it may be and comes in time. One that is announced as too large is not read.
+    /// All of a body, as far as it is no larger than it may be and comes in time. One that is
+    /// announced as too large is not read.
     pub(crate) async fn read(
         &self,
         caller: &Caller,
@@ -82,8 +89,9 @@ impl BodyReader {
         body: Body,
     ) -> Result<Bytes, BodyError> {
         let exact = body.size_hint().exact();
-        let announced =
-            headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+        let announced = headers
+            .get(CONTENT_LENGTH)
+            .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
         if announced.is_some_and(|length| length > self.limit as u64) {
             return Err(BodyError::TooLarge);
         }

@@ -1,9 +1,10 @@
 //! A workspace and an agent on one side, other programs' agents on the other.
 //!
-//! A [`BridgeHost`] holds a workspace and a *commander*, any levity agent. Others come in over a WebSocket on this machine,
-//! read and write files, and dispatch whole tasks to the commander. What it has to say is in the files that it changes; that
-//! a task has ended is seen by a signal file. [`BridgeTools`] are the same as tools for an agent on the other side, and
-//! `docs/bridge.md` says how MCP clients have them.
+//! A [`BridgeHost`] holds a workspace and a *commander*, any levity agent. Others come in over a
+//! WebSocket on this machine, read and write files, and dispatch whole tasks to the commander. What
+//! it has to say is in the files that it changes; that a task has ended is seen by a signal file.
+//! [`BridgeTools`] are the same as tools for an agent on the other side, and `docs/bridge.md` says
+//! how MCP clients have them.
 //!
 //! The protocol is JSON-RPC 2.0, one message a text frame:
 //!

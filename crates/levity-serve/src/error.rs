@@ -28,7 +28,10 @@ pub enum Error {
         source: Option<io::Error>,
     },
     /// The address cannot be listened on.
-    #[error("`{address}` cannot be listened on; name another with its option, or end what has it: {source}")]
+    #[error(
+        "`{address}` cannot be listened on; name another with its option, or end what has it: \
+            {source}"
+    )]
     Listen {
         /// The address.
         address: String,
@@ -46,13 +49,17 @@ pub enum Error {
         source: io::Error,
     },
     /// As many runs are under way as there may be.
-    #[error("{most} runs are under way, and no more are taken; try again when one of them has ended")]
+    #[error(
+        "{most} runs are under way, and no more are taken; try again when one of them has ended"
+    )]
     Full {
         /// How many there may be.
         most: usize,
     },
     /// As many runs or lists are read from the journal as may be at once.
-    #[error("{most} reads of the journal are under way, and no more are at once; try again in a moment")]
+    #[error(
+        "{most} reads of the journal are under way, and no more are at once; try again in a moment"
+    )]
     JournalBusy {
         /// How many may be read at once.
         most: usize,
@@ -61,7 +68,9 @@ pub enum Error {
     #[error("the prompt is empty; say what is to be done")]
     EmptyPrompt,
     /// The prompt is longer than it may be.
-    #[error("the prompt has more than {most} bytes; put what is longer into a file, and name the file")]
+    #[error(
+        "the prompt has more than {most} bytes; put what is longer into a file, and name the file"
+    )]
     PromptTooLong {
         /// How many bytes it may have.
         most: usize,
@@ -141,11 +150,17 @@ impl Error {
     }
 
     pub(crate) fn setting(setting: &'static str, problem: impl Into<String>) -> Self {
-        Self::Setting { setting, problem: problem.into() }
+        Self::Setting {
+            setting,
+            problem: problem.into(),
+        }
     }
 
     pub(crate) fn run(run: &RunId, cause: impl std::error::Error + Send + Sync + 'static) -> Self {
-        Self::Run { run: run.clone(), cause: SharedError::new(cause) }
+        Self::Run {
+            run: run.clone(),
+            cause: SharedError::new(cause),
+        }
     }
 }
 
@@ -163,13 +178,17 @@ mod tests {
 
     #[test]
     fn error_prints_each_cause_once_by_display_and_debug() {
-        let journal =
-            || JournalError::new(JournalErrorKind::Io, "the disk is full").with_source("no space left");
+        let journal = || {
+            JournalError::new(JournalErrorKind::Io, "the disk is full").with_source("no space left")
+        };
         let agent = levity_loop::Error::Runtime {
             source: levity_core::RuntimeError::Journal(journal()),
             partial: None,
         };
-        let errors = [Error::Journal(journal()), Error::run(&RunId::new("r"), agent)];
+        let errors = [
+            Error::Journal(journal()),
+            Error::run(&RunId::new("r"), agent),
+        ];
         for error in errors {
             for text in [error.to_string(), format!("{error:?}"), chain(&error)] {
                 assert_eq!(text.matches("the disk is full").count(), 1, "{text}");

@@ -7,10 +7,12 @@ use tokio::sync::watch;
 
 /// The events of one run and the runs below it, written down once for however many readers.
 ///
-/// Nobody is waited for: a reader that is slower than the run misses something, and is told how much.
+/// Nobody is waited for: a reader that is slower than the run misses something, and is told how
+/// much.
 pub(crate) struct Feed {
     run: RunId,
-    /// What tells the order of events in this process from that in another, where runs below took part.
+    /// What tells the order of events in this process from that in another, where runs below took
+    /// part.
     boot: Arc<str>,
     /// How many events may wait, and how many bytes of them.
     most: (usize, usize),
@@ -74,8 +76,8 @@ pub enum Item {
     },
     /// This reader was too slow, and missed something.
     Missed(u64),
-    /// The id that the reader went on from is not known any more: what follows is told from the beginning, or from the first that is
-    /// still known.
+    /// The id that the reader went on from is not known any more: what follows is told from the
+    /// beginning, or from the first that is still known.
     Reset,
 }
 
@@ -89,12 +91,22 @@ impl Feed {
 
     pub(crate) fn new(run: RunId, boot: Arc<str>) -> Self {
         let most = (Self::EVENTS, Self::BYTES);
-        Self { run, boot, most, state: Mutex::default(), newest: watch::Sender::new(0) }
+        Self {
+            run,
+            boot,
+            most,
+            state: Mutex::default(),
+            newest: watch::Sender::new(0),
+        }
     }
 
-    /// All that the journal has of a run. It is there already, so nothing of it leaves, and its order is the same in every process.
+    /// All that the journal has of a run. It is there already, so nothing of it leaves, and its
+    /// order is the same in every process.
     pub(crate) fn kept(run: RunId, events: &[Event]) -> Self {
-        let feed = Self { most: (usize::MAX, usize::MAX), ..Self::new(run, Self::KEPT.into()) };
+        let feed = Self {
+            most: (usize::MAX, usize::MAX),
+            ..Self::new(run, Self::KEPT.into())
+        };
         events.iter().for_each(|event| feed.push(event));
         feed.close();
         feed
@@ -109,14 +121,28 @@ impl Feed {
         if !lasting && self.newest.receiver_count() == 0 {
             return;
         }
-        let Ok(json) = serde_json::to_vec(event) else { return };
+        let Ok(json) = serde_json::to_vec(event) else {
+            return;
+        };
         let mut state = self.state();
-        state.mixed |= event.run != self.run || matches!(event.kind, EventKind::ChildStarted { .. });
+        state.mixed |=
+            event.run != self.run || matches!(event.kind, EventKind::ChildStarted { .. });
         state.lasting += u64::from(lasting);
         let (ordinal, number, mixed) = (state.next, state.lasting, state.mixed);
         state.next += 1;
         let (run, name, json) = (event.run.clone(), event.kind.name(), json.into());
-        state.add(Told { ordinal, number, lasting, mixed, run, name, json }, self.most);
+        state.add(
+            Told {
+                ordinal,
+                number,
+                lasting,
+                mixed,
+                run,
+                name,
+                json,
+            },
+            self.most,
+        );
         let next = state.next;
         drop(state);
         self.newest.send_replace(next);
@@ -139,9 +165,18 @@ impl Feed {
         let began = self.state().next;
         let ((next, seen), reset) = match after {
             None => ((0, 0), false),
-            Some(id) => self.place(id).map_or(((0, 0), true), |place| (place, false)),
+            Some(id) => self
+                .place(id)
+                .map_or(((0, 0), true), |place| (place, false)),
         };
-        Reader { feed: self.clone(), newest, next, seen, began, reset }
+        Reader {
+            feed: self.clone(),
+            newest,
+            next,
+            seen,
+            began,
+            reset,
+        }
     }
 
     /// The number of the event behind the one of this id, and how many that last are before it.
@@ -158,16 +193,23 @@ impl Feed {
         if number > state.lasting {
             return None;
         }
-        let is_behind = |told: &&Told| told.number > number || (told.number == number && !told.lasting);
-        let first = state
-            .waiting
-            .front()
-            .map_or(state.lasting, |told| told.number.saturating_sub(u64::from(told.lasting)));
+        let is_behind =
+            |told: &&Told| told.number > number || (told.number == number && !told.lasting);
+        let first = state.waiting.front().map_or(state.lasting, |told| {
+            told.number.saturating_sub(u64::from(told.lasting))
+        });
         // What was in between has left.
         if number < first {
             return None;
         }
-        Some((state.waiting.iter().find(is_behind).map_or(state.next, |told| told.ordinal), number))
+        Some((
+            state
+                .waiting
+                .iter()
+                .find(is_behind)
+                .map_or(state.next, |told| told.ordinal),
+            number,
+        ))
     }
 
     fn id(&self, told: &Told) -> Option<String> {
@@ -213,7 +255,8 @@ pub struct Reader {
     next: u64,
     /// How many events that last are before the next one.
     seen: u64,
-    /// The number of the first event that was told since it reads. What was fleeting before, it was never to get.
+    /// The number of the first event that was told since it reads. What was fleeting before, it was
+    /// never to get.
     began: u64,
     reset: bool,
 }
@@ -222,7 +265,10 @@ impl Reader {
     /// The next event, or `None` after the last one. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<Item> {
         Some(match self.given().await? {
-            Given::Event { id, told } => Item::Event { id, json: told.json },
+            Given::Event { id, told } => Item::Event {
+                id,
+                json: told.json,
+            },
             Given::Missed { count, .. } => Item::Missed(count),
             Given::Reset => Item::Reset,
         })
@@ -259,7 +305,10 @@ impl Reader {
         drop(state);
         let before = told.number - u64::from(told.lasting);
         let lasting = before.saturating_sub(self.seen);
-        let count = told.ordinal.saturating_sub(self.next.max(self.began)).max(lasting);
+        let count = told
+            .ordinal
+            .saturating_sub(self.next.max(self.began))
+            .max(lasting);
         (self.next, self.seen) = (told.ordinal, before);
         if count > 0 {
             return Step::Given(Given::Missed { count, lasting });

@@ -22,9 +22,11 @@ use crate::listen::{Failures, NoSlot, Penalty, Visit};
 use crate::proof::{self, Challenger, Exchange};
 use crate::token::Token;
 
-/// Who is let in: those who show the token, who mean this server, and whose page comes from where it may.
+/// Who is let in: those who show the token, who mean this server, and whose page comes from where
+/// it may.
 ///
-/// A browser that was led to a name which an attacker resolves to this machine says so in its `Host` and `Origin`; neither is let in.
+/// A browser that was led to a name which an attacker resolves to this machine says so in its
+/// `Host` and `Origin`; neither is let in.
 #[derive(Clone)]
 pub struct AccessControl {
     token: Option<Token>,
@@ -43,12 +45,20 @@ pub struct AccessControl {
 impl AccessControl {
     /// Lets in whoever shows this token.
     pub fn new(token: Token) -> Self {
-        Self { token: Some(token), is_open: false, ..Self::open() }
+        Self {
+            token: Some(token),
+            is_open: false,
+            ..Self::open()
+        }
     }
 
     /// Lets in whoever shows one of these tokens, for what its scopes allow.
     pub fn named(tokens: Tokens) -> Self {
-        Self { is_open: false, tokens, ..Self::open() }
+        Self {
+            is_open: false,
+            tokens,
+            ..Self::open()
+        }
     }
 
     /// Lets in whoever shows one of these tokens, too.
@@ -58,8 +68,8 @@ impl AccessControl {
         self
     }
 
-    /// Lets in everybody on this machine, for tests and for servers that do nothing of weight. It is refused where a server
-    /// can be reached from other machines.
+    /// Lets in everybody on this machine, for tests and for servers that do nothing of weight. It
+    /// is refused where a server can be reached from other machines.
     pub fn open() -> Self {
         Self {
             token: None,
@@ -72,17 +82,25 @@ impl AccessControl {
         }
     }
 
-    /// Names that clients may call this server by, besides those of the loopback, with or without a port.
+    /// Names that clients may call this server by, besides those of the loopback, with or without a
+    /// port.
     #[must_use]
     pub fn hosts<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
-        self.hosts = names.into_iter().map(|name| name.into().to_ascii_lowercase()).collect();
+        self.hosts = names
+            .into_iter()
+            .map(|name| name.into().to_ascii_lowercase())
+            .collect();
         self
     }
 
-    /// Where pages may come from that call this server, such as `https://app.example`, besides those of the loopback.
+    /// Where pages may come from that call this server, such as `https://app.example`, besides
+    /// those of the loopback.
     #[must_use]
     pub fn origins<S: Into<String>>(mut self, origins: impl IntoIterator<Item = S>) -> Self {
-        self.origins = origins.into_iter().map(|origin| origin.into().to_ascii_lowercase()).collect();
+        self.origins = origins
+            .into_iter()
+            .map(|origin| origin.into().to_ascii_lowercase())
+            .collect();
         self
     }
 
@@ -97,22 +115,34 @@ impl AccessControl {
         self
     }
 
-    /// Lets clients prove that they have the token instead of sending it; see [`proof`](crate::proof).
+    /// Lets clients prove that they have the token instead of sending it; see
+    /// [`proof`](crate::proof).
     pub(crate) fn with_proofs(mut self) -> Result<Self> {
-        let unable =
-            || Error::setting("gate", "needs a key, and the system has no randomness to make one of");
+        let unable = || {
+            Error::setting(
+                "gate",
+                "needs a key, and the system has no randomness to make one of",
+            )
+        };
         self.proofs = Some(Arc::new(Challenger::new().ok_or_else(unable)?));
         Ok(self)
     }
 
     /// The answer to a challenge of a client that reached this server at `local`.
-    fn answer_challenge(&self, uri: &Uri, headers: &HeaderMap, local: SocketAddr) -> Option<Response> {
+    fn answer_challenge(
+        &self,
+        uri: &Uri,
+        headers: &HeaderMap,
+        local: SocketAddr,
+    ) -> Option<Response> {
         let (challenger, token) = (self.proofs.as_ref()?, self.token.as_ref()?);
         if !self.knows_host(uri, headers) {
             return Some(Refusal::Host.answer());
         }
         let query = uri.query().unwrap_or_default();
-        let client = query.strip_prefix("client=").filter(|client| proof::is_nonce(client));
+        let client = query
+            .strip_prefix("client=")
+            .filter(|client| proof::is_nonce(client));
         let Some(client) = client else {
             return Some(refuse(
                 StatusCode::BAD_REQUEST,
@@ -120,34 +150,59 @@ impl AccessControl {
                 "send `client`, a nonce of 16 to 64 letters",
             ));
         };
-        let (to, server) =
-            (self.reached_at(headers, local), challenger.nonce(SystemWorld.now().as_millis())?);
-        let proof = Exchange { to, client, server: &server }.server_proof(token);
+        let (to, server) = (
+            self.reached_at(headers, local),
+            challenger.nonce(SystemWorld.now().as_millis())?,
+        );
+        let proof = Exchange {
+            to,
+            client,
+            server: &server,
+        }
+        .server_proof(token);
         let mut answer = Json(json!({"server": server, "proof": proof})).into_response();
         guard(answer.headers_mut());
         Some(answer)
     }
 
-    /// Whether a client that reached this server at `local` proves that it has the token; `None` when it tries nothing of the kind.
+    /// Whether a client that reached this server at `local` proves that it has the token; `None`
+    /// when it tries nothing of the kind.
     fn proven(&self, headers: &HeaderMap, local: Option<SocketAddr>) -> Option<bool> {
         let challenger = self.proofs.as_ref()?;
         let mut shown = headers.get_all(AUTHORIZATION).iter();
-        let (Some(shown), None) = (shown.next(), shown.next()) else { return None };
-        let shown = shown.to_str().ok().filter(|shown| shown.starts_with(proof::SCHEME))?;
-        let (Some(token), Some(local)) = (&self.token, local) else { return Some(false) };
+        let (Some(shown), None) = (shown.next(), shown.next()) else {
+            return None;
+        };
+        let shown = shown
+            .to_str()
+            .ok()
+            .filter(|shown| shown.starts_with(proof::SCHEME))?;
+        let (Some(token), Some(local)) = (&self.token, local) else {
+            return Some(false);
+        };
         let to = self.reached_at(headers, local);
         Some(challenger.accepts(token, shown, to, SystemWorld.now().as_millis()))
     }
 
-    /// The address at which a client reached this server: its own, or one that was allowed, such as that of a tunnel's other end.
+    /// The address at which a client reached this server: its own, or one that was allowed, such as
+    /// that of a tunnel's other end.
     fn reached_at(&self, headers: &HeaderMap, local: SocketAddr) -> SocketAddr {
         let host = headers.get(HOST).and_then(|host| host.to_str().ok());
-        let allowed = host.filter(|host| self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host)));
+        let allowed = host.filter(|host| {
+            self.hosts
+                .iter()
+                .any(|known| known.eq_ignore_ascii_case(host))
+        });
         allowed.and_then(|host| host.parse().ok()).unwrap_or(local)
     }
 
     /// Who asks, if they may come in.
-    fn check(&self, uri: &Uri, headers: &HeaderMap, local: Option<SocketAddr>) -> Result<Caller, Refusal> {
+    fn check(
+        &self,
+        uri: &Uri,
+        headers: &HeaderMap,
+        local: Option<SocketAddr>,
+    ) -> Result<Caller, Refusal> {
         if !self.knows_host(uri, headers) {
             return Err(Refusal::Host);
         }
@@ -157,7 +212,8 @@ impl AccessControl {
         if self.is_open {
             return Ok(Caller::owner());
         }
-        // No token is looked at here, a right one neither: how its connection fares afterwards would tell who guesses that it is.
+        // No token is looked at here, a right one neither: how its connection fares afterwards
+        // would tell who guesses that it is.
         if self.open_at == Some(uri.path()) {
             return Ok(Caller::nobody());
         }
@@ -172,32 +228,52 @@ impl AccessControl {
 
     /// Whose token this is.
     fn find(&self, shown: &str) -> Option<Caller> {
-        let owner = self.token.as_ref().filter(|token| token.matches(shown)).map(|_| Caller::owner());
+        let owner = self
+            .token
+            .as_ref()
+            .filter(|token| token.matches(shown))
+            .map(|_| Caller::owner());
         let named = self.tokens.find(shown);
         owner.or(named)
     }
 
-    /// Whether a request means this server. A request that names its host in its line is about that one, whatever `Host` says; a program in
-    /// between may have gone by either, so both must be known.
+    /// Whether a request means this server. A request that names its host in its line is about that
+    /// one, whatever `Host` says; a program in between may have gone by either, so both must be
+    /// known.
     fn knows_host(&self, uri: &Uri, headers: &HeaderMap) -> bool {
         let mut hosts = headers.get_all(HOST).iter();
-        let (Some(host), None) = (hosts.next().and_then(|host| host.to_str().ok()), hosts.next()) else {
+        let (Some(host), None) = (
+            hosts.next().and_then(|host| host.to_str().ok()),
+            hosts.next(),
+        ) else {
             return false;
         };
-        self.is_known(host) && uri.authority().is_none_or(|named| self.is_known(named.as_str()))
+        self.is_known(host)
+            && uri
+                .authority()
+                .is_none_or(|named| self.is_known(named.as_str()))
     }
 
-    /// Whether a host is this server. One with a user before it is not: nobody calls a server so who means well.
+    /// Whether a host is this server. One with a user before it is not: nobody calls a server so
+    /// who means well.
     fn is_known(&self, host: &str) -> bool {
         let host = host.to_ascii_lowercase();
         let name = without_port(&host);
-        is_loopback(name) || self.hosts.iter().any(|known| *known == host || known == name)
+        is_loopback(name)
+            || self
+                .hosts
+                .iter()
+                .any(|known| *known == host || known == name)
     }
 
     fn knows_origin(&self, headers: &HeaderMap) -> bool {
         let mut origins = headers.get_all(ORIGIN).iter();
-        let Some(origin) = origins.next() else { return true };
-        let Ok(origin) = origin.to_str().map(str::to_ascii_lowercase) else { return false };
+        let Some(origin) = origins.next() else {
+            return true;
+        };
+        let Ok(origin) = origin.to_str().map(str::to_ascii_lowercase) else {
+            return false;
+        };
         let loopback = origin
             .strip_prefix("http://")
             .or_else(|| origin.strip_prefix("https://"))
@@ -208,7 +284,9 @@ impl AccessControl {
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut shown = headers.get_all(AUTHORIZATION).iter();
-    let (Some(shown), None) = (shown.next(), shown.next()) else { return None };
+    let (Some(shown), None) = (shown.next(), shown.next()) else {
+        return None;
+    };
     let (scheme, token) = shown.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
@@ -216,15 +294,29 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 /// The host of an authority: `[::1]:80` is `[::1]`.
 fn without_port(authority: &str) -> &str {
     match authority.rsplit_once(':') {
-        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !host.ends_with(':') => host,
+        Some((host, port))
+            if port.bytes().all(|byte| byte.is_ascii_digit()) && !host.ends_with(':') =>
+        {
+            host
+        }
         _ => authority,
     }
 }
 
 fn is_loopback(host: &str) -> bool {
-    match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
-        Some(address) => address.parse().is_ok_and(|address: Ipv6Addr| address.is_loopback()),
-        None => host == "localhost" || host.parse().is_ok_and(|address: Ipv4Addr| address.is_loopback()),
+    match host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+    {
+        Some(address) => address
+            .parse()
+            .is_ok_and(|address: Ipv6Addr| address.is_loopback()),
+        None => {
+            host == "localhost"
+                || host
+                    .parse()
+                    .is_ok_and(|address: Ipv4Addr| address.is_loopback())
+        }
     }
 }
 
@@ -245,12 +337,14 @@ impl Refusal {
             Self::Host => (
                 StatusCode::FORBIDDEN,
                 "host_refused",
-                "this server is not known by that `Host`; call it by a loopback name, or allow the name",
+                "this server is not known by that `Host`; call it by a loopback name, or allow the \
+                    name",
             ),
             Self::Origin => (
                 StatusCode::FORBIDDEN,
                 "origin_refused",
-                "pages of that `Origin` may not call this server; allow it, or open the page from this machine",
+                "pages of that `Origin` may not call this server; allow it, or open the page from \
+                    this machine",
             ),
             Self::NoToken => (
                 StatusCode::UNAUTHORIZED,
@@ -260,7 +354,8 @@ impl Refusal {
             Self::WrongToken => (
                 StatusCode::UNAUTHORIZED,
                 "token_wrong",
-                "that is not the token of this server; it was printed when it was made, and is in its token file",
+                "that is not the token of this server; it was printed when it was made, and is in \
+                    its token file",
             ),
             Self::Throttled => (
                 StatusCode::TOO_MANY_REQUESTS,
@@ -302,7 +397,11 @@ impl Refusal {
 
 /// An answer that says what is wrong in words and by a code.
 pub(crate) fn refuse(status: StatusCode, code: &str, message: &str) -> Response {
-    let mut answer = (status, Json(json!({"error": {"code": code, "message": message}}))).into_response();
+    let mut answer = (
+        status,
+        Json(json!({"error": {"code": code, "message": message}})),
+    )
+        .into_response();
     guard(answer.headers_mut());
     answer
 }
@@ -337,7 +436,12 @@ impl Door {
         failures: Failures,
         log: Option<AccessLog>,
     ) -> Self {
-        Self { gate, serves, failures: Arc::new(failures), log }
+        Self {
+            gate,
+            serves,
+            failures: Arc::new(failures),
+            log,
+        }
     }
 
     /// Puts the gate before all of a router.
@@ -346,7 +450,12 @@ impl Door {
     }
 
     /// Who asks, if there is a place for their connection.
-    async fn admit(&self, uri: &Uri, headers: &HeaderMap, visit: Option<&Visit>) -> Result<Caller, Refusal> {
+    async fn admit(
+        &self,
+        uri: &Uri,
+        headers: &HeaderMap,
+        visit: Option<&Visit>,
+    ) -> Result<Caller, Refusal> {
         let local = visit.and_then(|visit| visit.local);
         let caller = match (self.gate.check(uri, headers, local), visit) {
             (Err(Refusal::WrongToken), Some(visit)) => {
@@ -371,31 +480,46 @@ impl Door {
 }
 
 async fn pass(State(door): State<Arc<Door>>, mut request: Request, next: Next) -> Response {
-    // Whoever keeps the request for longer than its connection lasts must not keep the place of that.
+    // Whoever keeps the request for longer than its connection lasts must not keep the place of
+    // that.
     let visit = request.extensions_mut().remove::<Visit>();
     // Whoever answers says how long the client may take.
     if let Some(visit) = &visit {
         request.extensions_mut().insert(visit.answers.clone());
     }
     let address = visit.as_ref().map(|visit| visit.address);
-    let mut noted = door.log.clone().map(|log| Noted::of(log, &request, address));
+    let mut noted = door
+        .log
+        .clone()
+        .map(|log| Noted::of(log, &request, address));
     let local = visit.as_ref().and_then(|visit| visit.local);
     if request.uri().path() == proof::PATH
         && let Some(local) = local
-        && let Some(answer) = door.gate.answer_challenge(request.uri(), request.headers(), local)
+        && let Some(answer) = door
+            .gate
+            .answer_challenge(request.uri(), request.headers(), local)
     {
-        noted.iter_mut().for_each(|noted| noted.status = answer.status().as_u16());
+        noted
+            .iter_mut()
+            .for_each(|noted| noted.status = answer.status().as_u16());
         return answer;
     }
-    let answer = match door.admit(request.uri(), request.headers(), visit.as_ref()).await {
+    let answer = match door
+        .admit(request.uri(), request.headers(), visit.as_ref())
+        .await
+    {
         Ok(caller) => {
-            noted.iter_mut().for_each(|noted| noted.caller = Some(caller.clone()));
+            noted
+                .iter_mut()
+                .for_each(|noted| noted.caller = Some(caller.clone()));
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
         Err(refusal) => refusal.answer(),
     };
-    noted.iter_mut().for_each(|noted| noted.status = answer.status().as_u16());
+    noted
+        .iter_mut()
+        .for_each(|noted| noted.status = answer.status().as_u16());
     answer
 }
 
@@ -466,19 +590,36 @@ mod tests {
     fn check(gate: &AccessControl, headers: &[(&str, &str)], expected: Result<Caller, Refusal>) {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
-            map.append(http::HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
+            map.append(
+                http::HeaderName::from_bytes(name.as_bytes()).unwrap(),
+                value.parse().unwrap(),
+            );
         }
-        assert_eq!(gate.check(&Uri::from_static("/"), &map, None), expected, "{headers:?}");
+        assert_eq!(
+            gate.check(&Uri::from_static("/"), &map, None),
+            expected,
+            "{headers:?}"
+        );
     }
 
     #[test]
     fn hosts_and_origins_are_those_of_this_machine() {
         let gate = AccessControl::open();
-        for host in
-            ["localhost", "localhost:80", "127.0.0.1:8888", "127.9.9.9", "[::1]", "[::1]:8888", "LOCALHOST:1"]
-        {
+        for host in [
+            "localhost",
+            "localhost:80",
+            "127.0.0.1:8888",
+            "127.9.9.9",
+            "[::1]",
+            "[::1]:8888",
+            "LOCALHOST:1",
+        ] {
             check(&gate, &[("host", host)], Ok(Caller::owner()));
-            check(&gate, &[("host", host), ("origin", &format!("http://{host}"))], Ok(Caller::owner()));
+            check(
+                &gate,
+                &[("host", host), ("origin", &format!("http://{host}"))],
+                Ok(Caller::owner()),
+            );
         }
         for host in [
             "evil.example",
@@ -493,14 +634,39 @@ mod tests {
         ] {
             check(&gate, &[("host", host)], Err(Refusal::Host));
             let origin = format!("http://{host}");
-            check(&gate, &[("host", "localhost"), ("origin", &origin)], Err(Refusal::Origin));
+            check(
+                &gate,
+                &[("host", "localhost"), ("origin", &origin)],
+                Err(Refusal::Origin),
+            );
         }
         check(&gate, &[], Err(Refusal::Host));
-        check(&gate, &[("host", "localhost"), ("host", "evil.example")], Err(Refusal::Host));
-        check(&gate, &[("host", "localhost"), ("origin", "null")], Err(Refusal::Origin));
-        let wide = AccessControl::open().hosts(["App.example"]).origins(["https://app.example"]);
-        check(&wide, &[("host", "app.example:444"), ("origin", "https://app.example")], Ok(Caller::owner()));
-        check(&wide, &[("host", "app.example"), ("origin", "http://app.example")], Err(Refusal::Origin));
+        check(
+            &gate,
+            &[("host", "localhost"), ("host", "evil.example")],
+            Err(Refusal::Host),
+        );
+        check(
+            &gate,
+            &[("host", "localhost"), ("origin", "null")],
+            Err(Refusal::Origin),
+        );
+        let wide = AccessControl::open()
+            .hosts(["App.example"])
+            .origins(["https://app.example"]);
+        check(
+            &wide,
+            &[
+                ("host", "app.example:444"),
+                ("origin", "https://app.example"),
+            ],
+            Ok(Caller::owner()),
+        );
+        check(
+            &wide,
+            &[("host", "app.example"), ("origin", "http://app.example")],
+            Err(Refusal::Origin),
+        );
     }
 
     #[test]
@@ -508,20 +674,45 @@ mod tests {
         let gate = AccessControl::new(Token::new(TOKEN).unwrap());
         let host = ("host", "localhost");
         check(&gate, &[host], Err(Refusal::NoToken));
-        check(&gate, &[host, ("authorization", "Basic 0123456789abcdef")], Err(Refusal::NoToken));
-        check(&gate, &[host, ("authorization", "Bearer 0123456789abcdeX")], Err(Refusal::WrongToken));
-        check(&gate, &[host, ("authorization", "Bearer ")], Err(Refusal::WrongToken));
+        check(
+            &gate,
+            &[host, ("authorization", "Basic 0123456789abcdef")],
+            Err(Refusal::NoToken),
+        );
+        check(
+            &gate,
+            &[host, ("authorization", "Bearer 0123456789abcdeX")],
+            Err(Refusal::WrongToken),
+        );
+        check(
+            &gate,
+            &[host, ("authorization", "Bearer ")],
+            Err(Refusal::WrongToken),
+        );
         let right = ("authorization", &*format!("bearer {TOKEN}"));
         check(&gate, &[host, right], Ok(Caller::owner()));
-        check(&gate, &[host, right, ("authorization", "Bearer other")], Err(Refusal::NoToken));
+        check(
+            &gate,
+            &[host, right, ("authorization", "Bearer other")],
+            Err(Refusal::NoToken),
+        );
         let mut headers = HeaderMap::new();
         headers.insert(HOST, HeaderValue::from_static("localhost"));
         let gate = gate.open_at("/health");
-        assert_eq!(gate.check(&Uri::from_static("/health"), &headers, None), Ok(Caller::nobody()));
-        assert_eq!(gate.check(&Uri::from_static("/health/"), &headers, None), Err(Refusal::NoToken));
+        assert_eq!(
+            gate.check(&Uri::from_static("/health"), &headers, None),
+            Ok(Caller::nobody())
+        );
+        assert_eq!(
+            gate.check(&Uri::from_static("/health/"), &headers, None),
+            Err(Refusal::NoToken)
+        );
         for shown in [TOKEN, "0123456789abcdeX"] {
             headers.insert(AUTHORIZATION, format!("Bearer {shown}").parse().unwrap());
-            assert_eq!(gate.check(&Uri::from_static("/health"), &headers, None), Ok(Caller::nobody()));
+            assert_eq!(
+                gate.check(&Uri::from_static("/health"), &headers, None),
+                Ok(Caller::nobody())
+            );
         }
         assert!(!format!("{gate:?}").contains(TOKEN));
     }
@@ -546,7 +737,11 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(HOST, host.parse().unwrap());
             let checked = gate.check(&uri.parse().unwrap(), &headers, None);
-            assert_eq!(checked == Ok(Caller::owner()), known, "{uri} {host}: {checked:?}");
+            assert_eq!(
+                checked == Ok(Caller::owner()),
+                known,
+                "{uri} {host}: {checked:?}"
+            );
         }
     }
 
@@ -564,10 +759,22 @@ mod tests {
             assert!(gate.has_token());
             check(&gate, &[host, shown], Ok(caller.clone()));
             check(&gate, &[host], Err(Refusal::NoToken));
-            check(&gate, &[host, ("authorization", "Bearer 0123456789abcdeX")], Err(Refusal::WrongToken));
+            check(
+                &gate,
+                &[host, ("authorization", "Bearer 0123456789abcdeX")],
+                Err(Refusal::WrongToken),
+            );
         }
         let gate = AccessControl::new(Token::new(TOKEN).unwrap()).tokens(tokens);
-        check(&gate, &[host, ("authorization", &format!("Bearer {TOKEN}"))], Ok(Caller::owner()));
-        check(&AccessControl::named(Tokens::new()), &[host, shown], Err(Refusal::WrongToken));
+        check(
+            &gate,
+            &[host, ("authorization", &format!("Bearer {TOKEN}"))],
+            Ok(Caller::owner()),
+        );
+        check(
+            &AccessControl::named(Tokens::new()),
+            &[host, shown],
+            Err(Refusal::WrongToken),
+        );
     }
 }

@@ -17,7 +17,8 @@
 //! # }
 //! ```
 //!
-//! What can be asked for is described by [`openapi`], which the server also answers at `/v1/openapi.json`.
+//! What can be asked for is described by [`openapi`], which the server also answers at
+//! `/v1/openapi.json`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -101,15 +102,18 @@ impl HttpApi {
     pub const DEFAULT_GOAL_LIMIT: usize = Runs::DEFAULT_PROMPT_LIMIT;
     /// How many tools may be called at once by their routes: 64.
     pub const DEFAULT_TOOL_CALLS: usize = 64;
-    /// How many requests are worked on at once, until their answers are sent: 1,024. Those who follow events are not among them.
+    /// How many requests are worked on at once, until their answers are sent: 1,024. Those who
+    /// follow events are not among them.
     pub const DEFAULT_REQUESTS: usize = 1024;
     /// How many may follow events at once: 1,024.
     pub const DEFAULT_READERS: usize = 1024;
-    /// How many of them may read runs that have ended from the journal: 16. Each of them holds all of its run.
+    /// How many of them may read runs that have ended from the journal: 16. Each of them holds all
+    /// of its run.
     pub const OLD_READERS: usize = 16;
     /// How long nothing is sent to somebody who follows events before a sign of life: 15 seconds.
     pub const DEFAULT_HEARTBEAT: Duration = Duration::from_secs(15);
-    /// How long an answer waits for a run to begin, or to take in what it is told, unless told otherwise: 10 seconds.
+    /// How long an answer waits for a run to begin, or to take in what it is told, unless told
+    /// otherwise: 10 seconds.
     pub const PATIENCE: Duration = Duration::from_secs(10);
 
     /// Offers these runs.
@@ -132,7 +136,8 @@ impl HttpApi {
         Self { runs, settings }
     }
 
-    /// Offers the conversations that the runs are part of, to be read and forgotten; none by default.
+    /// Offers the conversations that the runs are part of, to be read and forgotten; none by
+    /// default.
     pub fn conversations(mut self, conversations: Conversations) -> Self {
         self.settings.conversations = Some(conversations);
         self
@@ -145,53 +150,57 @@ impl HttpApi {
         self
     }
 
-    /// Offers tools, to be listed and called under their policy; none by default. `agent.dispatcher().clone()` gives those of an agent.
+    /// Offers tools, to be listed and called under their policy; none by default.
+    /// `agent.dispatcher().clone()` gives those of an agent.
     pub fn tools(mut self, tools: Dispatcher) -> Self {
         self.settings.tools = Some(tools);
         self
     }
 
-    /// How many tools may be called at once; [`DEFAULT_TOOL_CALLS`](Self::DEFAULT_TOOL_CALLS) by default. One named token has the share of
-    /// them that [`Runs::token_share`] says.
+    /// How many tools may be called at once; [`DEFAULT_TOOL_CALLS`](Self::DEFAULT_TOOL_CALLS) by
+    /// default. One named token has the share of them that [`Runs::token_share`] says.
     pub fn tool_calls(mut self, most: usize) -> Self {
         self.settings.tool_calls = most;
         self
     }
 
-    /// How many requests are worked on at once; [`DEFAULT_REQUESTS`](Self::DEFAULT_REQUESTS) by default. One named token has the share
-    /// of them that [`Runs::token_share`] says.
+    /// How many requests are worked on at once; [`DEFAULT_REQUESTS`](Self::DEFAULT_REQUESTS) by
+    /// default. One named token has the share of them that [`Runs::token_share`] says.
     pub fn requests(mut self, most: usize) -> Self {
         self.settings.requests = most;
         self
     }
 
-    /// How large the body of a request may be; [`DEFAULT_BODY_LIMIT`](Self::DEFAULT_BODY_LIMIT) by default.
+    /// How large the body of a request may be; [`DEFAULT_BODY_LIMIT`](Self::DEFAULT_BODY_LIMIT) by
+    /// default.
     pub fn body_limit(mut self, bytes: usize) -> Self {
         self.settings.body_limit = bytes;
         self
     }
 
-    /// How long a client may take to send it; [`DEFAULT_BODY_TIME`](Self::DEFAULT_BODY_TIME) by default.
+    /// How long a client may take to send it; [`DEFAULT_BODY_TIME`](Self::DEFAULT_BODY_TIME) by
+    /// default.
     pub fn body_time(mut self, time: Duration) -> Self {
         self.settings.body_time = time;
         self
     }
 
-    /// How long a client may take for an answer, but for streams of events; the connection is closed then.
-    /// [`DEFAULT_ANSWER_TIME`](Self::DEFAULT_ANSWER_TIME) by default.
+    /// How long a client may take for an answer, but for streams of events; the connection is
+    /// closed then. [`DEFAULT_ANSWER_TIME`](Self::DEFAULT_ANSWER_TIME) by default.
     pub fn answer_time(mut self, time: Duration) -> Self {
         self.settings.answer_time = time;
         self
     }
 
-    /// How long a goal may be; [`DEFAULT_GOAL_LIMIT`](Self::DEFAULT_GOAL_LIMIT) by default. [`Runs::prompt_limit`] holds beside it.
+    /// How long a goal may be; [`DEFAULT_GOAL_LIMIT`](Self::DEFAULT_GOAL_LIMIT) by default.
+    /// [`Runs::prompt_limit`] holds beside it.
     pub fn goal_limit(mut self, bytes: usize) -> Self {
         self.settings.goal_limit = bytes;
         self
     }
 
-    /// How many may follow events at once; [`DEFAULT_READERS`](Self::DEFAULT_READERS) by default. One named token has the share of them
-    /// that [`Runs::token_share`] says.
+    /// How many may follow events at once; [`DEFAULT_READERS`](Self::DEFAULT_READERS) by default.
+    /// One named token has the share of them that [`Runs::token_share`] says.
     pub fn readers(mut self, most: usize) -> Self {
         self.settings.readers = most;
         self
@@ -204,15 +213,16 @@ impl HttpApi {
         self
     }
 
-    /// How long an answer waits for a run to begin, or to take in what it is told; [`PATIENCE`](Self::PATIENCE) by default. What
-    /// was taken by then is done in any case, and the answer says so.
+    /// How long an answer waits for a run to begin, or to take in what it is told;
+    /// [`PATIENCE`](Self::PATIENCE) by default. What was taken by then is done in any case, and the
+    /// answer says so.
     pub fn patience(mut self, time: Duration) -> Self {
         self.settings.patience = time;
         self
     }
 
-    /// Serves until the listener is told to stop. Dropping the future closes all connections; the runs go on as long as
-    /// somebody holds their [`Runs`].
+    /// Serves until the listener is told to stop. Dropping the future closes all connections; the
+    /// runs go on as long as somebody holds their [`Runs`].
     ///
     /// # Errors
     /// When the listener fails.
@@ -237,6 +247,8 @@ impl HttpApi {
 
 impl fmt::Debug for HttpApi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpApi").field("runs", &self.runs).finish_non_exhaustive()
+        f.debug_struct("HttpApi")
+            .field("runs", &self.runs)
+            .finish_non_exhaustive()
     }
 }

@@ -15,8 +15,10 @@
 //! # }
 //! ```
 //!
-//! - [`Runs`] works on goals for others by anything [`Runnable`](levity_runtime::Runnable): an agent, a swarm, a team. A run goes on when whoever asked for it has left.
-//! - A [`Listener`] lets in only those who pass its [`AccessControl`]: on the loopback by default, with a [`Token`], from pages of this machine.
+//! - [`Runs`] works on goals for others by anything [`Runnable`](levity_runtime::Runnable): an
+//!   agent, a swarm, a team. A run goes on when whoever asked for it has left.
+//! - A [`Listener`] lets in only those who pass its [`AccessControl`]: on the loopback by default,
+//!   with a [`Token`], from pages of this machine.
 //! - [`bridge`] is a workspace and an agent that other programs' agents work with.
 //! - [`http`] offers runs to web pages and other programs.
 //! - Nobody who reads slowly, or not at all, holds up a run.

@@ -18,7 +18,8 @@ pub(crate) use shelf::Shelf;
 /// What addresses of files of a workspace begin with.
 pub(crate) const FILES_URL: &str = "workspace:///";
 
-/// The address of a file of a workspace: what may not stand in an address as it is is written as `%20` and the like.
+/// The address of a file of a workspace: what may not stand in an address as it is is written as
+/// `%20` and the like.
 pub(crate) fn file_url(path: &str) -> String {
     let mut url = FILES_URL.to_owned();
     for byte in path.bytes() {
@@ -30,13 +31,18 @@ pub(crate) fn file_url(path: &str) -> String {
     url
 }
 
-/// The file that an address is about. Clients write addresses anew, so what need not be encoded may be.
+/// The file that an address is about. Clients write addresses anew, so what need not be encoded may
+/// be.
 pub(crate) fn file_path(url: &str) -> Option<String> {
     let path = url.strip_prefix(FILES_URL)?;
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path.as_bytes();
     while let Some((first, behind)) = rest.split_first() {
-        let digit = |at: usize| behind.get(at).and_then(|digit| char::from(*digit).to_digit(16));
+        let digit = |at: usize| {
+            behind
+                .get(at)
+                .and_then(|digit| char::from(*digit).to_digit(16))
+        };
         let code = match (first, digit(0), digit(1)) {
             (b'%', Some(high), Some(low)) => u8::try_from(high * 16 + low).ok(),
             _ => None,
@@ -60,12 +66,18 @@ pub trait Library: Send + Sync {
     /// When they cannot be looked for.
     async fn search(&self, query: &str, limit: usize) -> Result<Vec<Hit>, LibraryError>;
 
-    /// As [`search`](Self::search), for a tenant of the server: empty for its owner. A library whose searches cost much divides them among
-    /// tenants, so that none holds up the others; by default it is the same.
+    /// As [`search`](Self::search), for a tenant of the server: empty for its owner. A library
+    /// whose searches cost much divides them among tenants, so that none holds up the others; by
+    /// default it is the same.
     ///
     /// # Errors
     /// When they cannot be looked for.
-    async fn search_for(&self, tenant: &str, query: &str, limit: usize) -> Result<Vec<Hit>, LibraryError> {
+    async fn search_for(
+        &self,
+        tenant: &str,
+        query: &str,
+        limit: usize,
+    ) -> Result<Vec<Hit>, LibraryError> {
         let _ = tenant;
         self.search(query, limit).await
     }
@@ -83,7 +95,12 @@ impl<L: Library + ?Sized> Library for Arc<L> {
         (**self).search(query, limit).await
     }
 
-    async fn search_for(&self, tenant: &str, query: &str, limit: usize) -> Result<Vec<Hit>, LibraryError> {
+    async fn search_for(
+        &self,
+        tenant: &str,
+        query: &str,
+        limit: usize,
+    ) -> Result<Vec<Hit>, LibraryError> {
         (**self).search_for(tenant, query, limit).await
     }
 
@@ -110,7 +127,12 @@ pub struct Hit {
 impl Hit {
     /// A document that was found.
     pub fn new(id: impl Into<String>, title: impl Into<String>, url: impl Into<String>) -> Self {
-        Self { id: id.into(), title: title.into(), url: url.into(), text: None }
+        Self {
+            id: id.into(),
+            title: title.into(),
+            url: url.into(),
+            text: None,
+        }
     }
 
     /// Shows some of it.
@@ -146,7 +168,13 @@ impl Document {
         url: impl Into<String>,
         text: impl Into<String>,
     ) -> Self {
-        Self { id: id.into(), title: title.into(), url: url.into(), text: text.into(), metadata: None }
+        Self {
+            id: id.into(),
+            title: title.into(),
+            url: url.into(),
+            text: text.into(),
+            metadata: None,
+        }
     }
 
     /// Says what else is known of it.
@@ -169,7 +197,10 @@ pub struct LibraryError {
 impl LibraryError {
     /// Something is wrong: `message` says what, and the way out.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), cause: None }
+        Self {
+            message: message.into(),
+            cause: None,
+        }
     }
 
     /// Says why.
@@ -213,10 +244,17 @@ mod tests {
             assert_eq!(file_url(path), format!("{FILES_URL}{url}"));
             assert_eq!(file_path(&file_url(path)).as_deref(), Some(path));
         }
-        for (said, path) in
-            [("my notes.md", "my notes.md"), ("%61", "a"), ("%", "%"), ("%zz%4", "%zz%4"), ("%FF", "%FF")]
-        {
-            assert_eq!(file_path(&format!("{FILES_URL}{said}")).as_deref(), Some(path));
+        for (said, path) in [
+            ("my notes.md", "my notes.md"),
+            ("%61", "a"),
+            ("%", "%"),
+            ("%zz%4", "%zz%4"),
+            ("%FF", "%FF"),
+        ] {
+            assert_eq!(
+                file_path(&format!("{FILES_URL}{said}")).as_deref(),
+                Some(path)
+            );
         }
         assert_eq!(file_path("file:///a"), None);
     }

@@ -41,9 +41,11 @@ use stalled::Stalled;
 
 /// How many connections a [`Listener`] has at once, and how long those that show no token may stay.
 ///
-/// A connection belongs to those without a token until a request on it shows a right one. When such connections take all their places, the
-/// one that has waited longest is answered with 503 and closed: one of the same address when that address has too many, else one of the
-/// address that has most. So idle connections never lock out a client that sends its request at once, also at the same address.
+/// A connection belongs to those without a token until a request on it shows a right one. When such
+/// connections take all their places, the one that has waited longest is answered with 503 and
+/// closed: one of the same address when that address has too many, else one of the address that has
+/// most. So idle connections never lock out a client that sends its request at once, also at the
+/// same address.
 ///
 /// ```
 /// use levity_serve::ConnectionLimits;
@@ -56,16 +58,18 @@ pub struct ConnectionLimits {
     pub unauthenticated: usize,
     /// How many of them come from one address, or one IPv6 network of 64 bits. 256 by default.
     pub per_address: usize,
-    /// How many connections that have shown a token there are; these places are reserved for them. 1,536 by default. Requests on
-    /// further ones are answered with 503.
+    /// How many connections that have shown a token there are; these places are reserved for them.
+    /// 1,536 by default. Requests on further ones are answered with 503.
     pub authenticated: usize,
     /// How many of them show named tokens of the same tenant. 384 by default.
     pub per_token: usize,
-    /// How long a connection may take until a request on it shows a token, encryption included. 10 seconds by default.
+    /// How long a connection may take until a request on it shows a token, encryption included. 10
+    /// seconds by default.
     pub unauthenticated_time: Duration,
     /// How many wrong tokens of one address in a minute are answered at once. 10 by default.
     pub wrong_tokens: u32,
-    /// How long the answers to further ones are held back. 1 second by default. A right token is never held back.
+    /// How long the answers to further ones are held back. 1 second by default. A right token is
+    /// never held back.
     pub wrong_token_delay: Duration,
 }
 
@@ -110,25 +114,34 @@ pub struct Listener {
 impl Listener {
     /// How many connections there may be at once: 2,048, of which 512 may have shown no token.
     pub const DEFAULT_CONNECTIONS: usize = 2048;
-    /// How long a client may take to send the head of a request, and how long a connection may be idle between two: 20 seconds.
+    /// How long a client may take to send the head of a request, and how long a connection may be
+    /// idle between two: 20 seconds.
     pub const DEFAULT_HEADER_TIME: Duration = Duration::from_secs(20);
-    /// How long a client may take nothing of what waits to be sent to it: 60 seconds. It is closed then.
+    /// How long a client may take nothing of what waits to be sent to it: 60 seconds. It is closed
+    /// then.
     pub const DEFAULT_SEND_TIME: Duration = Duration::from_secs(60);
-    /// How many bytes the head of a request may have, the empty line behind it included: 64 KiB. A longer one is answered with 431.
+    /// How many bytes the head of a request may have, the empty line behind it included: 64 KiB. A
+    /// longer one is answered with 431.
     pub const HEAD_LIMIT: usize = 64 << 10;
-    /// How long those who are being served have to come to an end when the listener is stopped: 2 seconds.
+    /// How long those who are being served have to come to an end when the listener is stopped: 2
+    /// seconds.
     pub const GRACE: Duration = Duration::from_secs(2);
 
     /// Listens on an address such as `127.0.0.1:8888`; port 0 is any that is free.
     ///
     /// # Errors
-    /// When the address makes no sense, is taken, or can be reached from other machines while the gate asks for no token.
+    /// When the address makes no sense, is taken, or can be reached from other machines while the
+    /// gate asks for no token.
     pub async fn bind(address: &str, gate: AccessControl) -> Result<Self> {
-        let failed = |source| Error::Listen { address: address.to_owned(), source };
+        let failed = |source| Error::Listen {
+            address: address.to_owned(),
+            source,
+        };
         let tcp = TcpListener::bind(address).await.map_err(failed)?;
         let bound = tcp.local_addr().map_err(failed)?;
         if !bound.ip().is_loopback() && !gate.has_token() {
-            let problem = "can be reached from other machines; give it a token, or listen on 127.0.0.1";
+            let problem =
+                "can be reached from other machines; give it a token, or listen on 127.0.0.1";
             return Err(Error::setting("address", problem));
         }
         Ok(Self {
@@ -145,7 +158,8 @@ impl Listener {
         })
     }
 
-    /// How many connections there may be at once; [`DEFAULT_CONNECTIONS`](Self::DEFAULT_CONNECTIONS) by default. A quarter of them may have
+    /// How many connections there may be at once;
+    /// [`DEFAULT_CONNECTIONS`](Self::DEFAULT_CONNECTIONS) by default. A quarter of them may have
     /// shown no token; set [`limits`](Self::limits) for more.
     #[must_use]
     pub fn connections(mut self, most: usize) -> Self {
@@ -193,22 +207,24 @@ impl Listener {
         self
     }
 
-    /// How long a client may take to send the head of a request; [`DEFAULT_HEADER_TIME`](Self::DEFAULT_HEADER_TIME) by default.
+    /// How long a client may take to send the head of a request;
+    /// [`DEFAULT_HEADER_TIME`](Self::DEFAULT_HEADER_TIME) by default.
     #[must_use]
     pub fn header_time(mut self, time: Duration) -> Self {
         self.header_time = time;
         self
     }
 
-    /// How long a client may take nothing of what waits to be sent to it; [`DEFAULT_SEND_TIME`](Self::DEFAULT_SEND_TIME) by
-    /// default.
+    /// How long a client may take nothing of what waits to be sent to it;
+    /// [`DEFAULT_SEND_TIME`](Self::DEFAULT_SEND_TIME) by default.
     #[must_use]
     pub fn send_time(mut self, time: Duration) -> Self {
         self.send_time = time;
         self
     }
 
-    /// Stops when this is cancelled: nobody is let in any more, and those who are being served have [`GRACE`](Self::GRACE).
+    /// Stops when this is cancelled: nobody is let in any more, and those who are being served have
+    /// [`GRACE`](Self::GRACE).
     #[must_use]
     pub fn until(mut self, stop: CancelToken) -> Self {
         self.stop = stop;
@@ -237,8 +253,8 @@ impl Listener {
         Ok(self)
     }
 
-    /// Serves its owner until it is told to stop: named tokens need [`TokenScope::Admin`](crate::TokenScope::Admin). Dropping the future
-    /// closes all connections.
+    /// Serves its owner until it is told to stop: named tokens need
+    /// [`TokenScope::Admin`](crate::TokenScope::Admin). Dropping the future closes all connections.
     pub(crate) async fn serve(self, router: Router) -> Result<()> {
         self.serve_as(router, Serves::Owner).await
     }
@@ -292,7 +308,10 @@ impl Listener {
                 Err(error) => breathe(&error).await,
             }
         }
-        let _ = timeout(Self::GRACE, async { while served.join_next().await.is_some() {} }).await;
+        let _ = timeout(Self::GRACE, async {
+            while served.join_next().await.is_some() {}
+        })
+        .await;
         Ok(())
     }
 
@@ -312,7 +331,10 @@ impl Listener {
 /// Lets some time pass after an accept that failed, unless only that one client is concerned.
 async fn breathe(error: &io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
-    if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
+    if !matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset
+    ) {
         let mut pause = tokio::time::interval(Duration::from_millis(50));
         pause.tick().await;
         pause.tick().await;
@@ -346,13 +368,22 @@ struct Connection {
 }
 
 impl Connection {
-    /// Serves one client, once the connection is encrypted, if it is to be. How that ends concerns only the client.
-    async fn accept(self, stream: TcpStream, tls: Option<TlsAcceptor>, service: TowerToHyperService<Router>) {
-        // Small answers go out at once; otherwise a client that waits with its next request has each of them 40 ms late.
+    /// Serves one client, once the connection is encrypted, if it is to be. How that ends concerns
+    /// only the client.
+    async fn accept(
+        self,
+        stream: TcpStream,
+        tls: Option<TlsAcceptor>,
+        service: TowerToHyperService<Router>,
+    ) {
+        // Small answers go out at once; otherwise a client that waits with its next request has
+        // each of them 40 ms late.
         let _ = stream.set_nodelay(true);
         let slot = self.visit.slot.clone();
         let mut late = Box::pin(too_late(slot.clone(), self.token_time));
-        let Some(tls) = tls else { return self.serve(stream, service, late).await };
+        let Some(tls) = tls else {
+            return self.serve(stream, service, late).await;
+        };
         let encrypted = tokio::select! {
             encrypted = tls.accept(stream) => encrypted,
             () = &mut late => return,

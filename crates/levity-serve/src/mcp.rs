@@ -22,16 +22,19 @@
 //! # }
 //! ```
 //!
-//! - Every version of the protocol that there is, 2024-11-05 to 2026-07-28, over stdio and streamable HTTP.
-//! - Any [`Tool`](levity_core::Tool) is served: its arguments are checked, its time is limited, its panics are caught.
-//! - A [`Handler`] also talks to who calls it: it [asks](Client::elicit) the person there, [samples](Client::sample) their
-//!   model, tells how far it is. How that goes over the wire in which version is no concern of its.
+//! - Every version of the protocol that there is, 2024-11-05 to 2026-07-28, over stdio and
+//!   streamable HTTP.
+//! - Any [`Tool`](levity_core::Tool) is served: its arguments are checked, its time is limited, its
+//!   panics are caught.
+//! - A [`Handler`] also talks to who calls it: it [asks](Client::elicit) the person there,
+//!   [samples](Client::sample) their model, tells how far it is. How that goes over the wire in
+//!   which version is no concern of its.
 //! - A handler's call can go on as a task, which its client polls; see [`TaskSupport`].
-//! - What a client sends is never trusted: every queue, table and message has a [limit](Limits), and the answer to what is
-//!   wrong says what is wrong.
+//! - What a client sends is never trusted: every queue, table and message has a [limit](Limits),
+//!   and the answer to what is wrong says what is wrong.
 //!
-//! What is deliberately absent: types of the protocol's library, which appear in no signature here; listening on a port and
-//! tokens, which are this crate's for all its services.
+//! What is deliberately absent: types of the protocol's library, which appear in no signature here;
+//! listening on a port and tokens, which are this crate's for all its services.
 
 mod answer;
 mod ask;
@@ -69,7 +72,9 @@ pub use fault::RequestError;
 pub use limits::McpLimits;
 pub use model::ClientModel;
 pub use offer::{Handler, HandlerCall};
-pub use provide::{Completer, Completing, Completion, Page, PromptAsk, Prompts, ResourceAsk, Resources};
+pub use provide::{
+    Completer, Completing, Completion, Page, PromptAsk, Prompts, ResourceAsk, Resources,
+};
 pub use reply::{Block, HandlerReply, PromptReply};
 pub use server::McpServer;
 pub use tasks::TaskSupport;
@@ -77,6 +82,6 @@ pub use tasks::TaskSupport;
 #[doc(no_inline)]
 pub use crate::Error;
 pub use levity_mcp::{
-    ElicitForm, ElicitReply, ElicitUrl, Prompt, PromptArgument, Resource, ResourceContent, ResourceTemplate,
-    SampleAsk, SampleReply,
+    ElicitForm, ElicitReply, ElicitUrl, Prompt, PromptArgument, Resource, ResourceContent,
+    ResourceTemplate, SampleAsk, SampleReply,
 };

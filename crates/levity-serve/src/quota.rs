@@ -28,13 +28,19 @@ impl TokenShare {
         (most / 100 * percent + most % 100 * percent / 100).max(1)
     }
 
-    /// How many of `most` places a caller may take. Callers with the scope `admin` may take all of them.
+    /// How many of `most` places a caller may take. Callers with the scope `admin` may take all of
+    /// them.
     pub(crate) fn of_caller(self, most: usize, caller: &Caller) -> usize {
-        if caller.namespace().is_some() { self.of(most).min(most) } else { most }
+        if caller.namespace().is_some() {
+            self.of(most).min(most)
+        } else {
+            most
+        }
     }
 }
 
-/// Places for something that costs the server: so many in all, and so many for the tokens of one tenant.
+/// Places for something that costs the server: so many in all, and so many for the tokens of one
+/// tenant.
 #[derive(Debug)]
 pub(crate) struct Quota {
     most: usize,
@@ -67,7 +73,12 @@ pub(crate) struct Permit {
 
 impl Quota {
     pub(crate) fn new(most: usize, share: TokenShare) -> Arc<Self> {
-        Arc::new(Self { most, share, taken: Mutex::default(), freed: Notify::new() })
+        Arc::new(Self {
+            most,
+            share,
+            taken: Mutex::default(),
+            freed: Notify::new(),
+        })
     }
 
     /// A place for a caller.
@@ -81,7 +92,8 @@ impl Quota {
         self.take_many(caller, 1)
     }
 
-    /// Waits for a place for a caller. Callers bound how many wait: each request that waits has a place of its own.
+    /// Waits for a place for a caller. Callers bound how many wait: each request that waits has a
+    /// place of its own.
     pub(crate) async fn wait(self: &Arc<Self>, caller: &Caller) -> Permit {
         loop {
             let mut freed = std::pin::pin!(self.freed.notified());
@@ -94,20 +106,30 @@ impl Quota {
         }
     }
 
-    /// Places for something of this size, such as so many bytes. What is larger than all that a caller may have is taken alone.
+    /// Places for something of this size, such as so many bytes. What is larger than all that a
+    /// caller may have is taken alone.
     ///
     /// # Errors
     /// When there are not so many places left, in all or for this caller.
-    pub(crate) fn take_many(self: &Arc<Self>, caller: &Caller, count: usize) -> Result<Permit, QuotaFull> {
+    pub(crate) fn take_many(
+        self: &Arc<Self>,
+        caller: &Caller,
+        count: usize,
+    ) -> Result<Permit, QuotaFull> {
         let fits = |taken: usize, most: usize| taken == 0 || taken.saturating_add(count) <= most;
         let mut taken = self.taken();
         let tenant: Option<Arc<str>> = caller.namespace().map(Into::into);
-        let own = tenant.as_ref().and_then(|tenant| taken.by_tenant.get(tenant).copied()).unwrap_or(0);
+        let own = tenant
+            .as_ref()
+            .and_then(|tenant| taken.by_tenant.get(tenant).copied())
+            .unwrap_or(0);
         if !fits(taken.all, self.most) {
             return Err(QuotaFull { most: self.most });
         }
         if tenant.is_some() && !fits(own, self.share.of(self.most)) {
-            return Err(QuotaFull { most: self.share.of(self.most) });
+            return Err(QuotaFull {
+                most: self.share.of(self.most),
+            });
         }
         taken.all += count;
         if let Some(tenant) = &tenant
@@ -116,12 +138,18 @@ impl Quota {
             *taken.by_tenant.entry(tenant.clone()).or_default() += count;
         }
         drop(taken);
-        Ok(Permit { quota: self.clone(), tenant, count })
+        Ok(Permit {
+            quota: self.clone(),
+            tenant,
+            count,
+        })
     }
 
     /// Whether only the caller's own share is used up, so that others' places are no help.
     pub(crate) fn is_share_taken(&self, caller: &Caller) -> bool {
-        let own = caller.namespace().and_then(|tenant| self.taken().by_tenant.get(tenant).copied());
+        let own = caller
+            .namespace()
+            .and_then(|tenant| self.taken().by_tenant.get(tenant).copied());
         own.is_some_and(|own| own >= self.share.of(self.most))
     }
 
@@ -174,23 +202,39 @@ mod tests {
             (200, 7, 7),
             (100, usize::MAX, usize::MAX),
         ] {
-            assert_eq!(TokenShare::percent(percent).of(most), expected, "{percent} % of {most}");
+            assert_eq!(
+                TokenShare::percent(percent).of(most),
+                expected,
+                "{percent} % of {most}"
+            );
         }
     }
 
     #[test]
     fn quota_keeps_places_free_for_callers_other_than_the_busy_one() {
         let quota = Quota::new(8, TokenShare::DEFAULT);
-        let (ann, bob) = (caller("ann", TokenScope::Run), caller("bob", TokenScope::Read));
+        let (ann, bob) = (
+            caller("ann", TokenScope::Run),
+            caller("bob", TokenScope::Read),
+        );
         let first = quota.take(&ann).unwrap();
         let _second = quota.take(&ann).unwrap();
         assert_eq!(quota.take(&ann).unwrap_err(), QuotaFull { most: 2 });
         assert!(quota.is_share_taken(&ann) && !quota.is_share_taken(&bob));
         // The users of one tenant share its places.
-        assert!(quota.take(&caller("ann.boss", TokenScope::Approve)).is_err());
+        assert!(
+            quota
+                .take(&caller("ann.boss", TokenScope::Approve))
+                .is_err()
+        );
         let _bob = [quota.take(&bob).unwrap(), quota.take(&bob).unwrap()];
-        let _owner: Vec<_> = (0..4).map(|_| quota.take(&Caller::owner()).unwrap()).collect();
-        assert_eq!(quota.take(&Caller::owner()).unwrap_err(), QuotaFull { most: 8 });
+        let _owner: Vec<_> = (0..4)
+            .map(|_| quota.take(&Caller::owner()).unwrap())
+            .collect();
+        assert_eq!(
+            quota.take(&Caller::owner()).unwrap_err(),
+            QuotaFull { most: 8 }
+        );
         drop(first);
         assert!(quota.take(&bob).is_err(), "it has its share");
         let again = quota.take(&ann).unwrap();
@@ -201,11 +245,19 @@ mod tests {
     #[test]
     fn quota_of_sizes_has_room_for_one_that_is_too_large_alone() {
         let quota = Quota::new(100, TokenShare::DEFAULT);
-        let (ann, bob) = (caller("ann", TokenScope::Run), caller("bob", TokenScope::Run));
+        let (ann, bob) = (
+            caller("ann", TokenScope::Run),
+            caller("bob", TokenScope::Run),
+        );
         let large = quota.take_many(&ann, 40).unwrap();
-        assert_eq!(quota.take_many(&ann, 1).unwrap_err(), QuotaFull { most: 25 });
+        assert_eq!(
+            quota.take_many(&ann, 1).unwrap_err(),
+            QuotaFull { most: 25 }
+        );
         let _small = quota.take_many(&bob, 20).unwrap();
-        assert!(quota.take_many(&bob, 6).is_err() && quota.take_many(&Caller::owner(), 41).is_err());
+        assert!(
+            quota.take_many(&bob, 6).is_err() && quota.take_many(&Caller::owner(), 41).is_err()
+        );
         let none = quota.take_many(&ann, 0).unwrap_err();
         assert_eq!(none.most, 25);
         drop(large);
@@ -219,7 +271,11 @@ mod tests {
     fn quota_remembers_nobody_who_has_left() {
         let quota = Quota::new(8, TokenShare::DEFAULT);
         for number in 0..100 {
-            drop(quota.take(&caller(&format!("t{number}"), TokenScope::Read)).unwrap());
+            drop(
+                quota
+                    .take(&caller(&format!("t{number}"), TokenScope::Read))
+                    .unwrap(),
+            );
         }
         let taken = quota.taken();
         assert_eq!((taken.all, taken.by_tenant.len()), (0, 0));
@@ -231,7 +287,12 @@ mod tests {
         let ann = caller("ann", TokenScope::Run);
         let mut held = vec![quota.wait(&ann).await, quota.wait(&ann).await];
         let mut third = std::pin::pin!(quota.wait(&ann));
-        assert!(third.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!(
+            third
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()))
+                .is_pending()
+        );
         let _bob = quota.wait(&caller("bob", TokenScope::Run)).await;
         held.pop();
         third.await;
@@ -239,7 +300,15 @@ mod tests {
 
     #[test]
     fn quota_of_none_gives_none() {
-        assert!(Quota::new(0, TokenShare::DEFAULT).take(&Caller::owner()).is_err());
-        assert!(Quota::new(0, TokenShare::DEFAULT).take(&caller("ann", TokenScope::Run)).is_err());
+        assert!(
+            Quota::new(0, TokenShare::DEFAULT)
+                .take(&Caller::owner())
+                .is_err()
+        );
+        assert!(
+            Quota::new(0, TokenShare::DEFAULT)
+                .take(&caller("ann", TokenScope::Run))
+                .is_err()
+        );
     }
 }

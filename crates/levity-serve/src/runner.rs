@@ -9,13 +9,15 @@ use levity_runtime::{Control, End, Run, Runnable, Runtime, Watcher};
 
 use crate::error::{Error, Result};
 
-/// What works on goals for others: an agent, a swarm, a team, and whatever else is [`Runnable`] and begins with a text.
+/// What works on goals for others: an agent, a swarm, a team, and whatever else is [`Runnable`] and
+/// begins with a text.
 ///
 /// # Contract
 /// - `start` returns at once; what it returned is driven only while its `ended` is there.
 /// - Each event of the run goes to the watcher, in order, and the last one of the run itself is
 ///   [`RunEnded`](levity_core::EventKind::RunEnded) unless it could not be driven to its end.
-/// - `resume`, `history` and `asks` know every run that `start` has begun, as far as the runtime's journal keeps it.
+/// - `resume`, `history` and `asks` know every run that `start` has begun, as far as the runtime's
+///   journal keeps it.
 #[async_trait]
 pub trait Runner: Send + Sync {
     /// What drives the runs, and where they are kept.
@@ -59,8 +61,8 @@ pub struct RunSetup {
     pub conversation: Option<ConversationId>,
     /// Is called with each event.
     pub watcher: Watcher,
-    /// Is called with the messages of a run that has an answer, before its `ended` is there, by runners that keep them: the goal
-    /// first, and each call of a tool with its result.
+    /// Is called with the messages of a run that has an answer, before its `ended` is there, by
+    /// runners that keep them: the goal first, and each call of a tool with its result.
     pub on_messages: Option<MessageSink>,
 }
 
@@ -70,7 +72,12 @@ pub type MessageSink = Arc<dyn Fn(&[Arc<Message>]) + Send + Sync>;
 impl RunSetup {
     /// A run of this id, whose events go to `watcher`.
     pub fn new(id: impl Into<RunId>, watcher: Watcher) -> Self {
-        Self { id: id.into(), conversation: None, watcher, on_messages: None }
+        Self {
+            id: id.into(),
+            conversation: None,
+            watcher,
+            on_messages: None,
+        }
     }
 
     /// Makes it part of a conversation.
@@ -92,7 +99,9 @@ impl RunSetup {
 
 impl fmt::Debug for RunSetup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunSetup").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("RunSetup")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }
 
@@ -102,15 +111,21 @@ impl fmt::Debug for RunSetup {
 pub struct Started {
     /// Tells it what to do.
     pub control: Control,
-    /// Gives why the run could not be driven to its end, if it could not; how it ended is among its events. Dropping it
-    /// stops the run.
+    /// Gives why the run could not be driven to its end, if it could not; how it ended is among its
+    /// events. Dropping it stops the run.
     pub ended: Pin<Box<dyn Future<Output = Option<SharedError>> + Send>>,
 }
 
 impl Started {
     /// A run that has begun, and its end: `None` when it had one, be it good or bad.
-    pub fn new(control: Control, ended: impl Future<Output = Option<SharedError>> + Send + 'static) -> Self {
-        Self { control, ended: Box::pin(ended) }
+    pub fn new(
+        control: Control,
+        ended: impl Future<Output = Option<SharedError>> + Send + 'static,
+    ) -> Self {
+        Self {
+            control,
+            ended: Box::pin(ended),
+        }
     }
 }
 
@@ -134,14 +149,26 @@ where
     }
 
     fn start(&self, goal: &str, setup: RunSetup) -> Result<Started> {
-        let RunSetup { id, conversation, watcher, on_messages } = setup;
+        let RunSetup {
+            id,
+            conversation,
+            watcher,
+            on_messages,
+        } = setup;
         let mut input = W::Input::from(goal.to_owned());
         if let Some(conversation) = conversation {
             let place = W::conversation(&mut input);
-            let none = || Error::setting("conversation", "is not kept by what works here; leave it out");
+            let none = || {
+                Error::setting(
+                    "conversation",
+                    "is not kept by what works here; leave it out",
+                )
+            };
             *place.ok_or_else(none)? = Some(conversation);
         }
-        let run = Run::new(self.clone(), input).id(id).on_event(move |event| watcher(event));
+        let run = Run::new(self.clone(), input)
+            .id(id)
+            .on_event(move |event| watcher(event));
         Ok(started(run, on_messages))
     }
 
@@ -156,7 +183,9 @@ where
     }
 
     async fn asks(&self, run: &RunId) -> Result<Vec<Ask>> {
-        levity_runtime::asks(self, run).await.map_err(|error| lost(run, error))
+        levity_runtime::asks(self, run)
+            .await
+            .map_err(|error| lost(run, error))
     }
 }
 

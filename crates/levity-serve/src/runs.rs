@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use levity_core::text::is_blank;
 use levity_core::{
-    Ask, ConversationId, Ending, Event, EventKind, JournalError, Message, RunId, RunQuery, RunSummary,
-    SharedError, World,
+    Ask, ConversationId, Ending, Event, EventKind, JournalError, Message, RunId, RunQuery,
+    RunSummary, SharedError, World,
 };
 use levity_runtime::{Runtime, Watcher};
 use tokio::task::JoinSet;
@@ -28,10 +28,11 @@ use queue::KeptPlace;
 pub use standing::RunStatus;
 pub(crate) use tell::Way;
 
-/// The runs that are worked on for others. Cloning costs nothing; when the last clone is gone, so is what was under way,
-/// and its journal has it.
+/// The runs that are worked on for others. Cloning costs nothing; when the last clone is gone, so
+/// is what was under way, and its journal has it.
 ///
-/// A run belongs to nobody who asked for it: it goes on when they have left, and can be found again by its id.
+/// A run belongs to nobody who asked for it: it goes on when they have left, and can be found again
+/// by its id.
 ///
 /// ```
 /// use levity_loop::Agent;
@@ -56,7 +57,8 @@ struct Inner {
     runner: Arc<dyn Runner>,
     settings: Settings,
     boot: Arc<str>,
-    /// How many feeds this process has begun: the order of events in one says nothing about another.
+    /// How many feeds this process has begun: the order of events in one says nothing about
+    /// another.
     feeds: AtomicU64,
     known: Mutex<Known>,
     tasks: Mutex<JoinSet<()>>,
@@ -108,7 +110,13 @@ pub struct NewRun {
 impl NewRun {
     /// A goal to work on.
     pub fn new(goal: impl Into<String>) -> Self {
-        Self { goal: goal.into(), conversation: None, id: None, watcher: None, on_messages: None }
+        Self {
+            goal: goal.into(),
+            conversation: None,
+            id: None,
+            watcher: None,
+            on_messages: None,
+        }
     }
 
     /// Makes the run part of a conversation.
@@ -132,7 +140,8 @@ impl NewRun {
         self
     }
 
-    /// Calls `sink` with the messages of the run when it has an answer, before its outcome is known; only agents have them.
+    /// Calls `sink` with the messages of the run when it has an answer, before its outcome is
+    /// known; only agents have them.
     #[must_use]
     pub fn on_messages(mut self, sink: impl Fn(&[Arc<Message>]) + Send + Sync + 'static) -> Self {
         self.on_messages = Some(Arc::new(sink));
@@ -155,7 +164,8 @@ impl Runs {
     pub const DEFAULT_MOST: usize = 64;
     /// How long a prompt may be, however it comes: 256 KiB.
     pub const DEFAULT_PROMPT_LIMIT: usize = 256 << 10;
-    /// How many runs that have ended are kept in memory, for those who come late: 64. All others are read from the journal.
+    /// How many runs that have ended are kept in memory, for those who come late: 64. All others
+    /// are read from the journal.
     pub const ENDED: usize = 64;
     /// How many bytes of events of them: 32 MiB.
     pub const ENDED_BYTES: usize = 32 << 20;
@@ -163,10 +173,20 @@ impl Runs {
     /// Has work done by an agent, a swarm or a team.
     pub fn new(runner: impl Runner + 'static) -> Self {
         let runner: Arc<dyn Runner> = Arc::new(runner);
-        let boot = format!("{:08x}", runner.runtime().world().random() & u64::from(u32::MAX)).into();
+        let boot = format!(
+            "{:08x}",
+            runner.runtime().world().random() & u64::from(u32::MAX)
+        )
+        .into();
         let prompt_limit = Self::DEFAULT_PROMPT_LIMIT;
         let (most, share) = (Self::DEFAULT_MOST, TokenShare::DEFAULT);
-        let settings = Settings { most, prompt_limit, share, watchers: Vec::new(), may_resume: None };
+        let settings = Settings {
+            most,
+            prompt_limit,
+            share,
+            watchers: Vec::new(),
+            may_resume: None,
+        };
         Self::made(runner, settings, boot)
     }
 
@@ -175,41 +195,69 @@ impl Runs {
         let errands = Quota::new(Self::TOLD, settings.share);
         let reads = Quota::new(Self::JOURNAL_READS, settings.share);
         let lists = Quota::new(Self::JOURNAL_LISTS, settings.share);
-        Self { inner: Arc::new(Inner { runner, settings, boot, feeds, known, tasks, errands, reads, lists }) }
+        Self {
+            inner: Arc::new(Inner {
+                runner,
+                settings,
+                boot,
+                feeds,
+                known,
+                tasks,
+                errands,
+                reads,
+                lists,
+            }),
+        }
     }
 
-    /// How many runs may be under way at once; [`DEFAULT_MOST`](Self::DEFAULT_MOST) by default. It is set before the first run.
+    /// How many runs may be under way at once; [`DEFAULT_MOST`](Self::DEFAULT_MOST) by default. It
+    /// is set before the first run.
     #[must_use]
     pub fn most(self, runs: usize) -> Self {
-        let settings = Settings { most: runs, ..self.inner.settings.clone() };
+        let settings = Settings {
+            most: runs,
+            ..self.inner.settings.clone()
+        };
         Self::made(self.inner.runner.clone(), settings, self.inner.boot.clone())
     }
 
-    /// How long a prompt may be; [`DEFAULT_PROMPT_LIMIT`](Self::DEFAULT_PROMPT_LIMIT) by default. It holds for HTTP, MCP and the bridge. It is
-    /// set before the first run.
+    /// How long a prompt may be; [`DEFAULT_PROMPT_LIMIT`](Self::DEFAULT_PROMPT_LIMIT) by default.
+    /// It holds for HTTP, MCP and the bridge. It is set before the first run.
     #[must_use]
     pub fn prompt_limit(self, bytes: usize) -> Self {
-        let settings = Settings { prompt_limit: bytes, ..self.inner.settings.clone() };
+        let settings = Settings {
+            prompt_limit: bytes,
+            ..self.inner.settings.clone()
+        };
         Self::made(self.inner.runner.clone(), settings, self.inner.boot.clone())
     }
 
-    /// How much of a limit one named token may take, in percent: of the runs here, of the runs and lists that are read from the journal, and of the
-    /// tool calls and the readers of an [`HttpApi`](crate::http::HttpApi). 25 by default; one place at least. Tokens of one tenant share it, and tokens with the
-    /// scope `admin` are not limited by it. It is set before the first run.
+    /// How much of a limit one named token may take, in percent: of the runs here, of the runs and
+    /// lists that are read from the journal, and of the tool calls and the readers of an
+    /// [`HttpApi`](crate::http::HttpApi). 25 by default; one place at least. Tokens of one tenant
+    /// share it, and tokens with the scope `admin` are not limited by it. It is set before the
+    /// first run.
     #[must_use]
     pub fn token_share(self, percent: u8) -> Self {
-        let settings = Settings { share: TokenShare::percent(percent), ..self.inner.settings.clone() };
+        let settings = Settings {
+            share: TokenShare::percent(percent),
+            ..self.inner.settings.clone()
+        };
         Self::made(self.inner.runner.clone(), settings, self.inner.boot.clone())
     }
 
-    /// Asks `check` before a run of the journal is resumed, by whomever: a journal may hold runs that somebody else started, with
-    /// calls that somebody else approved. It must not block, and is set before the first run.
+    /// Asks `check` before a run of the journal is resumed, by whomever: a journal may hold runs
+    /// that somebody else started, with calls that somebody else approved. It must not block, and
+    /// is set before the first run.
     #[must_use]
     pub fn resume_if(
         self,
         check: impl Fn(&RunId) -> std::result::Result<(), JournalError> + Send + Sync + 'static,
     ) -> Self {
-        let settings = Settings { may_resume: Some(Arc::new(check)), ..self.inner.settings.clone() };
+        let settings = Settings {
+            may_resume: Some(Arc::new(check)),
+            ..self.inner.settings.clone()
+        };
         Self::made(self.inner.runner.clone(), settings, self.inner.boot.clone())
     }
 
@@ -230,7 +278,8 @@ impl Runs {
         }
     }
 
-    /// Calls `watcher` with each event of every run; it must not block. It is set before the first run.
+    /// Calls `watcher` with each event of every run; it must not block. It is set before the first
+    /// run.
     #[must_use]
     pub fn on_event(self, watcher: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         let mut settings = self.inner.settings.clone();
@@ -263,7 +312,8 @@ impl Runs {
         self.start_by(&*self.inner.runner, caller, order)
     }
 
-    /// As [`start_for`](Self::start_for), by another runner of the same journal: one that calls the model of a client, for instance.
+    /// As [`start_for`](Self::start_for), by another runner of the same journal: one that calls the
+    /// model of a client, for instance.
     pub(crate) fn start_by(
         &self,
         runner: &dyn Runner,
@@ -273,13 +323,21 @@ impl Runs {
         self.check_prompt(&order.goal)?;
         let id = order.id.unwrap_or_else(|| RunId::random(self.world()));
         if id.parent().is_some() {
-            return Err(Error::setting("id", "has a dot, which stands between a run and those below it"));
+            return Err(Error::setting(
+                "id",
+                "has a dot, which stands between a run and those below it",
+            ));
         }
-        let place =
-            self.admit(&id, self.feed(&id), RunStatus::of_goal(&order.goal), &Whose::Caller(caller))?;
+        let place = self.admit(
+            &id,
+            self.feed(&id),
+            RunStatus::of_goal(&order.goal),
+            &Whose::Caller(caller),
+        )?;
         let watcher = self.watcher(&place.run, order.watcher);
-        let setup =
-            RunSetup::new(id, watcher).with_conversation(order.conversation).with_messages(order.on_messages);
+        let setup = RunSetup::new(id, watcher)
+            .with_conversation(order.conversation)
+            .with_messages(order.on_messages);
         let started = runner.start(&order.goal, setup)?;
         Ok(self.attend(place, started))
     }
@@ -307,11 +365,13 @@ impl Runs {
         let told = match &whose {
             Whose::Caller(caller) => {
                 let (runner, run) = (self.inner.runner.clone(), id.clone());
-                self.with_journal(caller, async move { runner.history(&run).await }).await?
+                self.with_journal(caller, async move { runner.history(&run).await })
+                    .await?
             }
             Whose::Queue(_) => self.inner.runner.history(id).await?,
         };
-        let is_end = |event: &Event| event.run == *id && matches!(event.kind, EventKind::RunEnded(_));
+        let is_end =
+            |event: &Event| event.run == *id && matches!(event.kind, EventKind::RunEnded(_));
         if told.iter().any(is_end) {
             return Err(Error::NotUnderWay(id.clone()));
         }
@@ -325,14 +385,22 @@ impl Runs {
             Err(error) => return self.live(id).ok_or(error),
         };
         place.run.open();
-        let started = self.inner.runner.resume(id, self.watcher(&place.run, None)).await?;
+        let started = self
+            .inner
+            .runner
+            .resume(id, self.watcher(&place.run, None))
+            .await?;
         Ok(self.attend(place, started))
     }
 
     /// A run that is under way here, or has ended here of late.
     pub fn get(&self, id: &RunId) -> Option<Arc<LiveRun>> {
         let known = self.known();
-        known.live.get(id).or_else(|| known.ended.iter().rev().find(|run| run.id() == id)).cloned()
+        known
+            .live
+            .get(id)
+            .or_else(|| known.ended.iter().rev().find(|run| run.id() == id))
+            .cloned()
     }
 
     /// Forgets a run that has ended here; its journal keeps what it has.
@@ -347,13 +415,22 @@ impl Runs {
     /// The runs that are under way here, and those that have ended here of late.
     pub fn here(&self) -> Vec<Arc<LiveRun>> {
         let known = self.known();
-        known.ended.iter().chain(known.live.values()).cloned().collect()
+        known
+            .ended
+            .iter()
+            .chain(known.live.values())
+            .cloned()
+            .collect()
     }
 
     /// Says that no further run can begin now, if that is so, before anything is prepared for one.
     pub(crate) fn room(&self) -> Result<()> {
         let (most, known) = (self.inner.settings.most, self.known());
-        if known.live.len() + known.kept < most { Ok(()) } else { Err(Error::Full { most }) }
+        if known.live.len() + known.kept < most {
+            Ok(())
+        } else {
+            Err(Error::Full { most })
+        }
     }
 
     /// How many runs are under way here.
@@ -361,7 +438,8 @@ impl Runs {
         self.known().live.len()
     }
 
-    /// Lists runs of the journal. Without one, those that are [`here`](Self::here) are all there are, and these are listed.
+    /// Lists runs of the journal. Without one, those that are [`here`](Self::here) are all there
+    /// are, and these are listed.
     ///
     /// # Errors
     /// When the journal fails.
@@ -418,17 +496,28 @@ impl Runs {
     /// When there is no such run.
     pub async fn ending(&self, id: &RunId) -> Result<Option<Box<Ending>>> {
         if let Some(run) = self.known_here(id) {
-            return Ok(run.ended().and_then(|outcome| outcome.ending().cloned().map(Box::new)));
+            return Ok(run
+                .ended()
+                .and_then(|outcome| outcome.ending().cloned().map(Box::new)));
         }
-        let ends = self.history(id).await?.into_iter().filter(|event| event.run == *id);
+        let ends = self
+            .history(id)
+            .await?
+            .into_iter()
+            .filter(|event| event.run == *id);
         Ok(ends
-            .filter_map(
-                |event| if let EventKind::RunEnded(ending) = event.kind { Some(ending) } else { None },
-            )
+            .filter_map(|event| {
+                if let EventKind::RunEnded(ending) = event.kind {
+                    Some(ending)
+                } else {
+                    None
+                }
+            })
             .last())
     }
 
-    /// Reads what a run tells: behind an event, named by the id it came with, or from the beginning.
+    /// Reads what a run tells: behind an event, named by the id it came with, or from the
+    /// beginning.
     ///
     /// # Errors
     /// When there is no such run.
@@ -440,16 +529,28 @@ impl Runs {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.inner.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner
+            .known
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn feed(&self, id: &RunId) -> Arc<Feed> {
         let number = self.inner.feeds.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Feed::new(id.clone(), format!("{}{number:x}", self.inner.boot).into()))
+        Arc::new(Feed::new(
+            id.clone(),
+            format!("{}{number:x}", self.inner.boot).into(),
+        ))
     }
 
     /// Takes a run in, if there is room or a place was kept for it.
-    fn admit(&self, id: &RunId, feed: Arc<Feed>, standing: RunStatus, whose: &Whose<'_>) -> Result<Place> {
+    fn admit(
+        &self,
+        id: &RunId,
+        feed: Arc<Feed>,
+        standing: RunStatus,
+        whose: &Whose<'_>,
+    ) -> Result<Place> {
         let run = Arc::new(LiveRun::new(id.clone(), whose.tenant(), feed, standing));
         let mut known = self.known();
         let queued = match whose {
@@ -461,12 +562,20 @@ impl Runs {
         };
         if known.live.contains_key(id) {
             drop(known);
-            return Err(Error::run(id, levity_core::RuntimeError::Exists(id.clone())));
+            return Err(Error::run(
+                id,
+                levity_core::RuntimeError::Exists(id.clone()),
+            ));
         }
         known.live.insert(id.clone(), run.clone());
         known.queue.retain(|queued| queued != id);
         drop(known);
-        Ok(Place { run, inner: Arc::downgrade(&self.inner), driven: false, queued })
+        Ok(Place {
+            run,
+            inner: Arc::downgrade(&self.inner),
+            driven: false,
+            queued,
+        })
     }
 
     /// Says that a caller has no further run, if that is so.
@@ -476,9 +585,19 @@ impl Runs {
             return Err(Error::Full { most });
         }
         // Runs that an earlier process left count, too: whose a run is follows from its id.
-        let own = || known.live.keys().filter(|id| caller.owns(id.as_str())).count();
+        let own = || {
+            known
+                .live
+                .keys()
+                .filter(|id| caller.owns(id.as_str()))
+                .count()
+        };
         let most = share.of_caller(most, caller);
-        if caller.namespace().is_some() && own() >= most { Err(Error::Full { most }) } else { Ok(()) }
+        if caller.namespace().is_some() && own() >= most {
+            Err(Error::Full { most })
+        } else {
+            Ok(())
+        }
     }
 
     fn watcher(&self, run: &Arc<LiveRun>, own: Option<Watcher>) -> Watcher {
@@ -495,7 +614,11 @@ impl Runs {
         let run = place.run.clone();
         run.connect(started.control);
         place.driven = true;
-        let mut tasks = self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self
+            .inner
+            .tasks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}
         tasks.spawn(async move {
             let stopped: Option<SharedError> = started.ended.await;
@@ -536,14 +659,20 @@ fn weight(ended: &VecDeque<Arc<LiveRun>>, weight: impl Fn(&LiveRun) -> usize) ->
     ended.iter().map(|run| weight(run)).sum()
 }
 
-/// Forgets the oldest run of the tenant whose runs weigh most, so that none pushes out the runs of another.
+/// Forgets the oldest run of the tenant whose runs weigh most, so that none pushes out the runs of
+/// another.
 fn forget_one(ended: &mut VecDeque<Arc<LiveRun>>, weight: impl Fn(&LiveRun) -> usize) {
     let mut by_tenant: BTreeMap<Option<Arc<str>>, usize> = BTreeMap::new();
     for run in ended.iter() {
         *by_tenant.entry(run.tenant.clone()).or_default() += weight(run);
     }
-    let heaviest = by_tenant.into_iter().max_by_key(|(_, weight)| *weight).map(|(tenant, _)| tenant);
-    let oldest = ended.iter().position(|run| heaviest.as_ref() == Some(&run.tenant));
+    let heaviest = by_tenant
+        .into_iter()
+        .max_by_key(|(_, weight)| *weight)
+        .map(|(tenant, _)| tenant);
+    let oldest = ended
+        .iter()
+        .position(|run| heaviest.as_ref() == Some(&run.tenant));
     ended.remove(oldest.unwrap_or(0));
 }
 
@@ -563,7 +692,8 @@ impl Whose<'_> {
     }
 }
 
-/// A run's place among those under way. It is given back however the run comes to its end, and who waits for that is told.
+/// A run's place among those under way. It is given back however the run comes to its end, and who
+/// waits for that is told.
 struct Place {
     run: Arc<LiveRun>,
     inner: Weak<Inner>,
@@ -575,12 +705,15 @@ struct Place {
 impl Drop for Place {
     fn drop(&mut self) {
         // This counts only where nothing was said of its end: it is driven no more.
-        self.run.finish(Some(SharedError::new(Error::NotUnderWay(self.run.id().clone()))));
+        self.run.finish(Some(SharedError::new(Error::NotUnderWay(
+            self.run.id().clone(),
+        ))));
         if let Some(inner) = self.inner.upgrade() {
             let runs = Runs { inner };
             runs.retire(self);
-            // Whoever drove it goes on with others by itself, and so does whoever takes up the queue: a run that cannot be taken
-            // up now must not have it begun anew at once, and so for ever.
+            // Whoever drove it goes on with others by itself, and so does whoever takes up the
+            // queue: a run that cannot be taken up now must not have it begun anew at once, and so
+            // for ever.
             if !self.driven && !self.queued {
                 runs.go_on_soon();
             }
@@ -590,6 +723,8 @@ impl Drop for Place {
 
 impl fmt::Debug for Runs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Runs").field("under_way", &self.under_way()).finish_non_exhaustive()
+        f.debug_struct("Runs")
+            .field("under_way", &self.under_way())
+            .finish_non_exhaustive()
     }
 }

@@ -18,17 +18,30 @@ impl ShownArgs {
     pub(crate) fn new(args: &Value) -> Self {
         let args = visible(&args.to_string());
         if args.len() <= SHOWN_ARGS {
-            return Self { text: args, is_whole: true };
+            return Self {
+                text: args,
+                is_whole: true,
+            };
         }
         let head = head(&args, SHOWN_ARGS / 2);
         let from = args.len() - SHOWN_ARGS / 2;
-        let from = (from..).find(|at| args.is_char_boundary(*at)).unwrap_or(args.len());
-        let text = format!("{head} [.. {} bytes are not shown ..] {}", from - head.len(), &args[from..]);
-        Self { text, is_whole: false }
+        let from = (from..)
+            .find(|at| args.is_char_boundary(*at))
+            .unwrap_or(args.len());
+        let text = format!(
+            "{head} [.. {} bytes are not shown ..] {}",
+            from - head.len(),
+            &args[from..]
+        );
+        Self {
+            text,
+            is_whole: false,
+        }
     }
 }
 
-/// A text with escapes in place of characters that are not seen, or turn the direction of others. JSON means the same with them.
+/// A text with escapes in place of characters that are not seen, or turn the direction of others.
+/// JSON means the same with them.
 pub(crate) fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -54,8 +67,16 @@ mod tests {
         for (args, shown, whole) in [
             (json!({}), "{}", true),
             (json!({"a": "b c"}), r#"{"a":"b c"}"#, true),
-            (json!({"a": "\u{202e}x\u{200b}"}), r#"{"a":"\u202ex\u200b"}"#, true),
-            (json!({"a": "\u{e0041}\u{7f}\n\u{a0}"}), r#"{"a":"\udb40\udc41\u007f\n\u00a0"}"#, true),
+            (
+                json!({"a": "\u{202e}x\u{200b}"}),
+                r#"{"a":"\u202ex\u200b"}"#,
+                true,
+            ),
+            (
+                json!({"a": "\u{e0041}\u{7f}\n\u{a0}"}),
+                r#"{"a":"\udb40\udc41\u007f\n\u00a0"}"#,
+                true,
+            ),
         ] {
             let found = ShownArgs::new(&args);
             assert_eq!((&*found.text, found.is_whole), (shown, whole), "{args}");

@@ -10,7 +10,8 @@ use subtle::ConstantTimeEq as _;
 
 use crate::error::{Error, Result};
 
-/// What a client must show to be let in. It is never shown by `Debug`, and compared in constant time.
+/// What a client must show to be let in. It is never shown by `Debug`, and compared in constant
+/// time.
 ///
 /// ```
 /// # use levity_serve::Token;
@@ -29,12 +30,15 @@ impl Token {
     /// A token that was agreed upon.
     ///
     /// # Errors
-    /// When it is shorter than [`SHORTEST`](Self::SHORTEST), or has characters that a header cannot carry.
+    /// When it is shorter than [`SHORTEST`](Self::SHORTEST), or has characters that a header cannot
+    /// carry.
     pub fn new(token: impl AsRef<str>) -> Result<Self> {
         let token = token.as_ref().trim();
         if token.len() < Self::SHORTEST {
             let least = Self::SHORTEST;
-            return Err(refused(format!("the token is too short; it must have {least} characters or more")));
+            return Err(refused(format!(
+                "the token is too short; it must have {least} characters or more"
+            )));
         }
         if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(refused(
@@ -50,8 +54,11 @@ impl Token {
     /// When the system has no randomness.
     pub fn generate() -> Result<Self> {
         let mut bits = [0; 32];
-        getrandom::fill(&mut bits)
-            .map_err(|error| refused(format!("the system gives no randomness for a token: {error}")))?;
+        getrandom::fill(&mut bits).map_err(|error| {
+            refused(format!(
+                "the system gives no randomness for a token: {error}"
+            ))
+        })?;
         Ok(Self(URL_SAFE_NO_PAD.encode(bits).into()))
     }
 
@@ -61,7 +68,9 @@ impl Token {
     /// When what it holds is no token.
     pub fn from_env(variable: &str) -> Result<Option<Self>> {
         match std::env::var(variable) {
-            Ok(token) => Self::new(token).map(Some).map_err(|error| named(&format!("`{variable}`"), &error)),
+            Ok(token) => Self::new(token)
+                .map(Some)
+                .map_err(|error| named(&format!("`{variable}`"), &error)),
             Err(_) => Ok(None),
         }
     }
@@ -78,15 +87,16 @@ impl Token {
             source: Some(source),
         };
         if is_open_to_others(path).map_err(failed)? {
-            let what =
-                format!("others may read the token file {shown}; take that from them: chmod 600 {shown}");
+            let what = format!(
+                "others may read the token file {shown}; take that from them: chmod 600 {shown}"
+            );
             return Err(refused(what));
         }
         Self::new(fs::read_to_string(path).map_err(failed)?).map_err(|error| named(&shown, &error))
     }
 
-    /// The token in a file; when there is no such file, a new token is made and kept there, for its owner alone. Says
-    /// whether it is new.
+    /// The token in a file; when there is no such file, a new token is made and kept there, for its
+    /// owner alone. Says whether it is new.
     ///
     /// # Errors
     /// As for [`from_file`](Self::from_file), and when the file cannot be made.
@@ -95,15 +105,21 @@ impl Token {
         let token = Self::generate()?;
         match keep(path, &token) {
             Ok(()) => Ok((token, true)),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok((Self::from_file(path)?, false)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Ok((Self::from_file(path)?, false))
+            }
             Err(source) => {
                 let what = format!("the token file `{}` cannot be made", path.display());
-                Err(Error::Token { what, source: Some(source) })
+                Err(Error::Token {
+                    what,
+                    source: Some(source),
+                })
             }
         }
     }
 
-    /// Whether what a client shows is this token. How long that takes says nothing but whether the lengths are the same.
+    /// Whether what a client shows is this token. How long that takes says nothing but whether the
+    /// lengths are the same.
     pub fn matches(&self, shown: &str) -> bool {
         self.0.as_bytes().ct_eq(shown.as_bytes()).into()
     }
@@ -115,16 +131,23 @@ impl Token {
 }
 
 pub(crate) fn refused(what: impl Into<String>) -> Error {
-    Error::Token { what: what.into(), source: None }
+    Error::Token {
+        what: what.into(),
+        source: None,
+    }
 }
 
 fn named(place: &str, error: &Error) -> Error {
     refused(format!("{place}: {error}"))
 }
 
-/// Makes the file in one go, so that two processes that begin at once do not have two tokens, and none finds half of one.
+/// Makes the file in one go, so that two processes that begin at once do not have two tokens, and
+/// none finds half of one.
 fn keep(path: &Path, token: &Token) -> io::Result<()> {
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+    if let Some(folder) = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+    {
         let mut builder = fs::DirBuilder::new();
         builder.recursive(true);
         #[cfg(unix)]
@@ -189,7 +212,10 @@ mod tests {
         assert!(!new);
         assert!(first.matches(second.reveal()));
         assert_eq!(format!("{first:?}"), "Token(..)");
-        assert_eq!(fs::read_dir(folder.path().join("below")).unwrap().count(), 1);
+        assert_eq!(
+            fs::read_dir(folder.path().join("below")).unwrap().count(),
+            1
+        );
     }
 
     /// Whoever comes while another one makes the token waits for nothing and finds all of it.
@@ -205,10 +231,17 @@ mod tests {
                     Token::from_file_or_new(&path).unwrap()
                 };
                 let threads: Vec<_> = (0..4).map(|_| scope.spawn(make)).collect();
-                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+                threads
+                    .into_iter()
+                    .map(|thread| thread.join().unwrap())
+                    .collect()
             });
             assert_eq!(tokens.iter().filter(|(_, new)| *new).count(), 1);
-            assert!(tokens.iter().all(|(token, _)| token.matches(tokens[0].0.reveal())));
+            assert!(
+                tokens
+                    .iter()
+                    .all(|(token, _)| token.matches(tokens[0].0.reveal()))
+            );
         }
     }
 
@@ -219,7 +252,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         Token::from_file_or_new(folder.path().join("state/token")).unwrap();
         for path in ["state", "state/token"] {
-            let mode = fs::metadata(folder.path().join(path)).unwrap().permissions().mode();
+            let mode = fs::metadata(folder.path().join(path))
+                .unwrap()
+                .permissions()
+                .mode();
             assert_eq!(mode & 0o077, 0, "{path}");
         }
     }
@@ -232,7 +268,12 @@ mod tests {
         let path = folder.path().join("token");
         fs::write(&path, "0123456789abcdef\n").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(Token::from_file(&path).unwrap_err().to_string().contains("chmod 600"));
+        assert!(
+            Token::from_file(&path)
+                .unwrap_err()
+                .to_string()
+                .contains("chmod 600")
+        );
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         assert!(Token::from_file(&path).unwrap().matches("0123456789abcdef"));
     }
@@ -244,7 +285,9 @@ mod tests {
         assert!(Token::new("0123456789abcdé-").is_err());
         let token = Token::new("0123456789abcdef").unwrap();
         assert!(
-            !token.matches("0123456789abcdeg") && !token.matches("") && !token.matches("0123456789abcdef0")
+            !token.matches("0123456789abcdeg")
+                && !token.matches("")
+                && !token.matches("0123456789abcdef0")
         );
     }
 }

@@ -29,10 +29,17 @@ pub struct Error {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: String) -> Self {
-        Self { kind, message, source: None }
+        Self {
+            kind,
+            message,
+            source: None,
+        }
     }
 
-    pub(crate) fn with_source(mut self, source: impl Into<Box<dyn error::Error + Send + Sync>>) -> Self {
+    pub(crate) fn with_source(
+        mut self,
+        source: impl Into<Box<dyn error::Error + Send + Sync>>,
+    ) -> Self {
         self.source = Some(source.into());
         self
     }

@@ -1,5 +1,5 @@
-//! One SQLite file that several processes share, opened with care. It is for levity's own stores: runs, conversations,
-//! facts.
+//! One SQLite file that several processes share, opened with care. It is for levity's own stores:
+//! runs, conversations, facts.
 //!
 //! ```
 //! use levity_sqlite::{Format, SharedFile};
@@ -23,8 +23,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! - A file that is not there is made, all at once. One of another program, of a newer version or with flaws is refused and
-//!   left as it is, to the byte.
+//! - A file that is not there is made, all at once. One of another program, of a newer version or
+//!   with flaws is refused and left as it is, to the byte.
 //! - Readers wait for nobody, and writers for one another, up to five seconds.
 //! - A file that was removed or replaced while it is in use is noticed; on Unix.
 //!

@@ -43,9 +43,11 @@ fn set_up(connection: &mut Connection, format: &Format) -> rusqlite::Result<()> 
     connection.pragma_update(None, "temp_store", "memory")?;
     connection.pragma_update(None, "wal_autocheckpoint", format.log_pages)?;
     connection.pragma_update(None, "journal_size_limit", format.log_pages * 4096)?;
-    // A file from elsewhere must not make us run what its tables say. `SharedFile` compares the tables as well.
+    // A file from elsewhere must not make us run what its tables say. `SharedFile` compares the
+    // tables as well.
     connection.pragma_update(None, "trusted_schema", false)?;
-    // No file of ours has a trigger or a view: they would write or return records that nobody wrote.
+    // No file of ours has a trigger or a view: they would write or return records that nobody
+    // wrote.
     for (setting, on) in [
         (DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false),
         (DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false),
@@ -56,10 +58,12 @@ fn set_up(connection: &mut Connection, format: &Format) -> rusqlite::Result<()> 
     connection.pragma_update(None, "secure_delete", format.overwrites)
 }
 
-/// Makes the tables in an empty file, all in one transaction, so that a file has either everything or nothing.
+/// Makes the tables in an empty file, all in one transaction, so that a file has either everything
+/// or nothing.
 ///
-/// The log comes first: a file with the marks of its header is never one that SQLite repairs by a rollback journal, so that one
-/// beside it is not ours. The marks are then moved into the file itself, where `peek` finds them.
+/// The log comes first: a file with the marks of its header is never one that SQLite repairs by a
+/// rollback journal, so that one beside it is not ours. The marks are then moved into the file
+/// itself, where `peek` finds them.
 pub(crate) fn create(connection: &mut Connection, format: &Format) -> rusqlite::Result<()> {
     if !is_empty(connection)? {
         return Ok(());
@@ -77,14 +81,20 @@ pub(crate) fn create(connection: &mut Connection, format: &Format) -> rusqlite::
 }
 
 fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
-    connection.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))
+    connection.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| {
+        row.get(0)
+    })
 }
 
 /// A row of `sqlite_schema`: type, name, table and SQL. SQL is compared without its line breaks.
 type Object = (String, String, String, String);
 
-/// The first object that tells the schema of a file from all of those that the format has had; `None` when it is one of them.
-pub(crate) fn foreign_object(connection: &Connection, format: &Format) -> rusqlite::Result<Option<String>> {
+/// The first object that tells the schema of a file from all of those that the format has had;
+/// `None` when it is one of them.
+pub(crate) fn foreign_object(
+    connection: &Connection,
+    format: &Format,
+) -> rusqlite::Result<Option<String>> {
     let there = objects(connection)?;
     let mut first = None;
     for tables in std::iter::once(format.tables).chain(format.earlier.iter().copied()) {
@@ -101,7 +111,8 @@ pub(crate) fn foreign_object(connection: &Connection, format: &Format) -> rusqli
 
 fn objects(connection: &Connection) -> rusqlite::Result<BTreeSet<Object>> {
     let mut select = connection.prepare(
-        "SELECT type, name, tbl_name, substr(coalesce(sql, ''), 1, 10000) FROM main.sqlite_schema LIMIT 1000",
+        "SELECT type, name, tbl_name, substr(coalesce(sql, ''), 1, 10000) FROM main.sqlite_schema \
+            LIMIT 1000",
     )?;
     let rows = select.query_map([], |row| {
         let sql: String = row.get(3)?;
@@ -111,17 +122,22 @@ fn objects(connection: &Connection) -> rusqlite::Result<BTreeSet<Object>> {
     rows.collect()
 }
 
-/// The name of an object whose pages are those of another one: what is written to one of them appears in the other.
+/// The name of an object whose pages are those of another one: what is written to one of them
+/// appears in the other.
 fn shared_page(connection: &Connection) -> rusqlite::Result<Option<String>> {
-    let select =
-        "SELECT name FROM main.sqlite_schema WHERE rootpage > 0 GROUP BY rootpage HAVING count(*) > 1";
-    connection.query_row(select, [], |row| row.get(0)).optional()
+    let select = "SELECT name FROM main.sqlite_schema WHERE rootpage > 0 GROUP BY rootpage HAVING \
+        count(*) > 1";
+    connection
+        .query_row(select, [], |row| row.get(0))
+        .optional()
 }
 
 /// Lets others read while somebody writes. SQLite does not wait for others by itself here.
 pub(crate) fn use_log(connection: &Connection) -> rusqlite::Result<()> {
-    let set =
-        || connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0));
+    let set = || {
+        connection
+            .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0))
+    };
     for _ in 0..PATIENCE.as_millis() / 10 {
         match set() {
             Err(error) if is_busy(&error) => sleep(Duration::from_millis(10)),
@@ -131,11 +147,13 @@ pub(crate) fn use_log(connection: &Connection) -> rusqlite::Result<()> {
     set().map(drop)
 }
 
-/// The program and the format that the header names, and whether the file has a header and no table. It is read by SQLite, since closing a file
-/// takes this process's locks on it away, and immutably, since even a reader may change a file.
+/// The program and the format that the header names, and whether the file has a header and no
+/// table. It is read by SQLite, since closing a file takes this process's locks on it away, and
+/// immutably, since even a reader may change a file.
 pub(crate) fn peek(path: &Path) -> rusqlite::Result<((i32, i32), bool)> {
-    let flags =
-        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_URI
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(immutable(path), flags)?;
     // Without this, a file that is just growing is taken for a broken one.
     connection.pragma_update(None, "writable_schema", true)?;
@@ -165,8 +183,8 @@ fn immutable(path: &Path) -> String {
     name
 }
 
-/// Whether to try again after so many times. SQLite's own waits become so long that whoever waits misses, for
-/// seconds, the moments between the transactions of others who write without a pause.
+/// Whether to try again after so many times. SQLite's own waits become so long that whoever waits
+/// misses, for seconds, the moments between the transactions of others who write without a pause.
 pub fn try_again(times: i32) -> bool {
     sleep(PAUSE);
     u128::try_from(times).is_ok_and(|times| times * PAUSE.as_millis() < PATIENCE.as_millis())
@@ -174,5 +192,8 @@ pub fn try_again(times: i32) -> bool {
 
 /// Whether others keep SQLite from what it was asked for.
 pub fn is_busy(error: &rusqlite::Error) -> bool {
-    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+    )
 }

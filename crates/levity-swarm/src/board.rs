@@ -7,7 +7,8 @@ use std::sync::Arc;
 use levity_core::text::{clipped, head, one_line};
 use serde::{Deserialize, Serialize};
 
-/// What workers have written for each other, by key, in the order in which the keys were first written.
+/// What workers have written for each other, by key, in the order in which the keys were first
+/// written.
 ///
 /// In JSON it is a list of its entries. It is displayed as a list, too, with a heading for each.
 ///
@@ -52,7 +53,8 @@ pub struct BoardEntry {
     pub version: u32,
     /// In which round it was written last, from 1.
     pub round: u32,
-    /// What stood there before, the newest last: also what others wrote in the same round, when this came after it.
+    /// What stood there before, the newest last: also what others wrote in the same round, when
+    /// this came after it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<Earlier>,
 }
@@ -137,14 +139,25 @@ impl Board {
         }
         let bytes = self.bytes - before.map_or(0, str::len);
         let room = self.has_room(&key, content, bytes);
-        room.and_then(|()| if place.is_none() { self.has_place() } else { Ok(()) })?;
+        room.and_then(|()| {
+            if place.is_none() {
+                self.has_place()
+            } else {
+                Ok(())
+            }
+        })?;
         self.bytes = bytes + content.len();
         let entry = match place {
             Some(place) => {
                 self.entries[place].rewrite(content.into(), by.clone(), round);
                 &self.entries[place]
             }
-            None => self.add(BoardEntry::first(key.into(), content.into(), by.clone(), round)),
+            None => self.add(BoardEntry::first(
+                key.into(),
+                content.into(),
+                by.clone(),
+                round,
+            )),
         };
         Ok(Some(entry))
     }
@@ -160,7 +173,11 @@ impl Board {
     }
 
     fn has_place(&self) -> Result<(), Refusal> {
-        if self.entries.len() < Self::MAX_ENTRIES { Ok(()) } else { Err(Refusal::TooMany) }
+        if self.entries.len() < Self::MAX_ENTRIES {
+            Ok(())
+        } else {
+            Err(Refusal::TooMany)
+        }
     }
 
     fn add(&mut self, entry: BoardEntry) -> &BoardEntry {
@@ -173,7 +190,14 @@ impl Board {
 
 impl BoardEntry {
     fn first(key: Arc<str>, content: Arc<str>, by: Arc<str>, round: u32) -> Self {
-        Self { key, content, by, version: 1, round, history: Vec::new() }
+        Self {
+            key,
+            content,
+            by,
+            version: 1,
+            round,
+            history: Vec::new(),
+        }
     }
 
     fn rewrite(&mut self, content: Arc<str>, by: Arc<str>, round: u32) {
@@ -193,15 +217,20 @@ impl BoardEntry {
 
     /// Who else wrote it in the round in which it was written last.
     pub fn rivals(&self) -> impl Iterator<Item = &str> {
-        let same = self.history.iter().filter(|earlier| earlier.round == self.round && earlier.by != self.by);
+        let same = self
+            .history
+            .iter()
+            .filter(|earlier| earlier.round == self.round && earlier.by != self.by);
         same.map(|earlier| &*earlier.by)
     }
 }
 
-/// A key as it is kept: on one line, not longer than it may be, and without the marks between which keys are shown, so that it
-/// says nothing beside them.
+/// A key as it is kept: on one line, not longer than it may be, and without the marks between which
+/// keys are shown, so that it says nothing beside them.
 pub(crate) fn clean_key(key: &str) -> String {
-    let plain = head(key, 4 * Board::MAX_KEY).replace('`', "").replace(char::is_control, " ");
+    let plain = head(key, 4 * Board::MAX_KEY)
+        .replace('`', "")
+        .replace(char::is_control, " ");
     one_line(plain.trim_start(), Board::MAX_KEY)
 }
 
@@ -216,7 +245,9 @@ impl TryFrom<Vec<BoardEntry>> for Board {
             let room = room.and_then(|()| board.has_place());
             if twice || room.is_err() || clean_key(&entry.key) != *entry.key {
                 let at = board.len() + 1;
-                return Err(format!("entry {at} of the board is there twice, or has no place on a board"));
+                return Err(format!(
+                    "entry {at} of the board is there twice, or has no place on a board"
+                ));
             }
             let surplus = entry.history.len().saturating_sub(Self::MAX_HISTORY);
             entry.history.drain(..surplus);
@@ -246,7 +277,13 @@ impl fmt::Display for Board {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, entry) in self.entries.iter().enumerate() {
             let before = if at == 0 { "" } else { "\n\n" };
-            write!(f, "{before}## {} (by {})\n{}", entry.key, entry.by, entry.content.trim_end())?;
+            write!(
+                f,
+                "{before}## {} (by {})\n{}",
+                entry.key,
+                entry.by,
+                entry.content.trim_end()
+            )?;
         }
         Ok(())
     }
@@ -254,7 +291,10 @@ impl fmt::Display for Board {
 
 impl fmt::Debug for Board {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Board").field("entries", &self.len()).field("bytes", &self.bytes).finish()
+        f.debug_struct("Board")
+            .field("entries", &self.len())
+            .field("bytes", &self.bytes)
+            .finish()
     }
 }
 
@@ -265,10 +305,18 @@ impl fmt::Display for Refusal {
             Self::Empty => f.write_str("there is nothing in it"),
             Self::TooLong => write!(f, "it is longer than {} bytes", Board::MAX_CONTENT),
             Self::TooMany => {
-                write!(f, "there are {} entries already; write under one of them", Board::MAX_ENTRIES)
+                write!(
+                    f,
+                    "there are {} entries already; write under one of them",
+                    Board::MAX_ENTRIES
+                )
             }
             Self::Full => {
-                write!(f, "the board holds {} bytes in all; shorten an entry first", Board::MAX_BYTES)
+                write!(
+                    f,
+                    "the board holds {} bytes in all; shorten an entry first",
+                    Board::MAX_BYTES
+                )
             }
         }
     }

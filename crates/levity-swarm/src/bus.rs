@@ -23,9 +23,9 @@ pub use self::stream::{Lagged, Messages};
 
 /// The log of what the agents of a swarm say to each other, in the order in which it was said.
 ///
-/// It is a plain value: no lock, no clock, no channel. The machine of a swarm owns one and folds it again when the run
-/// is resumed or replayed, so what is on the bus follows from the journal. Whoever watches from outside listens to
-/// [`Messages`].
+/// It is a plain value: no lock, no clock, no channel. The machine of a swarm owns one and folds it
+/// again when the run is resumed or replayed, so what is on the bus follows from the journal.
+/// Whoever watches from outside listens to [`Messages`].
 ///
 /// ```
 /// # use levity_core::{RunId, Timestamp};
@@ -72,7 +72,8 @@ impl Bus {
     pub const MAX_CONTENT: usize = 64 * 1024;
     /// How many bytes a name has at most.
     pub const MAX_NAME: usize = 256;
-    /// What a message costs in [`context_for`](Self::context_for) beside its content, in tokens: who says it to whom.
+    /// What a message costs in [`context_for`](Self::context_for) beside its content, in tokens:
+    /// who says it to whom.
     pub const MESSAGE_TOKENS: usize = 8;
 
     /// An empty bus with the usual limits.
@@ -80,14 +81,25 @@ impl Bus {
         Self::with_limits(Self::MAX_MESSAGES, Self::MAX_BYTES)
     }
 
-    /// An empty bus that keeps at most so many messages, at least one, with so many bytes of content together.
+    /// An empty bus that keeps at most so many messages, at least one, with so many bytes of
+    /// content together.
     pub fn with_limits(max_messages: usize, max_bytes: usize) -> Self {
         let (log, index) = (VecDeque::new(), Index::default());
-        Self { log, index, bytes: 0, max_messages: max_messages.max(1), max_bytes }
+        Self {
+            log,
+            index,
+            bytes: 0,
+            max_messages: max_messages.max(1),
+            max_bytes,
+        }
     }
 
-    /// A bus with these messages, as far as its limits allow; nothing when they are not in the order of their numbers.
-    pub(crate) fn restored((messages, bytes): (usize, usize), log: Vec<BusMessage>) -> Option<Self> {
+    /// A bus with these messages, as far as its limits allow; nothing when they are not in the
+    /// order of their numbers.
+    pub(crate) fn restored(
+        (messages, bytes): (usize, usize),
+        log: Vec<BusMessage>,
+    ) -> Option<Self> {
         let mut bus = Self::with_limits(messages, bytes);
         for message in log {
             if message.id <= bus.last_id() || message.id > lines::MAX_ID {
@@ -98,12 +110,25 @@ impl Bus {
         Some(bus)
     }
 
-    /// Takes a message in and gives it the next number. An `at` before that of the last message becomes the last
-    /// message's. It costs the same however many messages there are.
+    /// Takes a message in and gives it the next number. An `at` before that of the last message
+    /// becomes the last message's. It costs the same however many messages there are.
     pub fn post(&mut self, draft: NewMessage, at: Timestamp, run: &RunId) -> &BusMessage {
-        let NewMessage { from, to, kind, content } = draft;
+        let NewMessage {
+            from,
+            to,
+            kind,
+            content,
+        } = draft;
         let id = self.last_id().saturating_add(1);
-        let message = BusMessage { id, from, to, kind, content, at, run: run.clone() };
+        let message = BusMessage {
+            id,
+            from,
+            to,
+            kind,
+            content,
+            at,
+            run: run.clone(),
+        };
         self.push(message)
     }
 
@@ -125,13 +150,23 @@ impl Bus {
             Recipient::Everybody => Recipient::Everybody,
         };
         let content = clipped(message.content, Self::MAX_CONTENT.min(self.max_bytes));
-        BusMessage { from: short_name(message.from), to, content, at: message.at.max(last), ..message }
+        BusMessage {
+            from: short_name(message.from),
+            to,
+            content,
+            at: message.at.max(last),
+            ..message
+        }
     }
 
     /// Lets the oldest messages go until one more has room.
     fn make_room(&mut self, bytes: usize) {
-        while self.log.len() >= self.max_messages || self.bytes.saturating_add(bytes) > self.max_bytes {
-            let Some(oldest) = self.log.pop_front() else { return };
+        while self.log.len() >= self.max_messages
+            || self.bytes.saturating_add(bytes) > self.max_bytes
+        {
+            let Some(oldest) = self.log.pop_front() else {
+                return;
+            };
             self.bytes -= oldest.message.content.len();
             self.index.drop_oldest(&oldest.message);
         }
@@ -142,8 +177,12 @@ impl Bus {
         self.log.iter().map(|kept| &kept.message)
     }
 
-    /// The messages after the one of this id, oldest first. They are found without looking at the others.
-    pub fn since(&self, id: u64) -> impl DoubleEndedIterator<Item = &BusMessage> + ExactSizeIterator {
+    /// The messages after the one of this id, oldest first. They are found without looking at the
+    /// others.
+    pub fn since(
+        &self,
+        id: u64,
+    ) -> impl DoubleEndedIterator<Item = &BusMessage> + ExactSizeIterator {
         let start = self.log.partition_point(|kept| kept.message.id <= id);
         self.log.range(start..).map(|kept| &kept.message)
     }
@@ -161,10 +200,16 @@ impl Bus {
         let first = self.log.front()?.message.id;
         // Ids count up by one, save in a log that was read from a file and has gaps.
         let guess = usize::try_from(id.checked_sub(first)?).ok()?;
-        if self.log.get(guess).is_some_and(|kept| kept.message.id == id) {
+        if self
+            .log
+            .get(guess)
+            .is_some_and(|kept| kept.message.id == id)
+        {
             return Some(guess);
         }
-        self.log.binary_search_by_key(&id, |kept| kept.message.id).ok()
+        self.log
+            .binary_search_by_key(&id, |kept| kept.message.id)
+            .ok()
     }
 
     /// How many messages are there.
@@ -194,15 +239,16 @@ impl Bus {
 
     /// What `worker` should know, in at most so many tokens.
     ///
-    /// First what was said to it alone, then what others said to everybody, each from the oldest to the newest. When
-    /// not all has room, the newest of what was said to it alone come first, then the newest of the rest; at the first
-    /// one that has no room its row ends. It costs as much as it returns, not as much as there is.
+    /// First what was said to it alone, then what others said to everybody, each from the oldest to
+    /// the newest. When not all has room, the newest of what was said to it alone come first, then
+    /// the newest of the rest; at the first one that has no room its row ends. It costs as much as
+    /// it returns, not as much as there is.
     pub fn context_for(&self, worker: &str, tokens: usize) -> Vec<&BusMessage> {
         self.context_before(worker, tokens, u64::MAX)
     }
 
-    /// What `worker` should have known when the message `upto` was said: as [`context_for`](Self::context_for), over
-    /// the messages before it.
+    /// What `worker` should have known when the message `upto` was said: as
+    /// [`context_for`](Self::context_for), over the messages before it.
     pub fn context_before(&self, worker: &str, tokens: usize, upto: u64) -> Vec<&BusMessage> {
         let worker = head(worker, Self::MAX_NAME);
         let mut left = tokens as u64;
@@ -225,7 +271,11 @@ impl Bus {
 }
 
 fn short_name(name: Arc<str>) -> Arc<str> {
-    if name.len() <= Bus::MAX_NAME { name } else { head(&name, Bus::MAX_NAME).into() }
+    if name.len() <= Bus::MAX_NAME {
+        name
+    } else {
+        head(&name, Bus::MAX_NAME).into()
+    }
 }
 
 impl Default for Bus {

@@ -17,8 +17,8 @@ use crate::rules::Start;
 
 /// A pattern of your own: it decides who works next, and what the answer is.
 ///
-/// Its value is both the settings and the state of a run. Each run has a copy, made when it begins. Pass one to
-/// [`Swarm::builder`](crate::Swarm::builder):
+/// Its value is both the settings and the state of a run. Each run has a copy, made when it begins.
+/// Pass one to [`Swarm::builder`](crate::Swarm::builder):
 ///
 /// ```
 /// use levity_loop::Agent;
@@ -61,32 +61,38 @@ use crate::rules::Start;
 /// ```
 ///
 /// # Contract
-/// - **Pure**: [`next`](Self::next) follows from the state and from [`SwarmProgress`] alone. It reads no clock, file, random number or
-///   global value, and it does not block. levity calls it again when a run is resumed, replayed or forked, and the moves must be
-///   the same.
-/// - **Saved as JSON**: the state is written with the first record of a run, and between two records of it, and read again when the
-///   run is resumed. A field that is not saved is lost. Give a field that you add later `#[serde(default)]`, so that old runs can still be read.
-/// - **Order does not matter**: it is asked when all work of a round is settled, and sees the reports in the order of the plan.
+/// - **Pure**: [`next`](Self::next) follows from the state and from [`SwarmProgress`] alone. It
+///   reads no clock, file, random number or global value, and it does not block. levity calls it
+///   again when a run is resumed, replayed or forked, and the moves must be the same.
+/// - **Saved as JSON**: the state is written with the first record of a run, and between two
+///   records of it, and read again when the run is resumed. A field that is not saved is lost. Give
+///   a field that you add later `#[serde(default)]`, so that old runs can still be read.
+/// - **Order does not matter**: it is asked when all work of a round is settled, and sees the
+///   reports in the order of the plan.
 ///
-/// The swarm does the rest, as for the [`Router`](crate::Router): dependencies, the parallel limit, retries, stand-ins, budgets,
-/// memory, messages, events and the journal. A `next` that panics ends the run with an error, and so do more than 1,000 rounds.
+/// The swarm does the rest, as for the [`Router`](crate::Router): dependencies, the parallel limit,
+/// retries, stand-ins, budgets, memory, messages, events and the journal. A `next` that panics ends
+/// the run with an error, and so do more than 1,000 rounds.
 pub trait Coordinator: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// The name of the pattern in journals and errors. A run can only be resumed under the same name.
+    /// The name of the pattern in journals and errors. A run can only be resumed under the same
+    /// name.
     fn name(&self) -> &str;
 
     /// The next move: at the beginning, and whenever all work of the round is settled.
     ///
-    /// When a [limit is near](SwarmProgress::limit), nothing new begins: a move other than an answer ends the run with what
-    /// [`partial`](Self::partial) gives.
+    /// When a [limit is near](SwarmProgress::limit), nothing new begins: a move other than an
+    /// answer ends the run with what [`partial`](Self::partial) gives.
     fn next(&mut self, progress: &SwarmProgress<'_>) -> Move;
 
-    /// The best answer so far, for a run that is ended now. By default a list of what the workers have said.
+    /// The best answer so far, for a run that is ended now. By default a list of what the workers
+    /// have said.
     fn partial(&self, progress: &SwarmProgress<'_>) -> String {
         list(progress.desk)
     }
 
-    /// Tools that a worker gets for this pattern, such as one to vote. levity takes a call of one in and runs nothing; see
-    /// [`SwarmProgress::signals`]. None by default. A worker that is a swarm gets none.
+    /// Tools that a worker gets for this pattern, such as one to vote. levity takes a call of one
+    /// in and runs nothing; see [`SwarmProgress::signals`]. None by default. A worker that is a
+    /// swarm gets none.
     fn tools(&self, worker: &str) -> Vec<ToolSpec> {
         let _ = worker;
         Vec::new()
@@ -97,8 +103,9 @@ pub trait Coordinator: Clone + Serialize + DeserializeOwned + Send + Sync + 'sta
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Move {
-    /// A round of work. Ids are used once in a run. A delegation can depend on others of the round, and on those of earlier rounds
-    /// that are done; its worker is shown what came of them. A plan that cannot be carried out ends the run with an error.
+    /// A round of work. Ids are used once in a run. A delegation can depend on others of the round,
+    /// and on those of earlier rounds that are done; its worker is shown what came of them. A plan
+    /// that cannot be carried out ends the run with an error.
     Work(Vec<Delegation>),
     /// The answer, which ends the run.
     Answer(String),
@@ -128,7 +135,11 @@ impl<'a> SwarmProgress<'a> {
 
     /// The description of a worker.
     pub fn description(&self, worker: &str) -> Option<&'a str> {
-        self.desk.rules.cards.get(worker).map(|card| &*card.description)
+        self.desk
+            .rules
+            .cards
+            .get(worker)
+            .map(|card| &*card.description)
     }
 
     /// How many rounds of work are settled.
@@ -151,10 +162,13 @@ impl<'a> SwarmProgress<'a> {
         self.reports().iter().find(|report| &*report.id == id)
     }
 
-    /// The calls of signal tools, [the pattern's own](Coordinator::tools) among them, in the last attempt at a delegation.
+    /// The calls of signal tools, [the pattern's own](Coordinator::tools) among them, in the last
+    /// attempt at a delegation.
     pub fn signals(&self, id: &str) -> &'a [Signal] {
         let place = self.reports().iter().position(|report| &*report.id == id);
-        place.and_then(|at| self.signals.get(&at)).map_or(&[], Vec::as_slice)
+        place
+            .and_then(|at| self.signals.get(&at))
+            .map_or(&[], Vec::as_slice)
     }
 
     /// What the host has said to the run since it began.
@@ -170,7 +184,9 @@ impl<'a> SwarmProgress<'a> {
 
 impl std::fmt::Debug for SwarmProgress<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SwarmProgress").field("round", &self.round).finish_non_exhaustive()
+        f.debug_struct("SwarmProgress")
+            .field("round", &self.round)
+            .finish_non_exhaustive()
     }
 }
 
@@ -204,8 +220,15 @@ impl<C: Coordinator> AnyCoordinator for C {
 
     fn restore(&self, state: Option<&Value>) -> Result<Box<dyn AnyCoordinator>, String> {
         let restored = C::deserialize(state.unwrap_or(&Value::Null));
-        let wrong = |error| format!("the state of the pattern `{}` cannot be read: {error}", self.name());
-        restored.map(|restored| Box::new(restored) as Box<dyn AnyCoordinator>).map_err(wrong)
+        let wrong = |error| {
+            format!(
+                "the state of the pattern `{}` cannot be read: {error}",
+                self.name()
+            )
+        };
+        restored
+            .map(|restored| Box::new(restored) as Box<dyn AnyCoordinator>)
+            .map_err(wrong)
     }
 
     fn next(&mut self, progress: &SwarmProgress<'_>) -> Move {
@@ -223,16 +246,22 @@ pub(crate) const COORDINATOR: &str = "coordinator";
 /// Checks that a pattern of the program's fits these workers.
 pub(crate) fn check(own: &dyn AnyCoordinator, workers: &[Arc<str>]) -> Result<()> {
     if ["", "router", "handoff", "debate", "blackboard"].contains(&own.name()) {
-        let problem = format!("cannot be called `{}`: levity uses that name; choose another", own.name());
+        let problem = format!(
+            "cannot be called `{}`: levity uses that name; choose another",
+            own.name()
+        );
         return Err(Error::setting("pattern", problem));
     }
     if workers.iter().any(|name| **name == *COORDINATOR) {
-        let problem = "cannot be called `coordinator`, which gives out the tasks; choose another name";
+        let problem =
+            "cannot be called `coordinator`, which gives out the tasks; choose another name";
         return Err(Error::setting("worker", problem));
     }
     // What is saved must be readable, or no run of it could ever be resumed.
     let restored = own.save().and_then(|state| own.restore(Some(&state)));
-    restored.map(drop).map_err(|why| Error::setting("pattern", why))
+    restored
+        .map(drop)
+        .map_err(|why| Error::setting("pattern", why))
 }
 
 /// How many rounds a run may have.
@@ -256,20 +285,37 @@ pub(crate) struct Coordinated {
 }
 
 impl Coordinated {
-    /// Its state is always the one that was saved, so that a resumed run is like one that never stopped.
+    /// Its state is always the one that was saved, so that a resumed run is like one that never
+    /// stopped.
     pub(crate) fn new(own: &dyn AnyCoordinator, start: &Start) -> Self {
-        let own = own.restore(start.state.as_ref()).unwrap_or_else(|_| own.copy());
-        Self { own, work: Delegated::new(COORDINATOR), round: 0, signals: BTreeMap::new() }
+        let own = own
+            .restore(start.state.as_ref())
+            .unwrap_or_else(|_| own.copy());
+        Self {
+            own,
+            work: Delegated::new(COORDINATOR),
+            round: 0,
+            signals: BTreeMap::new(),
+        }
     }
 
     fn progress<'a>(&'a self, desk: &'a Desk) -> SwarmProgress<'a> {
-        SwarmProgress { desk, base: self.work.base(), round: self.round, signals: &self.signals }
+        SwarmProgress {
+            desk,
+            base: self.work.base(),
+            round: self.round,
+            signals: &self.signals,
+        }
     }
 
     /// Asks for the next move, and makes it.
     fn go_on(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
-        let progress =
-            SwarmProgress { desk, base: self.work.base(), round: self.round, signals: &self.signals };
+        let progress = SwarmProgress {
+            desk,
+            base: self.work.base(),
+            round: self.round,
+            signals: &self.signals,
+        };
         let own = &mut self.own;
         let Ok(next) = catch_unwind(AssertUnwindSafe(|| own.next(&progress))) else {
             return self.fail("it panicked", desk);
@@ -287,14 +333,23 @@ impl Coordinated {
 
     fn take_on(&mut self, plan: Vec<Delegation>, desk: &mut Desk, wants: &mut MachineOutput) {
         if self.round >= MAX_ROUNDS {
-            return self.fail(&format!("there is no answer after {MAX_ROUNDS} rounds"), desk);
+            return self.fail(
+                &format!("there is no answer after {MAX_ROUNDS} rounds"),
+                desk,
+            );
         }
         let order = match self.work.check(&plan, plan.len(), desk) {
             Ok(order) => order,
-            Err(faults) => return self.fail(&format!("its plan cannot be carried out: {faults}"), desk),
+            Err(faults) => {
+                return self.fail(&format!("its plan cannot be carried out: {faults}"), desk);
+            }
         };
         let round = self.round + 1;
-        desk.tell(wants, || SwarmNotice::Planned { round, by: PlannedBy::Coordinator, plan: plan.clone() });
+        desk.tell(wants, || SwarmNotice::Planned {
+            round,
+            by: PlannedBy::Coordinator,
+            plan: plan.clone(),
+        });
         self.work.take_on(plan, order, BTreeMap::new(), desk, wants);
         self.pump(desk, wants);
     }
@@ -338,18 +393,44 @@ impl Play for Coordinated {
     }
 
     fn save(&self) -> Value {
-        let (own, round, signals) = (self.own.save().unwrap_or_default(), self.round, self.signals.clone());
-        serde_json::to_value(Saved { own, work: &self.work, round, signals }).unwrap_or_default()
+        let (own, round, signals) = (
+            self.own.save().unwrap_or_default(),
+            self.round,
+            self.signals.clone(),
+        );
+        serde_json::to_value(Saved {
+            own,
+            work: &self.work,
+            round,
+            signals,
+        })
+        .unwrap_or_default()
     }
 
     fn restore(&mut self, saved: &Value, desk: &Desk) -> Result<(), String> {
-        let Saved { own, work, round, signals } = read_play::<Saved<Delegated>>(saved)?;
-        let (own, work) = (self.own.restore(Some(&own))?, work.resumed(COORDINATOR, desk)?);
-        *self = Self { own, work, round, signals };
+        let Saved {
+            own,
+            work,
+            round,
+            signals,
+        } = read_play::<Saved<Delegated>>(saved)?;
+        let (own, work) = (
+            self.own.restore(Some(&own))?,
+            work.resumed(COORDINATOR, desk)?,
+        );
+        *self = Self {
+            own,
+            work,
+            round,
+            signals,
+        };
         Ok(())
     }
 
     fn shown(&self) -> Shown {
-        Shown { plan: self.work.plan(), ..Shown::default() }
+        Shown {
+            plan: self.work.plan(),
+            ..Shown::default()
+        }
     }
 }

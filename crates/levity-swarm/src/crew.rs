@@ -26,7 +26,11 @@ pub(crate) use told::{MOST_WORKER, goal, not_done, others, shared_list, tell_who
 pub(crate) struct Crew {
     seats: Vec<Seat>,
     /// Saved as those right before each.
-    #[serde(rename = "before", serialize_with = "save_edges", deserialize_with = "read_edges")]
+    #[serde(
+        rename = "before",
+        serialize_with = "save_edges",
+        deserialize_with = "read_edges"
+    )]
     edges: Edges,
     #[serde(skip, default = "no_schedule")]
     schedule: Schedule,
@@ -123,21 +127,35 @@ impl Crew {
         let (count, seated) = (self.edges.before.len(), self.seats.len());
         let settled = reports.iter().all(|report| report.status.is_settled());
         let risen = seated == 0 && settled;
-        if reports.len() != count || desk.reports.len() != self.base + count || !(seated == count || risen) {
+        if reports.len() != count
+            || desk.reports.len() != self.base + count
+            || !(seated == count || risen)
+        {
             return wrong("the work of the round is not what its reports are of");
         }
         if self.head > count || self.kept.1 > desk.reports.len() {
             return wrong("it points to reports that are not there");
         }
-        if (0..).zip(&self.edges.before).any(|(at, before)| before.iter().any(|one| *one >= at)) {
+        if (0..)
+            .zip(&self.edges.before)
+            .any(|(at, before)| before.iter().any(|one| *one >= at))
+        {
             return wrong("work comes before what it depends on");
         }
-        let running = (0..).zip(self.seats.iter().zip(reports)).filter(|(_, (seat, _))| seat.running);
-        let running: Vec<(u32, ReportStatus)> =
-            running.map(|(at, (_, report))| (at, report.status)).collect();
+        let running = (0..)
+            .zip(self.seats.iter().zip(reports))
+            .filter(|(_, (seat, _))| seat.running);
+        let running: Vec<(u32, ReportStatus)> = running
+            .map(|(at, (_, report))| (at, report.status))
+            .collect();
         let at_work = running.iter().map(|(at, _)| *at).eq(desk.working());
         let open = desk.ending.is_none();
-        if open && (!at_work || running.iter().any(|(_, status)| *status != ReportStatus::Running)) {
+        if open
+            && (!at_work
+                || running
+                    .iter()
+                    .any(|(_, status)| *status != ReportStatus::Running))
+        {
             return wrong("those who work are not those who were given work");
         }
         self.running = running.len();
@@ -150,9 +168,11 @@ impl Crew {
             }
         }
         let free = self.schedule.open(&self.edges).into_iter();
-        let again = (0..).zip(self.seats.iter().zip(reports)).filter_map(|(at, (seat, report))| {
-            (report.status == ReportStatus::Running && !seat.running).then_some(at)
-        });
+        let again = (0..)
+            .zip(self.seats.iter().zip(reports))
+            .filter_map(|(at, (seat, report))| {
+                (report.status == ReportStatus::Running && !seat.running).then_some(at)
+            });
         for at in free.chain(again) {
             self.schedule.ready(at, 0);
         }
@@ -168,14 +188,20 @@ impl Crew {
         how: How,
         desk: &mut Desk,
     ) {
-        let reports = workers
-            .iter()
-            .map(|name| WorkerReport::new(format!("round{round}.{name}"), name.clone(), task.clone()));
-        self.plan(reports.collect(), vec![Vec::new(); workers.len()], how, desk);
+        let reports = workers.iter().map(|name| {
+            WorkerReport::new(format!("round{round}.{name}"), name.clone(), task.clone())
+        });
+        self.plan(
+            reports.collect(),
+            vec![Vec::new(); workers.len()],
+            how,
+            desk,
+        );
     }
 
-    /// Begins a round of these pieces of work, each after those of the round that are named by their places in it. Each has a share
-    /// of what is left. In a conversation that is kept, one thing is done after the other, in the order of the pieces.
+    /// Begins a round of these pieces of work, each after those of the round that are named by
+    /// their places in it. Each has a share of what is left. In a conversation that is kept, one
+    /// thing is done after the other, in the order of the pieces.
     pub(crate) fn plan(
         &mut self,
         reports: Vec<WorkerReport>,
@@ -190,7 +216,10 @@ impl Crew {
             let talks = effort::conversations(&report.worker, desk).into_iter();
             before.extend(talks.filter_map(|talk| last.insert(talk, at)));
         }
-        self.seats = reports.iter().map(|report| Seat::new(&report.worker)).collect();
+        self.seats = reports
+            .iter()
+            .map(|report| Seat::new(&report.worker))
+            .collect();
         desk.reports.extend(reports);
         self.edges = Edges::new(before);
         self.schedule = Schedule::new(self.seats.len());
@@ -239,7 +268,12 @@ impl Crew {
 
     /// Whether there is room for one more to work.
     pub(crate) fn has_room(&self, desk: &Desk) -> bool {
-        self.running < if self.how == How::InTurns { 1 } else { desk.rules.parallel }
+        self.running
+            < if self.how == How::InTurns {
+                1
+            } else {
+                desk.rules.parallel
+            }
     }
 
     /// Whether somebody may begin.
@@ -265,7 +299,9 @@ impl Crew {
         wants: &mut MachineOutput,
     ) {
         let work = self.work(places, at, task, desk);
-        let Some(seat) = self.seats.get_mut(at) else { return };
+        let Some(seat) = self.seats.get_mut(at) else {
+            return;
+        };
         (seat.tried, seat.running) = (seat.tried.saturating_add(1), true);
         let number = number(at);
         self.schedule.begin(number);
@@ -275,21 +311,35 @@ impl Crew {
         desk.began(self.base + at, worker, effect, wants);
     }
 
-    fn work(&self, places: impl Iterator<Item = usize>, at: usize, task: String, desk: &Desk) -> Work {
+    fn work(
+        &self,
+        places: impl Iterator<Item = usize>,
+        at: usize,
+        task: String,
+        desk: &Desk,
+    ) -> Work {
         let mut work = Work::new(task);
-        let Some(worker) = self.worker(at) else { return work };
-        let Some(card) = desk.rules.cards.get(worker) else { return work };
+        let Some(worker) = self.worker(at) else {
+            return work;
+        };
+        let Some(card) = desk.rules.cards.get(worker) else {
+            return work;
+        };
         work.conversation = effort::conversation(worker, desk);
         if card.scope != WorkerMemory::Task && work.conversation.is_none() {
             work.history = remembered(worker, places, &desk.reports);
         }
-        work.limits =
-            Some(effort::allowed(card, &self.share, &self.seats[at].spent, &desk.reports[self.base + at]));
+        work.limits = Some(effort::allowed(
+            card,
+            &self.share,
+            &self.seats[at].spent,
+            &desk.reports[self.base + at],
+        ));
         work
     }
 
-    /// A worker has ended: what it said, and whether it is tried again. What is to be on the bus is added with
-    /// [`letter`](Self::letter) before [`flush`](Self::flush).
+    /// A worker has ended: what it said, and whether it is tried again. What is to be on the bus is
+    /// added with [`letter`](Self::letter) before [`flush`](Self::flush).
     pub(crate) fn came(
         &mut self,
         at: usize,
@@ -313,31 +363,58 @@ impl Crew {
             }
             Err(why) => Some(self.not_done(at, why, desk, wants)),
         };
-        Some(Heard { by, then, text: came.text, signals: came.signals, said })
+        Some(Heard {
+            by,
+            then,
+            text: came.text,
+            signals: came.signals,
+            said,
+        })
     }
 
-    fn not_done(&mut self, at: usize, why: Why, desk: &mut Desk, wants: &mut MachineOutput) -> FailureAction {
+    fn not_done(
+        &mut self,
+        at: usize,
+        why: Why,
+        desk: &mut Desk,
+        wants: &mut MachineOutput,
+    ) -> FailureAction {
         let seat = &mut self.seats[at];
         let then = effort::then(&seat.worker, seat.tried, &seat.before, &why, desk);
         let (worker, error) = (seat.worker.clone(), why.error.clone());
-        seat.letters.push(NewMessage::new(worker.clone(), self.lead.clone(), MessageKind::Failure, &*error));
+        seat.letters.push(NewMessage::new(
+            worker.clone(),
+            self.lead.clone(),
+            MessageKind::Failure,
+            &*error,
+        ));
         let report = &mut desk.reports[self.base + at];
         let id = report.id.clone();
         (report.error, seat.failed) = (Some(why.error.clone()), Some(why.error));
         match &then {
             FailureAction::Retry => self.schedule.ready(number(at), 0),
             FailureAction::StandIn { worker } => {
-                seat.before.push(std::mem::replace(&mut seat.worker, worker.clone()));
+                seat.before
+                    .push(std::mem::replace(&mut seat.worker, worker.clone()));
                 (seat.tried, seat.spent) = (0, Spent::default());
                 self.schedule.ready(number(at), 0);
             }
             FailureAction::Leave => {
                 let stopped = why.kind == WhyKind::Stopped;
-                report.status = if stopped { ReportStatus::Stopped } else { ReportStatus::Failed };
+                report.status = if stopped {
+                    ReportStatus::Stopped
+                } else {
+                    ReportStatus::Failed
+                };
                 self.settle(at);
             }
         }
-        desk.tell(wants, || SwarmNotice::Failed { id, worker, error, then: then.clone() });
+        desk.tell(wants, || SwarmNotice::Failed {
+            id,
+            worker,
+            error,
+            then: then.clone(),
+        });
         then
     }
 
@@ -348,7 +425,13 @@ impl Crew {
     }
 
     /// One is not begun.
-    pub(crate) fn skip(&mut self, at: usize, why: String, desk: &mut Desk, wants: &mut MachineOutput) {
+    pub(crate) fn skip(
+        &mut self,
+        at: usize,
+        why: String,
+        desk: &mut Desk,
+        wants: &mut MachineOutput,
+    ) {
         let report = &mut desk.reports[self.base + at];
         (report.status, report.error) = (ReportStatus::Skipped, Some(why.clone()));
         let id = report.id.clone();
@@ -396,7 +479,8 @@ impl Crew {
         }
     }
 
-    /// The round is over: its messages may be shown, and what is kept of the oldest is cut when it is too much.
+    /// The round is over: its messages may be shown, and what is kept of the oldest is cut when it
+    /// is too much.
     pub(crate) fn rise(&mut self, desk: &mut Desk) {
         self.notes.show();
         self.trim(desk);
@@ -406,7 +490,10 @@ impl Crew {
     /// Cuts what is kept of the oldest reports when the round, which is over, makes it too much.
     pub(crate) fn trim(&mut self, desk: &mut Desk) {
         let (bytes, oldest) = &mut self.kept;
-        let new = desk.reports[self.base..].iter().map(|report| report.text.len()).sum();
+        let new = desk.reports[self.base..]
+            .iter()
+            .map(|report| report.text.len())
+            .sum();
         *bytes = bytes.saturating_add(new);
         while *bytes > MOST_KEPT
             && let Some(report) = desk.reports.get_mut(*oldest)
@@ -458,11 +545,16 @@ fn remembered(
     /// How many of its tasks it remembers.
     const MOST: usize = 20;
     let own = places.filter_map(|at| reports.get(at));
-    let own: Vec<&WorkerReport> = own.filter(|report| report.worker == *worker && report.is_done()).collect();
+    let own: Vec<&WorkerReport> = own
+        .filter(|report| report.worker == *worker && report.is_done())
+        .collect();
     let recent = own.iter().skip(own.len().saturating_sub(MOST));
     recent
         .flat_map(|report| {
-            [Arc::new(Message::user(&*report.task)), Arc::new(Message::assistant(&*report.text))]
+            [
+                Arc::new(Message::user(&*report.task)),
+                Arc::new(Message::assistant(&*report.text)),
+            ]
         })
         .collect()
 }

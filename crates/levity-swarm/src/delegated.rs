@@ -44,17 +44,35 @@ struct Job {
 impl Delegated {
     pub(crate) fn new(lead: &'static str) -> Self {
         let crew = Crew::new(Recipient::One(lead.into()));
-        Self { lead, jobs: Vec::new(), crew, ids: BTreeMap::new(), notes: BTreeMap::new() }
+        Self {
+            lead,
+            jobs: Vec::new(),
+            crew,
+            ids: BTreeMap::new(),
+            notes: BTreeMap::new(),
+        }
     }
 
     /// Resumes from a saved state, with `lead` as the one who gives out the tasks.
     pub(crate) fn resumed(self, lead: &'static str, desk: &Desk) -> Result<Self, String> {
         let has_needs = |(at, job): (usize, &Job)| job.needs.iter().all(|need| *need < at);
         if self.jobs.len() != desk.reports.len() || !self.jobs.iter().enumerate().all(has_needs) {
-            return Err("its state contradicts itself: the plan is not what its reports are of".to_owned());
+            return Err(
+                "its state contradicts itself: the plan is not what its reports are of".to_owned(),
+            );
         }
-        let ids = self.jobs.iter().enumerate().map(|(at, job)| (job.delegation.id.clone(), at)).collect();
-        Ok(Self { lead, ids, crew: self.crew.resumed(desk)?, ..self })
+        let ids = self
+            .jobs
+            .iter()
+            .enumerate()
+            .map(|(at, job)| (job.delegation.id.clone(), at))
+            .collect();
+        Ok(Self {
+            lead,
+            ids,
+            crew: self.crew.resumed(desk)?,
+            ..self
+        })
     }
 
     /// All that was delegated.
@@ -73,13 +91,27 @@ impl Delegated {
     }
 
     /// Checks a plan for the next round.
-    pub(crate) fn check(&self, plan: &[Delegation], most: usize, desk: &Desk) -> Result<Order, PlanFaults> {
+    pub(crate) fn check(
+        &self,
+        plan: &[Delegation],
+        most: usize,
+        desk: &Desk,
+    ) -> Result<Order, PlanFaults> {
         let (workers, done, reports) = (&desk.rules.names, &self.ids, &desk.reports);
-        check(plan, &Known { workers, router: self.lead, done, reports, most })
+        check(
+            plan,
+            &Known {
+                workers,
+                router: self.lead,
+                done,
+                reports,
+                most,
+            },
+        )
     }
 
-    /// Takes on a plan that was checked: a report for each delegation, and a task for each worker on the bus, in the order of the
-    /// plan. `again` has what is done again, by id.
+    /// Takes on a plan that was checked: a report for each delegation, and a task for each worker
+    /// on the bus, in the order of the plan. `again` has what is done again, by id.
     pub(crate) fn take_on(
         &mut self,
         plan: Vec<Delegation>,
@@ -89,35 +121,58 @@ impl Delegated {
         wants: &mut MachineOutput,
     ) {
         let base = self.jobs.len();
-        let Order { order, needs, earlier } = order;
+        let Order {
+            order,
+            needs,
+            earlier,
+        } = order;
         let mut plan: Vec<Option<Delegation>> = plan.into_iter().map(Some).collect();
         let mut reports = Vec::with_capacity(plan.len());
         for ((at, needs), earlier) in order.into_iter().zip(&needs).zip(earlier) {
-            let Some(delegation) = plan.get_mut(at as usize).and_then(Option::take) else { continue };
-            let Delegation { id, worker, task, .. } = &delegation;
+            let Some(delegation) = plan.get_mut(at as usize).and_then(Option::take) else {
+                continue;
+            };
+            let Delegation {
+                id, worker, task, ..
+            } = &delegation;
             self.ids.insert(id.clone(), self.jobs.len());
             let mut report = WorkerReport::new(id.clone(), worker.clone(), task.clone());
             report.again = again.remove(id);
             reports.push(report);
-            let needs = needs.iter().map(|need| base + *need as usize).chain(earlier).collect();
+            let needs = needs
+                .iter()
+                .map(|need| base + *need as usize)
+                .chain(earlier)
+                .collect();
             self.jobs.push(Job { delegation, needs });
         }
         self.crew.plan(reports, needs, How::Together, desk);
         for job in &self.jobs[base..] {
             let Delegation { worker, task, .. } = &job.delegation;
             let to = Recipient::One(worker.clone());
-            desk.post(NewMessage::new(self.lead, to, MessageKind::Task, task.clone()), wants);
+            desk.post(
+                NewMessage::new(self.lead, to, MessageKind::Task, task.clone()),
+                wants,
+            );
         }
     }
 
-    /// Begins what may begin. Returns whether the round is over. One call of a model can be kept for whoever makes the answer.
-    pub(crate) fn pump(&mut self, keeps_call: bool, desk: &mut Desk, wants: &mut MachineOutput) -> bool {
+    /// Begins what may begin. Returns whether the round is over. One call of a model can be kept
+    /// for whoever makes the answer.
+    pub(crate) fn pump(
+        &mut self,
+        keeps_call: bool,
+        desk: &mut Desk,
+        wants: &mut MachineOutput,
+    ) -> bool {
         while self.crew.has_room(desk) {
             if keeps_call && self.crew.has_ready() {
                 self.keep_a_call(desk);
             }
             self.crew.skip_rest(desk, wants);
-            let Some(seat) = self.crew.next(desk) else { break };
+            let Some(seat) = self.crew.next(desk) else {
+                break;
+            };
             self.begin(seat, desk, wants);
         }
         self.crew.is_over() && !self.jobs.is_empty()
@@ -125,8 +180,13 @@ impl Delegated {
 
     /// Whoever makes the answer needs a call of a model, and who is at work needs one or more.
     fn keep_a_call(&self, desk: &mut Desk) {
-        let Some(most) = desk.start.limits.model_calls else { return };
-        let taken = desk.stats.model_calls.saturating_add(self.crew.running() as u64);
+        let Some(most) = desk.start.limits.model_calls else {
+            return;
+        };
+        let taken = desk
+            .stats
+            .model_calls
+            .saturating_add(self.crew.running() as u64);
         if taken.saturating_add(1) >= most {
             desk.near = desk.near.or(Some(Limit::ModelCalls));
         }
@@ -135,13 +195,19 @@ impl Delegated {
     /// Begins a delegation, unless something that it depends on is not done.
     fn begin(&mut self, seat: usize, desk: &mut Desk, wants: &mut MachineOutput) {
         let at = self.base() + seat;
-        let missing = self.jobs[at].needs.iter().find(|need| !desk.reports[**need].is_done());
+        let missing = self.jobs[at]
+            .needs
+            .iter()
+            .find(|need| !desk.reports[**need].is_done());
         if let Some(missing) = missing {
             let why = format!("`{}` is not done", desk.reports[*missing].id);
             return self.crew.skip(seat, why, desk, wants);
         }
         let task = self.task(seat, desk);
-        let worker = self.crew.worker(seat).and_then(|worker| desk.rules.cards.get(worker));
+        let worker = self
+            .crew
+            .worker(seat)
+            .and_then(|worker| desk.rules.cards.get(worker));
         let known: Vec<usize> = match worker {
             Some(card) if card.scope != WorkerMemory::Task => {
                 (0..self.base()).chain(self.before(at)).collect()
@@ -167,7 +233,10 @@ impl Delegated {
         match heard.then {
             None => {
                 let to = Recipient::One(self.lead.into());
-                self.crew.letter(seat, NewMessage::new(heard.by, to, MessageKind::Result, heard.text));
+                self.crew.letter(
+                    seat,
+                    NewMessage::new(heard.by, to, MessageKind::Result, heard.text),
+                );
             }
             Some(FailureAction::StandIn { worker }) => {
                 let task = desk.reports[place].task.clone();
@@ -182,21 +251,28 @@ impl Delegated {
         Some((place, heard.signals))
     }
 
-    /// Notes that the round is over: texts of the oldest reports are cut when all of them are too much.
+    /// Notes that the round is over: texts of the oldest reports are cut when all of them are too
+    /// much.
     pub(crate) fn end_round(&mut self, desk: &mut Desk) {
         self.crew.trim(desk);
     }
 
     /// Whether something failed in the round that another could do.
     pub(crate) fn could_be_done(&self, desk: &Desk) -> bool {
-        desk.reports[self.base()..].iter().any(|report| report.status == ReportStatus::Failed)
+        desk.reports[self.base()..]
+            .iter()
+            .any(|report| report.status == ReportStatus::Failed)
     }
 }
 
 /// What each has said, and what is not done.
 pub(crate) fn list(desk: &Desk) -> String {
     let done = desk.reports.iter().filter(|report| report.is_done());
-    let list =
-        shared_list(done.map(|report| (format!("{} (`{}`)", report.worker, report.id), &*report.text)));
+    let list = shared_list(done.map(|report| {
+        (
+            format!("{} (`{}`)", report.worker, report.id),
+            &*report.text,
+        )
+    }));
     format!("{list}{}", not_done(&desk.reports))
 }

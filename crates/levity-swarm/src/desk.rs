@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use levity_core::text::{clipped, head};
 use levity_core::{
-    ChildRun, ConversationId, Effect, EffectId, Ending, Failure, Limit, Limits, MachineOutput, Message,
-    Outcome, OutputSchema, RunId, Signal, Stats, Status, Usage,
+    ChildRun, ConversationId, Effect, EffectId, Ending, Failure, Limit, Limits, MachineOutput,
+    Message, Outcome, OutputSchema, RunId, Signal, Stats, Status, Usage,
 };
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
@@ -102,7 +102,10 @@ pub(crate) struct Work {
 
 impl Work {
     pub(crate) fn new(task: String) -> Self {
-        Self { task, ..Self::default() }
+        Self {
+            task,
+            ..Self::default()
+        }
     }
 
     /// It may take no longer.
@@ -166,14 +169,39 @@ impl Desk {
 
     /// Resumes from a saved state.
     pub(crate) fn resumed(self, saved: &Value) -> Result<Self, String> {
-        let saved = Saved::deserialize(saved).map_err(|_| "its state is not one that this swarm can read")?;
-        let Saved { run, bus, reports, said, near, usage, stats, ending, next, under_way } = saved;
+        let saved = Saved::deserialize(saved)
+            .map_err(|_| "its state is not one that this swarm can read")?;
+        let Saved {
+            run,
+            bus,
+            reports,
+            said,
+            near,
+            usage,
+            stats,
+            ending,
+            next,
+            under_way,
+        } = saved;
         let bus = Bus::restored(self.rules.bus, bus).ok_or("its messages are not in order")?;
         if next > MOST_EFFECTS || under_way.keys().any(|id| id.get() >= next) {
             return Err("work is under way that was not given out".to_owned());
         }
         let (rules, start) = (self.rules, self.start);
-        Ok(Self { rules, start, run, bus, reports, said, near, usage, stats, ending, next, under_way })
+        Ok(Self {
+            rules,
+            start,
+            run,
+            bus,
+            reports,
+            said,
+            near,
+            usage,
+            stats,
+            ending,
+            next,
+            under_way,
+        })
     }
 
     /// The numbers of the work that workers have under way, in ascending order.
@@ -218,13 +246,24 @@ impl Desk {
     }
 
     /// An attempt at what a report is of has begun.
-    pub(crate) fn began(&mut self, at: usize, worker: Arc<str>, effect: EffectId, wants: &mut MachineOutput) {
+    pub(crate) fn began(
+        &mut self,
+        at: usize,
+        worker: Arc<str>,
+        effect: EffectId,
+        wants: &mut MachineOutput,
+    ) {
         let report = &mut self.reports[at];
         report.status = ReportStatus::Running;
         report.attempts = report.attempts.saturating_add(1);
         report.worker = worker.clone();
         let (id, attempt) = (report.id.clone(), report.attempts);
-        self.tell(wants, || SwarmNotice::Began { id, worker, effect, attempt });
+        self.tell(wants, || SwarmNotice::Began {
+            id,
+            worker,
+            effect,
+            attempt,
+        });
     }
 
     /// An attempt has ended, one way or another.
@@ -250,7 +289,12 @@ impl Desk {
         let (id, worker) = (report.id.clone(), report.worker.clone());
         let why = report.error.as_deref().unwrap_or("it failed");
         let error = format!("{why}; it is not tried again, since the limit on {limit} was near");
-        self.tell(wants, || SwarmNotice::Failed { id, worker, error, then: FailureAction::Leave });
+        self.tell(wants, || SwarmNotice::Failed {
+            id,
+            worker,
+            error,
+            then: FailureAction::Leave,
+        });
     }
 
     /// What came of an effect, if it is one that was wanted.
@@ -283,8 +327,21 @@ impl Desk {
     }
 
     /// Gives the answer to the user, and ends the run.
-    pub(crate) fn answer(&mut self, from: impl Into<Arc<str>>, text: String, wants: &mut MachineOutput) {
-        self.post(NewMessage::new(from, Recipient::One(USER.into()), MessageKind::Answer, &*text), wants);
+    pub(crate) fn answer(
+        &mut self,
+        from: impl Into<Arc<str>>,
+        text: String,
+        wants: &mut MachineOutput,
+    ) {
+        self.post(
+            NewMessage::new(
+                from,
+                Recipient::One(USER.into()),
+                MessageKind::Answer,
+                &*text,
+            ),
+            wants,
+        );
         let status = self.answered();
         self.end(status, text, None);
     }
@@ -314,7 +371,16 @@ impl Came {
     }
 
     fn ended(&mut self, ending: Ending) {
-        let Ending { status, text, value, usage, stats, signals, said, .. } = ending;
+        let Ending {
+            status,
+            text,
+            value,
+            usage,
+            stats,
+            signals,
+            said,
+            ..
+        } = ending;
         let text = match value {
             Some(value) if text.is_empty() => value.to_string(),
             _ => text,
@@ -323,9 +389,10 @@ impl Came {
         (self.usage, self.stats, self.signals, self.said) = (usage, stats, signals, said);
         self.result = match status {
             status if status.is_answer() => Ok(()),
-            Status::Cancelled { reason } => {
-                Err(Why::new(WhyKind::Stopped, format!("it was stopped: {reason}")))
-            }
+            Status::Cancelled { reason } => Err(Why::new(
+                WhyKind::Stopped,
+                format!("it was stopped: {reason}"),
+            )),
             status @ Status::Partial(_) => Err(Why::new(WhyKind::Limit, status.to_string())),
             Status::Failed(failure) => Err(Why::new(WhyKind::Failed, explain(&failure))),
             status => Err(Why::new(WhyKind::Failed, status.to_string())),
@@ -336,16 +403,22 @@ impl Came {
 impl Why {
     pub(crate) fn new(kind: WhyKind, error: impl Into<String>) -> Self {
         let error = error.into();
-        Self { kind, error: head(&error, MOST_ERROR).to_owned() }
+        Self {
+            kind,
+            error: head(&error, MOST_ERROR).to_owned(),
+        }
     }
 }
 
 fn not_run(outcome: &Outcome) -> Why {
     match outcome {
-        Outcome::Refused(limit) => {
-            Why::new(WhyKind::Limit, format!("it was not begun: the limit on {limit} was reached"))
+        Outcome::Refused(limit) => Why::new(
+            WhyKind::Limit,
+            format!("it was not begun: the limit on {limit} was reached"),
+        ),
+        Outcome::Denied { reason } => {
+            Why::new(WhyKind::Stopped, format!("it was not allowed: {reason}"))
         }
-        Outcome::Denied { reason } => Why::new(WhyKind::Stopped, format!("it was not allowed: {reason}")),
         _ => Why::new(WhyKind::Failed, "nobody knows what came of it"),
     }
 }

@@ -12,13 +12,15 @@ use crate::notice::FailureAction;
 use crate::report::WorkerReport;
 use crate::worker::{Card, WorkerMemory};
 
-/// What each of so many may use, so that something is left for the answer. What is not limited for the whole is not limited for
-/// them.
+/// What each of so many may use, so that something is left for the answer. What is not limited for
+/// the whole is not limited for them.
 pub(crate) fn share(desk: &Desk, count: usize) -> Limits {
     let whole = &desk.start.limits;
     let parts = u64::try_from(count).unwrap_or(u64::MAX).saturating_add(1);
     let mut share = crate::executor::unlimited();
-    share.tokens = whole.tokens.map(|tokens| tokens.saturating_sub(desk.usage.total()) / parts);
+    share.tokens = whole
+        .tokens
+        .map(|tokens| tokens.saturating_sub(desk.usage.total()) / parts);
     share.money = whole.money.map(|money| {
         let spent = desk.usage.cost.unwrap_or_default();
         Money::from_nanos(money.saturating_sub(spent).nanos() / parts)
@@ -37,7 +39,10 @@ pub(crate) struct Spent {
 impl Spent {
     /// What was used for a report.
     pub(crate) fn of(report: &WorkerReport) -> Self {
-        Self { usage: report.usage, stats: report.stats }
+        Self {
+            usage: report.usage,
+            stats: report.stats,
+        }
     }
 
     pub(crate) fn add(&mut self, came: &Came) {
@@ -46,24 +51,35 @@ impl Spent {
     }
 }
 
-/// What a worker may use for a task: its own limits, less what it has used, within the share, less what all have used who had it.
+/// What a worker may use for a task: its own limits, less what it has used, within the share, less
+/// what all have used who had it.
 pub(crate) fn allowed(card: &Card, share: &Limits, own: &Spent, report: &WorkerReport) -> Limits {
     bounded(card, &less(*share, &Spent::of(report)), own)
 }
 
 /// A worker's own limits, less what it has used, within these.
 pub(crate) fn bounded(card: &Card, within: &Limits, own: &Spent) -> Limits {
-    let mut limits = card.limits.map_or(*within, |limits| less(limits, own).within(within));
+    let mut limits = card
+        .limits
+        .map_or(*within, |limits| less(limits, own).within(within));
     limits.wall_time = [limits.wall_time, card.timeout].into_iter().flatten().min();
     limits
 }
 
 fn less(mut limits: Limits, spent: &Spent) -> Limits {
     let Spent { usage, stats } = spent;
-    limits.tokens = limits.tokens.map(|tokens| tokens.saturating_sub(usage.total()));
-    limits.money = limits.money.map(|money| money.saturating_sub(usage.cost.unwrap_or_default()));
-    limits.model_calls = limits.model_calls.map(|calls| calls.saturating_sub(stats.model_calls));
-    limits.tool_calls = limits.tool_calls.map(|calls| calls.saturating_sub(stats.tool_calls));
+    limits.tokens = limits
+        .tokens
+        .map(|tokens| tokens.saturating_sub(usage.total()));
+    limits.money = limits
+        .money
+        .map(|money| money.saturating_sub(usage.cost.unwrap_or_default()));
+    limits.model_calls = limits
+        .model_calls
+        .map(|calls| calls.saturating_sub(stats.model_calls));
+    limits.tool_calls = limits
+        .tool_calls
+        .map(|calls| calls.saturating_sub(stats.tool_calls));
     limits
 }
 
@@ -79,18 +95,24 @@ pub(crate) fn conversation(worker: &Arc<str>, desk: &Desk) -> Option<Conversatio
     }
 }
 
-/// The conversations that a task may be done in: the worker's, and those of all who may have to stand in for it. Who works is only
-/// known when it begins, and who waits for whom must not depend on it.
+/// The conversations that a task may be done in: the worker's, and those of all who may have to
+/// stand in for it. Who works is only known when it begins, and who waits for whom must not depend
+/// on it.
 pub(crate) fn conversations(worker: &Arc<str>, desk: &Desk) -> BTreeSet<ConversationId> {
     let (mut talks, mut seen, mut next) = (BTreeSet::new(), BTreeSet::new(), Some(worker));
     while let Some(name) = next.filter(|name| seen.insert(*name)) {
         talks.extend(conversation(name, desk));
-        next = desk.rules.cards.get(name).and_then(|card| card.stand_in.as_ref());
+        next = desk
+            .rules
+            .cards
+            .get(name)
+            .and_then(|card| card.stand_in.as_ref());
     }
     talks
 }
 
-/// What is done about a failure: the same worker once more, or who stands in for it and has not had it before.
+/// What is done about a failure: the same worker once more, or who stands in for it and has not had
+/// it before.
 pub(crate) fn then(
     worker: &Arc<str>,
     tried: u32,
@@ -98,14 +120,20 @@ pub(crate) fn then(
     why: &Why,
     desk: &Desk,
 ) -> FailureAction {
-    let Some(card) = desk.rules.cards.get(worker) else { return FailureAction::Leave };
+    let Some(card) = desk.rules.cards.get(worker) else {
+        return FailureAction::Leave;
+    };
     let remedy = match why.kind {
         _ if desk.near.is_some() => Remedy::Nothing,
         WhyKind::Stopped => Remedy::Nothing,
         WhyKind::Limit => Remedy::OtherWorker,
         WhyKind::Failed => Remedy::Retry,
     };
-    let stand_in = card.stand_in.as_ref().filter(|other| *other != worker).cloned();
+    let stand_in = card
+        .stand_in
+        .as_ref()
+        .filter(|other| *other != worker)
+        .cloned();
     match after_failure(remedy, tried, card.retries, stand_in, before) {
         Next::Retry => FailureAction::Retry,
         Next::StandIn(worker) => FailureAction::StandIn { worker },

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::{
-    Child, ChildRun, Effect, EffectClass, EffectCx, Eventual, Executor, History, Inspection, Limits, Outcome,
-    PrepareCx, Prepared, Stage, ToolError, ToolErrorKind, World,
+    Child, ChildRun, Effect, EffectClass, EffectCx, Eventual, Executor, History, Inspection,
+    Limits, Outcome, PrepareCx, Prepared, Stage, ToolError, ToolErrorKind, World,
 };
 use levity_loop::__private::Guards;
 use levity_loop::{Agent, ChildTask};
@@ -48,14 +48,19 @@ fn child_task(work: Work) -> Result<ChildTask, ToolError> {
         child_task = child_task.conversation(conversation);
     } else if !work.history.is_empty() {
         let history = History::renamed(work.history);
-        let wrong =
-            |error| ToolError::failed("what was said before makes no conversation").with_source(error);
+        let wrong = |error| {
+            ToolError::failed("what was said before makes no conversation").with_source(error)
+        };
         child_task = child_task.history(history.map_err(wrong)?);
     }
     if let Some(shape) = work.output {
         child_task = child_task.output(shape);
     }
-    Ok(if work.said { child_task.with_said() } else { child_task })
+    Ok(if work.said {
+        child_task.with_said()
+    } else {
+        child_task
+    })
 }
 
 #[async_trait]
@@ -74,8 +79,8 @@ impl Executor for SwarmExecutor {
             let message = format!("there is no worker `{}`", child.agent);
             return Err(ToolError::new(ToolErrorKind::NotFound, message));
         };
-        let work =
-            Work::deserialize(&child.input).map_err(|_| ToolError::failed("the task cannot be read"))?;
+        let work = Work::deserialize(&child.input)
+            .map_err(|_| ToolError::failed("the task cannot be read"))?;
         let limits = work.limits;
         let mut made = member.child(work, saved).await?;
         made.limits = limits.map_or(made.limits, |limits| made.limits.within(&limits));
@@ -89,8 +94,11 @@ impl Executor for SwarmExecutor {
                 Does::Agent(agent) => agent.executor().inspect().setup,
                 Does::Swarm(swarm) => swarm.executor().inspect().setup,
             };
-            setup
-                .extend(parts.into_iter().map(|(part, digest)| (format!("worker `{name}`: {part}"), digest)));
+            setup.extend(
+                parts
+                    .into_iter()
+                    .map(|(part, digest)| (format!("worker `{name}`: {part}"), digest)),
+            );
         }
         let screener = self.guards.screener(&[Stage::Input], &self.world);
         Inspection::new().with_setup(setup).with_screener(screener)
@@ -99,7 +107,9 @@ impl Executor for SwarmExecutor {
 
 impl fmt::Debug for SwarmExecutor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SwarmExecutor").field("members", &self.members.keys()).finish()
+        f.debug_struct("SwarmExecutor")
+            .field("members", &self.members.keys())
+            .finish()
     }
 }
 

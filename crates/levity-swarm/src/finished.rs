@@ -21,7 +21,10 @@ pub struct SwarmDetails {
 impl SwarmDetails {
     pub(crate) fn new(machine: SwarmMachine) -> Self {
         let shown = Box::new(machine.shown());
-        Self { machine: Box::new(machine), shown }
+        Self {
+            machine: Box::new(machine),
+            shown,
+        }
     }
 
     /// Who did what, in the order of the plan, the legs, or the turns.
@@ -39,7 +42,8 @@ impl SwarmDetails {
         self.reports().iter().filter(|report| !report.is_done())
     }
 
-    /// What was not done, and was not done again in a later round either: what an answer must do without.
+    /// What was not done, and was not done again in a later round either: what an answer must do
+    /// without.
     pub fn missing(&self) -> impl Iterator<Item = &WorkerReport> {
         missing(self.reports()).into_iter()
     }
@@ -54,7 +58,8 @@ impl SwarmDetails {
         &self.shown.plan
     }
 
-    /// The conversation of a handoff, for the next run to go on from; see [`SwarmInput::after`](crate::SwarmInput::after).
+    /// The conversation of a handoff, for the next run to go on from; see
+    /// [`SwarmInput::after`](crate::SwarmInput::after).
     pub fn conversation(&self) -> &[Arc<Message>] {
         &self.shown.history
     }
@@ -72,6 +77,8 @@ impl SwarmDetails {
 
 impl fmt::Debug for SwarmDetails {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SwarmDetails").field("reports", &self.reports().len()).finish_non_exhaustive()
+        f.debug_struct("SwarmDetails")
+            .field("reports", &self.reports().len())
+            .finish_non_exhaustive()
     }
 }

@@ -22,8 +22,8 @@ pub(crate) use machine::Handing;
 
 /// An agent has the conversation, and answers or passes it on to another, who goes on with it.
 ///
-/// Each worker has a tool `transfer_to`, whose call ends its part (its *leg*); whom it may name is part of the tool's schema. Who
-/// answers in words ends the run.
+/// Each worker has a tool `transfer_to`, whose call ends its part (its *leg*); whom it may name is
+/// part of the tool's schema. Who answers in words ends the run.
 ///
 /// ```
 /// use levity_loop::Agent;
@@ -48,30 +48,32 @@ pub(crate) use machine::Handing;
 /// ```
 ///
 /// # The conversation
-/// [`SwarmDetails::conversation`](crate::SwarmDetails::conversation) has what was said before the run, the user's words, and what each
-/// worker said and called, `transfer_to` included. What a worker is told when it takes over is for that leg only and does not
-/// stay: nobody has said it. Nor does what was said in an attempt that failed; its run has it. At most 2,000 messages and 8 MiB
-/// are kept; the oldest leave, and a mark says how many. The conversation is what workers remember: their
-/// [`WorkerMemory`](crate::WorkerMemory) makes no difference here.
+/// [`SwarmDetails::conversation`](crate::SwarmDetails::conversation) has what was said before the
+/// run, the user's words, and what each worker said and called, `transfer_to` included. What a
+/// worker is told when it takes over is for that leg only and does not stay: nobody has said it.
+/// Nor does what was said in an attempt that failed; its run has it. At most 2,000 messages and 8
+/// MiB are kept; the oldest leave, and a mark says how many. The conversation is what workers
+/// remember: their [`WorkerMemory`](crate::WorkerMemory) makes no difference here.
 ///
-/// [`SwarmInput::after`](crate::SwarmInput::after) goes on with whoever had the conversation last, who then sees all of it: a
-/// [`HandoffHistory`] is for what goes along when it is passed on.
+/// [`SwarmInput::after`](crate::SwarmInput::after) goes on with whoever had the conversation last,
+/// who then sees all of it: a [`HandoffHistory`] is for what goes along when it is passed on.
 ///
 /// # Loops and failures
-/// A worker may pass the conversation on to the same other [`max_repeats`](Self::max_repeats) times, and there are
-/// [`max_handoffs`](Self::max_handoffs) in all. Past that, and when a limit of the run is near, it is told so as
-/// [`SwarmNotice::LoopFound`](crate::SwarmNotice::LoopFound), and who has the conversation must answer, without the tool.
+/// A worker may pass the conversation on to the same other [`max_repeats`](Self::max_repeats)
+/// times, and there are [`max_handoffs`](Self::max_handoffs) in all. Past that, and when a limit of
+/// the run is near, it is told so as [`SwarmNotice::LoopFound`](crate::SwarmNotice::LoopFound), and
+/// who has the conversation must answer, without the tool.
 ///
 /// A leg that fails is tried again as often as its worker [may](crate::Worker::retries); then who
-/// [stands in](crate::Worker::stand_in) for the worker has it; then it goes back to whoever had passed it on, who is told what
-/// failed and must answer, without the tool. When nobody is left, the run ends with
-/// [`Error::Unreached`](crate::Error::Unreached), which carries the conversation.
+/// [stands in](crate::Worker::stand_in) for the worker has it; then it goes back to whoever had
+/// passed it on, who is told what failed and must answer, without the tool. When nobody is left,
+/// the run ends with [`Error::Unreached`](crate::Error::Unreached), which carries the conversation.
 ///
-/// What the host says to the run while a leg is under way goes along with the next one; when the leg answers, its worker is asked
-/// once more, with those words.
+/// What the host says to the run while a leg is under way goes along with the next one; when the
+/// leg answers, its worker is asked once more, with those words.
 ///
-/// A [swarm](crate::Worker::swarm) as a worker sees no conversation and cannot pass it on: it is given the user's last words and
-/// the note, and its answer ends the run.
+/// A [swarm](crate::Worker::swarm) as a worker sees no conversation and cannot pass it on: it is
+/// given the user's last words and the note, and its answer ends the run.
 #[derive(Clone)]
 pub struct Handoff {
     first: Arc<str>,
@@ -107,19 +109,23 @@ impl Handoff {
         }
     }
 
-    /// Whom a worker may pass the conversation on to; to all others by default. More can be added by another call; with nobody
-    /// named, the worker has to answer itself.
+    /// Whom a worker may pass the conversation on to; to all others by default. More can be added
+    /// by another call; with nobody named, the worker has to answer itself.
     #[must_use]
     pub fn to<N: Into<Arc<str>>>(
         mut self,
         worker: impl Into<Arc<str>>,
         others: impl IntoIterator<Item = N>,
     ) -> Self {
-        self.to.entry(worker.into()).or_default().extend(others.into_iter().map(Into::into));
+        self.to
+            .entry(worker.into())
+            .or_default()
+            .extend(others.into_iter().map(Into::into));
         self
     }
 
-    /// What of the conversation goes along when it is passed on; [`HandoffHistory::Everything`] by default.
+    /// What of the conversation goes along when it is passed on; [`HandoffHistory::Everything`] by
+    /// default.
     #[must_use]
     pub fn carry(mut self, carry: HandoffHistory) -> Self {
         self.carry = carry;
@@ -140,7 +146,8 @@ impl Handoff {
         self
     }
 
-    /// How often the conversation may be passed on in a run; [`DEFAULT_HANDOFFS`](Self::DEFAULT_HANDOFFS) by default.
+    /// How often the conversation may be passed on in a run;
+    /// [`DEFAULT_HANDOFFS`](Self::DEFAULT_HANDOFFS) by default.
     #[must_use]
     pub fn max_handoffs(mut self, times: u32) -> Self {
         self.most = times;
@@ -156,7 +163,10 @@ impl Handoff {
     }
 
     pub(crate) fn given(&self, worker: &str, rules: &Rules) -> Vec<Given> {
-        transfer::spec(self, worker, rules).map(Given::Last).into_iter().collect()
+        transfer::spec(self, worker, rules)
+            .map(Given::Last)
+            .into_iter()
+            .collect()
     }
 
     pub(crate) fn check(&self, workers: &[Arc<str>]) -> Result<()> {
@@ -173,7 +183,9 @@ impl Handoff {
                 return Err(Error::setting("to", problem));
             }
         }
-        self.carry_to.keys().try_for_each(|name| known("carry_to", name))?;
+        self.carry_to
+            .keys()
+            .try_for_each(|name| known("carry_to", name))?;
         if self.repeats == 0 {
             let problem = "is 0, so nothing could be passed on; `max_handoffs(0)` says so plainly";
             return Err(Error::setting("max_repeats", problem));
@@ -183,7 +195,11 @@ impl Handoff {
 
     /// Whether one may pass on to another.
     fn allows(&self, from: &str, to: &str) -> bool {
-        from != to && self.to.get(from).is_none_or(|others| others.iter().any(|other| **other == *to))
+        from != to
+            && self
+                .to
+                .get(from)
+                .is_none_or(|others| others.iter().any(|other| **other == *to))
     }
 
     /// What goes along to a worker.
@@ -194,7 +210,10 @@ impl Handoff {
 
 fn nobody(name: &str, workers: &[Arc<str>]) -> String {
     let meant = did_you_mean(name, workers.iter().map(|worker| &**worker));
-    format!("names `{}`, who is no worker of this swarm{meant}", short(name))
+    format!(
+        "names `{}`, who is no worker of this swarm{meant}",
+        short(name)
+    )
 }
 
 impl fmt::Debug for Handoff {

@@ -41,14 +41,20 @@ impl By {
     ) -> Result<Agent> {
         match self {
             Self::Agent(agent) => Ok(agent.clone()),
-            Self::Model(model) => set_up(Agent::builder(model.clone()).instructions(instructions)).build(),
+            Self::Model(model) => {
+                set_up(Agent::builder(model.clone()).instructions(instructions)).build()
+            }
         }
     }
 }
 
 impl Judge {
     fn of(by: Option<By>) -> Self {
-        Self { by, each_round: false, timeout: Router::DEFAULT_TIMEOUT }
+        Self {
+            by,
+            each_round: false,
+            timeout: Router::DEFAULT_TIMEOUT,
+        }
     }
 
     pub(crate) fn model(model: impl Model + 'static) -> Self {
@@ -69,7 +75,10 @@ impl Judge {
     }
 
     pub(crate) fn leads(&self, instructions: &str) -> Result<Vec<(&'static str, Agent)>> {
-        self.by.iter().map(|by| Ok((JUDGE, by.agent(instructions, |agent| agent)?))).collect()
+        self.by
+            .iter()
+            .map(|by| Ok((JUDGE, by.agent(instructions, |agent| agent)?)))
+            .collect()
     }
 
     pub(crate) fn check(&self, rounds: u32, most: u32) -> Result<()> {
@@ -78,20 +87,25 @@ impl Judge {
             return Err(Error::setting("rounds", problem));
         }
         if self.each_round && self.by.is_none() {
-            let problem = "needs somebody who judges, and there is nobody; leave it out or name a judge";
+            let problem =
+                "needs somebody who judges, and there is nobody; leave it out or name a judge";
             return Err(Error::setting("judge_each_round", problem));
         }
         Ok(())
     }
 
-    /// What it is to do. Between rounds it has a share of what is left, as the workers have; at the end all of it.
+    /// What it is to do. Between rounds it has a share of what is left, as the workers have; at the
+    /// end all of it.
     pub(crate) fn work(&self, task: String, last: bool, desk: &Desk) -> Work {
         let mut limits: Limits = match last {
             true => crate::executor::unlimited(),
             false => effort::share(desk, desk.rules.order.len()),
         };
         limits.wall_time = Some(self.timeout);
-        Work { limits: Some(limits), ..Work::new(task) }
+        Work {
+            limits: Some(limits),
+            ..Work::new(task)
+        }
     }
 }
 
@@ -124,24 +138,33 @@ impl Verdict {
 
 /// Reads a verdict, or says what is wrong with it.
 pub(crate) fn read(text: &str) -> std::result::Result<Verdict, String> {
-    let value = repair(text).map_err(|error| format!("it is no JSON: {error}"))?.value;
+    let value = repair(text)
+        .map_err(|error| format!("it is no JSON: {error}"))?
+        .value;
     let Value::Object(fields) = value else {
         return Err("it is no JSON object with `done`, `answer` and `reason`".to_owned());
     };
     let done = match fields.get("done") {
         Some(Value::Bool(done)) => Some(*done),
         Some(Value::String(word)) if ["true", "yes"].contains(&&*word.to_lowercase()) => Some(true),
-        Some(Value::String(word)) if ["false", "no"].contains(&&*word.to_lowercase()) => Some(false),
+        Some(Value::String(word)) if ["false", "no"].contains(&&*word.to_lowercase()) => {
+            Some(false)
+        }
         _ => None,
     };
     let (answer, reason) = (words(&fields, "answer"), words(&fields, "reason"));
     if done.is_none() && answer.is_empty() {
         return Err("it has neither `done` nor `answer`".to_owned());
     }
-    Ok(Verdict { done, answer, reason: head(&reason, MOST_REASON).to_owned() })
+    Ok(Verdict {
+        done,
+        answer,
+        reason: head(&reason, MOST_REASON).to_owned(),
+    })
 }
 
-/// What a judge said that is no verdict, as an answer in its own words; nothing when it is JSON that has none.
+/// What a judge said that is no verdict, as an answer in its own words; nothing when it is JSON
+/// that has none.
 pub(crate) fn in_words(text: &str) -> Option<&str> {
     let text = text.trim();
     let is_empty = match serde_json::from_str(text) {
@@ -166,11 +189,14 @@ pub(crate) const TRIES: u32 = 2;
 pub(crate) fn complain(drafts: &Drafts, text: &mut String) {
     /// How much is shown of what was answered before, in bytes.
     const MOST_SHOWN: usize = 8_000;
-    let [complaint, ..] = drafts.complaints() else { return };
+    let [complaint, ..] = drafts.complaints() else {
+        return;
+    };
     let previous = fenced(&clipped(drafts.previous().unwrap_or_default(), MOST_SHOWN));
     let _ = write!(
         text,
-        "\n# What you answered before\n{previous}\n\n# What is wrong with it\n- {complaint}\nAnswer with the JSON alone.\n"
+        "\n# What you answered before\n{previous}\n\n# What is wrong with it\n- \
+            {complaint}\nAnswer with the JSON alone.\n"
     );
 }
 

@@ -12,12 +12,13 @@ const CHOSEN: usize = 3;
 
 /// Words that say nothing about who should work.
 const PLAIN: [&str; 22] = [
-    "about", "after", "also", "and", "are", "before", "can", "for", "from", "has", "how", "its", "new",
-    "not", "that", "the", "them", "this", "what", "when", "with", "you",
+    "about", "after", "also", "and", "are", "before", "can", "for", "from", "has", "how", "its",
+    "new", "not", "that", "the", "them", "this", "what", "when", "with", "you",
 ];
 
-/// A plan that gives the whole goal to those whose words are in it: one after the other in the order in which they were added,
-/// each seeing what those before it said. Without such a word, the first worker gets it.
+/// A plan that gives the whole goal to those whose words are in it: one after the other in the
+/// order in which they were added, each seeing what those before it said. Without such a word, the
+/// first worker gets it.
 pub(crate) fn plan(goal: &str, rules: &Rules) -> Vec<Delegation> {
     let words = words(goal);
     let mut scored: Vec<(usize, usize)> = rules
@@ -33,7 +34,9 @@ pub(crate) fn plan(goal: &str, rules: &Rules) -> Vec<Delegation> {
     if chosen.is_empty() {
         chosen.push(0);
     }
-    let ids: Vec<Arc<str>> = (1..=chosen.len()).map(|at| format!("d{at}").into()).collect();
+    let ids: Vec<Arc<str>> = (1..=chosen.len())
+        .map(|at| format!("d{at}").into())
+        .collect();
     let names = chosen.iter().filter_map(|at| rules.order.get(*at));
     names
         .enumerate()
@@ -46,7 +49,10 @@ pub(crate) fn plan(goal: &str, rules: &Rules) -> Vec<Delegation> {
 
 /// How much speaks for a worker: words of its own count three times, those of its name twice.
 fn score(goal: &BTreeSet<String>, card: &Card) -> usize {
-    let keywords = card.keywords.iter().filter(|word| words(word).is_subset(goal) && !word.trim().is_empty());
+    let keywords = card
+        .keywords
+        .iter()
+        .filter(|word| words(word).is_subset(goal) && !word.trim().is_empty());
     let named = words(&card.name).intersection(goal).count();
     let described = words(&card.description).intersection(goal).count();
     3 * keywords.count() + 2 * named + described
@@ -56,8 +62,15 @@ fn score(goal: &BTreeSet<String>, card: &Card) -> usize {
 fn words(text: &str) -> BTreeSet<String> {
     /// More words of a goal than these are not looked at.
     const MOST: usize = 2_000;
-    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() > 2).take(MOST);
-    words.map(str::to_lowercase).filter(|word| !PLAIN.contains(&&**word)).map(|word| stem(&word)).collect()
+    let words = text
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| word.len() > 2)
+        .take(MOST);
+    words
+        .map(str::to_lowercase)
+        .filter(|word| !PLAIN.contains(&&**word))
+        .map(|word| stem(&word))
+        .collect()
 }
 
 /// A word without what makes it a plural, a doer or a doing.
@@ -77,9 +90,12 @@ mod tests {
 
     #[test]
     fn words_meet_in_their_stems() {
-        for (one, other) in
-            [("Coder", "coding"), ("reviews", "Reviewer"), ("researching", "researcher"), ("codes", "code")]
-        {
+        for (one, other) in [
+            ("Coder", "coding"),
+            ("reviews", "Reviewer"),
+            ("researching", "researcher"),
+            ("codes", "code"),
+        ] {
             assert_eq!(words(one), words(other), "{one} {other}");
         }
         assert!(words("the and of it").is_empty());

@@ -1,4 +1,5 @@
-//! Agents that work together: a router and its workers, handoff, debate, a blackboard, and the bus they talk by.
+//! Agents that work together: a router and its workers, handoff, debate, a blackboard, and the bus
+//! they talk by.
 //!
 //! ```
 //! use levity_loop::Agent;
@@ -26,20 +27,26 @@
 //! # }
 //! ```
 //!
-//! A [`Swarm`] is workers and a pattern by which they work together: a [`Router`] that delegates and puts the results together, a
-//! [`Handoff`] of the conversation from one to the next, a [`Debate`] with a judge, or a [`Blackboard`] that all write on. An agent
-//! as a tool of another is `AgentBuilder::agent`; a swarm as one is [`Swarm::as_tool`]. What is promised of all of them:
+//! A [`Swarm`] is workers and a pattern by which they work together: a [`Router`] that delegates
+//! and puts the results together, a [`Handoff`] of the conversation from one to the next, a
+//! [`Debate`] with a judge, or a [`Blackboard`] that all write on. An agent as a tool of another is
+//! `AgentBuilder::agent`; a swarm as one is [`Swarm::as_tool`]. What is promised of all of them:
 //!
-//! - Each piece of work is a run below the swarm's own, with its share of the budget. The budget of the whole is never passed.
-//! - What a worker is shown, and the order on the [`Bus`], follow from the plan and never from who was faster.
+//! - Each piece of work is a run below the swarm's own, with its share of the budget. The budget of
+//!   the whole is never passed.
+//! - What a worker is shown, and the order on the [`Bus`], follow from the plan and never from who
+//!   was faster.
 //! - A run goes on after a crash where it was; nothing that was finished is done again.
-//! - A member that fails, hangs, panics or floods costs its own part of the answer, by name, and nothing else.
-//! - One event stream tells of all; `levity_observe::Lineage` says whose each event is. One worker can be spoken to, stopped and
-//!   answered: [`RunHandle::agent`](levity_runtime::RunHandle::agent).
+//! - A member that fails, hangs, panics or floods costs its own part of the answer, by name, and
+//!   nothing else.
+//! - One event stream tells of all; `levity_observe::Lineage` says whose each event is. One worker
+//!   can be spoken to, stopped and answered:
+//!   [`RunHandle::agent`](levity_runtime::RunHandle::agent).
 //!
-//! What is deliberately absent: talk between workers that are at work at the same time (what one says reaches those who begin
-//! after it, so that a run can be repeated), and workers that start others by themselves (an agent with agents as tools does).
-//! Workers that are ready to use are in `levity_agents`.
+//! What is deliberately absent: talk between workers that are at work at the same time (what one
+//! says reaches those who begin after it, so that a run can be repeated), and workers that start
+//! others by themselves (an agent with agents as tools does). Workers that are ready to use are in
+//! `levity_agents`.
 
 mod blackboard;
 mod board;

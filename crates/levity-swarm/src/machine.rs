@@ -40,8 +40,8 @@ pub(crate) fn read_play<T: DeserializeOwned>(saved: &Value) -> Result<T, String>
     T::deserialize(saved).map_err(|_| "its state is not one that this pattern can read".to_owned())
 }
 
-/// How the workers of a swarm work together: what a pattern decides. Each is a machine without its own effects and endings:
-/// those are the desk's.
+/// How the workers of a swarm work together: what a pattern decides. Each is a machine without its
+/// own effects and endings: those are the desk's.
 pub(crate) trait Play: Send + Sync {
     /// The run begins.
     fn begin(&mut self, desk: &mut Desk, wants: &mut MachineOutput);
@@ -74,14 +74,20 @@ pub(crate) struct Shown {
 impl SwarmMachine {
     pub(crate) fn new(rules: Arc<Rules>, start: Start) -> Self {
         let play = pattern::play(&rules, &start);
-        Self { desk: Desk::new(rules, start), play, begun: false }
+        Self {
+            desk: Desk::new(rules, start),
+            play,
+            begun: false,
+        }
     }
 
     pub(crate) fn check_kind(kind: &MachineKind) -> Result<(), String> {
         if *kind == MachineKind::new(KIND, VERSION) {
             return Ok(());
         }
-        Err(format!("it is a run of `{kind}`, and this one drives `{KIND}/{VERSION}`"))
+        Err(format!(
+            "it is a run of `{kind}`, and this one drives `{KIND}/{VERSION}`"
+        ))
     }
 
     pub(crate) fn restore(rules: Arc<Rules>, state: &Value) -> Result<Self, String> {
@@ -89,7 +95,10 @@ impl SwarmMachine {
             .map_err(|_| "its state is not one that this swarm can read".to_owned())?;
         let own = rules.pattern.name();
         if start.pattern != own {
-            return Err(format!("it is a run of a `{}`, and this swarm is a `{own}`", start.pattern));
+            return Err(format!(
+                "it is a run of a `{}`, and this swarm is a `{own}`",
+                start.pattern
+            ));
         }
         rules.pattern.check_state(&start)?;
         let machine = Self::new(rules, start);
@@ -101,12 +110,14 @@ impl SwarmMachine {
 
     /// Resumes from a saved state.
     fn resumed(mut self, now: &Value) -> Result<Self, String> {
-        let Progress { begun, desk, play } =
-            Progress::deserialize(now).map_err(|_| "its state is not one that this swarm can read")?;
+        let Progress { begun, desk, play } = Progress::deserialize(now)
+            .map_err(|_| "its state is not one that this swarm can read")?;
         self.desk = self.desk.resumed(&desk)?;
         self.play.restore(&play, &self.desk)?;
         if begun && self.desk.ending.is_none() && self.desk.busy() == 0 {
-            return Err("its state contradicts itself: it has not ended, and nobody works".to_owned());
+            return Err(
+                "its state contradicts itself: it has not ended, and nobody works".to_owned(),
+            );
         }
         Ok(Self { begun, ..self })
     }
@@ -139,8 +150,15 @@ impl SwarmMachine {
         /// How many words of the host's are kept for those who begin later.
         const MOST_SAID: usize = 100;
         let content: Arc<str> = text.into();
-        self.desk
-            .post(NewMessage::new(USER, Recipient::Everybody, MessageKind::Said, content.clone()), wants);
+        self.desk.post(
+            NewMessage::new(
+                USER,
+                Recipient::Everybody,
+                MessageKind::Said,
+                content.clone(),
+            ),
+            wants,
+        );
         if self.desk.said.len() < MOST_SAID {
             self.desk.said.push(content);
         }
@@ -164,8 +182,15 @@ impl Machine for SwarmMachine {
         let mut state = serde_json::to_value(&*self.desk.start).unwrap_or_default();
         if let Some(fields) = state.as_object_mut().filter(|_| !self.is_new()) {
             let desk = serde_json::to_value(&self.desk).unwrap_or_default();
-            let now = Progress { begun: self.begun, desk, play: self.play.save() };
-            fields.insert(NOW.to_owned(), serde_json::to_value(now).unwrap_or_default());
+            let now = Progress {
+                begun: self.begun,
+                desk,
+                play: self.play.save(),
+            };
+            fields.insert(
+                NOW.to_owned(),
+                serde_json::to_value(now).unwrap_or_default(),
+            );
         }
         state
     }
@@ -180,7 +205,9 @@ impl Machine for SwarmMachine {
                 self.desk.run = run;
                 self.desk.near = self.desk.near.or(wrap);
                 if wants.is_watched() {
-                    wants.tell(EventKind::Goal { text: self.desk.start.goal.clone() });
+                    wants.tell(EventKind::Goal {
+                        text: self.desk.start.goal.clone(),
+                    });
                 }
                 self.play.begin(&mut self.desk, wants);
             }
@@ -214,7 +241,10 @@ impl fmt::Debug for SwarmMachine {
         f.debug_struct("SwarmMachine")
             .field("run", &self.desk.run)
             .field("busy", &self.desk.busy())
-            .field("ending", &self.desk.ending.as_ref().map(|ending| &ending.status))
+            .field(
+                "ending",
+                &self.desk.ending.as_ref().map(|ending| &ending.status),
+            )
             .finish_non_exhaustive()
     }
 }

@@ -33,7 +33,14 @@ pub(crate) fn short(name: &str) -> Cow<'_, str> {
     if name.len() <= SHOWN && !name.contains(char::is_control) {
         return Cow::Borrowed(name);
     }
-    let end = (0..=SHOWN.min(name.len())).rev().find(|at| name.is_char_boundary(*at)).unwrap_or(0);
+    let end = (0..=SHOWN.min(name.len()))
+        .rev()
+        .find(|at| name.is_char_boundary(*at))
+        .unwrap_or(0);
     let clean = name[..end].replace(char::is_control, "\u{fffd}");
-    Cow::Owned(if name.len() > SHOWN { format!("{clean}…") } else { clean })
+    Cow::Owned(if name.len() > SHOWN {
+        format!("{clean}…")
+    } else {
+        clean
+    })
 }

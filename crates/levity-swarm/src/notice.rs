@@ -33,7 +33,8 @@ pub enum SwarmNotice {
         /// What is wrong with it.
         faults: PlanFaults,
     },
-    /// The router gave no plan that could be carried out, so words of the goal decide who works on it.
+    /// The router gave no plan that could be carried out, so words of the goal decide who works on
+    /// it.
     FellBack {
         /// Why.
         why: String,
@@ -102,8 +103,8 @@ pub enum SwarmNotice {
         /// What it said.
         note: Arc<str>,
     },
-    /// The conversation is not passed on: it was to be once too often, to nobody who is there, or near a limit. Who has it goes
-    /// on, and must answer.
+    /// The conversation is not passed on: it was to be once too often, to nobody who is there, or
+    /// near a limit. Who has it goes on, and must answer.
     LoopFound {
         /// Who wanted to.
         from: Arc<str>,
@@ -202,6 +203,9 @@ impl SwarmNotice {
 
     pub(crate) fn into_event(self) -> EventKind {
         let data = serde_json::to_value(self).unwrap_or_default();
-        EventKind::Custom { name: Self::NAME.to_owned(), data }
+        EventKind::Custom {
+            name: Self::NAME.to_owned(),
+            data,
+        }
     }
 }

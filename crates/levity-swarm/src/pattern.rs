@@ -13,8 +13,8 @@ use crate::machine::Play;
 use crate::router::{Routed, Router};
 use crate::rules::{Rules, Start};
 
-/// The way in which the workers of a swarm work together: a [`Router`], a [`Handoff`], a [`Debate`], a [`Blackboard`] or a [`Coordinator`] of
-/// your own.
+/// The way in which the workers of a swarm work together: a [`Router`], a [`Handoff`], a
+/// [`Debate`], a [`Blackboard`] or a [`Coordinator`] of your own.
 #[derive(Clone)]
 pub struct Pattern(pub(crate) Kind);
 

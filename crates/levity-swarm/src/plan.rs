@@ -42,9 +42,19 @@ pub struct Delegation {
 
 impl Delegation {
     /// Gives a task to a worker.
-    pub fn new(id: impl Into<Arc<str>>, worker: impl Into<Arc<str>>, task: impl Into<Arc<str>>) -> Self {
+    pub fn new(
+        id: impl Into<Arc<str>>,
+        worker: impl Into<Arc<str>>,
+        task: impl Into<Arc<str>>,
+    ) -> Self {
         let (id, worker, task) = (id.into(), worker.into(), task.into());
-        Self { id, worker, task, depends_on: Vec::new(), expected: None }
+        Self {
+            id,
+            worker,
+            task,
+            depends_on: Vec::new(),
+            expected: None,
+        }
     }
 
     /// Says what must be done before.
@@ -160,9 +170,14 @@ impl PlanFaults {
         }
     }
 
-    /// Which of these names was meant, in words. It is looked for as long as it is shown: among many names that takes long.
+    /// Which of these names was meant, in words. It is looked for as long as it is shown: among
+    /// many names that takes long.
     fn near<'a>(&self, name: &str, names: impl Iterator<Item = &'a str>) -> String {
-        if self.0.len() < Self::SHOWN { did_you_mean(name, names) } else { String::new() }
+        if self.0.len() < Self::SHOWN {
+            did_you_mean(name, names)
+        } else {
+            String::new()
+        }
     }
 
     /// Each of them.
@@ -222,16 +237,24 @@ pub(crate) fn check(plan: &[Delegation], known: &Known<'_>) -> Result<Order, Pla
         return Err(PlanFault::Empty.into());
     }
     if plan.len() > known.most {
-        return Err(PlanFault::TooMany { count: plan.len(), most: known.most }.into());
+        return Err(PlanFault::TooMany {
+            count: plan.len(),
+            most: known.most,
+        }
+        .into());
     }
     let mut ids: BTreeMap<&str, u32> = BTreeMap::new();
     for (at, one) in (0..).zip(plan) {
         if ids.insert(&one.id, at).is_some() || known.done.contains_key(&one.id) {
-            faults.push(PlanFault::Twice { id: short_id(&one.id) });
+            faults.push(PlanFault::Twice {
+                id: short_id(&one.id),
+            });
         }
         check_worker(one, known, &mut faults);
         if one.task.trim().is_empty() {
-            faults.push(PlanFault::NoTask { id: short_id(&one.id) });
+            faults.push(PlanFault::NoTask {
+                id: short_id(&one.id),
+            });
         }
     }
     for one in plan {
@@ -252,7 +275,11 @@ fn check_worker(one: &Delegation, known: &Known<'_>, faults: &mut PlanFaults) {
         return faults.push(PlanFault::ForItself { id });
     }
     let near = faults.near(&one.worker, known.workers.iter().map(|name| &**name));
-    faults.push(PlanFault::UnknownWorker { id, worker: short(&one.worker).into_owned(), near });
+    faults.push(PlanFault::UnknownWorker {
+        id,
+        worker: short(&one.worker).into_owned(),
+        near,
+    });
 }
 
 fn check_dependencies(
@@ -265,12 +292,19 @@ fn check_dependencies(
         match known.done.get(on) {
             Some(at) if known.reports.get(*at).is_none_or(WorkerReport::is_done) => {}
             Some(_) => {
-                faults.push(PlanFault::NotDone { id: short_id(&one.id), on: short(on).into_owned() });
+                faults.push(PlanFault::NotDone {
+                    id: short_id(&one.id),
+                    on: short(on).into_owned(),
+                });
             }
             None => {
                 let near = faults.near(on, ids.keys().copied());
                 let on = short(on).into_owned();
-                faults.push(PlanFault::UnknownDependency { id: short_id(&one.id), on, near });
+                faults.push(PlanFault::UnknownDependency {
+                    id: short_id(&one.id),
+                    on,
+                    near,
+                });
             }
         }
     }

@@ -16,7 +16,8 @@ pub struct WorkerReport {
     pub task: Arc<str>,
     /// What came of it.
     pub status: ReportStatus,
-    /// What the worker said; its last words when it was stopped. At most [`MAX_TEXT`](Self::MAX_TEXT) bytes of it.
+    /// What the worker said; its last words when it was stopped. At most
+    /// [`MAX_TEXT`](Self::MAX_TEXT) bytes of it.
     pub text: Arc<str>,
     /// Why it is not done, if it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,7 +40,11 @@ impl WorkerReport {
     /// How much of what a worker says is kept: 256 KiB. The whole is in its run.
     pub const MAX_TEXT: usize = 256 << 10;
 
-    pub(crate) fn new(id: impl Into<Arc<str>>, worker: Arc<str>, task: impl Into<Arc<str>>) -> Self {
+    pub(crate) fn new(
+        id: impl Into<Arc<str>>,
+        worker: Arc<str>,
+        task: impl Into<Arc<str>>,
+    ) -> Self {
         Self {
             id: id.into(),
             worker,
@@ -72,7 +77,10 @@ pub(crate) fn missing(reports: &[WorkerReport]) -> Vec<&WorkerReport> {
             covered.insert(earlier);
         }
     }
-    reports.iter().filter(|report| !report.is_done() && !covered.contains(&*report.id)).collect()
+    reports
+        .iter()
+        .filter(|report| !report.is_done() && !covered.contains(&*report.id))
+        .collect()
 }
 
 /// What came of a piece of work.

@@ -21,9 +21,10 @@ pub(crate) const SYNTHESIZER: &str = "synthesizer";
 
 /// A router decides who does what, the workers do it, and the router puts together what they said.
 ///
-/// It is asked for a plan as JSON, which is checked before anything begins. One that cannot be read is mended; one that cannot be
-/// carried out is asked for once more, with what is wrong with it; after that the words of the goal decide. Each of these is told
-/// as a [`SwarmNotice`](crate::SwarmNotice).
+/// It is asked for a plan as JSON, which is checked before anything begins. One that cannot be read
+/// is mended; one that cannot be carried out is asked for once more, with what is wrong with it;
+/// after that the words of the goal decide. Each of these is told as a
+/// [`SwarmNotice`](crate::SwarmNotice).
 ///
 /// ```
 /// use levity_swarm::Router;
@@ -74,7 +75,10 @@ impl Router {
 
     /// No router: the words of the goal decide who works on it, and what they say is listed.
     pub fn keywords() -> Self {
-        Self { synthesis: false, ..Self::of(None) }
+        Self {
+            synthesis: false,
+            ..Self::of(None)
+        }
     }
 
     /// Another agent puts the results together.
@@ -91,15 +95,16 @@ impl Router {
         self
     }
 
-    /// How many delegations a plan may have; [`DEFAULT_DELEGATIONS`](Self::DEFAULT_DELEGATIONS) by default. A plan of the host's
-    /// may have more.
+    /// How many delegations a plan may have; [`DEFAULT_DELEGATIONS`](Self::DEFAULT_DELEGATIONS) by
+    /// default. A plan of the host's may have more.
     #[must_use]
     pub fn max_delegations(mut self, most: usize) -> Self {
         self.most = most;
         self
     }
 
-    /// How often the router is asked for a plan, before the words of the goal decide; twice by default.
+    /// How often the router is asked for a plan, before the words of the goal decide; twice by
+    /// default.
     #[must_use]
     pub fn tries(mut self, times: u32) -> Self {
         self.tries = times;
@@ -113,7 +118,8 @@ impl Router {
         self
     }
 
-    /// How long it may take for a plan, or to put the results together; [`DEFAULT_TIMEOUT`](Self::DEFAULT_TIMEOUT) by default.
+    /// How long it may take for a plan, or to put the results together;
+    /// [`DEFAULT_TIMEOUT`](Self::DEFAULT_TIMEOUT) by default.
     #[must_use]
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout = time;
@@ -136,15 +142,25 @@ impl Router {
     }
 
     pub(crate) fn leads(&self) -> Result<Vec<(&'static str, Agent)>> {
-        // What has another shape is looked at by the swarm, and asked for again with what is wrong with it.
+        // What has another shape is looked at by the swarm, and asked for again with what is wrong
+        // with it.
         let by = |by: &By| by.agent(brief::INSTRUCTIONS, |agent| agent.output_retries(0));
         let router = self.by.iter().map(|one| Ok((ROUTER, by(one)?)));
-        router.chain(self.synthesizer.clone().map(|agent| Ok((SYNTHESIZER, agent)))).collect()
+        router
+            .chain(
+                self.synthesizer
+                    .clone()
+                    .map(|agent| Ok((SYNTHESIZER, agent))),
+            )
+            .collect()
     }
 
     pub(crate) fn check(&self) -> Result<()> {
         if self.most == 0 {
-            return Err(Error::setting("max_delegations", "is 0, so no plan could be made; 1 or more can"));
+            return Err(Error::setting(
+                "max_delegations",
+                "is 0, so no plan could be made; 1 or more can",
+            ));
         }
         Ok(())
     }

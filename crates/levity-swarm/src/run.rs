@@ -1,6 +1,8 @@
 //! Runs of a swarm.
 
-use levity_core::{ConversationId, Error, Executor, History, Limits, MachineKind, Message, Reached, Result};
+use levity_core::{
+    ConversationId, Error, Executor, History, Limits, MachineKind, Message, Reached, Result,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -37,14 +39,15 @@ pub struct SwarmInput {
 }
 
 impl SwarmInput {
-    /// Carries out a plan that is there already, in place of asking the router for one. It is checked before anything begins.
+    /// Carries out a plan that is there already, in place of asking the router for one. It is
+    /// checked before anything begins.
     pub fn plan(mut self, plan: impl IntoIterator<Item = Delegation>) -> Self {
         self.plan = Some(plan.into_iter().collect());
         self
     }
 
-    /// Goes on from where an earlier run of a handoff ended: with its conversation, and whoever had it last. Other patterns have
-    /// no such conversation, and refuse it.
+    /// Goes on from where an earlier run of a handoff ended: with its conversation, and whoever had
+    /// it last. Other patterns have no such conversation, and refuse it.
     pub fn after(mut self, earlier: &SwarmAnswer) -> Self {
         self.earlier = earlier.conversation().to_vec();
         self.first = earlier.last_speaker().map(Into::into);
@@ -60,7 +63,10 @@ impl From<&str> for SwarmInput {
 
 impl From<String> for SwarmInput {
     fn from(goal: String) -> Self {
-        Self { goal, ..Self::default() }
+        Self {
+            goal,
+            ..Self::default()
+        }
     }
 }
 
@@ -88,11 +94,32 @@ impl Runnable for Swarm {
     }
 
     fn begin(&self, input: SwarmInput, limits: &Limits) -> Result<Beginning<SwarmMachine>> {
-        let SwarmInput { goal, plan, conversation, history, earlier, first } = input;
-        let history = if earlier.is_empty() { history.messages().to_vec() } else { earlier };
-        let start = Start { plan, conversation, history, first, limits: *limits, ..self.begin_with(goal) };
+        let SwarmInput {
+            goal,
+            plan,
+            conversation,
+            history,
+            earlier,
+            first,
+        } = input;
+        let history = if earlier.is_empty() {
+            history.messages().to_vec()
+        } else {
+            earlier
+        };
+        let start = Start {
+            plan,
+            conversation,
+            history,
+            first,
+            limits: *limits,
+            ..self.begin_with(goal)
+        };
         check_start(self, &start)?;
-        Ok(Beginning::now(SwarmMachine::new(self.inner.rules.clone(), start)))
+        Ok(Beginning::now(SwarmMachine::new(
+            self.inner.rules.clone(),
+            start,
+        )))
     }
 
     fn restore(&self, kind: &MachineKind, state: &Value) -> Result<SwarmMachine, String> {
@@ -105,7 +132,11 @@ impl Runnable for Swarm {
     }
 
     fn keeps_conversations(&self) -> bool {
-        self.inner.rules.cards.values().any(|card| matches!(card.scope, WorkerMemory::Conversation))
+        self.inner
+            .rules
+            .cards
+            .values()
+            .any(|card| matches!(card.scope, WorkerMemory::Conversation))
     }
 
     fn conversation(input: &mut SwarmInput) -> Option<&mut Option<ConversationId>> {
@@ -126,20 +157,45 @@ fn check_start(swarm: &Swarm, start: &Start) -> Result<()> {
         return Err(Error::EmptyPrompt);
     }
     let rules = &swarm.inner.rules;
-    if let Some(first) = start.first.as_ref().filter(|first| !rules.cards.contains_key(*first)) {
-        return Err(Error::setting("after", format!("ends with `{first}`, who is no worker of this swarm")));
+    if let Some(first) = start
+        .first
+        .as_ref()
+        .filter(|first| !rules.cards.contains_key(*first))
+    {
+        return Err(Error::setting(
+            "after",
+            format!("ends with `{first}`, who is no worker of this swarm"),
+        ));
     }
     let goes_on = start.first.is_some() || !start.history.is_empty();
     if goes_on && !matches!(rules.pattern.0, Kind::Handoff(_)) {
-        let setting = if start.first.is_some() { "after" } else { "history" };
-        return Err(Error::setting(setting, "is only for swarms with a `Handoff`; leave it out"));
+        let setting = if start.first.is_some() {
+            "after"
+        } else {
+            "history"
+        };
+        return Err(Error::setting(
+            setting,
+            "is only for swarms with a `Handoff`; leave it out",
+        ));
     }
-    let Some(plan) = &start.plan else { return Ok(()) };
+    let Some(plan) = &start.plan else {
+        return Ok(());
+    };
     let Kind::Router(router) = &rules.pattern.0 else {
-        return Err(Error::setting("plan", "is only for swarms with a `Router`; leave it out"));
+        return Err(Error::setting(
+            "plan",
+            "is only for swarms with a `Router`; leave it out",
+        ));
     };
     let done = BTreeMap::new();
     let most = router.most.max(plan.len());
-    let known = Known { workers: &rules.names, router: ROUTER, done: &done, reports: &[], most };
+    let known = Known {
+        workers: &rules.names,
+        router: ROUTER,
+        done: &done,
+        reports: &[],
+        most,
+    };
     check(plan, &known).map(drop).map_err(Error::from)
 }

@@ -64,13 +64,15 @@ impl Swarm {
         SwarmBuilder::new(pattern.into())
     }
 
-    /// Works on a goal: await what is returned, after setting what is to be set. Dropping the future stops the work. A goal without visible
-    /// text gives [`Error::EmptyPrompt`](crate::Error::EmptyPrompt).
+    /// Works on a goal: await what is returned, after setting what is to be set. Dropping the
+    /// future stops the work. A goal without visible text gives
+    /// [`Error::EmptyPrompt`](crate::Error::EmptyPrompt).
     pub fn run(&self, goal: impl Into<SwarmInput>) -> Run<Self> {
         Run::new(self.clone(), goal)
     }
 
-    /// Goes on with a run that an earlier process left, from its journal. What was done is not done again.
+    /// Goes on with a run that an earlier process left, from its journal. What was done is not done
+    /// again.
     pub fn resume(&self, run: impl Into<RunId>) -> Run<Self> {
         Run::resume(self.clone(), run)
     }
@@ -98,7 +100,8 @@ impl Swarm {
         Ok(levity_runtime::replay_run(self, run).await?.events)
     }
 
-    /// The questions that a run and the runs below it wait for an answer to, while nobody drives it.
+    /// The questions that a run and the runs below it wait for an answer to, while nobody drives
+    /// it.
     ///
     /// # Errors
     /// As for [`history`](Self::history).
@@ -106,8 +109,8 @@ impl Swarm {
         Ok(levity_runtime::asks(self, run).await?)
     }
 
-    /// A run of this swarm below another, for an executor of your own: a new one, or one from a state that its machine
-    /// saved.
+    /// A run of this swarm below another, for an executor of your own: a new one, or one from a
+    /// state that its machine saved.
     ///
     /// # Errors
     /// When the state is not one of this swarm.
@@ -145,7 +148,13 @@ impl Swarm {
     pub(crate) fn begin_with(&self, goal: String) -> Start {
         let pattern = &self.inner.rules.pattern;
         let (pattern, state) = (pattern.name().to_owned(), pattern.state());
-        Start { pattern, state, goal, limits: self.inner.limits, ..Start::default() }
+        Start {
+            pattern,
+            state,
+            goal,
+            limits: self.inner.limits,
+            ..Start::default()
+        }
     }
 }
 

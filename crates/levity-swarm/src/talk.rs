@@ -16,15 +16,20 @@ const NAMED: usize = 50;
 
 /// The tool for a worker, with the names of the others.
 pub(crate) fn spec(worker: &str, all: &[Arc<str>]) -> ToolSpec {
-    let others: Vec<&str> =
-        all.iter().map(|name| &**name).filter(|name| *name != worker).take(NAMED).collect();
+    let others: Vec<&str> = all
+        .iter()
+        .map(|name| &**name)
+        .filter(|name| *name != worker)
+        .take(NAMED)
+        .collect();
     let to = format!(
         "Who it is for: one of `{}`, `{ROUTER}`, or `{EVERYBODY}` for everybody.",
         others.join("`, `")
     );
     ToolSpec::new(
         SEND,
-        "Leaves a message for a colleague, who finds it with a later task. There is no answer: go on with your work.",
+        "Leaves a message for a colleague, who finds it with a later task. There is no answer: go \
+            on with your work.",
     )
     .with_hints(Hints::new().parallel())
     .with_input(json!({
@@ -38,7 +43,8 @@ pub(crate) fn spec(worker: &str, all: &[Arc<str>]) -> ToolSpec {
     }))
 }
 
-/// The messages among what a worker has signalled. One for somebody who is not there is for the router.
+/// The messages among what a worker has signalled. One for somebody who is not there is for the
+/// router.
 pub(crate) fn drafts(worker: &Arc<str>, signals: &[Signal], all: &[Arc<str>]) -> Vec<NewMessage> {
     let sent = signals.iter().filter(|signal| &*signal.name == SEND);
     sent.filter_map(|signal| {
@@ -49,7 +55,12 @@ pub(crate) fn drafts(worker: &Arc<str>, signals: &[Signal], all: &[Arc<str>]) ->
             Err(_) if to == EVERYBODY => Recipient::Everybody,
             Err(_) => Recipient::One(ROUTER.into()),
         };
-        Some(NewMessage::new(worker.clone(), to, MessageKind::Note, content))
+        Some(NewMessage::new(
+            worker.clone(),
+            to,
+            MessageKind::Note,
+            content,
+        ))
     })
     .collect()
 }

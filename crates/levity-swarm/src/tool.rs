@@ -19,7 +19,8 @@ impl SwarmTool {
             "type": "object",
             "properties": {"task": {
                 "type": "string",
-                "description": "What to do, with everything needed to do it: nothing else is known there.",
+                "description": "What to do, with everything needed to do it: nothing else is known \
+                    there.",
             }},
             "required": ["task"],
             "additionalProperties": false,
@@ -41,7 +42,10 @@ impl Program for SwarmTool {
         _: Arc<dyn Executor>,
     ) -> Result<Child, ToolError> {
         let Some(task) = args.get("task").and_then(Value::as_str) else {
-            return Err(ToolError::new(ToolErrorKind::InvalidArgs, "`task` must be a text"));
+            return Err(ToolError::new(
+                ToolErrorKind::InvalidArgs,
+                "`task` must be a text",
+            ));
         };
         self.swarm.child(task, saved)
     }
@@ -49,6 +53,9 @@ impl Program for SwarmTool {
 
 impl fmt::Debug for SwarmTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SwarmTool").field("name", &self.spec.name).field("swarm", &self.swarm).finish()
+        f.debug_struct("SwarmTool")
+            .field("name", &self.spec.name)
+            .field("swarm", &self.swarm)
+            .finish()
     }
 }

@@ -7,7 +7,8 @@ use levity_loop::Agent;
 
 use crate::swarm::Swarm;
 
-/// Somebody who does work in a swarm: an agent, or a swarm of its own, with a name and a description that others go by.
+/// Somebody who does work in a swarm: an agent, or a swarm of its own, with a name and a
+/// description that others go by.
 ///
 /// ```
 /// use std::time::Duration;
@@ -64,23 +65,28 @@ pub enum WorkerMemory {
     Task,
     /// Its earlier tasks of the run: those of earlier rounds, and those that the task depends on.
     Run,
-    /// All its tasks of a conversation, over many runs, in the memory of its agent: the conversation of the run
-    /// ([`Run::conversation`](levity_runtime::Run::conversation)) and the worker's name. Its tasks are done one after the other.
-    /// In a run without a conversation it is as [`Run`](Self::Run).
+    /// All its tasks of a conversation, over many runs, in the memory of its agent: the
+    /// conversation of the run ([`Run::conversation`](levity_runtime::Run::conversation)) and the
+    /// worker's name. Its tasks are done one after the other. In a run without a conversation it is
+    /// as [`Run`](Self::Run).
     Conversation,
     /// The same, in a conversation of this name, whatever the run's is.
     Named(ConversationId),
 }
 
 impl Worker {
-    /// An agent that does work under this name. The description says what it is good for. The names `router`, `synthesizer`, `judge`, `user` and
-    /// `*` stand for others.
+    /// An agent that does work under this name. The description says what it is good for. The names
+    /// `router`, `synthesizer`, `judge`, `user` and `*` stand for others.
     pub fn new(name: impl Into<Arc<str>>, description: impl Into<Arc<str>>, agent: Agent) -> Self {
         Self::of(name.into(), description.into(), Does::Agent(agent))
     }
 
     /// A swarm that does work under this name.
-    pub fn swarm(name: impl Into<Arc<str>>, description: impl Into<Arc<str>>, swarm: Swarm) -> Self {
+    pub fn swarm(
+        name: impl Into<Arc<str>>,
+        description: impl Into<Arc<str>>,
+        swarm: Swarm,
+    ) -> Self {
         Self::of(name.into(), description.into(), Does::Swarm(swarm))
     }
 
@@ -104,22 +110,23 @@ impl Worker {
         Self { card, does }
     }
 
-    /// Words by which a task is known to be for this worker, when no router can say; beside them the words of its name and
-    /// its description count.
+    /// Words by which a task is known to be for this worker, when no router can say; beside them
+    /// the words of its name and its description count.
     pub fn keywords<W: Into<String>>(mut self, words: impl IntoIterator<Item = W>) -> Self {
         self.card.keywords.extend(words.into_iter().map(Into::into));
         self
     }
 
-    /// What it may use for a task, all attempts together; by default its share of what the swarm may, and what its agent was
-    /// built with.
+    /// What it may use for a task, all attempts together; by default its share of what the swarm
+    /// may, and what its agent was built with.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.card.limits = Some(limits);
         self
     }
 
-    /// How long it may take for a task, from beginning to end: waiting for a person counts, also while the run is left in its journal.
-    /// Not limited by default: each call of a model or a tool has a limit of its own, and the turns are counted.
+    /// How long it may take for a task, from beginning to end: waiting for a person counts, also
+    /// while the run is left in its journal. Not limited by default: each call of a model or a tool
+    /// has a limit of its own, and the turns are counted.
     pub fn timeout(mut self, time: Duration) -> Self {
         self.card.timeout = Some(time);
         self
@@ -137,7 +144,8 @@ impl Worker {
         self
     }
 
-    /// What it remembers from one task to the next; nothing by default. A worker that is a swarm remembers nothing.
+    /// What it remembers from one task to the next; nothing by default. A worker that is a swarm
+    /// remembers nothing.
     pub fn memory(mut self, scope: WorkerMemory) -> Self {
         self.card.scope = scope;
         self
@@ -164,6 +172,8 @@ impl Worker {
 
 impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker").field("name", &self.card.name).finish_non_exhaustive()
+        f.debug_struct("Worker")
+            .field("name", &self.card.name)
+            .finish_non_exhaustive()
     }
 }

@@ -17,23 +17,26 @@ pub fn make_dir(path: &Path) -> io::Result<()> {
     builder.create(path)
 }
 
-/// How a file is opened that only its owner can read if it is made now. One that is there stays as it is, and a link in
-/// its place is not followed.
+/// How a file is opened that only its owner can read if it is made now. One that is there stays as
+/// it is, and a link in its place is not followed.
 pub fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt as _;
-        options.mode(0o600).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+        options
+            .mode(0o600)
+            .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
     }
     options
 }
 
-/// The most bytes that are read of a file which a folder from elsewhere may hold: 1 GiB. No run of levity's comes near, since long texts
-/// are kept aside.
+/// The most bytes that are read of a file which a folder from elsewhere may hold: 1 GiB. No run of
+/// levity's comes near, since long texts are kept aside.
 pub const LARGEST: u64 = 1 << 30;
 
-/// Fails if a file is no plain file, or has more bytes than `most`: it might never end, or fill the memory.
+/// Fails if a file is no plain file, or has more bytes than `most`: it might never end, or fill the
+/// memory.
 pub fn check_size(file: &File, most: u64) -> io::Result<()> {
     let there = file.metadata()?;
     let problem = match () {
@@ -48,7 +51,10 @@ pub fn check_size(file: &File, most: u64) -> io::Result<()> {
 pub fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     // Opening a pipe might never end.
     if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a plain file"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is not a plain file",
+        ));
     }
     let file = File::open(path)?;
     check_size(&file, most)?;
@@ -57,7 +63,8 @@ pub fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Fails if a path is a link. levity writes through none: a folder from elsewhere could lead it to any file of the user's.
+/// Fails if a path is a link. levity writes through none: a folder from elsewhere could lead it to
+/// any file of the user's.
 pub fn refuse_link(path: &Path) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(there) if there.is_symlink() => Err(io::Error::new(
@@ -83,8 +90,8 @@ pub fn open(path: &Path, options: &OpenOptions) -> io::Result<File> {
     options.open(path)
 }
 
-/// Opens a file that the user named, to write to it. A link in its place is refused, but for those of the system: `/dev/stdout` is
-/// one.
+/// Opens a file that the user named, to write to it. A link in its place is refused, but for those
+/// of the system: `/dev/stdout` is one.
 pub fn open_named(path: &Path, options: &OpenOptions) -> io::Result<File> {
     if !path.starts_with("/dev") {
         return open(path, options);
@@ -105,12 +112,16 @@ pub fn open_without_waiting(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-/// A warning, if other users can read files of a folder. Nothing is changed: somebody may share them on purpose.
+/// A warning, if other users can read files of a folder. Nothing is changed: somebody may share
+/// them on purpose.
 #[cfg(unix)]
 pub fn warning(folder: &Path) -> Option<String> {
     let real = folder.canonicalize().ok()?;
     let entries = fs::read_dir(&real).ok()?.flatten().take(MOST);
-    entries.into_iter().find(|entry| is_open(&entry.path())).map(|entry| told(&entry.path(), folder))
+    entries
+        .into_iter()
+        .find(|entry| is_open(&entry.path()))
+        .map(|entry| told(&entry.path(), folder))
 }
 
 /// A warning, if other users can read this file.
@@ -124,9 +135,14 @@ pub fn warning_of(file: &Path) -> Option<String> {
 fn is_open(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     let mode = |path: &Path| fs::metadata(path).map_or(0, |there| there.permissions().mode());
-    let Ok(real) = file.canonicalize() else { return false };
+    let Ok(real) = file.canonicalize() else {
+        return false;
+    };
     // Whoever may not pass a folder reaches nothing below it.
-    let is_reached = real.ancestors().skip(1).all(|above| mode(above) & 0o011 != 0);
+    let is_reached = real
+        .ancestors()
+        .skip(1)
+        .all(|above| mode(above) & 0o011 != 0);
     real.is_file() && mode(&real) & 0o044 != 0 && is_reached
 }
 
@@ -134,7 +150,8 @@ fn is_open(file: &Path) -> bool {
 fn told(open: &Path, place: &Path) -> String {
     let quoted = place.display().to_string().replace('\'', "'\\''");
     format!(
-        "other users of this system can read `{}`, which holds what was said; `chmod -R go-rwx '{quoted}'` keeps them out",
+        "other users of this system can read `{}`, which holds what was said; `chmod -R go-rwx \
+            '{quoted}'` keeps them out",
         open.display()
     )
 }
@@ -144,7 +161,10 @@ fn told(open: &Path, place: &Path) -> String {
 pub fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let name = |there: fs::Metadata| (there.dev(), there.ino());
-    let (open, there) = (file.metadata().map(name), fs::symlink_metadata(path).map(name));
+    let (open, there) = (
+        file.metadata().map(name),
+        fs::symlink_metadata(path).map(name),
+    );
     matches!((open, there), (Ok(open), Ok(there)) if open == there)
 }
 
@@ -172,6 +192,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pipe");
         mkfifoat(CWD, &path, 0o600.into()).unwrap();
-        assert!(!super::open_without_waiting(&path).unwrap().metadata().unwrap().is_file());
+        assert!(
+            !super::open_without_waiting(&path)
+                .unwrap()
+                .metadata()
+                .unwrap()
+                .is_file()
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! The system as levity's own crates use it: the real clock and randomness, files that only their owner can read, files that are
-//! replaced whole, and owners whose end others notice.
+//! The system as levity's own crates use it: the real clock and randomness, files that only their
+//! owner can read, files that are replaced whole, and owners whose end others notice.
 //!
 //! ```
 //! use levity_core::World as _;

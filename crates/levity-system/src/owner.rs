@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 
 use crate::files;
 
-/// Somebody who owns things that others can see: a file in a folder of owners, locked for as long as the owner lives.
+/// Somebody who owns things that others can see: a file in a folder of owners, locked for as long
+/// as the owner lives.
 ///
-/// A process that is killed lets go of its lock, so others find out at once. A process that stands still keeps it.
+/// A process that is killed lets go of its lock, so others find out at once. A process that stands
+/// still keeps it.
 #[derive(Debug)]
 pub struct Owner {
     id: i64,
@@ -25,8 +27,8 @@ pub enum WithoutLocks {
 }
 
 impl Owner {
-    /// Makes a new owner, which others find alive before they can hear of it. `random` gives the ids to try. Files that killed owners
-    /// left are removed.
+    /// Makes a new owner, which others find alive before they can hear of it. `random` gives the
+    /// ids to try. Files that killed owners left are removed.
     ///
     /// # Errors
     /// When the file cannot be made.
@@ -37,7 +39,13 @@ impl Owner {
             let id = (random() >> 1).cast_signed();
             let path = path(dir, id);
             match lock(dir, &path, without) {
-                Ok(Some(lock)) => return Ok(Self { id, path, _lock: lock }),
+                Ok(Some(lock)) => {
+                    return Ok(Self {
+                        id,
+                        path,
+                        _lock: lock,
+                    });
+                }
                 Ok(None) => {}
                 // Somebody has taken the folder away, which was empty.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => last = error,
@@ -52,7 +60,8 @@ impl Owner {
         self.id
     }
 
-    /// Returns whether the owner of this number lives; also if that cannot be found out. The file of one who is gone is removed.
+    /// Returns whether the owner of this number lives; also if that cannot be found out. The file
+    /// of one who is gone is removed.
     pub fn is_alive(dir: &Path, id: i64) -> bool {
         files::refuse_link(dir).is_err() || is_locked(&path(dir, id))
     }
@@ -75,7 +84,12 @@ fn path(dir: &Path, id: i64) -> PathBuf {
 /// Makes a file and locks it; `None` when the name is taken, or a sweep came between.
 fn lock(dir: &Path, path: &Path, without: WithoutLocks) -> io::Result<Option<File>> {
     files::make_own_dir(dir)?;
-    let file = match files::options().read(true).write(true).create_new(true).open(path) {
+    let file = match files::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(path)
+    {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
         other => other?,
     };
@@ -110,12 +124,15 @@ fn is_locked(path: &Path) -> bool {
     false
 }
 
-/// Removes the files of owners who were killed. Files of others stay, also where the folder is none of ours.
+/// Removes the files of owners who were killed. Files of others stay, also where the folder is none
+/// of ours.
 fn sweep(dir: &Path) {
     if files::refuse_link(dir).is_err() {
         return;
     }
-    let Ok(entries) = fs::read_dir(dir) else { return };
+    let Ok(entries) = fs::read_dir(dir) else {
+        return;
+    };
     for entry in entries.flatten() {
         if entry.file_name().to_str().is_some_and(is_name) {
             is_locked(&entry.path());
@@ -125,5 +142,8 @@ fn sweep(dir: &Path) {
 
 /// Returns whether an owner makes files of this name.
 fn is_name(name: &str) -> bool {
-    name.len() == 16 && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    name.len() == 16
+        && name
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }

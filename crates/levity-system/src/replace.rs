@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::files;
 
-/// Replaces a file as a whole: whoever reads it finds the old one or the new one, also after this process was killed.
+/// Replaces a file as a whole: whoever reads it finds the old one or the new one, also after this
+/// process was killed.
 ///
 /// The new file can be read by its owner alone. A link at its path is replaced, not followed.
 ///
@@ -33,10 +34,16 @@ impl<'a> Replace<'a> {
 
     /// Replaces the file at this path, which is made if it is not there. Its folder must be.
     pub fn new(path: &'a Path) -> Self {
-        Self { path, beside: None, synced: false, keeps_mode: false }
+        Self {
+            path,
+            beside: None,
+            synced: false,
+            keeps_mode: false,
+        }
     }
 
-    /// Writes to this file first; by default, to one of a name that no other writer uses, in the same folder.
+    /// Writes to this file first; by default, to one of a name that no other writer uses, in the
+    /// same folder.
     pub fn through(mut self, beside: &'a Path) -> Self {
         self.beside = Some(beside);
         self
@@ -70,16 +77,24 @@ impl<'a> Replace<'a> {
         self,
         fill: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let unfinished = self.beside.map_or_else(|| beside(self.path), |path| Ok(path.to_owned()))?;
+        let unfinished = self
+            .beside
+            .map_or_else(|| beside(self.path), |path| Ok(path.to_owned()))?;
         // A process that was killed may have left one; a link there is not followed.
         let _ = fs::remove_file(&unfinished);
-        let named = self.write_to(&unfinished, fill).and_then(|()| Ok(fs::rename(&unfinished, self.path)?));
+        let named = self
+            .write_to(&unfinished, fill)
+            .and_then(|()| Ok(fs::rename(&unfinished, self.path)?));
         if named.is_err() {
             // It is of no use to anybody.
             let _ = fs::remove_file(&unfinished);
         }
         named?;
-        if self.synced { Ok(sync_name(self.path)?) } else { Ok(()) }
+        if self.synced {
+            Ok(sync_name(self.path)?)
+        } else {
+            Ok(())
+        }
     }
 
     fn write_to<E: From<io::Error>>(
@@ -87,7 +102,10 @@ impl<'a> Replace<'a> {
         unfinished: &Path,
         fill: impl FnOnce(&mut BufWriter<File>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let file = files::options().write(true).create_new(true).open(unfinished)?;
+        let file = files::options()
+            .write(true)
+            .create_new(true)
+            .open(unfinished)?;
         if self.keeps_mode
             && let Ok(there) = fs::symlink_metadata(self.path)
             && there.is_file()
@@ -97,16 +115,26 @@ impl<'a> Replace<'a> {
         let mut file = BufWriter::with_capacity(1 << 16, file);
         fill(&mut file)?;
         file.flush()?;
-        if self.synced { Ok(file.get_ref().sync_all()?) } else { Ok(()) }
+        if self.synced {
+            Ok(file.get_ref().sync_all()?)
+        } else {
+            Ok(())
+        }
     }
 }
 
 /// A name in the same folder that no other writer uses, since a file of two writers would be torn.
 fn beside(path: &Path) -> io::Result<PathBuf> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let name = path
+        .file_name()
+        .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
     let (pid, next) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    let unfinished = format!(".{}.{pid}-{next}{}", name.to_string_lossy(), Replace::UNFINISHED);
+    let unfinished = format!(
+        ".{}.{pid}-{next}{}",
+        name.to_string_lossy(),
+        Replace::UNFINISHED
+    );
     Ok(path.with_file_name(unfinished))
 }
 
@@ -117,7 +145,11 @@ fn beside(path: &Path) -> io::Result<PathBuf> {
 pub fn sync_name(path: &Path) -> io::Result<()> {
     match path.parent() {
         Some(dir) if cfg!(unix) => {
-            let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+            let dir = if dir.as_os_str().is_empty() {
+                Path::new(".")
+            } else {
+                dir
+            };
             File::open(dir)?.sync_all()
         }
         _ => Ok(()),
@@ -141,7 +173,11 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"old");
         Replace::new(&path).synced().write(b"new").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
+        assert_eq!(
+            fs::read_dir(folder.path()).unwrap().count(),
+            1,
+            "nothing is left beside it"
+        );
     }
 
     #[cfg(unix)]

@@ -17,12 +17,15 @@ pub struct SystemWorld;
 impl World for SystemWorld {
     #[expect(clippy::disallowed_methods, reason = "this is where time comes in")]
     fn now(&self) -> Timestamp {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
         Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 
     fn random(&self) -> u64 {
-        // Without the system's randomness, the clock and a fresh hasher's keys are the best there is.
+        // Without the system's randomness, the clock and a fresh hasher's keys are the best there
+        // is.
         getrandom::u64().unwrap_or_else(|_| {
             use std::hash::{BuildHasher, RandomState};
             RandomState::new().hash_one(self.now())

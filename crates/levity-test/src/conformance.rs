@@ -1,7 +1,7 @@
 //! One suite per trait: does an implementation keep the promises of its contract?
 //!
-//! A suite is an `async fn` that runs on any executor. It panics at the first broken promise, with a
-//! message that begins with the trait and names the promise, so it is called from a test:
+//! A suite is an `async fn` that runs on any executor. It panics at the first broken promise, with
+//! a message that begins with the trait and names the promise, so it is called from a test:
 //!
 //! ```
 //! use levity_test::{ScriptedModel, conformance};
@@ -12,8 +12,8 @@
 //! # }
 //! ```
 //!
-//! Most suites take a function that makes what is tested, since one check must not stand in the way of
-//! the next. What cannot be seen from outside is not checked; each suite says what that is.
+//! Most suites take a function that makes what is tested, since one check must not stand in the way
+//! of the next. What cannot be seen from outside is not checked; each suite says what that is.
 
 mod approver;
 mod check;

@@ -1,9 +1,9 @@
 //! Crashes on purpose: a scenario is stopped after every record in turn, and gone on with.
 //!
-//! The scenario is an async closure that starts its run, or goes on with it, and returns what is to be
-//! the same whatever happened in between. It is called once to the end, and then again and again: a first
-//! time with a journal that stands still after so many records, where everything is dropped as if the
-//! process had been killed, and a second time with what the journal holds.
+//! The scenario is an async closure that starts its run, or goes on with it, and returns what is to
+//! be the same whatever happened in between. It is called once to the end, and then again and
+//! again: a first time with a journal that stands still after so many records, where everything is
+//! dropped as if the process had been killed, and a second time with what the journal holds.
 //!
 //! ```
 //! # use std::collections::BTreeMap;
@@ -74,11 +74,13 @@
 //! }
 //! ```
 //!
-//! Every record has two moments: [`Moment::Written`], when nothing that follows from it has begun, and
-//! [`Moment::BeforeNext`], when all that follows from it was done and not written down. Records are counted
-//! over a run and its children, one by one, also when the runtime writes several at once.
+//! Every record has two moments: [`Moment::Written`], when nothing that follows from it has begun,
+//! and [`Moment::BeforeNext`], when all that follows from it was done and not written down. Records
+//! are counted over a run and its children, one by one, also when the runtime writes several at
+//! once.
 //!
-//! What runs on a thread of its own cannot be dropped and goes on, as nothing does after a real crash.
+//! What runs on a thread of its own cannot be dropped and goes on, as nothing does after a real
+//! crash.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -128,13 +130,18 @@ pub struct Life<W = CrashTally> {
 impl<W> Life<W> {
     /// Whether the journal has records of this run, so that it is to be resumed and not started.
     pub async fn knows(&self, run: impl Into<RunId>) -> bool {
-        self.journal.read(&run.into()).await.is_ok_and(|records| !records.is_empty())
+        self.journal
+            .read(&run.into())
+            .await
+            .is_ok_and(|records| !records.is_empty())
     }
 }
 
 impl<W> fmt::Debug for Life<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Life").field("number", &self.number).finish_non_exhaustive()
+        f.debug_struct("Life")
+            .field("number", &self.number)
+            .finish_non_exhaustive()
     }
 }
 
@@ -161,18 +168,35 @@ pub struct Crashes<'a, W = CrashTally> {
 }
 
 impl<'a> Crashes<'a> {
-    /// Crashes with journals that `journal` makes, each empty, and a [`CrashTally`] for what is done.
+    /// Crashes with journals that `journal` makes, each empty, and a [`CrashTally`] for what is
+    /// done.
     pub fn new<J: Journal + 'static>(journal: impl Fn() -> J + 'a) -> Self {
         let journal = Box::new(move || Arc::new(journal()) as Arc<dyn Journal>);
-        Self { journal, world: Box::new(CrashTally::new), max_records: 1000, again: 0 }
+        Self {
+            journal,
+            world: Box::new(CrashTally::new),
+            max_records: 1000,
+            again: 0,
+        }
     }
 }
 
 impl<'a, W> Crashes<'a, W> {
-    /// Makes what the scenario does outside its runs; one for each stop, shared by the lives of that stop.
+    /// Makes what the scenario does outside its runs; one for each stop, shared by the lives of
+    /// that stop.
     pub fn world<V>(self, make: impl Fn() -> V + 'a) -> Crashes<'a, V> {
-        let Self { journal, max_records, again, .. } = self;
-        Crashes { journal, world: Box::new(make), max_records, again }
+        let Self {
+            journal,
+            max_records,
+            again,
+            ..
+        } = self;
+        Crashes {
+            journal,
+            world: Box::new(make),
+            max_records,
+            again,
+        }
     }
 
     /// How many records one life may write. 1,000 by default.
@@ -181,8 +205,9 @@ impl<'a, W> Crashes<'a, W> {
         self
     }
 
-    /// Stops the second life as well, after each of its first `records` records, before a third goes to
-    /// the end. 0 by default, which is never; the cost grows with the length of the run times this.
+    /// Stops the second life as well, after each of its first `records` records, before a third
+    /// goes to the end. 0 by default, which is never; the cost grows with the length of the run
+    /// times this.
     pub fn stop_again(mut self, records: usize) -> Self {
         self.again = records;
         self
@@ -200,7 +225,10 @@ impl<'a, W> Crashes<'a, W> {
                 let (end, stopped) = self.trial(&[plan], &scenario).await;
                 stops.push(end);
                 if !stopped {
-                    assert!(records > 0, "crash: the scenario wrote nothing to `life.journal`");
+                    assert!(
+                        records > 0,
+                        "crash: the scenario wrote nothing to `life.journal`"
+                    );
                     return Report { whole, stops };
                 }
                 self.stop_twice(plan, &scenario, &mut stops).await;
@@ -232,19 +260,34 @@ impl<'a, W> Crashes<'a, W> {
         scenario: &impl AsyncFn(Life<W>) -> T,
     ) -> (CrashEnd<T, W>, bool) {
         let world = Arc::new((self.world)());
-        let mut journal = CrashJournal::new((self.journal)(), plans.first().copied(), self.max_records);
+        let mut journal =
+            CrashJournal::new((self.journal)(), plans.first().copied(), self.max_records);
         let mut points: Vec<Point> = Vec::new();
         let mut number = 1;
         loop {
-            let life = Life { journal: journal.clone(), world: world.clone(), number };
+            let life = Life {
+                journal: journal.clone(),
+                world: world.clone(),
+                number,
+            };
             let value = live(scenario(life), &journal, &points).await;
             let point = journal.point();
             match value {
                 Some(value) if number > plans.len() => {
                     let stopped = points.iter().all(|point| point.moment != Moment::Ended);
-                    return (CrashEnd { stopped: points, value, world }, stopped);
+                    return (
+                        CrashEnd {
+                            stopped: points,
+                            value,
+                            world,
+                        },
+                        stopped,
+                    );
                 }
-                Some(_) => points.push(Point { moment: Moment::Ended, ..point }),
+                Some(_) => points.push(Point {
+                    moment: Moment::Ended,
+                    ..point
+                }),
                 None => points.push(point),
             }
             journal = journal.next(plans.get(number).copied());
@@ -256,20 +299,31 @@ impl<'a, W> Crashes<'a, W> {
 impl<W> fmt::Debug for Crashes<'_, W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Crashes");
-        shown.field("max_records", &self.max_records).field("again", &self.again).finish_non_exhaustive()
+        shown
+            .field("max_records", &self.max_records)
+            .field("again", &self.again)
+            .finish_non_exhaustive()
     }
 }
 
 /// Lets a scenario live until it ends or its journal stands still; then nothing of it is left.
 #[expect(clippy::panic, reason = "a test fails by panicking")]
-async fn live<T>(scenario: impl Future<Output = T>, journal: &CrashJournal, points: &[Point]) -> Option<T> {
+async fn live<T>(
+    scenario: impl Future<Output = T>,
+    journal: &CrashJournal,
+    points: &[Point],
+) -> Option<T> {
     let value = {
         let mut scenario = pin!(scenario);
         poll_fn(|cx| {
             journal.watch(cx.waker());
             let poll = catch_unwind(AssertUnwindSafe(|| scenario.as_mut().poll(cx)));
             let poll = poll.unwrap_or_else(|panic| {
-                panic!("crash: {}: the scenario panicked: {}", report::told(points), words(&*panic))
+                panic!(
+                    "crash: {}: the scenario panicked: {}",
+                    report::told(points),
+                    words(&*panic)
+                )
             });
             match poll {
                 _ if journal.is_stopped() => Poll::Ready(None),
@@ -281,7 +335,8 @@ async fn live<T>(scenario: impl Future<Output = T>, journal: &CrashJournal, poin
     journal.end().await;
     if let Some(most) = journal.overrun() {
         panic!(
-            "crash: {}: the scenario did not end within {most} records; if it does end, raise `max_records`",
+            "crash: {}: the scenario did not end within {most} records; if it does end, raise \
+                `max_records`",
             report::told(points)
         );
     }

@@ -6,9 +6,9 @@ use levity_core::{Embedded, Embedder, EmbedderCard, ModelError, Purpose, Usage};
 /// How many components its vectors have, unless told otherwise.
 const DIMENSIONS: usize = 256;
 
-/// An embedder that goes by words: texts lie close when they share words, or words that it was told are
-/// [alike](Self::alike). It needs no model, makes the same vectors everywhere, and remembers what it was asked. Clones
-/// share that.
+/// An embedder that goes by words: texts lie close when they share words, or words that it was told
+/// are [alike](Self::alike). It needs no model, makes the same vectors everywhere, and remembers
+/// what it was asked. Clones share that.
 ///
 /// ```
 /// use levity_core::{Embedder, Purpose};
@@ -40,7 +40,11 @@ impl WordEmbedder {
     /// An embedder that knows no words that are alike.
     pub fn new() -> Self {
         let card = EmbedderCard::new("test", "words").with_dimensions(DIMENSIONS);
-        Self { card, alike: Vec::new(), state: Arc::default() }
+        Self {
+            card,
+            alike: Vec::new(),
+            state: Arc::default(),
+        }
     }
 
     /// Goes by another name, as an embedder does whose vectors cannot be compared with others.
@@ -73,13 +77,21 @@ impl WordEmbedder {
 
     fn vector(&self, text: &str) -> Vec<f32> {
         let mut vector = vec![0.0_f32; DIMENSIONS];
-        for word in text.to_lowercase().split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
+        for word in text
+            .to_lowercase()
+            .split(|c: char| !c.is_alphanumeric())
+            .filter(|word| !word.is_empty())
         {
-            let alike = self.alike.iter().find(|words| words.iter().any(|other| other == word));
-            let word = alike.and_then(|words| words.first()).map_or(word, String::as_str);
-            let bytes = word
-                .bytes()
-                .fold(0, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+            let alike = self
+                .alike
+                .iter()
+                .find(|words| words.iter().any(|other| other == word));
+            let word = alike
+                .and_then(|words| words.first())
+                .map_or(word, String::as_str);
+            let bytes = word.bytes().fold(0, |hash: u64, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            });
             // Three places a word, so that two words seldom share all of theirs.
             let mut state = bytes;
             for _ in 0..3 {
@@ -117,7 +129,10 @@ impl Embedder for WordEmbedder {
             return Err(error.clone());
         }
         drop(state);
-        let words: usize = texts.iter().map(|text| text.split_whitespace().count()).sum();
+        let words: usize = texts
+            .iter()
+            .map(|text| text.split_whitespace().count())
+            .sum();
         let mut usage = Usage::default();
         usage.input = Some(words as u64);
         Ok(Embedded::new(texts.iter().map(|text| self.vector(text)).collect()).with_usage(usage))

@@ -30,8 +30,13 @@ type Answer = dyn Fn(&Request) -> Result<Response, ModelError> + Send + Sync;
 
 impl FunctionModel {
     /// A model that answers with what `answer` returns.
-    pub fn new(answer: impl Fn(&Request) -> Result<Response, ModelError> + Send + Sync + 'static) -> Self {
-        Self { card: Arc::new(ModelCard::new("test", "function")), answer: Arc::new(answer) }
+    pub fn new(
+        answer: impl Fn(&Request) -> Result<Response, ModelError> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            card: Arc::new(ModelCard::new("test", "function")),
+            answer: Arc::new(answer),
+        }
     }
 
     /// Sets the card; by default the provider is `test` and the id `function`.
@@ -55,6 +60,8 @@ impl Model for FunctionModel {
 
 impl fmt::Debug for FunctionModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FunctionModel").field("card", &self.card).finish_non_exhaustive()
+        f.debug_struct("FunctionModel")
+            .field("card", &self.card)
+            .finish_non_exhaustive()
     }
 }

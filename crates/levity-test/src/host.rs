@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    ControlCommand, Decision, Divergence, Effect, EffectId, Ending, Event, Limits, Machine, Outcome,
-    Prepared, Record, Resolution, RunId, Timestamp,
+    ControlCommand, Decision, Divergence, Effect, EffectId, Ending, Event, Limits, Machine,
+    Outcome, Prepared, Record, Resolution, RunId, Timestamp,
 };
 use levity_driver::{Action, DriverHost, DriverSettings, EffectResult, Meter, RunDriver};
 
-/// Drives a run by hand: a test performs each effect itself, in any order, and kills the process wherever it likes.
+/// Drives a run by hand: a test performs each effect itself, in any order, and kills the process
+/// wherever it likes.
 ///
-/// It hosts the same [`RunDriver`] as the tokio runtime, without a task, a clock or an executor. Effects that may begin are
-/// [open](Self::open); [`finish`](Self::finish) says what came of one. [`crash`](Self::crash) goes on with the records alone.
+/// It hosts the same [`RunDriver`] as the tokio runtime, without a task, a clock or an executor.
+/// Effects that may begin are [open](Self::open); [`finish`](Self::finish) says what came of one.
+/// [`crash`](Self::crash) goes on with the records alone.
 ///
 /// ```
 /// # use levity_core::{Effect, EffectId, Ending, Input, Machine, MachineKind, Outcome, Status, MachineOutput, Wait};
@@ -65,7 +67,8 @@ impl<M: Machine> ManualHost<M> {
         Self::prepared_by(run, machine, |_| Prepared::default())
     }
 
-    /// Begins a run in which `prepare` speaks for the executor: the class of an effect, whether it runs alone, what policy says.
+    /// Begins a run in which `prepare` speaks for the executor: the class of an effect, whether it
+    /// runs alone, what policy says.
     ///
     /// # Errors
     /// When the machine breaks its contract.
@@ -74,7 +77,13 @@ impl<M: Machine> ManualHost<M> {
         machine: M,
         prepare: impl Fn(&Effect) -> Prepared + 'static,
     ) -> Result<Self, Divergence> {
-        Self::go_on(run.into(), machine, Vec::new(), Arc::new(prepare), Timestamp::from_millis(0))
+        Self::go_on(
+            run.into(),
+            machine,
+            Vec::new(),
+            Arc::new(prepare),
+            Timestamp::from_millis(0),
+        )
     }
 
     fn go_on(
@@ -87,11 +96,21 @@ impl<M: Machine> ManualHost<M> {
         let meter = Arc::new(Meter::new(Limits::new(), None));
         let mut driver = RunDriver::new(run, machine, DriverSettings::new(meter));
         driver.watch(true);
-        records.iter().try_for_each(|record| driver.fold(record.clone()))?;
+        records
+            .iter()
+            .try_for_each(|record| driver.fold(record.clone()))?;
         driver.take_over();
         driver.open(now, || (Vec::new(), false))?;
         let (events, open, lost) = (Vec::new(), BTreeMap::new(), BTreeMap::new());
-        let mut host = Self { driver, host: Host(prepare), now, records, events, open, lost };
+        let mut host = Self {
+            driver,
+            host: Host(prepare),
+            now,
+            records,
+            events,
+            open,
+            lost,
+        };
         if !host.driver.is_ended() {
             let actions = host.driver.ask_again(now, &mut host.host)?;
             host.take(actions);
@@ -100,12 +119,19 @@ impl<M: Machine> ManualHost<M> {
         Ok(host)
     }
 
-    /// Ends the process and goes on from the records, with a machine in the state that the first one began with.
+    /// Ends the process and goes on from the records, with a machine in the state that the first
+    /// one began with.
     ///
     /// # Errors
     /// When the records do not fit the machine.
     pub fn crash(self, machine: M) -> Result<Self, Divergence> {
-        Self::go_on(self.driver.run().clone(), machine, self.records, self.host.0, self.now)
+        Self::go_on(
+            self.driver.run().clone(),
+            machine,
+            self.records,
+            self.host.0,
+            self.now,
+        )
     }
 
     /// Writes what was folded in, and takes up what may begin.
@@ -165,7 +191,8 @@ impl<M: Machine> ManualHost<M> {
     /// When the machine breaks its contract.
     pub fn finish(&mut self, id: EffectId, outcome: Outcome) -> Result<(), Divergence> {
         self.open.remove(&id);
-        self.driver.finished(self.now, vec![(id, EffectResult::Finished(outcome, None))]);
+        self.driver
+            .finished(self.now, vec![(id, EffectResult::Finished(outcome, None))]);
         self.advance()
     }
 
@@ -175,7 +202,8 @@ impl<M: Machine> ManualHost<M> {
     /// When the machine breaks its contract.
     pub fn resolve(&mut self, id: EffectId, resolution: Resolution) -> Result<(), Divergence> {
         self.lost.remove(&id);
-        self.driver.finished(self.now, vec![(id, EffectResult::Resolved(resolution))]);
+        self.driver
+            .finished(self.now, vec![(id, EffectResult::Resolved(resolution))]);
         self.advance()
     }
 
@@ -225,6 +253,8 @@ impl<M: Machine> ManualHost<M> {
 
 impl<M> fmt::Debug for ManualHost<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ManualHost").field("records", &self.records.len()).finish_non_exhaustive()
+        f.debug_struct("ManualHost")
+            .field("records", &self.records.len())
+            .finish_non_exhaustive()
     }
 }

@@ -9,8 +9,9 @@ use levity_core::{
 
 /// A journal that fails where a test wants it to. Clones share their counts, and so do all runs.
 ///
-/// What fails keeps nothing, except where it is [cut](Self::cut_after_records), and after a failed append
-/// its log fails for good. To stop a whole scenario after every record in turn, see [`crash`](crate::crash).
+/// What fails keeps nothing, except where it is [cut](Self::cut_after_records), and after a failed
+/// append its log fails for good. To stop a whole scenario after every record in turn, see
+/// [`crash`](crate::crash).
 ///
 /// ```no_run
 /// # use levity_core::Journal;
@@ -45,7 +46,11 @@ struct Counts {
 impl FaultyJournal {
     /// Passes everything on to `inner` until told otherwise.
     pub fn new(inner: impl Journal + 'static) -> Self {
-        Self { inner: Arc::new(inner), plan: Plan::default(), counts: Arc::default() }
+        Self {
+            inner: Arc::new(inner),
+            plan: Plan::default(),
+            counts: Arc::default(),
+        }
     }
 
     /// Fails every `open`.
@@ -76,8 +81,8 @@ impl FaultyJournal {
         self
     }
 
-    /// Keeps `n` records and fails every append that would add more, after the part of it that still fits:
-    /// what a kill leaves.
+    /// Keeps `n` records and fails every append that would add more, after the part of it that
+    /// still fits: what a kill leaves.
     #[must_use]
     pub fn cut_after_records(mut self, n: usize) -> Self {
         self.plan.cut = Some(n);
@@ -99,7 +104,11 @@ impl FaultyJournal {
     }
 
     fn faulty(&self, mut opened: OpenRun) -> OpenRun {
-        opened.log = Box::new(FaultyLog { inner: opened.log, journal: self.clone(), broken: false });
+        opened.log = Box::new(FaultyLog {
+            inner: opened.log,
+            journal: self.clone(),
+            broken: false,
+        });
         opened
     }
 
@@ -108,15 +117,20 @@ impl FaultyJournal {
         let mut counts = self.counts();
         counts.appends += 1;
         let nth = counts.appends;
-        let planned = self.plan.appends.contains(&nth) || self.plan.from.is_some_and(|from| nth >= from);
+        let planned =
+            self.plan.appends.contains(&nth) || self.plan.from.is_some_and(|from| nth >= from);
         if planned {
             return Err(fault(format!("append {nth} fails as planned")));
         }
         let total = counts.records + records;
         if let Some(most) = self.plan.records.filter(|most| total > *most) {
-            return Err(fault(format!("append {nth} fails as planned: {most} records are kept, no more")));
+            return Err(fault(format!(
+                "append {nth} fails as planned: {most} records are kept, no more"
+            )));
         }
-        let fit = self.plan.cut.map_or(records, |most| most.saturating_sub(counts.records).min(records));
+        let fit = self.plan.cut.map_or(records, |most| {
+            most.saturating_sub(counts.records).min(records)
+        });
         counts.records += fit;
         Ok(fit)
     }
@@ -175,14 +189,20 @@ struct FaultyLog {
 impl RunLog for FaultyLog {
     async fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
         if self.broken {
-            return Err(fault("an append failed before, and the log may be used no more"));
+            return Err(fault(
+                "an append failed before, and the log may be used no more",
+            ));
         }
         // Until the append has succeeded it may still fail, or be dropped half-way.
         self.broken = true;
         let kept = self.journal.admit(records.len())?;
-        self.inner.append(records.get(..kept).unwrap_or(records)).await?;
+        self.inner
+            .append(records.get(..kept).unwrap_or(records))
+            .await?;
         if kept < records.len() {
-            return Err(fault(format!("the append is cut as planned: {kept} of its records are kept")));
+            return Err(fault(format!(
+                "the append is cut as planned: {kept} of its records are kept"
+            )));
         }
         self.broken = false;
         Ok(())
@@ -211,6 +231,8 @@ impl RunLog for FaultyLog {
 
 impl fmt::Debug for FaultyJournal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FaultyJournal").field("plan", &self.plan).finish_non_exhaustive()
+        f.debug_struct("FaultyJournal")
+            .field("plan", &self.plan)
+            .finish_non_exhaustive()
     }
 }

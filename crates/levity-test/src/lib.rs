@@ -1,4 +1,5 @@
-//! Test kit for levity: scripted models, a manual clock, faults, crashes, one conformance suite per trait.
+//! Test kit for levity: scripted models, a manual clock, faults, crashes, one conformance suite per
+//! trait.
 //!
 //! ```
 //! use levity_core::{Message, Model, Request};
@@ -16,7 +17,8 @@
 //!
 //! Nothing here needs a key, the network, real time or a certain async runtime.
 //!
-//! - [`ScriptedModel`] and [`FunctionModel`] stand in for a model, [`ManualWorld`] for clock and chance.
+//! - [`ScriptedModel`] and [`FunctionModel`] stand in for a model, [`ManualWorld`] for clock and
+//!   chance.
 //! - [`WordEmbedder`] makes vectors of words, and fails when told to.
 //! - [`FaultyJournal`] and [`FaultyTool`] fail when told to; [`RecordingTool`] remembers its calls.
 //! - [`ManualHost`] drives a run by hand, in any order of outcomes, without an async runtime.

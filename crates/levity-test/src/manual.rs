@@ -34,7 +34,8 @@ pub struct ManualWorld {
 }
 
 struct State {
-    /// Since the start of 1970. Finer than a [`Timestamp`], so that short sleeps are not cut to nothing.
+    /// Since the start of 1970. Finer than a [`Timestamp`], so that short sleeps are not cut to
+    /// nothing.
     now: Duration,
     random: u64,
     next: u64,
@@ -58,14 +59,20 @@ impl ManualWorld {
             sleepers: BTreeMap::new(),
             watchers: Vec::new(),
         };
-        Self { turns_itself: false, state: Arc::new(Mutex::new(state)) }
+        Self {
+            turns_itself: false,
+            state: Arc::new(Mutex::new(state)),
+        }
     }
 
-    /// A clock that turns itself: when every sleeper has had its turn to be polled, the first to wake
-    /// does, and no real time passes. A time limit around work that waits for something else than this
-    /// clock is therefore over at once.
+    /// A clock that turns itself: when every sleeper has had its turn to be polled, the first to
+    /// wake does, and no real time passes. A time limit around work that waits for something else
+    /// than this clock is therefore over at once.
     pub fn auto() -> Self {
-        Self { turns_itself: true, ..Self::new() }
+        Self {
+            turns_itself: true,
+            ..Self::new()
+        }
     }
 
     /// Sets where [`random`](World::random) starts; 0 by default.
@@ -99,7 +106,11 @@ impl ManualWorld {
             if state.sleepers.len() >= count {
                 return Poll::Ready(());
             }
-            if !state.watchers.iter().any(|watcher| watcher.will_wake(cx.waker())) {
+            if !state
+                .watchers
+                .iter()
+                .any(|watcher| watcher.will_wake(cx.waker()))
+            {
                 state.watchers.push(cx.waker().clone());
             }
             Poll::Pending
@@ -164,8 +175,12 @@ impl State {
     /// Sets the clock and returns those whose time has come, first to wake first.
     fn turn_to(&mut self, now: Duration) -> Vec<Waker> {
         self.now = now;
-        let later = self.sleepers.split_off(&(now.saturating_add(Duration::from_nanos(1)), 0));
-        std::mem::replace(&mut self.sleepers, later).into_values().collect()
+        let later = self
+            .sleepers
+            .split_off(&(now.saturating_add(Duration::from_nanos(1)), 0));
+        std::mem::replace(&mut self.sleepers, later)
+            .into_values()
+            .collect()
     }
 }
 
@@ -184,7 +199,10 @@ impl World for ManualWorld {
     }
 
     async fn sleep(&self, time: Duration) {
-        let mut sleeper = Sleeper { world: self, place: None };
+        let mut sleeper = Sleeper {
+            world: self,
+            place: None,
+        };
         poll_fn(|cx| self.doze(time, &mut sleeper, cx.waker())).await;
     }
 }
@@ -223,6 +241,9 @@ impl Default for ManualWorld {
 impl fmt::Debug for ManualWorld {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (now, sleepers) = (self.now(), self.sleepers());
-        f.debug_struct("ManualWorld").field("now", &now).field("sleepers", &sleepers).finish()
+        f.debug_struct("ManualWorld")
+            .field("now", &now)
+            .field("sleepers", &sleepers)
+            .finish()
     }
 }

@@ -72,7 +72,11 @@ enum Step {
 impl ScriptedModel {
     /// An empty script.
     pub fn new() -> Self {
-        Self { card: Arc::new(ModelCard::new("test", "scripted")), world: None, state: Arc::default() }
+        Self {
+            card: Arc::new(ModelCard::new("test", "scripted")),
+            world: None,
+            state: Arc::default(),
+        }
     }
 
     /// Answers every call with this turn, once all other steps are used up.
@@ -146,8 +150,9 @@ impl ScriptedModel {
         self
     }
 
-    /// Takes the step that the history asks for, and not the next one: the third, when the model has spoken
-    /// twice in it. So a script that is made anew goes on with a run that was resumed. No step is used up.
+    /// Takes the step that the history asks for, and not the next one: the third, when the model
+    /// has spoken twice in it. So a script that is made anew goes on with a run that was resumed.
+    /// No step is used up.
     ///
     /// ```
     /// # use levity_core::{Message, Model, Request};
@@ -211,10 +216,18 @@ impl ScriptedModel {
     pub fn assert_finished(&self) {
         let state = self.state();
         let first = state.written - state.steps.len() + 1;
-        let left: Vec<_> = (first..).zip(&state.steps).map(|(n, step)| format!("{n}: {step}")).collect();
+        let left: Vec<_> = (first..)
+            .zip(&state.steps)
+            .map(|(n, step)| format!("{n}: {step}"))
+            .collect();
         // The panic below must not poison the script for the clones.
         drop(state);
-        assert!(left.is_empty(), "the script has {} unused steps\n{}", left.len(), left.join("\n"));
+        assert!(
+            left.is_empty(),
+            "the script has {} unused steps\n{}",
+            left.len(),
+            left.join("\n")
+        );
     }
 
     fn step(self, step: Step) -> Self {
@@ -237,7 +250,8 @@ impl ScriptedModel {
             (Some(time), Some(world)) => world.sleep(time).await,
             (Some(_), None) => {
                 return Err(bad(format!(
-                    "step {asked} of the script has a delay and no clock; add one by `.with_world(..)`"
+                    "step {asked} of the script has a delay and no clock; add one by \
+                        `.with_world(..)`"
                 )));
             }
         }
@@ -252,11 +266,17 @@ impl State {
         if !self.forgets {
             self.requests.push(request.clone());
         }
-        let next = if self.by_history { self.step_for(request) } else { self.steps.pop_front() };
+        let next = if self.by_history {
+            self.step_for(request)
+        } else {
+            self.steps.pop_front()
+        };
         let step = next.or_else(|| self.endless.clone().map(|turn| Step::Turn(Box::new(turn))));
         let step = step.ok_or_else(|| {
-            let message =
-                format!("call {} of the model, and the script has only {} steps", self.asked, self.written);
+            let message = format!(
+                "call {} of the model, and the script has only {} steps",
+                self.asked, self.written
+            );
             ModelError::new(ModelErrorKind::BadRequest, message)
         })?;
         Ok((self.asked, step))
@@ -265,8 +285,14 @@ impl State {
     /// The step that the history asks for. Names for calls go on where the history's end.
     fn step_for(&mut self, request: &Request) -> Option<Step> {
         let messages = request.history.messages();
-        self.named = messages.iter().map(|message| message.calls().count() as u64).sum();
-        let spoken = messages.iter().filter(|message| message.role == Role::Assistant).count();
+        self.named = messages
+            .iter()
+            .map(|message| message.calls().count() as u64)
+            .sum();
+        let spoken = messages
+            .iter()
+            .filter(|message| message.role == Role::Assistant)
+            .count();
         self.steps.get(spoken).cloned()
     }
 }
@@ -282,7 +308,8 @@ impl Model for ScriptedModel {
         match step {
             Step::Turn(turn) => {
                 turn.meets(&request).map_err(|mismatch| {
-                    let message = format!("step {asked} of the script expects another request: {mismatch}");
+                    let message =
+                        format!("step {asked} of the script expects another request: {mismatch}");
                     ModelError::new(ModelErrorKind::BadRequest, message)
                 })?;
                 // A request kept over the wait would keep the run's history shared.
@@ -304,7 +331,9 @@ impl Default for ScriptedModel {
 
 impl fmt::Debug for ScriptedModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScriptedModel").field("remaining", &self.remaining()).finish_non_exhaustive()
+        f.debug_struct("ScriptedModel")
+            .field("remaining", &self.remaining())
+            .finish_non_exhaustive()
     }
 }
 

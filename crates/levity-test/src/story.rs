@@ -6,8 +6,8 @@ use levity_core::{
 
 /// What happened, one line for each event: the run, the kind and what matters of it.
 ///
-/// It leaves out times, so the story of a run that is repeated is the same to the byte, and texts are
-/// quoted, so that each stays on its line. Made for snapshots.
+/// It leaves out times, so the story of a run that is repeated is the same to the byte, and texts
+/// are quoted, so that each stays on its line. Made for snapshots.
 ///
 /// ```
 /// use levity_core::{Event, EventKind, RunId, Timestamp};
@@ -18,7 +18,10 @@ use levity_core::{
 /// assert_eq!(story(&events), "r1 turn 1 of 10\n");
 /// ```
 pub fn story(events: &[Event]) -> String {
-    events.iter().map(|event| format!("{} {}\n", event.run, line(&event.kind))).collect()
+    events
+        .iter()
+        .map(|event| format!("{} {}\n", event.run, line(&event.kind)))
+        .collect()
 }
 
 fn line(kind: &EventKind) -> String {
@@ -34,7 +37,9 @@ fn line(kind: &EventKind) -> String {
         | EventKind::ChildFinished { .. }
         | EventKind::Refused { .. }
         | EventKind::OutcomeUnknown { .. } => effect(kind),
-        EventKind::Delta { .. } | EventKind::Progress { .. } | EventKind::Lagged { .. } => fleeting(kind),
+        EventKind::Delta { .. } | EventKind::Progress { .. } | EventKind::Lagged { .. } => {
+            fleeting(kind)
+        }
         _ => of_run(kind),
     }
 }
@@ -63,18 +68,43 @@ fn of_run(kind: &EventKind) -> String {
 fn effect(kind: &EventKind) -> String {
     match kind {
         EventKind::ModelStarted { effect, slot } => format!("#{effect} model {slot}"),
-        EventKind::ModelFinished { effect, message, finish, usage } => {
-            format!("#{effect} model: {} [{finish:?}{}]", words(message), cost(usage))
+        EventKind::ModelFinished {
+            effect,
+            message,
+            finish,
+            usage,
+        } => {
+            format!(
+                "#{effect} model: {} [{finish:?}{}]",
+                words(message),
+                cost(usage)
+            )
         }
         EventKind::ModelFailed { effect, error } => {
             format!("#{effect} model failed: {:?}: {error}", error.kind())
         }
         EventKind::ToolStarted { effect, call } => format!("#{effect} tool {}", asked(call)),
-        EventKind::ToolFinished { effect, result } => format!("#{effect} tool {}", answered(result)),
-        EventKind::Asked(ask) => format!("#{} asked {}: {:?}", ask.effect, asked(&ask.call), ask.reason),
-        EventKind::Decided { effect, decision } => format!("#{effect} decided: {}", decided(decision)),
-        EventKind::ChildStarted { effect, child, agent } => format!("#{effect} child {agent} is {child}"),
-        EventKind::ChildFinished { effect, ending: end } => format!("#{effect} child: {}", ending(end)),
+        EventKind::ToolFinished { effect, result } => {
+            format!("#{effect} tool {}", answered(result))
+        }
+        EventKind::Asked(ask) => format!(
+            "#{} asked {}: {:?}",
+            ask.effect,
+            asked(&ask.call),
+            ask.reason
+        ),
+        EventKind::Decided { effect, decision } => {
+            format!("#{effect} decided: {}", decided(decision))
+        }
+        EventKind::ChildStarted {
+            effect,
+            child,
+            agent,
+        } => format!("#{effect} child {agent} is {child}"),
+        EventKind::ChildFinished {
+            effect,
+            ending: end,
+        } => format!("#{effect} child: {}", ending(end)),
         EventKind::Refused { effect, limit } => format!("#{effect} refused: {limit}"),
         EventKind::OutcomeUnknown { effect } => format!("#{effect} outcome unknown"),
         other => of_run(other),
@@ -115,7 +145,11 @@ fn words(message: &Message) -> String {
             other => format!("{other:?}"),
         });
     }
-    if all.is_empty() { "nothing".into() } else { all.join(", ") }
+    if all.is_empty() {
+        "nothing".into()
+    } else {
+        all.join(", ")
+    }
 }
 
 fn asked(call: &ToolCall) -> String {
@@ -132,7 +166,11 @@ fn answered(result: &ToolResult) -> String {
         Some(kind) => write!(line, " failed: {kind:?}: {:?}", result.text()),
         None => write!(line, ": {:?}", result.text()),
     };
-    let media = result.content.iter().filter(|content| matches!(content, Content::Media(_))).count();
+    let media = result
+        .content
+        .iter()
+        .filter(|content| matches!(content, Content::Media(_)))
+        .count();
     if media > 0 {
         let _ = write!(line, " and {media} media");
     }
@@ -150,10 +188,23 @@ fn decided(decision: &Decision) -> String {
 }
 
 fn ending(ending: &Ending) -> String {
-    let value = ending.value.as_ref().map(|value| format!(" {value}")).unwrap_or_default();
-    format!("{} {:?}{value}{}", ending.status, ending.text, cost(&ending.usage))
+    let value = ending
+        .value
+        .as_ref()
+        .map(|value| format!(" {value}"))
+        .unwrap_or_default();
+    format!(
+        "{} {:?}{value}{}",
+        ending.status,
+        ending.text,
+        cost(&ending.usage)
+    )
 }
 
 fn cost(usage: &Usage) -> String {
-    if *usage == Usage::default() { String::new() } else { format!("; {usage}") }
+    if *usage == Usage::default() {
+        String::new()
+    } else {
+        format!("; {usage}")
+    }
 }

@@ -92,7 +92,11 @@ impl FaultyTool {
     }
 
     fn new(name: &str, fault: Fault) -> Self {
-        Self { spec: any_object(name, "Misbehaves."), fault, calls: Arc::default() }
+        Self {
+            spec: any_object(name, "Misbehaves."),
+            fault,
+            calls: Arc::default(),
+        }
     }
 }
 
@@ -109,11 +113,15 @@ impl Tool for FaultyTool {
     async fn call(&self, _: Value, _: &ToolCx) -> Result<ToolOutput, ToolError> {
         let before = self.calls.fetch_add(1, Ordering::SeqCst);
         match self.fault {
-            Fault::Panic => panic_as_planned(&format!("tool `{}` panics as planned", self.spec.name)),
+            Fault::Panic => {
+                panic_as_planned(&format!("tool `{}` panics as planned", self.spec.name))
+            }
             Fault::Hang => pending().await,
             Fault::Huge(bytes) => Ok(ToolOutput::text("x".repeat(bytes))),
             Fault::WrongOutput => Ok(ToolOutput::value(json!({"sum": "seven"}))),
-            Fault::Fail(times) if before < times => Err(ToolError::transient("fails as planned; try again")),
+            Fault::Fail(times) if before < times => {
+                Err(ToolError::transient("fails as planned; try again"))
+            }
             Fault::Fail(_) => Ok(ToolOutput::text("done")),
         }
     }
@@ -167,7 +175,12 @@ pub struct RecordedCall {
 
 impl RecordedCall {
     fn new(args: &Value, cx: &ToolCx) -> Self {
-        Self { args: args.clone(), key: cx.key.clone(), attempt: cx.attempt, resumed: cx.resumed }
+        Self {
+            args: args.clone(),
+            key: cx.key.clone(),
+            attempt: cx.attempt,
+            resumed: cx.resumed,
+        }
     }
 }
 
@@ -178,7 +191,13 @@ impl RecordingTool {
         work: impl Fn(&Value) -> Result<ToolOutput, ToolError> + Send + Sync + 'static,
     ) -> Self {
         let spec = any_object(name, "Remembers how it was called.");
-        Self { spec, work: Arc::new(work), undo: None, calls: Arc::default(), undone: Arc::default() }
+        Self {
+            spec,
+            work: Arc::new(work),
+            undo: None,
+            calls: Arc::default(),
+            undone: Arc::default(),
+        }
     }
 
     /// Sets the schema of the arguments.
@@ -236,13 +255,18 @@ impl Tool for RecordingTool {
         recorded(&self.undone).push(RecordedCall::new(&args, cx));
         match &self.undo {
             Some(undo) => undo(&args),
-            None => Err(ToolError::failed(format!("`{}` was made without an undo", self.spec.name))),
+            None => Err(ToolError::failed(format!(
+                "`{}` was made without an undo",
+                self.spec.name
+            ))),
         }
     }
 }
 
 impl fmt::Debug for RecordingTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RecordingTool").field("name", &self.spec.name).finish_non_exhaustive()
+        f.debug_struct("RecordingTool")
+            .field("name", &self.spec.name)
+            .finish_non_exhaustive()
     }
 }

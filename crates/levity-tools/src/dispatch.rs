@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Content, EffectClass, Eventual, Permit, Progress, RunId, ToolCall, ToolError, ToolErrorKind, ToolOutput,
-    ToolResult, ToolSpec, Values, World,
+    Content, EffectClass, Eventual, Permit, Progress, RunId, ToolCall, ToolError, ToolErrorKind,
+    ToolOutput, ToolResult, ToolSpec, Values, World,
 };
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -31,18 +31,20 @@ mod turns;
 /// With more tools than this, their names are not all told to a model that wrote a wrong one.
 const FEW: usize = 20;
 
-/// What the tool that reads long results is called; by the second name when a tool of the registry has the first.
+/// What the tool that reads long results is called; by the second name when a tool of the registry
+/// has the first.
 const READERS: [&str; 2] = ["read_result", "levity_read_result"];
 
 /// Takes a model's tool calls from end to end; cheap to clone.
 ///
-/// Find, check the arguments, ask the policy, run under a time limit, retry what may be repeated, undo what
-/// must be undone before, check the output, cut what is too long: each failure on the way becomes a result that tells the model what
-/// to do. One dispatcher serves any number of runs, and no call disturbs another.
+/// Find, check the arguments, ask the policy, run under a time limit, retry what may be repeated,
+/// undo what must be undone before, check the output, cut what is too long: each failure on the way
+/// becomes a result that tells the model what to do. One dispatcher serves any number of runs, and
+/// no call disturbs another.
 ///
-/// A result that was cut has its [`whole`](ToolResult::whole) with it, and names the tool to read it with and the id of
-/// the call. An agent's loop offers that tool and answers its calls; whoever drives calls without one does the same, or
-/// takes the whole as it is.
+/// A result that was cut has its [`whole`](ToolResult::whole) with it, and names the tool to read
+/// it with and the id of the call. An agent's loop offers that tool and answers its calls; whoever
+/// drives calls without one does the same, or takes the whole as it is.
 #[derive(Clone)]
 pub struct Dispatcher(Arc<Inner>);
 
@@ -81,7 +83,11 @@ impl Dispatcher {
             Err(Stop::Unknown(reason)) => return Dispatched::Unknown { reason },
         };
         let mut result = ToolResult::new(call, outcome);
-        self.fit(&mut result, self.find(&call.name).and_then(|entry| entry.spec.hints.max_output));
+        self.fit(
+            &mut result,
+            self.find(&call.name)
+                .and_then(|entry| entry.spec.hints.max_output),
+        );
         Dispatched::Done(result)
     }
 
@@ -90,8 +96,8 @@ impl Dispatcher {
         self.0.registry.specs()
     }
 
-    /// What results that were cut call the tool that reads the rest: `read_result`, or `levity_read_result` if there
-    /// was a tool of that name when the dispatcher was built.
+    /// What results that were cut call the tool that reads the rest: `read_result`, or
+    /// `levity_read_result` if there was a tool of that name when the dispatcher was built.
     pub fn reader(&self) -> &'static str {
         self.0.reader
     }
@@ -106,19 +112,27 @@ impl Dispatcher {
         if self.finds(name) {
             return EffectClass::ReadOnly;
         }
-        self.find(name).map(|entry| entry.spec.hints.class).unwrap_or_default()
+        self.find(name)
+            .map(|entry| entry.spec.hints.class)
+            .unwrap_or_default()
     }
 
     /// Whether the tool may not run beside other calls of its turn.
     pub fn runs_alone(&self, name: &str) -> bool {
-        !self.finds(name) && self.find(name).is_some_and(|entry| !entry.spec.hints.runs_in_parallel())
+        !self.finds(name)
+            && self
+                .find(name)
+                .is_some_and(|entry| !entry.spec.hints.runs_in_parallel())
     }
 
-    /// What policy says of a call, before anything is done about it. A call that could not be made anyway
-    /// is allowed: [`dispatch`](Self::dispatch) says what is wrong with it. What may block its thread happens on another one.
+    /// What policy says of a call, before anything is done about it. A call that could not be made
+    /// anyway is allowed: [`dispatch`](Self::dispatch) says what is wrong with it. What may block
+    /// its thread happens on another one.
     pub fn permit(&self, call: &ToolCall) -> Eventual<Permit> {
         let entry = self.find(&call.name).filter(|_| !self.finds(&call.name));
-        let Some(entry) = entry else { return Permit::Allow.into() };
+        let Some(entry) = entry else {
+            return Permit::Allow.into();
+        };
         match self.corrected(&entry, call) {
             Ok((args, _)) => self.judge(&entry, &args),
             Err(_) => Permit::Allow.into(),
@@ -130,7 +144,9 @@ impl Dispatcher {
     /// # Errors
     /// When there is no such tool, or the arguments do not match.
     pub fn arguments<'a>(&self, call: &'a ToolCall) -> Result<Cow<'a, Value>, ToolError> {
-        let entry = self.find(&call.name).ok_or_else(|| self.not_found(&call.name))?;
+        let entry = self
+            .find(&call.name)
+            .ok_or_else(|| self.not_found(&call.name))?;
         self.corrected(&entry, call).map(|(args, _)| args)
     }
 
@@ -147,12 +163,21 @@ impl Dispatcher {
         &self.0.registry
     }
 
-    async fn perform(&self, call: &ToolCall, approved: bool, cx: &CallCx) -> Result<ToolOutput, Stop> {
-        let entry = self.find(&call.name).ok_or_else(|| cx.stop(self.not_found(&call.name), None))?;
+    async fn perform(
+        &self,
+        call: &ToolCall,
+        approved: bool,
+        cx: &CallCx,
+    ) -> Result<ToolOutput, Stop> {
+        let entry = self
+            .find(&call.name)
+            .ok_or_else(|| cx.stop(self.not_found(&call.name), None))?;
         let corrected = self.corrected(&entry, call);
         let (args, note) = corrected.map_err(|error| cx.stop(error, Some(&entry)))?;
         if cx.again {
-            Box::pin(self.clear(&entry, call, &args, cx)).await.map_err(Stop::Unknown)?;
+            Box::pin(self.clear(&entry, call, &args, cx))
+                .await
+                .map_err(Stop::Unknown)?;
         }
         match self.judge(&entry, &args) {
             Eventual::Known(permit) => admit(permit, approved)?,
@@ -174,11 +199,17 @@ impl Dispatcher {
         let mut text = format!("there is no tool `{}`", Short(name, 64));
         let near = self.0.registry.suggest(name);
         if !near.is_empty() {
-            text += &format!("; did you mean {}?", quoted(near.iter().map(|name| &**name)));
+            text += &format!(
+                "; did you mean {}?",
+                quoted(near.iter().map(|name| &**name))
+            );
         }
         let specs = self.specs();
         if (1..=FEW).contains(&specs.len()) {
-            text += &format!("\nthe tools are {}", quoted(specs.iter().map(|spec| &*spec.name)));
+            text += &format!(
+                "\nthe tools are {}",
+                quoted(specs.iter().map(|spec| &*spec.name))
+            );
         } else if let Some(finder) = self.finder() {
             text += &format!("\nlook for one with `{finder}`");
         }
@@ -189,13 +220,16 @@ impl Dispatcher {
         // A rule may have a closure of the user's, and it looks at what a model wrote.
         let blocks = || {
             let policy = &self.0.policy;
-            policy.blocks() || entry.tool.permit_blocks() && policy.ruled(&entry.spec, args).is_none()
+            policy.blocks()
+                || entry.tool.permit_blocks() && policy.ruled(&entry.spec, args).is_none()
         };
         match catch_unwind(AssertUnwindSafe(blocks)) {
             Ok(false) => self.judge_here(entry, args).into(),
             Ok(true) => {
                 let (dispatcher, entry, args) = (self.clone(), entry.clone(), args.clone());
-                Eventual::later(judge::on_thread(move || dispatcher.judge_here(&entry, &args)))
+                Eventual::later(judge::on_thread(move || {
+                    dispatcher.judge_here(&entry, &args)
+                }))
             }
             Err(_) => judge::panicked().into(),
         }
@@ -227,21 +261,31 @@ fn admit(permit: Permit, approved: bool) -> Result<(), Stop> {
 
 impl fmt::Debug for Dispatcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dispatcher").field("registry", &self.0.registry).finish_non_exhaustive()
+        f.debug_struct("Dispatcher")
+            .field("registry", &self.0.registry)
+            .finish_non_exhaustive()
     }
 }
 
 /// An output with a note before it.
 fn told(mut output: ToolOutput, note: &str) -> ToolOutput {
     if output.content.is_empty() {
-        output.content.extend(output.value.as_ref().map(|value| Content::Text(value.to_string())));
+        output.content.extend(
+            output
+                .value
+                .as_ref()
+                .map(|value| Content::Text(value.to_string())),
+        );
     }
     output.content.insert(0, Content::Text(format!("{note}\n")));
     output
 }
 
 fn quoted<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    names
+        .map(|name| format!("`{name}`"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// What a dispatcher is told about a call besides the call itself.
@@ -252,8 +296,8 @@ pub struct CallCx {
     pub run: RunId,
     /// The same for every attempt at this call, also after a crash.
     pub key: Arc<str>,
-    /// Whether an earlier process had begun this call and did not finish it. What can be undone is then
-    /// undone before it is called, and what must not be called twice has an unknown outcome.
+    /// Whether an earlier process had begun this call and did not finish it. What can be undone is
+    /// then undone before it is called, and what must not be called twice has an unknown outcome.
     pub again: bool,
     /// Takes word of how far the tool is.
     pub progress: Progress,
@@ -264,7 +308,13 @@ pub struct CallCx {
 impl CallCx {
     /// A call of `run`, with nobody listening to its progress.
     pub fn new(run: RunId, key: impl Into<Arc<str>>) -> Self {
-        Self { run, key: key.into(), again: false, progress: Progress::default(), values: Values::new() }
+        Self {
+            run,
+            key: key.into(),
+            again: false,
+            progress: Progress::default(),
+            values: Values::new(),
+        }
     }
 
     /// Says whether an earlier process had begun this call and did not finish it.

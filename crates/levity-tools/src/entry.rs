@@ -28,7 +28,8 @@ impl Entry {
         }
     }
 
-    /// An entry for a tool of somebody else's: a schema of its outputs that cannot be used is no reason to do without the tool.
+    /// An entry for a tool of somebody else's: a schema of its outputs that cannot be used is no
+    /// reason to do without the tool.
     ///
     /// # Errors
     /// When the tool has an impossible name or input schema.
@@ -46,7 +47,13 @@ impl Entry {
             Ok(output) => (output.map(Arc::new), None),
             Err(flaw) => (None, Some(flaw)),
         };
-        Ok(Self { tool, spec, input, output, flaw })
+        Ok(Self {
+            tool,
+            spec,
+            input,
+            output,
+            flaw,
+        })
     }
 
     /// An entry for a tool of the same spec, with nothing compiled again.

@@ -20,7 +20,8 @@ pub enum Error {
     NotAnObject(String),
     /// A schema needs another document, and schemas are never fetched.
     #[error(
-        "the {side} schema of `{tool}` refers to `{reference}`, which is never fetched; move it to `$defs`"
+        "the {side} schema of `{tool}` refers to `{reference}`, which is never fetched; move it to \
+            `$defs`"
     )]
     RemoteReference {
         /// The tool.

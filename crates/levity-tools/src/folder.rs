@@ -18,15 +18,17 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Tools that lie in a folder, and are there without any wiring.
 ///
-/// - `NAME.tool.json` beside an executable `NAME`: a tool that gets its arguments as JSON on standard input and writes
-///   its result as JSON to standard output, run within the command sandbox (feature `commands` of `levity` or
-///   `levity-builtin-tools`; docs/tools.md has the manifest).
-/// - `*.py`: every public function with type hints and a docstring is a tool, run in an interpreter that can touch
-///   nothing (feature `python` of `levity`).
+/// - `NAME.tool.json` beside an executable `NAME`: a tool that gets its arguments as JSON on
+///   standard input and writes its result as JSON to standard output, run within the command
+///   sandbox (feature `commands` of `levity` or `levity-builtin-tools`; docs/tools.md has the
+///   manifest).
+/// - `*.py`: every public function with type hints and a docstring is a tool, run in an interpreter
+///   that can touch nothing (feature `python` of `levity`).
 /// - Other files, for which a [`FileLoader`] is given.
 ///
-/// Files whose names begin with `_` or `.` are private, and folders within are not looked into. When files change, so
-/// do the tools. A file that makes no tool is told by [`problems`](ToolSource::problems), and the others work.
+/// Files whose names begin with `_` or `.` are private, and folders within are not looked into.
+/// When files change, so do the tools. A file that makes no tool is told by
+/// [`problems`](ToolSource::problems), and the others work.
 ///
 /// ```
 /// use levity_core::ToolSource;
@@ -75,7 +77,11 @@ impl FolderTools {
 
     /// Begins with other settings.
     pub fn builder(folder: impl AsRef<Path>) -> FolderBuilder {
-        FolderBuilder { folder: folder.as_ref().to_owned(), loaders: Vec::new(), look_every: LOOK_EVERY }
+        FolderBuilder {
+            folder: folder.as_ref().to_owned(),
+            loaders: Vec::new(),
+            look_every: LOOK_EVERY,
+        }
     }
 
     /// Looks at the folder now, and not only when the next look is due.
@@ -90,14 +96,20 @@ impl FolderTools {
     /// The state, after a look at the folder if one is due.
     fn current(&self) -> MutexGuard<'_, State> {
         let mut state = self.state();
-        if state.looked.is_none_or(|looked| looked.elapsed() >= self.0.look_every) {
+        if state
+            .looked
+            .is_none_or(|looked| looked.elapsed() >= self.0.look_every)
+        {
             self.look(&mut state);
         }
         state
     }
 
     fn look(&self, state: &mut State) {
-        #[expect(clippy::disallowed_methods, reason = "what is read from files is never part of a replay")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "what is read from files is never part of a replay"
+        )]
         let now = std::time::Instant::now();
         state.looked = Some(now);
         match scan(&self.0.folder) {
@@ -117,14 +129,21 @@ impl FolderTools {
 
     /// Loads what is new, keeps what is the same, and forgets what is gone.
     fn take(&self, state: &mut State, found: Vec<Found>) {
-        let seen: BTreeMap<String, Seen> = found.iter().map(|file| (file.name.clone(), file.seen)).collect();
+        let seen: BTreeMap<String, Seen> = found
+            .iter()
+            .map(|file| (file.name.clone(), file.seen))
+            .collect();
         if seen == state.seen {
             return;
         }
         let mut files = BTreeMap::new();
         for file in found {
             let same = state.seen.get(&file.name) == Some(&file.seen);
-            let loaded = match state.files.remove(&file.name).filter(|_| same && !file.depends) {
+            let loaded = match state
+                .files
+                .remove(&file.name)
+                .filter(|_| same && !file.depends)
+            {
                 Some(loaded) => loaded,
                 None => load::load(&self.0.folder, &file.name, &self.0.loaders),
             };
@@ -144,7 +163,9 @@ impl ToolSource for FolderTools {
         let state = self.current();
         let mut names = std::collections::HashSet::new();
         let all = state.files.values().flat_map(|loaded| &loaded.tools);
-        all.filter(|tool| names.insert(tool.spec().name.clone())).cloned().collect()
+        all.filter(|tool| names.insert(tool.spec().name.clone()))
+            .cloned()
+            .collect()
     }
 
     fn version(&self) -> u64 {
@@ -156,7 +177,12 @@ impl ToolSource for FolderTools {
         let mut problems: Vec<String> = state.failed.iter().cloned().collect();
         let mut makers: BTreeMap<&str, &str> = BTreeMap::new();
         for (file, loaded) in &state.files {
-            problems.extend(loaded.problems.iter().map(|problem| format!("`{file}`: {problem}")));
+            problems.extend(
+                loaded
+                    .problems
+                    .iter()
+                    .map(|problem| format!("`{file}`: {problem}")),
+            );
             for tool in &loaded.tools {
                 let name = &*tool.spec().name;
                 if let Some(first) = makers.get(name) {
@@ -184,7 +210,8 @@ pub struct FolderBuilder {
 }
 
 impl FolderBuilder {
-    /// Makes tools of more files. A loader given here comes before those that are linked into the program.
+    /// Makes tools of more files. A loader given here comes before those that are linked into the
+    /// program.
     pub fn loader(mut self, loader: impl FileLoader + 'static) -> Self {
         self.loaders.push(Arc::new(loader));
         self
@@ -202,9 +229,14 @@ impl FolderBuilder {
     /// When the folder cannot be read.
     pub fn build(self) -> Result<FolderTools, Error> {
         let name = self.folder.display().to_string();
-        let fail = |cause: levity_core::SharedError| Error::Folder { folder: name.clone(), cause };
-        let folder =
-            self.folder.canonicalize().map_err(|error| fail(levity_core::SharedError::new(error)))?;
+        let fail = |cause: levity_core::SharedError| Error::Folder {
+            folder: name.clone(),
+            cause,
+        };
+        let folder = self
+            .folder
+            .canonicalize()
+            .map_err(|error| fail(levity_core::SharedError::new(error)))?;
         let mut loaders = self.loaders;
         loaders.extend(LinkedLoader::all());
         scan(&folder).map_err(|error| fail(levity_core::SharedError::new(error)))?;

@@ -36,14 +36,16 @@
 //! # }
 //! ```
 //!
-//! A [`Registry`] holds the tools, a [`Policy`] says what may be called, and a [`Dispatcher`] takes a call
-//! from end to end. What it promises:
+//! A [`Registry`] holds the tools, a [`Policy`] says what may be called, and a [`Dispatcher`] takes
+//! a call from end to end. What it promises:
 //!
-//! - Every call gets a result. Whatever goes wrong, the result says so in words the model can act on, and
-//!   no other call notices.
-//! - A tool only sees arguments that match its schema, and nobody sees an output that does not match its.
+//! - Every call gets a result. Whatever goes wrong, the result says so in words the model can act
+//!   on, and no other call notices.
+//! - A tool only sees arguments that match its schema, and nobody sees an output that does not
+//!   match its.
 //! - What must not happen twice is never retried; what may be is, with growing random pauses.
-//! - What is shown of an output is bounded. The whole of what was cut, 8 MiB at most, stays with the result.
+//! - What is shown of an output is bounded. The whole of what was cut, 8 MiB at most, stays with
+//!   the result.
 //! - Dropping the future of a call cancels it; a tool that blocks its thread is told by its
 //!   [`CancelToken`](levity_core::CancelToken).
 //! - A tool that is ready at once costs no task, no timer and a few microseconds at most.
@@ -53,8 +55,9 @@
 //! # Features
 //! - `tracing`: what a tool logs on a thread of its own is in the call's span.
 //!
-//! What is deliberately absent: tools, and what they touch; the order of a turn's calls, which is the runtime's to choose; fetching
-//! schemas from anywhere; a clock and randomness, which come in through [`World`](levity_core::World).
+//! What is deliberately absent: tools, and what they touch; the order of a turn's calls, which is
+//! the runtime's to choose; fetching schemas from anywhere; a clock and randomness, which come in
+//! through [`World`](levity_core::World).
 
 mod dispatch;
 mod entry;

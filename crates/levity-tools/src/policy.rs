@@ -8,9 +8,9 @@ mod rule;
 
 /// What may be called: rules, of which the first that matches decides.
 ///
-/// Without rules, calls of tools that may destroy something are asked about, and so are those that a tool wants to be
-/// asked about ([`Tool::permit`](levity_core::Tool::permit)); all others are allowed.
-/// A policy is data, and can stand in a file:
+/// Without rules, calls of tools that may destroy something are asked about, and so are those that
+/// a tool wants to be asked about ([`Tool::permit`](levity_core::Tool::permit)); all others are
+/// allowed. A policy is data, and can stand in a file:
 ///
 /// ```
 /// use levity_core::{Hints, ToolSpec};

@@ -71,7 +71,8 @@ impl Registry {
         Self::builder().source(FolderTools::open(path)?).build()
     }
 
-    /// What a model is told: fixed tools first, then each source's. The same `Arc` until something changes.
+    /// What a model is told: fixed tools first, then each source's. The same `Arc` until something
+    /// changes.
     pub fn specs(&self) -> Arc<[Arc<ToolSpec>]> {
         self.snapshot().specs.clone()
     }
@@ -93,15 +94,19 @@ impl Registry {
 
     /// The tools of sources that fit a question in words best, the best first.
     ///
-    /// Names count most, then names of arguments, then descriptions; `readFile`, `read_file` and "read files" are the same
-    /// words. Tools that were added one by one are not among them: models are told of those anyway.
+    /// Names count most, then names of arguments, then descriptions; `readFile`, `read_file` and
+    /// "read files" are the same words. Tools that were added one by one are not among them: models
+    /// are told of those anyway.
     pub fn find(&self, query: &str, limit: usize) -> Vec<Arc<ToolSpec>> {
         let snapshot = self.snapshot();
         let best = snapshot.index().best(query, limit);
-        best.into_iter().filter_map(|at| snapshot.source_specs().get(at).cloned()).collect()
+        best.into_iter()
+            .filter_map(|at| snapshot.source_specs().get(at).cloned())
+            .collect()
     }
 
-    /// About how many tokens a model is told for the tools of each source, or of each of its parts, as often as it is called.
+    /// About how many tokens a model is told for the tools of each source, or of each of its parts,
+    /// as often as it is called.
     pub fn cost(&self) -> Vec<Cost> {
         let snapshot = self.snapshot();
         let cost = |(source, specs): (&str, &[Arc<ToolSpec>])| Cost {
@@ -131,7 +136,10 @@ impl Registry {
     /// The tool of this name, if it is one of a source's.
     pub(crate) fn of_source(&self, name: &str) -> Option<Arc<ToolSpec>> {
         let snapshot = self.snapshot();
-        snapshot.get(name).filter(|_| snapshot.is_from_source(name)).map(|entry| entry.spec.clone())
+        snapshot
+            .get(name)
+            .filter(|_| snapshot.is_from_source(name))
+            .map(|entry| entry.spec.clone())
     }
 
     pub(crate) fn entry(&self, name: &str) -> Option<Arc<Entry>> {
@@ -164,7 +172,9 @@ impl Registry {
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let specs = self.specs();
-        f.debug_tuple("Registry").field(&specs.iter().map(|spec| &spec.name).collect::<Vec<_>>()).finish()
+        f.debug_tuple("Registry")
+            .field(&specs.iter().map(|spec| &spec.name).collect::<Vec<_>>())
+            .finish()
     }
 }
 
@@ -194,7 +204,8 @@ pub(crate) fn tokens(spec: &ToolSpec) -> u64 {
     estimate_tokens(&spec.name) + estimate_tokens(&spec.description) + schema
 }
 
-/// A tool of a source that was left out, or something else that its source has to say; the others are there.
+/// A tool of a source that was left out, or something else that its source has to say; the others
+/// are there.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ToolProblem {
@@ -217,7 +228,8 @@ impl fmt::Display for ToolProblem {
     }
 }
 
-/// Collects the tools of a [`Registry`]. A clone has the same tools and sources, not copies of them.
+/// Collects the tools of a [`Registry`]. A clone has the same tools and sources, not copies of
+/// them.
 #[derive(Clone, Default)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct RegistryBuilder {
@@ -268,7 +280,11 @@ impl RegistryBuilder {
     pub fn build(self) -> Result<Registry, Error> {
         let fixed = Arc::new(Snapshot::fixed(self.tools)?);
         let latest = Arc::new(Snapshot::new(&fixed, &self.sources, &fixed));
-        Ok(Registry(Arc::new(Inner { fixed, sources: self.sources, latest: Mutex::new(latest) })))
+        Ok(Registry(Arc::new(Inner {
+            fixed,
+            sources: self.sources,
+            latest: Mutex::new(latest),
+        })))
     }
 }
 
@@ -276,7 +292,10 @@ impl fmt::Debug for RegistryBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tools: Vec<_> = self.tools.iter().map(|tool| &tool.spec().name).collect();
         let sources: Vec<_> = self.sources.iter().map(ToolSource::name).collect();
-        f.debug_struct("RegistryBuilder").field("tools", &tools).field("sources", &sources).finish()
+        f.debug_struct("RegistryBuilder")
+            .field("tools", &tools)
+            .field("sources", &sources)
+            .finish()
     }
 }
 

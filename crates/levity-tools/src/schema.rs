@@ -15,15 +15,15 @@ mod coerce;
 mod of_tool;
 mod plain;
 
-/// How deep arguments, outputs and schemas may be nested. A JSON parser stops at 128 levels, and what is
-/// journaled has to be read back from within a few more.
+/// How deep arguments, outputs and schemas may be nested. A JSON parser stops at 128 levels, and
+/// what is journaled has to be read back from within a few more.
 pub(crate) const MAX_DEPTH: usize = 100;
 
 /// How many problems the model is told of at a time.
 const MAX_PROBLEMS: usize = 8;
 
-/// Beyond this many nodes only the first problem is looked for: each takes memory of its own, and a long
-/// array may have one per item.
+/// Beyond this many nodes only the first problem is looked for: each takes memory of its own, and a
+/// long array may have one per item.
 const MAX_SEARCHED: usize = 10_000;
 
 /// A JSON Schema, compiled once.
@@ -60,24 +60,36 @@ impl Schema {
             let flaw = format!("it is nested deeper than {MAX_DEPTH} levels");
             return Err(SchemaError::Invalid(flaw));
         }
-        // Patterns come from strangers, such as a server; few of them need the default of a million steps.
+        // Patterns come from strangers, such as a server; few of them need the default of a million
+        // steps.
         let patterns = PatternOptions::fancy_regex().backtrack_limit(100_000);
-        let options = jsonschema::options().offline().with_pattern_options(patterns);
-        options.build(schema).map(Self).map_err(|error| match error.kind() {
-            Kind::Referencing(ReferencingError::Unretrievable { uri, .. }) => {
-                SchemaError::Remote(Short(uri, 128).to_string())
-            }
-            _ => SchemaError::Invalid(describe(&error)),
-        })
+        let options = jsonschema::options()
+            .offline()
+            .with_pattern_options(patterns);
+        options
+            .build(schema)
+            .map(Self)
+            .map_err(|error| match error.kind() {
+                Kind::Referencing(ReferencingError::Unretrievable { uri, .. }) => {
+                    SchemaError::Remote(Short(uri, 128).to_string())
+                }
+                _ => SchemaError::Invalid(describe(&error)),
+            })
     }
 
     /// Compiles the schema of a tool.
     pub(crate) fn compile(tool: &str, side: SchemaSide, schema: &Value) -> Result<Self, Error> {
         Self::new(schema).map_err(|error| match error {
-            SchemaError::Remote(reference) => Error::RemoteReference { tool: tool.into(), side, reference },
-            SchemaError::Invalid(flaw) => {
-                Error::InvalidSchema { tool: tool.into(), side, cause: SharedError::new(flaw) }
-            }
+            SchemaError::Remote(reference) => Error::RemoteReference {
+                tool: tool.into(),
+                side,
+                reference,
+            },
+            SchemaError::Invalid(flaw) => Error::InvalidSchema {
+                tool: tool.into(),
+                side,
+                cause: SharedError::new(flaw),
+            },
         })
     }
 
@@ -89,16 +101,28 @@ impl Schema {
         if self.0.is_valid(value) {
             return None;
         }
-        Some(if nodes > MAX_SEARCHED { self.first(value) } else { self.all(value) })
+        Some(if nodes > MAX_SEARCHED {
+            self.first(value)
+        } else {
+            self.all(value)
+        })
     }
 
     fn first(&self, value: &Value) -> String {
-        self.0.validate(value).err().map(|error| line(&error)).unwrap_or_default()
+        self.0
+            .validate(value)
+            .err()
+            .map(|error| line(&error))
+            .unwrap_or_default()
     }
 
     fn all(&self, value: &Value) -> String {
         let mut errors = self.0.iter_errors(value);
-        let mut lines: Vec<_> = errors.by_ref().take(MAX_PROBLEMS).map(|error| line(&error)).collect();
+        let mut lines: Vec<_> = errors
+            .by_ref()
+            .take(MAX_PROBLEMS)
+            .map(|error| line(&error))
+            .collect();
         let more = errors.count();
         if more > 0 {
             lines.push(format!("- and {more} more"));
@@ -134,7 +158,9 @@ fn describe(error: &ValidationError<'_>) -> String {
         let _ = write!(text, "at `{}`: ", Short(error.instance_path(), 128));
     }
     let _ = match error.kind() {
-        Kind::Required { property } => write!(text, "the property {} is missing", Short(property, 64)),
+        Kind::Required { property } => {
+            write!(text, "the property {} is missing", Short(property, 64))
+        }
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
             write!(text, "there is no property {}", names(unexpected))
         }
@@ -148,7 +174,10 @@ fn describe(error: &ValidationError<'_>) -> String {
 }
 
 fn names(names: &[String]) -> String {
-    let quoted = names.iter().take(MAX_PROBLEMS).map(|name| format!("\"{}\"", Short(name, 64)));
+    let quoted = names
+        .iter()
+        .take(MAX_PROBLEMS)
+        .map(|name| format!("\"{}\"", Short(name, 64)));
     let mut text = quoted.collect::<Vec<_>>().join(", ");
     if names.len() > MAX_PROBLEMS {
         text.push_str(", …");

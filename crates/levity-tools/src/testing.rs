@@ -29,12 +29,20 @@ impl Clock {
 
     /// Jumps to the end of every sleep.
     pub(crate) fn skipping() -> Arc<Self> {
-        Arc::new(Self { skips: true, ..Self::default() })
+        Arc::new(Self {
+            skips: true,
+            ..Self::default()
+        })
     }
 
     pub(crate) fn advance(&self, time: Duration) {
-        self.now.fetch_add(time.as_millis() as u64, Ordering::SeqCst);
-        self.sleepers.lock().unwrap().drain(..).for_each(Waker::wake);
+        self.now
+            .fetch_add(time.as_millis() as u64, Ordering::SeqCst);
+        self.sleepers
+            .lock()
+            .unwrap()
+            .drain(..)
+            .for_each(Waker::wake);
     }
 }
 
@@ -45,7 +53,8 @@ impl World for Clock {
     }
 
     fn random(&self) -> u64 {
-        self.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::SeqCst)
+        self.random
+            .fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::SeqCst)
     }
 
     async fn sleep(&self, time: Duration) {
@@ -56,7 +65,11 @@ impl World for Clock {
             if self.skips {
                 self.advance(end.since(self.now()));
             }
-            if self.now() >= end { Poll::Ready(()) } else { Poll::Pending }
+            if self.now() >= end {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
         })
         .await;
     }
@@ -69,7 +82,10 @@ type Work = dyn Fn(Value, ToolCx) -> BoxFuture<'static, Outcome> + Send + Sync;
 pub(crate) struct FnTool(pub(crate) ToolSpec, pub(crate) Box<Work>);
 
 impl FnTool {
-    pub(crate) fn new<F>(spec: ToolSpec, work: impl Fn(Value, ToolCx) -> F + Send + Sync + 'static) -> Self
+    pub(crate) fn new<F>(
+        spec: ToolSpec,
+        work: impl Fn(Value, ToolCx) -> F + Send + Sync + 'static,
+    ) -> Self
     where
         F: Future<Output = Outcome> + Send + 'static,
     {
@@ -77,7 +93,10 @@ impl FnTool {
     }
 
     /// A tool that answers at once.
-    pub(crate) fn ready(spec: ToolSpec, work: impl Fn(Value) -> Outcome + Send + Sync + 'static) -> Self {
+    pub(crate) fn ready(
+        spec: ToolSpec,
+        work: impl Fn(Value) -> Outcome + Send + Sync + 'static,
+    ) -> Self {
         Self::new(spec, move |args, _| std::future::ready(work(args)))
     }
 

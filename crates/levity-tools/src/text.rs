@@ -2,12 +2,17 @@ use std::fmt::{self, Display, Formatter, Write};
 
 /// The last char boundary at or before `at`.
 pub(crate) fn floor(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
+    (0..=at.min(text.len()))
+        .rev()
+        .find(|&at| text.is_char_boundary(at))
+        .unwrap_or(0)
 }
 
 /// The first char boundary at or after `at`.
 pub(crate) fn ceil(text: &str, at: usize) -> usize {
-    (at..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len())
+    (at..text.len())
+        .find(|&at| text.is_char_boundary(at))
+        .unwrap_or(text.len())
 }
 
 /// Shows the first `1` bytes of `0`; what is beyond them is not even formatted.
@@ -15,7 +20,11 @@ pub(crate) struct Short<T>(pub(crate) T, pub(crate) usize);
 
 impl<T: Display> Display for Short<T> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let mut cut = Cut { out: f, left: self.1, full: false };
+        let mut cut = Cut {
+            out: f,
+            left: self.1,
+            full: false,
+        };
         let result = write!(cut, "{}", self.0);
         // A full writer has failed on purpose, to stop whoever writes.
         if cut.full { f.write_str("…") } else { result }
@@ -64,6 +73,9 @@ mod tests {
             check("é😀é", max + 1, "é…");
         }
         check("é😀é", 6, "é😀…");
-        assert_eq!((floor("é", 1), ceil("é", 1), floor("é", 9), ceil("é", 9)), (0, 2, 2, 2));
+        assert_eq!(
+            (floor("é", 1), ceil("é", 1), floor("é", 9), ceil("é", 9)),
+            (0, 2, 2, 2)
+        );
     }
 }

@@ -19,8 +19,9 @@
 //! }
 //! ```
 //!
-//! A run is a fold over its events: a machine decides, one runtime acts and journals, and whoever watches
-//! reads one event stream. So a run can be paused, approved, resumed, replayed and tested without a network.
+//! A run is a fold over its events: a machine decides, one runtime acts and journals, and whoever
+//! watches reads one event stream. So a run can be paused, approved, resumed, replayed and tested
+//! without a network.
 //!
 //! This crate only puts the others together. Each is a module here:
 //!
@@ -46,28 +47,31 @@
 //!
 //! # Features
 //! - `macros` (default): the `#[tool]` attribute.
-//! - `tracing` (default): a span for each run, call of a model and call of a tool; without a subscriber it costs nothing.
+//! - `tracing` (default): a span for each run, call of a model and call of a tool; without a
+//!   subscriber it costs nothing.
 //! - `log`: log files of what runs do; `otlp`: traces and metrics to an OpenTelemetry collector.
-//! - `gemini`, `openai`, `anthropic`, `ollama`, `compatible`: models of these providers, by name: [`model`]. Without one of them,
-//!   `model` returns an error that says which one to add.
+//! - `gemini`, `openai`, `anthropic`, `ollama`, `compatible`: models of these providers, by name:
+//!   [`model`]. Without one of them, `model` returns an error that says which one to add.
 //! - `static-embedder`: `StaticEmbedder`, vectors from a table of words, without a server.
 //! - `llm`: layers around models and JSON from what they write, without a provider.
-//! - `sqlite`: `SqliteJournal`, runs in one SQLite file; `SqliteMemory`, conversations in one; `Recall`, long-term memory.
+//! - `sqlite`: `SqliteJournal`, runs in one SQLite file; `SqliteMemory`, conversations in one;
+//!   `Recall`, long-term memory.
 //! - `context`: context files and the workspace, for the model to go by.
-//! - `files`, `commands`, `web`: the tools of `levity::tools` that work on files, run commands and fetch pages, within
-//!   `levity::sandbox`.
+//! - `files`, `commands`, `web`: the tools of `levity::tools` that work on files, run commands and
+//!   fetch pages, within `levity::sandbox`.
 //! - `profile`: profiles of files, in `levity::tools::profile`. `dag` switches it on.
-//! - `dag`: plans as graphs of steps; `levity::agents` has ready agents for them, `levity::observe` views and session files of their runs.
-//! - `swarm`: agents that work together, and `levity::observe` to say whose an event is; with `files`, `commands` and `web`, the ready
-//!   workers in `levity::agents` have these tools.
-//! - `mcp`: MCP servers as tools, as programs or in this process; `mcp-http`: those reached by HTTP; `mcp-oauth`: those that ask for
-//!   OAuth.
+//! - `dag`: plans as graphs of steps; `levity::agents` has ready agents for them, `levity::observe`
+//!   views and session files of their runs.
+//! - `swarm`: agents that work together, and `levity::observe` to say whose an event is; with
+//!   `files`, `commands` and `web`, the ready workers in `levity::agents` have these tools.
+//! - `mcp`: MCP servers as tools, as programs or in this process; `mcp-http`: those reached by
+//!   HTTP; `mcp-oauth`: those that ask for OAuth.
 //! - `serve`: agents offered to others, by MCP, HTTP and the bridge; swarms and teams, too.
 //! - `eval`: evaluations of agents.
 //! - `python`: code that a model wrote, and Python functions as tools. It asks for Rust 1.95.
 //! - `test`: the test kit, as `levity::test`.
-//! - `audit`: every run is folded again when it has ended, and fails when it does not come out the same. For
-//!   tests; see `AgentBuilder::audited`.
+//! - `audit`: every run is folded again when it has ended, and fails when it does not come out the
+//!   same. For tests; see `AgentBuilder::audited`.
 
 #[cfg(any(feature = "dag", feature = "swarm"))]
 pub use levity_agents as agents;
@@ -119,17 +123,22 @@ mod named;
 #[expect(dead_code, unreachable_pub, reason = "only tests call it here")]
 mod unnamed;
 
-/// The registry, the dispatcher and the policy of `levity-tools`, and the ready-made tools of `levity-builtin-tools`.
+/// The registry, the dispatcher and the policy of `levity-tools`, and the ready-made tools of
+/// `levity-builtin-tools`.
 pub mod tools {
     pub use levity_builtin_tools::*;
     pub use levity_tools::*;
 }
 
-/// The names that nearly every program uses: an agent and its answer, tools, and a runtime that is watched and limited.
+/// The names that nearly every program uses: an agent and its answer, tools, and a runtime that is
+/// watched and limited.
 ///
-/// Everything else is in the module of its crate, such as `levity::runtime::FileJournal` or `levity::tools::Policy`.
+/// Everything else is in the module of its crate, such as `levity::runtime::FileJournal` or
+/// `levity::tools::Policy`.
 pub mod prelude {
-    pub use levity_core::{Decision, EventKind, Limits, Message, Model, Tool, ToolCx, ToolError, ToolOutput};
+    pub use levity_core::{
+        Decision, EventKind, Limits, Message, Model, Tool, ToolCx, ToolError, ToolOutput,
+    };
     pub use levity_loop::{Agent, Answer};
     #[cfg(feature = "macros")]
     pub use levity_macros::tool;

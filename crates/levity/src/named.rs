@@ -5,13 +5,14 @@ use levity_llm::Chosen;
 
 use crate::{Error, Result};
 
-/// A model by its name, such as `gemini:gemini-3.8-flash`, with its key from the environment or a `.env`.
+/// A model by its name, such as `gemini:gemini-3.8-flash`, with its key from the environment or a
+/// `.env`.
 ///
 /// [`levity_llm::model`] says how names look.
 ///
 /// # Errors
-/// When the name is none or unknown, its provider is not compiled in, or its key is not set; the error says what
-/// to do.
+/// When the name is none or unknown, its provider is not compiled in, or its key is not set; the
+/// error says what to do.
 ///
 /// ```no_run
 /// use levity::Agent;
@@ -27,8 +28,8 @@ pub fn model(name: &str) -> Result<Arc<dyn Model>> {
     levity_llm::model(name).map_err(Error::from)
 }
 
-/// The model that the environment or a `.env` offers: what `LEVITY_MODEL` names, or the first provider whose key is
-/// set. Shown, it says which and why.
+/// The model that the environment or a `.env` offers: what `LEVITY_MODEL` names, or the first
+/// provider whose key is set. Shown, it says which and why.
 ///
 /// # Errors
 /// When nothing is offered; the error names the variables to set.
@@ -44,8 +45,8 @@ pub fn model_from_env() -> Result<Chosen> {
     levity_llm::model_from_env().map_err(Error::from)
 }
 
-/// An embedder by its name, such as `gemini:gemini-embedding-001`, with its key from the environment or a `.env`; for
-/// `Recall::with_embedder`.
+/// An embedder by its name, such as `gemini:gemini-embedding-001`, with its key from the
+/// environment or a `.env`; for `Recall::with_embedder`.
 ///
 /// # Errors
 /// As [`model`].

@@ -27,15 +27,18 @@ pub fn model(name: &str) -> Result<Arc<dyn Model>> {
 /// The model that the environment offers. This build has no provider.
 ///
 /// # Errors
-/// Always: the error names the features that bring providers, and the variable that each of these wants.
+/// Always: the error names the features that bring providers, and the variable that each of these
+/// wants.
 ///
 /// ```
 /// let error = levity::model_from_env().err().unwrap().to_string();
 /// assert!(error.contains("`anthropic` (`ANTHROPIC_API_KEY`)"), "{error}");
 /// ```
 pub fn model_from_env() -> Result<Chosen> {
-    let all = "no provider is compiled in; add one of levity's features `gemini` (`GEMINI_API_KEY`), `openai` \
-               (`OPENAI_API_KEY`), `anthropic` (`ANTHROPIC_API_KEY`), `ollama` (`OLLAMA_HOST`) or `compatible` (a server by \
+    let all = "no provider is compiled in; add one of levity's features `gemini` \
+        (`GEMINI_API_KEY`), `openai` \
+               (`OPENAI_API_KEY`), `anthropic` (`ANTHROPIC_API_KEY`), `ollama` (`OLLAMA_HOST`) or \
+               `compatible` (a server by \
                its address), as in `cargo add levity --features openai`";
     Err(Error::config(all))
 }
@@ -60,18 +63,21 @@ fn missing(name: &str) -> Error {
     };
     let message = match (provider, feature) {
         (Some(provider), Some(feature)) => format!(
-            "`{provider}` is not compiled in; add levity's feature `{feature}`: `cargo add levity --features {feature}`"
+            "`{provider}` is not compiled in; add levity's feature `{feature}`: `cargo add levity \
+                --features {feature}`"
         ),
         _ => format!(
-            "no provider is compiled in; add one of levity's features `{}`, as in `cargo add levity --features openai`",
+            "no provider is compiled in; add one of levity's features `{}`, as in `cargo add \
+                levity --features openai`",
             FEATURES.join("`, `")
         ),
     };
     Error::config(message)
 }
 
-/// A model that was chosen from what the environment offers. This build has none, so that nothing has this type; programs that
-/// use one compile all the same, and say at their start what is missing.
+/// A model that was chosen from what the environment offers. This build has none, so that nothing
+/// has this type; programs that use one compile all the same, and say at their start what is
+/// missing.
 #[derive(Clone, Copy, Debug)]
 pub enum Chosen {}
 
@@ -130,19 +136,44 @@ mod tests {
     #[test]
     fn model_without_providers_names_the_feature_to_add() {
         for (name, feature) in [
-            ("openai:gpt-6.1-terra", "`cargo add levity --features openai`"),
-            ("openai-chat:gpt-5.4", "`cargo add levity --features openai`"),
-            ("gemini:gemini-3.8-flash", "`cargo add levity --features gemini`"),
-            ("vertex:gemini-3.1-pro-preview", "`cargo add levity --features gemini`"),
-            ("anthropic:claude-sonnet-5-5", "`cargo add levity --features anthropic`"),
+            (
+                "openai:gpt-6.1-terra",
+                "`cargo add levity --features openai`",
+            ),
+            (
+                "openai-chat:gpt-5.4",
+                "`cargo add levity --features openai`",
+            ),
+            (
+                "gemini:gemini-3.8-flash",
+                "`cargo add levity --features gemini`",
+            ),
+            (
+                "vertex:gemini-3.1-pro-preview",
+                "`cargo add levity --features gemini`",
+            ),
+            (
+                "anthropic:claude-sonnet-5-5",
+                "`cargo add levity --features anthropic`",
+            ),
             ("ollama:qwen3", "`cargo add levity --features ollama`"),
-            ("compatible:m@http://127.0.0.1:1/v1", "`cargo add levity --features compatible`"),
+            (
+                "compatible:m@http://127.0.0.1:1/v1",
+                "`cargo add levity --features compatible`",
+            ),
             ("groq:llama", "`cargo add levity --features compatible`"),
-            ("fast", "features `gemini`, `openai`, `anthropic`, `ollama`, `compatible`"),
+            (
+                "fast",
+                "features `gemini`, `openai`, `anthropic`, `ollama`, `compatible`",
+            ),
             ("", "features `gemini`"),
         ] {
             let errors = [model(name).err(), embedder(name).err()];
-            for error in errors.into_iter().flatten().map(|error| levity_core::text::chain(&error)) {
+            for error in errors
+                .into_iter()
+                .flatten()
+                .map(|error| levity_core::text::chain(&error))
+            {
                 assert!(error.contains(feature), "{name}: {error}");
             }
         }

@@ -36,10 +36,16 @@ mod tests {
 
     #[tokio::test]
     async fn tools_work_under_another_crate_name() {
-        let output = double.call(json!({"n": 4}), &ToolCx::detached()).await.unwrap();
+        let output = double
+            .call(json!({"n": 4}), &ToolCx::detached())
+            .await
+            .unwrap();
         assert_eq!(output.value, Some(json!(8.0)));
         let tools = Memory(1.0).into_tools();
-        let output = tools[0].call(json!({"n": 4}), &ToolCx::detached()).await.unwrap();
+        let output = tools[0]
+            .call(json!({"n": 4}), &ToolCx::detached())
+            .await
+            .unwrap();
         assert_eq!(output.value, Some(json!(5.0)));
         let linked = lev::tools::Registry::linked().unwrap();
         assert!(linked.get("double").is_some());

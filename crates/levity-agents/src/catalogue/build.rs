@@ -17,12 +17,13 @@ use crate::shared::{ReadOnly, Shared, only_reads};
 impl Catalogue {
     /// Builds the agent of this name.
     ///
-    /// Tools that the model calls in its own way are called, and so are those that it writes as text, such as
-    /// `{"call_tool": {"name": .., "arguments": {..}}}`, unless the entry says otherwise.
+    /// Tools that the model calls in its own way are called, and so are those that it writes as
+    /// text, such as `{"call_tool": {"name": .., "arguments": {..}}}`, unless the entry says
+    /// otherwise.
     ///
     /// # Errors
-    /// When there is no such agent or it is switched off, when none of its models can be had, or when something that it
-    /// needs is not among the parts.
+    /// When there is no such agent or it is switched off, when none of its models can be had, or
+    /// when something that it needs is not among the parts.
     pub fn build(&self, name: &str, parts: &AgentParts) -> Result<Agent, CatalogueError> {
         let entry = self.able(name)?;
         let lacks = lacks(entry, parts);
@@ -50,18 +51,23 @@ impl Catalogue {
         if let Some(finish) = &parts.finish {
             builder = finish(&entry.name, builder);
         }
-        let failed = |source| CatalogueError::Build { agent: entry.name.clone(), source: Box::new(source) };
+        let failed = |source| CatalogueError::Build {
+            agent: entry.name.clone(),
+            source: Box::new(source),
+        };
         builder.build().map_err(failed)
     }
 
-    /// What agents that are not switched off name and what is not among the parts: what they do without, and what keeps them
-    /// from being built. Each of their models is looked for.
+    /// What agents that are not switched off name and what is not among the parts: what they do
+    /// without, and what keeps them from being built. Each of their models is looked for.
     pub fn missing(&self, parts: &AgentParts) -> Vec<Missing> {
         let able = self.entries().filter(|entry| entry.enabled);
-        able.flat_map(|entry| lacks(entry, parts).into_iter().chain(models(entry, parts))).collect()
+        able.flat_map(|entry| lacks(entry, parts).into_iter().chain(models(entry, parts)))
+            .collect()
     }
 
-    /// Parts that reach no agent: tools, servers and what runs Python, of which no agent that takes part has anything.
+    /// Parts that reach no agent: tools, servers and what runs Python, of which no agent that takes
+    /// part has anything.
     ///
     /// ```
     /// # use levity_core::ToolOutput;
@@ -93,7 +99,10 @@ impl Catalogue {
         let code = parts.has_code() && able.iter().all(|entry| entry.code.is_none());
         let tools = tools.map(|(name, _)| AgentPart::Tool(name.clone()));
         let servers = servers.map(|(name, _)| AgentPart::Server(name.clone()));
-        tools.chain(servers).chain(code.then_some(AgentPart::Code)).collect()
+        tools
+            .chain(servers)
+            .chain(code.then_some(AgentPart::Code))
+            .collect()
     }
 
     pub(crate) fn able(&self, name: &str) -> Result<&CatalogEntry, CatalogueError> {
@@ -105,7 +114,9 @@ impl Catalogue {
             });
         };
         if !entry.enabled {
-            return Err(CatalogueError::Disabled { name: entry.name.clone() });
+            return Err(CatalogueError::Disabled {
+                name: entry.name.clone(),
+            });
         }
         Ok(entry)
     }
@@ -122,13 +133,21 @@ fn lacks(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Missing> {
     let missing = entry.wanted().filter(|(part, _)| !there(part));
     let agent = &entry.name;
     missing
-        .map(|(part, need)| Missing { agent: agent.clone(), part, needed: need == Requirement::Must })
+        .map(|(part, need)| Missing {
+            agent: agent.clone(),
+            part,
+            needed: need == Requirement::Must,
+        })
         .collect()
 }
 
 /// The models of an agent that cannot be had. It can be built as long as there is one.
 fn models(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Missing> {
-    let lost: Vec<_> = entry.models.iter().filter(|name| parts.find_model(name).is_err()).collect();
+    let lost: Vec<_> = entry
+        .models
+        .iter()
+        .filter(|name| parts.find_model(name).is_err())
+        .collect();
     let needed = lost.len() == entry.models.len();
     let agent = &entry.name;
     let missing = |name: &Arc<str>| Missing {
@@ -151,7 +170,10 @@ fn needed(missing: &Missing, parts: &AgentParts) -> CatalogueError {
         }
         _ => "; add it, or write `code: optional` to do without it".to_owned(),
     };
-    CatalogueError::Missing { missing: missing.clone(), near }
+    CatalogueError::Missing {
+        missing: missing.clone(),
+        near,
+    }
 }
 
 /// The model, with calls read from its text.
@@ -185,7 +207,11 @@ fn with_tools(mut builder: AgentBuilder, entry: &CatalogEntry, parts: &AgentPart
     for server in servers {
         builder = builder.source(server);
     }
-    if entry.ask_user { builder.ask_user() } else { builder }
+    if entry.ask_user {
+        builder.ask_user()
+    } else {
+        builder
+    }
 }
 
 /// How much of a server an agent has.
@@ -216,15 +242,24 @@ fn has_tool(entry: &CatalogEntry, name: &str, spec: &ToolSpec) -> bool {
 /// The tools that an agent has: those that it names in its order, then the others.
 fn tools_of(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Arc<dyn Tool>> {
     let is_named = |name: &str| entry.tools.iter().any(|wanted| &*wanted.name == name);
-    let named = entry.tools.iter().filter_map(|wanted| parts.tools.get(&wanted.name));
-    let others =
-        parts.tools.iter().filter(|(name, tool)| !is_named(name) && has_tool(entry, name, tool.spec()));
+    let named = entry
+        .tools
+        .iter()
+        .filter_map(|wanted| parts.tools.get(&wanted.name));
+    let others = parts
+        .tools
+        .iter()
+        .filter(|(name, tool)| !is_named(name) && has_tool(entry, name, tool.spec()));
     named.chain(others.map(|(_, tool)| tool)).cloned().collect()
 }
 
 fn servers_of(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Arc<dyn ToolSource>> {
     let is_named = |name: &str| entry.servers.iter().any(|wanted| &*wanted.name == name);
-    let named = entry.servers.iter().filter_map(|wanted| parts.servers.get(&wanted.name)).cloned();
+    let named = entry
+        .servers
+        .iter()
+        .filter_map(|wanted| parts.servers.get(&wanted.name))
+        .cloned();
     let others = parts.servers.iter().filter(|(name, _)| !is_named(name));
     let others = others.filter_map(|(name, server)| match reach(&entry.servers, name)? {
         Reach::All => Some(server.clone()),
@@ -235,7 +270,12 @@ fn servers_of(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Arc<dyn ToolSourc
 
 fn specs_of(tools: &[Arc<dyn Tool>], servers: &[Arc<dyn ToolSource>]) -> Vec<ToolSpec> {
     let of_servers = servers.iter().flat_map(ToolSource::tools);
-    tools.iter().cloned().chain(of_servers).map(|tool| tool.spec().clone()).collect()
+    tools
+        .iter()
+        .cloned()
+        .chain(of_servers)
+        .map(|tool| tool.spec().clone())
+        .collect()
 }
 
 /// What an agent is good for, with the tools that it has here: the planner chooses by it.
@@ -253,11 +293,16 @@ pub(crate) fn described(entry: &CatalogEntry, parts: &AgentParts) -> Arc<str> {
     }
     let more = names.len().saturating_sub(MOST);
     names.truncate(MOST);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let more = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
     format!("{} Tools: {}{more}.", entry.description, names.join(", ")).into()
 }
 
-/// The prompt, and what the agent has to do without: it is not to make up tools that it was told of elsewhere.
+/// The prompt, and what the agent has to do without: it is not to make up tools that it was told of
+/// elsewhere.
 fn instructions(entry: &CatalogEntry, lacks: &[Missing], has_tools: bool) -> String {
     let mut text = entry.prompt.trim_end().to_owned();
     if lacks.is_empty() {
@@ -267,7 +312,8 @@ fn instructions(entry: &CatalogEntry, lacks: &[Missing], has_tools: bool) -> Str
     for missing in lacks {
         match &missing.part {
             AgentPart::Code => text.push_str(
-                "- Python cannot be run. Do not answer with code: work the result out yourself and answer with the values.\n",
+                "- Python cannot be run. Do not answer with code: work the result out yourself and \
+                    answer with the values.\n",
             ),
             part => text.push_str(&format!("- There is no such thing as {part}.\n")),
         }
@@ -275,7 +321,8 @@ fn instructions(entry: &CatalogEntry, lacks: &[Missing], has_tools: bool) -> Str
     text.push_str(match has_tools {
         true => "Call only the tools that you are offered, and never make up a result.",
         false => {
-            "You have no tools. Never call one and never make up a result: answer from your inputs and from what you know, \
+            "You have no tools. Never call one and never make up a result: answer from your inputs \
+                and from what you know, \
              and say what you could not look up."
         }
     });
@@ -293,10 +340,15 @@ mod tests {
 
     #[test]
     fn an_entry_limits_what_all_may_use() {
-        let all = Limits::new().tokens(1_000).wall_time(Duration::from_secs(60));
+        let all = Limits::new()
+            .tokens(1_000)
+            .wall_time(Duration::from_secs(60));
         let entry = |seconds| CatalogEntry::new("A", "a").timeout(Duration::from_secs(seconds));
         assert_eq!(limits(&CatalogEntry::new("A", "a"), all), all);
-        assert_eq!(limits(&entry(5), all), all.wall_time(Duration::from_secs(5)));
+        assert_eq!(
+            limits(&entry(5), all),
+            all.wall_time(Duration::from_secs(5))
+        );
         assert_eq!(limits(&entry(500), all), all, "the shorter of both");
         let budget = CatalogEntry::new("A", "a").budget(Budget::new().tokens(9).model_calls(2));
         assert_eq!(limits(&budget, all), all.tokens(9).model_calls(2));

@@ -25,5 +25,8 @@ pub(super) const PROMPTS: [(&str, &str); 10] = prompts![
 /// The prompt that a config names.
 pub(super) fn prompt(path: &str) -> Option<String> {
     let name = path.strip_prefix("prompts/")?;
-    PROMPTS.iter().find(|(file, _)| *file == name).map(|(_, text)| (*text).to_owned())
+    PROMPTS
+        .iter()
+        .find(|(file, _)| *file == name)
+        .map(|(_, text)| (*text).to_owned())
 }

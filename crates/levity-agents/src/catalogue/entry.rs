@@ -27,9 +27,11 @@ pub struct CatalogEntry {
     pub description: Arc<str>,
     /// What it is told before everything else.
     pub prompt: Arc<str>,
-    /// Its models by name, cheapest first: the first that can be had is used. Empty means the default model.
+    /// Its models by name, cheapest first: the first that can be had is used. Empty means the
+    /// default model.
     pub models: Vec<Arc<str>>,
-    /// The MCP servers whose tools it has; see [`NamedPart::ALL`] and [`NamedPart::READ_ONLY`] for those that are not named.
+    /// The MCP servers whose tools it has; see [`NamedPart::ALL`] and [`NamedPart::READ_ONLY`] for
+    /// those that are not named.
     pub servers: Vec<NamedPart>,
     /// The tools that it has beside those, in the same way.
     pub tools: Vec<NamedPart>,
@@ -84,8 +86,14 @@ impl NamedPart {
     /// As it is written in a config: a `?` at the end says that the agent can do without.
     pub fn new(name: &str) -> Self {
         match name.strip_suffix('?') {
-            Some(name) => Self { name: name.trim_end().into(), need: Requirement::IfThere },
-            None => Self { name: name.into(), need: Requirement::Must },
+            Some(name) => Self {
+                name: name.trim_end().into(),
+                need: Requirement::IfThere,
+            },
+            None => Self {
+                name: name.into(),
+                need: Requirement::Must,
+            },
         }
     }
 }
@@ -94,7 +102,8 @@ impl CatalogEntry {
     /// 15 turns.
     pub const MAX_TURNS: u64 = 15;
 
-    /// An agent without tools, on the default model. Without a description, the first line of the prompt is one.
+    /// An agent without tools, on the default model. Without a description, the first line of the
+    /// prompt is one.
     pub fn new(name: impl Into<Arc<str>>, prompt: impl Into<Arc<str>>) -> Self {
         let prompt = prompt.into();
         Self {
@@ -129,19 +138,25 @@ impl CatalogEntry {
         self
     }
 
-    /// The MCP servers whose tools it has. A `?` at the end of a name says that it can do without; `*` is all there are, and
-    /// `*:read_only` is what is hinted read-only of all.
+    /// The MCP servers whose tools it has. A `?` at the end of a name says that it can do without;
+    /// `*` is all there are, and `*:read_only` is what is hinted read-only of all.
     #[must_use]
     pub fn servers<N: AsRef<str>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
-        self.servers = names.into_iter().map(|name| NamedPart::new(name.as_ref())).collect();
+        self.servers = names
+            .into_iter()
+            .map(|name| NamedPart::new(name.as_ref()))
+            .collect();
         self
     }
 
-    /// The tools that it has. A `?` at the end of a name says that it can do without; `*` is all there are, and `*:read_only`
-    /// those that are hinted read-only.
+    /// The tools that it has. A `?` at the end of a name says that it can do without; `*` is all
+    /// there are, and `*:read_only` those that are hinted read-only.
     #[must_use]
     pub fn tools<N: AsRef<str>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
-        self.tools = names.into_iter().map(|name| NamedPart::new(name.as_ref())).collect();
+        self.tools = names
+            .into_iter()
+            .map(|name| NamedPart::new(name.as_ref()))
+            .collect();
         self
     }
 
@@ -194,22 +209,35 @@ impl CatalogEntry {
         self
     }
 
-    /// All that it names, with whether it is needed. Models are not among it: one of them is enough.
+    /// All that it names, with whether it is needed. Models are not among it: one of them is
+    /// enough.
     pub(super) fn wanted(&self) -> impl Iterator<Item = (AgentPart, Requirement)> + '_ {
         let named = |list: &'_ [NamedPart]| {
-            list.iter().filter(|wanted| !wanted.is_pattern()).cloned().collect::<Vec<_>>()
+            list.iter()
+                .filter(|wanted| !wanted.is_pattern())
+                .cloned()
+                .collect::<Vec<_>>()
         };
-        let servers =
-            named(&self.servers).into_iter().map(|wanted| (AgentPart::Server(wanted.name), wanted.need));
-        let tools = named(&self.tools).into_iter().map(|wanted| (AgentPart::Tool(wanted.name), wanted.need));
-        servers.chain(tools).chain(self.code.map(|need| (AgentPart::Code, need)))
+        let servers = named(&self.servers)
+            .into_iter()
+            .map(|wanted| (AgentPart::Server(wanted.name), wanted.need));
+        let tools = named(&self.tools)
+            .into_iter()
+            .map(|wanted| (AgentPart::Tool(wanted.name), wanted.need));
+        servers
+            .chain(tools)
+            .chain(self.code.map(|need| (AgentPart::Code, need)))
     }
 }
 
 /// Shows what there is of it, and nothing of the prompt.
 impl fmt::Debug for CatalogEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let models: Vec<_> = self.models.iter().map(|name| bare_model_name(name)).collect();
+        let models: Vec<_> = self
+            .models
+            .iter()
+            .map(|name| bare_model_name(name))
+            .collect();
         f.debug_struct("CatalogEntry")
             .field("name", &self.name)
             .field("models", &models)
@@ -223,7 +251,12 @@ impl fmt::Debug for CatalogEntry {
 /// The first line of a prompt that says something.
 fn first_line(prompt: &str) -> Arc<str> {
     const LONGEST: usize = 200;
-    let lines = prompt.lines().map(|line| line.trim_start_matches('#').trim());
-    let line = lines.into_iter().find(|line| !line.is_empty()).unwrap_or_default();
+    let lines = prompt
+        .lines()
+        .map(|line| line.trim_start_matches('#').trim());
+    let line = lines
+        .into_iter()
+        .find(|line| !line.is_empty())
+        .unwrap_or_default();
     line.chars().take(LONGEST).collect::<String>().into()
 }

@@ -18,7 +18,8 @@ pub enum CatalogueError {
     },
     /// There is no config in the folder.
     #[error(
-        "there is no `agent_config.yaml` in `{}`; write one, or have the default agents written there by \
+        "there is no `agent_config.yaml` in `{}`; write one, or have the default agents written \
+            there by \
          `Catalogue::write_defaults`", .dir.display()
     )]
     NoConfig {
@@ -120,7 +121,10 @@ pub struct Place {
 
 impl Place {
     pub(super) fn of(file: Option<&Path>) -> Self {
-        Self { file: file.map(Path::to_path_buf), ..Self::default() }
+        Self {
+            file: file.map(Path::to_path_buf),
+            ..Self::default()
+        }
     }
 
     pub(super) fn line(mut self, line: Option<usize>) -> Self {
@@ -158,7 +162,8 @@ pub struct Missing {
     pub agent: Arc<str>,
     /// What is not there.
     pub part: AgentPart,
-    /// Whether the agent cannot be built without it; otherwise it does without, and its prompt says so.
+    /// Whether the agent cannot be built without it; otherwise it does without, and its prompt says
+    /// so.
     pub needed: bool,
 }
 
@@ -189,7 +194,11 @@ impl fmt::Display for AgentPart {
 
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = if self.needed { "cannot be built without" } else { "does without" };
+        let what = if self.needed {
+            "cannot be built without"
+        } else {
+            "does without"
+        };
         write!(f, "`{}` {what} {}", self.agent, self.part)
     }
 }

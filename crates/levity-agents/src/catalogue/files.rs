@@ -25,49 +25,75 @@ pub(super) struct Folder {
 
 impl Folder {
     pub(super) fn open(dir: &Path) -> Result<Self, CatalogueError> {
-        let read = |source| CatalogueError::Read { path: dir.to_path_buf(), source };
+        let read = |source| CatalogueError::Read {
+            path: dir.to_path_buf(),
+            source,
+        };
         let real = fs::canonicalize(dir).map_err(read)?;
         if !real.is_dir() {
-            return Err(read(io::Error::new(io::ErrorKind::NotADirectory, "it is no folder")));
+            return Err(read(io::Error::new(
+                io::ErrorKind::NotADirectory,
+                "it is no folder",
+            )));
         }
-        Ok(Self { dir: dir.to_path_buf(), real })
+        Ok(Self {
+            dir: dir.to_path_buf(),
+            real,
+        })
     }
 
     /// The configs that are there.
     fn configs(&self) -> Vec<PathBuf> {
         let paths = CONFIGS.iter().map(|name| self.dir.join(name));
-        paths.filter(|path| path.symlink_metadata().is_ok()).collect()
+        paths
+            .filter(|path| path.symlink_metadata().is_ok())
+            .collect()
     }
 
     /// Reads the config, and says which file it is.
     pub(super) fn config(&self, most: u64) -> Result<(PathBuf, Node), CatalogueError> {
         let configs = self.configs();
         let Some(path) = configs.first() else {
-            return Err(CatalogueError::NoConfig { dir: self.dir.clone() });
+            return Err(CatalogueError::NoConfig {
+                dir: self.dir.clone(),
+            });
         };
-        let config = |line, problem| CatalogueError::Config { at: Place::of(Some(path)).line(line), problem };
+        let config = |line, problem| CatalogueError::Config {
+            at: Place::of(Some(path)).line(line),
+            problem,
+        };
         if let Some(other) = configs.get(1) {
             let name = other.file_name().unwrap_or_default().display();
-            return Err(config(None, format!("there is `{name}` beside it; keep one of them")));
+            return Err(config(
+                None,
+                format!("there is `{name}` beside it; keep one of them"),
+            ));
         }
         let text = self.read(path, most).map_err(|problem| match problem {
-            Problem::Io(source) => CatalogueError::Read { path: path.clone(), source },
+            Problem::Io(source) => CatalogueError::Read {
+                path: path.clone(),
+                source,
+            },
             Problem::Other(problem) => config(None, problem),
         })?;
         let is_json = path.extension() == Some(OsStr::new("json"));
-        let root = if is_json { node::json(&text) } else { node::yaml(&text) };
+        let root = if is_json {
+            node::json(&text)
+        } else {
+            node::yaml(&text)
+        };
         let root = root.map_err(|wrong| config(wrong.line, wrong.problem))?;
         Ok((path.clone(), root))
     }
 
-    /// Reads a prompt. A path whose folders are not there is looked for by its last name, in the folder of the config and
-    /// in `prompts` below it.
+    /// Reads a prompt. A path whose folders are not there is looked for by its last name, in the
+    /// folder of the config and in `prompts` below it.
     pub(super) fn prompt(&self, path: &str, most: u64) -> Result<String, String> {
         let named = Path::new(path);
         let inside = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
         if !named.components().all(inside) || path.contains(['\0', '\\']) {
-            let problem =
-                "leads out of the folder of the config; put the file into it and name it by a path below it";
+            let problem = "leads out of the folder of the config; put the file into it and name it \
+                by a path below it";
             return Err(format!("the prompt file `{}` {problem}", short(path)));
         }
         let file = self.find(named).ok_or_else(|| self.not_there(named))?;
@@ -79,27 +105,48 @@ impl Folder {
             }
         })?;
         match text.trim().is_empty() {
-            true => Err(format!("the prompt file `{}` is empty; write the prompt into it", short(path))),
+            true => Err(format!(
+                "the prompt file `{}` is empty; write the prompt into it",
+                short(path)
+            )),
             false => Ok(text),
         }
     }
 
     fn find(&self, named: &Path) -> Option<PathBuf> {
         let name = named.file_name()?;
-        let places = [self.dir.join(named), self.dir.join(name), self.dir.join(PROMPTS).join(name)];
-        places.into_iter().find(|path| path.symlink_metadata().is_ok())
+        let places = [
+            self.dir.join(named),
+            self.dir.join(name),
+            self.dir.join(PROMPTS).join(name),
+        ];
+        places
+            .into_iter()
+            .find(|path| path.symlink_metadata().is_ok())
     }
 
     fn not_there(&self, named: &Path) -> String {
-        let stems = |path: &Path| path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let stems = |path: &Path| {
+            path.file_name()
+                .map(|name| name.to_string_lossy().into_owned())
+        };
         let listed = [self.dir.clone(), self.dir.join(PROMPTS)];
-        let files = listed.iter().filter_map(|dir| fs::read_dir(dir).ok()).flatten().take(1_000);
+        let files = listed
+            .iter()
+            .filter_map(|dir| fs::read_dir(dir).ok())
+            .flatten()
+            .take(1_000);
         let names: Vec<String> = files.filter_map(|file| stems(&file.ok()?.path())).collect();
         let wanted = stems(named).unwrap_or_default();
         let near = near(&wanted, names.iter().map(String::as_str));
-        let near = near.first().map_or_else(String::new, |near| format!("; is `{near}` meant?"));
+        let near = near
+            .first()
+            .map_or_else(String::new, |near| format!("; is `{near}` meant?"));
         let path = short(&named.to_string_lossy()).into_owned();
-        format!("there is no prompt file `{path}` in `{}` or its `{PROMPTS}`{near}", self.dir.display())
+        format!(
+            "there is no prompt file `{path}` in `{}` or its `{PROMPTS}`{near}",
+            self.dir.display()
+        )
     }
 
     /// Reads a file that must lie in the folder, whatever links say.
@@ -115,16 +162,26 @@ impl Folder {
             return Err(Problem::of("it is no regular file; use the path of one"));
         }
         let mut bytes = Vec::new();
-        File::open(&real)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+        File::open(&real)?
+            .take(most.saturating_add(1))
+            .read_to_end(&mut bytes)?;
         if bytes.len() as u64 > most {
-            return Err(Problem::of(format!("it has more than {} KiB; shorten it", most >> 10)));
+            return Err(Problem::of(format!(
+                "it has more than {} KiB; shorten it",
+                most >> 10
+            )));
         }
         let text = String::from_utf8(bytes).map_err(|error| {
             let valid = error.utf8_error().valid_up_to();
-            let line = 1 + error.as_bytes()[..valid].iter().filter(|byte| **byte == b'\n').count();
+            let line = 1 + error.as_bytes()[..valid]
+                .iter()
+                .filter(|byte| **byte == b'\n')
+                .count();
             Problem::of(format!("it is not UTF-8 on line {line}; save it as UTF-8"))
         })?;
-        Ok(text.strip_prefix('\u{feff}').map_or(text.clone(), str::to_owned))
+        Ok(text
+            .strip_prefix('\u{feff}')
+            .map_or(text.clone(), str::to_owned))
     }
 }
 
@@ -152,21 +209,29 @@ pub(super) fn write(
     config: &str,
     prompts: &[(&str, &str)],
 ) -> Result<Vec<PathBuf>, CatalogueError> {
-    let failed = |path: &Path, source| CatalogueError::Write { path: path.to_path_buf(), source };
+    let failed = |path: &Path, source| CatalogueError::Write {
+        path: path.to_path_buf(),
+        source,
+    };
     let below = dir.join(PROMPTS);
     fs::create_dir_all(&below).map_err(|source| failed(&below, source))?;
     let mut files: Vec<(PathBuf, &str)> = Vec::new();
     for (name, text) in prompts {
         files.push((below.join(name), text));
     }
-    let folder = Folder { dir: dir.to_path_buf(), real: dir.to_path_buf() };
+    let folder = Folder {
+        dir: dir.to_path_buf(),
+        real: dir.to_path_buf(),
+    };
     if folder.configs().is_empty() {
         files.push((dir.join(CONFIGS[0]), config));
     }
     let mut written = Vec::new();
     for (path, text) in files {
         match OpenOptions::new().write(true).create_new(true).open(&path) {
-            Ok(mut file) => file.write_all(text.as_bytes()).map_err(|source| failed(&path, source))?,
+            Ok(mut file) => file
+                .write_all(text.as_bytes())
+                .map_err(|source| failed(&path, source))?,
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
             Err(source) => return Err(failed(&path, source)),
         }

@@ -9,7 +9,11 @@ pub(super) fn hint<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -
         _ if !near.is_empty() => format!("; perhaps `{}` is meant", near.join("` or `")),
         0 => String::new(),
         1..=MOST => format!("; there is `{}`", names.join("`, `")),
-        more => format!("; there is `{}` and {} more", names[..MOST].join("`, `"), more - MOST),
+        more => format!(
+            "; there is `{}` and {} more",
+            names[..MOST].join("`, `"),
+            more - MOST
+        ),
     }
 }
 
@@ -19,8 +23,14 @@ mod tests {
 
     #[test]
     fn hints_name_what_there_is() {
-        assert_eq!(hint("brwser", ["browser", "rag"]), "; perhaps `browser` is meant");
-        assert_eq!(hint("zzz", ["browser", "rag"]), "; there is `browser`, `rag`");
+        assert_eq!(
+            hint("brwser", ["browser", "rag"]),
+            "; perhaps `browser` is meant"
+        );
+        assert_eq!(
+            hint("zzz", ["browser", "rag"]),
+            "; there is `browser`, `rag`"
+        );
         assert_eq!(hint("zzz", []), "");
     }
 }

@@ -1,7 +1,7 @@
 //! YAML and JSON as values that know their lines.
 //!
-//! The parser below hands out events; what they add up to is built here, so that depth and size are bounded whatever
-//! aliases say, and every value can be named by its line.
+//! The parser below hands out events; what they add up to is built here, so that depth and size are
+//! bounded whatever aliases say, and every value can be named by its line.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -47,7 +47,10 @@ pub(super) struct Wrong {
 
 impl Wrong {
     pub(super) fn new(line: Option<usize>, problem: impl Into<String>) -> Self {
-        Self { line, problem: problem.into() }
+        Self {
+            line,
+            problem: problem.into(),
+        }
     }
 }
 
@@ -70,23 +73,34 @@ pub(super) fn yaml(text: &str) -> Result<Node, Wrong> {
     let mut build = Build::default();
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| {
-            Wrong::new(Some(error.marker().line()), format!("it is no YAML: {}", error.info()))
+            Wrong::new(
+                Some(error.marker().line()),
+                format!("it is no YAML: {}", error.info()),
+            )
         })?;
         build.take(event, span)?;
     }
-    Ok(build.root.unwrap_or(Node { line: None, value: Value::Null }))
+    Ok(build.root.unwrap_or(Node {
+        line: None,
+        value: Value::Null,
+    }))
 }
 
 /// Reads a JSON document; its values do not know their lines.
 pub(super) fn json(text: &str) -> Result<Node, Wrong> {
-    serde_json::from_str(text)
-        .map_err(|error| Wrong::new(Some(error.line()), format!("it is no JSON: {}", without_place(&error))))
+    serde_json::from_str(text).map_err(|error| {
+        Wrong::new(
+            Some(error.line()),
+            format!("it is no JSON: {}", without_place(&error)),
+        )
+    })
 }
 
 /// What the reader of JSON says, without where: that is told apart.
 fn without_place(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    text.rsplit_once(" at line ").map_or(text.clone(), |(what, _)| what.to_owned())
+    text.rsplit_once(" at line ")
+        .map_or(text.clone(), |(what, _)| what.to_owned())
 }
 
 impl<'de> Deserialize<'de> for Node {
@@ -146,8 +160,14 @@ impl<'de> Visitor<'de> for JsonNode {
     fn visit_map<A: MapAccess<'de>>(self, mut from: A) -> Result<Node, A::Error> {
         let mut map: Vec<(Key, Node)> = Vec::new();
         while let Some(text) = from.next_key::<String>()? {
-            let key = key_of(Node { line: None, value: Value::Text(text) }, &map)
-                .map_err(|wrong| A::Error::custom(wrong.problem))?;
+            let key = key_of(
+                Node {
+                    line: None,
+                    value: Value::Text(text),
+                },
+                &map,
+            )
+            .map_err(|wrong| A::Error::custom(wrong.problem))?;
             map.push((key, from.next_value()?));
         }
         Self::node(Value::Map(map))
@@ -190,9 +210,10 @@ impl Build {
     fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Wrong> {
         let line = span.start.line();
         match event {
-            Event::DocumentStart(_) if self.ended => {
-                Err(Wrong::new(Some(line), "there is a second document in the file; keep one"))
-            }
+            Event::DocumentStart(_) if self.ended => Err(Wrong::new(
+                Some(line),
+                "there is a second document in the file; keep one",
+            )),
             Event::DocumentEnd => {
                 self.ended = true;
                 Ok(())
@@ -202,11 +223,23 @@ impl Build {
                     .map_err(|problem| Wrong::new(Some(line), problem))?;
                 let weight = WEIGHT + text.len();
                 self.weigh(weight, line)?;
-                self.close(anchor, Anchored { node: Node { line: Some(line), value }, depth: 0, weight })
+                self.close(
+                    anchor,
+                    Anchored {
+                        node: Node {
+                            line: Some(line),
+                            value,
+                        },
+                        depth: 0,
+                        weight,
+                    },
+                )
             }
             Event::Alias(anchor) => self.alias(anchor, line),
             Event::SequenceStart(anchor, _) => self.enter(anchor, line, Inside::List(Vec::new())),
-            Event::MappingStart(anchor, _) => self.enter(anchor, line, Inside::Map(Vec::new(), None)),
+            Event::MappingStart(anchor, _) => {
+                self.enter(anchor, line, Inside::Map(Vec::new(), None))
+            }
             Event::SequenceEnd | Event::MappingEnd => self.leave(),
             _ => Ok(()),
         }
@@ -217,27 +250,54 @@ impl Build {
             return Err(too_deep(line));
         }
         self.weigh(WEIGHT, line)?;
-        self.open.push(Open { anchor, line, depth: 0, weight: WEIGHT, inside });
+        self.open.push(Open {
+            anchor,
+            line,
+            depth: 0,
+            weight: WEIGHT,
+            inside,
+        });
         Ok(())
     }
 
     fn leave(&mut self) -> Result<(), Wrong> {
-        let Some(open) = self.open.pop() else { return Ok(()) };
+        let Some(open) = self.open.pop() else {
+            return Ok(());
+        };
         let value = match open.inside {
             Inside::List(list) => Value::List(list),
             Inside::Map(map, _) => Value::Map(map),
         };
-        let node = Node { line: Some(open.line), value };
-        self.close(open.anchor, Anchored { node, depth: open.depth + 1, weight: open.weight })
+        let node = Node {
+            line: Some(open.line),
+            value,
+        };
+        self.close(
+            open.anchor,
+            Anchored {
+                node,
+                depth: open.depth + 1,
+                weight: open.weight,
+            },
+        )
     }
 
     fn alias(&mut self, anchor: usize, line: usize) -> Result<(), Wrong> {
         // Before it is copied: that is what an alias bomb is after.
-        self.weigh(self.anchors.get(&anchor).map_or(0, |found| found.weight), line)?;
+        self.weigh(
+            self.anchors.get(&anchor).map_or(0, |found| found.weight),
+            line,
+        )?;
         let Some(found) = self.anchors.get(&anchor) else {
-            return Err(Wrong::new(Some(line), "a value refers to itself; write it out"));
+            return Err(Wrong::new(
+                Some(line),
+                "a value refers to itself; write it out",
+            ));
         };
-        let copy = Anchored { node: found.node.clone(), ..*found };
+        let copy = Anchored {
+            node: found.node.clone(),
+            ..*found
+        };
         self.close(0, copy)
     }
 
@@ -256,7 +316,10 @@ impl Build {
             return Err(too_deep(whole.node.line.unwrap_or_default()));
         }
         if anchor != 0 {
-            let copy = Anchored { node: whole.node.clone(), ..whole };
+            let copy = Anchored {
+                node: whole.node.clone(),
+                ..whole
+            };
             self.anchors.insert(anchor, copy);
         }
         let Some(open) = self.open.last_mut() else {
@@ -286,15 +349,24 @@ fn key_of(node: Node, map: &[(Key, Node)]) -> Result<Key, Wrong> {
     let text = match node.value {
         Value::Text(text) => text,
         other => {
-            let problem = format!("a key is {}; use a text, in quotes if need be", other.kind());
+            let problem = format!(
+                "a key is {}; use a text, in quotes if need be",
+                other.kind()
+            );
             return Err(Wrong::new(node.line, problem));
         }
     };
     if map.iter().any(|(key, _)| key.text == text) {
-        let problem = format!("the key `{}` is there twice; keep one", levity_dag::__private::short(&text));
+        let problem = format!(
+            "the key `{}` is there twice; keep one",
+            levity_dag::__private::short(&text)
+        );
         return Err(Wrong::new(node.line, problem));
     }
-    Ok(Key { line: node.line, text })
+    Ok(Key {
+        line: node.line,
+        text,
+    })
 }
 
 fn too_deep(line: usize) -> Wrong {
@@ -325,7 +397,9 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, St
 }
 
 fn number(text: &str) -> Option<f64> {
-    let plain = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E'));
+    let plain = text
+        .bytes()
+        .all(|byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E'));
     plain.then(|| text.parse().ok()).flatten()
 }
 

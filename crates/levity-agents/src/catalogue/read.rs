@@ -86,7 +86,10 @@ impl Patch {
 
 /// The agents of a config.
 pub(super) fn patches(root: Node, file: Option<&Path>) -> Result<Vec<Patch>, CatalogueError> {
-    let config = |line, problem: String| CatalogueError::Config { at: Place::of(file).line(line), problem };
+    let config = |line, problem: String| CatalogueError::Config {
+        at: Place::of(file).line(line),
+        problem,
+    };
     let (line, what) = (root.line, root.value.kind());
     let Value::Map(mut map) = root.value else {
         return Err(config(
@@ -97,8 +100,10 @@ pub(super) fn patches(root: Node, file: Option<&Path>) -> Result<Vec<Patch>, Cat
     if let Some(at) = map.iter().position(|(key, _)| key.text == "agents") {
         let (key, agents) = map.swap_remove(at);
         if let Some((other, _)) = map.first() {
-            let problem =
-                format!("there is a key `{}` beside `agents`; put it below `agents`", short(&other.text));
+            let problem = format!(
+                "there is a key `{}` beside `agents`; put it below `agents`",
+                short(&other.text)
+            );
             return Err(config(other.line, problem));
         }
         let what = agents.value.kind();
@@ -110,22 +115,33 @@ pub(super) fn patches(root: Node, file: Option<&Path>) -> Result<Vec<Patch>, Cat
         };
         map = inner;
     }
-    map.into_iter().map(|(key, node)| patch(&key, node, file)).collect()
+    map.into_iter()
+        .map(|(key, node)| patch(&key, node, file))
+        .collect()
 }
 
 fn patch(key: &Key, node: Node, file: Option<&Path>) -> Result<Patch, CatalogueError> {
     let name: Arc<str> = short(&key.text).into();
     let place = |line: Option<usize>| Place::of(file).line(line.or(key.line)).agent(name.clone());
-    let wrong = |wrong: Wrong| CatalogueError::Entry { at: place(wrong.line), problem: wrong.problem };
+    let wrong = |wrong: Wrong| CatalogueError::Entry {
+        at: place(wrong.line),
+        problem: wrong.problem,
+    };
     check_name(&key.text).map_err(|problem| wrong(Wrong::new(key.line, problem)))?;
-    let mut patch =
-        Patch { name: key.text.as_str().into(), line: key.line, prompt: None, changes: Vec::new() };
+    let mut patch = Patch {
+        name: key.text.as_str().into(),
+        line: key.line,
+        prompt: None,
+        changes: Vec::new(),
+    };
     let fields = match node.value {
         Value::Map(fields) => fields,
         Value::Null => Vec::new(),
         other => {
-            let problem =
-                format!("it is {}, not a map; write `prompt_file: ..` below its name", other.kind());
+            let problem = format!(
+                "it is {}, not a map; write `prompt_file: ..` below its name",
+                other.kind()
+            );
             return Err(wrong(Wrong::new(node.line, problem)));
         }
     };
@@ -148,10 +164,19 @@ impl Patch {
         if node.value == Value::Null && KEYS.contains(&&*key.text) {
             return Ok(());
         }
-        let at = Field { name: &key.text, line: node.line.or(key.line) };
+        let at = Field {
+            name: &key.text,
+            line: node.line.or(key.line),
+        };
         let change = match &*key.text {
             "prompt_file" => {
-                return self.set_prompt(&at, Prompt::File { path: at.text(node)?, line: at.line });
+                return self.set_prompt(
+                    &at,
+                    Prompt::File {
+                        path: at.text(node)?,
+                        line: at.line,
+                    },
+                );
             }
             "prompt" => return self.set_prompt(&at, Prompt::Inline(at.text(node)?.into())),
             "model" => Change::Models(at.names(node)?),
@@ -174,7 +199,10 @@ impl Patch {
 
     fn set_prompt(&mut self, at: &Field<'_>, prompt: Prompt) -> Result<(), Wrong> {
         if self.prompt.is_some() {
-            return Err(Wrong::new(at.line, "it has `prompt` and `prompt_file`; keep one"));
+            return Err(Wrong::new(
+                at.line,
+                "it has `prompt` and `prompt_file`; keep one",
+            ));
         }
         self.prompt = Some(prompt);
         Ok(())
@@ -187,18 +215,26 @@ fn unknown(key: &str, line: Option<usize>, keys: &[&str]) -> Wrong {
         Some(near) => format!("is `{near}` meant?"),
         None => format!("there is `{}`", keys.join("`, `")),
     };
-    Wrong::new(line, format!("there is no setting `{}`; {hint}", short(key)))
+    Wrong::new(
+        line,
+        format!("there is no setting `{}`; {hint}", short(key)),
+    )
 }
 
 fn budget(at: &Field<'_>, node: Node) -> Result<Budget, Wrong> {
     let what = node.value.kind();
     let Value::Map(fields) = node.value else {
-        return Err(at.wrong(format!("is {what}, not a map; write `budget: {{tokens: 50000}}`")));
+        return Err(at.wrong(format!(
+            "is {what}, not a map; write `budget: {{tokens: 50000}}`"
+        )));
     };
     let mut budget = Budget::new();
     for (key, node) in fields {
         let name = format!("budget.{}", short(&key.text));
-        let at = Field { name: &name, line: node.line.or(key.line) };
+        let at = Field {
+            name: &name,
+            line: node.line.or(key.line),
+        };
         match &*key.text {
             "tokens" => budget = budget.tokens(at.count(node, 0)?),
             "money" => budget = budget.money(Money::from_dollars(at.number(node)?)),
@@ -225,9 +261,10 @@ impl Field<'_> {
         match node.value {
             Value::Text(text) if !text.trim().is_empty() => Ok(text),
             Value::Text(_) => Err(self.wrong("is empty; fill it or leave it out")),
-            other => {
-                Err(self.wrong(format!("is {}, not a text; put it in quotes if it is one", other.kind())))
-            }
+            other => Err(self.wrong(format!(
+                "is {}, not a text; put it in quotes if it is one",
+                other.kind()
+            ))),
         }
     }
 
@@ -242,13 +279,18 @@ impl Field<'_> {
         match node.value {
             Value::Bool(value) => Ok(value.then_some(Requirement::Must)),
             Value::Text(text) if text == "optional" => Ok(Some(Requirement::IfThere)),
-            other => Err(self.wrong(format!("is {}; write `true`, `false` or `optional`", other.kind()))),
+            other => Err(self.wrong(format!(
+                "is {}; write `true`, `false` or `optional`",
+                other.kind()
+            ))),
         }
     }
 
     fn number(&self, node: Node) -> Result<f64, Wrong> {
         match node.value {
-            Value::Number(number) if number.is_finite() && (0.0..=1e15).contains(&number) => Ok(number),
+            Value::Number(number) if number.is_finite() && (0.0..=1e15).contains(&number) => {
+                Ok(number)
+            }
             Value::Number(_) => Err(self.wrong("is not between 0 and 1e15; write another number")),
             other => Err(self.wrong(format!("is {}; write a number", other.kind()))),
         }
@@ -277,7 +319,10 @@ impl Field<'_> {
             _ => vec![node],
         };
         let name = |node: Node| {
-            let at = Field { name: self.name, line: node.line.or(self.line) };
+            let at = Field {
+                name: self.name,
+                line: node.line.or(self.line),
+            };
             at.text(node).map(|name| name.trim().into())
         };
         list.into_iter().map(name).collect()
@@ -294,7 +339,8 @@ impl Field<'_> {
                 let name = short(&wanted.name);
                 let (all, reading) = (NamedPart::ALL, NamedPart::READ_ONLY);
                 return Err(self.wrong(format!(
-                    "has `{name}`; write a whole name, `{all}` for all there are, or `{reading}` for all that only read"
+                    "has `{name}`; write a whole name, `{all}` for all there are, or `{reading}` \
+                        for all that only read"
                 )));
             }
             if all.iter().any(|other| other.name == wanted.name) {

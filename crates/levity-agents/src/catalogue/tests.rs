@@ -21,7 +21,10 @@ fn the_config_that_is_built_in_is_right() {
     let prompt = |path: &str| defaults::prompt(path).ok_or_else(|| path.to_owned());
     let all = Catalogue::empty().patched(patches, None, &prompt).unwrap();
     assert_eq!(all, Catalogue::defaults());
-    assert_eq!(all.entries().map(|entry| &*entry.name).collect::<Vec<_>>(), TEN);
+    assert_eq!(
+        all.entries().map(|entry| &*entry.name).collect::<Vec<_>>(),
+        TEN
+    );
 }
 
 #[test]
@@ -39,13 +42,20 @@ fn names_are_found_with_and_without_agent() {
     }
     for name in TEN {
         let agent = format!("{name}Agent");
-        assert_eq!(Catalogue::defaults().find(&agent).map(|entry| &*entry.name), Some(name));
+        assert_eq!(
+            Catalogue::defaults().find(&agent).map(|entry| &*entry.name),
+            Some(name)
+        );
     }
 }
 
 /// What stands between fences.
 fn examples(prompt: &str) -> Vec<&str> {
-    prompt.split("```json\n").skip(1).map(|rest| rest.split("\n```").next().unwrap()).collect()
+    prompt
+        .split("```json\n")
+        .skip(1)
+        .map(|rest| rest.split("\n```").next().unwrap())
+        .collect()
 }
 
 #[test]
@@ -60,7 +70,9 @@ fn every_example_in_a_prompt_is_json() {
         }
         assert!(prompt.lines().count() <= 65, "{name} is too long");
         assert!(
-            prompt.lines().all(|line| line.starts_with(['{', ' ']) || line.len() <= 140),
+            prompt
+                .lines()
+                .all(|line| line.starts_with(['{', ' ']) || line.len() <= 140),
             "{name} has long lines"
         );
     }
@@ -73,11 +85,17 @@ fn the_planners_examples_are_a_plan_that_can_run_and_a_change_of_it() {
     let plan = Plan::parse(examples[0]).unwrap();
     assert_eq!(plan.steps.len(), 3);
     let performers = Catalogue::defaults().performers().collect::<Vec<_>>();
-    let known =
-        performers.into_iter().fold(PlanConstraints::new(), |known, (name, who)| known.with(name, who));
+    let known = performers
+        .into_iter()
+        .fold(PlanConstraints::new(), |known, (name, who)| {
+            known.with(name, who)
+        });
     Graph::check(plan.clone(), &known).unwrap();
     let given = Plan::parse(examples[1]).unwrap();
-    assert!(Graph::check(given.clone(), &known).is_err(), "it reads what is given");
+    assert!(
+        Graph::check(given.clone(), &known).is_err(),
+        "it reads what is given"
+    );
     Graph::check(given.given("notes", "n"), &known).unwrap();
     let change: Diff = serde_json::from_str(examples[2]).unwrap();
     let add = &change.add[0];

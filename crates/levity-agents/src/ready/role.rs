@@ -46,7 +46,11 @@ impl Role {
             Self::Coder => include_str!("coder.md"),
             Self::Reviewer => include_str!("reviewer.md"),
         };
-        let tools: String = self.tools(has).iter().map(|line| format!("- {line}\n")).collect();
+        let tools: String = self
+            .tools(has)
+            .iter()
+            .map(|line| format!("- {line}\n"))
+            .collect();
         format!("{role}\n# What you have\n{tools}\n{REPORT}")
     }
 
@@ -54,26 +58,32 @@ impl Role {
         let mut lines = Vec::new();
         match (has.reads_files, has.writes_files) {
             (_, true) => lines.push(
-                "You read, search, write and edit the files of a workspace. Read a file before you change it, and what \
+                "You read, search, write and edit the files of a workspace. Read a file before you \
+                    change it, and what \
                  you changed once more when you are done.",
             ),
             (true, false) => lines.push(
-                "You read and search the files of a workspace; you cannot write them. Name files and lines that you \
+                "You read and search the files of a workspace; you cannot write them. Name files \
+                    and lines that you \
                  speak of.",
             ),
             (false, false) => {}
         }
         if has.commands {
             lines.push(
-                "You run commands in the workspace. Build and test what you changed. What may destroy something is \
+                "You run commands in the workspace. Build and test what you changed. What may \
+                    destroy something is \
                  asked about first; when the answer is no, take another way.",
             );
         }
         match (has.web, has.search) {
             (true, true) => {
-                lines.push("You search the web and fetch pages. Give the address of what you used.");
+                lines
+                    .push("You search the web and fetch pages. Give the address of what you used.");
             }
-            (true, false) => lines.push("You fetch pages from the web. Give the address of what you used."),
+            (true, false) => {
+                lines.push("You fetch pages from the web. Give the address of what you used.")
+            }
             (false, true) => lines.push("You search the web. Give the address of what you used."),
             (false, false) => {}
         }
@@ -87,18 +97,23 @@ impl Role {
     fn bare(self) -> &'static str {
         match self {
             Self::Researcher => {
-                "You can look nothing up: you have what the task gives you and what you know. Say of each statement \
+                "You can look nothing up: you have what the task gives you and what you know. Say \
+                    of each statement \
                  how sure you are, and where it should be checked."
             }
             Self::Coder => {
-                "You see no files but what the task gives you, and can run nothing. Give the whole code in your report, \
+                "You see no files but what the task gives you, and can run nothing. Give the whole \
+                    code in your report, \
                  each file under its name, and say that it was not run."
             }
-            Self::Reviewer => "You see no files but what the task gives you. Say what you could not see.",
+            Self::Reviewer => {
+                "You see no files but what the task gives you. Say what you could not see."
+            }
         }
     }
 
-    /// What others go by. Where no router can say who works, its words count, so it has none that stand in every goal.
+    /// What others go by. Where no router can say who works, its words count, so it has none that
+    /// stand in every goal.
     pub(super) fn description(self, has: Has) -> String {
         let looks_up = has.web || has.search;
         match self {
@@ -132,7 +147,14 @@ impl Role {
     /// Words by which a goal is known to be for it, when no router can say.
     pub(super) fn keywords(self) -> &'static [&'static str] {
         match self {
-            Self::Researcher => &["research", "find out", "investigate", "compare", "explain", "learn"],
+            Self::Researcher => &[
+                "research",
+                "find out",
+                "investigate",
+                "compare",
+                "explain",
+                "learn",
+            ],
             Self::Coder => &[
                 "code",
                 "write",
@@ -151,16 +173,29 @@ impl Role {
                 "rename",
                 "port",
             ],
-            Self::Reviewer => {
-                &["review", "check", "audit", "critique", "verify", "inspect", "assess", "proofread"]
-            }
+            Self::Reviewer => &[
+                "review",
+                "check",
+                "audit",
+                "critique",
+                "verify",
+                "inspect",
+                "assess",
+                "proofread",
+            ],
         }
     }
 }
 
 fn join(first: &str, more: &[(bool, &str)]) -> String {
-    let more = more.iter().filter(|(holds, _)| *holds).map(|(_, text)| *text);
-    std::iter::once(first).chain(more).collect::<Vec<_>>().join(" ")
+    let more = more
+        .iter()
+        .filter(|(holds, _)| *holds)
+        .map(|(_, text)| *text);
+    std::iter::once(first)
+        .chain(more)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 #[cfg(test)]
@@ -173,16 +208,41 @@ mod tests {
     fn prompts_speak_of_the_tools_that_are_there_and_of_no_others() {
         for role in ALL {
             let bare = role.prompt(Has::default());
-            for promise in ["You read", "You run", "You fetch", "You search", "workspace"] {
+            for promise in [
+                "You read",
+                "You run",
+                "You fetch",
+                "You search",
+                "workspace",
+            ] {
                 assert!(!bare.contains(promise), "{bare}");
             }
         }
-        let whole = Has { reads_files: true, writes_files: true, commands: true, web: true, search: true };
+        let whole = Has {
+            reads_files: true,
+            writes_files: true,
+            commands: true,
+            web: true,
+            search: true,
+        };
         let told = Role::Coder.prompt(whole);
-        assert!(told.contains("write and edit the files") && told.contains("You run commands"), "{told}");
-        let reads = Has { reads_files: true, ..Has::default() };
-        assert!(Role::Reviewer.prompt(reads).contains("you cannot write them"));
-        let web = Has { web: true, ..Has::default() };
+        assert!(
+            told.contains("write and edit the files") && told.contains("You run commands"),
+            "{told}"
+        );
+        let reads = Has {
+            reads_files: true,
+            ..Has::default()
+        };
+        assert!(
+            Role::Reviewer
+                .prompt(reads)
+                .contains("you cannot write them")
+        );
+        let web = Has {
+            web: true,
+            ..Has::default()
+        };
         assert!(Role::Researcher.prompt(web).contains("You fetch pages"));
         assert!(!Role::Researcher.prompt(web).contains("You search the web"));
     }

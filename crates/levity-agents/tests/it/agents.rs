@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use levity_agents::{AgentPart, AgentParts, CatalogEntry, Catalogue, CatalogueError, Requirement};
 use levity_core::{
-    Abilities, Approver, Ask, Child, Decision, Executor, Model, ModelCard, Program, Tool, ToolError,
-    ToolOutput, ToolSource, ToolSpec, Wanted,
+    Abilities, Approver, Ask, Child, Decision, Executor, Model, ModelCard, Program, Tool,
+    ToolError, ToolOutput, ToolSource, ToolSpec, Wanted,
 };
 use levity_dag::{Budget, Plan, Step};
 use levity_test::{RecordingTool, ScriptedModel, Turn};
@@ -41,11 +41,19 @@ fn without_tools() -> ModelCard {
 }
 
 fn names(model: &ScriptedModel, at: usize) -> Vec<String> {
-    model.requests()[at].tools.iter().map(|tool| tool.name.clone()).collect()
+    model.requests()[at]
+        .tools
+        .iter()
+        .map(|tool| tool.name.clone())
+        .collect()
 }
 
 fn system(model: &ScriptedModel, at: usize) -> String {
-    model.requests()[at].system.as_deref().unwrap_or_default().to_owned()
+    model.requests()[at]
+        .system
+        .as_deref()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 #[tokio::test]
@@ -53,15 +61,33 @@ async fn each_of_the_ten_works_with_a_model_alone() {
     let agents = Catalogue::defaults();
     for entry in agents.entries() {
         let model = ScriptedModel::new().reply("{\"x\": 1}");
-        let agent = agents.build(&entry.name, &AgentParts::new(model.clone())).unwrap();
+        let agent = agents
+            .build(&entry.name, &AgentParts::new(model.clone()))
+            .unwrap();
         let answer = agent.run("Do it.").await.unwrap();
         assert_eq!(answer.text(), "{\"x\": 1}", "{}", entry.name);
         let system = system(&model, 0);
-        assert!(system.starts_with(entry.prompt.trim_end()), "{}", entry.name);
+        assert!(
+            system.starts_with(entry.prompt.trim_end()),
+            "{}",
+            entry.name
+        );
         let lacks = entry.servers.len() + entry.tools.len() > 0;
-        assert_eq!(system.contains("You have no tools."), lacks, "{}", entry.name);
-        assert_eq!(system.contains("Python cannot be run"), &*entry.name == "Coder");
-        let own = if entry.ask_user { vec!["ask_user"] } else { Vec::new() };
+        assert_eq!(
+            system.contains("You have no tools."),
+            lacks,
+            "{}",
+            entry.name
+        );
+        assert_eq!(
+            system.contains("Python cannot be run"),
+            &*entry.name == "Coder"
+        );
+        let own = if entry.ask_user {
+            vec!["ask_user"]
+        } else {
+            Vec::new()
+        };
         assert_eq!(names(&model, 0), own, "{}", entry.name);
     }
 }
@@ -70,10 +96,17 @@ async fn each_of_the_ten_works_with_a_model_alone() {
 async fn what_is_there_is_taken_and_what_is_not_is_told() {
     let model = ScriptedModel::new().reply("done");
     let (search, fetch, other) = (tool("browse"), tool("web_fetch"), tool("other"));
-    let parts =
-        AgentParts::new(model.clone()).server("browser", Server("browser", search)).tool(fetch).tool(other);
+    let parts = AgentParts::new(model.clone())
+        .server("browser", Server("browser", search))
+        .tool(fetch)
+        .tool(other);
     let agents = Catalogue::defaults();
-    agents.build("Browser", &parts).unwrap().run("Look it up.").await.unwrap();
+    agents
+        .build("Browser", &parts)
+        .unwrap()
+        .run("Look it up.")
+        .await
+        .unwrap();
     assert_eq!(names(&model, 0), ["web_fetch", "browse"]);
     let system = system(&model, 0);
     assert!(
@@ -84,7 +117,11 @@ async fn what_is_there_is_taken_and_what_is_not_is_told() {
 
     let missing = agents.missing(&parts);
     assert!(missing.iter().all(|missing| !missing.needed));
-    let told: Vec<_> = missing.iter().filter(|m| &*m.agent == "Coder").map(ToString::to_string).collect();
+    let told: Vec<_> = missing
+        .iter()
+        .filter(|m| &*m.agent == "Coder")
+        .map(ToString::to_string)
+        .collect();
     assert_eq!(told, ["`Coder` does without something that runs Python",]);
 }
 
@@ -101,24 +138,31 @@ fn what_is_needed_and_not_there_is_an_error() {
     let said = |name: &str| agents.build(name, &parts).unwrap_err().to_string();
     assert_eq!(
         said("a"),
-        "the agent `A` needs the MCP server `brwser`, and there is none; perhaps `browser` is meant; add it, or write `brwser?` to do \
+        "the agent `A` needs the MCP server `brwser`, and there is none; perhaps `browser` is \
+            meant; add it, or write `brwser?` to do \
          without it"
     );
     assert_eq!(
         said("b"),
-        "the agent `B` needs the tool `file_reader`, and there is none; there is `read_file`; add it, or write `file_reader?` \
+        "the agent `B` needs the tool `file_reader`, and there is none; there is `read_file`; add \
+            it, or write `file_reader?` \
          to do without it"
     );
     assert_eq!(
         said("c"),
-        "the agent `C` needs something that runs Python, and there is none; add it, or write `code: optional` to do without it"
+        "the agent `C` needs something that runs Python, and there is none; add it, or write \
+            `code: optional` to do without it"
     );
     assert_eq!(
         said("d"),
-        "none of the models of the agent `D` can be had: `gemini`: nothing here finds models by name; `ollama`: nothing here \
+        "none of the models of the agent `D` can be had: `gemini`: nothing here finds models by \
+            name; `ollama`: nothing here \
          finds models by name; name another, or leave `model` out for the default one"
     );
-    assert_eq!(said("e"), "there is no agent `e`; there is `A`, `B`, `C`, `D`");
+    assert_eq!(
+        said("e"),
+        "there is no agent `e`; there is `A`, `B`, `C`, `D`"
+    );
     let missing = agents.missing(&parts);
     assert_eq!(missing.len(), 5);
     assert!(missing.iter().all(|missing| missing.needed));
@@ -129,13 +173,19 @@ fn what_is_needed_and_not_there_is_an_error() {
 fn an_agent_that_is_off_is_not_built() {
     let mut off = CatalogEntry::new("A", "a");
     off.enabled = false;
-    let error = Catalogue::empty().with(off).build("A", &AgentParts::new(ScriptedModel::new())).unwrap_err();
+    let error = Catalogue::empty()
+        .with(off)
+        .build("A", &AgentParts::new(ScriptedModel::new()))
+        .unwrap_err();
     assert!(matches!(error, CatalogueError::Disabled { .. }), "{error}");
 }
 
 #[tokio::test]
 async fn the_cheapest_model_that_can_be_had_is_used() {
-    let (small, large) = (ScriptedModel::new(), ScriptedModel::new().reply("large").reply("large"));
+    let (small, large) = (
+        ScriptedModel::new(),
+        ScriptedModel::new().reply("large").reply("large"),
+    );
     let asked = Arc::new(Mutex::new(Vec::new()));
     let (seen, found) = (asked.clone(), large.clone());
     let parts = AgentParts::new(small).models(move |name| {
@@ -146,7 +196,8 @@ async fn the_cheapest_model_that_can_be_had_is_used() {
             Err("no key is set".to_owned())
         }
     });
-    let agents = Catalogue::empty().with(CatalogEntry::new("A", "a").models(["tiny", "large", "huge"]));
+    let agents =
+        Catalogue::empty().with(CatalogEntry::new("A", "a").models(["tiny", "large", "huge"]));
     let answer = agents.build("A", &parts).unwrap().run("?").await.unwrap();
     assert_eq!(answer.text(), "large");
     assert_eq!(*asked.lock().unwrap(), ["tiny", "large"]);
@@ -155,50 +206,87 @@ async fn the_cheapest_model_that_can_be_had_is_used() {
     assert!(missing.iter().all(|missing| !missing.needed));
 
     let parts = AgentParts::new(ScriptedModel::new()).model_as("huge", large);
-    assert_eq!(agents.build("A", &parts).unwrap().run("?").await.unwrap().text(), "large");
+    assert_eq!(
+        agents
+            .build("A", &parts)
+            .unwrap()
+            .run("?")
+            .await
+            .unwrap()
+            .text(),
+        "large"
+    );
 }
 
-const CALL: &str = r#"{"thought": "look", "call_tool": {"name": "find", "arguments": {"q": "tides"}}}"#;
+const CALL: &str =
+    r#"{"thought": "look", "call_tool": {"name": "find", "arguments": {"q": "tides"}}}"#;
 
 #[tokio::test]
 async fn a_call_in_text_is_understood_with_any_model() {
     for native in [true, false] {
         let model = ScriptedModel::new()
             .turn(Turn::new().text(CALL).pieces(5))
-            .reply("```json\n{\"call_tool\": {\"tool_name\": \"find\", \"tool_arguments\": {}}}\n```")
+            .reply(
+                "```json\n{\"call_tool\": {\"tool_name\": \"find\", \"tool_arguments\": {}}}\n```",
+            )
             .reply(r#"{"answer": "42"}"#);
-        let model = if native { model } else { model.with_card(without_tools()) };
+        let model = if native {
+            model
+        } else {
+            model.with_card(without_tools())
+        };
         let find = tool("find");
         let agents = Catalogue::empty().with(CatalogEntry::new("A", "Find it.").servers(["rag"]));
         let parts = AgentParts::new(model.clone()).server("rag", Server("rag", find.clone()));
-        let answer = agents.build("A", &parts).unwrap().run("Find the tides.").await.unwrap();
+        let answer = agents
+            .build("A", &parts)
+            .unwrap()
+            .run("Find the tides.")
+            .await
+            .unwrap();
         assert_eq!(answer.text(), r#"{"answer": "42"}"#);
-        assert_eq!(find.calls()[0].args, json!({"q": "tides"}), "native: {native}");
+        assert_eq!(
+            find.calls()[0].args,
+            json!({"q": "tides"}),
+            "native: {native}"
+        );
         assert_eq!(find.calls().len(), 2);
         model.assert_finished();
         let sent = serde_json::to_string(&model.requests()[1].history).unwrap();
         assert!(sent.contains("42 results"), "the result goes back: {sent}");
         assert_eq!(names(&model, 0).len(), usize::from(native));
-        assert_eq!(system(&model, 0).contains("<tool_call>"), !native, "it is taught where it is needed");
+        assert_eq!(
+            system(&model, 0).contains("<tool_call>"),
+            !native,
+            "it is taught where it is needed"
+        );
     }
 }
 
 /// The task of a step asks for JSON, which is no reason to take a call for the answer.
 #[tokio::test]
 async fn call_in_text_is_understood_in_a_step_that_answers_with_json() {
-    let model = ScriptedModel::new().with_card(without_tools()).reply(CALL).reply(r#"{"x": "42"}"#);
+    let model = ScriptedModel::new()
+        .with_card(without_tools())
+        .reply(CALL)
+        .reply(r#"{"x": "42"}"#);
     let find = tool("find");
     let agents = Catalogue::empty().with(CatalogEntry::new("A", "a").tools(["find"]));
     let parts = AgentParts::new(model.clone()).tool(find.clone());
     let team = agents.team(parts).unwrap().build().unwrap();
-    team.run(Plan::new().step(Step::new("s", "A").prompt("Find the tides.").writes(["x"]))).await.unwrap();
+    team.run(Plan::new().step(Step::new("s", "A").prompt("Find the tides.").writes(["x"])))
+        .await
+        .unwrap();
     assert_eq!(find.calls().len(), 1);
     model.assert_finished();
 }
 
 #[tokio::test]
 async fn calls_of_both_kinds_work_side_by_side() {
-    let model = ScriptedModel::new().call("find", json!({"q": 1})).reply(CALL).reply("{}");
+    let model = ScriptedModel::new()
+        .call("find", json!({"q": 1}))
+        .reply(CALL)
+        .reply("{}");
     let find = tool("find");
     let agents = Catalogue::empty().with(CatalogEntry::new("A", "a").tools(["find"]));
     let parts = AgentParts::new(model.clone()).tool(find.clone());
@@ -209,9 +297,22 @@ async fn calls_of_both_kinds_work_side_by_side() {
 #[tokio::test]
 async fn calls_in_text_are_left_alone_where_it_is_said() {
     let find = tool("find");
-    let agents = Catalogue::empty().with(CatalogEntry::new("A", "a").tools(["find"]).without_text_tools());
+    let agents = Catalogue::empty().with(
+        CatalogEntry::new("A", "a")
+            .tools(["find"])
+            .without_text_tools(),
+    );
     let parts = AgentParts::new(ScriptedModel::new().reply(CALL)).tool(find.clone());
-    assert_eq!(agents.build("A", &parts).unwrap().run("?").await.unwrap().text(), CALL);
+    assert_eq!(
+        agents
+            .build("A", &parts)
+            .unwrap()
+            .run("?")
+            .await
+            .unwrap()
+            .text(),
+        CALL
+    );
     assert!(find.calls().is_empty());
 }
 
@@ -219,8 +320,11 @@ async fn calls_in_text_are_left_alone_where_it_is_said() {
 async fn the_last_turn_is_announced_and_has_no_tools() {
     // The same call in text three times in a row would be answered from its result.
     let call = |turn: usize| CALL.replace("tides", &turn.to_string());
-    let script =
-        (0..14).fold(ScriptedModel::new(), |script, turn| script.reply(call(turn))).reply("{\"x\": 1}");
+    let script = (0..14)
+        .fold(ScriptedModel::new(), |script, turn| {
+            script.reply(call(turn))
+        })
+        .reply("{\"x\": 1}");
     let find = tool("find");
     let agents = Catalogue::empty().with(CatalogEntry::new("A", "a").tools(["find"]));
     let parts = AgentParts::new(script.clone()).tool(find.clone());
@@ -228,7 +332,11 @@ async fn the_last_turn_is_announced_and_has_no_tools() {
     assert_eq!((answer.text(), find.calls().len()), ("{\"x\": 1}", 14));
     script.assert_finished();
     let last = script.requests().pop().unwrap();
-    assert!(serde_json::to_string(&last.history).unwrap().contains("This is your last turn"));
+    assert!(
+        serde_json::to_string(&last.history)
+            .unwrap()
+            .contains("This is your last turn")
+    );
 }
 
 struct User;
@@ -245,12 +353,24 @@ impl Approver for User {
 
 #[tokio::test]
 async fn clarification_asks_the_user() {
-    let question = r#"{"call_tool": {"name": "ask_user", "arguments": {"question": "Which Bergen?"}}}"#;
-    let model = ScriptedModel::new().reply(question).reply("{\"city\": \"Bergen, Norway\"}");
+    let question =
+        r#"{"call_tool": {"name": "ask_user", "arguments": {"question": "Which Bergen?"}}}"#;
+    let model = ScriptedModel::new()
+        .reply(question)
+        .reply("{\"city\": \"Bergen, Norway\"}");
     let parts = AgentParts::new(model.clone()).approver(User);
-    let agent = Catalogue::defaults().build("ClarificationAgent", &parts).unwrap();
-    assert_eq!(agent.run("Which city?").await.unwrap().text(), "{\"city\": \"Bergen, Norway\"}");
-    assert!(serde_json::to_string(&model.requests()[1].history).unwrap().contains("the one in Norway"));
+    let agent = Catalogue::defaults()
+        .build("ClarificationAgent", &parts)
+        .unwrap();
+    assert_eq!(
+        agent.run("Which city?").await.unwrap().text(),
+        "{\"city\": \"Bergen, Norway\"}"
+    );
+    assert!(
+        serde_json::to_string(&model.requests()[1].history)
+            .unwrap()
+            .contains("the one in Norway")
+    );
 }
 
 /// A program that only says which tools it was made for.
@@ -262,7 +382,12 @@ impl Program for Code {
         &self.0
     }
 
-    async fn child(&self, _: &Value, _: Option<&Value>, _: Arc<dyn Executor>) -> Result<Child, ToolError> {
+    async fn child(
+        &self,
+        _: &Value,
+        _: Option<&Value>,
+        _: Arc<dyn Executor>,
+    ) -> Result<Child, ToolError> {
         Err(ToolError::failed("nothing is run here"))
     }
 }
@@ -275,16 +400,33 @@ async fn the_coder_gets_what_runs_python_with_its_tools() {
         .tool(tool("other"))
         .code_with(|tools| {
             let names: Vec<_> = tools.iter().map(|tool| tool.name.as_str()).collect();
-            Arc::new(Code(ToolSpec::new("run_python", format!("Runs Python with {}.", names.join(", ")))))
+            Arc::new(Code(ToolSpec::new(
+                "run_python",
+                format!("Runs Python with {}.", names.join(", ")),
+            )))
         });
     let agents = Catalogue::defaults();
-    agents.build("Coder", &parts).unwrap().run("?").await.unwrap();
+    agents
+        .build("Coder", &parts)
+        .unwrap()
+        .run("?")
+        .await
+        .unwrap();
     let tools = model.requests()[0].tools.clone();
     assert_eq!(names(&model, 0), ["run_python", "other", "find"]);
     assert_eq!(tools[0].description, "Runs Python with other, find.");
     assert!(!system(&model, 0).contains("Python cannot be run"));
-    assert!(!system(&model, 0).contains("# What is not here"), "it lacks nothing: {}", system(&model, 0));
-    agents.build("Thinker", &parts).unwrap().run("?").await.unwrap();
+    assert!(
+        !system(&model, 0).contains("# What is not here"),
+        "it lacks nothing: {}",
+        system(&model, 0)
+    );
+    agents
+        .build("Thinker", &parts)
+        .unwrap()
+        .run("?")
+        .await
+        .unwrap();
     assert!(names(&model, 1).is_empty(), "only those who may");
 }
 
@@ -301,16 +443,27 @@ async fn limits_and_the_last_word_reach_the_agent() {
         .limits(levity_core::Limits::new().tokens(1_000_000))
         .finish(|name, builder| builder.instructions(format!("I am {name}.")));
     let ended = agents.build("A", &parts).unwrap().run("?").await;
-    assert_eq!(model.requests().len(), 1, "one call of a model, and no more: {ended:?}");
+    assert_eq!(
+        model.requests().len(),
+        1,
+        "one call of a model, and no more: {ended:?}"
+    );
     assert_eq!(system(&model, 0), "I am A.");
 }
 
 #[test]
 fn what_cannot_be_put_together_says_who_it_is() {
     let agents = Catalogue::empty().with(CatalogEntry::new("A", "a").max_turns(0));
-    let error = agents.build("A", &AgentParts::new(ScriptedModel::new())).unwrap_err();
+    let error = agents
+        .build("A", &AgentParts::new(ScriptedModel::new()))
+        .unwrap_err();
     assert_eq!(error.to_string(), "the agent `A` cannot be put together");
-    assert!(std::error::Error::source(&error).unwrap().to_string().contains("max_turns"));
+    assert!(
+        std::error::Error::source(&error)
+            .unwrap()
+            .to_string()
+            .contains("max_turns")
+    );
 }
 
 #[tokio::test]
@@ -319,10 +472,15 @@ async fn what_runs_code_for_the_team_runs_it_for_its_agents() {
     let code = Code(ToolSpec::new("run_python", "Runs Python."));
     let parts = AgentParts::new(model.clone()).code(code);
     let team = Catalogue::defaults().team(parts).unwrap().build().unwrap();
-    team.run(Plan::new().step(Step::new("s", "Coder").prompt("Count.").writes(["x"]))).await.unwrap();
+    team.run(Plan::new().step(Step::new("s", "Coder").prompt("Count.").writes(["x"])))
+        .await
+        .unwrap();
     assert_eq!(names(&model, 0), ["run_python"]);
     let system = system(&model, 0);
-    assert!(!system.contains("cannot be run") && !system.contains("You have no tools"), "{system}");
+    assert!(
+        !system.contains("cannot be run") && !system.contains("You have no tools"),
+        "{system}"
+    );
 }
 
 /// A tool that says of itself that it only reads.
@@ -345,7 +503,10 @@ async fn tools_and_servers_reach_the_default_agents_by_role() {
             .server("notes", Server("notes", tool("add_note")))
             .server(
                 "search",
-                Server("search", tool("look_up").with_hints(levity_core::Hints::new().read_only())),
+                Server(
+                    "search",
+                    tool("look_up").with_hints(levity_core::Hints::new().read_only()),
+                ),
             )
     };
     let all = [
@@ -363,7 +524,10 @@ async fn tools_and_servers_reach_the_default_agents_by_role() {
         ("Planner", &[]),
         ("Browser", &["web_fetch", "look_up"]),
         ("Coder", &all),
-        ("Retriever", &["read_file", "list_files", "web_fetch", "now", "look_up"]),
+        (
+            "Retriever",
+            &["read_file", "list_files", "web_fetch", "now", "look_up"],
+        ),
         ("Summarizer", &[]),
         ("Distiller", &["read_file", "list_files"]),
         ("Thinker", &[]),
@@ -373,7 +537,12 @@ async fn tools_and_servers_reach_the_default_agents_by_role() {
     ];
     for (name, expected) in expected {
         let model = ScriptedModel::new().reply("{}");
-        agents.build(name, &parts(&model)).unwrap().run("?").await.unwrap();
+        agents
+            .build(name, &parts(&model))
+            .unwrap()
+            .run("?")
+            .await
+            .unwrap();
         assert_eq!(names(&model, 0), expected, "{name}");
     }
     assert_eq!(agents.unused(&parts(&ScriptedModel::new())), []);
@@ -388,19 +557,40 @@ fn parts_that_reach_no_agent_are_listed() {
         .server("notes", Server("notes", tool("add_note")))
         .code(code);
     let unused = |agents: &Catalogue| -> Vec<String> {
-        agents.unused(&parts).iter().map(ToString::to_string).collect()
+        agents
+            .unused(&parts)
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     };
-    let reads =
-        Catalogue::empty().with(CatalogEntry::new("A", "a").tools(["*:read_only"]).servers(["*:read_only"]));
+    let reads = Catalogue::empty().with(
+        CatalogEntry::new("A", "a")
+            .tools(["*:read_only"])
+            .servers(["*:read_only"]),
+    );
     assert_eq!(
         unused(&reads),
-        ["the tool `write_file`", "the MCP server `notes`", "something that runs Python"]
+        [
+            "the tool `write_file`",
+            "the MCP server `notes`",
+            "something that runs Python"
+        ]
     );
-    let mut off = CatalogEntry::new("B", "b").tools(["*"]).servers(["*"]).code(Requirement::IfThere);
+    let mut off = CatalogEntry::new("B", "b")
+        .tools(["*"])
+        .servers(["*"])
+        .code(Requirement::IfThere);
     assert!(unused(&reads.clone().with(off.clone())).is_empty());
     off.enabled = false;
-    assert_eq!(unused(&reads.with(off)).len(), 3, "an agent that is switched off has nothing");
-    assert_eq!(unused(&Catalogue::empty().with(CatalogEntry::new("A", "a"))).len(), 4);
+    assert_eq!(
+        unused(&reads.with(off)).len(),
+        3,
+        "an agent that is switched off has nothing"
+    );
+    assert_eq!(
+        unused(&Catalogue::empty().with(CatalogEntry::new("A", "a"))).len(),
+        4
+    );
 }
 
 #[tokio::test]
@@ -408,14 +598,26 @@ async fn planner_is_told_which_tools_each_agent_has() {
     let model = ScriptedModel::new()
         .reply(r#"{"steps": [{"id": "a", "agent": "Thinker", "writes": ["x"]}]}"#)
         .reply("{\"x\": 1}");
-    let parts = AgentParts::new(model.clone()).tool(tool("write_file")).tool(reader("read_file"));
+    let parts = AgentParts::new(model.clone())
+        .tool(tool("write_file"))
+        .tool(reader("read_file"));
     let team = Catalogue::defaults().team(parts).unwrap().build().unwrap();
     team.run("Do it").await.unwrap();
-    let asked = model.requests()[0].history.messages()[0].text().into_owned();
+    let asked = model.requests()[0].history.messages()[0]
+        .text()
+        .into_owned();
     let line = |agent: &str| {
-        asked.lines().find(|line| line.starts_with(&format!("- `{agent}`"))).unwrap().to_owned()
+        asked
+            .lines()
+            .find(|line| line.starts_with(&format!("- `{agent}`")))
+            .unwrap()
+            .to_owned()
     };
-    assert!(line("Coder").ends_with("Tools: read_file, write_file."), "{}", line("Coder"));
+    assert!(
+        line("Coder").ends_with("Tools: read_file, write_file."),
+        "{}",
+        line("Coder")
+    );
     assert!(line("QA").ends_with("Tools: read_file."), "{}", line("QA"));
     assert!(!line("Thinker").contains("Tools"), "{}", line("Thinker"));
 }

@@ -21,12 +21,18 @@ fn folder(files: &[(&str, &[u8])]) -> TempDir {
 }
 
 fn with_config(config: &str) -> TempDir {
-    folder(&[("agent_config.yaml", config.as_bytes()), ("prompts/x.md", b"Do x.\n")])
+    folder(&[
+        ("agent_config.yaml", config.as_bytes()),
+        ("prompts/x.md", b"Do x.\n"),
+    ])
 }
 
 /// What an error says, without the folder.
 fn said(dir: &Path, error: &CatalogueError) -> String {
-    error.to_string().replace(&format!("{}/", dir.display()), "").replace(&dir.display().to_string(), "DIR")
+    error
+        .to_string()
+        .replace(&format!("{}/", dir.display()), "")
+        .replace(&dir.display().to_string(), "DIR")
 }
 
 #[track_caller]
@@ -60,18 +66,39 @@ NewAgent:
 fn check_source(agents: &Catalogue) {
     assert_eq!(agents.entries().count(), 11);
     let planner = agents.find("Planner").unwrap();
-    assert_eq!((&*planner.name, &*planner.prompt, &*planner.description), ("Planner", "Plan it.", "Plans"));
-    assert_eq!((planner.max_turns, planner.models.len()), (4, 1), "what was not said is as it was");
+    assert_eq!(
+        (&*planner.name, &*planner.prompt, &*planner.description),
+        ("Planner", "Plan it.", "Plans")
+    );
+    assert_eq!(
+        (planner.max_turns, planner.models.len()),
+        (4, 1),
+        "what was not said is as it was"
+    );
     let coder = agents.find("CoderAgent").unwrap();
     assert_eq!(
         (&*coder.prompt, coder.servers.len(), coder.code),
         ("Code it.", 3, Some(Requirement::IfThere))
     );
-    assert!(coder.servers.iter().all(|server| server.need == Requirement::Must));
+    assert!(
+        coder
+            .servers
+            .iter()
+            .all(|server| server.need == Requirement::Must)
+    );
     let new = agents.find("new").unwrap();
-    assert_eq!((&*new.name, &*new.prompt, new.max_turns), ("NewAgent", "Be new.", 15));
     assert_eq!(
-        (new.text_tools, new.enabled, new.ask_user, new.judges, new.code),
+        (&*new.name, &*new.prompt, new.max_turns),
+        ("NewAgent", "Be new.", 15)
+    );
+    assert_eq!(
+        (
+            new.text_tools,
+            new.enabled,
+            new.ask_user,
+            new.judges,
+            new.code
+        ),
         (true, true, false, false, None)
     );
 }
@@ -105,9 +132,11 @@ fn a_config_of_the_older_form_is_read_as_it_is() {
 fn every_setting_is_read() {
     let dir = with_config(
         "Coder:\n  max_turns: 3\n\
-         Lawyer:\n  prompt: |\n    # The lawyer\n    Read the contract.\n  model: [small, large]\n  mcp_servers: laws?\n  tools:\n\
+         Lawyer:\n  prompt: |\n    # The lawyer\n    Read the contract.\n  model: [small, \
+         large]\n  mcp_servers: laws?\n  tools:\n\
          \x20   - read_file\n    - web_fetch?\n  max_turns: 5\n\
-         \x20 budget: {tokens: 50000, money: 0.25, model_calls: 4, tool_calls: 0}\n  timeout: 90.5\n  ask_user: true\n  judges: true\n\
+         \x20 budget: {tokens: 50000, money: 0.25, model_calls: 4, tool_calls: 0}\n  timeout: \
+         90.5\n  ask_user: true\n  judges: true\n\
          \x20 code: true\n  text_tools: false\n  enabled: false\n  description:\n",
     );
     let agents = Catalogue::load(dir.path()).unwrap();
@@ -118,19 +147,43 @@ fn every_setting_is_read() {
 
     let lawyer = agents.find("Lawyer").unwrap();
     assert_eq!(&*lawyer.prompt, "# The lawyer\nRead the contract.\n");
-    assert_eq!(&*lawyer.description, "The lawyer", "the first line, since nothing is said");
-    assert_eq!(lawyer.models.iter().map(|name| &**name).collect::<Vec<_>>(), ["small", "large"]);
+    assert_eq!(
+        &*lawyer.description, "The lawyer",
+        "the first line, since nothing is said"
+    );
+    assert_eq!(
+        lawyer.models.iter().map(|name| &**name).collect::<Vec<_>>(),
+        ["small", "large"]
+    );
     let named = |list: &[levity_agents::NamedPart]| -> Vec<_> {
-        list.iter().map(|named| (named.name.to_string(), named.need)).collect()
+        list.iter()
+            .map(|named| (named.name.to_string(), named.need))
+            .collect()
     };
-    assert_eq!(named(&lawyer.servers), [("laws".to_owned(), Requirement::IfThere)]);
+    assert_eq!(
+        named(&lawyer.servers),
+        [("laws".to_owned(), Requirement::IfThere)]
+    );
     assert_eq!(
         named(&lawyer.tools),
-        [("read_file".to_owned(), Requirement::Must), ("web_fetch".to_owned(), Requirement::IfThere)]
+        [
+            ("read_file".to_owned(), Requirement::Must),
+            ("web_fetch".to_owned(), Requirement::IfThere)
+        ]
     );
-    let budget = Budget::new().tokens(50_000).money(Money::from_dollars(0.25)).model_calls(4).tool_calls(0);
-    assert_eq!((lawyer.budget, lawyer.timeout), (Some(budget), Some(Duration::from_secs_f64(90.5))));
-    assert_eq!((lawyer.max_turns, lawyer.code), (5, Some(Requirement::Must)));
+    let budget = Budget::new()
+        .tokens(50_000)
+        .money(Money::from_dollars(0.25))
+        .model_calls(4)
+        .tool_calls(0);
+    assert_eq!(
+        (lawyer.budget, lawyer.timeout),
+        (Some(budget), Some(Duration::from_secs_f64(90.5)))
+    );
+    assert_eq!(
+        (lawyer.max_turns, lawyer.code),
+        (5, Some(Requirement::Must))
+    );
     assert!(lawyer.ask_user && lawyer.judges && !lawyer.text_tools && !lawyer.enabled);
 
     let alone = Catalogue::empty().with_folder(dir.path()).unwrap_err();
@@ -142,16 +195,42 @@ fn every_setting_is_read() {
 
 #[test]
 fn those_who_can_do_steps_are_told() {
-    let dir = with_config("Thinker: {enabled: false}\nQA: {budget: {tokens: 9}}\nX: {prompt_file: x.md}");
+    let dir =
+        with_config("Thinker: {enabled: false}\nQA: {budget: {tokens: 9}}\nX: {prompt_file: x.md}");
     let agents = Catalogue::load(dir.path()).unwrap();
-    let names: Vec<_> = agents.performers().map(|(name, _)| name.to_string()).collect();
+    let names: Vec<_> = agents
+        .performers()
+        .map(|(name, _)| name.to_string())
+        .collect();
     assert_eq!(
         names,
-        ["Browser", "Coder", "Retriever", "Summarizer", "Distiller", "Formatter", "Clarification", "QA", "X"]
+        [
+            "Browser",
+            "Coder",
+            "Retriever",
+            "Summarizer",
+            "Distiller",
+            "Formatter",
+            "Clarification",
+            "QA",
+            "X"
+        ]
     );
-    let (_, qa) = agents.performers().find(|(name, _)| &**name == "QA").unwrap();
-    assert_eq!((qa.judges, qa.budget), (true, Some(Budget::new().tokens(9))));
-    assert!(agents.performers().filter(|(_, performer)| performer.judges).count() == 1);
+    let (_, qa) = agents
+        .performers()
+        .find(|(name, _)| &**name == "QA")
+        .unwrap();
+    assert_eq!(
+        (qa.judges, qa.budget),
+        (true, Some(Budget::new().tokens(9)))
+    );
+    assert!(
+        agents
+            .performers()
+            .filter(|(_, performer)| performer.judges)
+            .count()
+            == 1
+    );
 }
 
 #[test]
@@ -161,14 +240,17 @@ fn mistakes_are_named_with_their_place() {
         refused(
             &format!("X:\n  prompt: x\n  tools: [\"{name}\"]\n"),
             &format!(
-                "{at} 3: agent `X`: `tools` has `{name}`; write a whole name, `*` for all there are, or `*:read_only` for all that \
+                "{at} 3: agent `X`: `tools` has `{name}`; write a whole name, `*` for all there \
+                    are, or `*:read_only` for all that \
                  only read"
             ),
         );
     }
     refused(
         "- a",
-        &format!("{at} 1: the config is a list, not a map; write `Name:` and its settings below it"),
+        &format!(
+            "{at} 1: the config is a list, not a map; write `Name:` and its settings below it"
+        ),
     );
     refused(
         "X: {\n",
@@ -176,7 +258,9 @@ fn mistakes_are_named_with_their_place() {
     );
     refused(
         "agents: 3",
-        &format!("{at} 1: `agents` is a number, not a map; write `Name:` and its settings below it"),
+        &format!(
+            "{at} 1: `agents` is a number, not a map; write `Name:` and its settings below it"
+        ),
     );
     refused(
         "agents: {}\nX: {}",
@@ -184,16 +268,21 @@ fn mistakes_are_named_with_their_place() {
     );
     refused(
         "X: 3",
-        &format!("{at} 1: agent `X`: it is a number, not a map; write `prompt_file: ..` below its name"),
+        &format!(
+            "{at} 1: agent `X`: it is a number, not a map; write `prompt_file: ..` below its name"
+        ),
     );
     refused(
         "X:",
-        &format!("{at} 1: agent `X`: it is new and has no prompt; add `prompt_file: ..` or `prompt: ..`"),
+        &format!(
+            "{at} 1: agent `X`: it is new and has no prompt; add `prompt_file: ..` or `prompt: ..`"
+        ),
     );
     refused(
         "Codr: {model: x}",
         &format!(
-            "{at} 1: agent `Codr`: it is new and has no prompt; add `prompt_file: ..` or `prompt: ..`, or is `Coder` meant?"
+            "{at} 1: agent `Codr`: it is new and has no prompt; add `prompt_file: ..` or `prompt: \
+                ..`, or is `Coder` meant?"
         ),
     );
     refused(
@@ -210,9 +299,14 @@ fn mistakes_are_named_with_their_place() {
     );
     refused(
         "X: {prompt: 3}",
-        &format!("{at} 1: agent `X`: `prompt` is a number, not a text; put it in quotes if it is one"),
+        &format!(
+            "{at} 1: agent `X`: `prompt` is a number, not a text; put it in quotes if it is one"
+        ),
     );
-    refused("X: {prompt: ' '}", &format!("{at} 1: agent `X`: `prompt` is empty; fill it or leave it out"));
+    refused(
+        "X: {prompt: ' '}",
+        &format!("{at} 1: agent `X`: `prompt` is empty; fill it or leave it out"),
+    );
     refused(
         "X: {max_turns: 0}",
         &format!("{at} 1: agent `X`: `max_turns` is not a whole number from 1 on; write one"),
@@ -229,7 +323,10 @@ fn mistakes_are_named_with_their_place() {
         "X: {timeout: 0}",
         &format!("{at} 1: agent `X`: `timeout` is no time; write a number of seconds above 0"),
     );
-    refused("X: {enabled: yes}", &format!("{at} 1: agent `X`: `enabled` is a text; write `true` or `false`"));
+    refused(
+        "X: {enabled: yes}",
+        &format!("{at} 1: agent `X`: `enabled` is a text; write `true` or `false`"),
+    );
     refused(
         "X: {code: maybe}",
         &format!("{at} 1: agent `X`: `code` is a text; write `true`, `false` or `optional`"),
@@ -238,14 +335,19 @@ fn mistakes_are_named_with_their_place() {
         "X: {tools: [a, {}]}",
         &format!("{at} 1: agent `X`: `tools` is a map, not a text; put it in quotes if it is one"),
     );
-    refused("X: {tools: [a, 'a?']}", &format!("{at} 1: agent `X`: `tools` names `a` twice; keep one"));
+    refused(
+        "X: {tools: [a, 'a?']}",
+        &format!("{at} 1: agent `X`: `tools` names `a` twice; keep one"),
+    );
     refused(
         "X: {mcp_servers: ['?']}",
         &format!("{at} 1: agent `X`: `mcp_servers` names nothing; write a name before the `?`"),
     );
     refused(
         "X: {budget: 3}",
-        &format!("{at} 1: agent `X`: `budget` is a number, not a map; write `budget: {{tokens: 50000}}`"),
+        &format!(
+            "{at} 1: agent `X`: `budget` is a number, not a map; write `budget: {{tokens: 50000}}`"
+        ),
     );
     refused(
         "X: {prompt: a}\nxagent: {prompt: b}",
@@ -253,9 +355,14 @@ fn mistakes_are_named_with_their_place() {
     );
     refused(
         "'a b': {prompt: a}",
-        &format!("{at} 1: agent `a b`: its name is not 1 to 64 letters, digits, `_` and `-`; rename it"),
+        &format!(
+            "{at} 1: agent `a b`: its name is not 1 to 64 letters, digits, `_` and `-`; rename it"
+        ),
     );
-    refused("X:\n  prompt: a\n  prompt: b", &format!("{at} 3: the key `prompt` is there twice; keep one"));
+    refused(
+        "X:\n  prompt: a\n  prompt: b",
+        &format!("{at} 3: the key `prompt` is there twice; keep one"),
+    );
 }
 
 #[test]
@@ -263,13 +370,17 @@ fn prompts_that_cannot_be_had_are_named() {
     let at = "`agent_config.yaml`, line 1: agent `X`:";
     refused(
         "X: {prompt_file: prompts/y.md}",
-        &format!("{at} there is no prompt file `prompts/y.md` in `DIR` or its `prompts`; is `x.md` meant?"),
+        &format!(
+            "{at} there is no prompt file `prompts/y.md` in `DIR` or its `prompts`; is `x.md` \
+                meant?"
+        ),
     );
     for path in ["../x.md", "/etc/passwd", "prompts/../../x.md"] {
         refused(
             &format!("X: {{prompt_file: {path}}}"),
             &format!(
-                "{at} the prompt file `{path}` leads out of the folder of the config; put the file into it and name it by a \
+                "{at} the prompt file `{path}` leads out of the folder of the config; put the file \
+                    into it and name it by a \
                  path below it"
             ),
         );
@@ -281,9 +392,18 @@ fn prompts_that_cannot_be_had_are_named() {
 
     let config: (&str, &[u8]) = ("agent_config.yaml", b"X: {prompt_file: x.md}");
     for (bytes, problem) in [
-        (b"one\n\xff".to_vec(), "the prompt file `x.md`: it is not UTF-8 on line 2; save it as UTF-8"),
-        (vec![b'x'; (256 << 10) + 1], "the prompt file `x.md`: it has more than 256 KiB; shorten it"),
-        (b" \n".to_vec(), "the prompt file `x.md` is empty; write the prompt into it"),
+        (
+            b"one\n\xff".to_vec(),
+            "the prompt file `x.md`: it is not UTF-8 on line 2; save it as UTF-8",
+        ),
+        (
+            vec![b'x'; (256 << 10) + 1],
+            "the prompt file `x.md`: it has more than 256 KiB; shorten it",
+        ),
+        (
+            b" \n".to_vec(),
+            "the prompt file `x.md` is empty; write the prompt into it",
+        ),
     ] {
         let dir = folder(&[config, ("x.md", &bytes)]);
         let error = Catalogue::load(dir.path()).unwrap_err();
@@ -299,12 +419,24 @@ fn no_link_leads_out_of_the_folder() {
     let dir = folder(&[("agent_config.yaml", b"X: {prompt_file: x.md}")]);
     std::os::unix::fs::symlink(outside.path().join("secret.md"), dir.path().join("x.md")).unwrap();
     let error = Catalogue::load(dir.path()).unwrap_err();
-    assert!(error.to_string().contains("a link that leads out of the folder"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("a link that leads out of the folder"),
+        "{error}"
+    );
 
     fs::remove_file(dir.path().join("x.md")).unwrap();
     fs::write(dir.path().join("y.md"), "inside").unwrap();
     std::os::unix::fs::symlink("y.md", dir.path().join("x.md")).unwrap();
-    assert_eq!(&*Catalogue::load(dir.path()).unwrap().find("X").unwrap().prompt, "inside");
+    assert_eq!(
+        &*Catalogue::load(dir.path())
+            .unwrap()
+            .find("X")
+            .unwrap()
+            .prompt,
+        "inside"
+    );
 }
 
 #[test]
@@ -312,7 +444,10 @@ fn a_folder_must_have_one_config() {
     let dir = folder(&[("x", b"")]);
     let error = Catalogue::load(dir.path()).unwrap_err();
     assert!(matches!(error, CatalogueError::NoConfig { .. }));
-    assert!(error.to_string().contains("Catalogue::write_defaults"), "{error}");
+    assert!(
+        error.to_string().contains("Catalogue::write_defaults"),
+        "{error}"
+    );
     for path in ["x", "nowhere"] {
         let error = Catalogue::load(dir.path().join(path)).unwrap_err();
         assert_eq!(said(dir.path(), &error), format!("`{path}` cannot be read"));
@@ -326,7 +461,10 @@ fn a_folder_must_have_one_config() {
     );
     let dir = folder(&[("agent_config.yaml", &vec![b'#'; (256 << 10) + 1])]);
     let error = Catalogue::load(dir.path()).unwrap_err();
-    assert_eq!(said(dir.path(), &error), "`agent_config.yaml`: it has more than 256 KiB; shorten it");
+    assert_eq!(
+        said(dir.path(), &error),
+        "`agent_config.yaml`: it has more than 256 KiB; shorten it"
+    );
 }
 
 #[test]
@@ -335,15 +473,31 @@ fn the_defaults_are_written_to_be_changed_and_never_over_anything() {
     let agents = dir.path().join("agents");
     let written = Catalogue::write_defaults(&agents).unwrap();
     assert_eq!(written.len(), 11);
-    assert_eq!(Catalogue::empty().with_folder(&agents).unwrap(), Catalogue::defaults());
+    assert_eq!(
+        Catalogue::empty().with_folder(&agents).unwrap(),
+        Catalogue::defaults()
+    );
 
     fs::write(agents.join("prompts/qa.md"), "Judge.").unwrap();
     fs::remove_file(agents.join("prompts/coder.md")).unwrap();
-    assert_eq!(Catalogue::write_defaults(&agents).unwrap(), [agents.join("prompts/coder.md")]);
-    assert_eq!(&*Catalogue::load(&agents).unwrap().find("QA").unwrap().prompt, "Judge.");
+    assert_eq!(
+        Catalogue::write_defaults(&agents).unwrap(),
+        [agents.join("prompts/coder.md")]
+    );
+    assert_eq!(
+        &*Catalogue::load(&agents).unwrap().find("QA").unwrap().prompt,
+        "Judge."
+    );
 
-    fs::rename(agents.join("agent_config.yaml"), agents.join("agent_config.yml")).unwrap();
-    assert!(Catalogue::write_defaults(&agents).unwrap().is_empty(), "there is a config under another name");
+    fs::rename(
+        agents.join("agent_config.yaml"),
+        agents.join("agent_config.yml"),
+    )
+    .unwrap();
+    assert!(
+        Catalogue::write_defaults(&agents).unwrap().is_empty(),
+        "there is a config under another name"
+    );
     fs::write(dir.path().join("file"), "").unwrap();
     let error = Catalogue::write_defaults(dir.path().join("file")).unwrap_err();
     assert!(matches!(error, CatalogueError::Write { .. }), "{error}");

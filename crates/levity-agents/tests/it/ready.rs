@@ -12,10 +12,16 @@ use serde_json::json;
 /// Who gets a goal when no router can say.
 async fn chosen(goal: &str) -> Vec<String> {
     let model = ScriptedModel::new().reply("1").reply("2").reply("3");
-    let swarm =
-        Swarm::builder(Router::keywords()).workers(ReadyWorkers::new(model).all().unwrap()).build().unwrap();
+    let swarm = Swarm::builder(Router::keywords())
+        .workers(ReadyWorkers::new(model).all().unwrap())
+        .build()
+        .unwrap();
     let finished = swarm.run(goal).await.unwrap();
-    finished.plan().iter().map(|one| one.worker.to_string()).collect()
+    finished
+        .plan()
+        .iter()
+        .map(|one| one.worker.to_string())
+        .collect()
 }
 
 #[tokio::test]
@@ -25,7 +31,10 @@ async fn words_of_a_goal_say_who_works() {
         ("Implement a queue and write tests", vec!["coder"]),
         ("Review the parser", vec!["reviewer"]),
         ("Find out when the harbour freezes", vec!["researcher"]),
-        ("Research queues, implement one and check it", vec!["researcher", "coder", "reviewer"]),
+        (
+            "Research queues, implement one and check it",
+            vec!["researcher", "coder", "reviewer"],
+        ),
         ("Say something", vec!["researcher"]),
     ] {
         assert_eq!(chosen(goal).await, who, "{goal}");
@@ -36,9 +45,15 @@ async fn words_of_a_goal_say_who_works() {
 async fn agents_of_the_catalogue_work_in_a_swarm() {
     let parts = AgentParts::new(ScriptedModel::new().reply("It rains.")).tool(tool("radar"));
     let worker = Catalogue::defaults().worker("coder", &parts).unwrap();
-    let swarm = Swarm::builder(Router::keywords()).worker(worker).build().unwrap();
+    let swarm = Swarm::builder(Router::keywords())
+        .worker(worker)
+        .build()
+        .unwrap();
     assert_eq!(swarm.workers().collect::<Vec<_>>(), ["Coder"]);
-    assert_eq!(swarm.run("What is the weather?").await.unwrap().text(), "It rains.");
+    assert_eq!(
+        swarm.run("What is the weather?").await.unwrap().text(),
+        "It rains."
+    );
     assert!(Catalogue::defaults().worker("Weatherman", &parts).is_err());
 }
 
@@ -52,7 +67,11 @@ async fn a_router_is_told_what_they_can_do() {
         .unwrap();
     assert_eq!(swarm.run("Rest").await.unwrap().text(), "Nothing to do.");
     let asked = format!("{:?}", seen.requests());
-    for part in ["`researcher`: Researches facts", "`coder`: Writes code", "`reviewer`: Reviews"] {
+    for part in [
+        "`researcher`: Researches facts",
+        "`coder`: Writes code",
+        "`reviewer`: Reviews",
+    ] {
         assert!(asked.contains(part), "{part} is not in {asked}");
     }
 }
@@ -63,7 +82,11 @@ fn nothing_is_promised_that_is_not_there() {
     for worker in ReadyWorkers::new(model).all().unwrap() {
         let description = worker.description();
         for word in ["web", "workspace", "commands"] {
-            assert!(!description.contains(word), "{}: {description}", worker.name());
+            assert!(
+                !description.contains(word),
+                "{}: {description}",
+                worker.name()
+            );
         }
     }
 }
@@ -77,7 +100,10 @@ impl ToolSource for Two {
     }
 
     fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        vec![Arc::new(tool("see").with_hints(Hints::new().read_only())), Arc::new(tool("set"))]
+        vec![
+            Arc::new(tool("see").with_hints(Hints::new().read_only())),
+            Arc::new(tool("set")),
+        ]
     }
 
     fn version(&self) -> u64 {
@@ -96,31 +122,53 @@ async fn who_only_reads_is_offered_only_what_reads() {
     let tools: Vec<Arc<dyn Tool>> = vec![Arc::new(looks), Arc::new(tool("hit"))];
     let ready = ReadyWorkers::new(seen.clone()).tools(tools).source(Two);
     let plan = ["researcher", "coder", "reviewer"].map(|name| Delegation::new(name, name, "Work."));
-    let swarm =
-        Swarm::builder(Router::keywords()).workers(ready.all().unwrap()).max_parallel(1).build().unwrap();
-    swarm.run(SwarmInput::from("Work").plan(plan)).await.unwrap();
+    let swarm = Swarm::builder(Router::keywords())
+        .workers(ready.all().unwrap())
+        .max_parallel(1)
+        .build()
+        .unwrap();
+    swarm
+        .run(SwarmInput::from("Work").plan(plan))
+        .await
+        .unwrap();
     let offered: Vec<Vec<String>> = seen
         .requests()
         .iter()
         .map(|request| request.tools.iter().map(|tool| tool.name.clone()).collect())
         .collect();
-    assert_eq!(offered, [vec!["look", "see"], vec!["look", "hit", "see", "set"], vec!["look", "see"]]);
+    assert_eq!(
+        offered,
+        [
+            vec!["look", "see"],
+            vec!["look", "hit", "see", "set"],
+            vec!["look", "see"]
+        ]
+    );
 }
 
 #[tokio::test]
 async fn a_tool_that_changes_something_is_denied_to_a_reviewer_however_it_came_there() {
     let hit = tool("hit");
     let calls = hit.clone();
-    let model = ScriptedModel::new().call("hit", json!({})).reply("I could not.");
+    let model = ScriptedModel::new()
+        .call("hit", json!({}))
+        .reply("I could not.");
     let seen = model.clone();
     let reviewer = ReadyWorkers::new(model)
         .rule(Rule::tool("hit").allow())
         .finish(move |_, agent| agent.tool(hit.clone()))
         .reviewer()
         .unwrap();
-    let swarm = Swarm::builder(Router::keywords()).worker(reviewer).build().unwrap();
+    let swarm = Swarm::builder(Router::keywords())
+        .worker(reviewer)
+        .build()
+        .unwrap();
     let finished = swarm.run("Look it over").await.unwrap();
-    assert!(finished.text().contains("I could not."), "{}", finished.text());
+    assert!(
+        finished.text().contains("I could not."),
+        "{}",
+        finished.text()
+    );
     assert_eq!(calls.calls().len(), 0);
     let heard = format!("{:?}", seen.requests());
     assert!(heard.contains("the reviewer changes nothing"), "{heard}");
@@ -132,12 +180,17 @@ async fn a_reviewer_has_nobody_else_do_it_either() {
     let calls = hit.clone();
     let does = ScriptedModel::new().call("hit", json!({})).reply("Hit.");
     let helper = levity_loop::Agent::builder(does).tool(hit).build().unwrap();
-    let model = ScriptedModel::new().call("helper", json!({"task": "Hit it."})).reply("I could not.");
+    let model = ScriptedModel::new()
+        .call("helper", json!({"task": "Hit it."}))
+        .reply("I could not.");
     let reviewer = ReadyWorkers::new(model)
         .finish(move |_, agent| agent.agent("helper", "Hits.", helper.clone()))
         .reviewer()
         .unwrap();
-    let swarm = Swarm::builder(Router::keywords()).worker(reviewer).build().unwrap();
+    let swarm = Swarm::builder(Router::keywords())
+        .worker(reviewer)
+        .build()
+        .unwrap();
     swarm.run("Look it over").await.unwrap();
     assert_eq!(calls.calls().len(), 0);
 }
@@ -154,7 +207,10 @@ async fn who_wants_another_policy_gives_one() {
         })
         .reviewer()
         .unwrap();
-    let swarm = Swarm::builder(Router::keywords()).worker(reviewer).build().unwrap();
+    let swarm = Swarm::builder(Router::keywords())
+        .worker(reviewer)
+        .build()
+        .unwrap();
     swarm.run("Look it over").await.unwrap();
     assert_eq!(calls.calls().len(), 1);
 }
@@ -165,7 +221,10 @@ async fn messages_to_colleagues_are_no_changes() {
         .reply(r#"{"delegations": [{"id": "a", "worker": "reviewer", "task": "Look."}]}"#)
         .reply("Fine.");
     let reviews = ScriptedModel::new()
-        .call("send_message", json!({"to": "coder", "content": "Mind the gap."}))
+        .call(
+            "send_message",
+            json!({"to": "coder", "content": "Mind the gap."}),
+        )
         .reply("Looked.");
     let ready = ReadyWorkers::new(ScriptedModel::new());
     let swarm = Swarm::builder(Router::new(router))
@@ -175,16 +234,28 @@ async fn messages_to_colleagues_are_no_changes() {
         .build()
         .unwrap();
     let finished = swarm.run("Look").await.unwrap();
-    let said: Vec<_> = finished.bus().messages().map(|message| message.content.to_string()).collect();
-    assert!(said.iter().any(|text| text.contains("Mind the gap.")), "{said:?}");
+    let said: Vec<_> = finished
+        .bus()
+        .messages()
+        .map(|message| message.content.to_string())
+        .collect();
+    assert!(
+        said.iter().any(|text| text.contains("Mind the gap.")),
+        "{said:?}"
+    );
 }
 
 #[tokio::test]
 async fn a_router_that_cannot_plan_leaves_it_to_the_words() {
-    let router = ScriptedModel::new().reply("I would rather not.").reply("No.").reply("They said so.");
+    let router = ScriptedModel::new()
+        .reply("I would rather not.")
+        .reply("No.")
+        .reply("They said so.");
     let model = ScriptedModel::new().reply("Fixed.");
-    let swarm =
-        Swarm::builder(Router::new(router)).workers(ReadyWorkers::new(model).all().unwrap()).build().unwrap();
+    let swarm = Swarm::builder(Router::new(router))
+        .workers(ReadyWorkers::new(model).all().unwrap())
+        .build()
+        .unwrap();
     let by = Arc::new(Mutex::new(None));
     let heard = by.clone();
     let run = swarm.run("Fix the bug").on_event(move |event| {
@@ -203,8 +274,16 @@ mod files {
     use super::*;
 
     async fn work(ready: &ReadyWorkers, who: &str) -> String {
-        let worker = ready.all().unwrap().into_iter().find(|worker| worker.name() == who).unwrap();
-        let swarm = Swarm::builder(Router::keywords()).worker(worker).build().unwrap();
+        let worker = ready
+            .all()
+            .unwrap()
+            .into_iter()
+            .find(|worker| worker.name() == who)
+            .unwrap();
+        let swarm = Swarm::builder(Router::keywords())
+            .worker(worker)
+            .build()
+            .unwrap();
         swarm.run("Work").await.unwrap().text().to_owned()
     }
 
@@ -216,7 +295,11 @@ mod files {
 
     #[tokio::test]
     async fn a_coder_writes_and_the_others_cannot() {
-        for (who, left) in [("coder", "changed"), ("reviewer", "as it was"), ("researcher", "as it was")] {
+        for (who, left) in [
+            ("coder", "changed"),
+            ("reviewer", "as it was"),
+            ("researcher", "as it was"),
+        ] {
             let folder = tempfile::tempdir().unwrap();
             std::fs::write(folder.path().join("a.txt"), "as it was").unwrap();
             let space = Workspace::open(folder.path()).unwrap();
@@ -230,7 +313,11 @@ mod files {
                     },
                 );
                 assert!(work(&ready, who).await.contains("Tried."));
-                assert_eq!(std::fs::read_to_string(folder.path().join("a.txt")).unwrap(), left, "{who}");
+                assert_eq!(
+                    std::fs::read_to_string(folder.path().join("a.txt")).unwrap(),
+                    left,
+                    "{who}"
+                );
             }
         }
     }
@@ -244,18 +331,26 @@ mod files {
         std::fs::write(folder.path().join("a.txt"), "as it was").unwrap();
         let space = Workspace::open(folder.path()).unwrap();
         let run = move |space: &Workspace| {
-            let sandbox = Sandbox::builder(space).at_least(Level::Open).build().unwrap();
+            let sandbox = Sandbox::builder(space)
+                .at_least(Level::Open)
+                .build()
+                .unwrap();
             RunCommand::new(sandbox).policy(CommandPolicy::new().allow("rm"))
         };
-        let model =
-            || ScriptedModel::new().call("run_command", json!({"command": "rm a.txt"})).reply("Tried.");
+        let model = || {
+            ScriptedModel::new()
+                .call("run_command", json!({"command": "rm a.txt"}))
+                .reply("Tried.")
+        };
         let more = space.clone();
         let ready = ReadyWorkers::new(model())
             .workspace(space.clone())
             .finish(move |_, agent| agent.tool(run(&more)));
         assert!(work(&ready, "reviewer").await.contains("Tried."));
         assert!(folder.path().join("a.txt").exists());
-        let ready = ReadyWorkers::new(model()).workspace(space.clone()).commands(run(&space));
+        let ready = ReadyWorkers::new(model())
+            .workspace(space.clone())
+            .commands(run(&space));
         assert!(work(&ready, "coder").await.contains("Tried."));
         assert!(!folder.path().join("a.txt").exists());
     }
@@ -268,7 +363,10 @@ mod files {
             ready.coder().unwrap().description().to_owned()
         };
         assert!(describe(Workspace::open(folder.path()).unwrap()).contains("Edits the workspace"));
-        let read_only = Workspace::builder(folder.path()).read_only().build().unwrap();
+        let read_only = Workspace::builder(folder.path())
+            .read_only()
+            .build()
+            .unwrap();
         assert!(!describe(read_only).contains("Edits the workspace"));
     }
 }

@@ -52,8 +52,9 @@ impl Encoding {
             (_, &[low, high]) => u16::from_le_bytes([low, high]),
             _ => 0xfffd,
         });
-        let text: String =
-            char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
+        let text: String = char::decode_utf16(units)
+            .map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER))
+            .collect();
         text.into_bytes()
     }
 
@@ -63,12 +64,19 @@ impl Encoding {
             return text.to_vec();
         }
         let text = String::from_utf8_lossy(text);
-        let pair = |unit: u16| if self == Self::Utf16Be { unit.to_be_bytes() } else { unit.to_le_bytes() };
+        let pair = |unit: u16| {
+            if self == Self::Utf16Be {
+                unit.to_be_bytes()
+            } else {
+                unit.to_le_bytes()
+            }
+        };
         text.encode_utf16().flat_map(pair).collect()
     }
 }
 
-/// A NUL, or many bytes that are no UTF-8, as in other encodings. A few are let pass: they are shown as `\u{fffd}`.
+/// A NUL, or many bytes that are no UTF-8, as in other encodings. A few are let pass: they are
+/// shown as `\u{fffd}`.
 fn is_binary(start: &[u8]) -> bool {
     let start = &start[..start.len().min(HEAD)];
     let invalid: usize = start.utf8_chunks().map(|chunk| chunk.invalid().len()).sum();
@@ -83,7 +91,10 @@ mod tests {
     fn encodings_are_told_apart() {
         assert_eq!(Encoding::of(b""), Some(Encoding::Utf8));
         assert_eq!(Encoding::of("größe".as_bytes()), Some(Encoding::Utf8));
-        assert_eq!(Encoding::of(b"gr\xf6\xdfe in Latin-1"), Some(Encoding::Utf8));
+        assert_eq!(
+            Encoding::of(b"gr\xf6\xdfe in Latin-1"),
+            Some(Encoding::Utf8)
+        );
         assert_eq!(Encoding::of(b"\xef\xbb\xbfa"), Some(Encoding::Utf8Bom));
         assert_eq!(Encoding::of(b"\xff\xfea\0"), Some(Encoding::Utf16Le));
         assert_eq!(Encoding::of(b"\xfe\xff\0a"), Some(Encoding::Utf16Be));

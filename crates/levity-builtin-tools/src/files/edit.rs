@@ -1,5 +1,7 @@
 use async_trait::async_trait;
-use levity_core::{FileChange, Hints, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
+use levity_core::{
+    FileChange, Hints, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec,
+};
 use levity_sandbox::{PathError, Workspace};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -33,24 +35,35 @@ struct Args {
 impl EditFile {
     /// The tool for the files of this workspace.
     pub fn new(workspace: Workspace) -> Self {
-        Self { spec: spec(), space: workspace }
+        Self {
+            spec: spec(),
+            space: workspace,
+        }
     }
 
     fn run(&self, args: &Args, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
         alive(cx)?;
         let invalid = |text: &str| Err(ToolError::new(ToolErrorKind::InvalidArgs, text));
         if args.old.is_empty() {
-            return invalid("`old` is empty; give the text to replace, or use `write_file` for a new file");
+            return invalid(
+                "`old` is empty; give the text to replace, or use `write_file` for a new file",
+            );
         }
         if args.old == args.new {
             return invalid("`old` and `new` are the same, so nothing would change");
         }
         let bytes = self.space.read(&args.path, MAX_EDIT).map_err(too_long)?;
         let Some(encoding) = Encoding::of(&bytes) else {
-            return Err(ToolError::failed(format!("`{}` is not text, so it cannot be edited", args.path)));
+            return Err(ToolError::failed(format!(
+                "`{}` is not text, so it cannot be edited",
+                args.path
+            )));
         };
-        let (mark, body) =
-            bytes.split_at(if bytes.starts_with(encoding.mark()) { encoding.mark().len() } else { 0 });
+        let (mark, body) = bytes.split_at(if bytes.starts_with(encoding.mark()) {
+            encoding.mark().len()
+        } else {
+            0
+        });
         let text = encoding.decode(body);
         let replaced = replace(&text, &args.old, &args.new, args.all, MAX_EDIT as usize)
             .map_err(|miss| missed(args, &text, &miss))?;
@@ -65,7 +78,8 @@ impl EditFile {
 fn too_long(error: PathError) -> ToolError {
     match error {
         PathError::TooLarge { path, size, max } => ToolError::failed(format!(
-            "`{path}` has {size} bytes, and files of more than {max} cannot be edited; use a command, or write another file"
+            "`{path}` has {size} bytes, and files of more than {max} cannot be edited; use a \
+                command, or write another file"
         )),
         error => refused(error),
     }
@@ -74,7 +88,10 @@ fn too_long(error: PathError) -> ToolError {
 /// What the model is told.
 fn told(path: &str, replaced: &Replaced) -> ToolOutput {
     let ranges = replaced.lines.iter().take(MAX_RANGES);
-    let value: Vec<_> = ranges.clone().map(|&(first, last)| json!({"first": first, "last": last})).collect();
+    let value: Vec<_> = ranges
+        .clone()
+        .map(|&(first, last)| json!({"first": first, "last": last}))
+        .collect();
     let shown: Vec<_> = ranges
         .take(10)
         .map(|&(first, last)| match first == last {
@@ -88,8 +105,9 @@ fn told(path: &str, replaced: &Replaced) -> ToolOutput {
     };
     let places = shown::count(replaced.lines.len() as u64, "place");
     let (path_shown, shown) = (shown::path(path), shown.join(", "));
-    let mut output =
-        ToolOutput::text(format!("edited `{path_shown}` in {places}; the new text is in {shown}{more}"));
+    let mut output = ToolOutput::text(format!(
+        "edited `{path_shown}` in {places}; the new text is in {shown}{more}"
+    ));
     output.value = Some(json!({"path": path, "replaced": replaced.lines.len(), "lines": value}));
     output
 }
@@ -102,7 +120,8 @@ fn missed(args: &Args, text: &[u8], miss: &Miss) -> ToolError {
             format!("`{path}` would have {size} bytes, and {MAX_EDIT} are allowed; replace less")
         }
         Miss::Several(lines) => format!(
-            "`old` is {} times in `{path}`, in lines {}; add more of what is around it, or set `all` to replace every one",
+            "`old` is {} times in `{path}`, in lines {}; add more of what is around it, or set \
+                `all` to replace every one",
             lines.len(),
             shown::numbers(lines, 20),
         ),
@@ -110,16 +129,22 @@ fn missed(args: &Args, text: &[u8], miss: &Miss) -> ToolError {
 }
 
 fn spec() -> ToolSpec {
-    let about = "Replaces text in a file of the workspace. `old` must be in the file exactly once, white space \
-                 included, unless `all` is set; read the file first, and give enough lines around the change to make \
+    let about = "Replaces text in a file of the workspace. `old` must be in the file exactly once, \
+        white space \
+                 included, unless `all` is set; read the file first, and give enough lines around \
+                 the change to make \
                  it the only one. Ends of lines stay as they are in the file.";
     let input = json!({
         "type": "object",
         "properties": {
-            "path": {"type": "string", "description": "The file, relative to the workspace, such as `src/main.rs`."},
-            "old": {"type": "string", "minLength": 1, "description": "The text to replace, exactly as it is."},
-            "new": {"type": "string", "description": "The text to put there; empty to remove the old one."},
-            "all": {"type": "boolean", "description": "Whether to replace every `old`; default false."},
+            "path": {"type": "string", "description": "The file, relative to the workspace, such \
+                as `src/main.rs`."},
+            "old": {"type": "string", "minLength": 1, "description": "The text to replace, exactly \
+                as it is."},
+            "new": {"type": "string", "description": "The text to put there; empty to remove the \
+                old one."},
+            "all": {"type": "boolean", "description": "Whether to replace every `old`; default \
+                false."},
         },
         "required": ["path", "old", "new"],
         "additionalProperties": false,
@@ -134,12 +159,16 @@ fn spec() -> ToolSpec {
         "properties": {
             "path": {"type": "string"},
             "replaced": {"type": "integer", "description": "In how many places."},
-            "lines": {"type": "array", "items": range, "description": "Where the new text is; the first places of many."},
+            "lines": {"type": "array", "items": range, "description": "Where the new text is; the \
+                first places of many."},
         },
         "required": ["path", "replaced", "lines"],
     });
     let hints = Hints::new().blocking();
-    ToolSpec::new("edit_file", about).with_input(input).with_output(output).with_hints(hints)
+    ToolSpec::new("edit_file", about)
+        .with_input(input)
+        .with_output(output)
+        .with_hints(hints)
 }
 
 #[async_trait]

@@ -66,27 +66,41 @@ impl Size {
     }
 
     fn plus(self, other: Self) -> Self {
-        Self { matches: self.matches + other.matches, bytes: self.bytes + other.bytes }
+        Self {
+            matches: self.matches + other.matches,
+            bytes: self.bytes + other.bytes,
+        }
     }
 
     fn minus(self, other: Self) -> Self {
-        Self { matches: self.matches - other.matches, bytes: self.bytes - other.bytes }
+        Self {
+            matches: self.matches - other.matches,
+            bytes: self.bytes - other.bytes,
+        }
     }
 }
 
 impl Hits {
     /// Room for `max` and no more than one file beyond it.
     pub(super) fn new(max: Size) -> Self {
-        Self { max, found: Mutex::default(), full: AtomicBool::new(false) }
+        Self {
+            max,
+            found: Mutex::default(),
+            full: AtomicBool::new(false),
+        }
     }
 
-    /// Whether something at `path` could still be among the first. For a folder, `path` ends in `/`.
+    /// Whether something at `path` could still be among the first. For a folder, `path` ends in
+    /// `/`.
     pub(super) fn wants(&self, path: &str) -> bool {
         if !self.full.load(Ordering::Relaxed) {
             return true;
         }
         let found = self.lock();
-        found.files.last_key_value().is_none_or(|(last, _)| path <= last.as_str())
+        found
+            .files
+            .last_key_value()
+            .is_none_or(|(last, _)| path <= last.as_str())
     }
 
     pub(super) fn add(&self, path: String, hits: FileHits) {
@@ -111,7 +125,10 @@ impl Hits {
     }
 
     pub(super) fn into_files(self) -> BTreeMap<String, FileHits> {
-        self.found.into_inner().unwrap_or_else(PoisonError::into_inner).files
+        self.found
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner)
+            .files
     }
 
     fn lock(&self) -> MutexGuard<'_, Found> {
@@ -135,7 +152,12 @@ impl Collector<'_> {
         self.hits.size.matches += usize::from(matches);
         self.hits.size.bytes += text.len() + self.overhead;
         let gap = std::mem::take(&mut self.gap) && !self.hits.lines.is_empty();
-        self.hits.lines.push(Line { number: number.unwrap_or(0), text, matches, gap });
+        self.hits.lines.push(Line {
+            number: number.unwrap_or(0),
+            text,
+            matches,
+            gap,
+        });
         !self.hits.size.reaches(self.max) && !self.cancel.is_cancelled()
     }
 
@@ -144,13 +166,22 @@ impl Collector<'_> {
         if line.len() <= MAX_LINE {
             return shown::line(line, MAX_LINE);
         }
-        let at = self.matcher.find(line).ok().flatten().map_or(0, |found| found.start());
+        let at = self
+            .matcher
+            .find(line)
+            .ok()
+            .flatten()
+            .map_or(0, |found| found.start());
         let mut start = at.saturating_sub(MAX_LINE / 3);
         while start > 0 && line[start] & 0xc0 == 0x80 {
             start -= 1;
         }
         let text = shown::line(&line[start..], MAX_LINE);
-        if start > 0 { format!("…{text}") } else { text }
+        if start > 0 {
+            format!("…{text}")
+        } else {
+            text
+        }
     }
 }
 

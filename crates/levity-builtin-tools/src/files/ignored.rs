@@ -9,8 +9,8 @@ use levity_sandbox::{Dir, FolderEntry, Kind};
 
 use super::walk::is_heavy;
 
-/// The longest file of rules, in bytes, and all of them in one walk: a matcher is built of them before anything is listed.
-/// Rules beyond these are left out.
+/// The longest file of rules, in bytes, and all of them in one walk: a matcher is built of them
+/// before anything is listed. Rules beyond these are left out.
 const MAX_RULES: u64 = 64 << 10;
 const MAX_RULES_OF_WALK: u64 = 512 << 10;
 
@@ -24,7 +24,10 @@ pub(super) struct Ignored {
 
 impl Default for Ignored {
     fn default() -> Self {
-        Self { layer: None, left: Arc::new(AtomicU64::new(MAX_RULES_OF_WALK)) }
+        Self {
+            layer: None,
+            left: Arc::new(AtomicU64::new(MAX_RULES_OF_WALK)),
+        }
     }
 }
 
@@ -38,7 +41,8 @@ struct Layer {
 }
 
 impl Ignored {
-    /// The rules below `dir`; its entries, where they are known, spare it from being asked for files that are not there.
+    /// The rules below `dir`; its entries, where they are known, spare it from being asked for
+    /// files that are not there.
     pub(super) fn enter(&self, dir: &Dir, entries: Option<&[FolderEntry]>) -> Self {
         let rules = |name: &str| {
             let is_file = |entry: &FolderEntry| entry.name == name && entry.kind == Kind::File;
@@ -49,12 +53,25 @@ impl Ignored {
         if git.is_none() && own.is_none() {
             return self.clone();
         }
-        let start = if dir.path().is_empty() { 0 } else { dir.path().len() + 1 };
-        let layer = Layer { above: self.layer.clone(), start, git, own };
-        Self { layer: Some(Arc::new(layer)), left: self.left.clone() }
+        let start = if dir.path().is_empty() {
+            0
+        } else {
+            dir.path().len() + 1
+        };
+        let layer = Layer {
+            above: self.layer.clone(),
+            start,
+            git,
+            own,
+        };
+        Self {
+            layer: Some(Arc::new(layer)),
+            left: self.left.clone(),
+        }
     }
 
-    /// The rules of a file; lines that do not parse are left out, as git does, and those that are too heavy.
+    /// The rules of a file; lines that do not parse are left out, as git does, and those that are
+    /// too heavy.
     fn read(&self, dir: &Dir, name: &str) -> Option<Gitignore> {
         let most = self.left.load(Ordering::Relaxed).min(MAX_RULES);
         let bytes = dir.file(name).ok()?.read_to(most).ok()?.bytes;
@@ -62,26 +79,44 @@ impl Ignored {
         // Several threads of one walk may read at once, and each a little more than is left.
         let _ = self
             .left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(read)));
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                Some(left.saturating_sub(read))
+            });
         // A line that was cut would be another rule.
-        let whole = if read < most { bytes.len() } else { bytes.iter().rposition(|byte| *byte == b'\n')? };
+        let whole = if read < most {
+            bytes.len()
+        } else {
+            bytes.iter().rposition(|byte| *byte == b'\n')?
+        };
         let text = String::from_utf8_lossy(&bytes[..whole]);
         let mut rules = GitignoreBuilder::new("");
-        for line in text.trim_start_matches('\u{feff}').lines().filter(|line| !is_heavy(line)) {
+        for line in text
+            .trim_start_matches('\u{feff}')
+            .lines()
+            .filter(|line| !is_heavy(line))
+        {
             let _ = rules.add_line(None, line);
         }
         rules.build().ok().filter(|rules| !rules.is_empty())
     }
 
-    /// Whether a path is left out. The folders above it are not looked at: whoever walks does not enter them.
+    /// Whether a path is left out. The folders above it are not looked at: whoever walks does not
+    /// enter them.
     ///
-    /// Rules of a deeper folder come before those above it, and all of `.ignore` before all of `.gitignore`.
+    /// Rules of a deeper folder come before those above it, and all of `.ignore` before all of
+    /// `.gitignore`.
     pub(super) fn leaves_out(&self, path: &str, is_dir: bool) -> bool {
         let own = self.first(path, is_dir, |layer| layer.own.as_ref());
-        own.or_else(|| self.first(path, is_dir, |layer| layer.git.as_ref())).unwrap_or(false)
+        own.or_else(|| self.first(path, is_dir, |layer| layer.git.as_ref()))
+            .unwrap_or(false)
     }
 
-    fn first(&self, path: &str, is_dir: bool, rules: impl Fn(&Layer) -> Option<&Gitignore>) -> Option<bool> {
+    fn first(
+        &self,
+        path: &str,
+        is_dir: bool,
+        rules: impl Fn(&Layer) -> Option<&Gitignore>,
+    ) -> Option<bool> {
         let mut next = self.layer.as_deref();
         while let Some(layer) = next {
             let relative = path.get(layer.start..).unwrap_or(path);

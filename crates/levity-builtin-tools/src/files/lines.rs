@@ -33,7 +33,17 @@ impl Window {
     /// Lines `first` to `last`, counted from 1, in at most `room` bytes.
     pub(super) fn new(first: u64, last: u64, room: usize, numbers: bool) -> Self {
         let (line, kept) = (Vec::new(), Kept::default());
-        Self { first, last, room, numbers, line, length: 0, seen: 0, full: false, kept }
+        Self {
+            first,
+            last,
+            room,
+            numbers,
+            line,
+            length: 0,
+            seen: 0,
+            full: false,
+            kept,
+        }
     }
 
     pub(super) fn feed(&mut self, bytes: &[u8]) {
@@ -79,7 +89,11 @@ impl Window {
     fn keep_line(&mut self) {
         let number = self.seen + 1;
         let most = MAX_LINE.min(self.room);
-        let mut text = if self.numbers { format!("{number:>6}\t") } else { String::new() };
+        let mut text = if self.numbers {
+            format!("{number:>6}\t")
+        } else {
+            String::new()
+        };
         match self.length > most {
             true => {
                 let shown = String::from_utf8_lossy(&self.line);
@@ -106,9 +120,15 @@ mod tests {
     fn check(text: &str, (first, last, room): (u64, u64, usize), expected: (&str, u64, u64)) {
         for size in [1, 2, 3, 1000] {
             let mut window = Window::new(first, last, room, false);
-            text.as_bytes().chunks(size).for_each(|piece| window.feed(piece));
+            text.as_bytes()
+                .chunks(size)
+                .for_each(|piece| window.feed(piece));
             let total = window.finish();
-            assert_eq!((&*window.kept.text, window.kept.last, total), expected, "pieces of {size}");
+            assert_eq!(
+                (&*window.kept.text, window.kept.last, total),
+                expected,
+                "pieces of {size}"
+            );
         }
     }
 
@@ -127,10 +147,16 @@ mod tests {
 
     #[test]
     fn a_long_line_is_cut() {
-        check("aaaaaaaa\nb\n", (1, 9, 4), ("aaaa… [the line has 9 bytes]\n", 1, 2));
+        check(
+            "aaaaaaaa\nb\n",
+            (1, 9, 4),
+            ("aaaa… [the line has 9 bytes]\n", 1, 2),
+        );
         let long = "é".repeat(MAX_LINE);
         let mut window = Window::new(1, 1, 100_000, true);
-        long.as_bytes().chunks(1000).for_each(|piece| window.feed(piece));
+        long.as_bytes()
+            .chunks(1000)
+            .for_each(|piece| window.feed(piece));
         window.finish();
         assert!(window.kept.cut && window.kept.text.len() < MAX_LINE + 100);
         assert!(window.kept.text.starts_with("     1\té"));

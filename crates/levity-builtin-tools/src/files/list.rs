@@ -41,12 +41,19 @@ fn here() -> String {
 impl ListFiles {
     /// The tool for the files of this workspace.
     pub fn new(workspace: Workspace) -> Self {
-        Self { spec: spec(), space: workspace }
+        Self {
+            spec: spec(),
+            space: workspace,
+        }
     }
 
     fn run(&self, args: &Args, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
         let folder = Folder::open(&self.space, &args.path)?;
-        let glob = args.glob.as_deref().map(|glob| Glob::new(glob, folder.dir.path())).transpose()?;
+        let glob = args
+            .glob
+            .as_deref()
+            .map(|glob| Glob::new(glob, folder.dir.path()))
+            .transpose()?;
         let mut list = List {
             recursive: args.recursive.unwrap_or(glob.is_some()),
             filter: Filter {
@@ -108,7 +115,10 @@ impl List<'_> {
         Ok(())
     }
 
-    fn open(&mut self, mut folder: Folder) -> (Folder, std::vec::IntoIter<levity_sandbox::FolderEntry>) {
+    fn open(
+        &mut self,
+        mut folder: Folder,
+    ) -> (Folder, std::vec::IntoIter<levity_sandbox::FolderEntry>) {
         let listing = folder.list(&self.filter).unwrap_or_default();
         self.complete &= !listing.truncated;
         self.unreadable += listing.unreadable;
@@ -123,28 +133,50 @@ impl List<'_> {
             return false;
         }
         self.room -= cost;
-        let look = || folder.dir.metadata(&entry.name).ok().map(|meta| meta.size());
-        let size = if entry.kind == Kind::File { look() } else { None };
-        self.entries.push(Listed { path, kind: entry.kind, size });
+        let look = || {
+            folder
+                .dir
+                .metadata(&entry.name)
+                .ok()
+                .map(|meta| meta.size())
+        };
+        let size = if entry.kind == Kind::File {
+            look()
+        } else {
+            None
+        };
+        self.entries.push(Listed {
+            path,
+            kind: entry.kind,
+            size,
+        });
         true
     }
 
     fn told(self) -> ToolOutput {
         let mut text: String = self.entries.iter().map(Listed::line).collect();
         if self.entries.is_empty() {
-            text.push_str("[nothing to list; hidden and ignored files are left out unless asked for]\n");
+            text.push_str(
+                "[nothing to list; hidden and ignored files are left out unless asked for]\n",
+            );
         }
         if !self.complete {
             let count = self.entries.len();
             text.push_str(&format!(
-                "[the first {count} entries; there are more: list a folder of them, or use `glob`]\n"
+                "[the first {count} entries; there are more: list a folder of them, or use \
+                    `glob`]\n"
             ));
         }
         if self.unreadable > 0 {
-            text.push_str(&format!("[{} have a name that is no UTF-8, and are left out]\n", self.unreadable));
+            text.push_str(&format!(
+                "[{} have a name that is no UTF-8, and are left out]\n",
+                self.unreadable
+            ));
         }
         let entry = |listed: &Listed| match listed.size {
-            Some(size) => json!({"path": listed.path, "kind": listed.kind.to_string(), "size": size}),
+            Some(size) => {
+                json!({"path": listed.path, "kind": listed.kind.to_string(), "size": size})
+            }
             None => json!({"path": listed.path, "kind": listed.kind.to_string()}),
         };
         let entries: Vec<_> = self.entries.iter().map(entry).collect();
@@ -167,16 +199,23 @@ impl Listed {
 }
 
 fn spec() -> ToolSpec {
-    let about = "Lists the files and folders of a folder of the workspace, or of all folders below it. What `.gitignore` \
-                 names is left out, and so are hidden files. Folders end in `/`; behind a file is its size in bytes.";
+    let about = "Lists the files and folders of a folder of the workspace, or of all folders below \
+        it. What `.gitignore` \
+                 names is left out, and so are hidden files. Folders end in `/`; behind a file is \
+                 its size in bytes.";
     let input = json!({
         "type": "object",
         "properties": {
-            "path": {"type": "string", "description": "The folder, relative to the workspace; default: the workspace itself."},
-            "recursive": {"type": "boolean", "description": "Whether to list folders below it, too; default: only with `glob`."},
-            "glob": {"type": "string", "description": "Only what matches, such as `*.rs`, `src/**/*.ts` or `!*.lock`."},
-            "hidden": {"type": "boolean", "description": "Whether to list names that begin with a dot; default false."},
-            "ignored": {"type": "boolean", "description": "Whether to list what `.gitignore` names; default false."},
+            "path": {"type": "string", "description": "The folder, relative to the workspace; \
+                default: the workspace itself."},
+            "recursive": {"type": "boolean", "description": "Whether to list folders below it, \
+                too; default: only with `glob`."},
+            "glob": {"type": "string", "description": "Only what matches, such as `*.rs`, \
+                `src/**/*.ts` or `!*.lock`."},
+            "hidden": {"type": "boolean", "description": "Whether to list names that begin with a \
+                dot; default false."},
+            "ignored": {"type": "boolean", "description": "Whether to list what `.gitignore` \
+                names; default false."},
             "max": {"type": "integer", "minimum": 1, "maximum": MAX, "description": "How many entries to list; default 500."},
         },
         "additionalProperties": false,
@@ -199,7 +238,10 @@ fn spec() -> ToolSpec {
         "required": ["entries", "complete"],
     });
     let hints = Hints::new().read_only().blocking().max_output(3 * MAX_TEXT);
-    ToolSpec::new("list_files", about).with_input(input).with_output(output).with_hints(hints)
+    ToolSpec::new("list_files", about)
+        .with_input(input)
+        .with_output(output)
+        .with_hints(hints)
 }
 
 #[async_trait]

@@ -17,7 +17,9 @@ pub(super) fn help(text: &[u8], old: &str) -> String {
     if let Some((first, count)) = other_space(&lines, old) {
         let quote = quote(&lines[first..first + count]);
         let place = place(first, count);
-        return format!("it is there with other white space, in {place}; give it exactly as it is:\n{quote}");
+        return format!(
+            "it is there with other white space, in {place}; give it exactly as it is:\n{quote}"
+        );
     }
     match closest(&lines, old) {
         Some(at) => {
@@ -40,8 +42,11 @@ fn place(first: usize, count: usize) -> String {
 }
 
 fn quote(lines: &[&str]) -> String {
-    let shown: Vec<_> =
-        lines.iter().take(MAX_QUOTE).map(|line| shown::line(line.as_bytes(), MAX_LINE)).collect();
+    let shown: Vec<_> = lines
+        .iter()
+        .take(MAX_QUOTE)
+        .map(|line| shown::line(line.as_bytes(), MAX_LINE))
+        .collect();
     let more = if lines.len() > MAX_QUOTE { "\n…" } else { "" };
     format!("{}{more}", shown.join("\n"))
 }
@@ -52,7 +57,10 @@ fn other_space(lines: &[&str], old: &str) -> Option<(usize, usize)> {
     let wanted: Vec<String> = old.trim().lines().map(plain).collect();
     let first = wanted.first().filter(|line| !line.is_empty())?;
     if wanted.len() == 1 {
-        return lines.iter().position(|line| plain(line).contains(first.as_str())).map(|at| (at, 1));
+        return lines
+            .iter()
+            .position(|line| plain(line).contains(first.as_str()))
+            .map(|at| (at, 1));
     }
     if wanted.len() > lines.len() {
         return None;
@@ -65,7 +73,9 @@ fn other_space(lines: &[&str], old: &str) -> Option<(usize, usize)> {
     };
     let wanted: Vec<usize> = wanted.into_iter().map(&mut number).collect();
     let here: Vec<usize> = lines.iter().map(|line| number(plain(line))).collect();
-    here.windows(wanted.len()).position(|place| place == wanted).map(|at| (at, wanted.len()))
+    here.windows(wanted.len())
+        .position(|place| place == wanted)
+        .map(|at| (at, wanted.len()))
 }
 
 /// The line most like the longest line of `old`, if it is like it at all.
@@ -74,7 +84,11 @@ fn closest(lines: &[&str], old: &str) -> Option<usize> {
     let short = |line: &str| line.trim().chars().take(MAX_LINE).collect::<String>();
     let wanted = short(old.lines().max_by_key(|line| line.trim().len())?);
     let like = |line: &&str| strsim::sorensen_dice(&wanted, &short(line));
-    let best = lines.iter().map(like).enumerate().max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))?;
+    let best = lines
+        .iter()
+        .map(like)
+        .enumerate()
+        .max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))?;
     (best.1 >= LIKE).then_some(best.0)
 }
 
@@ -93,12 +107,14 @@ mod tests {
     fn other_white_space_is_quoted() {
         check(
             "let total = add(1, 2);\nprintln!(\"{total}\");\n",
-            "it is there with other white space, in lines 2-3; give it exactly as it is:\n    let total = add(1, 2);\n\t\
+            "it is there with other white space, in lines 2-3; give it exactly as it is:\n    let \
+                total = add(1, 2);\n\t\
              println!(\"{total}\");",
         );
         check(
             "let  total = add(1,2);",
-            "it is there with other white space, in line 2; give it exactly as it is:\n    let total = add(1, 2);",
+            "it is there with other white space, in line 2; give it exactly as it is:\n    let \
+                total = add(1, 2);",
         );
     }
 
@@ -108,16 +124,23 @@ mod tests {
         let found = |old: &str| help(file.as_bytes(), old);
         assert!(found(&("same\n".repeat(9000) + "other")).starts_with("read the file again"));
         let text = found(&("same\n".repeat(9000) + "la st\nend"));
-        assert!(text.starts_with("it is there with other white space, in lines 6001-15002;"), "{text}");
+        assert!(
+            text.starts_with("it is there with other white space, in lines 6001-15002;"),
+            "{text}"
+        );
     }
 
     #[test]
     fn the_closest_line_is_named() {
         check(
             "    let totals = add(1, 2);",
-            "the closest line is 2: `let total = add(1, 2);`; read the file again and give the text exactly",
+            "the closest line is 2: `let total = add(1, 2);`; read the file again and give the \
+                text exactly",
         );
-        check("struct Nothing;", "read the file again and give the text exactly");
+        check(
+            "struct Nothing;",
+            "read the file again and give the text exactly",
+        );
         check(" \n ", "read the file again and give the text exactly");
     }
 }

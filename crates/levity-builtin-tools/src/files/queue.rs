@@ -15,8 +15,8 @@ pub(super) enum Job {
     Files(Folder, Vec<String>),
 }
 
-/// Jobs, of which the last to come is the first to go. So few folders are open at a time: those above the ones that are
-/// worked on.
+/// Jobs, of which the last to come is the first to go. So few folders are open at a time: those
+/// above the ones that are worked on.
 #[derive(Debug)]
 pub(super) struct Queue {
     state: Mutex<State>,
@@ -32,7 +32,13 @@ struct State {
 
 impl Queue {
     pub(super) fn new(first: Job) -> Self {
-        Self { state: Mutex::new(State { jobs: vec![first], busy: 0 }), changed: Condvar::new() }
+        Self {
+            state: Mutex::new(State {
+                jobs: vec![first],
+                busy: 0,
+            }),
+            changed: Condvar::new(),
+        }
     }
 
     /// The next job; nothing when all is done.
@@ -46,7 +52,10 @@ impl Queue {
             if state.busy == 0 {
                 return None;
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 

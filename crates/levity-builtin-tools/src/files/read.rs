@@ -45,7 +45,11 @@ impl ReadFile {
 
     /// The tool for the files of this workspace.
     pub fn new(workspace: Workspace) -> Self {
-        Self { spec: spec(Self::MAX_READ), space: workspace, max_read: Self::MAX_READ }
+        Self {
+            spec: spec(Self::MAX_READ),
+            space: workspace,
+            max_read: Self::MAX_READ,
+        }
     }
 
     /// How many bytes of a file are shown at once; 100 KB by default.
@@ -59,14 +63,21 @@ impl ReadFile {
     fn run(&self, args: &Args, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
         let file = self.space.open_file(&args.path).map_err(refused)?;
         let (path, size) = (file.path().to_owned(), file.metadata().size());
-        let failed = |error| ToolError::failed(format!("`{path}` cannot be read")).with_source(error);
+        let failed =
+            |error| ToolError::failed(format!("`{path}` cannot be read")).with_source(error);
         let mut file = file.into_file();
         let mut head = Vec::with_capacity(HEAD);
-        (&mut file).take(HEAD as u64).read_to_end(&mut head).map_err(failed)?;
-        let Some(encoding) = Encoding::of(&head) else { return Ok(binary(&path, size)) };
+        (&mut file)
+            .take(HEAD as u64)
+            .read_to_end(&mut head)
+            .map_err(failed)?;
+        let Some(encoding) = Encoding::of(&head) else {
+            return Ok(binary(&path, size));
+        };
 
-        let last =
-            args.lines.map_or(u64::MAX, |lines| args.start_line.saturating_add(lines).saturating_sub(1));
+        let last = args.lines.map_or(u64::MAX, |lines| {
+            args.start_line.saturating_add(lines).saturating_sub(1)
+        });
         let mut window = Window::new(args.start_line, last, self.max_read, args.numbers);
         let text = head.strip_prefix(encoding.mark()).unwrap_or(&head);
         let scanned = match encoding.is_wide() {
@@ -74,7 +85,15 @@ impl ReadFile {
             false => scan(&mut window, text, &mut file, cx, failed)?,
         };
         let total = window.finish();
-        Part { path, size, total, scanned, first: args.start_line, window }.told()
+        Part {
+            path,
+            size,
+            total,
+            scanned,
+            first: args.start_line,
+            window,
+        }
+        .told()
     }
 }
 
@@ -126,7 +145,9 @@ impl Part {
         let kept = &self.window.kept;
         if kept.last == 0 && self.total > 0 {
             let (path, lines) = (shown::path(&self.path), shown::count(self.total, "line"));
-            return Err(ToolError::failed(format!("`{path}` has {lines}; ask for lines within them")));
+            return Err(ToolError::failed(format!(
+                "`{path}` has {lines}; ask for lines within them"
+            )));
         }
         let complete = self.first <= 1 && kept.last == self.total && self.scanned;
         let mut text = kept.text.clone();
@@ -154,10 +175,15 @@ impl Part {
             return None;
         }
         let more = if self.scanned { "" } else { "more than " };
-        let seen =
-            format!("lines {}-{} of {more}{} ({} bytes)", self.first, kept.last, self.total, self.size);
+        let seen = format!(
+            "lines {}-{} of {more}{} ({} bytes)",
+            self.first, kept.last, self.total, self.size
+        );
         match kept.last < self.total {
-            true => Some(format!("[{seen}; read on with start_line {}]", kept.last + 1)),
+            true => Some(format!(
+                "[{seen}; read on with start_line {}]",
+                kept.last + 1
+            )),
             false => Some(format!("[{seen}]")),
         }
     }
@@ -165,7 +191,8 @@ impl Part {
 
 fn binary(path: &str, size: u64) -> ToolOutput {
     let shown = shown::path(path);
-    let text = format!("[`{shown}` is not text in UTF-8 or UTF-16: {size} bytes, which are not shown]");
+    let text =
+        format!("[`{shown}` is not text in UTF-8 or UTF-16: {size} bytes, which are not shown]");
     let mut output = ToolOutput::text(text);
     output.value = Some(json!({
         "path": path, "content": "", "first_line": 1, "last_line": 0, "total_lines": 0, "bytes": size,
@@ -176,16 +203,21 @@ fn binary(path: &str, size: u64) -> ToolOutput {
 
 fn spec(max_read: usize) -> ToolSpec {
     let about = format!(
-        "Reads a text file of the workspace. Shows up to {max_read} bytes at once and, if that is not the whole file, \
+        "Reads a text file of the workspace. Shows up to {max_read} bytes at once and, if that is \
+            not the whole file, \
          how to read on. Use `start_line` and `lines` for a part of a long file.",
     );
     let input = json!({
         "type": "object",
         "properties": {
-            "path": {"type": "string", "description": "The file, relative to the workspace, such as `src/main.rs`."},
-            "start_line": {"type": "integer", "minimum": 1, "description": "The first line to read, from 1; default 1."},
-            "lines": {"type": "integer", "minimum": 1, "description": "How many lines to read; default: all that fit."},
-            "numbers": {"type": "boolean", "description": "Whether each line begins with its number and a tab."},
+            "path": {"type": "string", "description": "The file, relative to the workspace, such \
+                as `src/main.rs`."},
+            "start_line": {"type": "integer", "minimum": 1, "description": "The first line to \
+                read, from 1; default 1."},
+            "lines": {"type": "integer", "minimum": 1, "description": "How many lines to read; \
+                default: all that fit."},
+            "numbers": {"type": "boolean", "description": "Whether each line begins with its \
+                number and a tab."},
         },
         "required": ["path"],
         "additionalProperties": false,

@@ -23,10 +23,21 @@ pub(super) enum Miss {
 
 /// Replaces `old`, which must be there once, or every `old`.
 ///
-/// Where lines end in CRLF, those of `old` and `new` may end in LF; what is written ends its lines as what it replaces.
-pub(super) fn replace(text: &[u8], old: &str, new: &str, all: bool, max: usize) -> Result<Replaced, Miss> {
+/// Where lines end in CRLF, those of `old` and `new` may end in LF; what is written ends its lines
+/// as what it replaces.
+pub(super) fn replace(
+    text: &[u8],
+    old: &str,
+    new: &str,
+    all: bool,
+    max: usize,
+) -> Result<Replaced, Miss> {
     let style = Style::of(text);
-    let spellings = [Cow::Borrowed(old), Cow::Owned(to_crlf(old)), Cow::Owned(to_lf(old))];
+    let spellings = [
+        Cow::Borrowed(old),
+        Cow::Owned(to_crlf(old)),
+        Cow::Owned(to_lf(old)),
+    ];
     for (tried, spelling) in spellings.iter().enumerate() {
         let found = find_all(text, spelling.as_bytes());
         if found.len() > 1 && !all {
@@ -34,7 +45,9 @@ pub(super) fn replace(text: &[u8], old: &str, new: &str, all: bool, max: usize) 
         }
         if !found.is_empty() {
             let new = fitting(new, Style::of(spelling.as_bytes()).or(style), tried > 0);
-            let more = found.len().saturating_mul(new.len().saturating_sub(spelling.len()));
+            let more = found
+                .len()
+                .saturating_mul(new.len().saturating_sub(spelling.len()));
             if more > 0 && text.len().saturating_add(more) > max {
                 return Err(Miss::TooLarge(text.len().saturating_add(more)));
             }
@@ -68,8 +81,8 @@ impl Style {
     }
 }
 
-/// The new text with the ends of lines of the old one. Ends that were written on purpose are kept, unless those of the
-/// old text had to be changed to find it.
+/// The new text with the ends of lines of the old one. Ends that were written on purpose are kept,
+/// unless those of the old text had to be changed to find it.
 fn fitting(new: &str, style: Style, changed: bool) -> Cow<'_, str> {
     match style {
         Style::Crlf if changed || !new.contains('\r') => Cow::Owned(to_crlf(new)),
@@ -115,7 +128,8 @@ fn line_numbers(text: &[u8], found: &[usize]) -> Vec<usize> {
     found.iter().map(number).collect()
 }
 
-/// Where `wanted` is, one behind the other. Takes time in proportion to both, whatever they hold (Knuth, Morris, Pratt).
+/// Where `wanted` is, one behind the other. Takes time in proportion to both, whatever they hold
+/// (Knuth, Morris, Pratt).
 fn find_all(text: &[u8], wanted: &[u8]) -> Vec<usize> {
     if wanted.is_empty() || wanted.len() > text.len() {
         return Vec::new();
@@ -156,7 +170,13 @@ mod tests {
     #[track_caller]
     fn check(text: &str, (old, new): (&str, &str), expected: &str, lines: &[(usize, usize)]) {
         let replaced = replace(text.as_bytes(), old, new, true, 100).unwrap();
-        assert_eq!((std::str::from_utf8(&replaced.text).unwrap(), &*replaced.lines), (expected, lines));
+        assert_eq!(
+            (
+                std::str::from_utf8(&replaced.text).unwrap(),
+                &*replaced.lines
+            ),
+            (expected, lines)
+        );
     }
 
     #[test]
@@ -171,24 +191,40 @@ mod tests {
 
     #[test]
     fn ends_of_lines_stay_as_they_are() {
-        check("a\r\nb\r\nc\r\n", ("a\nb\n", "x\ny\nz\n"), "x\r\ny\r\nz\r\nc\r\n", &[(1, 3)]);
+        check(
+            "a\r\nb\r\nc\r\n",
+            ("a\nb\n", "x\ny\nz\n"),
+            "x\r\ny\r\nz\r\nc\r\n",
+            &[(1, 3)],
+        );
         check("a\r\nb\r\n", ("b", "x\ny"), "a\r\nx\r\ny\r\n", &[(2, 3)]);
         check("a\nb\n", ("a\r\nb", "x\r\ny"), "x\ny\n", &[(1, 2)]);
         check("a\nb\n", ("a\n", "a\r\n"), "a\r\nb\n", &[(1, 1)]);
-        check("a\nb\r\nc\r\n", ("a\nb", "x\ny"), "x\ny\r\nc\r\n", &[(1, 2)]);
+        check(
+            "a\nb\r\nc\r\n",
+            ("a\nb", "x\ny"),
+            "x\ny\r\nc\r\n",
+            &[(1, 2)],
+        );
     }
 
     #[test]
     fn what_is_not_there_once_is_told() {
         assert_eq!(replace(b"a\nb", "c", "d", false, 100), Err(Miss::None));
-        assert_eq!(replace(b"a\nb\na a", "a", "d", false, 100), Err(Miss::Several(vec![1, 3, 3])));
+        assert_eq!(
+            replace(b"a\nb\na a", "a", "d", false, 100),
+            Err(Miss::Several(vec![1, 3, 3]))
+        );
         assert_eq!(replace(b"", "c", "d", true, 100), Err(Miss::None));
     }
 
     #[test]
     fn text_does_not_grow_without_bounds() {
         let new = "x".repeat(1 << 20);
-        assert_eq!(replace(&[b'a'; 1 << 20], "a", &new, true, 4 << 20), Err(Miss::TooLarge(1 << 40)));
+        assert_eq!(
+            replace(&[b'a'; 1 << 20], "a", &new, true, 4 << 20),
+            Err(Miss::TooLarge(1 << 40))
+        );
         assert!(replace(&[b'a'; 100], "a", "", true, 10).is_ok());
     }
 

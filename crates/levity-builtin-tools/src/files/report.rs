@@ -17,8 +17,13 @@ pub(super) fn report(
     searched: u64,
     failed: u64,
 ) -> ToolOutput {
-    let mut report = Report { max, ..Report::default() };
-    let complete = files.iter().all(|(path, hits)| report.file(path, &hits.lines));
+    let mut report = Report {
+        max,
+        ..Report::default()
+    };
+    let complete = files
+        .iter()
+        .all(|(path, hits)| report.file(path, &hits.lines));
     let mut text = report.text;
     let (matches, in_files) = (report.matches.len() as u64, report.files);
     text.push_str(&match (complete, matches) {
@@ -26,13 +31,24 @@ pub(super) fn report(
             let files = shown::count(searched, "file");
             format!("[no match in {files}; hidden, ignored and binary files are left out]")
         }
-        (true, _) => format!("[{}, in {}]", several(matches), shown::count(in_files, "file")),
+        (true, _) => format!(
+            "[{}, in {}]",
+            several(matches),
+            shown::count(in_files, "file")
+        ),
         (false, _) => {
-            format!("[the first {}; there are more: narrow `pattern`, `path` or `glob`]", several(matches))
+            format!(
+                "[the first {}; there are more: narrow `pattern`, `path` or `glob`]",
+                several(matches)
+            )
         }
     });
     if failed > 0 {
-        let _ = write!(text, "\n[{} could not be searched]", shown::count(failed, "file"));
+        let _ = write!(
+            text,
+            "\n[{} could not be searched]",
+            shown::count(failed, "file")
+        );
     }
     let mut output = ToolOutput::text(text);
     output.value = Some(json!({"matches": report.matches, "complete": complete}));
@@ -40,7 +56,11 @@ pub(super) fn report(
 }
 
 fn several(matches: u64) -> String {
-    if matches == 1 { "1 match".to_owned() } else { format!("{matches} matches") }
+    if matches == 1 {
+        "1 match".to_owned()
+    } else {
+        format!("{matches} matches")
+    }
 }
 
 #[derive(Default)]
@@ -68,7 +88,8 @@ impl Report {
             let mark = if line.matches { ':' } else { '-' };
             let _ = writeln!(self.text, "{gap}{}{mark} {}", line.number, line.text);
             if line.matches {
-                self.matches.push(json!({"path": path, "line": line.number, "text": line.text}));
+                self.matches
+                    .push(json!({"path": path, "line": line.number, "text": line.text}));
             }
         }
         self.text.push('\n');

@@ -7,7 +7,9 @@ use std::thread;
 use async_trait::async_trait;
 use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
-use levity_core::{CancelToken, Hints, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec};
+use levity_core::{
+    CancelToken, Hints, Tool, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolSpec,
+};
 use levity_sandbox::{Kind, OpenFile, Workspace};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -65,22 +67,36 @@ fn here() -> String {
 impl SearchFiles {
     /// The tool for the files of this workspace.
     pub fn new(workspace: Workspace) -> Self {
-        Self { spec: spec(), space: workspace }
+        Self {
+            spec: spec(),
+            space: workspace,
+        }
     }
 
     fn run(&self, args: &Args, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
         let (matcher, step) = matcher(args)?;
         let max = args.max.unwrap_or(DEFAULT_MAX).clamp(1, MAX);
         // One more than is shown tells whether there are more.
-        let room = Size { matches: max + 1, bytes: MAX_TEXT + 1 };
+        let room = Size {
+            matches: max + 1,
+            bytes: MAX_TEXT + 1,
+        };
         let meta = self.space.metadata(&args.path).map_err(refused)?;
         let is_dir = meta.kind() == Kind::Dir;
         let base = if is_dir {
-            self.space.dir(&args.path).map_err(refused)?.path().to_owned()
+            self.space
+                .dir(&args.path)
+                .map_err(refused)?
+                .path()
+                .to_owned()
         } else {
             String::new()
         };
-        let glob = args.glob.as_deref().map(|glob| Glob::new(glob, &base)).transpose()?;
+        let glob = args
+            .glob
+            .as_deref()
+            .map(|glob| Glob::new(glob, &base))
+            .transpose()?;
         let search = Search {
             matcher,
             step,
@@ -109,7 +125,8 @@ impl SearchFiles {
 
 fn matcher(args: &Args) -> Result<(RegexMatcher, usize), ToolError> {
     steady::compile(&args.pattern, args.literal, args.ignore_case).map_err(|error| {
-        let text = "the pattern cannot be used; it is a regular expression that matches within one line: escape what is \
+        let text = "the pattern cannot be used; it is a regular expression that matches within one \
+            line: escape what is \
                     meant literally or set `literal`, and use `*` or `+` in place of large counts";
         ToolError::new(ToolErrorKind::InvalidArgs, text).with_source(error)
     })
@@ -133,7 +150,9 @@ impl Search<'_> {
     /// Searches a tree on all cores.
     fn tree(&self, root: Folder) {
         let queue = Queue::new(Job::Folder(root));
-        let threads = thread::available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS);
+        let threads = thread::available_parallelism()
+            .map_or(1, NonZero::get)
+            .min(MAX_THREADS);
         thread::scope(|scope| {
             for _ in 1..threads {
                 // Where no thread can be had, those that are there do the work.
@@ -171,8 +190,13 @@ impl Search<'_> {
     fn perform(&self, job: Job, searcher: &mut Searcher) -> Vec<Job> {
         match job {
             Job::Folder(folder) => self.list(folder),
-            Job::Below(above, name) if self.hits.wants(&format!("{}/", above.dir.path_of(&name))) => {
-                above.enter(&name).map(|folder| self.list(folder)).unwrap_or_default()
+            Job::Below(above, name)
+                if self.hits.wants(&format!("{}/", above.dir.path_of(&name))) =>
+            {
+                above
+                    .enter(&name)
+                    .map(|folder| self.list(folder))
+                    .unwrap_or_default()
             }
             Job::Below(..) => Vec::new(),
             Job::Files(folder, names) => {
@@ -189,15 +213,26 @@ impl Search<'_> {
         let (mut files, mut jobs) = (Vec::new(), Vec::new());
         for entry in entries {
             match entry.kind {
-                Kind::File if self.filter.wants(&folder.dir.path_of(&entry.name), &entry.name) => {
+                Kind::File
+                    if self
+                        .filter
+                        .wants(&folder.dir.path_of(&entry.name), &entry.name) =>
+                {
                     files.push(entry.name);
                 }
-                Kind::Dir if folder.may_go_deeper() => jobs.push(Job::Below(folder.clone(), entry.name)),
+                Kind::Dir if folder.may_go_deeper() => {
+                    jobs.push(Job::Below(folder.clone(), entry.name))
+                }
                 _ => {}
             }
         }
         jobs.reverse();
-        jobs.extend(files.chunks(CHUNK).rev().map(|names| Job::Files(folder.clone(), names.to_vec())));
+        jobs.extend(
+            files
+                .chunks(CHUNK)
+                .rev()
+                .map(|names| Job::Files(folder.clone(), names.to_vec())),
+        );
         jobs
     }
 
@@ -217,7 +252,11 @@ impl Search<'_> {
 
     /// The pattern, which looks between its steps whether anybody still waits.
     fn steady(&self) -> Steady<'_, RegexMatcher> {
-        Steady { inner: &self.matcher, step: self.step, cancel: &self.cx.cancel }
+        Steady {
+            inner: &self.matcher,
+            step: self.step,
+            cancel: &self.cx.cancel,
+        }
     }
 
     fn search(&self, file: OpenFile, searcher: &mut Searcher) {
@@ -231,7 +270,10 @@ impl Search<'_> {
             hits: FileHits::default(),
             gap: false,
         };
-        let text = Stoppable { file: file.into_file(), cancel: &self.cx.cancel };
+        let text = Stoppable {
+            file: file.into_file(),
+            cancel: &self.cx.cancel,
+        };
         match searcher.search_reader(&matcher, text, &mut collector) {
             Ok(()) => drop(self.searched.fetch_add(1, Ordering::Relaxed)),
             Err(_) => drop(self.failed.fetch_add(1, Ordering::Relaxed)),
@@ -256,21 +298,31 @@ impl Read for Stoppable<'_> {
 }
 
 fn spec() -> ToolSpec {
-    let about = "Searches the text files of the workspace for a regular expression (as in ripgrep), line by line. What \
-                 `.gitignore` names is left out, and so are hidden and binary files. Shows the matching lines with \
+    let about = "Searches the text files of the workspace for a regular expression (as in \
+        ripgrep), line by line. What \
+                 `.gitignore` names is left out, and so are hidden and binary files. Shows the \
+                 matching lines with \
                  their numbers, by file.";
     let input = json!({
         "type": "object",
         "properties": {
-            "pattern": {"type": "string", "minLength": 1, "description": "The regular expression, such as `fn \\w+_test`."},
-            "path": {"type": "string", "description": "The folder or file to search; default: the workspace."},
-            "glob": {"type": "string", "description": "Only files that match, such as `*.rs`, `src/**/*.ts` or `!*.lock`."},
-            "literal": {"type": "boolean", "description": "Whether the pattern is plain text; default false."},
-            "ignore_case": {"type": "boolean", "description": "Whether case does not matter; default false."},
+            "pattern": {"type": "string", "minLength": 1, "description": "The regular expression, \
+                such as `fn \\w+_test`."},
+            "path": {"type": "string", "description": "The folder or file to search; default: the \
+                workspace."},
+            "glob": {"type": "string", "description": "Only files that match, such as `*.rs`, \
+                `src/**/*.ts` or `!*.lock`."},
+            "literal": {"type": "boolean", "description": "Whether the pattern is plain text; \
+                default false."},
+            "ignore_case": {"type": "boolean", "description": "Whether case does not matter; \
+                default false."},
             "context": {"type": "integer", "minimum": 0, "maximum": MAX_CONTEXT,
-                        "description": "How many lines to show before and after each match; default 0."},
-            "hidden": {"type": "boolean", "description": "Whether to search files that begin with a dot; default false."},
-            "ignored": {"type": "boolean", "description": "Whether to search what `.gitignore` names; default false."},
+                        "description": "How many lines to show before and after each match; \
+                            default 0."},
+            "hidden": {"type": "boolean", "description": "Whether to search files that begin with \
+                a dot; default false."},
+            "ignored": {"type": "boolean", "description": "Whether to search what `.gitignore` \
+                names; default false."},
             "max": {"type": "integer", "minimum": 1, "maximum": MAX, "description": "How many matches to show; default 100."},
         },
         "required": ["pattern"],
@@ -290,7 +342,10 @@ fn spec() -> ToolSpec {
         "required": ["matches", "complete"],
     });
     let hints = Hints::new().read_only().blocking().max_output(3 * MAX_TEXT);
-    ToolSpec::new("search_files", about).with_input(input).with_output(output).with_hints(hints)
+    ToolSpec::new("search_files", about)
+        .with_input(input)
+        .with_output(output)
+        .with_hints(hints)
 }
 
 #[async_trait]
@@ -317,7 +372,10 @@ mod tests {
         std::fs::write(folder.path().join("long"), "line\n").unwrap();
         let cancel = CancelToken::new();
         let file = File::open(folder.path().join("long")).unwrap();
-        let mut text = Stoppable { file, cancel: &cancel };
+        let mut text = Stoppable {
+            file,
+            cancel: &cancel,
+        };
         assert_eq!(text.read(&mut [0; 2]).unwrap(), 2);
         cancel.cancel();
         assert!(text.read(&mut [0; 2]).is_err());
@@ -327,12 +385,20 @@ mod tests {
     fn pattern_stops_within_a_file_when_its_call_does() {
         let cx = ToolCx::new(RunId::new("r"), CallId::new("c"), "key");
         let (matcher, step) = steady::compile("a+b", false, false).unwrap();
-        let room = Size { matches: 1, bytes: 1 };
+        let room = Size {
+            matches: 1,
+            bytes: 1,
+        };
         let cancel = cx.cancel.clone();
         let search = Search {
             matcher,
             step,
-            filter: Filter { no_hidden: false, no_ignored: false, glob: None, cancel },
+            filter: Filter {
+                no_hidden: false,
+                no_ignored: false,
+                glob: None,
+                cancel,
+            },
             context: 0,
             hits: Hits::new(room),
             room,

@@ -16,7 +16,10 @@ pub(super) struct Files(pub(super) Workspace);
 
 impl WorkspaceSource for Files {
     fn view_now(&self) -> WorkspaceView {
-        let mut found = Found { files: Vec::new(), left: MAX_ENTRIES };
+        let mut found = Found {
+            files: Vec::new(),
+            left: MAX_ENTRIES,
+        };
         if let Ok(folder) = Folder::open(&self.0, ".") {
             found.walk(folder);
         }
@@ -36,12 +39,19 @@ impl Found {
         let mut stack = vec![(root, Vec::new())];
         self.enter(&mut stack);
         while let Some((folder, names)) = stack.last_mut() {
-            let Some(name) = names.pop().filter(|_| self.left > 0 && self.files.len() < MAX_FILES) else {
+            let Some(name) = names
+                .pop()
+                .filter(|_| self.left > 0 && self.files.len() < MAX_FILES)
+            else {
                 stack.pop();
                 continue;
             };
             // A folder may be gone meanwhile, or be closed to us.
-            if let Some(inner) = folder.may_go_deeper().then(|| folder.enter(&name).ok()).flatten() {
+            if let Some(inner) = folder
+                .may_go_deeper()
+                .then(|| folder.enter(&name).ok())
+                .flatten()
+            {
                 stack.push((inner, Vec::new()));
                 self.enter(&mut stack);
             }
@@ -50,9 +60,22 @@ impl Found {
 
     /// Takes the files of the last folder, and notes the folders in it.
     fn enter(&mut self, stack: &mut [(Folder, Vec<String>)]) {
-        let Some((folder, names)) = stack.last_mut() else { return };
-        let filter = Filter { no_hidden: true, no_ignored: true, glob: None, cancel: CancelToken::new() };
-        for entry in folder.list(&filter).unwrap_or_default().entries.into_iter().take(self.left) {
+        let Some((folder, names)) = stack.last_mut() else {
+            return;
+        };
+        let filter = Filter {
+            no_hidden: true,
+            no_ignored: true,
+            glob: None,
+            cancel: CancelToken::new(),
+        };
+        for entry in folder
+            .list(&filter)
+            .unwrap_or_default()
+            .entries
+            .into_iter()
+            .take(self.left)
+        {
             self.left -= 1;
             match entry.kind {
                 Kind::Dir => names.push(entry.name),

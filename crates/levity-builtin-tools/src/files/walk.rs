@@ -33,7 +33,8 @@ pub(super) struct Filter {
     /// Whether what `.gitignore` and `.ignore` name is left out.
     pub(super) no_ignored: bool,
     pub(super) glob: Option<Glob>,
-    /// Heard when nobody waits any more: rules of a folder can be so heavy that one name takes long.
+    /// Heard when nobody waits any more: rules of a folder can be so heavy that one name takes
+    /// long.
     pub(super) cancel: CancelToken,
 }
 
@@ -43,7 +44,10 @@ impl Folder {
         let dir = space.dir(path).map_err(refused)?;
         let mut ignored = Ignored::default();
         let ends = dir.path().match_indices('/').map(|(at, _)| at);
-        let above = [0].into_iter().filter(|_| !dir.path().is_empty()).chain(ends);
+        let above = [0]
+            .into_iter()
+            .filter(|_| !dir.path().is_empty())
+            .chain(ends);
         for end in above {
             let path = if end == 0 { "." } else { &dir.path()[..end] };
             // The way was open a moment ago; whatever has changed since then has no say.
@@ -51,13 +55,21 @@ impl Folder {
                 ignored = ignored.enter(&dir, None);
             }
         }
-        Ok(Self { dir: Arc::new(dir), ignored, depth: 0 })
+        Ok(Self {
+            dir: Arc::new(dir),
+            ignored,
+            depth: 0,
+        })
     }
 
     /// Opens a folder in this one.
     pub(super) fn enter(&self, name: &str) -> Result<Self, PathError> {
         let dir = Arc::new(self.dir.dir(name)?);
-        Ok(Self { dir, ignored: self.ignored.clone(), depth: self.depth + 1 })
+        Ok(Self {
+            dir,
+            ignored: self.ignored.clone(),
+            depth: self.depth + 1,
+        })
     }
 
     /// The entries that are not left out, by name. The rules of this folder hold from now on.
@@ -72,8 +84,9 @@ impl Folder {
                 return false;
             }
             let is_hidden = filter.no_hidden && entry.name.starts_with('.');
-            let is_ignored =
-                |ignored: &Ignored| ignored.leaves_out(&dir.path_of(&entry.name), entry.kind == Kind::Dir);
+            let is_ignored = |ignored: &Ignored| {
+                ignored.leaves_out(&dir.path_of(&entry.name), entry.kind == Kind::Dir)
+            };
             !is_hidden && !ignored.is_some_and(is_ignored)
         });
         Ok(listing)
@@ -97,22 +110,31 @@ pub(super) struct Glob {
 }
 
 impl Glob {
-    /// A glob without `/` matches names at any depth, any other paths: from the workspace or from `base`. With `!` before
-    /// it, it matches all others.
+    /// A glob without `/` matches names at any depth, any other paths: from the workspace or from
+    /// `base`. With `!` before it, it matches all others.
     pub(super) fn new(glob: &str, base: &str) -> Result<Self, ToolError> {
-        let (text, negated) = glob.strip_prefix('!').map_or((glob, false), |text| (text, true));
+        let (text, negated) = glob
+            .strip_prefix('!')
+            .map_or((glob, false), |text| (text, true));
         let text = text.trim_start_matches("./").trim_start_matches('/');
         if is_heavy(text) {
-            let text = "the glob is too long or nested too deeply; try one like `*.rs` or `src/**/*.ts`";
+            let text =
+                "the glob is too long or nested too deeply; try one like `*.rs` or `src/**/*.ts`";
             return Err(ToolError::new(ToolErrorKind::InvalidArgs, text));
         }
         let built = GlobBuilder::new(text).literal_separator(true).build();
         let matcher = built.map_err(|error| {
-            let text = format!("the glob `{glob}` does not parse; try one like `*.rs` or `src/**/*.ts`");
+            let text =
+                format!("the glob `{glob}` does not parse; try one like `*.rs` or `src/**/*.ts`");
             ToolError::new(ToolErrorKind::InvalidArgs, text).with_source(error)
         })?;
         let start = if base.is_empty() { 0 } else { base.len() + 1 };
-        Ok(Self { matcher: matcher.compile_matcher(), is_name: !text.contains('/'), negated, start })
+        Ok(Self {
+            matcher: matcher.compile_matcher(),
+            is_name: !text.contains('/'),
+            negated,
+            start,
+        })
     }
 
     pub(super) fn matches(&self, path: &str, name: &str) -> bool {
@@ -127,12 +149,14 @@ impl Glob {
     }
 }
 
-/// Returns whether a glob is too long, or its braces are nested so deep that a parser may run out of stack.
+/// Returns whether a glob is too long, or its braces are nested so deep that a parser may run out
+/// of stack.
 pub(super) fn is_heavy(glob: &str) -> bool {
     glob.len() > MAX_GLOB || depth(glob) > MAX_NEST
 }
 
-/// How deep braces of a glob are nested, at most: a brace behind a backslash or in brackets closes nothing.
+/// How deep braces of a glob are nested, at most: a brace behind a backslash or in brackets closes
+/// nothing.
 fn depth(glob: &str) -> usize {
     let (mut open, mut deepest) = (0_usize, 0);
     let (mut escaped, mut brackets) = (false, false);
@@ -153,7 +177,9 @@ fn depth(glob: &str) -> usize {
 impl Filter {
     /// Whether an entry is among those that were asked for.
     pub(super) fn wants(&self, path: &str, name: &str) -> bool {
-        self.glob.as_ref().is_none_or(|glob| glob.matches(path, name))
+        self.glob
+            .as_ref()
+            .is_none_or(|glob| glob.matches(path, name))
     }
 }
 
@@ -167,8 +193,20 @@ mod tests {
         std::fs::write(folder.path().join("a.txt"), "").unwrap();
         let space = Workspace::open(folder.path()).unwrap();
         let cancel = CancelToken::new();
-        let filter = Filter { no_hidden: true, no_ignored: true, glob: None, cancel: cancel.clone() };
-        let count = || Folder::open(&space, ".").unwrap().list(&filter).unwrap().entries.len();
+        let filter = Filter {
+            no_hidden: true,
+            no_ignored: true,
+            glob: None,
+            cancel: cancel.clone(),
+        };
+        let count = || {
+            Folder::open(&space, ".")
+                .unwrap()
+                .list(&filter)
+                .unwrap()
+                .entries
+                .len()
+        };
         assert_eq!(count(), 1);
         cancel.cancel();
         assert_eq!(count(), 0);

@@ -23,17 +23,25 @@ struct Args {
 impl WriteFile {
     /// The tool for the files of this workspace.
     pub fn new(workspace: Workspace) -> Self {
-        Self { spec: spec(), space: workspace }
+        Self {
+            spec: spec(),
+            space: workspace,
+        }
     }
 
     fn run(&self, args: &Args, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
         alive(cx)?;
         let bytes = args.content.as_bytes();
-        let written =
-            self.space.write_with(&args.path, bytes, WriteOptions::new().parents()).map_err(refused)?;
+        let written = self
+            .space
+            .write_with(&args.path, bytes, WriteOptions::new().parents())
+            .map_err(refused)?;
         cx.progress.changed(&FileChange::written(&*written.path));
         let lines = args.content.lines().count() as u64;
-        let (verb, path) = (if written.created { "made" } else { "replaced" }, shown::path(&written.path));
+        let (verb, path) = (
+            if written.created { "made" } else { "replaced" },
+            shown::path(&written.path),
+        );
         let text = format!(
             "{verb} `{path}`: {}, {}",
             shown::count(lines, "line"),
@@ -48,12 +56,14 @@ impl WriteFile {
 }
 
 fn spec() -> ToolSpec {
-    let about = "Writes a file of the workspace whole, in place of what was there; folders that are missing are made. \
+    let about = "Writes a file of the workspace whole, in place of what was there; folders that \
+        are missing are made. \
                  To change a part of a file, use `edit_file`.";
     let input = json!({
         "type": "object",
         "properties": {
-            "path": {"type": "string", "description": "The file, relative to the workspace, such as `src/main.rs`."},
+            "path": {"type": "string", "description": "The file, relative to the workspace, such \
+                as `src/main.rs`."},
             "content": {"type": "string", "description": "All that the file shall hold."},
         },
         "required": ["path", "content"],
@@ -71,7 +81,10 @@ fn spec() -> ToolSpec {
     });
     // The same content again changes nothing more.
     let hints = Hints::new().idempotent().blocking();
-    ToolSpec::new("write_file", about).with_input(input).with_output(output).with_hints(hints)
+    ToolSpec::new("write_file", about)
+        .with_input(input)
+        .with_output(output)
+        .with_hints(hints)
 }
 
 #[async_trait]

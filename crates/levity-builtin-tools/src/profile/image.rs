@@ -6,7 +6,21 @@ pub(super) fn size(head: &[u8]) -> Option<(u32, u32)> {
         [0x89, b'P', b'N', b'G', ..] => png(head),
         [b'G', b'I', b'F', ..] => Some((le16(head, 6)?, le16(head, 8)?)),
         [0xff, 0xd8, ..] => jpeg(head),
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => webp(head),
+        [
+            b'R',
+            b'I',
+            b'F',
+            b'F',
+            _,
+            _,
+            _,
+            _,
+            b'W',
+            b'E',
+            b'B',
+            b'P',
+            ..,
+        ] => webp(head),
         _ => None,
     }
 }
@@ -17,14 +31,19 @@ fn png(head: &[u8]) -> Option<(u32, u32)> {
 }
 
 fn le16(head: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from(u16::from_le_bytes(head.get(at..at + 2)?.try_into().ok()?)))
+    Some(u32::from(u16::from_le_bytes(
+        head.get(at..at + 2)?.try_into().ok()?,
+    )))
 }
 
 fn be16(head: &[u8], at: usize) -> Option<usize> {
-    Some(usize::from(u16::from_be_bytes(head.get(at..at + 2)?.try_into().ok()?)))
+    Some(usize::from(u16::from_be_bytes(
+        head.get(at..at + 2)?.try_into().ok()?,
+    )))
 }
 
-/// The first chunk is a lossy picture, a lossless one, or says what both may have: each has the size in its own form.
+/// The first chunk is a lossy picture, a lossless one, or says what both may have: each has the
+/// size in its own form.
 fn webp(head: &[u8]) -> Option<(u32, u32)> {
     let byte = |at: usize| head.get(at).copied().map(u32::from);
     match head.get(12..16)? {

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{
+    DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
 use serde::{Deserialize, Serialize};
 
 use super::text;
@@ -36,7 +38,10 @@ pub struct Shape {
     pub of: Option<Box<Shape>>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks for a reference"
+)]
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
@@ -68,7 +73,12 @@ impl Shape {
         let mut from = serde_json::Deserializer::from_str(text);
         // Only the first levels recurse; what lies deeper is passed over without.
         let mut left = ALL_KEYS.saturating_sub(self.count());
-        Look { into: self, depth: 0, left: &mut left }.deserialize(&mut from)?;
+        Look {
+            into: self,
+            depth: 0,
+            left: &mut left,
+        }
+        .deserialize(&mut from)?;
         from.end()
     }
 
@@ -81,7 +91,11 @@ impl Shape {
     /// How many keys there are in all; never deeper than a value is looked into.
     fn count(&self) -> usize {
         let below = self.of.as_ref().map_or(0, |of| of.count());
-        self.keys.iter().map(|(_, shape)| 1 + shape.count()).sum::<usize>() + below
+        self.keys
+            .iter()
+            .map(|(_, shape)| 1 + shape.count())
+            .sum::<usize>()
+            + below
     }
 
     fn key(&mut self, name: &str, left: &mut usize) -> Option<&mut Self> {
@@ -199,7 +213,11 @@ impl<'de> Visitor<'de> for Look<'_> {
         loop {
             let there = match count < LOOKED_AT {
                 true => list
-                    .next_element_seed(Look { into: of, depth: self.depth + 1, left: self.left })?
+                    .next_element_seed(Look {
+                        into: of,
+                        depth: self.depth + 1,
+                        left: self.left,
+                    })?
                     .is_some(),
                 false => list.next_element::<IgnoredAny>()?.is_some(),
             };
@@ -216,7 +234,11 @@ impl<'de> Visitor<'de> for Look<'_> {
         while let Some(name) = map.next_key::<std::borrow::Cow<'_, str>>()? {
             match self.into.key(&name, self.left) {
                 Some(shape) => {
-                    map.next_value_seed(Look { into: shape, depth: self.depth + 1, left: self.left })?;
+                    map.next_value_seed(Look {
+                        into: shape,
+                        depth: self.depth + 1,
+                        left: self.left,
+                    })?;
                 }
                 None => map.next_value::<IgnoredAny>().map(|_| ())?,
             }

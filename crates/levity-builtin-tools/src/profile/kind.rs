@@ -128,8 +128,12 @@ pub(super) fn by_bytes(head: &[u8], extension: &str) -> Option<Found> {
         return Some(Found::new(FileKind::Archive, Some("tar")));
     }
     // Some beginnings are also words.
-    let text = |kind| kind == FileKind::Archive && !head.iter().take(64).any(|byte| *byte < 9 || *byte > 126);
-    let known = BEGINNINGS.iter().find(|(begin, kind, _)| head.starts_with(begin) && !text(*kind));
+    let text = |kind| {
+        kind == FileKind::Archive && !head.iter().take(64).any(|byte| *byte < 9 || *byte > 126)
+    };
+    let known = BEGINNINGS
+        .iter()
+        .find(|(begin, kind, _)| head.starts_with(begin) && !text(*kind));
     known.map(|(_, kind, format)| Found::new(*kind, *format))
 }
 
@@ -140,8 +144,16 @@ pub(super) struct Language {
     pub(super) items: &'static [&'static str],
 }
 
-const C: &[&str] =
-    &["struct ", "enum ", "union ", "typedef ", "class ", "namespace ", "template", "#define "];
+const C: &[&str] = &[
+    "struct ",
+    "enum ",
+    "union ",
+    "typedef ",
+    "class ",
+    "namespace ",
+    "template",
+    "#define ",
+];
 const JVM: &[&str] = &[
     "public ",
     "class ",
@@ -194,44 +206,134 @@ const RUST: &[&str] = &[
 ];
 
 pub(super) const LANGUAGES: &[Language] = &[
-    Language { name: "rust", extensions: &["rs"], items: RUST },
-    Language { name: "python", extensions: &["py", "pyi"], items: &["def ", "class ", "async def "] },
-    Language { name: "javascript", extensions: &["js", "mjs", "cjs", "jsx"], items: JS },
-    Language { name: "typescript", extensions: &["ts", "mts", "tsx"], items: JS },
-    Language { name: "go", extensions: &["go"], items: &["func ", "type ", "const ", "var "] },
-    Language { name: "c", extensions: &["c", "h"], items: C },
-    Language { name: "c++", extensions: &["cc", "cpp", "cxx", "hpp", "hh"], items: C },
-    Language { name: "java", extensions: &["java"], items: JVM },
-    Language { name: "kotlin", extensions: &["kt", "kts"], items: JVM },
-    Language { name: "scala", extensions: &["scala"], items: JVM },
-    Language { name: "c#", extensions: &["cs"], items: JVM },
+    Language {
+        name: "rust",
+        extensions: &["rs"],
+        items: RUST,
+    },
+    Language {
+        name: "python",
+        extensions: &["py", "pyi"],
+        items: &["def ", "class ", "async def "],
+    },
+    Language {
+        name: "javascript",
+        extensions: &["js", "mjs", "cjs", "jsx"],
+        items: JS,
+    },
+    Language {
+        name: "typescript",
+        extensions: &["ts", "mts", "tsx"],
+        items: JS,
+    },
+    Language {
+        name: "go",
+        extensions: &["go"],
+        items: &["func ", "type ", "const ", "var "],
+    },
+    Language {
+        name: "c",
+        extensions: &["c", "h"],
+        items: C,
+    },
+    Language {
+        name: "c++",
+        extensions: &["cc", "cpp", "cxx", "hpp", "hh"],
+        items: C,
+    },
+    Language {
+        name: "java",
+        extensions: &["java"],
+        items: JVM,
+    },
+    Language {
+        name: "kotlin",
+        extensions: &["kt", "kts"],
+        items: JVM,
+    },
+    Language {
+        name: "scala",
+        extensions: &["scala"],
+        items: JVM,
+    },
+    Language {
+        name: "c#",
+        extensions: &["cs"],
+        items: JVM,
+    },
     Language {
         name: "swift",
         extensions: &["swift"],
-        items: &["func ", "class ", "struct ", "enum ", "protocol ", "extension ", "public "],
+        items: &[
+            "func ",
+            "class ",
+            "struct ",
+            "enum ",
+            "protocol ",
+            "extension ",
+            "public ",
+        ],
     },
-    Language { name: "ruby", extensions: &["rb"], items: &["def ", "class ", "module "] },
+    Language {
+        name: "ruby",
+        extensions: &["rb"],
+        items: &["def ", "class ", "module "],
+    },
     Language {
         name: "php",
         extensions: &["php"],
-        items: &["function ", "class ", "interface ", "trait ", "namespace ", "final ", "abstract "],
+        items: &[
+            "function ",
+            "class ",
+            "interface ",
+            "trait ",
+            "namespace ",
+            "final ",
+            "abstract ",
+        ],
     },
-    Language { name: "shell", extensions: &["sh", "bash", "zsh"], items: &["function "] },
+    Language {
+        name: "shell",
+        extensions: &["sh", "bash", "zsh"],
+        items: &["function "],
+    },
     Language {
         name: "sql",
         extensions: &["sql"],
         items: &["CREATE ", "ALTER ", "DROP ", "create ", "alter ", "drop "],
     },
-    Language { name: "lua", extensions: &["lua"], items: &["function ", "local function "] },
-    Language { name: "r", extensions: &["r"], items: &[] },
-    Language { name: "css", extensions: &["css", "scss", "less"], items: &[] },
-    Language { name: "toml", extensions: &["toml"], items: &["["] },
-    Language { name: "ini", extensions: &["ini", "cfg"], items: &["["] },
+    Language {
+        name: "lua",
+        extensions: &["lua"],
+        items: &["function ", "local function "],
+    },
+    Language {
+        name: "r",
+        extensions: &["r"],
+        items: &[],
+    },
+    Language {
+        name: "css",
+        extensions: &["css", "scss", "less"],
+        items: &[],
+    },
+    Language {
+        name: "toml",
+        extensions: &["toml"],
+        items: &["["],
+    },
+    Language {
+        name: "ini",
+        extensions: &["ini", "cfg"],
+        items: &["["],
+    },
 ];
 
 /// The language of source code of this extension.
 pub(super) fn language(extension: &str) -> Option<&'static Language> {
-    LANGUAGES.iter().find(|language| language.extensions.contains(&extension))
+    LANGUAGES
+        .iter()
+        .find(|language| language.extensions.contains(&extension))
 }
 
 /// What text with this extension is, when its content leaves it open.

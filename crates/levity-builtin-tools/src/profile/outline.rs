@@ -19,10 +19,17 @@ pub(super) fn outline(from: &Text, found: Found, extension: &str) -> Structure {
         _ => {
             let begins = language(extension).map_or(&[][..], |language| language.items);
             let item = |line: &&str| begins.iter().any(|begin| line.starts_with(begin));
-            lines.lines().filter(item).for_each(|line| outline.add(line));
+            lines
+                .lines()
+                .filter(item)
+                .for_each(|line| outline.add(line));
         }
     }
-    Structure::Outline { items: outline.items, more: outline.more, lines: from.lines() }
+    Structure::Outline {
+        items: outline.items,
+        more: outline.more,
+        lines: from.lines(),
+    }
 }
 
 #[derive(Default)]
@@ -78,7 +85,11 @@ fn html(page: &str, into: &mut Items) {
         if !words.is_empty() {
             into.add(&format!(
                 "{}{words}",
-                if level == 0 { "title: ".into() } else { "#".repeat(level) + " " }
+                if level == 0 {
+                    "title: ".into()
+                } else {
+                    "#".repeat(level) + " "
+                }
             ));
         }
     }
@@ -113,7 +124,10 @@ fn xml(page: &str, into: &mut Items) {
         rest = &rest[at + 1..];
         if rest.starts_with(|char: char| char.is_alphabetic() || char == '_') {
             let end = rest.find('>').unwrap_or(rest.len());
-            return into.add(&format!("<{}>", rest[..end].split_whitespace().collect::<Vec<_>>().join(" ")));
+            return into.add(&format!(
+                "<{}>",
+                rest[..end].split_whitespace().collect::<Vec<_>>().join(" ")
+            ));
         }
     }
 }
@@ -121,7 +135,9 @@ fn xml(page: &str, into: &mut Items) {
 /// Keys of YAML that stand at the beginning of a line.
 fn keys(lines: &str, into: &mut Items) {
     for line in lines.lines() {
-        let key = line.split_once(':').filter(|(_, rest)| rest.is_empty() || rest.starts_with([' ', '\t']));
+        let key = line
+            .split_once(':')
+            .filter(|(_, rest)| rest.is_empty() || rest.starts_with([' ', '\t']));
         if let Some((key, _)) =
             key.filter(|(key, _)| !key.starts_with([' ', '#', '-', '\t']) && !key.is_empty())
         {

@@ -30,7 +30,12 @@ impl Sample {
     /// # Errors
     /// In words that name the path.
     pub(super) fn of(path: &Path) -> Result<Self, String> {
-        let named = |problem: &str| format!("`{}` {problem}", super::text::one_line(&path.to_string_lossy()));
+        let named = |problem: &str| {
+            format!(
+                "`{}` {problem}",
+                super::text::one_line(&path.to_string_lossy())
+            )
+        };
         let failed = |error: io::Error| named(&reason(&error));
         // Asked before it is opened, since opening a device may already do something.
         regular(&fs::metadata(path).map_err(failed)?).map_err(named)?;
@@ -59,7 +64,11 @@ fn regular(metadata: &Metadata) -> Result<(), &'static str> {
     if kind.is_file() {
         return Ok(());
     }
-    Err(if kind.is_dir() { "is a folder; name the files in it" } else { special(kind) })
+    Err(if kind.is_dir() {
+        "is a folder; name the files in it"
+    } else {
+        special(kind)
+    })
 }
 
 #[cfg(unix)]
@@ -82,17 +91,33 @@ fn read(file: &mut File, size: u64) -> io::Result<Sample> {
         // It may grow while it is read, and files of the system have no size before that.
         let bytes = piece(file, 0, MOST + 1)?;
         if bytes.len() as u64 <= MOST {
-            return Ok(Sample { size: bytes.len() as u64, whole: true, pieces: vec![bytes] });
+            return Ok(Sample {
+                size: bytes.len() as u64,
+                whole: true,
+                pieces: vec![bytes],
+            });
         }
-        return Ok(Sample { size: bytes.len() as u64, whole: false, pieces: vec![bytes] });
+        return Ok(Sample {
+            size: bytes.len() as u64,
+            whole: false,
+            pieces: vec![bytes],
+        });
     }
     let mut pieces = vec![piece(file, 0, HEAD)?];
     let step = (size - HEAD - TAIL) / PIECES;
     for at in 0..PIECES {
-        pieces.push(piece(file, HEAD + at * step + (step.saturating_sub(PIECE)) / 2, PIECE.min(step))?);
+        pieces.push(piece(
+            file,
+            HEAD + at * step + (step.saturating_sub(PIECE)) / 2,
+            PIECE.min(step),
+        )?);
     }
     pieces.push(piece(file, size - TAIL, TAIL)?);
-    Ok(Sample { size, whole: false, pieces })
+    Ok(Sample {
+        size,
+        whole: false,
+        pieces,
+    })
 }
 
 fn piece(file: &mut File, at: u64, most: u64) -> io::Result<Vec<u8>> {
@@ -120,7 +145,11 @@ impl Text {
     /// The text, unless it is none.
     pub(super) fn of(sample: &Sample) -> Option<Self> {
         let encoding = encoding(sample)?;
-        let unit = if matches!(encoding, Encoding::Utf16Le | Encoding::Utf16Be) { 2 } else { 1 };
+        let unit = if matches!(encoding, Encoding::Utf16Le | Encoding::Utf16Be) {
+            2
+        } else {
+            1
+        };
         let mark = match encoding {
             Encoding::Utf8Bom => 3,
             _ if unit == 2 => 2,
@@ -137,7 +166,15 @@ impl Text {
             sample.pieces.iter().map(|piece| piece.len() as u64).sum(),
         );
         let open = !head.is_empty() && !if tail.is_empty() { &head } else { &tail }.ends_with('\n');
-        Some(Self { encoding, whole: sample.whole, size: sample.size, head, tail, seen, open })
+        Some(Self {
+            encoding,
+            whole: sample.whole,
+            size: sample.size,
+            head,
+            tail,
+            seen,
+            open,
+        })
     }
 
     /// How many lines there are.
@@ -177,13 +214,20 @@ fn encoding(sample: &Sample) -> Option<Encoding> {
     for piece in &sample.pieces {
         let piece = trimmed(piece);
         all += piece.len();
-        invalid += piece.utf8_chunks().map(|chunk| chunk.invalid().len()).sum::<usize>();
-        controls += piece.iter().filter(|byte| matches!(byte, 1..=6 | 14..=26 | 28..=31)).count();
+        invalid += piece
+            .utf8_chunks()
+            .map(|chunk| chunk.invalid().len())
+            .sum::<usize>();
+        controls += piece
+            .iter()
+            .filter(|byte| matches!(byte, 1..=6 | 14..=26 | 28..=31))
+            .count();
         if piece.contains(&0) {
             return None;
         }
     }
-    // Text in an older encoding has some bytes that are no UTF-8; what is mostly such bytes is not text.
+    // Text in an older encoding has some bytes that are no UTF-8; what is mostly such bytes is not
+    // text.
     match () {
         () if invalid * 10 > all.max(20) * 3 || controls * 10 > all.max(20) => None,
         () if invalid > 0 => Some(Encoding::Other),
@@ -195,10 +239,16 @@ fn encoding(sample: &Sample) -> Option<Encoding> {
 /// A piece without what is left at its ends of characters that it cuts through.
 fn trimmed(piece: &[u8]) -> &[u8] {
     let goes_on = |byte: &u8| byte & 0xc0 == 0x80;
-    let begin = piece.iter().take(3).take_while(|byte| goes_on(byte)).count();
+    let begin = piece
+        .iter()
+        .take(3)
+        .take_while(|byte| goes_on(byte))
+        .count();
     let piece = &piece[begin..];
     match piece.utf8_chunks().last() {
-        Some(chunk) if std::str::from_utf8(chunk.invalid()).is_err_and(|e| e.error_len().is_none()) => {
+        Some(chunk)
+            if std::str::from_utf8(chunk.invalid()).is_err_and(|e| e.error_len().is_none()) =>
+        {
             &piece[..piece.len() - chunk.invalid().len()]
         }
         _ => piece,
@@ -214,7 +264,9 @@ fn decode(encoding: Encoding, bytes: &[u8]) -> String {
     match encoding {
         Encoding::Utf16Le | Encoding::Utf16Be => {
             let units = bytes.chunks(2).map(unit);
-            char::decode_utf16(units).map(|char| char.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+            char::decode_utf16(units)
+                .map(|char| char.unwrap_or(char::REPLACEMENT_CHARACTER))
+                .collect()
         }
         _ => String::from_utf8_lossy(trimmed(bytes)).into_owned(),
     }

@@ -57,41 +57,78 @@ impl fmt::Display for Column {
             ColumnType::Date => "date",
             ColumnType::Text => "text",
         };
-        write!(f, "{} ({kind}{})", self.name, if self.gaps { ", with gaps" } else { "" })
+        write!(
+            f,
+            "{} ({kind}{})",
+            self.name,
+            if self.gaps { ", with gaps" } else { "" }
+        )
     }
 }
 
 /// A text as a table, whatever it is: one with this extension.
 pub(super) fn table(from: &Text, delimiter: char) -> Structure {
-    let records: Vec<_> = records(from.whole_lines(), delimiter).take(LOOKED_AT + 1).collect();
+    let records: Vec<_> = records(from.whole_lines(), delimiter)
+        .take(LOOKED_AT + 1)
+        .collect();
     let header = has_header(&records);
     let width = records.iter().map(Vec::len).max().unwrap_or_default();
     let cells = if header { &records[1..] } else { &records };
     let column = |at: usize| {
-        let name = records.first().filter(|_| header).and_then(|names| names.get(at));
+        let name = records
+            .first()
+            .filter(|_| header)
+            .and_then(|names| names.get(at));
         let name = name.map_or_else(|| (at + 1).to_string(), |name| text::cut(name, 80));
-        let (kind, gaps) = guess(cells.iter().map(|row| row.get(at).map_or("", String::as_str)));
+        let (kind, gaps) = guess(
+            cells
+                .iter()
+                .map(|row| row.get(at).map_or("", String::as_str)),
+        );
         Column { name, kind, gaps }
     };
     let columns: Vec<_> = (0..width.min(COLUMNS)).map(column).collect();
     let more = (width - columns.len()) as u64;
-    Structure::Table { delimiter, header, columns, more, rows: rows(from, delimiter, header) }
+    Structure::Table {
+        delimiter,
+        header,
+        columns,
+        more,
+        rows: rows(from, delimiter, header),
+    }
 }
 
-/// The delimiter of a text that looks like a table: at least two rows, all with the same number of cells.
+/// The delimiter of a text that looks like a table: at least two rows, all with the same number of
+/// cells.
 pub(super) fn delimiter(from: &Text) -> Option<char> {
     let even = |delimiter: &char| {
-        let widths: Vec<_> = records(from.whole_lines(), *delimiter).take(20).map(|row| row.len()).collect();
-        let width = widths.first().copied().filter(|width| *width > 1 && widths.len() > 1)?;
-        widths.iter().all(|other| *other == width).then_some((width, *delimiter))
+        let widths: Vec<_> = records(from.whole_lines(), *delimiter)
+            .take(20)
+            .map(|row| row.len())
+            .collect();
+        let width = widths
+            .first()
+            .copied()
+            .filter(|width| *width > 1 && widths.len() > 1)?;
+        widths
+            .iter()
+            .all(|other| *other == width)
+            .then_some((width, *delimiter))
     };
-    DELIMITERS.iter().filter_map(even).max_by_key(|(width, _)| *width).map(|(_, delimiter)| delimiter)
+    DELIMITERS
+        .iter()
+        .filter_map(even)
+        .max_by_key(|(width, _)| *width)
+        .map(|(_, delimiter)| delimiter)
 }
 
 /// The delimiter that the first row has most of.
 pub(super) fn most_used(from: &Text) -> Option<char> {
     let line = from.head.lines().next()?;
-    let most = DELIMITERS.into_iter().rev().max_by_key(|delimiter| line.matches(*delimiter).count())?;
+    let most = DELIMITERS
+        .into_iter()
+        .rev()
+        .max_by_key(|delimiter| line.matches(*delimiter).count())?;
     line.contains(most).then_some(most)
 }
 
@@ -107,7 +144,8 @@ fn rows(from: &Text, delimiter: char, header: bool) -> Count {
     Count::about(rows.number.saturating_sub(names))
 }
 
-/// The rows of a text, without empty ones. A cell in quotes may have delimiters and lines; a quote in it is doubled.
+/// The rows of a text, without empty ones. A cell in quotes may have delimiters and lines; a quote
+/// in it is doubled.
 fn records(text: &str, delimiter: char) -> impl Iterator<Item = Vec<String>> + '_ {
     let mut chars = text.chars().peekable();
     std::iter::from_fn(move || {
@@ -125,7 +163,10 @@ const CELL: usize = 256;
 /// More cells of one row are not kept.
 const CELLS: usize = 10_000;
 
-fn record(chars: &mut std::iter::Peekable<std::str::Chars<'_>>, delimiter: char) -> Option<Vec<String>> {
+fn record(
+    chars: &mut std::iter::Peekable<std::str::Chars<'_>>,
+    delimiter: char,
+) -> Option<Vec<String>> {
     chars.peek()?;
     let (mut row, mut cell, mut quoted) = (Vec::new(), String::new(), false);
     while let Some(char) = chars.next() {
@@ -149,9 +190,12 @@ fn record(chars: &mut std::iter::Peekable<std::str::Chars<'_>>, delimiter: char)
     Some(row)
 }
 
-/// Whether the first row has names: each is there once and is no number, and the next row is not like that.
+/// Whether the first row has names: each is there once and is no number, and the next row is not
+/// like that.
 fn has_header(records: &[Vec<String>]) -> bool {
-    let [names, rest @ ..] = records else { return false };
+    let [names, rest @ ..] = records else {
+        return false;
+    };
     let word = |cell: &String| guess_one(cell.trim()) == ColumnType::Text;
     let mut sorted: Vec<_> = names.iter().map(|name| name.trim()).collect();
     sorted.sort_unstable();
@@ -173,9 +217,10 @@ fn guess<'a>(cells: impl Iterator<Item = &'a str>) -> (ColumnType, bool) {
             }
             (ColumnType::Empty, found) => found,
             (kind, found) if kind == found => kind,
-            (ColumnType::Integer | ColumnType::Number, ColumnType::Integer | ColumnType::Number) => {
-                ColumnType::Number
-            }
+            (
+                ColumnType::Integer | ColumnType::Number,
+                ColumnType::Integer | ColumnType::Number,
+            ) => ColumnType::Number,
             _ => ColumnType::Text,
         };
     }
@@ -183,8 +228,9 @@ fn guess<'a>(cells: impl Iterator<Item = &'a str>) -> (ColumnType, bool) {
 }
 
 fn guess_one(cell: &str) -> ColumnType {
-    let number =
-        |cell: &str| cell.parse::<f64>().is_ok() && cell.contains(|char: char| char.is_ascii_digit());
+    let number = |cell: &str| {
+        cell.parse::<f64>().is_ok() && cell.contains(|char: char| char.is_ascii_digit())
+    };
     match cell {
         "" => ColumnType::Empty,
         "true" | "false" | "True" | "False" | "TRUE" | "FALSE" => ColumnType::Boolean,

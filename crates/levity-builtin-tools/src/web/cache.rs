@@ -7,7 +7,8 @@ use levity_core::Timestamp;
 
 use super::page::Page;
 
-/// How many pages are kept, how many bytes of text they may have together, and for how long they are kept.
+/// How many pages are kept, how many bytes of text they may have together, and for how long they
+/// are kept.
 const MAX_PAGES: usize = 16;
 const MAX_BYTES: usize = 8 * 1024 * 1024;
 const MAX_AGE: Duration = Duration::from_secs(15 * 60);
@@ -27,14 +28,26 @@ impl Cache {
     pub(super) fn get(&self, url: &str, now: Timestamp) -> Option<Arc<Page>> {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         entries.retain(|entry| now.since(entry.read) <= MAX_AGE);
-        entries.iter().find(|entry| entry.url == url).map(|entry| entry.page.clone())
+        entries
+            .iter()
+            .find(|entry| entry.url == url)
+            .map(|entry| entry.page.clone())
     }
 
     pub(super) fn put(&self, url: String, now: Timestamp, page: Arc<Page>) {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         entries.retain(|entry| entry.url != url);
-        entries.push(Entry { url, read: now, page });
-        let bytes = |entries: &[Entry]| entries.iter().map(|entry| entry.page.text.len()).sum::<usize>();
+        entries.push(Entry {
+            url,
+            read: now,
+            page,
+        });
+        let bytes = |entries: &[Entry]| {
+            entries
+                .iter()
+                .map(|entry| entry.page.text.len())
+                .sum::<usize>()
+        };
         while entries.len() > MAX_PAGES || bytes(&entries) > MAX_BYTES {
             entries.remove(0);
         }
@@ -48,7 +61,14 @@ mod tests {
 
     fn page(bytes: usize) -> Arc<Page> {
         let (url, text) = (String::new(), "x".repeat(bytes));
-        Arc::new(Page { url, asked: None, title: None, kind: Kind::Text, text, notes: Vec::new() })
+        Arc::new(Page {
+            url,
+            asked: None,
+            title: None,
+            kind: Kind::Text,
+            text,
+            notes: Vec::new(),
+        })
     }
 
     #[test]
@@ -59,7 +79,11 @@ mod tests {
         }
         assert!(cache.get("3", now).is_none() && cache.get("4", now).is_some());
         assert!(cache.get("4", now.after(MAX_AGE)).is_some());
-        assert!(cache.get("4", now.after(MAX_AGE + Duration::from_millis(1))).is_none());
+        assert!(
+            cache
+                .get("4", now.after(MAX_AGE + Duration::from_millis(1)))
+                .is_none()
+        );
         for at in 0..9 {
             cache.put(at.to_string(), now, page(1 << 20));
         }

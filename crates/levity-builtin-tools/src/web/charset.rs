@@ -9,14 +9,17 @@ use super::html::declared;
 /// How far a page is read for what it says of itself.
 const PRESCAN: usize = 1024;
 
-/// Text of bytes. What decides, in this order: a mark at their beginning, what the server says, what the page says of
-/// itself, and whether they can be UTF-8; failing all, they are taken as Windows' Western European.
+/// Text of bytes. What decides, in this order: a mark at their beginning, what the server says,
+/// what the page says of itself, and whether they can be UTF-8; failing all, they are taken as
+/// Windows' Western European.
 pub(super) fn decode<'a>(bytes: &'a [u8], said: Option<&str>, is_markup: bool) -> Cow<'a, str> {
     if let Some((encoding, mark)) = Encoding::for_bom(bytes) {
         return encoding.decode_without_bom_handling(&bytes[mark..]).0;
     }
     let said = said.and_then(|label| Encoding::for_label(label.as_bytes()));
-    let encoding = said.or_else(|| if is_markup { own(bytes) } else { None }).unwrap_or_else(|| guess(bytes));
+    let encoding = said
+        .or_else(|| if is_markup { own(bytes) } else { None })
+        .unwrap_or_else(|| guess(bytes));
     encoding.decode_without_bom_handling(bytes).0
 }
 
@@ -29,14 +32,20 @@ fn own(bytes: &[u8]) -> Option<&'static Encoding> {
     if !encoding.is_ascii_compatible() {
         return Some(UTF_8);
     }
-    Some(if encoding == X_USER_DEFINED { WINDOWS_1252 } else { encoding })
+    Some(if encoding == X_USER_DEFINED {
+        WINDOWS_1252
+    } else {
+        encoding
+    })
 }
 
 fn guess(bytes: &[u8]) -> &'static Encoding {
     match std::str::from_utf8(bytes) {
         Ok(_) => UTF_8,
         // It may have been cut off within a character, behind others that could be nothing else.
-        Err(error) if error.error_len().is_none() && !bytes[..error.valid_up_to()].is_ascii() => UTF_8,
+        Err(error) if error.error_len().is_none() && !bytes[..error.valid_up_to()].is_ascii() => {
+            UTF_8
+        }
         Err(_) => WINDOWS_1252,
     }
 }
@@ -57,12 +66,20 @@ mod tests {
         check(b"\xff\xfeh\0i\0", Some("utf-8"), "hi");
         check(b"\xfe\xff\0h\0i", None, "hi");
         // What the server says.
-        check(b"<meta charset=utf-8>\xe9", Some("ISO-8859-1"), "<meta charset=utf-8>é");
+        check(
+            b"<meta charset=utf-8>\xe9",
+            Some("ISO-8859-1"),
+            "<meta charset=utf-8>é",
+        );
         check(b"\x83\x65\x83\x58\x83\x67", Some("shift_jis"), "テスト");
         check(b"h\0i\0", Some("utf-16le"), "hi");
         check(b"\xc3\xa9", Some("no such"), "é");
         // What the page says.
-        check(b"<meta charset='windows-1251'>\xc4\xe0", None, "<meta charset='windows-1251'>Да");
+        check(
+            b"<meta charset='windows-1251'>\xc4\xe0",
+            None,
+            "<meta charset='windows-1251'>Да",
+        );
         check(
             b"<META content='text/html; charset=koi8-r' http-equiv=Content-Type>\xe4",
             None,
@@ -73,8 +90,16 @@ mod tests {
             None,
             "<?xml version='1.0' encoding=\"iso-8859-2\"?>ą",
         );
-        check("<meta charset=utf-16>é".as_bytes(), None, "<meta charset=utf-16>é");
-        check(b"<!-- <meta charset=koi8-r> -->\xe9", None, "<!-- <meta charset=koi8-r> -->é");
+        check(
+            "<meta charset=utf-16>é".as_bytes(),
+            None,
+            "<meta charset=utf-16>é",
+        );
+        check(
+            b"<!-- <meta charset=koi8-r> -->\xe9",
+            None,
+            "<!-- <meta charset=koi8-r> -->é",
+        );
         // The bytes.
         check("déjà".as_bytes(), None, "déjà");
         check(b"d\xe9j\xe0 \x80", None, "déjà €");
@@ -87,6 +112,9 @@ mod tests {
     fn what_comes_late_is_not_read() {
         let page = [vec![b' '; PRESCAN], b"<meta charset=koi8-r>\xe4".to_vec()].concat();
         assert!(decode(&page, None, true).ends_with('ä'));
-        assert_eq!(decode(b"<meta charset=koi8-r>\xe4", None, false), "<meta charset=koi8-r>ä");
+        assert_eq!(
+            decode(b"<meta charset=koi8-r>\xe4", None, false),
+            "<meta charset=koi8-r>ä"
+        );
     }
 }

@@ -15,7 +15,10 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new(guard: NetGuard) -> Self {
-        Self { guard, made: Mutex::default() }
+        Self {
+            guard,
+            made: Mutex::default(),
+        }
     }
 
     pub(super) fn get(&self) -> Result<GuardedClient, ToolError> {

@@ -20,7 +20,10 @@ pub(super) struct Found {
 /// The words that a page is searched for: in lower case, each once.
 pub(super) fn words(query: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
-    for word in query.split(|char: char| !char.is_alphanumeric()).filter(|word| !word.is_empty()) {
+    for word in query
+        .split(|char: char| !char.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+    {
         let word = word.to_lowercase();
         if !words.contains(&word) && words.len() < MAX_WORDS {
             words.push(word);
@@ -29,8 +32,9 @@ pub(super) fn words(query: &str) -> Vec<String> {
     words
 }
 
-/// Takes the paragraphs out of `text` from `offset` on that have the most of these words in them or in the heading above
-/// them, and at least half as many as the best; at most `max` bytes, but one paragraph at least. Nothing if none has any.
+/// Takes the paragraphs out of `text` from `offset` on that have the most of these words in them or
+/// in the heading above them, and at least half as many as the best; at most `max` bytes, but one
+/// paragraph at least. Nothing if none has any.
 pub(super) fn find(text: &str, words: &[String], offset: usize, max: usize) -> Option<Found> {
     let paragraphs = paragraphs(text);
     let mut heading = None;
@@ -44,7 +48,11 @@ pub(super) fn find(text: &str, words: &[String], offset: usize, max: usize) -> O
         let score = words.iter().filter(|word| both.contains(&***word)).count();
         scored.push((score, heading));
     }
-    let best = scored.iter().map(|(score, _)| *score).max().filter(|best| *best > 0)?;
+    let best = scored
+        .iter()
+        .map(|(score, _)| *score)
+        .max()
+        .filter(|best| *best > 0)?;
     let least = best.div_ceil(2);
     let mut found = Found::default();
     let mut last = None;
@@ -101,23 +109,35 @@ fn paragraphs(text: &str) -> Vec<(usize, &str)> {
 mod tests {
     use super::*;
 
-    const PAGE: &str = "# Tides\n\nWater comes and goes.\n\n## Dover\n\nHigh water is at six.\n\nLow water is at noon.\n\n\
+    const PAGE: &str = "# Tides\n\nWater comes and goes.\n\n## Dover\n\nHigh water is at \
+        six.\n\nLow water is at noon.\n\n\
                         ## Brest\n\nHigh water is at seven.\n\nThe harbour is large.";
 
     #[track_caller]
     fn check(query: &str, expected: Option<&str>) {
         let found = find(PAGE, &words(query), 0, 10_000);
-        assert_eq!(found.map(|found| found.text).as_deref(), expected, "{query}");
+        assert_eq!(
+            found.map(|found| found.text).as_deref(),
+            expected,
+            "{query}"
+        );
     }
 
     #[test]
     fn paragraphs_with_the_words_are_found_below_their_headings() {
-        check("harbour", Some("[…]\n\n## Brest\n\n[…]\n\nThe harbour is large."));
-        check("HARBOUR, size", Some("[…]\n\n## Brest\n\n[…]\n\nThe harbour is large."));
+        check(
+            "harbour",
+            Some("[…]\n\n## Brest\n\n[…]\n\nThe harbour is large."),
+        );
+        check(
+            "HARBOUR, size",
+            Some("[…]\n\n## Brest\n\n[…]\n\nThe harbour is large."),
+        );
         check(
             "dover high water",
             Some(
-                "[…]\n\n## Dover\n\nHigh water is at six.\n\nLow water is at noon.\n\n## Brest\n\nHigh water is at seven.",
+                "[…]\n\n## Dover\n\nHigh water is at six.\n\nLow water is at noon.\n\n## \
+                    Brest\n\nHigh water is at seven.",
             ),
         );
         check("tides", Some("# Tides\n\nWater comes and goes."));
@@ -127,8 +147,9 @@ mod tests {
 
     #[test]
     fn long_finds_come_in_parts() {
-        let text: Vec<String> =
-            (0..200).map(|n| format!("Line {n} of a tide table, with some words.")).collect();
+        let text: Vec<String> = (0..200)
+            .map(|n| format!("Line {n} of a tide table, with some words."))
+            .collect();
         let text = text.join("\n\n");
         let (mut offset, mut whole) = (0, String::new());
         loop {
@@ -148,7 +169,11 @@ mod tests {
     fn text_without_paragraphs_is_divided_between_lines() {
         let text = "{\n".to_owned() + &"  \"é\": 1,\n".repeat(1000) + "  \"tide\": 6\n}";
         let found = find(&text, &words("tide"), 0, 1000).unwrap();
-        assert!(found.text.contains("\"tide\": 6") && found.text.len() < 3000, "{}", found.text.len());
+        assert!(
+            found.text.contains("\"tide\": 6") && found.text.len() < 3000,
+            "{}",
+            found.text.len()
+        );
         assert_eq!(
             find(&"日".repeat(5000), &words("日"), 0, 100).map(|found| found.next.is_some()),
             Some(true)
@@ -158,6 +183,9 @@ mod tests {
     #[test]
     fn words_are_few_and_each_is_there_once() {
         assert_eq!(words("High-water, HIGH!"), ["high", "water"]);
-        assert_eq!(words(&"a b c d e f g h i j k l m n o p q r s".repeat(3)).len(), MAX_WORDS);
+        assert_eq!(
+            words(&"a b c d e f g h i j k l m n o p q r s".repeat(3)).len(),
+            MAX_WORDS
+        );
     }
 }

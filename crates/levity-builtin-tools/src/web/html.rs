@@ -1,8 +1,9 @@
 //! HTML as text: the main content of a page, in Markdown.
 //!
-//! Pages are written by strangers, so every step takes time and room in proportion to the page, whatever is in it:
-//! tags become nodes of a flat tree in the order of the page ([`tree`]), noise and navigation are marked and the main
-//! part is found by counting text ([`main`]), and that part is written down in one pass ([`markdown`]).
+//! Pages are written by strangers, so every step takes time and room in proportion to the page,
+//! whatever is in it: tags become nodes of a flat tree in the order of the page ([`tree`]), noise
+//! and navigation are marked and the main part is found by counting text ([`main`]), and that part
+//! is written down in one pass ([`markdown`]).
 
 mod entities;
 mod main;
@@ -53,7 +54,8 @@ pub(super) fn extract(page: &str, url: &str, max: usize) -> Extract {
         let content = main::find(&doc, *level);
         markdown::render(&doc, &content, base.as_ref(), max)
     });
-    // What is strict is good enough once it finds something; what is less strict must find much more.
+    // What is strict is good enough once it finds something; what is less strict must find much
+    // more.
     let mut found = markdown::Text::default();
     for text in best {
         if found.text.len() < LITTLE && text.text.len() > found.text.len() * 2 {
@@ -67,7 +69,12 @@ pub(super) fn extract(page: &str, url: &str, max: usize) -> Extract {
     if is_thin {
         add_description(&doc, &mut found.text);
     }
-    Extract { title: title(&doc), text: found.text, is_cut: doc.is_cut || found.is_cut, is_thin }
+    Extract {
+        title: title(&doc),
+        text: found.text,
+        is_cut: doc.is_cut || found.is_cut,
+        is_thin,
+    }
 }
 
 /// Plain text of a piece of HTML, such as a snippet with a few tags in it.
@@ -79,7 +86,9 @@ pub(super) fn plain(piece: &str) -> String {
 
 /// What addresses in the page are relative to.
 fn base(doc: &Doc<'_>, url: Option<Url>) -> Option<Url> {
-    let href = doc.find(Name::Base).and_then(|node| doc.attr(node, Attr::Href));
+    let href = doc
+        .find(Name::Base)
+        .and_then(|node| doc.attr(node, Attr::Href));
     // It is copied for every link.
     let href = href.filter(|href| href.len() <= MAX_BASE);
     let own = href.and_then(|href| join(url.as_ref(), decode_attr(href).trim()));
@@ -87,22 +96,33 @@ fn base(doc: &Doc<'_>, url: Option<Url>) -> Option<Url> {
 }
 
 fn join(base: Option<&Url>, href: &str) -> Option<Url> {
-    base.map_or_else(|| Url::parse(href), |base| base.join(href)).ok()
+    base.map_or_else(|| Url::parse(href), |base| base.join(href))
+        .ok()
 }
 
 fn title(doc: &Doc<'_>) -> Option<String> {
-    let shared = meta(doc, Attr::Property, "og:title").map(|text| one_line(&decode_attr(text), 300));
+    let shared =
+        meta(doc, Attr::Property, "og:title").map(|text| one_line(&decode_attr(text), 300));
     let own = || {
         let node = doc.find(Name::Title)?;
-        Some(one_line(&doc.texts(node).map(decode).collect::<String>(), 300))
+        Some(one_line(
+            &doc.texts(node).map(decode).collect::<String>(),
+            300,
+        ))
     };
-    shared.filter(|title| !title.is_empty()).or_else(own).filter(|title| !title.is_empty())
+    shared
+        .filter(|title| !title.is_empty())
+        .or_else(own)
+        .filter(|title| !title.is_empty())
 }
 
 /// Says what a page says of itself, when it says nothing else.
 fn add_description(doc: &Doc<'_>, text: &mut String) {
-    let found = meta(doc, Attr::Name, "description").or_else(|| meta(doc, Attr::Property, "og:description"));
-    let Some(found) = found.map(|found| one_line(&decode_attr(found), 1000)) else { return };
+    let found = meta(doc, Attr::Name, "description")
+        .or_else(|| meta(doc, Attr::Property, "og:description"));
+    let Some(found) = found.map(|found| one_line(&decode_attr(found), 1000)) else {
+        return;
+    };
     if !found.is_empty() && !text.contains(&found) {
         let own = std::mem::take(text);
         *text = format!("{found}\n\n{own}").trim_end().to_owned();
@@ -110,8 +130,13 @@ fn add_description(doc: &Doc<'_>, text: &mut String) {
 }
 
 fn meta<'a>(doc: &Doc<'a>, key: Attr, wanted: &str) -> Option<&'a str> {
-    let is_it = |node: &Id| doc.attr(*node, key).is_some_and(|name| name.eq_ignore_ascii_case(wanted));
-    doc.all(Name::Meta).find(is_it).and_then(|node| doc.attr(node, Attr::Content))
+    let is_it = |node: &Id| {
+        doc.attr(*node, key)
+            .is_some_and(|name| name.eq_ignore_ascii_case(wanted))
+    };
+    doc.all(Name::Meta)
+        .find(is_it)
+        .and_then(|node| doc.attr(node, Attr::Content))
 }
 
 /// All white space as single spaces, and no more than `max` bytes.
@@ -133,7 +158,12 @@ fn one_line(text: &str, max: usize) -> String {
 pub(super) fn declared(head: &str) -> Option<String> {
     if let Some(rest) = head.trim_start().strip_prefix("<?xml") {
         let own = rest.split("?>").next().unwrap_or_default();
-        let label = own.split_once("encoding")?.1.trim_start().strip_prefix('=')?.trim_start();
+        let label = own
+            .split_once("encoding")?
+            .1
+            .trim_start()
+            .strip_prefix('=')?
+            .trim_start();
         let quote = label.chars().next().filter(|c| matches!(c, '"' | '\''))?;
         return label[1..].split(quote).next().map(str::to_owned);
     }
@@ -142,11 +172,17 @@ pub(super) fn declared(head: &str) -> Option<String> {
         if !matches!(token, tokens::Token::Start(name) if name.eq_ignore_ascii_case("meta")) {
             continue;
         }
-        let value = |wanted: &str| tokens.attrs().iter().find(|(name, _)| name.eq_ignore_ascii_case(wanted));
+        let value = |wanted: &str| {
+            tokens
+                .attrs()
+                .iter()
+                .find(|(name, _)| name.eq_ignore_ascii_case(wanted))
+        };
         if let Some((_, charset)) = value("charset") {
             return Some((*charset).to_owned());
         }
-        let is_type = value("http-equiv").is_some_and(|(_, name)| name.eq_ignore_ascii_case("content-type"));
+        let is_type =
+            value("http-equiv").is_some_and(|(_, name)| name.eq_ignore_ascii_case("content-type"));
         if let (true, Some((_, content))) = (is_type, value("content")) {
             return super::kind::charset(content).map(str::to_owned);
         }

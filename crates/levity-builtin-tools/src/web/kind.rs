@@ -22,7 +22,12 @@ impl Kind {
 
     /// By what the server says; `Err` names what cannot be read, `None` says that it is not known.
     pub(super) fn of_type(content_type: &str) -> Result<Option<Self>, String> {
-        let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let kind = content_type
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_ascii_lowercase();
         let (main, sub) = kind.split_once('/').unwrap_or((&kind, ""));
         match (main, sub) {
             ("text", "html") | ("application", "xhtml+xml") => Ok(Some(Self::Html)),
@@ -31,9 +36,9 @@ impl Kind {
             (_, sub) if sub == "xml" || sub.ends_with("+xml") => Ok(Some(Self::Xml)),
             ("text", _) => Ok(Some(Self::Text)),
             ("application", sub) if TEXTS.contains(&sub) => Ok(Some(Self::Text)),
-            ("", _) | ("application", "octet-stream" | "x-download" | "force-download") | ("binary", _) => {
-                Ok(None)
-            }
+            ("", _)
+            | ("application", "octet-stream" | "x-download" | "force-download")
+            | ("binary", _) => Ok(None),
             ("application", "pdf") => Err("a PDF document".to_owned()),
             ("image", sub) => Err(format!("an image ({})", short(sub))),
             ("audio", sub) => Err(format!("a sound ({})", short(sub))),
@@ -46,12 +51,26 @@ impl Kind {
     /// By how it begins; `Err` names what cannot be read.
     pub(super) fn of_bytes(bytes: &[u8]) -> Result<Self, String> {
         refuse_binary(bytes)?;
-        let head = String::from_utf8_lossy(&bytes[..bytes.len().min(512)]).trim_start().to_ascii_lowercase();
+        let head = String::from_utf8_lossy(&bytes[..bytes.len().min(512)])
+            .trim_start()
+            .to_ascii_lowercase();
         let begins = |starts: &[&str]| {
-            starts.iter().any(|start| head.trim_start_matches('\u{feff}').starts_with(start))
+            starts
+                .iter()
+                .any(|start| head.trim_start_matches('\u{feff}').starts_with(start))
         };
         Ok(match () {
-            () if begins(&["<!doctype html", "<html", "<head", "<body", "<!--", "<title", "<p>", "<div"]) => {
+            () if begins(&[
+                "<!doctype html",
+                "<html",
+                "<head",
+                "<body",
+                "<!--",
+                "<title",
+                "<p>",
+                "<div",
+            ]) =>
+            {
                 Self::Html
             }
             () if begins(&["<?xml", "<rss", "<feed"]) => Self::Xml,
@@ -63,27 +82,43 @@ impl Kind {
 
 /// Refuses what is no text, whatever the server calls it.
 pub(super) fn refuse_binary(bytes: &[u8]) -> Result<(), String> {
-    if let Some((_, name)) = SIGNATURES.iter().find(|(start, _)| bytes.starts_with(start)) {
+    if let Some((_, name)) = SIGNATURES
+        .iter()
+        .find(|(start, _)| bytes.starts_with(start))
+    {
         return Err((*name).to_owned());
     }
     let head = &bytes[..bytes.len().min(1024)];
     let is_wide = head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff");
     let zeros = head.iter().filter(|byte| **byte == 0).count();
     // A few are a mistake in a text; many are none.
-    if !is_wide && zeros * 10 > head.len() { Err("binary data".to_owned()) } else { Ok(()) }
+    if !is_wide && zeros * 10 > head.len() {
+        Err("binary data".to_owned())
+    } else {
+        Ok(())
+    }
 }
 
 /// The character set that a type names.
 pub(super) fn charset(content_type: &str) -> Option<&str> {
-    let is_it =
-        |part: &&str| part.trim_start().get(..8).is_some_and(|start| start.eq_ignore_ascii_case("charset="));
+    let is_it = |part: &&str| {
+        part.trim_start()
+            .get(..8)
+            .is_some_and(|start| start.eq_ignore_ascii_case("charset="))
+    };
     let part = content_type.split([';', ',']).find(is_it)?;
-    let label = part.trim_start()[8..].trim().trim_matches(['"', '\'']).trim();
+    let label = part.trim_start()[8..]
+        .trim()
+        .trim_matches(['"', '\''])
+        .trim();
     (!label.is_empty()).then_some(label)
 }
 
 fn short(text: &str) -> String {
-    text.chars().filter(char::is_ascii_graphic).take(60).collect()
+    text.chars()
+        .filter(char::is_ascii_graphic)
+        .take(60)
+        .collect()
 }
 
 const TEXTS: &[&str] = &[
@@ -135,7 +170,10 @@ mod tests {
         assert_eq!(of("application/problem+json"), Ok(Some(Kind::Json)));
         assert_eq!(of("application/rss+xml"), Ok(Some(Kind::Xml)));
         assert_eq!(of("text/markdown"), Ok(Some(Kind::Text)));
-        assert_eq!((of(""), of("application/octet-stream")), (Ok(None), Ok(None)));
+        assert_eq!(
+            (of(""), of("application/octet-stream")),
+            (Ok(None), Ok(None))
+        );
         assert_eq!(of("application/pdf"), Err("a PDF document".to_owned()));
         assert_eq!(of("image/png"), Err("an image (png)".to_owned()));
         assert_eq!(of("application/zip"), Err("`application/zip`".to_owned()));

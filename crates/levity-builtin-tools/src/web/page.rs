@@ -40,7 +40,9 @@ impl Page {
     /// Reads what came; `Err` names what cannot be read.
     pub(super) fn read(body: &Body, source: Source) -> Result<Self, String> {
         refuse_binary(&body.bytes)?;
-        let kind = source.kind.map_or_else(|| Kind::of_bytes(&body.bytes), Ok)?;
+        let kind = source
+            .kind
+            .map_or_else(|| Kind::of_bytes(&body.bytes), Ok)?;
         let is_markup = matches!(kind, Kind::Html | Kind::Xml);
         let raw = charset::decode(&body.bytes, source.charset.as_deref(), is_markup);
         let mut notes = Vec::new();
@@ -48,7 +50,10 @@ impl Page {
             Kind::Html => {
                 let found = html::extract(&raw, &source.url, MAX_WHOLE);
                 if found.is_thin {
-                    notes.push("the page has hardly any text of its own; it may be made by scripts, which are not run");
+                    notes.push(
+                        "the page has hardly any text of its own; it may be made by \
+                        scripts, which are not run",
+                    );
                 }
                 (found.title, found.text, found.is_cut)
             }
@@ -61,11 +66,18 @@ impl Page {
         if source.is_partial {
             notes.push("the server sent only a part of the page");
         }
-        Ok(Self { url: source.url, asked: source.asked, title, kind, text, notes })
+        Ok(Self {
+            url: source.url,
+            asked: source.asked,
+            title,
+            kind,
+            text,
+            notes,
+        })
     }
 
-    /// The part of the text that begins at `offset`, and where the next one begins. A long text is cut between
-    /// paragraphs where it can be.
+    /// The part of the text that begins at `offset`, and where the next one begins. A long text is
+    /// cut between paragraphs where it can be.
     pub(super) fn part(&self, offset: usize, max: usize) -> (&str, Option<usize>) {
         let start = crate::text::floor(&self.text, offset);
         let rest = &self.text[start..];
@@ -73,7 +85,11 @@ impl Page {
             return (rest, None);
         }
         let most = crate::text::floor(rest, max);
-        let most = if most == 0 { crate::text::ceil(rest, 1) } else { most };
+        let most = if most == 0 {
+            crate::text::ceil(rest, 1)
+        } else {
+            most
+        };
         let half = crate::text::ceil(rest, most / 2);
         let cut = ["\n\n", "\n", ". ", " "].iter().find_map(|gap| {
             let found = rest[half..most].rfind(gap)?;
@@ -124,7 +140,14 @@ mod tests {
 
     fn page(text: &str) -> Page {
         let (url, asked) = ("https://example.org/".to_owned(), None);
-        Page { url, asked, title: None, kind: Kind::Text, text: text.to_owned(), notes: Vec::new() }
+        Page {
+            url,
+            asked,
+            title: None,
+            kind: Kind::Text,
+            text: text.to_owned(),
+            notes: Vec::new(),
+        }
     }
 
     /// All parts, one after the other.
@@ -144,8 +167,14 @@ mod tests {
     #[test]
     fn long_texts_are_cut_where_it_hurts_least() {
         assert_eq!(parts("short", 10), ["short"]);
-        assert_eq!(parts("one two\n\nthree four five", 14), ["one two\n\n", "three four ", "five"]);
-        assert_eq!(parts("a line\nanother line", 12), ["a line\n", "another line"]);
+        assert_eq!(
+            parts("one two\n\nthree four five", 14),
+            ["one two\n\n", "three four ", "five"]
+        );
+        assert_eq!(
+            parts("a line\nanother line", 12),
+            ["a line\n", "another line"]
+        );
         assert_eq!(parts("abcdefghij", 4), ["abcd", "efgh", "ij"]);
         assert_eq!(parts("日本語", 4), ["日", "本", "語"]);
         assert_eq!(parts("日本語", 1), ["日", "本", "語"]);
@@ -155,9 +184,15 @@ mod tests {
 
     #[test]
     fn json_is_laid_out_unless_that_makes_too_much_of_it() {
-        assert_eq!(pretty("{\"a\":[1]}").unwrap(), "{\n  \"a\": [\n    1\n  ]\n}");
+        assert_eq!(
+            pretty("{\"a\":[1]}").unwrap(),
+            "{\n  \"a\": [\n    1\n  ]\n}"
+        );
         assert_eq!(pretty("{a"), None);
-        let deep = format!("[{}0]", format!("{}{},", "[".repeat(120), "]".repeat(120)).repeat(4000));
+        let deep = format!(
+            "[{}0]",
+            format!("{}{},", "[".repeat(120), "]".repeat(120)).repeat(4000)
+        );
         assert!(deep.len() < MAX_PRETTY);
         assert_eq!(pretty(&deep), None);
     }

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use levity_builtin_tools::RunCommand;
-use levity_core::{CancelToken, Permit, Progress, Tool, ToolCall, ToolCx, ToolErrorKind, ToolResult};
+use levity_core::{
+    CancelToken, Permit, Progress, Tool, ToolCall, ToolCx, ToolErrorKind, ToolResult,
+};
 use levity_sandbox::{CommandLine, CommandPolicy, Level, Sandbox, SandboxBuilder, Workspace};
 use levity_test::ManualWorld;
 use levity_tools::{CallCx, Dispatched, Dispatcher, Registry};
@@ -26,16 +28,28 @@ fn tool(folder: &TempDir, settings: impl Fn(SandboxBuilder) -> SandboxBuilder) -
 impl Desk {
     fn new(settings: impl Fn(SandboxBuilder) -> SandboxBuilder) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let registry = Registry::builder().tool(tool(&folder, settings)).build().unwrap();
-        let dispatcher = Dispatcher::builder(registry).world(Arc::new(ManualWorld::new())).build().unwrap();
-        Self { folder, dispatcher, heard: Arc::default() }
+        let registry = Registry::builder()
+            .tool(tool(&folder, settings))
+            .build()
+            .unwrap();
+        let dispatcher = Dispatcher::builder(registry)
+            .world(Arc::new(ManualWorld::new()))
+            .build()
+            .unwrap();
+        Self {
+            folder,
+            dispatcher,
+            heard: Arc::default(),
+        }
     }
 
     async fn dispatch(&self, args: Value, approved: bool) -> Dispatched {
         let heard = Arc::clone(&self.heard);
         let progress = Progress::new(move |text| heard.lock().unwrap().push_str(text));
         let cx = CallCx::new("r1".into(), "r1/1").with_progress(progress);
-        self.dispatcher.dispatch(&ToolCall::new("c1", "run_command", args), approved, cx).await
+        self.dispatcher
+            .dispatch(&ToolCall::new("c1", "run_command", args), approved, cx)
+            .await
     }
 
     /// The result of a call that a person agreed to.
@@ -61,24 +75,46 @@ async fn a_command_is_read_well() {
         assert_eq!(result.error, None, "{result:?}");
         assert_eq!(timeless(&result.text()), expected);
     };
-    check(json!({"command": "echo hello | tr a-z A-Z"}), "HELLO\n[exit code 0").await;
+    check(
+        json!({"command": "echo hello | tr a-z A-Z"}),
+        "HELLO\n[exit code 0",
+    )
+    .await;
     check(json!({"command": "true"}), "[no output]\n[exit code 0").await;
-    check(json!({"command": "echo bad >&2; exit 3"}), "[stderr]\nbad\n[exit code 3").await;
-    check(json!({"command": "printf a; printf b >&2"}), "a\n[stderr]\nb\n[exit code 0").await;
-    check(json!({"command": "kill -9 $$"}), "[no output]\n[ended by signal 9").await;
+    check(
+        json!({"command": "echo bad >&2; exit 3"}),
+        "[stderr]\nbad\n[exit code 3",
+    )
+    .await;
+    check(
+        json!({"command": "printf a; printf b >&2"}),
+        "a\n[stderr]\nb\n[exit code 0",
+    )
+    .await;
+    check(
+        json!({"command": "kill -9 $$"}),
+        "[no output]\n[ended by signal 9",
+    )
+    .await;
     check(
         json!({"command": "printf", "args": ["%s|", "a b", "$HOME", "`x`"]}),
         "a b|$HOME|`x`|\n[exit code 0",
     )
     .await;
     std::fs::create_dir(desk.folder.path().join("sub")).unwrap();
-    check(json!({"command": "basename $(pwd)", "dir": "sub"}), "sub\n[exit code 0").await;
+    check(
+        json!({"command": "basename $(pwd)", "dir": "sub"}),
+        "sub\n[exit code 0",
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn a_failing_command_is_a_result_with_a_value() {
     let desk = Desk::new(|builder| builder.output(100));
-    let result = desk.run(json!({"command": "echo out; echo err >&2; exit 2"})).await;
+    let result = desk
+        .run(json!({"command": "echo out; echo err >&2; exit 2"}))
+        .await;
     let value = result.value.unwrap();
     assert_eq!(
         (&value["exit_code"], &value["stdout"], &value["stderr"]),
@@ -86,11 +122,22 @@ async fn a_failing_command_is_a_result_with_a_value() {
     );
     assert_eq!(value["truncated"], false);
     assert!(value["duration_ms"].is_u64());
-    let result = desk.run(json!({"command": "yes | head -c 10000; kill -9 $$"})).await;
+    let result = desk
+        .run(json!({"command": "yes | head -c 10000; kill -9 $$"}))
+        .await;
     let value = result.value.unwrap();
-    assert_eq!((&value["exit_code"], &value["truncated"]), (&Value::Null, &json!(true)));
+    assert_eq!(
+        (&value["exit_code"], &value["truncated"]),
+        (&Value::Null, &json!(true))
+    );
     assert_eq!(value["ended_by"], "ended by signal 9");
-    assert!(value["stdout"].as_str().unwrap().contains("[.. 9900 bytes left out ..]"), "{value}");
+    assert!(
+        value["stdout"]
+            .as_str()
+            .unwrap()
+            .contains("[.. 9900 bytes left out ..]"),
+        "{value}"
+    );
 }
 
 #[tokio::test]
@@ -98,7 +145,10 @@ async fn output_is_reported_while_it_runs() {
     let desk = Desk::new(|builder| builder);
     desk.run(json!({"command": "echo one; echo two >&2"})).await;
     let heard = desk.heard.lock().unwrap();
-    assert!(heard.contains("one\n") && heard.contains("two\n"), "{heard}");
+    assert!(
+        heard.contains("one\n") && heard.contains("two\n"),
+        "{heard}"
+    );
 }
 
 #[tokio::test]
@@ -113,7 +163,9 @@ async fn time_is_up_with_what_was_written() {
         assert!(result.text().contains("begun\n"), "{}", result.text());
     }
     let desk = Desk::new(|builder| builder);
-    let result = desk.run(json!({"command": "echo begun; sleep 1000", "timeout_seconds": 1})).await;
+    let result = desk
+        .run(json!({"command": "echo begun; sleep 1000", "timeout_seconds": 1}))
+        .await;
     assert_eq!(result.error, Some(ToolErrorKind::Timeout), "{result:?}");
 }
 
@@ -125,17 +177,48 @@ async fn what_cannot_run_is_an_error_that_says_why() {
         assert_eq!(result.error, Some(kind), "{result:?}");
         assert!(result.text().contains(part), "{}", result.text());
     };
-    check(json!({"command": "no-such-program", "args": []}), ToolErrorKind::Failed, "`no-such-program`")
-        .await;
-    check(json!({"command": "pwd", "dir": ".."}), ToolErrorKind::InvalidArgs, "`..`").await;
-    check(json!({"command": "pwd", "dir": "/etc"}), ToolErrorKind::InvalidArgs, "`/etc`").await;
-    check(json!({"command": ""  , "args": []}), ToolErrorKind::InvalidArgs, "empty").await;
-    check(json!({"command": "echo a\0b"}), ToolErrorKind::InvalidArgs, "zero byte").await;
-    check(json!({"command": "echo", "args": ["x".repeat(1 << 20)]}), ToolErrorKind::InvalidArgs, "too long")
-        .await;
-    for args in
-        [json!({}), json!({"command": 1}), json!({"command": "x", "args": "y"}), json!({"commands": "x"})]
-    {
+    check(
+        json!({"command": "no-such-program", "args": []}),
+        ToolErrorKind::Failed,
+        "`no-such-program`",
+    )
+    .await;
+    check(
+        json!({"command": "pwd", "dir": ".."}),
+        ToolErrorKind::InvalidArgs,
+        "`..`",
+    )
+    .await;
+    check(
+        json!({"command": "pwd", "dir": "/etc"}),
+        ToolErrorKind::InvalidArgs,
+        "`/etc`",
+    )
+    .await;
+    check(
+        json!({"command": ""  , "args": []}),
+        ToolErrorKind::InvalidArgs,
+        "empty",
+    )
+    .await;
+    check(
+        json!({"command": "echo a\0b"}),
+        ToolErrorKind::InvalidArgs,
+        "zero byte",
+    )
+    .await;
+    check(
+        json!({"command": "echo", "args": ["x".repeat(1 << 20)]}),
+        ToolErrorKind::InvalidArgs,
+        "too long",
+    )
+    .await;
+    for args in [
+        json!({}),
+        json!({"command": 1}),
+        json!({"command": "x", "args": "y"}),
+        json!({"commands": "x"}),
+    ] {
         check(args, ToolErrorKind::InvalidArgs, "schema").await;
     }
 }
@@ -143,7 +226,9 @@ async fn what_cannot_run_is_an_error_that_says_why() {
 #[tokio::test]
 async fn the_policy_is_asked() {
     let desk = Desk::new(|builder| builder);
-    let Dispatched::NeedsApproval { reason } = desk.dispatch(json!({"command": "rm -rf data"}), false).await
+    let Dispatched::NeedsApproval { reason } = desk
+        .dispatch(json!({"command": "rm -rf data"}), false)
+        .await
     else {
         panic!("it was not asked about");
     };
@@ -153,8 +238,14 @@ async fn the_policy_is_asked() {
     let (tool, policy) = (tool(&folder, |builder| builder), CommandPolicy::default());
     let argv = ["git".to_owned(), "push".to_owned()];
     for (args, line) in [
-        (json!({"command": "ls | rm -r x"}), CommandLine::Shell("ls | rm -r x")),
-        (json!({"command": "git", "args": ["push"]}), CommandLine::Argv(&argv)),
+        (
+            json!({"command": "ls | rm -r x"}),
+            CommandLine::Shell("ls | rm -r x"),
+        ),
+        (
+            json!({"command": "git", "args": ["push"]}),
+            CommandLine::Argv(&argv),
+        ),
     ] {
         assert_eq!(tool.permit(&args), policy.judge(line));
     }
@@ -166,7 +257,10 @@ async fn command_that_the_policy_denies_does_not_run_when_a_person_approves() {
     let policy = CommandPolicy::new().deny("touch", "nothing is made here");
     let tool = tool(&folder, |builder| builder).policy(policy);
     let registry = Registry::builder().tool(tool).build().unwrap();
-    let dispatcher = Dispatcher::builder(registry).world(Arc::new(ManualWorld::new())).build().unwrap();
+    let dispatcher = Dispatcher::builder(registry)
+        .world(Arc::new(ManualWorld::new()))
+        .build()
+        .unwrap();
     for args in [
         json!({"command": "touch made"}),
         json!({"command": "touch", "args": ["made"]}),
@@ -174,13 +268,22 @@ async fn command_that_the_policy_denies_does_not_run_when_a_person_approves() {
         json!({"command": "echo $(touch made)"}),
     ] {
         let call = ToolCall::new("c1", "run_command", args.clone());
-        let Dispatched::Done(result) =
-            dispatcher.dispatch(&call, true, CallCx::new("r1".into(), "r1/1")).await
+        let Dispatched::Done(result) = dispatcher
+            .dispatch(&call, true, CallCx::new("r1".into(), "r1/1"))
+            .await
         else {
             panic!("{args}");
         };
-        assert_eq!(result.error, Some(ToolErrorKind::Denied), "{args}: {result:?}");
-        assert!(result.text().contains("nothing is made here"), "{}", result.text());
+        assert_eq!(
+            result.error,
+            Some(ToolErrorKind::Denied),
+            "{args}: {result:?}"
+        );
+        assert!(
+            result.text().contains("nothing is made here"),
+            "{}",
+            result.text()
+        );
         assert!(!folder.path().join("made").exists(), "{args}");
     }
 }
@@ -208,8 +311,16 @@ fn repository() -> Option<TempDir> {
 /// Whether git succeeds outside of the sandbox, and what it writes; nothing where there is no git.
 fn host_git(folder: &TempDir, args: &[&str]) -> Option<(bool, String)> {
     let mut git = std::process::Command::new("git");
-    let done = git.args(args).current_dir(folder.path()).env("GIT_CONFIG_NOSYSTEM", "1").output().ok()?;
-    Some((done.status.success(), String::from_utf8_lossy(&done.stdout).into_owned()))
+    let done = git
+        .args(args)
+        .current_dir(folder.path())
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .output()
+        .ok()?;
+    Some((
+        done.status.success(),
+        String::from_utf8_lossy(&done.stdout).into_owned(),
+    ))
 }
 
 /// Commands of git, and a part of what each writes.
@@ -220,21 +331,44 @@ const GIT: [(&str, &str, &str); 10] = [
     ("git log --oneline | head -3", ".", "first"),
     ("git show HEAD:a.txt", ".", "one"),
     ("git branch --list", ".", "* main"),
-    ("git add -A && git commit -qm second && git log -1 --format=%s", ".", "second"),
-    ("git checkout -qb new && git branch --show-current", ".", "new"),
-    ("git stash list && git gc -q && git fsck", ".", "[exit code 0"),
+    (
+        "git add -A && git commit -qm second && git log -1 --format=%s",
+        ".",
+        "second",
+    ),
+    (
+        "git checkout -qb new && git branch --show-current",
+        ".",
+        "new",
+    ),
+    (
+        "git stash list && git gc -q && git fsck",
+        ".",
+        "[exit code 0",
+    ),
     ("git show --stat", ".", "a.txt | 2 +-"),
 ];
 
 #[tokio::test]
 async fn git_works_where_a_person_or_a_rule_allows_it() {
-    for without in [&[][..], &["namespaces"], &["landlock"], &["namespaces", "landlock", "seccomp"]] {
+    for without in [
+        &[][..],
+        &["namespaces"],
+        &["landlock"],
+        &["namespaces", "landlock", "seccomp"],
+    ] {
         for has_rule in [false, true] {
             let Some(folder) = repository() else { return };
             let tool = tool(&folder, |builder| {
-                without.iter().fold(builder, |builder, means| builder.without(means))
+                without
+                    .iter()
+                    .fold(builder, |builder, means| builder.without(means))
             });
-            let tool = if has_rule { tool.policy(CommandPolicy::new().allow("git")) } else { tool };
+            let tool = if has_rule {
+                tool.policy(CommandPolicy::new().allow("git"))
+            } else {
+                tool
+            };
             for (line, dir, part) in GIT {
                 let args = json!({"command": line, "dir": dir});
                 let ruling = tool.permit(&args);
@@ -242,11 +376,17 @@ async fn git_works_where_a_person_or_a_rule_allows_it() {
                 let output = tool.call(args, &ToolCx::detached()).await.unwrap();
                 let text = output.as_text();
                 let succeeded = text.contains(part) && text.contains("[exit code 0");
-                assert!(succeeded, "without {without:?}, rule {has_rule}, `{line}`: {text}");
+                assert!(
+                    succeeded,
+                    "without {without:?}, rule {has_rule}, `{line}`: {text}"
+                );
             }
             let (_, log) = host_git(&folder, &["log", "--format=%s", "new"]).unwrap();
             assert_eq!(log, "second\nfirst\n", "without {without:?}");
-            assert_eq!(host_git(&folder, &["status", "--short"]).unwrap(), (true, String::new()));
+            assert_eq!(
+                host_git(&folder, &["status", "--short"]).unwrap(),
+                (true, String::new())
+            );
         }
     }
 }
@@ -259,18 +399,30 @@ async fn git_works_on_other_files_where_a_tracked_file_is_denied() {
         for args in [&["add", "-f", ".env"][..], &["commit", "-qm", "denied"]] {
             assert!(host_git(&folder, args).unwrap().0, "git {args:?}");
         }
-        let tool =
-            tool(&folder, |builder| without.iter().fold(builder, |builder, means| builder.without(means)));
+        let tool = tool(&folder, |builder| {
+            without
+                .iter()
+                .fold(builder, |builder, means| builder.without(means))
+        });
         for (line, part) in [
             ("git status --short", " M a.txt"),
             ("git diff -- a.txt", "-one\n+two"),
-            ("git add a.txt && git commit -qm second && git log -1 --format=%s", "second"),
+            (
+                "git add a.txt && git commit -qm second && git log -1 --format=%s",
+                "second",
+            ),
         ] {
-            let output = tool.call(json!({"command": line}), &ToolCx::detached()).await.unwrap();
+            let output = tool
+                .call(json!({"command": line}), &ToolCx::detached())
+                .await
+                .unwrap();
             let text = output.as_text();
             assert!(text.contains(part), "without {without:?}, `{line}`: {text}");
         }
-        assert_eq!(host_git(&folder, &["show", "HEAD:.env"]).unwrap().1, "hush\n");
+        assert_eq!(
+            host_git(&folder, &["show", "HEAD:.env"]).unwrap().1,
+            "hush\n"
+        );
         assert_eq!(host_git(&folder, &["status", "--short"]).unwrap().1, "");
     }
 }
@@ -278,7 +430,9 @@ async fn git_works_on_other_files_where_a_tracked_file_is_denied() {
 /// Whether commands can be run read-only here; where not, tests of that say so.
 fn holds_reading(folder: &TempDir, without: &[&'static str]) -> bool {
     let builder = Sandbox::builder(Workspace::open(folder.path()).unwrap()).at_least(Level::Open);
-    let builder = without.iter().fold(builder, |builder, means| builder.without(means));
+    let builder = without
+        .iter()
+        .fold(builder, |builder, means| builder.without(means));
     builder.build().unwrap().report().read_only.holds
 }
 
@@ -294,12 +448,18 @@ async fn command_that_reads_denied_file_is_asked_about_or_reads_nothing() {
         }
         let with = |policy: CommandPolicy| {
             let tool = tool(&folder, |builder| {
-                without.iter().fold(builder, |builder, means| builder.without(means))
+                without
+                    .iter()
+                    .fold(builder, |builder, means| builder.without(means))
             });
             tool.policy(policy)
         };
-        for tool in [with(CommandPolicy::new()), with(CommandPolicy::new().allow("ls"))] {
-            let call = async |args: &Value| tool.call(args.clone(), &ToolCx::detached()).await.unwrap();
+        for tool in [
+            with(CommandPolicy::new()),
+            with(CommandPolicy::new().allow("ls")),
+        ] {
+            let call =
+                async |args: &Value| tool.call(args.clone(), &ToolCx::detached()).await.unwrap();
             let notes = json!({"command": "cat notes.txt"});
             assert_eq!(tool.permit(&notes), Permit::Allow);
             assert!(call(&notes).await.as_text().contains("one"));
@@ -324,9 +484,17 @@ async fn command_that_reads_denied_file_is_asked_about_or_reads_nothing() {
         }
         // What a rule allows has all rights, so nothing that reads files stands beside it unasked.
         let tool = with(CommandPolicy::new().allow("touch"));
-        assert_eq!(tool.permit(&json!({"command": "touch made | head -3"})), Permit::Allow);
-        assert!(matches!(tool.permit(&json!({"command": "touch made; cat link"})), Permit::Ask { .. }));
-        tool.call(json!({"command": "touch made"}), &ToolCx::detached()).await.unwrap();
+        assert_eq!(
+            tool.permit(&json!({"command": "touch made | head -3"})),
+            Permit::Allow
+        );
+        assert!(matches!(
+            tool.permit(&json!({"command": "touch made; cat link"})),
+            Permit::Ask { .. }
+        ));
+        tool.call(json!({"command": "touch made"}), &ToolCx::detached())
+            .await
+            .unwrap();
         std::fs::remove_file(folder.path().join("made")).unwrap();
     }
 }
@@ -337,22 +505,42 @@ async fn command_that_reads_files_is_asked_about_where_the_sandbox_cannot_hold_i
     let make = || tool(&folder, |builder| builder.without("landlock"));
     assert!(!holds_reading(&folder, &["landlock"]));
     for line in ["cat notes.txt", "ls", "git status", "grep x a | head"] {
-        assert!(matches!(make().permit(&json!({"command": line})), Permit::Ask { .. }), "{line}");
+        assert!(
+            matches!(make().permit(&json!({"command": line})), Permit::Ask { .. }),
+            "{line}"
+        );
         let allowed = make().policy(CommandPolicy::allow_all());
-        assert_eq!(allowed.permit(&json!({"command": line})), Permit::Allow, "{line}");
+        assert_eq!(
+            allowed.permit(&json!({"command": line})),
+            Permit::Allow,
+            "{line}"
+        );
     }
     for line in ["pwd", "echo one | tr a-z A-Z", "true"] {
-        assert_eq!(make().permit(&json!({"command": line})), Permit::Allow, "{line}");
-        make().call(json!({"command": line}), &ToolCx::detached()).await.unwrap();
+        assert_eq!(
+            make().permit(&json!({"command": line})),
+            Permit::Allow,
+            "{line}"
+        );
+        make()
+            .call(json!({"command": line}), &ToolCx::detached())
+            .await
+            .unwrap();
     }
 }
 
 #[tokio::test]
 async fn program_that_a_substitution_names_before_a_redirection_is_asked_about() {
     let folder = tempfile::tempdir().unwrap();
-    for without in [&[][..], &["namespaces"], &["namespaces", "landlock", "seccomp"]] {
-        let tool = tool(&folder, |builder| without.iter().fold(builder, |it, means| it.without(means)))
-            .policy(CommandPolicy::new().allow("touch").deny("rm", "no"));
+    for without in [
+        &[][..],
+        &["namespaces"],
+        &["namespaces", "landlock", "seccomp"],
+    ] {
+        let tool = tool(&folder, |builder| {
+            without.iter().fold(builder, |it, means| it.without(means))
+        })
+        .policy(CommandPolicy::new().allow("touch").deny("rm", "no"));
         for line in [
             "`echo \"sh run.sh \"`1>&1",
             "touch made; `echo \"sh run.sh \"`1>&1",
@@ -361,9 +549,15 @@ async fn program_that_a_substitution_names_before_a_redirection_is_asked_about()
             "touch made; cat 12>&1",
         ] {
             let asked = tool.permit(&json!({"command": line}));
-            assert!(matches!(asked, Permit::Ask { .. }), "without {without:?}, `{line}`: {asked:?}");
+            assert!(
+                matches!(asked, Permit::Ask { .. }),
+                "without {without:?}, `{line}`: {asked:?}"
+            );
         }
-        let denied = tool.call(json!({"command": "`rm a`1>&1"}), &ToolCx::detached()).await.unwrap_err();
+        let denied = tool
+            .call(json!({"command": "`rm a`1>&1"}), &ToolCx::detached())
+            .await
+            .unwrap_err();
         assert_eq!(denied.kind(), ToolErrorKind::Denied);
     }
 }
@@ -384,18 +578,36 @@ fn plant(folder: &TempDir, names: &[&str]) -> String {
 #[tokio::test]
 async fn program_that_only_reads_is_not_taken_from_the_workspace() {
     let folder = tempfile::tempdir().unwrap();
-    let names = ["date", "id", "seq", "tail", "timeout", "env", "sh", "cd", "git", "grep", "own"];
+    let names = [
+        "date", "id", "seq", "tail", "timeout", "env", "sh", "cd", "git", "grep", "own",
+    ];
     let path = plant(&folder, &names);
-    for without in [&[][..], &["namespaces"], &["landlock"], &["namespaces", "landlock", "seccomp"]] {
+    for without in [
+        &[][..],
+        &["namespaces"],
+        &["landlock"],
+        &["namespaces", "landlock", "seccomp"],
+    ] {
         let make = || {
             tool(&folder, |builder| {
-                without.iter().fold(builder, |builder, means| builder.without(means)).env("PATH", &path)
+                without
+                    .iter()
+                    .fold(builder, |builder, means| builder.without(means))
+                    .env("PATH", &path)
             })
         };
         let run = async |tool: &RunCommand, is_allowed: bool, args: Value| {
-            assert_eq!(tool.permit(&args) == Permit::Allow, is_allowed, "without {without:?}: {args}");
+            assert_eq!(
+                tool.permit(&args) == Permit::Allow,
+                is_allowed,
+                "without {without:?}: {args}"
+            );
             // A person may allow what is asked about.
-            tool.call(args, &ToolCx::detached()).await.unwrap().as_text().to_string()
+            tool.call(args, &ToolCx::detached())
+                .await
+                .unwrap()
+                .as_text()
+                .to_string()
         };
         let rules = || CommandPolicy::new().allow("touch").allow("cp").allow("own");
         let holds = holds_reading(&folder, without);
@@ -415,10 +627,21 @@ async fn program_that_only_reads_is_not_taken_from_the_workspace() {
             ("echo x | timeout 5 fgrep x", false),
         ] {
             let text = run(&make(), is_plain || holds, json!({"command": line})).await;
-            assert!(!text.contains("PLANTED"), "without {without:?}, `{line}`: {text}");
+            assert!(
+                !text.contains("PLANTED"),
+                "without {without:?}, `{line}`: {text}"
+            );
             let beside = format!("touch made; cp bin/own bin/nproc; nproc; {line}");
-            let text = run(&make().policy(rules()), is_plain, json!({"command": beside})).await;
-            assert!(!text.contains("PLANTED"), "without {without:?}, `{beside}`: {text}");
+            let text = run(
+                &make().policy(rules()),
+                is_plain,
+                json!({"command": beside}),
+            )
+            .await;
+            assert!(
+                !text.contains("PLANTED"),
+                "without {without:?}, `{beside}`: {text}"
+            );
         }
         let argv: Vec<_> = "5 env date".split(' ').collect();
         let text = run(&make(), holds, json!({"command": "timeout", "args": argv})).await;
@@ -431,7 +654,10 @@ async fn program_that_only_reads_is_not_taken_from_the_workspace() {
             ("sh -c own", false),
         ] {
             let text = run(&make().policy(rules()), is_plain, json!({"command": line})).await;
-            assert!(text.contains("PLANTED"), "without {without:?}, `{line}`: {text}");
+            assert!(
+                text.contains("PLANTED"),
+                "without {without:?}, `{line}`: {text}"
+            );
         }
     }
 }
@@ -442,10 +668,20 @@ async fn command_that_only_reads_runs_read_only_and_others_do_not() {
     if !holds_reading(&desk.folder, &[]) {
         return;
     }
-    let Dispatched::Done(result) = desk.dispatch(json!({"command": "env"}), false).await else { panic!() };
-    assert!(result.text().contains("RIPGREP_CONFIG_PATH"), "{}", result.text());
+    let Dispatched::Done(result) = desk.dispatch(json!({"command": "env"}), false).await else {
+        panic!()
+    };
+    assert!(
+        result.text().contains("RIPGREP_CONFIG_PATH"),
+        "{}",
+        result.text()
+    );
     let result = desk.run(json!({"command": "env > made; cat made"})).await;
-    assert!(!result.text().contains("RIPGREP_CONFIG_PATH"), "{}", result.text());
+    assert!(
+        !result.text().contains("RIPGREP_CONFIG_PATH"),
+        "{}",
+        result.text()
+    );
 }
 
 #[tokio::test]
@@ -453,7 +689,10 @@ async fn repository_that_file_tools_planted_is_asked_about_and_runs_nothing() {
     let desk = Desk::new(|builder| builder);
     let space = Workspace::open(desk.folder.path()).unwrap();
     let mark = desk.folder.path().join("mark");
-    let config = format!("[core]\nbare = false\nworktree = .\nfsmonitor = \"touch {};:\"\n", mark.display());
+    let config = format!(
+        "[core]\nbare = false\nworktree = .\nfsmonitor = \"touch {};:\"\n",
+        mark.display()
+    );
     for (name, text) in [
         ("evil/HEAD", "ref: refs/heads/main\n"),
         ("evil/objects/x", ""),
@@ -463,10 +702,20 @@ async fn repository_that_file_tools_planted_is_asked_about_and_runs_nothing() {
         space.create_dir(name.rsplit_once('/').unwrap().0).unwrap();
         space.write(name, text.as_bytes()).unwrap();
     }
-    let asked = desk.dispatch(json!({"command": "git -C evil status"}), false).await;
-    assert!(matches!(asked, Dispatched::NeedsApproval { .. }), "{asked:?}");
-    let asked = desk.dispatch(json!({"command": "git status", "dir": "evil"}), false).await;
-    assert!(matches!(asked, Dispatched::NeedsApproval { .. }), "{asked:?}");
+    let asked = desk
+        .dispatch(json!({"command": "git -C evil status"}), false)
+        .await;
+    assert!(
+        matches!(asked, Dispatched::NeedsApproval { .. }),
+        "{asked:?}"
+    );
+    let asked = desk
+        .dispatch(json!({"command": "git status", "dir": "evil"}), false)
+        .await;
+    assert!(
+        matches!(asked, Dispatched::NeedsApproval { .. }),
+        "{asked:?}"
+    );
     assert!(!mark.exists());
 }
 
@@ -478,7 +727,10 @@ async fn cancelling_ends_the_command() {
     let cancel = CancelToken::new();
     cx.cancel = cancel.clone();
     cx.progress = Progress::new(move |_| cancel.cancel());
-    let error = tool.call(json!({"command": "echo begun; sleep 1000"}), &cx).await.unwrap_err();
+    let error = tool
+        .call(json!({"command": "echo begun; sleep 1000"}), &cx)
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ToolErrorKind::Cancelled);
 }
 

@@ -17,7 +17,9 @@ use serde_json::{Value, json};
 fn held() -> bool {
     let folder = tempfile::tempdir().unwrap();
     let built = Sandbox::builder(Workspace::open(folder.path()).unwrap()).build();
-    let _ = built.as_ref().map_err(|error| eprintln!("SKIPPED: {error}"));
+    let _ = built
+        .as_ref()
+        .map_err(|error| eprintln!("SKIPPED: {error}"));
     built.is_ok()
 }
 
@@ -38,12 +40,18 @@ fn tool(folder: &Path, name: &str, text: &str) {
 
 fn dispatcher(tools: FolderTools) -> Dispatcher {
     let registry = Registry::builder().source(tools).build().unwrap();
-    Dispatcher::builder(registry).world(Arc::new(ManualWorld::new())).build().unwrap()
+    Dispatcher::builder(registry)
+        .world(Arc::new(ManualWorld::new()))
+        .build()
+        .unwrap()
 }
 
 async fn call(dispatcher: &Dispatcher, name: &str, args: Value) -> ToolResult {
     let call = ToolCall::new("c", name, args);
-    match dispatcher.dispatch(&call, false, CallCx::new("run".into(), "run/1")).await {
+    match dispatcher
+        .dispatch(&call, false, CallCx::new("run".into(), "run/1"))
+        .await
+    {
         Dispatched::Done(result) => result,
         other => panic!("{other:?}"),
     }
@@ -75,12 +83,20 @@ async fn a_program_takes_and_gives_json() {
     let tools = FolderTools::open(folder.path()).unwrap();
     let dispatcher = dispatcher(tools);
     let spec = dispatcher.specs()[0].clone();
-    assert_eq!((&*spec.name, &*spec.description), ("count_words", "Counts words."));
+    assert_eq!(
+        (&*spec.name, &*spec.description),
+        ("count_words", "Counts words.")
+    );
     assert_eq!(spec.hints.timeout, Some(Duration::from_secs(20)));
     assert!(spec.hints.runs_in_parallel());
     let result = call(&dispatcher, "count_words", json!({"text": "a b c"})).await;
     // The arguments are one line of JSON: `{"text":"a b c"}`.
-    assert_eq!(result.value, Some(json!({"words": 3, "by": "me"})), "{}", result.text());
+    assert_eq!(
+        result.value,
+        Some(json!({"words": 3, "by": "me"})),
+        "{}",
+        result.text()
+    );
     let wrong = call(&dispatcher, "count_words", json!({"words": 1})).await;
     assert_eq!(wrong.error, Some(ToolErrorKind::InvalidArgs));
 }
@@ -99,18 +115,43 @@ async fn what_goes_wrong_is_told() {
     tool(
         folder,
         "floods",
-        "while :; do echo 0000000000000000000000000000000000000000000000000000000000; done | head -c 40000000",
+        "while :; do echo 0000000000000000000000000000000000000000000000000000000000; done | head \
+            -c 40000000",
     );
     script(folder, "shape", "echo '{\"a\": 1}'");
-    manifest(folder, "shape", &json!({"description": "A test.", "output": {"type": "array"}}));
+    manifest(
+        folder,
+        "shape",
+        &json!({"description": "A test.", "output": {"type": "array"}}),
+    );
     let dispatcher = dispatcher(FolderTools::open(folder).unwrap());
     for (name, kind, text) in [
-        ("fails", ToolErrorKind::Failed, "exit code 3; it said:\nno such city"),
-        ("prose", ToolErrorKind::InvalidOutput, "wrote no JSON to standard output"),
-        ("silent", ToolErrorKind::InvalidOutput, "wrote no JSON to standard output"),
+        (
+            "fails",
+            ToolErrorKind::Failed,
+            "exit code 3; it said:\nno such city",
+        ),
+        (
+            "prose",
+            ToolErrorKind::InvalidOutput,
+            "wrote no JSON to standard output",
+        ),
+        (
+            "silent",
+            ToolErrorKind::InvalidOutput,
+            "wrote no JSON to standard output",
+        ),
         ("killed", ToolErrorKind::Failed, "signal 9"),
-        ("floods", ToolErrorKind::InvalidOutput, "wrote more than is kept"),
-        ("shape", ToolErrorKind::InvalidOutput, "does not match its schema"),
+        (
+            "floods",
+            ToolErrorKind::InvalidOutput,
+            "wrote more than is kept",
+        ),
+        (
+            "shape",
+            ToolErrorKind::InvalidOutput,
+            "does not match its schema",
+        ),
     ] {
         let result = call(&dispatcher, name, json!({})).await;
         assert_eq!(result.error, Some(kind), "{name}: {}", result.text());
@@ -128,31 +169,61 @@ async fn a_program_is_kept_in_its_sandbox() {
     fs::create_dir(&tools).unwrap();
     fs::create_dir(&work).unwrap();
     fs::write(root.path().join("secret"), "hush").unwrap();
-    tool(&tools, "writes", "echo x > mark && echo '\"written\"' || echo '\"refused\"'");
+    tool(
+        &tools,
+        "writes",
+        "echo x > mark && echo '\"written\"' || echo '\"refused\"'",
+    );
     tool(
         &tools,
         "looks",
-        &format!("cat {}/secret >&2 && echo '\"seen\"' || echo '\"refused\"'", root.path().display()),
+        &format!(
+            "cat {}/secret >&2 && echo '\"seen\"' || echo '\"refused\"'",
+            root.path().display()
+        ),
     );
     let own = FolderTools::open(&tools).unwrap();
-    let probe = Sandbox::builder(Workspace::open(&work).unwrap()).build().unwrap();
+    let probe = Sandbox::builder(Workspace::open(&work).unwrap())
+        .build()
+        .unwrap();
     if !probe.report().files.holds {
-        eprintln!("SKIPPED: nothing keeps commands from files here:\n{}", probe.report());
+        eprintln!(
+            "SKIPPED: nothing keeps commands from files here:\n{}",
+            probe.report()
+        );
         return;
     }
     let dispatcher_own = dispatcher(own);
     for name in ["writes", "looks"] {
         let result = call(&dispatcher_own, name, json!({})).await;
-        assert_eq!(result.value, Some(json!("refused")), "{name}: {}", result.text());
+        assert_eq!(
+            result.value,
+            Some(json!("refused")),
+            "{name}: {}",
+            result.text()
+        );
     }
     assert!(!tools.join("mark").exists());
     // With a sandbox of one's own, they work where they are told to.
-    let sandbox = Sandbox::builder(Workspace::open(&work).unwrap()).read(&tools).build().unwrap();
-    let dispatcher =
-        dispatcher(FolderTools::builder(&tools).loader(ExecutableLoader::new(sandbox)).build().unwrap());
-    assert_eq!(call(&dispatcher, "writes", json!({})).await.value, Some(json!("written")));
+    let sandbox = Sandbox::builder(Workspace::open(&work).unwrap())
+        .read(&tools)
+        .build()
+        .unwrap();
+    let dispatcher = dispatcher(
+        FolderTools::builder(&tools)
+            .loader(ExecutableLoader::new(sandbox))
+            .build()
+            .unwrap(),
+    );
+    assert_eq!(
+        call(&dispatcher, "writes", json!({})).await.value,
+        Some(json!("written"))
+    );
     assert!(work.join("mark").exists());
-    assert_eq!(call(&dispatcher, "looks", json!({})).await.value, Some(json!("refused")));
+    assert_eq!(
+        call(&dispatcher, "looks", json!({})).await.value,
+        Some(json!("refused"))
+    );
 }
 
 #[test]
@@ -164,21 +235,48 @@ fn a_manifest_that_cannot_be_used_is_reported() {
     let folder = folder.path();
     tool(folder, "good", "echo 1");
     manifest(folder, "missing", &json!({"description": "A test."}));
-    manifest(folder, "elsewhere", &json!({"description": "A test.", "run": ["../x"]}));
-    manifest(folder, "absolute", &json!({"description": "A test.", "run": ["/bin/sh"]}));
-    manifest(folder, "unknown", &json!({"description": "A test.", "readonly": true}));
-    manifest(folder, "plain", &json!({"description": "A test.", "run": ["good.tool.json"]}));
+    manifest(
+        folder,
+        "elsewhere",
+        &json!({"description": "A test.", "run": ["../x"]}),
+    );
+    manifest(
+        folder,
+        "absolute",
+        &json!({"description": "A test.", "run": ["/bin/sh"]}),
+    );
+    manifest(
+        folder,
+        "unknown",
+        &json!({"description": "A test.", "readonly": true}),
+    );
+    manifest(
+        folder,
+        "plain",
+        &json!({"description": "A test.", "run": ["good.tool.json"]}),
+    );
     manifest(
         folder,
         "schema",
         &json!({"description": "A test.", "run": ["good"], "input": {"type": "array"}}),
     );
     fs::write(folder.join("broken.tool.json"), "{").unwrap();
-    let tools = FolderTools::builder(folder).look_every(Duration::ZERO).build().unwrap();
+    let tools = FolderTools::builder(folder)
+        .look_every(Duration::ZERO)
+        .build()
+        .unwrap();
     let registry = Registry::builder().source(tools).build().unwrap();
-    let names: Vec<String> = registry.specs().iter().map(|spec| spec.name.clone()).collect();
+    let names: Vec<String> = registry
+        .specs()
+        .iter()
+        .map(|spec| spec.name.clone())
+        .collect();
     assert_eq!(names, ["good"]);
-    let problems: Vec<String> = registry.problems().iter().map(ToString::to_string).collect();
+    let problems: Vec<String> = registry
+        .problems()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     for wanted in [
         "`missing.tool.json`: there is no executable `missing` beside it",
         "`elsewhere.tool.json`: `../x` must be a file beside the manifest",
@@ -188,7 +286,10 @@ fn a_manifest_that_cannot_be_used_is_reported() {
         "the input schema of `schema` is no object schema",
         "`broken.tool.json`: the manifest cannot be used",
     ] {
-        assert!(problems.iter().any(|problem| problem.contains(wanted)), "{wanted}: {problems:#?}");
+        assert!(
+            problems.iter().any(|problem| problem.contains(wanted)),
+            "{wanted}: {problems:#?}"
+        );
     }
     // The executable comes later; the manifest is the same.
     script(folder, "missing", "echo 1");
@@ -200,14 +301,24 @@ async fn a_call_takes_no_longer_than_the_sandbox_allows() {
     let folder = tempfile::tempdir().unwrap();
     for (name, seconds) in [("hour", 3600), ("day", 86_400)] {
         script(folder.path(), name, "echo {}");
-        manifest(folder.path(), name, &json!({"description": "A test.", "timeout_seconds": seconds}));
+        manifest(
+            folder.path(),
+            name,
+            &json!({"description": "A test.", "timeout_seconds": seconds}),
+        );
     }
     let tools = FolderTools::open(folder.path()).unwrap();
     let registry = Registry::builder().source(tools).build().unwrap();
     let problems = registry.problems();
-    if problems.iter().any(|problem| format!("{problem:?}").contains("no sandbox")) {
+    if problems
+        .iter()
+        .any(|problem| format!("{problem:?}").contains("no sandbox"))
+    {
         return println!("not tried: this system cannot hold commands");
     }
     assert_eq!(problems.len(), 1, "{problems:?}");
-    assert!(format!("{problems:?}").contains("`day.tool.json`: `timeout_seconds` is more"), "{problems:?}");
+    assert!(
+        format!("{problems:?}").contains("`day.tool.json`: `timeout_seconds` is more"),
+        "{problems:?}"
+    );
 }

@@ -33,9 +33,19 @@ impl Desk {
     fn with(set: impl Fn(FileTools) -> FileTools) -> Self {
         let temp = tempfile::tempdir().unwrap();
         let space = Workspace::open(temp.path()).unwrap();
-        let registry = Registry::builder().tools(set(FileTools::new(space))).build().unwrap();
-        let dispatcher = Dispatcher::builder(registry).world(Arc::new(ManualWorld::new())).build().unwrap();
-        Self { temp, dispatcher, changed: Arc::default() }
+        let registry = Registry::builder()
+            .tools(set(FileTools::new(space)))
+            .build()
+            .unwrap();
+        let dispatcher = Dispatcher::builder(registry)
+            .world(Arc::new(ManualWorld::new()))
+            .build()
+            .unwrap();
+        Self {
+            temp,
+            dispatcher,
+            changed: Arc::default(),
+        }
     }
 
     /// A desk with these files on it.
@@ -63,11 +73,18 @@ impl Desk {
         let changed = self.changed.clone();
         let progress = Progress::listen(move |report| {
             if let ToolReport::File(change) = report {
-                changed.lock().unwrap().push(format!("{} {}", change.path, change.kind));
+                changed
+                    .lock()
+                    .unwrap()
+                    .push(format!("{} {}", change.path, change.kind));
             }
         });
         let cx = CallCx::new("run".into(), "run/1").with_progress(progress);
-        match self.dispatcher.dispatch(&ToolCall::new("c", tool, args), false, cx).await {
+        match self
+            .dispatcher
+            .dispatch(&ToolCall::new("c", tool, args), false, cx)
+            .await
+        {
             Dispatched::Done(result) => result,
             other => panic!("{other:?}"),
         }
@@ -91,7 +108,9 @@ impl Desk {
     async fn error(&self, tool: &str, args: Value) -> (ToolErrorKind, String) {
         let result = self.call(tool, args).await;
         (
-            result.error.unwrap_or_else(|| panic!("it succeeded: {}", result.text())),
+            result
+                .error
+                .unwrap_or_else(|| panic!("it succeeded: {}", result.text())),
             result.text().into_owned(),
         )
     }
@@ -99,14 +118,28 @@ impl Desk {
 
 #[tokio::test]
 async fn nothing_outside_or_denied_is_touched_by_any_tool() {
-    let desk = Desk::holding(&[("a.txt", "text"), (".env", "SECRET"), (".git/config", "SECRET")]);
+    let desk = Desk::holding(&[
+        ("a.txt", "text"),
+        (".env", "SECRET"),
+        (".git/config", "SECRET"),
+    ]);
     std::os::unix::fs::symlink("/etc", desk.path().join("etc")).unwrap();
     std::os::unix::fs::symlink(".env", desk.path().join("notes")).unwrap();
-    for path in ["../x", "/etc/passwd", "etc/passwd", ".env", "notes", ".git/config"] {
+    for path in [
+        "../x",
+        "/etc/passwd",
+        "etc/passwd",
+        ".env",
+        "notes",
+        ".git/config",
+    ] {
         for (tool, args) in [
             ("read_file", json!({"path": path})),
             ("write_file", json!({"path": path, "content": "x"})),
-            ("edit_file", json!({"path": path, "old": "SECRET", "new": "x"})),
+            (
+                "edit_file",
+                json!({"path": path, "old": "SECRET", "new": "x"}),
+            ),
             ("list_files", json!({"path": path})),
             ("search_files", json!({"path": path, "pattern": "SECRET"})),
         ] {
@@ -116,8 +149,17 @@ async fn nothing_outside_or_denied_is_touched_by_any_tool() {
         }
     }
     let args = json!({"pattern": "SECRET", "hidden": true, "ignored": true});
-    assert!(desk.text("search_files", args).await.starts_with("[no match in 1 file;"));
-    let list = desk.text("list_files", json!({"recursive": true, "hidden": true, "ignored": true})).await;
+    assert!(
+        desk.text("search_files", args)
+            .await
+            .starts_with("[no match in 1 file;")
+    );
+    let list = desk
+        .text(
+            "list_files",
+            json!({"recursive": true, "hidden": true, "ignored": true}),
+        )
+        .await;
     assert_eq!(list, "a.txt (4)\netc (link)\nnotes (link)\n");
     assert_eq!(desk.get(".env"), b"SECRET");
 }
@@ -126,8 +168,15 @@ async fn nothing_outside_or_denied_is_touched_by_any_tool() {
 async fn a_read_only_workspace_has_no_tools_that_write() {
     let temp = tempfile::tempdir().unwrap();
     let space = Workspace::builder(temp.path()).read_only().build().unwrap();
-    let registry = Registry::builder().tools(FileTools::new(space)).build().unwrap();
-    let names: Vec<_> = registry.specs().iter().map(|spec| spec.name.clone()).collect();
+    let registry = Registry::builder()
+        .tools(FileTools::new(space))
+        .build()
+        .unwrap();
+    let names: Vec<_> = registry
+        .specs()
+        .iter()
+        .map(|spec| spec.name.clone())
+        .collect();
     assert_eq!(names, ["read_file", "list_files", "search_files"]);
 }
 
@@ -142,9 +191,17 @@ async fn the_tools_keep_the_contract() {
     tool(|| ReadFile::new(space.clone()), json!({"path": "a.txt"})).await;
     tool(|| ListFiles::new(space.clone()), json!({})).await;
     tool(|| SearchFiles::new(space.clone()), json!({"pattern": "a"})).await;
-    tool(|| WriteFile::new(space.clone()), json!({"path": "b.txt", "content": "x"})).await;
+    tool(
+        || WriteFile::new(space.clone()),
+        json!({"path": "b.txt", "content": "x"}),
+    )
+    .await;
     // Each call adds one more, so that the next one finds its text again.
-    tool(|| EditFile::new(space.clone()), json!({"path": "a.txt", "old": "a b", "new": "x a b"})).await;
+    tool(
+        || EditFile::new(space.clone()),
+        json!({"path": "a.txt", "old": "a b", "new": "x a b"}),
+    )
+    .await;
 }
 
 #[test]
@@ -153,7 +210,10 @@ fn file_tools_list_the_workspace_for_a_context_value() {
     let temp = tempfile::tempdir().unwrap();
     let view = |max: usize| {
         let space = Workspace::open(temp.path()).unwrap();
-        let view = FileTools::new(space.clone()).workspace().unwrap().view_now();
+        let view = FileTools::new(space.clone())
+            .workspace()
+            .unwrap()
+            .view_now();
         assert_eq!(Path::new(&view.root), space.root());
         assert!(view.files.len() <= max, "{:?}", view.files.len());
         view.files
@@ -171,7 +231,11 @@ fn file_tools_list_the_workspace_for_a_context_value() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
     }
-    assert_eq!(view(3), ["b.txt", "src/deep/a.rs", "src/z.rs"], "nothing that is hidden, ignored or denied");
+    assert_eq!(
+        view(3),
+        ["b.txt", "src/deep/a.rs", "src/z.rs"],
+        "nothing that is hidden, ignored or denied"
+    );
     // What lies nearest to the root is there whatever lies below.
     let many = temp.path().join("a");
     fs::create_dir_all(&many).unwrap();

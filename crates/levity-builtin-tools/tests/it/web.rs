@@ -16,12 +16,22 @@ use serde_json::Value;
 fn dispatcher(tool: impl Tool + 'static) -> (Dispatcher, Arc<ManualWorld>) {
     let world = Arc::new(ManualWorld::new());
     let registry = Registry::builder().tool(tool).build().unwrap();
-    (Dispatcher::builder(registry).world(world.clone()).retries(0).build().unwrap(), world)
+    (
+        Dispatcher::builder(registry)
+            .world(world.clone())
+            .retries(0)
+            .build()
+            .unwrap(),
+        world,
+    )
 }
 
 async fn call(dispatcher: &Dispatcher, name: &str, args: Value) -> ToolResult {
     let call = ToolCall::new("c1", name, args);
-    match dispatcher.dispatch(&call, false, CallCx::new(RunId::from("r"), "r/1")).await {
+    match dispatcher
+        .dispatch(&call, false, CallCx::new(RunId::from("r"), "r/1"))
+        .await
+    {
         Dispatched::Done(result) => result,
         other => panic!("{other:?}"),
     }

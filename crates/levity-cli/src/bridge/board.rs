@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use crate::terminal::say;
 
-/// How many lines wait to be printed. What comes beyond them is left out, and it is said how much that was.
+/// How many lines wait to be printed. What comes beyond them is left out, and it is said how much
+/// that was.
 const WAITING: usize = 1024;
 /// How long the end of the process waits until all is printed.
 const LAST: Duration = Duration::from_secs(1);
 
-/// Prints lines on a thread of its own: a terminal that is stopped, or a pipe that nobody reads, holds nothing else up.
+/// Prints lines on a thread of its own: a terminal that is stopped, or a pipe that nobody reads,
+/// holds nothing else up.
 #[derive(Clone)]
 pub(super) struct Board(Arc<Mutex<Lines>>);
 
@@ -28,11 +30,20 @@ impl Board {
     pub(super) fn new() -> io::Result<Self> {
         let (send, lines) = sync_channel::<Option<String>>(WAITING);
         let (done, printed) = sync_channel(0);
-        thread::Builder::new().name("notices".to_owned()).spawn(move || {
-            let _done: SyncSender<()> = done;
-            lines.iter().map_while(|line| line).for_each(|line| say(&line));
-        })?;
-        Ok(Self(Arc::new(Mutex::new(Lines { send, left_out: 0, printed }))))
+        thread::Builder::new()
+            .name("notices".to_owned())
+            .spawn(move || {
+                let _done: SyncSender<()> = done;
+                lines
+                    .iter()
+                    .map_while(|line| line)
+                    .for_each(|line| say(&line));
+            })?;
+        Ok(Self(Arc::new(Mutex::new(Lines {
+            send,
+            left_out: 0,
+            printed,
+        }))))
     }
 
     /// Prints a text as one line, as soon as that can be.
@@ -57,7 +68,10 @@ impl Lines {
     /// Says what was left out, where it was; false if there is no room for that either.
     fn make_up(&mut self) -> bool {
         if self.left_out > 0 {
-            let line = format!("{} lines were left out, since nobody took them\n", self.left_out);
+            let line = format!(
+                "{} lines were left out, since nobody took them\n",
+                self.left_out
+            );
             if self.send.try_send(Some(line)).is_err() {
                 return false;
             }

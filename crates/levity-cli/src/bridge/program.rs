@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use async_trait::async_trait;
-use levity::core::{Deltas, Message, Model, ModelCard, ModelError, ModelErrorKind, Request, Response, Role};
+use levity::core::{
+    Deltas, Message, Model, ModelCard, ModelError, ModelErrorKind, Request, Response, Role,
+};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 
@@ -17,8 +19,8 @@ const SHOWN: usize = 400;
 
 /// A program that gets a task on its standard input and answers on its standard output.
 ///
-/// Each task starts it anew, in the workspace and with the environment of the host. It and all that it started are killed when nobody
-/// waits for the answer any more.
+/// Each task starts it anew, in the workspace and with the environment of the host. It and all that
+/// it started are killed when nobody waits for the answer any more.
 pub(super) struct Program {
     card: ModelCard,
     command: String,
@@ -27,20 +29,29 @@ pub(super) struct Program {
 
 impl Program {
     pub(super) fn new(command: &str, folder: PathBuf) -> Self {
-        Self { card: ModelCard::new("program", command), command: command.to_owned(), folder }
+        Self {
+            card: ModelCard::new("program", command),
+            command: command.to_owned(),
+            folder,
+        }
     }
 
     async fn answer(&self, prompt: &str) -> Result<String, ModelError> {
         let mut command = shell(&self.command);
         command.current_dir(&self.folder).kill_on_drop(true);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let failed = |what: &str, error: &std::io::Error| {
             ModelError::new(
                 ModelErrorKind::BadRequest,
                 format!("the commander `{}` {what}: {error}", self.command),
             )
         };
-        let child = command.spawn().map_err(|error| failed("cannot be started", &error))?;
+        let child = command
+            .spawn()
+            .map_err(|error| failed("cannot be started", &error))?;
         let mut group = Group::of(child);
         let (stdin, stdout, stderr) = group.pipes();
         let told = async {
@@ -49,12 +60,21 @@ impl Program {
                 let _ = stdin.write_all(prompt.as_bytes()).await;
             }
         };
-        let ((), answer, complaint) =
-            tokio::join!(told, read(stdout, LONGEST_ANSWER), read(stderr, LONGEST_COMPLAINT));
-        let status = group.wait().await.map_err(|error| failed("cannot be waited for", &error))?;
+        let ((), answer, complaint) = tokio::join!(
+            told,
+            read(stdout, LONGEST_ANSWER),
+            read(stderr, LONGEST_COMPLAINT)
+        );
+        let status = group
+            .wait()
+            .await
+            .map_err(|error| failed("cannot be waited for", &error))?;
         if !status.success() {
             let complaint = last_words(&complaint.0);
-            let words = format!("the commander `{}` failed ({status}): {complaint}", self.command);
+            let words = format!(
+                "the commander `{}` failed ({status}): {complaint}",
+                self.command
+            );
             return Err(ModelError::new(ModelErrorKind::BadRequest, words));
         }
         let (answer, whole) = answer;
@@ -74,10 +94,17 @@ impl Model for Program {
 
     async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
         let messages = request.history.messages();
-        let prompt = messages.iter().rev().find(|message| message.role == Role::User);
-        let prompt = prompt.map(|message| message.text().into_owned()).unwrap_or_default();
+        let prompt = messages
+            .iter()
+            .rev()
+            .find(|message| message.role == Role::User);
+        let prompt = prompt
+            .map(|message| message.text().into_owned())
+            .unwrap_or_default();
         let answer = self.answer(&prompt).await?;
-        Ok(Deltas::from_response(&Response::new(Message::assistant(answer))))
+        Ok(Deltas::from_response(&Response::new(Message::assistant(
+            answer,
+        ))))
     }
 }
 
@@ -99,10 +126,14 @@ fn shell(line: &str) -> Command {
 /// Reads up to `most` bytes and drops the rest; says whether that was all.
 async fn read(pipe: Option<impl AsyncRead + Unpin>, most: u64) -> (Vec<u8>, bool) {
     let mut bytes = Vec::new();
-    let Some(mut pipe) = pipe else { return (bytes, true) };
+    let Some(mut pipe) = pipe else {
+        return (bytes, true);
+    };
     let _ = (&mut pipe).take(most).read_to_end(&mut bytes).await;
     // Read on, so that the program is not held up.
-    let more = tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await.unwrap_or(0);
+    let more = tokio::io::copy(&mut pipe, &mut tokio::io::sink())
+        .await
+        .unwrap_or(0);
     (bytes, more == 0)
 }
 
@@ -132,8 +163,10 @@ type Pipes = (
 impl Group {
     fn of(child: Child) -> Self {
         #[cfg(unix)]
-        let leader =
-            child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
+        let leader = child
+            .id()
+            .and_then(|id| i32::try_from(id).ok())
+            .and_then(rustix::process::Pid::from_raw);
         Self {
             child,
             #[cfg(unix)]
@@ -142,7 +175,11 @@ impl Group {
     }
 
     fn pipes(&mut self) -> Pipes {
-        (self.child.stdin.take(), self.child.stdout.take(), self.child.stderr.take())
+        (
+            self.child.stdin.take(),
+            self.child.stdout.take(),
+            self.child.stderr.take(),
+        )
     }
 
     /// Waits for the process, and ends those that it left behind.

@@ -7,8 +7,8 @@ use clap::Args;
 use levity::core::Options;
 use levity::core::text::{bare_model_name, one_line};
 use levity::eval::{
-    AgentSubject, Case, CommandSubject, EvalProgress, Evaluation, Header, Results, Selection, Subject,
-    ToolHost, bfcl,
+    AgentSubject, Case, CommandSubject, EvalProgress, Evaluation, Header, Results, Selection,
+    Subject, ToolHost, bfcl,
 };
 use levity::llm::Models;
 use levity::prelude::*;
@@ -24,13 +24,15 @@ pub(super) const BFCL: &str = "bfcl";
 
 #[derive(Args)]
 pub(super) struct Run {
-    /// The suite: `bfcl` for the Berkeley Function Calling Leaderboard, or a file with one case as JSON on each line.
+    /// The suite: `bfcl` for the Berkeley Function Calling Leaderboard, or a file with one case as
+    /// JSON on each line.
     #[arg(long, value_name = "NAME|FILE")]
     suite: String,
     /// The folder `bfcl_eval/data` of the Python package `bfcl-eval`.
     #[arg(long, value_name = "DIR", required_if_eq("suite", BFCL))]
     data: Option<PathBuf>,
-    /// The categories of the suite, with commas between them. By default, all; of BFCL, all of one turn.
+    /// The categories of the suite, with commas between them. By default, all; of BFCL, all of one
+    /// turn.
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     categories: Vec<String>,
     /// Take at most this many cases of each category.
@@ -49,7 +51,12 @@ pub(super) struct Run {
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// The model of an agent of levity, as `provider:model` or `provider:model@URL`, or a profile.
-    #[arg(long, value_name = "SPEC", required_unless_present = "command", conflicts_with = "command")]
+    #[arg(
+        long,
+        value_name = "SPEC",
+        required_unless_present = "command",
+        conflicts_with = "command"
+    )]
     model: Option<String>,
     /// A name for the subject in reports.
     #[arg(long, value_name = "NAME")]
@@ -76,7 +83,8 @@ pub(super) struct Run {
     quiet: bool,
     #[command(flatten)]
     scoring: Scoring,
-    /// A program that answers cases in place of a model: one line of JSON in for each case or turn, one line of JSON out.
+    /// A program that answers cases in place of a model: one line of JSON in for each case or turn,
+    /// one line of JSON out.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -84,27 +92,48 @@ pub(super) struct Run {
 #[derive(Args)]
 struct ModelOptions {
     /// The randomness of the model; the provider's default otherwise.
-    #[arg(long, value_name = "T", conflicts_with = "command", help_heading = "Models")]
+    #[arg(
+        long,
+        value_name = "T",
+        conflicts_with = "command",
+        help_heading = "Models"
+    )]
     temperature: Option<f64>,
     /// The longest reply, in tokens.
-    #[arg(long, value_name = "N", conflicts_with = "command", help_heading = "Models")]
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with = "command",
+        help_heading = "Models"
+    )]
     max_tokens: Option<u64>,
     /// A seed, where the provider takes one.
-    #[arg(long, value_name = "N", conflicts_with = "command", help_heading = "Models")]
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with = "command",
+        help_heading = "Models"
+    )]
     seed: Option<u64>,
 }
 
 pub(super) async fn run(args: Run) -> Result<(), Problem> {
     let cases = args.cases()?;
     if cases.is_empty() {
-        return Err(Problem::call("no case is chosen; look at `--limit`, `--offset` and `--categories`"));
+        return Err(Problem::call(
+            "no case is chosen; look at `--limit`, `--offset` and `--categories`",
+        ));
     }
     args.check_model()?;
     let host = bfcl::tool_host(&args.scoring.python, args.data.as_deref());
-    bfcl::require_tools(&host, &cases).await.map_err(|error| Problem {
-        text: format!("{error}; `pip install bfcl-eval mpmath`, and name that Python with `--python`"),
-        code: 1,
-    })?;
+    bfcl::require_tools(&host, &cases)
+        .await
+        .map_err(|error| Problem {
+            text: format!(
+                "{error}; `pip install bfcl-eval mpmath`, and name that Python with `--python`"
+            ),
+            code: 1,
+        })?;
     let mut results = Results::create(&args.out, &args.header(), &cases)?;
     let subject = args.subject(&results, host)?;
     let mut evaluation = Evaluation::new()
@@ -116,7 +145,10 @@ pub(super) async fn run(args: Run) -> Result<(), Problem> {
     }
     let before = results.trials().len();
     if before > 0 && !args.quiet {
-        note(&format!("`{}` has {before} trials already; the evaluation continues", args.out.display()));
+        note(&format!(
+            "`{}` has {before} trials already; the evaluation continues",
+            args.out.display()
+        ));
     }
     let quiet = args.quiet;
     evaluation
@@ -131,28 +163,52 @@ pub(super) async fn run(args: Run) -> Result<(), Problem> {
 
 /// One line for each trial.
 fn line(progress: &EvalProgress<'_>) -> String {
-    let EvalProgress { done, of, passed, unjudged, errors, case, trial, score, .. } = progress;
+    let EvalProgress {
+        done,
+        of,
+        passed,
+        unjudged,
+        errors,
+        case,
+        trial,
+        score,
+        ..
+    } = progress;
     let verdict = match (trial.error(), score.passed) {
         (Some(error), _) => format!("error: {}", one_line(error, 160)),
         (None, true) => "pass".to_owned(),
         (None, false) if is_judged(case) => "answered, and judged at the end".to_owned(),
         (None, false) => format!("fail: {}", one_line(&score.reason, 160)),
     };
-    let errors = if *errors > 0 { format!(", {errors} errors") } else { String::new() };
+    let errors = if *errors > 0 {
+        format!(", {errors} errors")
+    } else {
+        String::new()
+    };
     let judged = done - unjudged;
     let counts = match unjudged {
-        0 => format!("{passed} passed, {:.0}%", 100.0 * *passed as f64 / judged.max(1) as f64),
+        0 => format!(
+            "{passed} passed, {:.0}%",
+            100.0 * *passed as f64 / judged.max(1) as f64
+        ),
         _ if judged == 0 => "not judged yet".to_owned(),
         _ => format!("{passed} of {judged} passed, {unjudged} not judged yet"),
     };
     let seconds = trial.millis as f64 / 1000.0;
-    format!("{done} of {of} ({counts}{errors}): {} in {seconds:.1} s: {verdict}", trial.case)
+    format!(
+        "{done} of {of} ({counts}{errors}): {} in {seconds:.1} s: {verdict}",
+        trial.case
+    )
 }
 
 impl Run {
     fn cases(&self) -> Result<Vec<Case>, Problem> {
         let mut selection = Selection::new();
-        selection.odd = if self.odd { Some(true) } else { self.even.then_some(false) };
+        selection.odd = if self.odd {
+            Some(true)
+        } else {
+            self.even.then_some(false)
+        };
         (selection.offset, selection.limit) = (self.offset, self.limit);
         if self.suite == BFCL {
             let data = self.data.as_deref().unwrap_or(Path::new("."));
@@ -167,14 +223,23 @@ impl Run {
                 chain(&error)
             ))
         })?;
-        if let Some(unknown) =
-            self.categories.iter().find(|name| all.iter().all(|case| case.category != **name))
+        if let Some(unknown) = self
+            .categories
+            .iter()
+            .find(|name| all.iter().all(|case| case.category != **name))
         {
-            return Err(Problem::call(format!("`{}` has no category `{unknown}`", self.suite)));
-        }
-        if let Some(case) = all.iter().find(|case| is_judged(case) || case.environment.is_some()) {
             return Err(Problem::call(format!(
-                "case `{}` has an `environment` or is `judged`, which only `--suite {BFCL}` can have here; \
+                "`{}` has no category `{unknown}`",
+                self.suite
+            )));
+        }
+        if let Some(case) = all
+            .iter()
+            .find(|case| is_judged(case) || case.environment.is_some())
+        {
+            return Err(Problem::call(format!(
+                "case `{}` has an `environment` or is `judged`, which only `--suite {BFCL}` can \
+                    have here; \
                  a program in Rust runs and judges it with `levity_eval::ToolHost` and `Judge`",
                 case.id
             )));
@@ -182,16 +247,23 @@ impl Run {
         Ok(selection.of(all, &self.categories))
     }
 
-    /// The name of the suite: of a file, without its folder, which may be another one on another machine.
+    /// The name of the suite: of a file, without its folder, which may be another one on another
+    /// machine.
     fn suite(&self) -> String {
-        let name = Path::new(&self.suite).file_name().map(|name| name.to_string_lossy().into_owned());
+        let name = Path::new(&self.suite)
+            .file_name()
+            .map(|name| name.to_string_lossy().into_owned());
         name.unwrap_or_else(|| self.suite.clone())
     }
 
     fn header(&self) -> Header {
-        let ModelOptions { temperature, max_tokens, seed } = &self.options;
-        let mut header =
-            Header::new(self.suite(), self.name()).with_setting("levity", env!("CARGO_PKG_VERSION"));
+        let ModelOptions {
+            temperature,
+            max_tokens,
+            seed,
+        } = &self.options;
+        let mut header = Header::new(self.suite(), self.name())
+            .with_setting("levity", env!("CARGO_PKG_VERSION"));
         match &self.model {
             Some(model) => {
                 header = header
@@ -209,7 +281,10 @@ impl Run {
         if let Some(seed) = seed {
             header = header.with_setting("seed", *seed);
         }
-        let data = self.data.as_deref().and_then(|data| std::fs::canonicalize(data).ok());
+        let data = self
+            .data
+            .as_deref()
+            .and_then(|data| std::fs::canonicalize(data).ok());
         match data {
             Some(data) => header.with_fact("data", data.to_string_lossy()),
             None => header,
@@ -221,7 +296,10 @@ impl Run {
             (Some(name), _) => name.clone(),
             (None, Some(model)) => {
                 let bare = bare_model_name(model);
-                let end = bare.to_ascii_lowercase().find("@http").unwrap_or(bare.len());
+                let end = bare
+                    .to_ascii_lowercase()
+                    .find("@http")
+                    .unwrap_or(bare.len());
                 format!("levity {}", &bare[..end])
             }
             (None, None) => self.command.join(" "),
@@ -230,33 +308,51 @@ impl Run {
 
     /// Makes the model once before anything is written: a name that is none must not be kept.
     fn check_model(&self) -> Result<(), Problem> {
-        let Some(spec) = &self.model else { return Ok(()) };
+        let Some(spec) = &self.model else {
+            return Ok(());
+        };
         let models = Models::from_env().map_err(|error| Problem::call(chain(&error)))?;
-        models.model(spec).map(drop).map_err(|error| Problem::call(chain(&error)))
+        models
+            .model(spec)
+            .map(drop)
+            .map_err(|error| Problem::call(chain(&error)))
     }
 
     fn subject(&self, results: &Results, host: ToolHost) -> Result<Box<dyn Subject>, Problem> {
         let Some(spec) = &self.model else {
-            let (program, args) =
-                self.command.split_first().ok_or_else(|| Problem::call("there is no command"))?;
+            let (program, args) = self
+                .command
+                .split_first()
+                .ok_or_else(|| Problem::call("there is no command"))?;
             let log = results.folder().join("subject.log");
-            let subject = CommandSubject::new(self.name(), program).args(args).log(log);
+            let subject = CommandSubject::new(self.name(), program)
+                .args(args)
+                .log(log);
             return Ok(Box::new(subject.tool_host(host)));
         };
         let models = Models::from_env().map_err(|error| Problem::call(chain(&error)))?;
-        let model = models.model(spec).map(retried).map_err(|error| Problem::call(chain(&error)))?;
+        let model = models
+            .model(spec)
+            .map(retried)
+            .map_err(|error| Problem::call(chain(&error)))?;
         warn(models.address_from_file(spec).as_deref());
         let runs = results.folder().join("runs");
         refuse_link(&runs).map_err(|error| Problem::call(error.to_string()))?;
         let journal = FileJournal::new(runs).map_err(|error| Problem::call(chain(&error)))?;
         let runtime = Runtime::new().with_journal(journal);
         let mut options = Options::new();
-        (options.temperature, options.max_tokens, options.seed) =
-            (self.options.temperature, self.options.max_tokens, self.options.seed);
+        (options.temperature, options.max_tokens, options.seed) = (
+            self.options.temperature,
+            self.options.max_tokens,
+            self.options.seed,
+        );
         let turns = self.max_turns;
         let subject = AgentSubject::new(self.name(), model).tool_host(host);
         Ok(Box::new(subject.configure(move |agent| {
-            agent.max_turns(turns).options(options.clone()).runtime(runtime.clone())
+            agent
+                .max_turns(turns)
+                .options(options.clone())
+                .runtime(runtime.clone())
         })))
     }
 }

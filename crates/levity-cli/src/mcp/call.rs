@@ -33,7 +33,10 @@ impl Call {
     pub(super) async fn call(self) -> Done {
         let args = self.arguments()?;
         let configs = only(&self.from.read()?, Some(&self.server))?;
-        if !configs.iter().any(|server| server.name() == self.server && server.is_enabled()) {
+        if !configs
+            .iter()
+            .any(|server| server.name() == self.server && server.is_enabled())
+        {
             return Err(format!("server `{}` is disabled", self.server));
         }
         let call = async |servers: &Servers| {

@@ -17,11 +17,13 @@ use crate::terminal::chain;
 /// Which servers an agent has.
 #[derive(Args)]
 pub(crate) struct McpArgs {
-    /// Offer the tools of the MCP servers that this file names; without it, of those that `LEVITY_MCP_SERVERS` names. The file
-    /// says which programs are started and which variables they get: `levity mcp list --config FILE` shows both.
+    /// Offer the tools of the MCP servers that this file names; without it, of those that
+    /// `LEVITY_MCP_SERVERS` names. The file says which programs are started and which variables
+    /// they get: `levity mcp list --config FILE` shows both.
     #[arg(long, value_name = "FILE")]
     mcp: Option<PathBuf>,
-    /// How many seconds the agent waits for servers before it begins; tools of later ones come when they are there.
+    /// How many seconds the agent waits for servers before it begins; tools of later ones come when
+    /// they are there.
     #[arg(long, value_name = "SECONDS", default_value_t = 20)]
     mcp_wait: u32,
 }
@@ -34,10 +36,16 @@ impl McpArgs {
     /// Starts the servers; `tell` says what is worth knowing about them.
     pub(crate) async fn start(&self, tell: impl Fn(&str)) -> Result<Offered, String> {
         let config = read(self.mcp.as_deref());
-        config.problems().iter().for_each(|problem| tell(&problem.to_string()));
+        config
+            .problems()
+            .iter()
+            .for_each(|problem| tell(&problem.to_string()));
         if config.servers().is_empty() {
             return match &self.mcp {
-                Some(file) => Err(format!("`{}` names no server that could be started", file.display())),
+                Some(file) => Err(format!(
+                    "`{}` names no server that could be started",
+                    file.display()
+                )),
                 None => Ok(Offered::default()),
             };
         }
@@ -48,10 +56,15 @@ impl McpArgs {
             () = SystemWorld.sleep(Duration::from_secs(self.mcp_wait.into())) => {}
         }
         for status in servers.status() {
-            status.problems.iter().for_each(|problem| tell(&format!("server `{}`: {problem}", status.name)));
+            status
+                .problems
+                .iter()
+                .for_each(|problem| tell(&format!("server `{}`: {problem}", status.name)));
             match &status.state {
                 ServerState::Away { error, .. } => tell(&chain(error)),
-                ServerState::Starting => tell(&format!("server `{}` is still being started", status.name)),
+                ServerState::Starting => {
+                    tell(&format!("server `{}` is still being started", status.name))
+                }
                 _ => {}
             }
         }
@@ -68,7 +81,8 @@ impl Offered {
         }
     }
 
-    /// Workers with the tools of the servers: who must change nothing has those that are hinted read-only.
+    /// Workers with the tools of the servers: who must change nothing has those that are hinted
+    /// read-only.
     pub(crate) fn add_to_ready(&self, ready: ReadyWorkers) -> ReadyWorkers {
         match &self.0 {
             Some(servers) => ready.tools(servers.helper_tools()).source(servers.clone()),

@@ -1,10 +1,13 @@
-//! What is shown where no model is configured: a plan, two steps at a time, one that fails, and another way.
+//! What is shown where no model is configured: a plan, two steps at a time, one that fails, and
+//! another way.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use levity::core::{Deltas, ModelCard, ModelError, ModelErrorKind, Request, Response, Role, World as _};
+use levity::core::{
+    Deltas, ModelCard, ModelError, ModelErrorKind, Request, Response, Role, World as _,
+};
 use levity::prelude::*;
 use levity::runtime::SystemWorld;
 use levity::test::FunctionModel;
@@ -48,7 +51,10 @@ fn reply(request: &Request) -> Result<Response, ModelError> {
         () if said.contains("Answer with the change of the plan alone") => another_way(),
         () if said.contains("Answer with the plan alone") => first_plan(),
         () if said.contains("[demo: fails]") => {
-            return Err(ModelError::new(ModelErrorKind::BadRequest, "the second source is down"));
+            return Err(ModelError::new(
+                ModelErrorKind::BadRequest,
+                "the second source is down",
+            ));
         }
         () if said.contains("[demo: answer]") => json!({"answer": ANSWER}),
         () if said.contains("[demo: other]") => json!({"second": "from memory"}),
@@ -57,13 +63,18 @@ fn reply(request: &Request) -> Result<Response, ModelError> {
     Ok(Response::new(Message::assistant(reply.to_string())))
 }
 
-const ANSWER: &str = "A scripted stand-in cannot know. It only showed how a plan is made, how a step fails, and how \
+const ANSWER: &str = "A scripted stand-in cannot know. It only showed how a plan is made, how a \
+    step fails, and how \
                       another takes its place.";
 
 pub(crate) fn last_words(request: &Request) -> String {
     let messages = request.history.messages();
-    let last = messages.iter().rev().find(|message| message.role == Role::User);
-    last.map(|message| message.text().to_string()).unwrap_or_default()
+    let last = messages
+        .iter()
+        .rev()
+        .find(|message| message.role == Role::User);
+    last.map(|message| message.text().to_string())
+        .unwrap_or_default()
 }
 
 fn first_plan() -> Value {
@@ -83,7 +94,8 @@ fn another_way() -> Value {
         "reason": "the second source is down",
         "add": [{
             "id": "recall", "agent": "Thinker", "description": "Do without the second source.",
-            "prompt": "Say what is known without it. [demo: other]", "writes": ["second"], "instead_of": "second"
+            "prompt": "Say what is known without it. [demo: \
+                other]", "writes": ["second"], "instead_of": "second"
         }]
     })
 }

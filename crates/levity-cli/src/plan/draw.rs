@@ -28,7 +28,10 @@ pub(super) fn draw(view: &PlanView, now: Timestamp, area: Rect, buffer: &mut Buf
         put(&line, colour(&line));
     }
     if log > 1 {
-        put(&format!("── log {}", "─".repeat(area.width.into())), Style::new().fg(Color::DarkGray));
+        put(
+            &format!("── log {}", "─".repeat(area.width.into())),
+            Style::new().fg(Color::DarkGray),
+        );
     }
     let log = usize::from(log.saturating_sub(1));
     for line in view.log().skip(view.log().len().saturating_sub(log)) {
@@ -48,7 +51,9 @@ fn share(rows: u16, view: &PlanView) -> (u16, u16) {
 /// Where the run stands, on one line.
 fn head(view: &PlanView, now: Timestamp) -> String {
     let totals = view.totals();
-    let took = view.started().map_or(Duration::ZERO, |started| now.since(started));
+    let took = view
+        .started()
+        .map_or(Duration::ZERO, |started| now.since(started));
     let mut head = format!("{} · {} s", view.stage(), took.as_secs());
     if totals.steps > 0 {
         head += &format!(" · {} of {} steps", totals.completed, totals.steps);
@@ -64,23 +69,34 @@ fn head(view: &PlanView, now: Timestamp) -> String {
     if totals.usage.total() > 0 {
         head += &format!(" · {}", totals.usage);
     }
-    if view.stage() == PlanStage::Ended { head } else { head + " · Ctrl-C cancels" }
+    if view.stage() == PlanStage::Ended {
+        head
+    } else {
+        head + " · Ctrl-C cancels"
+    }
 }
 
 /// As much of the tree as has room, with what is under way in it.
 fn tree(view: &PlanView, now: Timestamp, width: u16, rows: u16) -> Vec<String> {
     let rows = usize::from(rows);
     // What is under way may be far below the first lines.
-    let options = TreeOptions::new().width(width.into()).most_lines(usize::MAX).now(now);
+    let options = TreeOptions::new()
+        .width(width.into())
+        .most_lines(usize::MAX)
+        .now(now);
     let lines: Vec<String> = view.tree(options).lines().map(str::to_owned).collect();
     if lines.len() <= rows || rows < 4 {
         return lines.into_iter().take(rows).collect();
     }
     let marks = [StepStatus::Running, StepStatus::Waiting].map(|status| options.mark(status));
-    let last = lines.iter().rposition(|line| marks.iter().any(|mark| line.contains(mark)));
+    let last = lines
+        .iter()
+        .rposition(|line| marks.iter().any(|mark| line.contains(mark)));
     // The first row is the goal, and one row at each cut end says how much is missing.
     let room = rows - 2;
-    let begin = last.map_or(1, |last| (last + 2).saturating_sub(room).max(1)).min(lines.len() - room);
+    let begin = last
+        .map_or(1, |last| (last + 2).saturating_sub(room).max(1))
+        .min(lines.len() - room);
     let mut shown = vec![lines[0].clone()];
     let above = begin - 1;
     let begin = if above > 0 { begin + 1 } else { begin };
@@ -114,7 +130,9 @@ fn colour(line: &str) -> Style {
 
 /// A line of the log: how long after the beginning, in which step, what.
 pub(super) fn log_line(view: &PlanView, line: &levity::observe::LogLine) -> String {
-    let since = view.started().map_or(Duration::ZERO, |started| line.at.since(started));
+    let since = view
+        .started()
+        .map_or(Duration::ZERO, |started| line.at.since(started));
     let time = format!("{:>6.1}s", since.as_secs_f64());
     match &line.step {
         Some(step) => format!("{time} {}: {}", one_line(step.as_str(), 40), line.text),

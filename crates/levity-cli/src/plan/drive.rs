@@ -27,9 +27,16 @@ pub(super) struct Driven {
 /// Shows a run until it ends.
 pub(super) async fn drive(run: RunHandle<Team>, told: Arc<Told>, runtime: &Runtime) -> Driven {
     let control = run.control().clone();
-    let drive::Driven { result, interrupted } = drive::drive(run, control, told.clone(), runtime).await;
+    let drive::Driven {
+        result,
+        interrupted,
+    } = drive::drive(run, control, told.clone(), runtime).await;
     let view = std::mem::take(&mut told.lock().view);
-    Driven { result, view, interrupted }
+    Driven {
+        result,
+        view,
+        interrupted,
+    }
 }
 
 impl Stage for Told {
@@ -40,13 +47,22 @@ impl Stage for Told {
     fn asks(&self) -> Vec<Ask> {
         match self.park {
             true => Vec::new(),
-            false => self.lock().view.all_asks().map(|(_, ask)| ask.clone()).collect(),
+            false => self
+                .lock()
+                .view
+                .all_asks()
+                .map(|(_, ask)| ask.clone())
+                .collect(),
         }
     }
 
     fn words(&self, ask: &Ask) -> String {
         let state = self.lock();
-        let step = state.view.all_asks().find(|(_, other)| same(ask, other)).and_then(|(step, _)| step);
+        let step = state
+            .view
+            .all_asks()
+            .find(|(_, other)| same(ask, other))
+            .and_then(|(step, _)| step);
         asks(step.map(StepId::as_str), ask)
     }
 
@@ -94,9 +110,15 @@ fn asks(step: Option<&str>, ask: &Ask) -> String {
 /// The plan or the change that is asked about.
 fn proposed(ask: &Ask) -> String {
     let args = &ask.call.args;
-    if let Some(plan) = Plan::deserialize(args).ok().filter(|plan| !plan.steps.is_empty()) {
+    if let Some(plan) = Plan::deserialize(args)
+        .ok()
+        .filter(|plan| !plan.steps.is_empty())
+    {
         let details: String = plan.steps.iter().map(|step| details(step)).collect();
-        return PlanView::of_plan(plan).with_goal("the plan").tree(TreeOptions::new()) + &details;
+        return PlanView::of_plan(plan)
+            .with_goal("the plan")
+            .tree(TreeOptions::new())
+            + &details;
     }
     match Diff::deserialize(args) {
         Ok(diff) => {
@@ -105,7 +127,9 @@ fn proposed(ask: &Ask) -> String {
             let line = |what: &str, id: &str, about: &str| format!("  {what} {id}: {about}\n");
             added.for_each(|step| text += &format!("  adds{}", details(step)));
             changed.for_each(|step| text += &format!("  changes{}", details(step)));
-            diff.remove.iter().for_each(|step| text += &line("removes", step.as_str(), ""));
+            diff.remove
+                .iter()
+                .for_each(|step| text += &line("removes", step.as_str(), ""));
             text
         }
         Err(_) => args.to_string(),
@@ -117,7 +141,9 @@ fn details(step: &Step) -> String {
     let mut text = format!("  step {}:\n", step.id);
     if let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(step) {
         for (name, value) in fields.iter().filter(|(name, _)| *name != "id") {
-            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let value = value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned);
             text += &format!("    {name}: {}\n", value.replace('\n', "\n      "));
         }
     }
@@ -129,7 +155,9 @@ fn decided(ask: &Ask, line: &str) -> Decision {
     match line {
         "y" | "Y" | "yes" if !is_whole => Decision::deny("the plan is not agreed to"),
         LONG_CALL if ask.call.name == CARRY_OUT && !is_whole => Decision::Allow,
-        "" | "n" | "N" | "no" if ask.call.name == CARRY_OUT => Decision::deny("the user does not want it"),
+        "" | "n" | "N" | "no" if ask.call.name == CARRY_OUT => {
+            Decision::deny("the user does not want it")
+        }
         "y" | "Y" | "yes" => match ask.wanted {
             levity::core::Wanted::Answer => decision(ask, line),
             _ if ask.call.name == CARRY_OUT => Decision::Allow,

@@ -33,8 +33,14 @@ pub(super) fn say_answer(driven: &Driven, json: bool, quiet: bool) -> ExitCode {
     let Some(result) = &driven.result else {
         return complain("left before it had ended", INTERRUPTED);
     };
-    let reached = result.as_ref().map_or_else(Error::partial_as, |answer| Some(answer.clone()));
-    if let Some(text) = reached.as_ref().map(TeamAnswer::text).filter(|text| !json && !text.is_empty()) {
+    let reached = result
+        .as_ref()
+        .map_or_else(Error::partial_as, |answer| Some(answer.clone()));
+    if let Some(text) = reached
+        .as_ref()
+        .map(TeamAnswer::text)
+        .filter(|text| !json && !text.is_empty())
+    {
         say(&format!("{text}\n"));
     }
     if !quiet {
@@ -50,7 +56,8 @@ pub(super) fn say_answer(driven: &Driven, json: bool, quiet: bool) -> ExitCode {
         Err(Error::Parked { run, .. }) => {
             let id = crate::terminal::shell(run.as_str());
             let text = format!(
-                "run {run} waits; `levity plan --resume {id}` with the same `--sessions`, or `levity runs resume {id}` with its `--journal`, goes on"
+                "run {run} waits; `levity plan --resume {id}` with the same `--sessions`, or \
+                    `levity runs resume {id}` with its `--journal`, goes on"
             );
             complain(&text, WAITS)
         }
@@ -60,8 +67,12 @@ pub(super) fn say_answer(driven: &Driven, json: bool, quiet: bool) -> ExitCode {
 
 /// How it is told what an error means: a program that calls this goes by it.
 fn code(error: &Error, interrupted: bool) -> u8 {
-    let some =
-        |finished: TeamAnswer| finished.steps().iter().any(|step| step.status == StepStatus::Completed);
+    let some = |finished: TeamAnswer| {
+        finished
+            .steps()
+            .iter()
+            .any(|step| step.status == StepStatus::Completed)
+    };
     match error {
         Error::Cancelled { .. } if interrupted => INTERRUPTED,
         error if error.downcast_ref::<Faults>().is_some() => 2,

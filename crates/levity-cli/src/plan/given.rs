@@ -14,7 +14,8 @@ use crate::terminal::chain;
 /// How many files a description names.
 const MOST_NAMED: usize = 50;
 
-/// Reads the files that were given to a plan, and no others: wherever they lie, also without a workspace.
+/// Reads the files that were given to a plan, and no others: wherever they lie, also without a
+/// workspace.
 pub(super) struct ReadGivenFile {
     spec: ToolSpec,
     files: Vec<Given>,
@@ -37,10 +38,16 @@ impl ReadGivenFile {
         for path in paths {
             match Given::open(path) {
                 Ok(given) => files.push(given),
-                Err(problem) => tell(&format!("agents cannot read `{}`: {problem}", path.display())),
+                Err(problem) => tell(&format!(
+                    "agents cannot read `{}`: {problem}",
+                    path.display()
+                )),
             }
         }
-        Self { spec: spec(&files), files }
+        Self {
+            spec: spec(&files),
+            files,
+        }
     }
 
     fn find(&self, wanted: &str) -> Result<&Given, ToolError> {
@@ -49,12 +56,17 @@ impl ReadGivenFile {
         match (exact, named.next(), named.next()) {
             (Some(given), ..) | (None, Some(given), None) => Ok(given),
             (None, Some(_), Some(_)) => {
-                let message =
-                    format!("several files are named `{wanted}`; use the whole path: {}", names(&self.files));
+                let message = format!(
+                    "several files are named `{wanted}`; use the whole path: {}",
+                    names(&self.files)
+                );
                 Err(ToolError::new(ToolErrorKind::InvalidArgs, message))
             }
             (None, None, _) => {
-                let message = format!("`{wanted}` was not given; there are: {}", names(&self.files));
+                let message = format!(
+                    "`{wanted}` was not given; there are: {}",
+                    names(&self.files)
+                );
                 Err(ToolError::new(ToolErrorKind::NotFound, message))
             }
         }
@@ -64,18 +76,31 @@ impl ReadGivenFile {
 impl Given {
     fn open(path: &Path) -> Result<Self, String> {
         let real = fs::canonicalize(path).map_err(|error| error.to_string())?;
-        let (Some(folder), Some(name)) = (real.parent(), real.file_name().and_then(|name| name.to_str()))
-        else {
+        let (Some(folder), Some(name)) = (
+            real.parent(),
+            real.file_name().and_then(|name| name.to_str()),
+        ) else {
             return Err("its name is no text".to_owned());
         };
-        let space = Workspace::builder(folder).read_only().build().map_err(|error| chain(&error))?;
+        let space = Workspace::builder(folder)
+            .read_only()
+            .build()
+            .map_err(|error| chain(&error))?;
         let (path, name) = (path.display().to_string(), name.to_owned());
-        Ok(Self { path, name, read: ReadFile::new(space) })
+        Ok(Self {
+            path,
+            name,
+            read: ReadFile::new(space),
+        })
     }
 }
 
 fn names(files: &[Given]) -> String {
-    let mut names: Vec<_> = files.iter().take(MOST_NAMED).map(|given| format!("`{}`", given.path)).collect();
+    let mut names: Vec<_> = files
+        .iter()
+        .take(MOST_NAMED)
+        .map(|given| format!("`{}`", given.path))
+        .collect();
     if let Some(more) = files.len().checked_sub(MOST_NAMED).filter(|more| *more > 0) {
         names.push(format!("and {more} more"));
     }
@@ -85,23 +110,32 @@ fn names(files: &[Given]) -> String {
 fn spec(files: &[Given]) -> ToolSpec {
     let most = ReadFile::MAX_READ;
     let about = format!(
-        "Reads a text file that the user gave: {}. Shows up to {most} bytes at once; `complete` says whether that is all, and \
+        "Reads a text file that the user gave: {}. Shows up to {most} bytes at once; `complete` \
+            says whether that is all, and \
          `start_line` reads on.",
         names(files)
     );
     let input = json!({
         "type": "object",
         "properties": {
-            "file": {"type": "string", "description": "The file, by its path as it was given, or by its name."},
-            "start_line": {"type": "integer", "minimum": 1, "description": "The first line to read, from 1; default 1."},
-            "lines": {"type": "integer", "minimum": 1, "description": "How many lines to read; default: all that fit."},
+            "file": {"type": "string", "description": "The file, by its path as it was given, or \
+                by its name."},
+            "start_line": {"type": "integer", "minimum": 1, "description": "The first line to \
+                read, from 1; default 1."},
+            "lines": {"type": "integer", "minimum": 1, "description": "How many lines to read; \
+                default: all that fit."},
         },
         "required": ["file"],
         "additionalProperties": false,
     });
     // The value repeats the text as JSON, where a char may take several bytes.
-    let hints = Hints::new().read_only().blocking().max_output(2 * most + (4 << 10));
-    ToolSpec::new(ReadGivenFile::NAME, about).with_input(input).with_hints(hints)
+    let hints = Hints::new()
+        .read_only()
+        .blocking()
+        .max_output(2 * most + (4 << 10));
+    ToolSpec::new(ReadGivenFile::NAME, about)
+        .with_input(input)
+        .with_hints(hints)
 }
 
 #[async_trait]

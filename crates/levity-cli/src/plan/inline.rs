@@ -1,7 +1,8 @@
 //! A few lines of the terminal that are drawn again and again, below what was printed before.
 //!
-//! The place is found without asking the terminal where its cursor is: rows are counted from the first line of the view,
-//! and the cursor is moved by so many up or down. So nothing is read from the terminal, and it stays in its usual mode.
+//! The place is found without asking the terminal where its cursor is: rows are counted from the
+//! first line of the view, and the cursor is moved by so many up or down. So nothing is read from
+//! the terminal, and it stays in its usual mode.
 
 use std::io::{self, Write};
 
@@ -21,10 +22,17 @@ pub(super) struct Inline<W> {
 }
 
 impl<W: Write> Inline<W> {
-    /// Draws on a terminal of this size. The last column stays empty: what a terminal does behind it differs.
+    /// Draws on a terminal of this size. The last column stays empty: what a terminal does behind
+    /// it differs.
     pub(super) fn new(out: W, size: Size, colours: bool) -> Self {
         let size = Size::new(size.width.saturating_sub(1).max(1), size.height.max(1));
-        Self { out, written: Vec::new(), at: Position::ORIGIN, size, colours }
+        Self {
+            out,
+            written: Vec::new(),
+            at: Position::ORIGIN,
+            size,
+            colours,
+        }
     }
 
     fn put(&mut self, text: &str) {
@@ -134,7 +142,10 @@ impl<W: Write> Backend for Inline<W> {
     }
 
     fn window_size(&mut self) -> io::Result<WindowSize> {
-        Ok(WindowSize { columns_rows: self.size, pixels: Size::ZERO })
+        Ok(WindowSize {
+            columns_rows: self.size,
+            pixels: Size::ZERO,
+        })
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -155,7 +166,12 @@ mod tests {
             .draw(|frame| {
                 let area = frame.area();
                 frame.buffer_mut().set_string(0, 0, text, Style::new());
-                frame.buffer_mut().set_string(0, area.bottom() - 1, "end", Style::new().fg(Color::Red));
+                frame.buffer_mut().set_string(
+                    0,
+                    area.bottom() - 1,
+                    "end",
+                    Style::new().fg(Color::Red),
+                );
             })
             .map(|_| ())
             .and_then(|()| terminal.backend_mut().flush())
@@ -166,9 +182,14 @@ mod tests {
     #[test]
     fn only_what_has_changed_is_drawn_and_by_moves_from_here() -> io::Result<()> {
         let inline = Inline::new(Vec::new(), Size::new(20, 10), true);
-        let options = TerminalOptions { viewport: Viewport::Inline(3) };
+        let options = TerminalOptions {
+            viewport: Viewport::Inline(3),
+        };
         let mut terminal = Terminal::with_options(inline, options)?;
-        assert_eq!(drawn(&mut terminal, "日x"), "\n\n\r\x1b[2A\x1b[0m日x\x1b[2B\x1b[1G\x1b[0;31mend\x1b[0m");
+        assert_eq!(
+            drawn(&mut terminal, "日x"),
+            "\n\n\r\x1b[2A\x1b[0m日x\x1b[2B\x1b[1G\x1b[0;31mend\x1b[0m"
+        );
         assert_eq!(drawn(&mut terminal, "日y"), "\x1b[2A\x1b[3G\x1b[0my\x1b[0m");
         assert_eq!(drawn(&mut terminal, "日y"), "");
         terminal.backend_mut().erase()?;
@@ -180,7 +201,9 @@ mod tests {
     #[test]
     fn no_colours_when_none_are_wanted() -> io::Result<()> {
         let inline = Inline::new(Vec::new(), Size::new(20, 10), false);
-        let options = TerminalOptions { viewport: Viewport::Inline(2) };
+        let options = TerminalOptions {
+            viewport: Viewport::Inline(2),
+        };
         let mut terminal = Terminal::with_options(inline, options)?;
         assert_eq!(drawn(&mut terminal, "x"), "\n\r\x1b[1Ax\x1b[1B\x1b[1Gend");
         Ok(())

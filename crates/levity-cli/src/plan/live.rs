@@ -38,12 +38,17 @@ impl Silent {
 impl Drop for Silent {
     fn drop(&mut self) {
         if let Some(before) = &self.0 {
-            let _ = rustix::termios::tcsetattr(io::stdin(), rustix::termios::OptionalActions::Now, before);
+            let _ = rustix::termios::tcsetattr(
+                io::stdin(),
+                rustix::termios::OptionalActions::Now,
+                before,
+            );
         }
     }
 }
 
-/// The view as it is drawn on the standard error. Dropped, it is gone and the terminal is as it was.
+/// The view as it is drawn on the standard error. Dropped, it is gone and the terminal is as it
+/// was.
 pub(super) struct Live {
     /// None while a person is asked something.
     drawn: Option<Drawn>,
@@ -78,12 +83,17 @@ impl Live {
             return None;
         }
         let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-        Some(Self { drawn: None, colours, last: None })
+        Some(Self {
+            drawn: None,
+            colours,
+            last: None,
+        })
     }
 
     /// How long it is until the next drawing may be.
     pub(super) fn pause(&self, now: Timestamp) -> Duration {
-        self.last.map_or(Duration::ZERO, |last| PAUSE.saturating_sub(now.since(last)))
+        self.last
+            .map_or(Duration::ZERO, |last| PAUSE.saturating_sub(now.since(last)))
     }
 
     /// Draws the view. A terminal that cannot be written to is left alone.
@@ -103,7 +113,8 @@ impl Live {
         }
     }
 
-    /// Takes the view away, so that something can be printed or asked; the next drawing is below that.
+    /// Takes the view away, so that something can be printed or asked; the next drawing is below
+    /// that.
     pub(super) fn erase(&mut self) {
         if let Some(mut drawn) = self.drawn.take() {
             let _ = drawn.terminal.backend_mut().erase();
@@ -125,12 +136,20 @@ impl Drop for Live {
 impl Drawn {
     fn new(size: Size, colours: bool) -> io::Result<Self> {
         // Most of the screen, but not what was printed just before.
-        let height =
-            (size.height - size.height / 4).clamp(4, MOST_ROWS).min(size.height.saturating_sub(1)).max(1);
+        let height = (size.height - size.height / 4)
+            .clamp(4, MOST_ROWS)
+            .min(size.height.saturating_sub(1))
+            .max(1);
         let viewport = Viewport::Inline(height);
-        let terminal =
-            Terminal::with_options(Inline::new(io::stderr(), size, colours), TerminalOptions { viewport })?;
-        Ok(Self { terminal, size, _silent: Silent::new() })
+        let terminal = Terminal::with_options(
+            Inline::new(io::stderr(), size, colours),
+            TerminalOptions { viewport },
+        )?;
+        Ok(Self {
+            terminal,
+            size,
+            _silent: Silent::new(),
+        })
     }
 
     fn draw(&mut self, view: &PlanView, now: Timestamp) -> io::Result<()> {

@@ -20,7 +20,8 @@ pub(crate) enum ViewKind {
     Tree,
     /// A line for everything that matters.
     Plain,
-    /// Every event as one JSON object on a line of its own, on the standard output, and no answer there.
+    /// Every event as one JSON object on a line of its own, on the standard output, and no answer
+    /// there.
     Json,
     /// Only the answer.
     None,

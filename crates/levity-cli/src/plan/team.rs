@@ -21,7 +21,8 @@ use crate::terminal::{chain, note};
 /// The options of a team.
 #[derive(Args)]
 pub(crate) struct TeamShape {
-    /// The folder of a team's agents (`agent_config.yaml` and prompts), on top of those that are built in.
+    /// The folder of a team's agents (`agent_config.yaml` and prompts), on top of those that are
+    /// built in.
     #[arg(long, value_name = "DIR", help_heading = "Teams and swarms")]
     agents: Option<PathBuf>,
     /// The most changes to the plan of a team when steps fail [default: 3].
@@ -40,7 +41,8 @@ impl TeamShape {
         agents.or(replans).or(self.ask_plan.then_some("--ask-plan"))
     }
 
-    /// The team, driven by this runtime, and the servers that run beside it. Its agents can read these files.
+    /// The team, driven by this runtime, and the servers that run beside it. Its agents can read
+    /// these files.
     pub(crate) async fn build(
         &self,
         common: &Common,
@@ -54,9 +56,15 @@ impl TeamShape {
             None => Catalogue::defaults(),
         };
         // Lines that say which model it is have an end of their own.
-        let pause = if io::stderr().is_terminal() { demo::PAUSE } else { Duration::ZERO };
+        let pause = if io::stderr().is_terminal() {
+            demo::PAUSE
+        } else {
+            Duration::ZERO
+        };
         let tell = |text: &str| note(text.trim_end());
-        let model = common.model.open_shared(&common.options, tell, || demo::model(pause))?;
+        let model = common
+            .model
+            .open_shared(&common.options, tell, || demo::model(pause))?;
         let layers = common.options.layers()?;
         let named = by_name(self.agents.clone());
         let mut parts = AgentParts::new(model.clone())
@@ -78,10 +86,17 @@ impl TeamShape {
         let parts = offered.add_to_parts(parts);
         for part in catalogue.unused(&parts).iter().filter(|part| !is_own(part)) {
             note(&format!(
-                "{part} reaches no agent; name it, or `*`, under `tools` or `mcp_servers` of an agent in `agent_config.yaml`"
+                "{part} reaches no agent; name it, or `*`, under `tools` or `mcp_servers` of an \
+                    agent in `agent_config.yaml`"
             ));
         }
-        match self.of_parts((catalogue, parts), (common, max_parallel), runtime, sessions, &model) {
+        match self.of_parts(
+            (catalogue, parts),
+            (common, max_parallel),
+            runtime,
+            sessions,
+            &model,
+        ) {
             Ok(team) => Ok((team, offered)),
             Err(problem) => offered.end(Err(problem)).await,
         }
@@ -102,7 +117,11 @@ impl TeamShape {
             .max_replans(self.max_replans.unwrap_or(3))
             .limits(common.options.limits())
             .runtime(runtime);
-        team = common.options.guards(judge).into_iter().fold(team, TeamBuilder::guard);
+        team = common
+            .options
+            .guards(judge)
+            .into_iter()
+            .fold(team, TeamBuilder::guard);
         if let Some(turns) = common.max_turns {
             team = team.max_turns(turns);
         }
@@ -121,7 +140,8 @@ fn is_own(part: &AgentPart) -> bool {
     matches!(part, AgentPart::Tool(name) if matches!(&**name, "now" | ReadGivenFile::NAME))
 }
 
-/// Models that agents name, and where they are. The folder of the agents may be a stranger's, so that no key goes to an address in it.
+/// Models that agents name, and where they are. The folder of the agents may be a stranger's, so
+/// that no key goes to an address in it.
 fn by_name(
     agents: Option<PathBuf>,
 ) -> impl Fn(&str) -> Result<(Arc<dyn Model>, String), String> + Send + Sync + 'static {
@@ -132,12 +152,18 @@ fn by_name(
                 let names = ["agent_config.yaml", "agent_config.yml", "agent_config.json"];
                 let files = names.map(|name| folder.join(name));
                 let file = files.iter().find(|file| file.exists()).unwrap_or(&files[0]);
-                (models.model_named_in(file, name), models.address_named_in(file, name))
+                (
+                    models.model_named_in(file, name),
+                    models.address_named_in(file, name),
+                )
             }
             None => (models.model(name), models.address_from_file(name)),
         };
         let model = model.map_err(|error| chain(&error))?;
         crate::agent::warn(address.as_deref());
-        Ok((crate::agent::retried(model), crate::options::place_of(name, address.as_deref())))
+        Ok((
+            crate::agent::retried(model),
+            crate::options::place_of(name, address.as_deref()),
+        ))
     }
 }

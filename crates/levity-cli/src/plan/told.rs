@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 use super::screen::{Screen, ViewKind};
 use crate::logs::Logs;
 
-/// The view of a run and where it is shown. Every event is taken in when it happens: who listens to a stream of events may
-/// miss some when there are many.
+/// The view of a run and where it is shown. Every event is taken in when it happens: who listens to
+/// a stream of events may miss some when there are many.
 pub(crate) struct Told {
     state: Mutex<State>,
     pub(super) news: Notify,
@@ -29,8 +29,17 @@ pub(super) struct State {
 impl Told {
     pub(crate) fn new(view: PlanView, kind: ViewKind, logs: Logs, park: bool) -> Arc<Self> {
         let screen = Screen::new(kind, &view);
-        let state = Mutex::new(State { view, screen, asking: false });
-        Arc::new(Self { state, news: Notify::new(), logs, park })
+        let state = Mutex::new(State {
+            view,
+            screen,
+            asking: false,
+        });
+        Arc::new(Self {
+            state,
+            news: Notify::new(),
+            logs,
+            park,
+        })
     }
 
     /// Takes in the events of a run.

@@ -32,9 +32,15 @@ impl Way {
     /// The records that the run begins with.
     fn known<'a>(&self, records: &'a [Record]) -> &'a [Record] {
         match self {
-            Self::Fork { after: Some(after), .. } => {
-                let count = usize::try_from(*after).ok().and_then(|after| after.checked_add(1));
-                count.and_then(|count| records.get(..count)).unwrap_or_default()
+            Self::Fork {
+                after: Some(after), ..
+            } => {
+                let count = usize::try_from(*after)
+                    .ok()
+                    .and_then(|after| after.checked_add(1));
+                count
+                    .and_then(|count| records.get(..count))
+                    .unwrap_or_default()
             }
             Self::Fork { after: None, .. } => match records.split_last() {
                 Some((last, before)) if matches!(last.entry, Entry::Ended(_)) => before,
@@ -63,11 +69,15 @@ impl Driven {
             Kind::Agent => self.agent(runtime, way, &records).await,
             Kind::Team => {
                 let (team, offered) = self.team(runtime).await?;
-                offered.end(self.drive_team(&team, way, &records).await).await
+                offered
+                    .end(self.drive_team(&team, way, &records).await)
+                    .await
             }
             Kind::Swarm => {
                 let (swarm, offered) = self.swarm(runtime).await?;
-                offered.end(self.drive_swarm(&swarm, way, &records).await).await
+                offered
+                    .end(self.drive_swarm(&swarm, way, &records).await)
+                    .await
             }
         }
     }
@@ -112,13 +122,23 @@ impl Driven {
     /// The team of the run; it keeps the session that is beside the journal, if there is one.
     async fn team(&self, runtime: Runtime) -> Result<(Team, Offered), String> {
         let sessions = self.sessions().await;
-        self.several.team(&self.agent.made.common, runtime, sessions.as_ref()).await
+        self.several
+            .team(&self.agent.made.common, runtime, sessions.as_ref())
+            .await
     }
 
     async fn sessions(&self) -> Option<SessionFolder> {
         let folder = self.one.place.journal.parent()?;
-        let sessions = plan::sessions(if folder.as_os_str().is_empty() { Path::new(".") } else { folder });
-        sessions.find(self.one.id().as_str()).await.is_ok().then_some(sessions)
+        let sessions = plan::sessions(if folder.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            folder
+        });
+        sessions
+            .find(self.one.id().as_str())
+            .await
+            .is_ok()
+            .then_some(sessions)
     }
 
     async fn drive_team(&self, team: &Team, way: &Way, records: &[Record]) -> Done {
@@ -134,9 +154,18 @@ impl Driven {
         for Event { seq, at, kind, .. } in replayed.events {
             view.apply(&Event::new(run.clone(), seq, at, kind));
         }
-        let told = plan::Told::new(view, kind, self.agent.made.common.logs.open()?, self.agent.park);
+        let told = plan::Told::new(
+            view,
+            kind,
+            self.agent.made.common.logs.open()?,
+            self.agent.park,
+        );
         let going_on = self.run(team, way);
-        let going_on = if let Way::Resume = way { going_on } else { going_on.id(run) };
+        let going_on = if let Way::Resume = way {
+            going_on
+        } else {
+            going_on.id(run)
+        };
         let run = going_on.on_event(told.watcher()).start();
         go_on(&run, way.known(records)).await;
         Ok(plan::show(run, told, team.runtime(), kind).await)
@@ -144,7 +173,9 @@ impl Driven {
 
     async fn swarm(&self, runtime: Runtime) -> Result<(Swarm, Offered), String> {
         let quiet = self.agent.quiet || self.agent.json;
-        self.several.swarm(&self.agent.made.common, runtime, quiet).await
+        self.several
+            .swarm(&self.agent.made.common, runtime, quiet)
+            .await
     }
 
     async fn drive_swarm(&self, swarm: &Swarm, way: &Way, records: &[Record]) -> Done {
@@ -158,17 +189,27 @@ impl Driven {
             told.catch_up(&self.history(swarm).await?);
         }
         let logs = self.agent.made.common.logs.open()?;
-        let run = self.run(swarm, way).on_event(logs.beside(told.watcher())).start();
+        let run = self
+            .run(swarm, way)
+            .on_event(logs.beside(told.watcher()))
+            .start();
         go_on(&run, way.known(records)).await;
         let quiet = self.agent.quiet || self.agent.json;
-        let shown = swarm::Shown { answer, quiet, kept: true, bus: None };
+        let shown = swarm::Shown {
+            answer,
+            quiet,
+            kept: true,
+            bus: None,
+        };
         Ok(swarm::show(run, told, swarm.runtime(), &shown).await)
     }
 
     /// The events of the run so far.
     async fn history(&self, what: &impl Runnable) -> Result<Vec<Event>, String> {
         let replayed = replay_run(what, &self.one.id()).await;
-        replayed.map(|replayed| replayed.events).map_err(|error| chain(&error))
+        replayed
+            .map(|replayed| replayed.events)
+            .map_err(|error| chain(&error))
     }
 }
 
@@ -208,7 +249,9 @@ impl Replay {
             events.iter().for_each(say_json);
         } else {
             let (records, events) = (records.len(), events.len());
-            say(&format!("{records} records give the same {events} events again\n"));
+            say(&format!(
+                "{records} records give the same {events} events again\n"
+            ));
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -218,8 +261,8 @@ impl Replay {
 pub(crate) struct Fork {
     #[command(flatten)]
     driven: Driven,
-    /// The last record of the old run that the new one begins with, by its number in `levity runs show`; of
-    /// a run that has ended, the last before the last call of its model.
+    /// The last record of the old run that the new one begins with, by its number in
+    /// `levity runs show`; of a run that has ended, the last before the last call of its model.
     #[arg(long, value_name = "RECORD")]
     after: Option<u64>,
     /// The new run's id; a random one by default.
@@ -229,7 +272,10 @@ pub(crate) struct Fork {
 
 impl Fork {
     pub(super) async fn fork(self) -> Done {
-        let way = Way::Fork { after: self.after, id: self.id };
+        let way = Way::Fork {
+            after: self.after,
+            id: self.id,
+        };
         self.driven.go_on(&way).await
     }
 }

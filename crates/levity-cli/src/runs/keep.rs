@@ -23,7 +23,9 @@ pub(crate) struct Export {
 impl Export {
     pub(super) async fn export(self) -> Done {
         let (journal, _) = self.one.records().await?;
-        let bytes = export(&*journal, &self.one.id()).await.map_err(|error| chain(&error))?;
+        let bytes = export(&*journal, &self.one.id())
+            .await
+            .map_err(|error| chain(&error))?;
         write_json(&bytes).map_err(|error| format!("it cannot be written: {error}"))?;
         Ok(ExitCode::SUCCESS)
     }
@@ -47,11 +49,14 @@ impl Import {
             None => {
                 let mut bytes = Vec::new();
                 let read = io::stdin().lock().take(LARGEST).read_to_end(&mut bytes);
-                read.map(|_| bytes).map_err(|error| format!("the standard input cannot be read: {error}"))?
+                read.map(|_| bytes)
+                    .map_err(|error| format!("the standard input cannot be read: {error}"))?
             }
         };
         let journal = store::open(&self.place.journal).map_err(|error| chain(&error))?;
-        let runs = import(&*journal, &bytes).await.map_err(|error| chain(&error))?;
+        let runs = import(&*journal, &bytes)
+            .await
+            .map_err(|error| chain(&error))?;
         runs.iter().for_each(|run| say(&format!("{run}\n")));
         Ok(ExitCode::SUCCESS)
     }
@@ -72,17 +77,26 @@ pub(crate) struct Remove {
 }
 
 impl Remove {
-    /// The runs that the options say. A run is removed together with those whose ids go on from its own, so one
-    /// stays if not all of these are meant.
-    async fn found(&self, journal: &dyn Journal, code: &mut ExitCode) -> Result<Vec<RunId>, String> {
+    /// The runs that the options say. A run is removed together with those whose ids go on from its
+    /// own, so one stays if not all of these are meant.
+    async fn found(
+        &self,
+        journal: &dyn Journal,
+        code: &mut ExitCode,
+    ) -> Result<Vec<RunId>, String> {
         let query = self.which.query();
-        let roots = journal.list(&RunQuery::new().roots()).await.map_err(|error| chain(&error))?;
-        let (meant, kept): (Vec<_>, Vec<_>) = roots.into_iter().partition(|run| query.asks_for(run));
+        let roots = journal
+            .list(&RunQuery::new().roots())
+            .await
+            .map_err(|error| chain(&error))?;
+        let (meant, kept): (Vec<_>, Vec<_>) =
+            roots.into_iter().partition(|run| query.asks_for(run));
         let mut runs = Vec::with_capacity(meant.len());
         for run in meant.into_iter().map(|summary| summary.run) {
             match kept.iter().find(|kept| kept.run.is_within(&run)) {
                 Some(kept) => {
-                    let problem = format!("`{run}` stays, since run `{}` would go with it", kept.run);
+                    let problem =
+                        format!("`{run}` stays, since run `{}` would go with it", kept.run);
                     *code = crate::terminal::complain(&problem, 1);
                 }
                 None => runs.push(run),

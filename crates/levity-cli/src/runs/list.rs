@@ -57,7 +57,10 @@ enum State {
 }
 
 fn days(text: &str) -> Result<f64, String> {
-    let days = text.parse().ok().filter(|days: &f64| days.is_finite() && *days >= 0.0);
+    let days = text
+        .parse()
+        .ok()
+        .filter(|days: &f64| days.is_finite() && *days >= 0.0);
     days.ok_or_else(|| "it must be a number of days, 0 or more".to_owned())
 }
 
@@ -86,7 +89,12 @@ impl List {
     pub(super) async fn list(self) -> Done {
         let mut query = self.which.query();
         (query.newest_first, query.limit) = (self.newest, self.limit);
-        let runs = self.place.open()?.list(&query).await.map_err(|error| chain(&error))?;
+        let runs = self
+            .place
+            .open()?
+            .list(&query)
+            .await
+            .map_err(|error| chain(&error))?;
         if self.json {
             runs.iter().for_each(say_json);
         } else {
@@ -104,7 +112,10 @@ fn line(run: &RunSummary) -> String {
         (None, None) if run.paused => "is paused".to_owned(),
         (None, None) => "has not ended".to_owned(),
     };
-    format!("{}  {}  {} records  {status}\n", run.opened, run.run, run.records)
+    format!(
+        "{}  {}  {} records  {status}\n",
+        run.opened, run.run, run.records
+    )
 }
 
 #[derive(Args)]
@@ -144,7 +155,10 @@ impl Compare {
         let (journal, left) = self.one.records().await?;
         let other = RunId::new(self.other.as_str());
         let right = read(&*journal, &other).await?;
-        let (left, right) = (RunReport::of(&self.one.id(), &left), RunReport::of(&other, &right));
+        let (left, right) = (
+            RunReport::of(&self.one.id(), &left),
+            RunReport::of(&other, &right),
+        );
         let comparison = RunComparison::new(left, right);
         if self.json {
             say_json(&comparison);

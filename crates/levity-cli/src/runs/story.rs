@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use levity::core::{
-    ControlCommand, Decision, EffectId, EffectKind, EffectNote, Entry, Journal, Outcome, Record, Response,
-    RunId, ToolCall,
+    ControlCommand, Decision, EffectId, EffectKind, EffectNote, Entry, Journal, Outcome, Record,
+    Response, RunId, ToolCall,
 };
 use levity::runtime::__private::AskedCalls;
 use serde_json::Value;
@@ -16,7 +16,10 @@ const LONG: usize = 400;
 
 /// Tells a run and, where it starts others, those.
 pub(super) async fn tell(journal: &dyn Journal, run: &RunId, records: &[Record]) -> String {
-    let mut story = Story { text: String::new(), indent: 0 };
+    let mut story = Story {
+        text: String::new(),
+        indent: 0,
+    };
     Box::pin(story.run(journal, run, records)).await;
     story.text
 }
@@ -35,7 +38,8 @@ struct Known {
 }
 
 impl Known {
-    /// What an effect is about: a tool with its arguments, say. Whoever is asked is shown them whole.
+    /// What an effect is about: a tool with its arguments, say. Whoever is asked is shown them
+    /// whole.
     fn what(&self, note: &EffectNote) -> String {
         match self.calls.find(note) {
             Some(call) if note.kind == EffectKind::Ask => line(&whole(&self.words(call))),
@@ -64,19 +68,28 @@ impl Decided {
     fn new(known: &Known, note: &EffectNote) -> Self {
         let call = known.calls.find(note);
         let words = call.map_or_else(|| unknown(note), |call| known.words(call));
-        Self { is_whole: is_shown_whole(&words), words: line(&whole(&words)), is_known: call.is_some() }
+        Self {
+            is_whole: is_shown_whole(&words),
+            words: line(&whole(&words)),
+            is_known: call.is_some(),
+        }
     }
 }
 
 /// Words for a call that the records do not have.
 fn unknown(note: &EffectNote) -> String {
-    format!("{} (no reply in the journal has this call with these arguments)", note.name)
+    format!(
+        "{} (no reply in the journal has this call with these arguments)",
+        note.name
+    )
 }
 
 /// The call that a question of a run is about.
 pub(super) fn asked(records: &[Record], effect: EffectId) -> Option<Decided> {
     let mut known = Known::default();
-    records.iter().for_each(|record| drop(lines(record, &mut known)));
+    records
+        .iter()
+        .for_each(|record| drop(lines(record, &mut known)));
     Some(Decided::new(&known, known.open.get(&effect)?))
 }
 
@@ -93,10 +106,17 @@ pub(super) fn approved(records: &[Record]) -> Vec<Decided> {
             _ => None,
         };
         let mut decided = note.map(|note| Decided::new(&known, &note));
-        if let (Entry::Finished { outcome: Outcome::Decision(Decision::Edit { args }), .. }, Some(decided)) =
-            (&record.entry, &mut decided)
+        if let (
+            Entry::Finished {
+                outcome: Outcome::Decision(Decision::Edit { args }),
+                ..
+            },
+            Some(decided),
+        ) = (&record.entry, &mut decided)
         {
-            decided.words.push_str(&format!(", changed to {}", line(&whole(&args.to_string()))));
+            decided
+                .words
+                .push_str(&format!(", changed to {}", line(&whole(&args.to_string()))));
         }
         lines(record, &mut known);
         found.extend(decided);
@@ -129,7 +149,10 @@ impl Story {
             let what = known.what(note);
             let line = match note.kind {
                 EffectKind::Ask => {
-                    format!("waits for an answer to effect {effect}: {}", question(note, &what))
+                    format!(
+                        "waits for an answer to effect {effect}: {}",
+                        question(note, &what)
+                    )
                 }
                 EffectKind::Wait => format!("waits until {}", note.until.unwrap_or_default()),
                 EffectKind::Child => continue,
@@ -152,7 +175,12 @@ fn lines(record: &Record, known: &mut Known) -> Vec<String> {
         Entry::Opened(opened) => {
             let mut lines = vec![format!("opened {at}, driven by {}", opened.machine)];
             lines.extend(goal(&opened.state).map(|goal| format!("goal: {}", short(&goal))));
-            lines.extend(opened.forked.as_ref().map(|f| format!("forked from {} after {}", f.run, f.after)));
+            lines.extend(
+                opened
+                    .forked
+                    .as_ref()
+                    .map(|f| format!("forked from {} after {}", f.run, f.after)),
+            );
             lines
         }
         Entry::Started { effect, note } => {
@@ -162,18 +190,25 @@ fn lines(record: &Record, known: &mut Known) -> Vec<String> {
             match note.kind {
                 EffectKind::Tool | EffectKind::Child => vec![format!("calls{again} {what}")],
                 EffectKind::Ask => vec![format!("asks{again}: {}", question(note, &what))],
-                EffectKind::Wait => vec![format!("waits{again} until {}", note.until.unwrap_or_default())],
+                EffectKind::Wait => vec![format!(
+                    "waits{again} until {}",
+                    note.until.unwrap_or_default()
+                )],
                 _ => Vec::new(),
             }
         }
-        Entry::Finished { effect, outcome, .. } => {
+        Entry::Finished {
+            effect, outcome, ..
+        } => {
             let note = known.open.remove(effect);
             if let (Outcome::Decision(Decision::Edit { args }), Some(note)) = (outcome, &note) {
                 known.calls.edit(note, args);
             }
             came_of(outcome, note.as_ref(), known)
         }
-        Entry::Cleared { effect } => vec![format!("the host says: effect {effect} did not take effect")],
+        Entry::Cleared { effect } => vec![format!(
+            "the host says: effect {effect} did not take effect"
+        )],
         Entry::Commanded(command) => vec![commanded(command)],
         Entry::Low(limit) => vec![format!("little is left of the limit on {limit}")],
         Entry::Wrapped(limit) => vec![format!("the limit on {limit} is near")],
@@ -198,12 +233,16 @@ fn came_of(outcome: &Outcome, note: Option<&EffectNote>, known: &mut Known) -> V
     vec![match outcome {
         Outcome::Model(Ok(response)) => return said(response, known),
         Outcome::Model(Err(error)) => format!("no reply: {error}"),
-        Outcome::Tool(result) if result.is_error() => format!("{name} failed: {}", short(&result.text())),
+        Outcome::Tool(result) if result.is_error() => {
+            format!("{name} failed: {}", short(&result.text()))
+        }
         Outcome::Tool(result) => format!("{name} gave {}", short(&result.text())),
         Outcome::NeedsApproval { reason } => format!("somebody must be asked: {reason}"),
         Outcome::Denied { reason } => format!("{name} is denied: {reason}"),
         Outcome::Decision(decision) => format!("decided: {decision:?}"),
-        Outcome::Child(ending) => format!("{name} ended, {}: {}", ending.status, short(&ending.text)),
+        Outcome::Child(ending) => {
+            format!("{name} ended, {}: {}", ending.status, short(&ending.text))
+        }
         Outcome::Woken => "the time has passed".to_owned(),
         Outcome::Refused(limit) => format!("{name} is refused: the limit on {limit}"),
         Outcome::Unknown => format!("nobody knows what came of {name}"),
@@ -214,7 +253,11 @@ fn came_of(outcome: &Outcome, note: Option<&EffectNote>, known: &mut Known) -> V
 fn said(response: &Response, known: &mut Known) -> Vec<String> {
     known.calls.add(&response.message);
     let text = response.message.text();
-    let calls: Vec<&str> = response.message.calls().map(|call| call.name.as_str()).collect();
+    let calls: Vec<&str> = response
+        .message
+        .calls()
+        .map(|call| call.name.as_str())
+        .collect();
     let mut line = "the model".to_owned();
     if !text.trim().is_empty() {
         line.push_str(&format!(" says {}", short(text.trim())));
@@ -227,7 +270,11 @@ fn said(response: &Response, known: &mut Known) -> Vec<String> {
 
 /// What a person is asked: for leave, or a question of the model's.
 fn question(note: &EffectNote, what: &str) -> String {
-    if &*note.name == "ask_user" { what.to_owned() } else { format!("may it call {what}?") }
+    if &*note.name == "ask_user" {
+        what.to_owned()
+    } else {
+        format!("may it call {what}?")
+    }
 }
 
 /// What an agent was told to do, if it is an agent.
@@ -239,7 +286,11 @@ pub(super) fn goal(state: &Value) -> Option<String> {
 
 /// A text on one line, cut when it is long.
 fn short(text: &str) -> String {
-    let mut line: String = line(text.char_indices().nth(LONG).map_or(text, |(end, _)| &text[..end]));
+    let mut line: String = line(
+        text.char_indices()
+            .nth(LONG)
+            .map_or(text, |(end, _)| &text[..end]),
+    );
     if line.len() < text.len() {
         line.push('…');
     }
@@ -248,7 +299,9 @@ fn short(text: &str) -> String {
 
 /// A text on one line.
 fn line(text: &str) -> String {
-    text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
+    text.chars()
+        .map(|char| if char.is_control() { ' ' } else { char })
+        .collect()
 }
 
 #[cfg(test)]
@@ -262,15 +315,19 @@ mod tests {
         let mut note = EffectNote::new(EffectKind::Ask, "run", EffectClass::AtMostOnce);
         note.call = Some(call.into());
         note.inputs = vec![("arguments".to_owned(), Digest::of(args))];
-        Entry::Started { effect: EffectId::new(effect), note }
+        Entry::Started {
+            effect: EffectId::new(effect),
+            note,
+        }
     }
 
     #[test]
     fn calls_with_one_id_are_told_apart() {
         let (mild, harsh) = (json!({"command": "ls"}), json!({"command": "rm -rf /"}));
         let mut reply = Message::assistant("");
-        reply.parts =
-            [&mild, &harsh].map(|args| Part::ToolCall(ToolCall::new("c", "run", args.clone()))).into();
+        reply.parts = [&mild, &harsh]
+            .map(|args| Part::ToolCall(ToolCall::new("c", "run", args.clone())))
+            .into();
         let entries = [
             Entry::finished(EffectId::new(0), Outcome::Model(Ok(Response::new(reply)))),
             asks(1, "c", &mild),
@@ -285,8 +342,15 @@ mod tests {
         assert_eq!(words(1).words, r#"run {"command":"ls"}"#);
         assert_eq!(words(2).words, r#"run {"command":"rm -rf /"}"#);
         assert!(words(1).is_known && words(2).is_known && !words(3).is_known);
-        assert!(words(3).words.contains("no reply in the journal has this call"));
-        let approved: Vec<_> = approved(&records).into_iter().map(|call| call.words).collect();
+        assert!(
+            words(3)
+                .words
+                .contains("no reply in the journal has this call")
+        );
+        let approved: Vec<_> = approved(&records)
+            .into_iter()
+            .map(|call| call.words)
+            .collect();
         assert_eq!(approved, [r#"run {"command":"ls"}"#]);
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use clap::{ArgGroup, Args};
 use levity::core::{
-    ControlCommand, EffectId, Entry, Journal, Record, Resolution, RunId, RunRequest, RunSummary, ToolOutput,
-    Waiting,
+    ControlCommand, EffectId, Entry, Journal, Record, Resolution, RunId, RunRequest, RunSummary,
+    ToolOutput, Waiting,
 };
 use levity::prelude::*;
 use levity::runtime::Delivery;
@@ -34,24 +34,38 @@ impl Approve {
     pub(super) async fn tell(self) -> Done {
         let (journal, records) = self.one.own_records(self.trust).await?;
         let (run, effect) = question(&*journal, &self.one.id(), &records, self.effect).await?;
-        let asking = if run == self.one.id() { records } else { read(&*journal, &run).await? };
+        let asking = if run == self.one.id() {
+            records
+        } else {
+            read(&*journal, &run).await?
+        };
         if let Some(call) = asked(&asking, effect) {
             if !call.is_known {
                 return Err(format!(
-                    "the journal does not show what would be approved: {}; `levity runs resume` shows it at a terminal, and asks",
+                    "the journal does not show what would be approved: {}; `levity runs resume` \
+                        shows it at a terminal, and asks",
                     call.words
                 ));
             }
             say(&format!("approves {}\n", call.words));
             if !call.is_whole && !self.long_call {
                 return Err(format!(
-                    "the call is not shown whole, so it is not approved; `levity runs show {run} --json` has all of it, and \
+                    "the call is not shown whole, so it is not approved; `levity runs show {run} \
+                        --json` has all of it, and \
                      `--long-call` approves it",
                     run = shell(run.as_str())
                 ));
             }
         }
-        tell_in(journal, &run, RunRequest::Decide { effect, decision: Decision::Allow }).await
+        tell_in(
+            journal,
+            &run,
+            RunRequest::Decide {
+                effect,
+                decision: Decision::Allow,
+            },
+        )
+        .await
     }
 }
 
@@ -71,7 +85,15 @@ impl Deny {
     pub(super) async fn tell(self) -> Done {
         let (journal, records) = self.one.records().await?;
         let (run, effect) = question(&*journal, &self.one.id(), &records, self.effect).await?;
-        tell_in(journal, &run, RunRequest::Decide { effect, decision: Decision::deny(self.reason) }).await
+        tell_in(
+            journal,
+            &run,
+            RunRequest::Decide {
+                effect,
+                decision: Decision::deny(self.reason),
+            },
+        )
+        .await
     }
 }
 
@@ -93,7 +115,15 @@ impl Answer {
     pub(super) async fn tell(self) -> Done {
         let (journal, records) = self.one.own_records(self.trust).await?;
         let (run, effect) = question(&*journal, &self.one.id(), &records, self.effect).await?;
-        tell_in(journal, &run, RunRequest::Decide { effect, decision: Decision::answer(self.text) }).await
+        tell_in(
+            journal,
+            &run,
+            RunRequest::Decide {
+                effect,
+                decision: Decision::answer(self.text),
+            },
+        )
+        .await
     }
 }
 
@@ -109,8 +139,14 @@ pub(crate) struct Cancel {
 impl Cancel {
     pub(super) async fn tell(self) -> Done {
         let (journal, _) = self.one.records().await?;
-        tell_in(journal, &self.one.id(), RunRequest::Command(ControlCommand::Cancel { reason: self.reason }))
-            .await
+        tell_in(
+            journal,
+            &self.one.id(),
+            RunRequest::Command(ControlCommand::Cancel {
+                reason: self.reason,
+            }),
+        )
+        .await
     }
 }
 
@@ -144,7 +180,12 @@ impl Resolve {
         };
         let effect = EffectId::new(self.effect);
         let (journal, _) = self.one.own_records(self.trust).await?;
-        tell_in(journal, &self.one.id(), RunRequest::Resolve { effect, resolution }).await
+        tell_in(
+            journal,
+            &self.one.id(),
+            RunRequest::Resolve { effect, resolution },
+        )
+        .await
     }
 }
 
@@ -172,21 +213,32 @@ async fn only_question(
     let asks = |waiting: &Waiting| waiting.until.is_none();
     let found: Vec<(RunId, EffectId)> = runs
         .iter()
-        .flat_map(|run| run.waiting.iter().filter(|w| asks(w)).map(|w| (run.run.clone(), w.effect)))
+        .flat_map(|run| {
+            run.waiting
+                .iter()
+                .filter(|w| asks(w))
+                .map(|w| (run.run.clone(), w.effect))
+        })
         .collect();
     match &*found {
         [only] => Ok(only.clone()),
         [] if has_ended(records) => Err(format!("run `{run}` has ended, so it asks nothing")),
         [] => {
             let id = shell(run.as_str());
-            Err(format!("run `{run}` asks nothing; `levity runs show {id}` says where it stands"))
+            Err(format!(
+                "run `{run}` asks nothing; `levity runs show {id}` says where it stands"
+            ))
         }
         many => {
             let list: Vec<_> = many
                 .iter()
                 .map(|(run, effect)| format!("{} --effect {effect}", shell(run.as_str())))
                 .collect();
-            Err(format!("there are {} questions; say which: {}", many.len(), list.join(", ")))
+            Err(format!(
+                "there are {} questions; say which: {}",
+                many.len(),
+                list.join(", ")
+            ))
         }
     }
 }
@@ -205,16 +257,24 @@ async fn top(journal: &dyn Journal, run: &RunId) -> Result<RunId, String> {
 }
 
 fn has_ended(records: &[Record]) -> bool {
-    matches!(records.last().map(|record| &record.entry), Some(Entry::Ended(_)))
+    matches!(
+        records.last().map(|record| &record.entry),
+        Some(Entry::Ended(_))
+    )
 }
 
 async fn tell_in(journal: Arc<dyn Journal>, run: &RunId, post: RunRequest) -> Done {
-    let told = Runtime::new().with_journal(journal.clone()).tell(run, post).await;
+    let told = Runtime::new()
+        .with_journal(journal.clone())
+        .tell(run, post)
+        .await;
     match told.map_err(|error| chain(&error))? {
         Delivery::Posted => say(&format!("left for the process that drives run {run}\n")),
         _ => {
             let top = top(&*journal, run).await?;
-            say(&format!("written; `levity runs resume` goes on with run {top}\n"));
+            say(&format!(
+                "written; `levity runs resume` goes on with run {top}\n"
+            ));
         }
     }
     Ok(ExitCode::SUCCESS)

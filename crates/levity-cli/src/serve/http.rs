@@ -27,14 +27,16 @@ pub(crate) struct Http {
     /// Where to listen; port 0 is any that is free.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8787")]
     listen: String,
-    /// The file with the token that clients must show; made if it is not there. By default `LEVITY_TOKEN`, or
-    /// `levity/http.token` in the user's state folder.
+    /// The file with the token that clients must show; made if it is not there. By default
+    /// `LEVITY_TOKEN`, or `levity/http.token` in the user's state folder.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// A name that clients may call this server by, besides those of the loopback; may be given more than once.
+    /// A name that clients may call this server by, besides those of the loopback; may be given
+    /// more than once.
     #[arg(long, value_name = "NAME")]
     allow_host: Vec<String>,
-    /// Where pages may come from that call this server, besides the loopback; may be given more than once.
+    /// Where pages may come from that call this server, besides the loopback; may be given more
+    /// than once.
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
     /// Keep runs in this folder or SQLite file (`*.db`), and go on with those that were left there.
@@ -73,9 +75,15 @@ pub(super) async fn serve(args: Http) -> ExitCode {
         Err(problem) => return complain(&problem, 2),
     };
     let tell = |listener: &Listener| {
-        say(&format!("listening on {}://{}/v1\n", scheme(listener), listener.address()));
+        say(&format!(
+            "listening on {}://{}/v1\n",
+            scheme(listener),
+            listener.address()
+        ));
     };
-    offered.end(until_told(listener, tell, |listener| api.serve(listener)).await).await
+    offered
+        .end(until_told(listener, tell, |listener| api.serve(listener)).await)
+        .await
 }
 
 impl Http {
@@ -89,7 +97,8 @@ impl Http {
         Ok((Runtime::new().with_journal(journal), Some(marks)))
     }
 
-    /// The runs for clients, the tools that are offered by themselves, and the MCP servers beside them.
+    /// The runs for clients, the tools that are offered by themselves, and the MCP servers beside
+    /// them.
     async fn runs(&self, runtime: Runtime) -> Result<(Runs, Option<Dispatcher>, Offered), String> {
         match self.offer {
             Kind::Agent => {
@@ -109,7 +118,10 @@ impl Http {
     async fn begin(&self, logs: &Logs) -> Result<(Listener, HttpApi, Offered), String> {
         self.several.check(self.offer, &self.agent)?;
         if self.tool_routes && self.offer != Kind::Agent {
-            return Err("`--tool-routes` offers the tools of one agent; leave it or `--offer` out".to_owned());
+            return Err(
+                "`--tool-routes` offers the tools of one agent; leave it or `--offer` out"
+                    .to_owned(),
+            );
         }
         let (runtime, marks) = self.runtime()?;
         let at = At {

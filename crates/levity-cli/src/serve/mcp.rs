@@ -25,17 +25,20 @@ use crate::terminal::{chain, complain, note};
 /// Offer the agent to MCP clients, by the tool `query`.
 #[derive(Args)]
 pub(crate) struct ServeMcp {
-    /// Listen on this address, such as `127.0.0.1:8000`, at `/mcp`, in place of speaking over stdin and stdout.
+    /// Listen on this address, such as `127.0.0.1:8000`, at `/mcp`, in place of speaking over stdin
+    /// and stdout.
     #[arg(long, value_name = "ADDR")]
     http: Option<String>,
-    /// The file with the token that clients must show; made if it is not there. By default `LEVITY_TOKEN`, or
-    /// `levity/mcp.token` in the user's state folder.
+    /// The file with the token that clients must show; made if it is not there. By default
+    /// `LEVITY_TOKEN`, or `levity/mcp.token` in the user's state folder.
     #[arg(long, value_name = "FILE", requires = "http")]
     token_file: Option<PathBuf>,
-    /// A name that clients may call this server by, besides those of the loopback; may be given more than once.
+    /// A name that clients may call this server by, besides those of the loopback; may be given
+    /// more than once.
     #[arg(long, value_name = "NAME", requires = "http")]
     allow_host: Vec<String>,
-    /// Where pages may come from that call this server, besides the loopback; may be given more than once.
+    /// Where pages may come from that call this server, besides the loopback; may be given more
+    /// than once.
     #[arg(long, value_name = "ORIGIN", requires = "http")]
     allow_origin: Vec<String>,
     /// What the server calls itself.
@@ -56,7 +59,8 @@ pub(crate) struct ServeMcp {
     /// Have the model of each client answer, in place of one of ours.
     #[arg(long, conflicts_with_all = ["model", "script", "cache", "thinking"])]
     client_model: bool,
-    /// Keep the runs in this folder or SQLite file (`*.db`). Those that an earlier server left are ended.
+    /// Keep the runs in this folder or SQLite file (`*.db`). Those that an earlier server left are
+    /// ended.
     #[arg(long, value_name = "PATH")]
     journal: Option<PathBuf>,
     #[command(flatten)]
@@ -81,7 +85,8 @@ fn scope(text: &str) -> Result<Scope, String> {
     }
 }
 
-/// Serves until the client leaves, or until it is interrupted: 0 then, 2 for a wrong call, 1 when the connection fails.
+/// Serves until the client leaves, or until it is interrupted: 0 then, 2 for a wrong call, 1 when
+/// the connection fails.
 pub(crate) async fn serve(args: ServeMcp) -> ExitCode {
     let logs = match args.made.common.logs.open() {
         Ok(logs) => logs,
@@ -98,7 +103,8 @@ pub(crate) async fn serve(args: ServeMcp) -> ExitCode {
     built.offered.end(code).await
 }
 
-/// Removes conversations that have expired, for as long as it is polled: each query without a session begins one.
+/// Removes conversations that have expired, for as long as it is polled: each query without a
+/// session begins one.
 async fn cleaned(passing: Option<&Conversations>) -> Infallible {
     match passing {
         Some(conversations) => conversations.keep_clean(Conversations::CLEAN_EVERY).await,
@@ -114,13 +120,16 @@ struct Built {
     passing: Option<Conversations>,
 }
 
-/// Ends what an earlier server left: whoever asked for it has left, too, and nobody is there to be asked what it asks.
+/// Ends what an earlier server left: whoever asked for it has left, too, and nobody is there to be
+/// asked what it asks.
 async fn end_left(runs: &Runs) -> Result<(), String> {
     resume(runs).await?;
     for run in runs.here() {
         if let Ok(control) = run.control() {
             // One that another server drives is not ours to end.
-            let _ = control.cancel("the server was started anew, and whoever asked for it has left").await;
+            let _ = control
+                .cancel("the server was started anew, and whoever asked for it has left")
+                .await;
         }
     }
     Ok(())
@@ -141,9 +150,16 @@ impl ServeMcp {
         match self.listener().await {
             Ok(Some(listener)) => {
                 let tell = |listener: &Listener| {
-                    note(&format!("MCP at {}://{}/mcp", scheme(listener), listener.address()));
+                    note(&format!(
+                        "MCP at {}://{}/mcp",
+                        scheme(listener),
+                        listener.address()
+                    ));
                 };
-                until_told(listener, tell, |listener| async move { server.listen(listener).await }).await
+                until_told(listener, tell, |listener| async move {
+                    server.listen(listener).await
+                })
+                .await
             }
             Ok(None) => by_stdio(server).await,
             Err(problem) => complain(&problem, 2),
@@ -153,7 +169,9 @@ impl ServeMcp {
     async fn build(&self, logs: &Logs) -> Result<Built, String> {
         self.several.check(self.offer, &self.made)?;
         if self.client_model && self.offer != Kind::Agent {
-            return Err("`--client-model` is the model of one agent; leave it or `--offer` out".to_owned());
+            return Err(
+                "`--client-model` is the model of one agent; leave it or `--offer` out".to_owned(),
+            );
         }
         let (runtime, marks) = match &self.journal {
             Some(path) => {
@@ -161,7 +179,8 @@ impl ServeMcp {
                 let marks = journal.marks();
                 (Runtime::new().with_journal(journal), Some(marks))
             }
-            // What has ended of late is kept in any case, and nothing else: a server may live for months.
+            // What has ended of late is kept in any case, and nothing else: a server may live for
+            // months.
             None => (Runtime::new(), None),
         };
         let (runs, agent, offered) = match self.offer {
@@ -174,7 +193,9 @@ impl ServeMcp {
                 (runs, None, offered)
             }
         };
-        let passing = agent.as_ref().and_then(|agent| agent.conversations().cloned());
+        let passing = agent
+            .as_ref()
+            .and_then(|agent| agent.conversations().cloned());
         let mut runs = runs.on_event(logs.watcher(None));
         if let Some(percent) = self.reach.token_share() {
             runs = runs.token_share(percent);
@@ -183,7 +204,8 @@ impl ServeMcp {
         end_left(&runs).await?;
         let mut server = AgentServer::new(&self.name, env!("CARGO_PKG_VERSION"), runs);
         if let Some(percent) = self.reach.token_share() {
-            server = server.configure(|server| server.limits(McpLimits::default().token_share(percent)));
+            server =
+                server.configure(|server| server.limits(McpLimits::default().token_share(percent)));
         }
         if let Some(about) = &self.about {
             server = server.description(about);
@@ -192,7 +214,11 @@ impl ServeMcp {
             server = server.workspace(workspace);
         }
         if let Some(folder) = &self.prompts {
-            server = server.prompts(TextPrompts::new().folder(folder).map_err(|error| chain(&error))?);
+            server = server.prompts(
+                TextPrompts::new()
+                    .folder(folder)
+                    .map_err(|error| chain(&error))?,
+            );
         }
         if let Some(file) = &self.facts {
             let recall = Recall::open(file).map_err(|error| chain(&error))?;
@@ -200,19 +226,30 @@ impl ServeMcp {
             server = server.library(RecallLibrary::new(recall, self.scope.clone()));
         }
         if let Some(agent) = agent.filter(|_| self.client_model) {
-            server = server.client_agent(move |model: ClientModel| agent.to_builder().model(model).build());
+            server = server
+                .client_agent(move |model: ClientModel| agent.to_builder().model(model).build());
         }
-        Ok(Built { server: server.build().map_err(|error| chain(&error))?, offered, passing })
+        Ok(Built {
+            server: server.build().map_err(|error| chain(&error))?,
+            offered,
+            passing,
+        })
     }
 
-    /// The agent; without a memory of its own, conversations last as long as this server does, and expire.
+    /// The agent; without a memory of its own, conversations last as long as this server does, and
+    /// expire.
     async fn agent(&self, runtime: Runtime) -> Result<(Agent, Offered), String> {
         let (mut agent, offered) = match self.client_model {
             true if self.made.common.options.needs_judge() => {
-                return Err("`--guard topic:..` needs a model that judges; leave it or `--client-model` out"
+                return Err("`--guard topic:..` needs a model that judges; leave it or \
+                    `--client-model` out"
                     .to_owned());
             }
-            true => self.made.with_model(Arc::new(nobody()), runtime.clone(), Voice::Aside).await?,
+            true => {
+                self.made
+                    .with_model(Arc::new(nobody()), runtime.clone(), Voice::Aside)
+                    .await?
+            }
             false => self.made.builder(runtime.clone(), Voice::Aside).await?,
         };
         if self.made.memory.is_none() {
@@ -226,7 +263,9 @@ impl ServeMcp {
     }
 
     async fn listener(&self) -> Result<Option<Listener>, String> {
-        let Some(address) = &self.http else { return Ok(None) };
+        let Some(address) = &self.http else {
+            return Ok(None);
+        };
         let at = At {
             address,
             token_file: self.token_file.as_deref(),
@@ -238,7 +277,8 @@ impl ServeMcp {
     }
 }
 
-/// Stands in for the models of clients where there is no client: in runs that an earlier server left.
+/// Stands in for the models of clients where there is no client: in runs that an earlier server
+/// left.
 fn nobody() -> FunctionModel {
     use levity::core::{ModelError, ModelErrorKind};
     FunctionModel::new(|_| {

@@ -23,7 +23,8 @@ pub(super) struct TokenCommand {
 enum What {
     /// Make a token, print it once, and keep its hash.
     Add {
-        /// Its name: small letters and digits, 32 at most. Ids of its runs begin with it. `TENANT.USER` shares the runs of `TENANT`.
+        /// Its name: small letters and digits, 32 at most. Ids of its runs begin with it.
+        /// `TENANT.USER` shares the runs of `TENANT`.
         name: String,
         /// What it allows: `read`, `run`, `approve` or `admin`; may be given more than once.
         #[arg(long, value_name = "SCOPE", required = true, value_delimiter = ',')]
@@ -50,8 +51,8 @@ fn done(args: &TokenCommand) -> Result<(), String> {
     let path = match &args.named_tokens {
         Some(path) => path.clone(),
         None => {
-            let folder =
-                state::folder().map_err(|problem| format!("{problem}; name a file with `--named-tokens`"))?;
+            let folder = state::folder()
+                .map_err(|problem| format!("{problem}; name a file with `--named-tokens`"))?;
             state::make(&folder)?;
             folder.join("tokens")
         }
@@ -68,7 +69,8 @@ fn done(args: &TokenCommand) -> Result<(), String> {
             let token = tokens.add(name, scopes).map_err(|error| chain(&error))?;
             tokens.save(&path).map_err(|error| chain(&error))?;
             note(&format!(
-                "this is the token `{name}`; it is not printed again, and its hash is kept in `{shown}`"
+                "this is the token `{name}`; it is not printed again, and its hash is kept in \
+                    `{shown}`"
             ));
             say(&format!("{}\n", token.reveal()));
         }

@@ -1,4 +1,5 @@
-//! What is shown where no model is configured: a plan, a worker with a tool, one that fails and tries again, an answer.
+//! What is shown where no model is configured: a plan, a worker with a tool, one that fails and
+//! tries again, an answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +16,10 @@ pub(super) fn model(pause: Duration) -> Arc<dyn Model> {
     paced(FunctionModel::new(reply), pause)
 }
 
-const ANSWER: &str = "A scripted stand-in cannot know. It only showed how a router delegates: the researcher looked at the \
-                      clock, the coder failed once and tried again, and the reviewer found nothing.";
+const ANSWER: &str = "A scripted stand-in cannot know. It only showed how a router delegates: the \
+    researcher looked at the \
+                      clock, the coder failed once and tried again, and the reviewer found \
+                      nothing.";
 
 fn reply(request: &Request) -> Result<Response, ModelError> {
     let said = last_words(request);
@@ -40,23 +43,40 @@ fn reply(request: &Request) -> Result<Response, ModelError> {
 /// Whether it has the clock and has not looked at it yet.
 fn may_call(request: &Request) -> bool {
     request.tools.iter().any(|tool| tool.name == "now")
-        && request.history.messages().iter().all(|message| message.role != Role::Tool)
+        && request
+            .history
+            .messages()
+            .iter()
+            .all(|message| message.role != Role::Tool)
 }
 
 fn look_at_the_clock() -> Response {
-    Response::new(Message::new(Role::Assistant, [Part::ToolCall(ToolCall::new("", "now", json!({})))]))
+    Response::new(Message::new(
+        Role::Assistant,
+        [Part::ToolCall(ToolCall::new("", "now", json!({})))],
+    ))
 }
 
 /// One after the other, as far as they are there.
 fn plan(said: &str) -> String {
     let all = [
-        ("find", "researcher", "Find out what there is to know. [demo: find]"),
+        (
+            "find",
+            "researcher",
+            "Find out what there is to know. [demo: find]",
+        ),
         ("write", "coder", "Write it. [demo: write]"),
-        ("review", "reviewer", "Look over what was written. [demo: review]"),
+        (
+            "review",
+            "reviewer",
+            "Look over what was written. [demo: review]",
+        ),
     ];
     let mut before: Option<&str> = None;
     let mut plan = Vec::new();
-    for (id, worker, task) in all.into_iter().filter(|(_, worker, _)| said.contains(&format!("`{worker}`:")))
+    for (id, worker, task) in all
+        .into_iter()
+        .filter(|(_, worker, _)| said.contains(&format!("`{worker}`:")))
     {
         let needs: Vec<&str> = before.replace(id).into_iter().collect();
         plan.push(json!({"id": id, "worker": worker, "task": task, "depends_on": needs}));

@@ -41,11 +41,17 @@ pub(crate) struct Shown<'a> {
 }
 
 /// Prints the answer and what went wrong, writes the bus, and gives the exit code.
-pub(super) fn conclude(shown: &Shown<'_>, run: &RunId, driven: Driven<Result<SwarmAnswer>>) -> ExitCode {
+pub(super) fn conclude(
+    shown: &Shown<'_>,
+    run: &RunId,
+    driven: Driven<Result<SwarmAnswer>>,
+) -> ExitCode {
     let Some(result) = driven.result else {
         return complain("left before it had ended", INTERRUPTED);
     };
-    let reached = result.as_ref().map_or_else(Error::partial_as, |answer| Some(answer.clone()));
+    let reached = result
+        .as_ref()
+        .map_or_else(Error::partial_as, |answer| Some(answer.clone()));
     let reached = reached.as_ref();
     match reached {
         Some(finished) if shown.answer == Printed::Object => {
@@ -57,7 +63,9 @@ pub(super) fn conclude(shown: &Shown<'_>, run: &RunId, driven: Driven<Result<Swa
         }
         _ => {}
     }
-    let kept = reached.map_or(Ok(()), |finished| shown.bus.map_or(Ok(()), |path| write_bus(finished, path)));
+    let kept = reached.map_or(Ok(()), |finished| {
+        shown.bus.map_or(Ok(()), |path| write_bus(finished, path))
+    });
     if let Some(finished) = reached.filter(|_| !shown.quiet) {
         summary(shown, run, finished);
     }
@@ -104,10 +112,21 @@ fn summary(shown: &Shown<'_>, run: &RunId, finished: &SwarmAnswer) {
     if shown.kept {
         note(&format!("kept as run {run}"));
     }
-    let done = finished.reports().iter().filter(|report| report.is_done()).count();
+    let done = finished
+        .reports()
+        .iter()
+        .filter(|report| report.is_done())
+        .count();
     let stats = finished.stats();
-    let (all, calls, tools) = (finished.reports().len(), stats.model_calls, stats.tool_calls);
-    note(&format!("{done} of {all} done ({}, {calls} model calls, {tools} tool calls)", finished.usage()));
+    let (all, calls, tools) = (
+        finished.reports().len(),
+        stats.model_calls,
+        stats.tool_calls,
+    );
+    note(&format!(
+        "{done} of {all} done ({}, {calls} model calls, {tools} tool calls)",
+        finished.usage()
+    ));
 }
 
 /// Says why there is no answer; a program that calls this goes by the code.
@@ -116,7 +135,8 @@ fn failed(error: &Error, interrupted: bool) -> ExitCode {
     match error {
         Error::Parked { run, .. } => {
             let text = format!(
-                "run {run} waits; `levity runs show {id}` says for what, and `levity runs resume {id}` goes on, both with its `--journal`",
+                "run {run} waits; `levity runs show {id}` says for what, and `levity runs resume \
+                    {id}` goes on, both with its `--journal`",
                 id = crate::terminal::shell(run.as_str())
             );
             complain(&text, WAITS)

@@ -13,8 +13,8 @@ use crate::drive::Stage;
 use crate::follow::{decision, question};
 use crate::terminal::{harmless, say_json};
 
-/// Lines for everything that matters, and what is asked. Every event is taken in when it happens: who listens to a stream of
-/// events may miss some when there are many.
+/// Lines for everything that matters, and what is asked. Every event is taken in when it happens:
+/// who listens to a stream of events may miss some when there are many.
 pub(crate) struct Told {
     state: Mutex<State>,
     news: Notify,
@@ -45,8 +45,18 @@ pub(crate) enum Lines {
 impl Told {
     pub(crate) fn new(lines: Lines, park: bool) -> Arc<Self> {
         let lineage = Lineage::new("swarm");
-        let state = State { lineage, asks: Vec::new(), asking: false, held: Vec::new() };
-        Arc::new(Self { state: Mutex::new(state), news: Notify::new(), lines, park })
+        let state = State {
+            lineage,
+            asks: Vec::new(),
+            asking: false,
+            held: Vec::new(),
+        };
+        Arc::new(Self {
+            state: Mutex::new(state),
+            news: Notify::new(),
+            lines,
+            park,
+        })
     }
 
     /// Takes in the events of a run.
@@ -90,7 +100,8 @@ impl State {
         match &event.kind {
             EventKind::Asked(ask) => self.asks.push((who.to_owned(), ask.clone())),
             EventKind::Decided { effect, .. } => {
-                self.asks.retain(|(_, ask)| ask.run != event.run || ask.effect != *effect);
+                self.asks
+                    .retain(|(_, ask)| ask.run != event.run || ask.effect != *effect);
             }
             EventKind::RunEnded(_) => self.forget(&event.run),
             EventKind::ChildFinished { effect, .. } => self.forget(&event.run.child(*effect)),
@@ -101,7 +112,8 @@ impl State {
     /// What a run and the runs below it have asked needs no answer any more.
     fn forget(&mut self, run: &RunId) {
         let below = format!("{run}.");
-        self.asks.retain(|(_, ask)| ask.run != *run && !ask.run.as_str().starts_with(&below));
+        self.asks
+            .retain(|(_, ask)| ask.run != *run && !ask.run.as_str().starts_with(&below));
     }
 }
 
@@ -113,14 +125,26 @@ impl Stage for Told {
     fn asks(&self) -> Vec<Ask> {
         match self.park {
             true => Vec::new(),
-            false => self.lock().asks.iter().map(|(_, ask)| ask.clone()).collect(),
+            false => self
+                .lock()
+                .asks
+                .iter()
+                .map(|(_, ask)| ask.clone())
+                .collect(),
         }
     }
 
     fn words(&self, ask: &Ask) -> String {
         let state = self.lock();
-        let who = state.asks.iter().find(|(_, other)| crate::drive::same(ask, other));
-        format!("{}:\n{}", who.map_or("swarm", |(who, _)| who), question(ask))
+        let who = state
+            .asks
+            .iter()
+            .find(|(_, other)| crate::drive::same(ask, other));
+        format!(
+            "{}:\n{}",
+            who.map_or("swarm", |(who, _)| who),
+            question(ask)
+        )
     }
 
     fn decision(&self, ask: &Ask, line: &str) -> Decision {

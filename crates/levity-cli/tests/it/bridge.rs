@@ -22,8 +22,8 @@ struct Place(PathBuf);
 
 impl Place {
     fn new(name: &str) -> Self {
-        let folder =
-            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("bridge-{}-{name}", std::process::id()));
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("bridge-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(folder.join("work")).unwrap();
         Self(folder)
@@ -53,7 +53,9 @@ impl Place {
     fn host(&self, args: &[&str]) -> Host {
         let (host, lines) = self.silent_host(args);
         let saying = host.said.clone();
-        std::thread::spawn(move || lines.for_each(|line| saying.send_modify(|said| said.push(line))));
+        std::thread::spawn(move || {
+            lines.for_each(|line| saying.send_modify(|said| said.push(line)))
+        });
         host
     }
 
@@ -66,9 +68,17 @@ impl Place {
         }
         all.extend(args);
         let noted = fs::File::create(self.0.join("noted")).unwrap();
-        let mut child = self.command(&all).stdout(Stdio::piped()).stderr(noted).spawn().unwrap();
-        let mut lines: Said =
-            Box::new(BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap));
+        let mut child = self
+            .command(&all)
+            .stdout(Stdio::piped())
+            .stderr(noted)
+            .spawn()
+            .unwrap();
+        let mut lines: Said = Box::new(
+            BufReader::new(child.stdout.take().unwrap())
+                .lines()
+                .map(Result::unwrap),
+        );
         let (mut url, mut said) = (String::new(), Vec::new());
         for line in lines.by_ref() {
             if let Some(at) = line.strip_prefix("listening on ") {
@@ -81,7 +91,14 @@ impl Place {
             }
         }
         assert!(!url.is_empty(), "{said:?}");
-        (Host { child, url, said: watch::Sender::new(said) }, lines)
+        (
+            Host {
+                child,
+                url,
+                said: watch::Sender::new(said),
+            },
+            lines,
+        )
     }
 
     /// What the last host said beside what it tells.
@@ -151,8 +168,13 @@ impl Host {
         let mut said = self.said.subscribe();
         let line = |said: &Vec<String>| said.iter().find(|line| line.contains(part)).cloned();
         let waiting = said.wait_for(|said| line(said).is_some());
-        let said = tokio::time::timeout(Duration::from_secs(60), waiting).await.ok().and_then(Result::ok);
-        said.and_then(|said| line(&said)).ok_or_else(|| format!("it never said `{part}`")).unwrap()
+        let said = tokio::time::timeout(Duration::from_secs(60), waiting)
+            .await
+            .ok()
+            .and_then(Result::ok);
+        said.and_then(|said| line(&said))
+            .ok_or_else(|| format!("it never said `{part}`"))
+            .unwrap()
     }
 }
 
@@ -166,9 +188,14 @@ impl Drop for Host {
 /// Calls a tool of the bridge: its text, or what it says is wrong.
 async fn call(bridge: &Servers, name: &str, args: Value, cx: &ToolCx) -> Result<String, String> {
     let tools = bridge.tools();
-    let tool = tools.iter().find(|tool| tool.spec().name.ends_with(name)).unwrap();
+    let tool = tools
+        .iter()
+        .find(|tool| tool.spec().name.ends_with(name))
+        .unwrap();
     let called = tool.call(args, cx).await;
-    called.map(|output| output.as_text().into_owned()).map_err(|error| error.to_string())
+    called
+        .map(|output| output.as_text().into_owned())
+        .map_err(|error| error.to_string())
 }
 
 async fn ask(bridge: &Servers, name: &str, args: Value) -> Result<String, String> {
@@ -186,8 +213,14 @@ fn plan() -> Value {
 #[cfg(unix)]
 async fn ended(client: &BridgeClient, task: &str) -> Value {
     let signals = format!("{{DONE_{task},FAILED_{task}}}");
-    client.request("fs/wait", json!({"glob": signals, "timeout": 60})).await.unwrap();
-    client.request("agent/status", json!({"task": task})).await.unwrap()
+    client
+        .request("fs/wait", json!({"glob": signals, "timeout": 60}))
+        .await
+        .unwrap();
+    client
+        .request("agent/status", json!({"task": task}))
+        .await
+        .unwrap()
 }
 
 #[cfg(unix)]
@@ -197,7 +230,13 @@ async fn commander_of_another_program_gets_the_task_and_answers() {
     let command = "read task; echo \"$task in $(basename $PWD)\" >seen; echo \"did: $task\"";
     let host = place.host(&["--commander", command]);
     let client = place.client(&host);
-    client.request("agent/dispatch", json!({"prompt": "Paint it.", "task": "t"})).await.unwrap();
+    client
+        .request(
+            "agent/dispatch",
+            json!({"prompt": "Paint it.", "task": "t"}),
+        )
+        .await
+        .unwrap();
     let told = ended(&client, "t").await;
     assert_eq!(told["answer"], "did: Paint it.", "{told}");
     assert_eq!(place.read("seen"), "Paint it. in work\n");
@@ -210,11 +249,20 @@ async fn commander_that_fails_says_why() {
     let place = Place::new("commander-fails");
     let host = place.host(&["--commander", "echo no licence >&2; exit 3"]);
     let client = place.client(&host);
-    client.request("agent/dispatch", json!({"prompt": "Paint it.", "task": "t"})).await.unwrap();
+    client
+        .request(
+            "agent/dispatch",
+            json!({"prompt": "Paint it.", "task": "t"}),
+        )
+        .await
+        .unwrap();
     let told = ended(&client, "t").await;
     assert_eq!(told["state"], "failed", "{told}");
     let signal = place.read("FAILED_t");
-    assert!(signal.contains("no licence") || told.to_string().contains("no licence"), "{signal} {told}");
+    assert!(
+        signal.contains("no licence") || told.to_string().contains("no licence"),
+        "{signal} {told}"
+    );
     drop(host);
 }
 
@@ -222,13 +270,27 @@ async fn commander_that_fails_says_why() {
 #[tokio::test(flavor = "multi_thread")]
 async fn cancelled_task_kills_the_commander_and_its_children() {
     let place = Place::new("commander-cancelled");
-    let host = place.host(&["--commander", "sleep 600 & echo $! >child; echo $$ >leader; wait"]);
+    let host = place.host(&[
+        "--commander",
+        "sleep 600 & echo $! >child; echo $$ >leader; wait",
+    ]);
     let client = place.client(&host);
-    client.request("agent/dispatch", json!({"prompt": "Wait.", "task": "t"})).await.unwrap();
-    client.request("fs/wait", json!({"path": "leader", "timeout": 60})).await.unwrap();
-    let ids: Vec<i32> =
-        ["child", "leader"].map(|name| place.read(name).trim().parse().unwrap()).into_iter().collect();
-    client.request("agent/cancel", json!({"task": "t"})).await.unwrap();
+    client
+        .request("agent/dispatch", json!({"prompt": "Wait.", "task": "t"}))
+        .await
+        .unwrap();
+    client
+        .request("fs/wait", json!({"path": "leader", "timeout": 60}))
+        .await
+        .unwrap();
+    let ids: Vec<i32> = ["child", "leader"]
+        .map(|name| place.read(name).trim().parse().unwrap())
+        .into_iter()
+        .collect();
+    client
+        .request("agent/cancel", json!({"task": "t"}))
+        .await
+        .unwrap();
     assert_eq!(ended(&client, "t").await["state"], "cancelled");
     for id in ids {
         let id = rustix::process::Pid::from_raw(id).unwrap();
@@ -238,7 +300,9 @@ async fn cancelled_task_kills_the_commander_and_its_children() {
             }
         };
         // It would end by itself some time.
-        tokio::time::timeout(Duration::from_secs(60), gone).await.expect("it is killed");
+        tokio::time::timeout(Duration::from_secs(60), gone)
+            .await
+            .expect("it is killed");
     }
     drop(host);
 }
@@ -249,24 +313,52 @@ async fn an_mcp_client_works_with_a_host() {
     let host = place.host(&["--script", &place.script(&plan()), "--read-limit", "200"]);
     let bridge = place.bridge(&host.url, &[]).await;
     assert_eq!(bridge.tools().len(), 6);
-    let written =
-        ask(&bridge, "write_file", json!({"path": "src/a.rs", "content": "fn a() {}\n"})).await.unwrap();
-    assert!(written.contains("`src/a.rs` was made (10 bytes)"), "{written}");
-    assert_eq!(ask(&bridge, "read_file", json!({"path": "src/a.rs"})).await.unwrap(), "fn a() {}\n");
-    let listed = ask(&bridge, "list_files", json!({"recursive": true})).await.unwrap();
+    let written = ask(
+        &bridge,
+        "write_file",
+        json!({"path": "src/a.rs", "content": "fn a() {}\n"}),
+    )
+    .await
+    .unwrap();
+    assert!(
+        written.contains("`src/a.rs` was made (10 bytes)"),
+        "{written}"
+    );
+    assert_eq!(
+        ask(&bridge, "read_file", json!({"path": "src/a.rs"}))
+            .await
+            .unwrap(),
+        "fn a() {}\n"
+    );
+    let listed = ask(&bridge, "list_files", json!({"recursive": true}))
+        .await
+        .unwrap();
     assert!(listed.contains("src/a.rs (10)"), "{listed}");
-    let begun = ask(&bridge, "dispatch_agent_task", json!({"prompt": "Plan it.", "done": "DONE_PLANning"}))
-        .await
-        .unwrap();
+    let begun = ask(
+        &bridge,
+        "dispatch_agent_task",
+        json!({"prompt": "Plan it.", "done": "DONE_PLANning"}),
+    )
+    .await
+    .unwrap();
     assert!(begun.contains("`DONE_PLANning` appears"), "{begun}");
-    let found = ask(&bridge, "wait_for_file", json!({"glob": "{DONE_PLANning,FAILED_*}", "timeout": 40}))
-        .await
-        .unwrap();
+    let found = ask(
+        &bridge,
+        "wait_for_file",
+        json!({"glob": "{DONE_PLANning,FAILED_*}", "timeout": 40}),
+    )
+    .await
+    .unwrap();
     assert!(found.contains("`DONE_PLANning`"), "{found}");
     assert_eq!(place.read("ARCHITECTURE.md"), "# Two parts\n");
     let task = begun.split(' ').nth(1).unwrap();
-    let status = ask(&bridge, "task_status", json!({"task": task})).await.unwrap();
-    assert!(status.contains("done") && status.contains("It is planned."), "{status}");
+    let status = ask(&bridge, "task_status", json!({"task": task}))
+        .await
+        .unwrap();
+    assert!(
+        status.contains("done") && status.contains("It is planned."),
+        "{status}"
+    );
     // What is refused says what to do.
     fs::write(place.work("long"), "x".repeat(201)).unwrap();
     for (args, words) in [
@@ -279,7 +371,8 @@ async fn an_mcp_client_works_with_a_host() {
         assert!(refusal.contains(words), "{refusal}");
     }
     host.until_said("made src/a.rs (10 bytes)").await;
-    host.until_said(&format!("dispatched task {task}: Plan it.")).await;
+    host.until_said(&format!("dispatched task {task}: Plan it."))
+        .await;
     bridge.stop().await;
     assert_eq!(host.end(), Some(0));
 }
@@ -287,19 +380,38 @@ async fn an_mcp_client_works_with_a_host() {
 #[tokio::test]
 async fn a_bridge_starts_without_a_host_and_finds_it_later() {
     let place = Place::new("late");
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let bridge = place.bridge(&format!("ws://{free}"), &[]).await;
     let refusal = ask(&bridge, "list_files", json!({})).await.unwrap_err();
-    assert!(refusal.contains("levity bridge host --workspace DIR"), "{refusal}");
+    assert!(
+        refusal.contains("levity bridge host --workspace DIR"),
+        "{refusal}"
+    );
     let token = "a-token-that-was-agreed-upon";
-    let wrong = place.bridge(&format!("ws://{free}"), &[("LEVITY_BRIDGE_TOKEN", token)]).await;
+    let wrong = place
+        .bridge(&format!("ws://{free}"), &[("LEVITY_BRIDGE_TOKEN", token)])
+        .await;
     let refusal = ask(&wrong, "list_files", json!({})).await.unwrap_err();
-    assert!(refusal.contains("levity bridge host --workspace DIR"), "{refusal}");
+    assert!(
+        refusal.contains("levity bridge host --workspace DIR"),
+        "{refusal}"
+    );
 
     let host = place.host(&["--listen", &free.to_string()]);
-    assert!(ask(&bridge, "list_files", json!({})).await.unwrap().contains("nothing to list"));
+    assert!(
+        ask(&bridge, "list_files", json!({}))
+            .await
+            .unwrap()
+            .contains("nothing to list")
+    );
     let refusal = ask(&wrong, "list_files", json!({})).await.unwrap_err();
-    assert!(refusal.contains("does not have the token") && !refusal.contains(token), "{refusal}");
+    assert!(
+        refusal.contains("does not have the token") && !refusal.contains(token),
+        "{refusal}"
+    );
     // A host that was started anew is found again, in the middle of a wait, too.
     let waits = Arc::new(Notify::new());
     let (reported, mut cx) = (waits.clone(), ToolCx::detached());
@@ -308,7 +420,12 @@ async fn a_bridge_starts_without_a_host_and_finds_it_later() {
             reported.notify_one();
         }
     });
-    let waiting = call(&bridge, "wait_for_file", json!({"path": "late", "timeout": 50}), &cx);
+    let waiting = call(
+        &bridge,
+        "wait_for_file",
+        json!({"path": "late", "timeout": 50}),
+        &cx,
+    );
     let (found, again) = tokio::join!(waiting, async {
         waits.notified().await;
         host.kill();
@@ -323,28 +440,65 @@ async fn a_bridge_starts_without_a_host_and_finds_it_later() {
 #[test]
 fn what_is_wrong_is_said() {
     check(&levity(&["bridge", "host"]), 2, "--workspace DIR");
-    let homeless = command(&["bridge", "host", "--workspace", "."]).env_remove("HOME").output().unwrap();
+    let homeless = command(&["bridge", "host", "--workspace", "."])
+        .env_remove("HOME")
+        .output()
+        .unwrap();
     check(&homeless, 2, "XDG_STATE_HOME");
     check(
-        &levity(&["bridge", "stdio", "--url", "ws://10.0.0.1:8888", "--token-file", "x"]),
+        &levity(&[
+            "bridge",
+            "stdio",
+            "--url",
+            "ws://10.0.0.1:8888",
+            "--token-file",
+            "x",
+        ]),
         2,
         "another machine",
     );
-    check(&levity(&["bridge", "stdio", "--url", "wss://127.0.0.1", "--token-file", "x"]), 2, "TLS");
+    check(
+        &levity(&[
+            "bridge",
+            "stdio",
+            "--url",
+            "wss://127.0.0.1",
+            "--token-file",
+            "x",
+        ]),
+        2,
+        "TLS",
+    );
     let place = Place::new("wrong");
     let host = place.host(&[]);
     let at = host.url.strip_prefix("ws://").unwrap();
     let work = place.work("");
-    let second = ["bridge", "host", "--workspace", work.to_str().unwrap(), "--listen"];
+    let second = [
+        "bridge",
+        "host",
+        "--workspace",
+        work.to_str().unwrap(),
+        "--listen",
+    ];
     let two = |at: &str, journal: &str| {
         let mut command = place.command(&[&second[..], &[at, "--journal", journal]].concat());
         command.output().unwrap()
     };
-    check(&two(at, place.0.join("other.db").to_str().unwrap()), 1, "cannot be listened on");
+    check(
+        &two(at, place.0.join("other.db").to_str().unwrap()),
+        1,
+        "cannot be listened on",
+    );
     let mut same = place.command(&[&second[..], &["127.0.0.1:0"]].concat());
-    check(&same.output().unwrap(), 1, "another host works with these tasks");
-    let short =
-        place.command(&[&second[..], &["127.0.0.1:0"]].concat()).env("LEVITY_BRIDGE_TOKEN", "short").output();
+    check(
+        &same.output().unwrap(),
+        1,
+        "another host works with these tasks",
+    );
+    let short = place
+        .command(&[&second[..], &["127.0.0.1:0"]].concat())
+        .env("LEVITY_BRIDGE_TOKEN", "short")
+        .output();
     check(&short.unwrap(), 2, "too short");
 }
 
@@ -357,11 +511,17 @@ fn a_token_is_printed_once_and_kept_for_its_owner() {
     assert!(place.noted().contains(&format!(": {}", token.reveal())));
     assert!(!host.said(token.reveal()));
     let file = place.0.join(".local/state/levity/bridge/token");
-    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
     assert_eq!(host.end(), Some(0));
     let _host = place.host(&[]);
     let noted = place.noted();
-    assert!(!noted.contains(token.reveal()) && noted.contains("clients show the token in"), "{noted}");
+    assert!(
+        !noted.contains(token.reveal()) && noted.contains("clients show the token in"),
+        "{noted}"
+    );
     assert!(place.token().matches(token.reveal()));
 }
 
@@ -375,23 +535,32 @@ async fn a_host_works_on_though_nobody_takes_what_it_says() {
     // More than the pipe and the host hold.
     let fill = async || {
         for _ in 0..2500 {
-            let written =
-                tokio::time::timeout(Duration::from_secs(30), client.request("fs/write", write.clone()));
+            let written = tokio::time::timeout(
+                Duration::from_secs(30),
+                client.request("fs/write", write.clone()),
+            );
             written.await.expect("the host is held up").unwrap();
         }
     };
     fill().await;
     // When it is read again, it says what was left out, and where.
     let reading = tokio::task::spawn_blocking(move || {
-        let before = lines.by_ref().take_while(|line| !line.contains("were left out")).count();
+        let before = lines
+            .by_ref()
+            .take_while(|line| !line.contains("were left out"))
+            .count();
         (before, lines.next(), lines)
     });
     while !reading.is_finished() {
-        client.request("fs/write", json!({"path": "last", "content": "x"})).await.unwrap();
+        client
+            .request("fs/write", json!({"path": "last", "content": "x"}))
+            .await
+            .unwrap();
     }
     let (before, after, lines) = reading.await.unwrap();
     assert!(before > 1024 && before < 2500, "{before}");
-    // The host answers before it says what it did, so the last of the many may come behind the gap, too.
+    // The host answers before it says what it did, so the last of the many may come behind the gap,
+    // too.
     assert!(after.unwrap().ends_with("(1 bytes)"));
     // It ends when it is told to, too.
     fill().await;
@@ -409,23 +578,46 @@ async fn a_task_that_asks_is_answered_by_a_person() {
     ]));
     let host = place.host(&["--script", &script]);
     let client = place.client(&host);
-    client.request("agent/dispatch", json!({"prompt": "Paint it.", "task": "t"})).await.unwrap();
+    client
+        .request(
+            "agent/dispatch",
+            json!({"prompt": "Paint it.", "task": "t"}),
+        )
+        .await
+        .unwrap();
     let line = host.until_said("levity runs approve t").await;
     assert!(host.said("task t waits for a decision: `ask_user`"));
-    let status = client.request("agent/status", json!({"task": "t"})).await.unwrap();
+    let status = client
+        .request("agent/status", json!({"task": "t"}))
+        .await
+        .unwrap();
     assert_eq!(
         (&status["state"], &status["asks"][0]["call"]["name"]),
         (&json!("waiting"), &json!("ask_user"))
     );
     let journal = line.split_whitespace().nth(5).unwrap();
-    let answered =
-        place.command(&["runs", "answer", "t", "--text", "green", "--journal", journal]).output().unwrap();
+    let answered = place
+        .command(&[
+            "runs",
+            "answer",
+            "t",
+            "--text",
+            "green",
+            "--journal",
+            journal,
+        ])
+        .output()
+        .unwrap();
     check(&answered, 0, "");
-    let found = client.request("fs/wait", json!({"path": "DONE_t", "timeout": 40})).await.unwrap();
+    let found = client
+        .request("fs/wait", json!({"path": "DONE_t", "timeout": 40}))
+        .await
+        .unwrap();
     assert_eq!(found["timed_out"], false);
 }
 
-/// A task that somebody else left in a journal is not gone on with, and its question shows the whole call.
+/// A task that somebody else left in a journal is not gone on with, and its question shows the
+/// whole call.
 #[tokio::test]
 async fn planted_task_is_left_and_its_question_shows_the_call() {
     let place = Place::new("planted");
@@ -434,14 +626,33 @@ async fn planted_task_is_left_and_its_question_shows_the_call() {
         {"reply": "Done."},
     ]));
     let journal = place.0.join("runs");
-    let args = ["--script", &script, "--journal", journal.to_str().unwrap(), "--ask", "write_file"];
+    let args = [
+        "--script",
+        &script,
+        "--journal",
+        journal.to_str().unwrap(),
+        "--ask",
+        "write_file",
+    ];
     let host = place.host(&args);
     let client = place.client(&host);
-    client.request("agent/dispatch", json!({"prompt": "Write it.", "task": "t"})).await.unwrap();
+    client
+        .request(
+            "agent/dispatch",
+            json!({"prompt": "Write it.", "task": "t"}),
+        )
+        .await
+        .unwrap();
     host.until_said("levity runs approve t").await;
     assert!(host.said("all of it"));
     host.kill();
-    let approve = ["runs", "approve", "t", "--journal", journal.to_str().unwrap()];
+    let approve = [
+        "runs",
+        "approve",
+        "t",
+        "--journal",
+        journal.to_str().unwrap(),
+    ];
     check(&place.command(&approve).output().unwrap(), 0, "all of it");
     // The same journal, for somebody who did not make it.
     let marks = place.0.join(".local/state/levity/journals");
@@ -451,8 +662,11 @@ async fn planted_task_is_left_and_its_question_shows_the_call() {
     assert!(!place.work("planted").exists());
     host.kill();
     let host = place.host(&[&args[..], &["--trust-journal"]].concat());
-    let found =
-        place.client(&host).request("fs/wait", json!({"path": "DONE_t", "timeout": 40})).await.unwrap();
+    let found = place
+        .client(&host)
+        .request("fs/wait", json!({"path": "DONE_t", "timeout": 40}))
+        .await
+        .unwrap();
     assert_eq!(found["timed_out"], false);
     assert_eq!(place.read("planted"), "all of it");
 }
@@ -461,22 +675,52 @@ async fn planted_task_is_left_and_its_question_shows_the_call() {
 #[tokio::test]
 async fn a_token_file_that_is_named_comes_first() {
     let place = Place::new("named");
-    let (file, env) = (place.0.join("own"), ("LEVITY_BRIDGE_TOKEN", "a-token-that-is-not-meant"));
+    let (file, env) = (
+        place.0.join("own"),
+        ("LEVITY_BRIDGE_TOKEN", "a-token-that-is-not-meant"),
+    );
     let mut command = place.command(&["bridge", "host", "--listen", "127.0.0.1:0", "--token-file"]);
-    command.arg(&file).args(["--workspace", place.work("").to_str().unwrap()]).env(env.0, env.1);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let url = lines.find_map(|line| line.strip_prefix("listening on ").map(str::to_owned)).unwrap();
-    let host = Host { child, url, said: watch::Sender::default() };
+    command
+        .arg(&file)
+        .args(["--workspace", place.work("").to_str().unwrap()])
+        .env(env.0, env.1);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap())
+        .lines()
+        .map(Result::unwrap);
+    let url = lines
+        .find_map(|line| line.strip_prefix("listening on ").map(str::to_owned))
+        .unwrap();
+    let host = Host {
+        child,
+        url,
+        said: watch::Sender::default(),
+    };
     std::thread::spawn(move || lines.for_each(drop));
     let asked = BridgeClient::new(&host.url, Token::from_file(&file).unwrap()).unwrap();
     asked.request("ping", json!({})).await.unwrap();
     let config = ServerConfig::stdio("bridge", env!("CARGO_BIN_EXE_levity"))
-        .args(["bridge", "stdio", "--url", &host.url, "--token-file", file.to_str().unwrap()])
+        .args([
+            "bridge",
+            "stdio",
+            "--url",
+            &host.url,
+            "--token-file",
+            file.to_str().unwrap(),
+        ])
         .env(env.0, env.1);
     let bridge = Servers::builder().server(config).start().unwrap();
     bridge.wait(WaitFor::All).await;
-    assert!(ask(&bridge, "list_files", json!({})).await.unwrap().contains("nothing to list"));
+    assert!(
+        ask(&bridge, "list_files", json!({}))
+            .await
+            .unwrap()
+            .contains("nothing to list")
+    );
     assert_eq!(host.end(), Some(0));
 }
 
@@ -496,30 +740,64 @@ async fn a_task_outlives_a_host_that_is_killed() {
         let host = place.host(&args);
         let client = place.client(&host);
         let mut told = client.notifications();
-        let begun = client.dispatch("Write one and two.", Some("BOTH")).await.unwrap();
-        client.request("agent/subscribe", json!({"task": begun["task"]})).await.unwrap();
+        let begun = client
+            .dispatch("Write one and two.", Some("BOTH"))
+            .await
+            .unwrap();
+        client
+            .request("agent/subscribe", json!({"task": begun["task"]}))
+            .await
+            .unwrap();
         // The first step is done when that is in the journal, and not when its file is there.
-        while told.next().await.unwrap().pointer("/params/event/kind/wait_started").is_none() {}
+        while told
+            .next()
+            .await
+            .unwrap()
+            .pointer("/params/event/kind/wait_started")
+            .is_none()
+        {}
         host.kill();
-        assert!(!place.work("two").exists() && !place.work("BOTH").exists(), "it was killed too late");
+        assert!(
+            !place.work("two").exists() && !place.work("BOTH").exists(),
+            "it was killed too late"
+        );
         fs::write(place.work("one"), "changed since").unwrap();
 
         let host = place.host(&args);
-        host.until_said(&format!("task {} goes on", begun["task"].as_str().unwrap())).await;
+        host.until_said(&format!("task {} goes on", begun["task"].as_str().unwrap()))
+            .await;
         let client = place.client(&host);
-        let found = client.request("fs/wait", json!({"path": "BOTH", "timeout": 40})).await.unwrap();
+        let found = client
+            .request("fs/wait", json!({"path": "BOTH", "timeout": 40}))
+            .await
+            .unwrap();
         assert_eq!(found["timed_out"], false);
-        assert_eq!((place.read("one"), place.read("two")), ("changed since".to_owned(), "2".to_owned()));
-        let status = client.request("agent/status", json!({"task": begun["task"]})).await.unwrap();
-        assert_eq!((&status["state"], &status["stats"]["tool_calls"]), (&json!("done"), &json!(3)));
+        assert_eq!(
+            (place.read("one"), place.read("two")),
+            ("changed since".to_owned(), "2".to_owned())
+        );
+        let status = client
+            .request("agent/status", json!({"task": begun["task"]}))
+            .await
+            .unwrap();
+        assert_eq!(
+            (&status["state"], &status["stats"]["tool_calls"]),
+            (&json!("done"), &json!(3))
+        );
         host.kill();
 
         // Whoever waited takes the signal away; it does not come back, and the task is still known.
         fs::remove_file(place.work("BOTH")).unwrap();
         let host = place.host(&args);
         let client = place.client(&host);
-        let status = client.request("agent/status", json!({"task": begun["task"]})).await.unwrap();
-        assert_eq!((&status["state"], &status["signal"]), (&json!("done"), &json!("BOTH")));
+        let status = client
+            .request("agent/status", json!({"task": begun["task"]}))
+            .await
+            .unwrap();
+        assert_eq!(
+            (&status["state"], &status["signal"]),
+            (&json!("done"), &json!("BOTH"))
+        );
         assert!(!place.work("BOTH").exists());
         assert_eq!(host.end(), Some(0));
         for name in ["one", "two"] {
@@ -528,7 +806,8 @@ async fn a_task_outlives_a_host_that_is_killed() {
     }
 }
 
-/// Killed again and again, at whatever moment: each task is signalled once, by a file that is whole.
+/// Killed again and again, at whatever moment: each task is signalled once, by a file that is
+/// whole.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn signals_come_once_however_often_the_host_is_killed() {
     const TASKS: usize = 12;
@@ -563,10 +842,21 @@ async fn signals_come_once_however_often_the_host_is_killed() {
     let tasks = listed["tasks"].as_array().unwrap();
     assert_eq!(tasks.len(), TASKS);
     for task in tasks.iter().filter(|task| task["state"] != "done") {
-        host.until_said(&format!("task {} ended (complete)", task["task"].as_str().unwrap())).await;
+        host.until_said(&format!(
+            "task {} ended (complete)",
+            task["task"].as_str().unwrap()
+        ))
+        .await;
     }
     let listed = client.request("agent/list", json!({})).await.unwrap();
-    assert!(listed["tasks"].as_array().unwrap().iter().all(|task| task["state"] == "done"), "{listed}");
+    assert!(
+        listed["tasks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|task| task["state"] == "done"),
+        "{listed}"
+    );
     stop.store(true, Ordering::SeqCst);
     let taken = taker.join().unwrap();
     assert_eq!(taken.len(), TASKS, "{taken:?}");
@@ -591,7 +881,9 @@ fn take(folder: &Path, taken: &mut std::collections::BTreeMap<String, usize>) {
 #[test]
 fn a_client_in_python_works_with_a_host() {
     let Some(python) = std::env::var_os("LEVITY_TEST_MCP_PYTHON") else {
-        eprintln!("SKIPPED: `LEVITY_TEST_MCP_PYTHON` is not set, so no client in Python is started");
+        eprintln!(
+            "SKIPPED: `LEVITY_TEST_MCP_PYTHON` is not set, so no client in Python is started"
+        );
         return;
     };
     let place = Place::new("python");
@@ -599,11 +891,28 @@ fn a_client_in_python_works_with_a_host() {
     let client = place.0.join("client.py");
     fs::write(&client, PYTHON).unwrap();
     let mut command = Command::new(python);
-    command.arg(client).args([env!("CARGO_BIN_EXE_levity"), &host.url]).env("HOME", &place.0);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    command
+        .arg(client)
+        .args([env!("CARGO_BIN_EXE_levity"), &host.url])
+        .env("HOME", &place.0);
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let (mut out, mut err) = (String::new(), String::new());
-    child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
-    child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+    child
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut out)
+        .unwrap();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut err)
+        .unwrap();
     assert!(child.wait().unwrap().success(), "{err}");
     assert_eq!(
         out, "6 tools\nfn a() {}\nwas dispatched\n`DONE_py`\n# Two parts\nrefused: leads out\n",
@@ -641,7 +950,8 @@ asyncio.run(main())
 /// The kinds of refusal are those that are documented.
 #[test]
 fn every_refusal_is_in_the_docs() {
-    let docs = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/bridge.md")).unwrap();
+    let docs =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/bridge.md")).unwrap();
     for kind in ErrorKind::ALL {
         let row = format!("| `{}` | {} |", kind.name(), kind.code());
         assert!(docs.contains(&row), "{row}");
@@ -652,13 +962,24 @@ fn every_refusal_is_in_the_docs() {
 fn host_beyond_the_loopback_needs_leave_and_warns() {
     let place = Place::new("exposed");
     let work = place.work("");
-    let open = ["bridge", "host", "--workspace", work.to_str().unwrap(), "--listen", "0.0.0.0:0"];
+    let open = [
+        "bridge",
+        "host",
+        "--workspace",
+        work.to_str().unwrap(),
+        "--listen",
+        "0.0.0.0:0",
+    ];
     let refused = super::ended(&mut place.command(&open));
     check(&refused, 2, "--allow-plaintext");
     check(&refused, 2, "can be reached from other machines");
     let host = place.host(&["--listen", "0.0.0.0:0", "--allow-plaintext"]);
     drop(host);
-    assert!(place.noted().contains("warning: 0.0.0.0:"), "{}", place.noted());
+    assert!(
+        place.noted().contains("warning: 0.0.0.0:"),
+        "{}",
+        place.noted()
+    );
 }
 
 #[test]
@@ -666,11 +987,20 @@ fn host_answers_to_names_that_it_is_told_of() {
     use std::io::Write as _;
     let place = Place::new("named");
     let host = place.host(&["--allow-host", "tunnel.example:7777"]);
-    let address = host.url.trim_start_matches("ws://").trim_end_matches('/').to_owned();
-    for (name, status) in [("tunnel.example:7777", "200"), ("evil.example", "403"), (&*address, "200")] {
+    let address = host
+        .url
+        .trim_start_matches("ws://")
+        .trim_end_matches('/')
+        .to_owned();
+    for (name, status) in [
+        ("tunnel.example:7777", "200"),
+        ("evil.example", "403"),
+        (&*address, "200"),
+    ] {
         let mut stream = std::net::TcpStream::connect(&address).unwrap();
         let head = format!(
-            "GET /challenge?client=0123456789abcdef HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n"
+            "GET /challenge?client=0123456789abcdef HTTP/1.1\r\nHost: {name}\r\nConnection: \
+                close\r\n\r\n"
         );
         stream.write_all(head.as_bytes()).unwrap();
         let mut answer = String::new();

@@ -9,8 +9,12 @@ use crate::{Place, check, command, file, levity, text};
 /// What the command says to these lines.
 fn chat(args: &[&str], lines: &str) -> Output {
     let mut command = command(&[&["chat"], args].concat());
-    let mut child =
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let lines = lines.to_owned();
     // A command that has seen enough does not read the rest.
@@ -26,7 +30,10 @@ pub(crate) fn script(name: &str, steps: &str) -> String {
 
 #[test]
 fn lines_are_answered_in_one_conversation() {
-    let script = script("chat.json", r#"[{"reply": "One."}, {"reply": "Two."}, {"reply": "Three."}]"#);
+    let script = script(
+        "chat.json",
+        r#"[{"reply": "One."}, {"reply": "Two."}, {"reply": "Three."}]"#,
+    );
     // The script goes by what was said before, so the third line has all of it.
     let output = chat(&["-q", "--script", &script], "first\n\n  \nsecond\r\nthird");
     check(&output, 0, "");
@@ -41,20 +48,34 @@ fn an_answer_is_printed_once_as_it_comes() {
         {"reply": "Three."},
         {"reply": "As I said."}
     ]"#;
-    let output = chat(&["--script", &script("chat-calls.json", steps)], "What is 1 + 2?\nSure?\n");
+    let output = chat(
+        &["--script", &script("chat-calls.json", steps)],
+        "What is 1 + 2?\nSure?\n",
+    );
     check(&output, 0, "");
-    let expected = "Let me see.\n  calls  add {\"a\":1,\"b\":2}\n  gets   3.0\nThree.\nAs I said.\n";
+    let expected =
+        "Let me see.\n  calls  add {\"a\":1,\"b\":2}\n  gets   3.0\nThree.\nAs I said.\n";
     assert_eq!(text(&output), expected);
 }
 
 #[test]
 fn events_are_json_lines() {
-    let script = script("chat-json.json", r#"[{"reply": "One."}, {"reply": "Two."}]"#);
+    let script = script(
+        "chat-json.json",
+        r#"[{"reply": "One."}, {"reply": "Two."}]"#,
+    );
     let output = chat(&["--json", "--script", &script], "a\nb\n");
-    let events = text(&output).lines().map(serde_json::from_str).collect::<Result<Vec<_>, _>>().unwrap();
+    let events = text(&output)
+        .lines()
+        .map(serde_json::from_str)
+        .collect::<Result<Vec<_>, _>>()
+        .unwrap();
     let ended = |event: &&serde_json::Value| event["kind"]["run_ended"].is_object();
-    let ended: Vec<_> =
-        events.iter().filter(ended).map(|event| &event["kind"]["run_ended"]["text"]).collect();
+    let ended: Vec<_> = events
+        .iter()
+        .filter(ended)
+        .map(|event| &event["kind"]["run_ended"]["text"])
+        .collect();
     assert_eq!(ended, ["One.", "Two."]);
 }
 
@@ -63,28 +84,44 @@ fn a_line_without_an_answer_does_not_end_the_conversation() {
     let script = script("chat-fails.json", r#"[{"fail": "overloaded"}]"#);
     let output = chat(&["--script", &script], "a\nb\n");
     check(&output, 1, "the model gave no reply");
-    let errors = String::from_utf8_lossy(&output.stderr).matches("the model gave no reply").count();
+    let errors = String::from_utf8_lossy(&output.stderr)
+        .matches("the model gave no reply")
+        .count();
     assert_eq!(errors, 2);
     let script = self::script("chat-ends.json", r#"[{"reply": "One."}]"#);
     let output = chat(&["-q", "--script", &script], "a\nb\n");
     check(&output, 1, "the model gave no reply");
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!errors.contains("last words"), "what was said to another line are no words of this: {errors}");
+    assert!(
+        !errors.contains("last words"),
+        "what was said to another line are no words of this: {errors}"
+    );
 }
 
 #[test]
 fn the_stand_in_answers_every_line() {
     let output = chat(&["-q"], "a\nb\n");
     check(&output, 0, "");
-    assert_eq!(text(&output).matches("A scripted stand-in cannot know.").count(), 2);
+    assert_eq!(
+        text(&output)
+            .matches("A scripted stand-in cannot know.")
+            .count(),
+        2
+    );
 }
 
 #[test]
 fn what_is_asked_through_a_pipe_is_denied() {
     let steps = r#"[{"call": {"name": "add", "args": {"a": 1, "b": 2}}}, {"reply": "I may not."}]"#;
-    let output = chat(&["--ask", "add", "--script", &script("chat-asks.json", steps)], "Add.\ny\n");
+    let output = chat(
+        &["--ask", "add", "--script", &script("chat-asks.json", steps)],
+        "Add.\ny\n",
+    );
     check(&output, 1, "nobody sits at the terminal");
-    assert!(text(&output).contains("I may not.\n"), "the next line is no answer to the question");
+    assert!(
+        text(&output).contains("I may not.\n"),
+        "the next line is no answer to the question"
+    );
 }
 
 #[test]
@@ -96,13 +133,21 @@ fn what_is_wrong_with_a_call_is_said() {
         let unnamed = [call, &["--memory", "nowhere", "--conversation", ""]].concat();
         check(&levity(&unnamed), 2, "without a name");
     }
-    check(&chat(&[], &"x".repeat((1 << 20) + 1)), 1, "longer than 1048576 bytes");
+    check(
+        &chat(&[], &"x".repeat((1 << 20) + 1)),
+        1,
+        "longer than 1048576 bytes",
+    );
     check(
         &levity(&["conversations", "list", "--memory", "nowhere"]),
         1,
         "there are no conversations in `nowhere`",
     );
-    check(&levity(&["conversations", "forget", "--memory", "nowhere"]), 2, "Usage");
+    check(
+        &levity(&["conversations", "forget", "--memory", "nowhere"]),
+        2,
+        "Usage",
+    );
     check(&levity(&["conversations"]), 2, "Usage");
 }
 
@@ -111,19 +156,35 @@ fn a_conversation_goes_on_in_another_process() {
     for name in ["chats", "chats.db"] {
         let place = Place::new(name);
         let memory = place.0.to_str().unwrap();
-        let script =
-            script("chat-kept.json", r#"[{"reply": "One."}, {"reply": "Two."}, {"reply": "Three."}]"#);
-        let args = ["-q", "--script", &script, "--memory", memory, "--conversation", "monday"];
+        let script = script(
+            "chat-kept.json",
+            r#"[{"reply": "One."}, {"reply": "Two."}, {"reply": "Three."}]"#,
+        );
+        let args = [
+            "-q",
+            "--script",
+            &script,
+            "--memory",
+            memory,
+            "--conversation",
+            "monday",
+        ];
         assert_eq!(text(&chat(&args, "first\nsecond\n")), "One.\nTwo.\n");
         // The script goes by what was said before.
         assert_eq!(text(&chat(&args, "third\n")), "Three.\n");
         let shown = levity(&["conversations", "show", "monday", "--memory", memory]);
-        let said: Vec<String> = text(&shown).lines().map(|line| line[13..].to_owned()).collect();
+        let said: Vec<String> = text(&shown)
+            .lines()
+            .map(|line| line[13..].to_owned())
+            .collect();
         assert_eq!(said, ["first", "One.", "second", "Two.", "third", "Three."]);
 
         let fresh = chat(&["-q", "--script", &script, "--memory", memory], "first\n");
         let errors = String::from_utf8_lossy(&fresh.stderr).into_owned();
-        let id = errors.trim_end().strip_prefix("levity: conversation ").unwrap();
+        let id = errors
+            .trim_end()
+            .strip_prefix("levity: conversation ")
+            .unwrap();
         assert_eq!((id.len(), text(&fresh)), (32, "One.\n".to_owned()));
         let listed = text(&levity(&["conversations", "list", "--memory", memory]));
         assert!(listed.contains(&format!("{id}  2 messages")), "{listed}");
@@ -139,17 +200,38 @@ fn a_json_file_that_another_program_wrote_is_gone_on_with() {
     let call = r#"{"role": "assistant", "parts": [{"type": "tool_call", "id": "call", "name": "add", "args": {}}]},
         {"role": "tool", "parts": [{"type": "tool_result", "call": "call", "name": "add", "value": 7}]}"#;
     let history = format!(r#"{{"role": "user", "content": "Hi"}}, {call}, {call}"#);
-    fs::write(&path, format!(r#"{{"summary": "They met.", "history": [{history}]}}"#)).unwrap();
+    fs::write(
+        &path,
+        format!(r#"{{"summary": "They met.", "history": [{history}]}}"#),
+    )
+    .unwrap();
     let memory = path.to_str().unwrap();
     let output = chat(&["-q", "--memory", memory], "Go on.\n");
     check(&output, 0, "levity: conversation talk\n");
-    let shown = text(&levity(&["conversations", "show", "talk", "--memory", memory]));
-    assert!(shown.starts_with("(a summary of what came before: They met.)\n   0  user   Hi\n"), "{shown}");
+    let shown = text(&levity(&[
+        "conversations",
+        "show",
+        "talk",
+        "--memory",
+        memory,
+    ]));
+    assert!(
+        shown.starts_with("(a summary of what came before: They met.)\n   0  user   Hi\n"),
+        "{shown}"
+    );
     assert_eq!(shown.lines().count(), 10, "{shown}");
 
     fs::write(&path, "{").unwrap();
-    check(&levity(&["conversations", "list", "--memory", memory]), 1, "is damaged and was left as it is");
-    check(&chat(&["-q", "--memory", memory], "Go on.\n"), 1, "is damaged and was left as it is");
+    check(
+        &levity(&["conversations", "list", "--memory", memory]),
+        1,
+        "is damaged and was left as it is",
+    );
+    check(
+        &chat(&["-q", "--memory", memory], "Go on.\n"),
+        1,
+        "is damaged and was left as it is",
+    );
     assert_eq!(fs::read(&path).unwrap(), b"{");
 }
 
@@ -157,14 +239,24 @@ fn a_json_file_that_another_program_wrote_is_gone_on_with() {
 fn a_run_of_a_conversation_does_not_go_on_without_its_memory() {
     let (runs, talks) = (Place::new("talk-runs"), Place::new("talk-memory"));
     let memory = talks.0.to_str().unwrap();
-    let begin = ["run", "Sum.", "--id", "w", "--park", "--ask", "add", "--memory", memory];
+    let begin = [
+        "run", "Sum.", "--id", "w", "--park", "--ask", "add", "--memory", memory,
+    ];
     let parked = runs.levity(&begin);
     check(&parked, 3, "run w waits");
     let said = String::from_utf8_lossy(&parked.stderr).into_owned();
     assert!(said.contains("levity: conversation "), "{said}");
     check(&runs.levity(&["runs", "approve", "w"]), 0, "");
-    check(&runs.levity(&["runs", "resume", "w"]), 1, "no memory to keep conversations in");
-    check(&runs.levity(&["run", "Sum.", "--id", "w"]), 1, "no memory to keep conversations in");
+    check(
+        &runs.levity(&["runs", "resume", "w"]),
+        1,
+        "no memory to keep conversations in",
+    );
+    check(
+        &runs.levity(&["run", "Sum.", "--id", "w"]),
+        1,
+        "no memory to keep conversations in",
+    );
 
     let done = runs.levity(&["run", "Sum.", "--id", "w", "--memory", memory]);
     check(&done, 0, "A scripted stand-in cannot know.");
@@ -173,5 +265,8 @@ fn a_run_of_a_conversation_does_not_go_on_without_its_memory() {
         "it goes on with the one it had"
     );
     let listed = text(&levity(&["conversations", "list", "--memory", memory]));
-    assert!(listed.lines().count() == 1 && listed.ends_with("  4 messages\n"), "{listed}");
+    assert!(
+        listed.lines().count() == 1 && listed.ends_with("  4 messages\n"),
+        "{listed}"
+    );
 }

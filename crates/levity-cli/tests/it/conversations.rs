@@ -4,7 +4,8 @@ use std::process::Output;
 use std::sync::Arc;
 
 use levity::core::{
-    ConversationChange, ConversationId, MemoryStore, Part, Role, Summary, Timestamp, ToolCall, ToolResult,
+    ConversationChange, ConversationId, MemoryStore, Part, Role, Summary, Timestamp, ToolCall,
+    ToolResult,
 };
 use levity::memory::{FileMemory, SqliteMemory};
 use levity::prelude::*;
@@ -14,7 +15,14 @@ use crate::chat::script;
 use crate::{Place, check, levity, text};
 
 fn conversations(place: &Place, args: &[&str]) -> Output {
-    levity(&[&["conversations"], args, &["--memory", place.0.to_str().unwrap()]].concat())
+    levity(
+        &[
+            &["conversations"],
+            args,
+            &["--memory", place.0.to_str().unwrap()],
+        ]
+        .concat(),
+    )
 }
 
 async fn fill(store: Arc<dyn MemoryStore>) {
@@ -30,17 +38,29 @@ async fn fill(store: Arc<dyn MemoryStore>) {
         let (store, id) = (store.clone(), ConversationId::from(id));
         async move { store.save(&id, &change).await.unwrap() }
     };
-    let sums = ConversationChange::at(0).with_messages(said).when(Timestamp::from_millis(1_000));
+    let sums = ConversationChange::at(0)
+        .with_messages(said)
+        .when(Timestamp::from_millis(1_000));
     save("sums", sums.with_summary(Summary::new("They count.", 1))).await;
     let many = (0..300).map(|n| Message::user(format!("line {n}")));
-    save("many", ConversationChange::at(0).with_messages(many).when(Timestamp::from_millis(2_000))).await;
+    save(
+        "many",
+        ConversationChange::at(0)
+            .with_messages(many)
+            .when(Timestamp::from_millis(2_000)),
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn conversations_are_listed_shown_and_forgotten() {
     for name in ["talks", "talks.db"] {
         let place = Place::new(name);
-        check(&conversations(&place, &["list"]), 1, "there are no conversations in");
+        check(
+            &conversations(&place, &["list"]),
+            1,
+            "there are no conversations in",
+        );
         let store: Arc<dyn MemoryStore> = match name {
             "talks" => Arc::new(FileMemory::new(&place.0).unwrap()),
             _ => Arc::new(SqliteMemory::new(&place.0).unwrap()),
@@ -52,7 +72,12 @@ async fn conversations_are_listed_shown_and_forgotten() {
             lines[0].ends_with("sums  4 messages") && lines[1].ends_with("many  300 messages"),
             "{listed}"
         );
-        assert_eq!(text(&conversations(&place, &["list", "--json"])).lines().count(), 2);
+        assert_eq!(
+            text(&conversations(&place, &["list", "--json"]))
+                .lines()
+                .count(),
+            2
+        );
 
         let shown = text(&conversations(&place, &["show", "sums"]));
         let expected = "(a summary of the first 1 messages: They count.)\n\
@@ -63,8 +88,18 @@ async fn conversations_are_listed_shown_and_forgotten() {
         assert_eq!(shown, expected);
         let many = text(&conversations(&place, &["show", "many", "--json"]));
         assert_eq!(many.lines().count(), 300);
-        assert!(many.lines().last().unwrap().starts_with("{\"at\":299,\"message\":"), "{many}");
-        check(&conversations(&place, &["show", "none"]), 1, "there is no conversation `none`");
+        assert!(
+            many.lines()
+                .last()
+                .unwrap()
+                .starts_with("{\"at\":299,\"message\":"),
+            "{many}"
+        );
+        check(
+            &conversations(&place, &["show", "none"]),
+            1,
+            "there is no conversation `none`",
+        );
 
         let forgot = conversations(&place, &["forget", "none", "many"]);
         check(&forgot, 1, "there is no conversation `none`");
@@ -80,12 +115,42 @@ fn a_run_in_a_conversation_is_resumed_with_its_memory() {
     let steps = r#"[{"call": {"name": "add", "args": {"a": 1, "b": 2}}}, {"reply": "Three."}]"#;
     let script = script("talk-asks.json", steps);
     let base = ["--script", &script, "--ask", "add", "--memory", memory];
-    let run =
-        [&["run", "Add.", "--journal", journal, "--id", "r", "--park", "--conversation", "c"], &base[..]];
-    assert_eq!(levity(&run.concat()).status.code(), Some(3), "it waits for an answer");
-    let resume = ["runs", "resume", "r", "--journal", journal, "--script", &script, "--ask", "add"];
+    let run = [
+        &[
+            "run",
+            "Add.",
+            "--journal",
+            journal,
+            "--id",
+            "r",
+            "--park",
+            "--conversation",
+            "c",
+        ],
+        &base[..],
+    ];
+    assert_eq!(
+        levity(&run.concat()).status.code(),
+        Some(3),
+        "it waits for an answer"
+    );
+    let resume = [
+        "runs",
+        "resume",
+        "r",
+        "--journal",
+        journal,
+        "--script",
+        &script,
+        "--ask",
+        "add",
+    ];
     check(&levity(&resume), 1, "or `--memory`");
-    assert!(levity(&["runs", "approve", "r", "--journal", journal]).status.success());
+    assert!(
+        levity(&["runs", "approve", "r", "--journal", journal])
+            .status
+            .success()
+    );
     let resumed = levity(&[&resume[..], &["--memory", memory]].concat());
     assert!(text(&resumed).contains("Three."), "{resumed:?}");
     let shown = text(&levity(&["conversations", "show", "c", "--memory", memory]));

@@ -46,21 +46,45 @@ fn said(output: &Output) -> (String, String) {
 #[test]
 fn eval_run_shows_progress_and_writes_all_reports() {
     let folder = tempfile::tempdir().unwrap();
-    let (suite, out, junit) =
-        (cases(folder.path()), folder.path().join("out"), folder.path().join("mine.xml"));
+    let (suite, out, junit) = (
+        cases(folder.path()),
+        folder.path().join("out"),
+        folder.path().join("mine.xml"),
+    );
     let script = SHOUT.replace("$WRONG", "a-2");
-    let output = run(&suite, &out, &["--name", "shout", "--junit", junit.to_str().unwrap()], &script);
+    let output = run(
+        &suite,
+        &out,
+        &["--name", "shout", "--junit", junit.to_str().unwrap()],
+        &script,
+    );
     let (printed, noted) = said(&output);
     assert_eq!(output.status.code(), Some(0), "{noted}");
-    assert!(printed.contains("subject shout, suite sums.jsonl, judged by levity"), "{printed}");
+    assert!(
+        printed.contains("subject shout, suite sums.jsonl, judged by levity"),
+        "{printed}"
+    );
     assert!(noted.contains("3 of 3 (2 passed, 67%): b-1"), "{noted}");
-    let report: Value = serde_json::from_slice(&fs::read(out.join("report.json")).unwrap()).unwrap();
-    assert_eq!((&report["total"]["passed"], &report["categories"]["b"]["passed"]), (&json!(2), &json!(1)));
-    assert_eq!(fs::read(&junit).unwrap(), fs::read(out.join("junit.xml")).unwrap());
+    let report: Value =
+        serde_json::from_slice(&fs::read(out.join("report.json")).unwrap()).unwrap();
+    assert_eq!(
+        (
+            &report["total"]["passed"],
+            &report["categories"]["b"]["passed"]
+        ),
+        (&json!(2), &json!(1))
+    );
+    assert_eq!(
+        fs::read(&junit).unwrap(),
+        fs::read(out.join("junit.xml")).unwrap()
+    );
 
     let quiet = run(&suite, &out, &["--name", "shout", "-q", "--json"], &script);
     let (printed, noted) = said(&quiet);
-    assert_eq!((serde_json::from_str::<Value>(&printed).unwrap(), &*noted), (report, ""));
+    assert_eq!(
+        (serde_json::from_str::<Value>(&printed).unwrap(), &*noted),
+        (report, "")
+    );
     check(
         &run(&suite, &out, &["--name", "other"], &script),
         2,
@@ -71,7 +95,11 @@ fn eval_run_shows_progress_and_writes_all_reports() {
 #[test]
 fn eval_run_continues_after_a_kill() {
     let folder = tempfile::tempdir().unwrap();
-    let (suite, out, open) = (cases(folder.path()), folder.path().join("out"), folder.path().join("open"));
+    let (suite, out, open) = (
+        cases(folder.path()),
+        folder.path().join("out"),
+        folder.path().join("open"),
+    );
     // The second case waits for ever, until a file is there; it ends with its input.
     let script = format!(
         r#"while read -r q; do case "$q" in *a-2*) [ -e {} ] || read -r forever;; esac; echo '{{"text": "7"}}'; done"#,
@@ -89,16 +117,28 @@ fn eval_run_continues_after_a_kill() {
         "-c",
         &script,
     ];
-    let mut child = command(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = command(&args)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut first = String::new();
-    BufReader::new(child.stderr.take().unwrap()).read_line(&mut first).unwrap();
+    BufReader::new(child.stderr.take().unwrap())
+        .read_line(&mut first)
+        .unwrap();
     assert!(first.contains("1 of 3"), "{first}");
     child.kill().unwrap();
     child.wait().unwrap();
     fs::write(open, "").unwrap();
     let (printed, noted) = said(&levity(&args));
-    assert!(noted.contains("has 1 trials already") && !noted.contains("a-1 in"), "{noted}");
-    assert!(printed.contains("all            3       3   100.0%"), "{printed}");
+    assert!(
+        noted.contains("has 1 trials already") && !noted.contains("a-1 in"),
+        "{noted}"
+    );
+    assert!(
+        printed.contains("all            3       3   100.0%"),
+        "{printed}"
+    );
 }
 
 #[test]
@@ -114,25 +154,56 @@ fn eval_run_chooses_cases_and_keeps_errors_as_trials() {
         let out = folder.path().join(name);
         let (printed, noted) = said(&run(&suite, &out, more, "exit 1"));
         let trials = fs::read_to_string(out.join("trials.jsonl")).unwrap();
-        let ids = trials
-            .lines()
-            .map(|line| serde_json::from_str::<Value>(line).unwrap()["case"].as_str().unwrap().to_owned());
+        let ids = trials.lines().map(|line| {
+            serde_json::from_str::<Value>(line).unwrap()["case"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        });
         assert_eq!(ids.collect::<Vec<_>>().join(" "), expected, "{noted}");
-        assert!(printed.contains("0.0%") && noted.contains("subject.log"), "{printed}{noted}");
+        assert!(
+            printed.contains("0.0%") && noted.contains("subject.log"),
+            "{printed}{noted}"
+        );
     }
     let out = folder.path().join("out");
-    check(&run(&suite, &out, &["--offset", "9"], "exit 1"), 2, "no case is chosen");
-    check(&run(&suite, &out, &["--categories", "c"], "exit 1"), 2, "no category `c`");
-    check(&run(&folder.path().join("none"), &out, &[], "exit 1"), 2, "a suite is `bfcl` or a file");
-    check(&levity(&["eval", "run", "--suite", "bfcl", "--out", "x", "--model", "m"]), 2, "--data");
-    check(&levity(&["eval", "run", "--suite", "bfcl", "--data", "x", "--out", "x"]), 2, "--model");
+    check(
+        &run(&suite, &out, &["--offset", "9"], "exit 1"),
+        2,
+        "no case is chosen",
+    );
+    check(
+        &run(&suite, &out, &["--categories", "c"], "exit 1"),
+        2,
+        "no category `c`",
+    );
+    check(
+        &run(&folder.path().join("none"), &out, &[], "exit 1"),
+        2,
+        "a suite is `bfcl` or a file",
+    );
+    check(
+        &levity(&[
+            "eval", "run", "--suite", "bfcl", "--out", "x", "--model", "m",
+        ]),
+        2,
+        "--data",
+    );
+    check(
+        &levity(&[
+            "eval", "run", "--suite", "bfcl", "--data", "x", "--out", "x",
+        ]),
+        2,
+        "--model",
+    );
 }
 
 #[test]
 fn eval_run_asks_a_model_as_an_agent_with_a_journal() {
     let folder = tempfile::tempdir().unwrap();
     let suite = folder.path().join("calls.jsonl");
-    let parameters = json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]});
+    let parameters =
+        json!({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]});
     let case = json!({
         "id": "1", "messages": [{"role": "user", "content": "Double 4."}],
         "tools": [{"name": "double", "description": "Doubles.", "parameters": parameters}],
@@ -140,8 +211,13 @@ fn eval_run_asks_a_model_as_an_agent_with_a_journal() {
     });
     fs::write(&suite, case.to_string()).unwrap();
     // The call comes as text, as small models on a stock server write it.
-    let content = json!({"choices": [{"delta": {"content": "{\"name\": \"double\", \"arguments\": {\"a\": 4}}"}, "finish_reason": "stop"}]});
-    let (url, asked) = server(200, "text/event-stream", format!("data: {content}\n\ndata: [DONE]\n\n"));
+    let content = json!({"choices": [{"delta": {"content": "{\"name\": \"double\", \"arguments\": \
+        {\"a\": 4}}"}, "finish_reason": "stop"}]});
+    let (url, asked) = server(
+        200,
+        "text/event-stream",
+        format!("data: {content}\n\ndata: [DONE]\n\n"),
+    );
     let (out, model) = (folder.path().join("out"), format!("compatible:m@{url}"));
     let args = [
         "eval",
@@ -158,10 +234,16 @@ fn eval_run_asks_a_model_as_an_agent_with_a_journal() {
     check(&levity(&args), 0, "100.0%");
     let asked = asked.recv().unwrap();
     assert_eq!(
-        (&asked["temperature"], &asked["tools"][0]["function"]["name"]),
+        (
+            &asked["temperature"],
+            &asked["tools"][0]["function"]["name"]
+        ),
         (&json!(0.0), &json!("double"))
     );
-    assert!(fs::read_dir(out.join("runs")).unwrap().count() > 0, "the run is in the journal");
+    assert!(
+        fs::read_dir(out.join("runs")).unwrap().count() > 0,
+        "the run is in the journal"
+    );
 }
 
 #[test]
@@ -196,32 +278,78 @@ fn eval_score_says_aloud_that_the_checker_of_the_suite_did_not_run() {
         noted.contains("BFCL's own checker did not score: the judge `/nowhere` cannot be run"),
         "{noted}"
     );
-    check(&levity(&["eval", "score", folder, "--python", "/nowhere", "--judge", "bfcl"]), 1, "cannot be run");
-    check(&levity(&["eval", "score", folder, "--judge", "levity"]), 0, "100.0%");
-    check(&levity(&["eval", "score", "/nowhere"]), 2, "there are no results");
+    check(
+        &levity(&[
+            "eval", "score", folder, "--python", "/nowhere", "--judge", "bfcl",
+        ]),
+        1,
+        "cannot be run",
+    );
+    check(
+        &levity(&["eval", "score", folder, "--judge", "levity"]),
+        0,
+        "100.0%",
+    );
+    check(
+        &levity(&["eval", "score", "/nowhere"]),
+        2,
+        "there are no results",
+    );
 }
 
 #[test]
 fn eval_compare_pairs_two_folders() {
     let folder = tempfile::tempdir().unwrap();
-    let (suite, one, two) = (cases(folder.path()), folder.path().join("one"), folder.path().join("two"));
-    run(&suite, &one, &["--name", "one"], &SHOUT.replace("$WRONG", "nothing"));
-    run(&suite, &two, &["--name", "two", "--categories", "a"], &SHOUT.replace("$WRONG", "a-"));
+    let (suite, one, two) = (
+        cases(folder.path()),
+        folder.path().join("one"),
+        folder.path().join("two"),
+    );
+    run(
+        &suite,
+        &one,
+        &["--name", "one"],
+        &SHOUT.replace("$WRONG", "nothing"),
+    );
+    run(
+        &suite,
+        &two,
+        &["--name", "two", "--categories", "a"],
+        &SHOUT.replace("$WRONG", "a-"),
+    );
     let (one, two) = (one.to_str().unwrap(), two.to_str().unwrap());
     let (printed, noted) = said(&levity(&["eval", "compare", one, two]));
     assert!(
         printed.contains("only the first passed 2, only the second 0, both 0, neither 0"),
         "{printed}{noted}"
     );
-    assert!(printed.contains("p = 0.5000") && printed.contains("1 of the first"), "{printed}");
+    assert!(
+        printed.contains("p = 0.5000") && printed.contains("1 of the first"),
+        "{printed}"
+    );
     let (printed, _) = said(&levity(&["eval", "compare", one, two, "--json"]));
-    assert_eq!(serde_json::from_str::<Value>(&printed).unwrap()["only_first"], json!(["a-1", "a-2"]));
-    check(&levity(&["eval", "compare", one, two, "--categories", "a"]), 0, "p = 0.5000");
-    check(&levity(&["eval", "compare", one, two, "--categories", "b"]), 2, "no case in common");
+    assert_eq!(
+        serde_json::from_str::<Value>(&printed).unwrap()["only_first"],
+        json!(["a-1", "a-2"])
+    );
+    check(
+        &levity(&["eval", "compare", one, two, "--categories", "a"]),
+        0,
+        "p = 0.5000",
+    );
+    check(
+        &levity(&["eval", "compare", one, two, "--categories", "b"]),
+        2,
+        "no case in common",
+    );
     fs::remove_file(Path::new(two).join("scores.jsonl")).unwrap();
     let (_, noted) = said(&levity(&["eval", "compare", one, two]));
     assert!(noted.contains("trials without a score"), "{noted}");
-    check(&levity(&["eval", "compare", one, "/nowhere"]), 2, "there are no results");
+    check(
+        &levity(&["eval", "compare", one, "/nowhere"]),
+        2,
+        "there are no results",
+    );
 }
 
 #[test]
@@ -229,7 +357,11 @@ fn eval_fail_under_makes_too_few_successes_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let (suite, out) = (cases(folder.path()), folder.path().join("out"));
     let script = SHOUT.replace("$WRONG", "a-2");
-    check(&run(&suite, &out, &["--fail-under", "67"], &script), 1, "success is 66.7%, below 67%");
+    check(
+        &run(&suite, &out, &["--fail-under", "67"], &script),
+        1,
+        "success is 66.7%, below 67%",
+    );
     let out = out.to_str().unwrap();
     let score = |least: &str| levity(&["eval", "score", out, "--fail-under", least]);
     for (least, code, text) in [
@@ -244,7 +376,10 @@ fn eval_fail_under_makes_too_few_successes_an_error() {
     ] {
         check(&score(least), code, text);
     }
-    assert!(Path::new(out).join("report.json").exists(), "the report is written before it fails");
+    assert!(
+        Path::new(out).join("report.json").exists(),
+        "the report is written before it fails"
+    );
 }
 
 #[test]
@@ -258,12 +393,24 @@ fn eval_fail_under_a_share_that_is_reached_exactly_passes() {
             .to_string()
     });
     fs::write(&suite, lines.collect::<Vec<_>>().join("\n")).unwrap();
-    let (out, script) = (folder.path().join("out"), SHOUT.replace("$WRONG", "nothing"));
-    check(&run(&suite, &out, &["--fail-under", "57"], &script), 0, "57.0%");
-    check(&run(&suite, &out, &["--fail-under", "57.1"], &script), 1, "below 57.1%");
+    let (out, script) = (
+        folder.path().join("out"),
+        SHOUT.replace("$WRONG", "nothing"),
+    );
+    check(
+        &run(&suite, &out, &["--fail-under", "57"], &script),
+        0,
+        "57.0%",
+    );
+    check(
+        &run(&suite, &out, &["--fail-under", "57.1"], &script),
+        1,
+        "below 57.1%",
+    );
 }
 
-/// Answers the cases of several turns of the package: opens a ticket at first, and removes all once it can.
+/// Answers the cases of several turns of the package: opens a ticket at first, and removes all once
+/// it can.
 const TICKETS: &str = r#"while read -r q; do
     case "$q" in
         *'"turn":1,'*) echo '{"call": {"name": "open_ticket", "arguments": {"title": "TITLE"}}}'; read -r result;;
@@ -283,45 +430,99 @@ fn eval_run_judges_several_turns_by_the_checker_of_the_suite() {
     let (data, out) = (data.to_str().unwrap(), folder.path().join("out"));
     let args = |categories: &'static str, out: &'static str| {
         let out = folder.path().join(out).to_str().unwrap().to_owned();
-        ["eval", "run", "--suite", "bfcl", "--data", data, "--categories", categories, "--out"]
-            .map(str::to_owned)
-            .into_iter()
-            .chain([out])
-            .collect::<Vec<_>>()
+        [
+            "eval",
+            "run",
+            "--suite",
+            "bfcl",
+            "--data",
+            data,
+            "--categories",
+            categories,
+            "--out",
+        ]
+        .map(str::to_owned)
+        .into_iter()
+        .chain([out])
+        .collect::<Vec<_>>()
     };
     let run = |args: &[String], more: &[&str]| {
-        let args: Vec<&str> = args.iter().map(String::as_str).chain(more.iter().copied()).collect();
+        let args: Vec<&str> = args
+            .iter()
+            .map(String::as_str)
+            .chain(more.iter().copied())
+            .collect();
         levity(&args)
     };
     let script = TICKETS.replace("TITLE", "rain");
-    let output =
-        run(&args("multi_turn_miss_func", "out"), &["--fail-under", "100", "--", "/bin/sh", "-c", &script]);
+    let output = run(
+        &args("multi_turn_miss_func", "out"),
+        &["--fail-under", "100", "--", "/bin/sh", "-c", &script],
+    );
     let (printed, noted) = said(&output);
     assert_eq!(output.status.code(), Some(0), "{printed}{noted}");
-    assert!(noted.contains("1 of 1 (not judged yet)") && noted.contains("judged at the end"), "{noted}");
-    assert!(printed.contains("judged by bfcl-eval") && printed.contains("100.0%"), "{printed}");
+    assert!(
+        noted.contains("1 of 1 (not judged yet)") && noted.contains("judged at the end"),
+        "{noted}"
+    );
+    assert!(
+        printed.contains("judged by bfcl-eval") && printed.contains("100.0%"),
+        "{printed}"
+    );
     let trials = fs::read_to_string(out.join("trials.jsonl")).unwrap();
     let trial: Value = serde_json::from_str(&trials).unwrap();
-    assert_eq!(trial["transcript"]["turns"][2]["calls"][0]["name"], "clear_tickets");
+    assert_eq!(
+        trial["transcript"]["turns"][2]["calls"][0]["name"],
+        "clear_tickets"
+    );
 
-    // Without a model and without a subject: once more from the folder, and never by checks that levity has not.
+    // Without a model and without a subject: once more from the folder, and never by checks that
+    // levity has not.
     let out = out.to_str().unwrap();
-    check(&levity(&["eval", "score", out, "--data", data, "--fail-under", "100"]), 0, "100.0%");
-    check(&levity(&["eval", "score", out, "--judge", "levity"]), 2, "only the judge of the suite");
-    check(&levity(&["eval", "score", out, "--python", "/nowhere"]), 1, "levity has no checks");
+    check(
+        &levity(&["eval", "score", out, "--data", data, "--fail-under", "100"]),
+        0,
+        "100.0%",
+    );
+    check(
+        &levity(&["eval", "score", out, "--judge", "levity"]),
+        2,
+        "only the judge of the suite",
+    );
+    check(
+        &levity(&["eval", "score", out, "--python", "/nowhere"]),
+        1,
+        "levity has no checks",
+    );
     fs::remove_file(Path::new(out).join("scores.jsonl")).unwrap();
-    check(&levity(&["eval", "compare", out, out]), 2, "only the judge of the suite");
+    check(
+        &levity(&["eval", "compare", out, out]),
+        2,
+        "only the judge of the suite",
+    );
 
     let wrong = TICKETS.replace("TITLE", "sun");
-    let output =
-        run(&args("multi_turn_miss_func", "wrong"), &["--fail-under", "1", "--", "/bin/sh", "-c", &wrong]);
+    let output = run(
+        &args("multi_turn_miss_func", "wrong"),
+        &["--fail-under", "1", "--", "/bin/sh", "-c", &wrong],
+    );
     check(&output, 1, "success is 0.0%, below 1%");
-    let old = r#"while read -r q; do echo '{"calls": [{"name": "open_ticket", "arguments": {}}]}'; done"#;
-    let (_, noted) = said(&run(&args("multi_turn_base", "old"), &["--", "/bin/sh", "-c", old]));
+    let old =
+        r#"while read -r q; do echo '{"calls": [{"name": "open_ticket", "arguments": {}}]}'; done"#;
+    let (_, noted) = said(&run(
+        &args("multi_turn_base", "old"),
+        &["--", "/bin/sh", "-c", old],
+    ));
     assert!(noted.contains("asks for each by a line"), "{noted}");
-    let output = run(&args("multi_turn_base", "none"), &["--python", "/nowhere", "--", "true"]);
+    let output = run(
+        &args("multi_turn_base", "none"),
+        &["--python", "/nowhere", "--", "true"],
+    );
     check(&output, 1, "`/nowhere` cannot be started");
-    assert!(!folder.path().join("none").exists(), "it fails before it begins");
+    assert!(
+        !folder.path().join("none").exists(),
+        "it fails before it begins"
+    );
     let output = run(&args("multi_turn_composite", "none"), &["--", "true"]);
     check(&output, 2, "multi_turn_base, multi_turn_miss_func");
 }
@@ -337,8 +538,13 @@ fn eval_run_has_a_model_call_tools_that_run() {
     let (data, out) = (data.to_str().unwrap(), folder.path().join("out"));
     // The same call in each reply, until the last turn of the agent has no tools.
     let call = json!({"index": 0, "id": "1", "function": {"name": "open_ticket", "arguments": "{\"title\": \"f(x)\"}"}});
-    let content = json!({"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]});
-    let (url, asked) = server(200, "text/event-stream", format!("data: {content}\n\ndata: [DONE]\n\n"));
+    let content =
+        json!({"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]});
+    let (url, asked) = server(
+        200,
+        "text/event-stream",
+        format!("data: {content}\n\ndata: [DONE]\n\n"),
+    );
     let model = format!("compatible:m@{url}");
     let args = [
         "eval",
@@ -357,26 +563,50 @@ fn eval_run_has_a_model_call_tools_that_run() {
         &model,
     ];
     let (printed, noted) = said(&levity(&args));
-    assert_eq!(asked.recv().unwrap()["tools"][0]["function"]["name"], "add", "{noted}");
+    assert_eq!(
+        asked.recv().unwrap()["tools"][0]["function"]["name"],
+        "add",
+        "{noted}"
+    );
     assert!(printed.contains("judged by bfcl-eval"), "{printed}{noted}");
-    let trial: Value = serde_json::from_str(&fs::read_to_string(out.join("trials.jsonl")).unwrap()).unwrap();
-    assert_eq!(trial["transcript"]["turns"][0]["calls"][0]["arguments"]["title"], "f(x)", "{trial}");
+    let trial: Value =
+        serde_json::from_str(&fs::read_to_string(out.join("trials.jsonl")).unwrap()).unwrap();
+    assert_eq!(
+        trial["transcript"]["turns"][0]["calls"][0]["arguments"]["title"], "f(x)",
+        "{trial}"
+    );
 }
 
 #[test]
 fn eval_run_refuses_cases_of_a_file_that_nothing_can_run() {
     let folder = tempfile::tempdir().unwrap();
     let suite = folder.path().join("own.jsonl");
-    for (field, value) in [("environment", json!({})), ("expect", json!({"kind": "judged"}))] {
+    for (field, value) in [
+        ("environment", json!({})),
+        ("expect", json!({"kind": "judged"})),
+    ] {
         let mut case = json!({"id": "1", "messages": [{"role": "user", "content": "?"}], "expect": {"kind": "no_calls"}});
         case[field] = value;
         fs::write(&suite, case.to_string()).unwrap();
-        check(&run(&suite, &folder.path().join("out"), &[], "true"), 2, "only `--suite bfcl` can have");
+        check(
+            &run(&suite, &folder.path().join("out"), &[], "true"),
+            2,
+            "only `--suite bfcl` can have",
+        );
     }
     let turns = json!([{"messages": [{"role": "user", "content": "And now?"}]}]);
     let case = json!({
         "id": "1", "messages": [{"role": "user", "content": "?"}], "turns": turns, "expect": {"kind": "contains", "text": "7"},
     });
     fs::write(&suite, case.to_string()).unwrap();
-    check(&run(&suite, &folder.path().join("out"), &[], &SHOUT.replace("$WRONG", "nothing")), 0, "100.0%");
+    check(
+        &run(
+            &suite,
+            &folder.path().join("out"),
+            &[],
+            &SHOUT.replace("$WRONG", "nothing"),
+        ),
+        0,
+        "100.0%",
+    );
 }

@@ -1,4 +1,5 @@
-//! Journals and caches that somebody else wrote: nothing in them is performed unasked, and nothing is approved unseen.
+//! Journals and caches that somebody else wrote: nothing in them is performed unasked, and nothing
+//! is approved unseen.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -12,7 +13,8 @@ use super::{check, command};
 /// The name of a file that only the stranger's call writes.
 const WRITTEN: &str = "written-by-the-call";
 
-/// A folder with a journal whose run `nightly` was approved by somebody else, and the homes of both.
+/// A folder with a journal whose run `nightly` was approved by somebody else, and the homes of
+/// both.
 struct Planted {
     dir: tempfile::TempDir,
     journal: &'static str,
@@ -21,21 +23,43 @@ struct Planted {
 impl Planted {
     fn new(journal: &'static str) -> Self {
         let planted = Self::waiting(journal);
-        check(&planted.call("stranger", &["runs", "approve", "nightly"]), 0, "goes on with run nightly");
+        check(
+            &planted.call("stranger", &["runs", "approve", "nightly"]),
+            0,
+            "goes on with run nightly",
+        );
         planted
     }
 
     /// The same, before the approval.
     fn waiting(journal: &'static str) -> Self {
-        let planted = Self { dir: tempfile::tempdir().unwrap(), journal };
+        let planted = Self {
+            dir: tempfile::tempdir().unwrap(),
+            journal,
+        };
         for home in ["stranger", "user"] {
             fs::create_dir(planted.path(home)).unwrap();
         }
         fs::create_dir(planted.path("clone")).unwrap();
-        let call = json!({"call": {"name": "write_file", "args": {"path": WRITTEN, "content": "x"}}});
-        fs::write(planted.path("clone/script.json"), json!([call, {"reply": "Done."}]).to_string()).unwrap();
-        let run =
-            planted.call("stranger", &["run", "Go", "--id", "nightly", "--park", "--ask", "write_file"]);
+        let call =
+            json!({"call": {"name": "write_file", "args": {"path": WRITTEN, "content": "x"}}});
+        fs::write(
+            planted.path("clone/script.json"),
+            json!([call, {"reply": "Done."}]).to_string(),
+        )
+        .unwrap();
+        let run = planted.call(
+            "stranger",
+            &[
+                "run",
+                "Go",
+                "--id",
+                "nightly",
+                "--park",
+                "--ask",
+                "write_file",
+            ],
+        );
         check(&run, 3, "run nightly waits");
         planted
     }
@@ -48,7 +72,8 @@ impl Planted {
         self.path("clone").join(WRITTEN).exists()
     }
 
-    /// A command in the clone, on its journal. Commands that run agents get the script and the workspace.
+    /// A command in the clone, on its journal. Commands that run agents get the script and the
+    /// workspace.
     fn command(&self, home: &str, args: &[&str]) -> std::process::Command {
         let drives = match args {
             ["runs", what, ..] => ["resume", "fork"].contains(what),
@@ -74,13 +99,20 @@ impl Planted {
         self.call("user", args)
     }
 
-    /// Starts a server, waits until a line begins like this, ends it, and returns what it said beside its output.
+    /// Starts a server, waits until a line begins like this, ends it, and returns what it said
+    /// beside its output.
     #[cfg(unix)]
     fn served(&self, home: &str, args: &[&str], ready: &str) -> String {
         use rustix::process::{Pid, Signal, kill_process};
-        let mut child =
-            self.command(home, args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let mut child = self
+            .command(home, args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap())
+            .lines()
+            .map_while(Result::ok);
         let mut told = String::new();
         assert!(lines.by_ref().any(|line| {
             told += &format!("{line}\n");
@@ -88,7 +120,12 @@ impl Planted {
         }));
         kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
         lines.for_each(|line| told += &format!("{line}\n"));
-        child.stderr.as_mut().unwrap().read_to_string(&mut told).unwrap();
+        child
+            .stderr
+            .as_mut()
+            .unwrap()
+            .read_to_string(&mut told)
+            .unwrap();
         child.wait().unwrap();
         told
     }
@@ -105,8 +142,14 @@ fn planted_run_goes_on_by_no_command_without_trust() {
             (&["runs", "resume", "nightly"], 1),
             (&["runs", "fork", "nightly", "--id", "other"], 1),
             (&["runs", "approve", "nightly", "--effect", "2"], 1),
-            (&["runs", "answer", "nightly", "--effect", "2", "--text", "x"], 1),
-            (&["runs", "resolve", "nightly", "--effect", "2", "--not-done"], 1),
+            (
+                &["runs", "answer", "nightly", "--effect", "2", "--text", "x"],
+                1,
+            ),
+            (
+                &["runs", "resolve", "nightly", "--effect", "2", "--not-done"],
+                1,
+            ),
         ] {
             let output = planted.user(args);
             check(&output, code, "`--trust-journal`");
@@ -131,7 +174,11 @@ fn planted_run_goes_on_by_no_command_without_trust() {
 fn trust_is_remembered_for_the_runs_that_were_there() {
     for journal in FORMS {
         let planted = Planted::waiting(journal);
-        check(&planted.user(&["runs", "approve", "nightly"]), 1, "`--trust-journal`");
+        check(
+            &planted.user(&["runs", "approve", "nightly"]),
+            1,
+            "`--trust-journal`",
+        );
         check(
             &planted.user(&["runs", "approve", "nightly", "--trust-journal"]),
             0,
@@ -148,23 +195,42 @@ fn new_run_in_a_journal_of_others_is_the_users_own() {
         let planted = Planted::new(journal);
         let own = ["run", "Go", "--id", "own", "--park", "--ask", "write_file"];
         check(&planted.user(&own), 3, "run own waits");
-        check(&planted.user(&["runs", "approve", "own"]), 0, "goes on with run own");
+        check(
+            &planted.user(&["runs", "approve", "own"]),
+            0,
+            "goes on with run own",
+        );
         check(&planted.user(&["runs", "resume", "own"]), 0, "Done.");
-        check(&planted.user(&["runs", "resume", "nightly"]), 1, "`--trust-journal`");
+        check(
+            &planted.user(&["runs", "resume", "nightly"]),
+            1,
+            "`--trust-journal`",
+        );
         // A copy elsewhere is not the journal that the user made.
         if journal == "runs" {
             fs::remove_file(planted.path("clone").join(WRITTEN)).unwrap();
             fs::create_dir(planted.path("clone/copy")).unwrap();
             copy(&planted.path("clone/runs"), &planted.path("clone/copy"));
-            let planted = Planted { journal: "copy", ..planted };
-            check(&planted.user(&["runs", "resume", "own"]), 1, "`--trust-journal`");
+            let planted = Planted {
+                journal: "copy",
+                ..planted
+            };
+            check(
+                &planted.user(&["runs", "resume", "own"]),
+                1,
+                "`--trust-journal`",
+            );
             assert!(!planted.is_written());
         }
     }
 }
 
 fn copy(from: &Path, to: &Path) {
-    for entry in fs::read_dir(from).unwrap().map(Result::unwrap).filter(|entry| entry.path().is_file()) {
+    for entry in fs::read_dir(from)
+        .unwrap()
+        .map(Result::unwrap)
+        .filter(|entry| entry.path().is_file())
+    {
         fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
     }
 }
@@ -172,11 +238,20 @@ fn copy(from: &Path, to: &Path) {
 #[test]
 fn imported_runs_are_not_the_users_own() {
     let planted = Planted::new("runs");
-    let archive = planted.call("stranger", &["runs", "export", "nightly"]).stdout;
+    let archive = planted
+        .call("stranger", &["runs", "export", "nightly"])
+        .stdout;
     fs::write(planted.path("clone/archive"), archive).unwrap();
-    let planted = Planted { journal: "taken-in", ..planted };
+    let planted = Planted {
+        journal: "taken-in",
+        ..planted
+    };
     check(&planted.user(&["runs", "import", "archive"]), 0, "nightly");
-    check(&planted.user(&["runs", "resume", "nightly"]), 1, "`--trust-journal`");
+    check(
+        &planted.user(&["runs", "resume", "nightly"]),
+        1,
+        "`--trust-journal`",
+    );
     assert!(!planted.is_written());
 }
 
@@ -186,12 +261,24 @@ fn run_that_replaces_one_of_the_users_is_not_the_users_own() {
     let evil = fs::read(planted.path("clone/runs/nightly.jsonl")).unwrap();
     fs::remove_dir_all(planted.path("clone/runs")).unwrap();
     check(
-        &planted.user(&["run", "Go", "--id", "nightly", "--park", "--ask", "write_file"]),
+        &planted.user(&[
+            "run",
+            "Go",
+            "--id",
+            "nightly",
+            "--park",
+            "--ask",
+            "write_file",
+        ]),
         3,
         "run nightly waits",
     );
     fs::write(planted.path("clone/runs/nightly.jsonl"), evil).unwrap();
-    check(&planted.user(&["runs", "resume", "nightly"]), 1, "`--trust-journal`");
+    check(
+        &planted.user(&["runs", "resume", "nightly"]),
+        1,
+        "`--trust-journal`",
+    );
     assert!(!planted.is_written());
 }
 
@@ -203,7 +290,10 @@ fn marks_are_kept_for_the_user_alone() {
     let folder = planted.path("stranger/.local/state/levity/journals");
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&folder), 0o700);
-    let files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     assert_eq!(files.len(), 1, "{files:?}");
     assert_eq!(mode(&files[0]), 0o600);
 }
@@ -218,30 +308,71 @@ fn server_leaves_planted_runs_and_says_so() {
         assert!(told.contains("run nightly was not gone on with"), "{told}");
         assert!(told.contains("`--trust-journal`"), "{told}");
         assert!(!planted.is_written());
-        check(&planted.user(&["runs", "list", "--state", "open"]), 0, "nightly");
+        check(
+            &planted.user(&["runs", "list", "--state", "open"]),
+            0,
+            "nightly",
+        );
         let told = planted.served("stranger", &args, ready);
         assert!(!told.contains("`--trust-journal`"), "{told}");
         let planted = Planted::new(journal);
         let mcp = planted.user(&["serve", "mcp"]);
         check(&mcp, 0, "run nightly was not gone on with");
-        check(&planted.user(&["runs", "list", "--state", "open"]), 0, "nightly");
+        check(
+            &planted.user(&["runs", "list", "--state", "open"]),
+            0,
+            "nightly",
+        );
         assert!(!planted.is_written());
     }
 }
 
 #[test]
 fn swarm_resumes_no_planted_run() {
-    let planted = Planted { dir: tempfile::tempdir().unwrap(), journal: "runs" };
+    let planted = Planted {
+        dir: tempfile::tempdir().unwrap(),
+        journal: "runs",
+    };
     let call = |home: &str, args: &[&str]| {
         let mut command = command(args);
-        command.current_dir(planted.dir.path()).env("HOME", planted.path(home)).output().unwrap()
+        command
+            .current_dir(planted.dir.path())
+            .env("HOME", planted.path(home))
+            .output()
+            .unwrap()
     };
-    let swarm = ["swarm", "Write", "--id", "monday", "--ask", "now", "--park", "--journal", "runs"];
+    let swarm = [
+        "swarm",
+        "Write",
+        "--id",
+        "monday",
+        "--ask",
+        "now",
+        "--park",
+        "--journal",
+        "runs",
+    ];
     check(&call("stranger", &swarm), 3, "run monday waits");
-    check(&call("stranger", &["runs", "approve", "monday"]), 0, "goes on with run monday");
-    let resume = ["swarm", "--resume", "monday", "--ask", "now", "--journal", "runs"];
+    check(
+        &call("stranger", &["runs", "approve", "monday"]),
+        0,
+        "goes on with run monday",
+    );
+    let resume = [
+        "swarm",
+        "--resume",
+        "monday",
+        "--ask",
+        "now",
+        "--journal",
+        "runs",
+    ];
     check(&call("user", &resume), 1, "`--trust-journal`");
-    check(&call("user", &[&resume[..], &["--trust-journal"]].concat()), 0, "now: gives ");
+    check(
+        &call("user", &[&resume[..], &["--trust-journal"]].concat()),
+        0,
+        "now: gives ",
+    );
 }
 
 #[test]
@@ -261,7 +392,11 @@ fn run_of_another_goal_is_refused_with_both_goals() {
                 assert!(!planted.is_written());
             }
         }
-        check(&planted.call("stranger", &["run", "Go", "--id", "nightly"]), 0, "Done.");
+        check(
+            &planted.call("stranger", &["run", "Go", "--id", "nightly"]),
+            0,
+            "Done.",
+        );
         let ended = planted.call("stranger", &["run", "Send the report", "--id", "nightly"]);
         check(&ended, 2, "not `Send the report`");
         assert!(!String::from_utf8_lossy(&ended.stdout).contains("Done."));
@@ -272,10 +407,25 @@ fn run_of_another_goal_is_refused_with_both_goals() {
 fn asks_at_length(name: &str, length: usize) -> (tempfile::TempDir, Vec<String>) {
     let dir = tempfile::tempdir().unwrap();
     let content = format!("{}THE-END", "x".repeat(length));
-    let call = json!({"call": {"name": "write_file", "args": {"path": WRITTEN, "content": content}}});
-    fs::write(dir.path().join("script.json"), json!([call, {"reply": "Done."}]).to_string()).unwrap();
-    let args =
-        ["run", "Go", "--id", name, "--journal", "runs", "--workspace", ".", "--script", "script.json"];
+    let call =
+        json!({"call": {"name": "write_file", "args": {"path": WRITTEN, "content": content}}});
+    fs::write(
+        dir.path().join("script.json"),
+        json!([call, {"reply": "Done."}]).to_string(),
+    )
+    .unwrap();
+    let args = [
+        "run",
+        "Go",
+        "--id",
+        name,
+        "--journal",
+        "runs",
+        "--workspace",
+        ".",
+        "--script",
+        "script.json",
+    ];
     (
         dir,
         args.iter()
@@ -288,8 +438,13 @@ fn asks_at_length(name: &str, length: usize) -> (tempfile::TempDir, Vec<String>)
 #[test]
 fn call_is_shown_whole_to_whoever_approves_it() {
     let (dir, args) = asks_at_length("long", 3000);
-    let call =
-        |args: &[&str]| command(args).current_dir(dir.path()).env("HOME", dir.path()).output().unwrap();
+    let call = |args: &[&str]| {
+        command(args)
+            .current_dir(dir.path())
+            .env("HOME", dir.path())
+            .output()
+            .unwrap()
+    };
     let args: Vec<&str> = args.iter().map(String::as_str).chain(["--park"]).collect();
     check(&call(&args), 3, "THE-END");
     check(&call(&["runs", "show", "long"]), 0, "THE-END");
@@ -301,8 +456,13 @@ fn call_is_shown_whole_to_whoever_approves_it() {
 #[test]
 fn call_too_long_to_be_shown_is_approved_only_when_that_is_said() {
     let (dir, args) = asks_at_length("long", 30_000);
-    let call =
-        |args: &[&str]| command(args).current_dir(dir.path()).env("HOME", dir.path()).output().unwrap();
+    let call = |args: &[&str]| {
+        command(args)
+            .current_dir(dir.path())
+            .env("HOME", dir.path())
+            .output()
+            .unwrap()
+    };
     let args: Vec<&str> = args.iter().map(String::as_str).chain(["--park"]).collect();
     for shown in [&call(&args), &call(&["runs", "show", "long"])] {
         let text = String::from_utf8_lossy(&shown.stdout);
@@ -313,7 +473,11 @@ fn call_too_long_to_be_shown_is_approved_only_when_that_is_said() {
     }
     check(&call(&["runs", "approve", "long"]), 1, "`--long-call`");
     check(&call(&["runs", "show", "long"]), 0, "waits for an answer");
-    check(&call(&["runs", "approve", "long", "--long-call"]), 0, "goes on with run long");
+    check(
+        &call(&["runs", "approve", "long", "--long-call"]),
+        0,
+        "goes on with run long",
+    );
 }
 
 #[test]
@@ -321,8 +485,12 @@ fn call_too_long_to_be_shown_is_approved_only_when_that_is_said() {
 fn words_typed_before_the_question_approve_nothing() {
     use std::io::Write as _;
     let (dir, args) = asks_at_length("typed", 5);
-    let paths = [dir.path(), &dir.path().join("runs"), &dir.path().join("script.json")]
-        .map(|path| path.to_str().unwrap().to_owned());
+    let paths = [
+        dir.path(),
+        &dir.path().join("runs"),
+        &dir.path().join("script.json"),
+    ]
+    .map(|path| path.to_str().unwrap().to_owned());
     let args: Vec<&str> = args
         .iter()
         .map(|arg| match arg.as_str() {

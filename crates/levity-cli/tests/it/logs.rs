@@ -9,11 +9,24 @@ use crate::{check, command, levity, text};
 fn a_run_is_logged_without_keys_and_cleaned_up() {
     let folder = format!("{}/logs-of-a-run", env!("CARGO_TARGET_TMPDIR"));
     let _ = fs::remove_dir_all(&folder);
-    let script = script("logs.json", r#"[{"reply": "The key is correct-horse-battery."}]"#);
-    let args = ["run", "Say it", "-q", "--script", &script, "--logs", &folder];
-    let output = command(&args).env("MY_API_KEY", "correct-horse-battery").output().unwrap();
+    let script = script(
+        "logs.json",
+        r#"[{"reply": "The key is correct-horse-battery."}]"#,
+    );
+    let args = [
+        "run", "Say it", "-q", "--script", &script, "--logs", &folder,
+    ];
+    let output = command(&args)
+        .env("MY_API_KEY", "correct-horse-battery")
+        .output()
+        .unwrap();
     check(&output, 0, "");
-    let run = fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
+    let run = fs::read_dir(&folder)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
     let general = fs::read_to_string(run.join("general.log")).unwrap();
     assert!(
         general.contains("run ended status=complete") && general.contains("[secret: known]"),
@@ -27,13 +40,19 @@ fn a_run_is_logged_without_keys_and_cleaned_up() {
         "0 removed (0 bytes), 1 left\n"
     );
     let cleaned = levity(&["logs", "clean", &folder, "--max-size", "0"]);
-    assert_eq!(text(&cleaned), format!("1 removed ({} bytes), 0 left\n", general.len()));
+    assert_eq!(
+        text(&cleaned),
+        format!("1 removed ({} bytes), 0 left\n", general.len())
+    );
     assert!(!run.exists());
 }
 
 #[test]
 fn a_filter_that_is_none_is_refused() {
-    let output = command(&["run", "Hi", "-q"]).env("LEVITY_LOG", "levity=loud=very").output().unwrap();
+    let output = command(&["run", "Hi", "-q"])
+        .env("LEVITY_LOG", "levity=loud=very")
+        .output()
+        .unwrap();
     check(&output, 2, "LEVITY_LOG");
 }
 
@@ -44,7 +63,10 @@ fn a_collector_that_is_not_there_is_no_trouble_and_is_said() {
     drop(free);
     let script = script("collector.json", r#"[{"reply": "Hello."}]"#);
     let mut run = command(&["run", "Hi", "-q", "--script", &script]);
-    let output = run.env("OTEL_EXPORTER_OTLP_ENDPOINT", address).output().unwrap();
+    let output = run
+        .env("OTEL_EXPORTER_OTLP_ENDPOINT", address)
+        .output()
+        .unwrap();
     check(&output, 0, "did not take all traces");
     assert_eq!(text(&output), "Hello.\n");
 }

@@ -8,7 +8,10 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 #[cfg(unix)]
-#[allow(clippy::disallowed_methods, reason = "what other processes do is waited for")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "what other processes do is waited for"
+)]
 mod bridge;
 mod chat;
 mod complete;
@@ -34,7 +37,11 @@ mod untrusted;
 /// The command, where no model is configured.
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_levity"));
-    command.args(args).env_clear().current_dir(env!("CARGO_TARGET_TMPDIR")).env("HOME", HOME);
+    command
+        .args(args)
+        .env_clear()
+        .current_dir(env!("CARGO_TARGET_TMPDIR"))
+        .env("HOME", HOME);
     command
 }
 
@@ -45,17 +52,26 @@ fn levity(args: &[&str]) -> Output {
     command(args).output().unwrap()
 }
 
-/// What comes of a command that may never end. One that runs on is killed after a minute, and has no exit code then.
+/// What comes of a command that may never end. One that runs on is killed after a minute, and has
+/// no exit code then.
 fn ended(command: &mut Command) -> Output {
-    let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let command = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let child = command.spawn().unwrap();
     let process = child.id().to_string();
     let (sender, ended) = std::sync::mpsc::channel();
     std::thread::spawn(move || sender.send(child.wait_with_output().unwrap()));
-    ended.recv_timeout(std::time::Duration::from_secs(60)).unwrap_or_else(|_| {
-        Command::new("kill").args(["-9", &process]).status().unwrap();
-        ended.recv().unwrap()
-    })
+    ended
+        .recv_timeout(std::time::Duration::from_secs(60))
+        .unwrap_or_else(|_| {
+            Command::new("kill")
+                .args(["-9", &process])
+                .status()
+                .unwrap();
+            ended.recv().unwrap()
+        })
 }
 
 /// A file of this test run's own.
@@ -67,7 +83,10 @@ fn file(name: &str, text: &str) -> PathBuf {
 
 #[track_caller]
 fn check(output: &Output, code: i32, part: &str) {
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
     assert_eq!(output.status.code(), Some(code), "{out}{err}");
     assert!(out.contains(part) || err.contains(part), "{out}{err}");
     assert!(!err.contains("panicked"), "{err}");
@@ -100,7 +119,11 @@ fn prompts_without_visible_text_are_refused_by_every_command() {
             ("complete", &["--model", "ollama:m"]),
         ] {
             let args = [&[name, prompt], args].concat();
-            let part = if name == "complete" { "there is nothing to ask" } else { "it has no visible text" };
+            let part = if name == "complete" {
+                "there is nothing to ask"
+            } else {
+                "it has no visible text"
+            };
             check(&levity(&args), 2, part);
         }
     }
@@ -111,11 +134,24 @@ fn lines_without_visible_text_are_no_turns_of_a_chat() {
     use std::io::Write as _;
     let script = file("blank-lines.json", r#"[{"reply": "Once."}]"#);
     let mut chat = command(&["chat", "-q", "--script", script.to_str().unwrap()]);
-    let mut chat = chat.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut chat = chat
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let lines = "\n \n\0\n\u{200b}\n\u{feff}\u{2060}\nHi\n\u{1b}\n";
-    chat.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    chat.stdin
+        .take()
+        .unwrap()
+        .write_all(lines.as_bytes())
+        .unwrap();
     let output = chat.wait_with_output().unwrap();
-    assert_eq!(String::from_utf8_lossy(&output.stdout), "Once.\n", "{output:?}");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "Once.\n",
+        "{output:?}"
+    );
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
@@ -123,7 +159,13 @@ fn lines_without_visible_text_are_no_turns_of_a_chat() {
 fn a_script_is_followed() {
     let script = r#"[{"call": {"name": "add", "args": {"a": 1, "b": 2}}}, {"reply": "Three."}]"#;
     let path = file("script.json", script);
-    let output = levity(&["run", "-q", "What is 1 + 2?", "--script", path.to_str().unwrap()]);
+    let output = levity(&[
+        "run",
+        "-q",
+        "What is 1 + 2?",
+        "--script",
+        path.to_str().unwrap(),
+    ]);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "Three.\n");
 }
 
@@ -131,8 +173,10 @@ fn a_script_is_followed() {
 fn events_are_json_lines() {
     let output = levity(&["run", "What is 2 + 5?", "--json"]);
     let text = String::from_utf8(output.stdout).unwrap();
-    let events: Vec<serde_json::Value> =
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let events: Vec<serde_json::Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert!(events[0]["kind"]["run_started"].is_object());
     let last = &events.last().unwrap()["kind"]["run_ended"];
     assert_eq!(last["status"], "complete");
@@ -141,25 +185,69 @@ fn events_are_json_lines() {
 #[test]
 fn what_is_wrong_is_said_with_the_way_out() {
     check(&levity(&["run"]), 2, "Usage");
-    check(&levity(&["run", "x", "--max-turns", "0"]), 2, "set 1 or more");
-    check(&levity(&["run", "x", "--script", "nowhere.json"]), 2, "`nowhere.json` cannot be read");
+    check(
+        &levity(&["run", "x", "--max-turns", "0"]),
+        2,
+        "set 1 or more",
+    );
+    check(
+        &levity(&["run", "x", "--script", "nowhere.json"]),
+        2,
+        "`nowhere.json` cannot be read",
+    );
     let path = file("odd.json", r#"[{"reply": "a"}, {"answer": "b"}]"#);
-    check(&levity(&["run", "x", "--script", path.to_str().unwrap()]), 2, "step 2");
-    let path = file("short.json", r#"[{"call": {"name": "add", "args": {"a": 1, "b": 2}}}]"#);
-    check(&levity(&["run", "x", "--script", path.to_str().unwrap()]), 1, "script has only 1");
+    check(
+        &levity(&["run", "x", "--script", path.to_str().unwrap()]),
+        2,
+        "step 2",
+    );
+    let path = file(
+        "short.json",
+        r#"[{"call": {"name": "add", "args": {"a": 1, "b": 2}}}]"#,
+    );
+    check(
+        &levity(&["run", "x", "--script", path.to_str().unwrap()]),
+        1,
+        "script has only 1",
+    );
     let path = file("fails.json", r#"[{"fail": "overloaded"}]"#);
-    check(&levity(&["run", "x", "--script", path.to_str().unwrap()]), 1, "the model gave no reply");
+    check(
+        &levity(&["run", "x", "--script", path.to_str().unwrap()]),
+        1,
+        "the model gave no reply",
+    );
 }
 
 #[test]
 fn a_run_that_is_kept_can_be_looked_at_and_gone_on_with() {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("kept-{}", std::process::id()));
+    let folder =
+        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("kept-{}", std::process::id()));
     let kept = folder.to_str().unwrap();
-    check(&levity(&["runs", "list", "--journal", kept]), 1, "there is no journal");
-    check(&levity(&["run", "What?", "--journal", kept, "--id", "monday"]), 0, "kept as run monday");
-    check(&levity(&["runs", "list", "--journal", kept]), 0, "monday  8 records  complete");
-    check(&levity(&["runs", "show", "monday", "--journal", kept]), 0, "add gave 7.0");
-    check(&levity(&["runs", "show", "tuesday", "--journal", kept]), 1, "there is no run `tuesday`");
+    check(
+        &levity(&["runs", "list", "--journal", kept]),
+        1,
+        "there is no journal",
+    );
+    check(
+        &levity(&["run", "What?", "--journal", kept, "--id", "monday"]),
+        0,
+        "kept as run monday",
+    );
+    check(
+        &levity(&["runs", "list", "--journal", kept]),
+        0,
+        "monday  8 records  complete",
+    );
+    check(
+        &levity(&["runs", "show", "monday", "--journal", kept]),
+        0,
+        "add gave 7.0",
+    );
+    check(
+        &levity(&["runs", "show", "tuesday", "--journal", kept]),
+        1,
+        "there is no run `tuesday`",
+    );
     // It has ended: its answer is read from the journal, and nothing is called or written.
     let before = fs::read(folder.join("monday.jsonl")).unwrap();
     let again = levity(&["run", "-q", "What?", "--journal", kept, "--id", "monday"]);
@@ -168,7 +256,11 @@ fn a_run_that_is_kept_can_be_looked_at_and_gone_on_with() {
     let shown = levity(&["runs", "show", "monday", "--journal", kept, "--json"]);
     assert_eq!(String::from_utf8(shown.stdout).unwrap().lines().count(), 8);
     fs::write(folder.join("monday.jsonl"), "garbage\n").unwrap();
-    check(&levity(&["runs", "show", "monday", "--journal", kept]), 1, "left as it is");
+    check(
+        &levity(&["runs", "show", "monday", "--journal", kept]),
+        1,
+        "left as it is",
+    );
     fs::remove_dir_all(folder).unwrap();
 }
 
@@ -204,29 +296,60 @@ fn text(output: &Output) -> String {
 fn a_run_waits_for_days_in_files_and_in_sqlite() {
     for name in ["waits", "waits.db"] {
         let place = Place::new(name);
-        let run = &["run", "What is 2 + 5?", "--id", "monday", "--ask", "add", "--park"];
+        let run = &[
+            "run",
+            "What is 2 + 5?",
+            "--id",
+            "monday",
+            "--ask",
+            "add",
+            "--park",
+        ];
         check(&place.levity(run), 3, "run monday waits");
         check(
             &place.levity(&["runs", "list", "--state", "waiting"]),
             0,
             "monday  5 records  waits for an answer",
         );
-        assert_eq!(text(&place.levity(&["runs", "list", "--state", "answered"])), "");
+        assert_eq!(
+            text(&place.levity(&["runs", "list", "--state", "answered"])),
+            ""
+        );
         check(
             &place.levity(&["runs", "show", "monday"]),
             0,
             "waits for an answer to effect 2: may it call add",
         );
-        check(&place.levity(&["runs", "resume", "monday", "--ask", "add", "--park"]), 3, "run monday waits");
+        check(
+            &place.levity(&["runs", "resume", "monday", "--ask", "add", "--park"]),
+            3,
+            "run monday waits",
+        );
         check(
             &place.levity(&["runs", "approve", "monday"]),
             0,
             "`levity runs resume` goes on with run monday",
         );
-        check(&place.levity(&["runs", "approve", "monday"]), 1, "run `monday` asks nothing");
-        check(&place.levity(&["runs", "resume", "monday", "--ask", "add"]), 0, "gets   7.0");
-        check(&place.levity(&["runs", "approve", "monday"]), 1, "has ended");
-        check(&place.levity(&["runs", "cancel", "monday"]), 1, "is not running");
+        check(
+            &place.levity(&["runs", "approve", "monday"]),
+            1,
+            "run `monday` asks nothing",
+        );
+        check(
+            &place.levity(&["runs", "resume", "monday", "--ask", "add"]),
+            0,
+            "gets   7.0",
+        );
+        check(
+            &place.levity(&["runs", "approve", "monday"]),
+            1,
+            "has ended",
+        );
+        check(
+            &place.levity(&["runs", "cancel", "monday"]),
+            1,
+            "is not running",
+        );
         let resolve = &["runs", "resolve", "monday", "--effect", "3", "--not-done"];
         check(&place.levity(resolve), 1, "is not running");
     }
@@ -236,27 +359,60 @@ fn a_run_waits_for_days_in_files_and_in_sqlite() {
 fn a_run_is_replayed_forked_compared_moved_and_removed() {
     for (name, other) in [("moves", "moved.db"), ("moves.db", "moved")] {
         let (place, other) = (Place::new(name), Place::new(other));
-        check(&place.levity(&["run", "What is 2 + 5?", "--id", "monday"]), 0, "kept as run monday");
-        check(&place.levity(&["runs", "replay", "monday"]), 0, "8 records give the same");
+        check(
+            &place.levity(&["run", "What is 2 + 5?", "--id", "monday"]),
+            0,
+            "kept as run monday",
+        );
+        check(
+            &place.levity(&["runs", "replay", "monday"]),
+            0,
+            "8 records give the same",
+        );
         let changed = &["runs", "replay", "monday", "--instructions", "Be long."];
         check(&place.levity(changed), 1, "the instructions changed");
-        let script = file(&format!("{name}.json"), r#"[{"reply": "x"}, {"reply": "Seven, as it were."}]"#);
-        let fork = &["runs", "fork", "monday", "--after", "4", "--id", "tuesday", "--script"];
+        let script = file(
+            &format!("{name}.json"),
+            r#"[{"reply": "x"}, {"reply": "Seven, as it were."}]"#,
+        );
+        let fork = &[
+            "runs", "fork", "monday", "--after", "4", "--id", "tuesday", "--script",
+        ];
         let fork = [&fork[..], &[script.to_str().unwrap()]].concat();
         check(&place.levity(&fork), 0, "Seven, as it were.");
-        check(&place.levity(&["runs", "fork", "monday", "--after", "99"]), 1, "is one of 0 to 6");
-        check(&place.levity(&["runs", "compare", "monday", "tuesday"]), 0, "both took the same steps");
+        check(
+            &place.levity(&["runs", "fork", "monday", "--after", "99"]),
+            1,
+            "is one of 0 to 6",
+        );
+        check(
+            &place.levity(&["runs", "compare", "monday", "tuesday"]),
+            0,
+            "both took the same steps",
+        );
         let exported = place.levity(&["runs", "export", "tuesday"]);
         let archive = file(&format!("{name}.jsonl"), &text(&exported));
-        check(&other.levity(&["runs", "import", archive.to_str().unwrap()]), 0, "tuesday");
+        check(
+            &other.levity(&["runs", "import", archive.to_str().unwrap()]),
+            0,
+            "tuesday",
+        );
         assert_eq!(
             text(&other.levity(&["runs", "show", "tuesday", "--json"])),
             text(&place.levity(&["runs", "show", "tuesday", "--json"]))
         );
-        check(&other.levity(&["runs", "rm", "tuesday", "nobody"]), 1, "there is no run `nobody`");
+        check(
+            &other.levity(&["runs", "rm", "tuesday", "nobody"]),
+            1,
+            "there is no run `nobody`",
+        );
         assert_eq!(text(&other.levity(&["runs", "list"])), "");
         check(&place.levity(&["runs", "rm"]), 2, "Usage");
-        check(&place.levity(&["runs", "rm", "--state", "answered"]), 0, "removed monday");
+        check(
+            &place.levity(&["runs", "rm", "--state", "answered"]),
+            0,
+            "removed monday",
+        );
         assert_eq!(text(&place.levity(&["runs", "list", "--json"])), "");
     }
 }
@@ -271,24 +427,45 @@ fn runs_of_a_swarm_are_resumed_replayed_and_forked_like_those_of_an_agent() {
             "monday waits",
         );
         let resume = ["runs", "resume", "monday", "--ask", "now"];
-        check(&in_time(&place, &[&resume[..], &["--park"]].concat()), 3, "run monday waits");
+        check(
+            &in_time(&place, &[&resume[..], &["--park"]].concat()),
+            3,
+            "run monday waits",
+        );
         check(
             &place.levity(&["runs", "approve", "monday"]),
             0,
             "`levity runs resume` goes on with run monday",
         );
         let refused = [&resume[..], &["--memory", "somewhere"]].concat();
-        check(&place.levity(&refused), 2, "`--memory` changes nothing about a swarm; leave it out");
+        check(
+            &place.levity(&refused),
+            2,
+            "`--memory` changes nothing about a swarm; leave it out",
+        );
         let output = in_time(&place, &resume);
         check(&output, 0, "swarm › researcher › now: gives ");
         check(&output, 0, "3 of 3 done");
-        assert!(text(&output).starts_with("A scripted stand-in cannot know."), "{output:?}");
-        check(&place.levity(&["runs", "replay", "monday"]), 0, "records give the same");
+        assert!(
+            text(&output).starts_with("A scripted stand-in cannot know."),
+            "{output:?}"
+        );
+        check(
+            &place.levity(&["runs", "replay", "monday"]),
+            0,
+            "records give the same",
+        );
         let fork = place.levity(&["runs", "fork", "monday", "--id", "tuesday", "--ask", "now"]);
         check(&fork, 0, "kept as run tuesday");
-        assert!(text(&fork).starts_with("A scripted stand-in cannot know."), "{fork:?}");
+        assert!(
+            text(&fork).starts_with("A scripted stand-in cannot know."),
+            "{fork:?}"
+        );
         let events = place.levity(&["runs", "fork", "monday", "--json", "--ask", "now"]);
-        assert!(text(&events).lines().all(|line| line.starts_with('{')), "{events:?}");
+        assert!(
+            text(&events).lines().all(|line| line.starts_with('{')),
+            "{events:?}"
+        );
     }
 }
 
@@ -297,7 +474,14 @@ fn runs_of_a_swarm_are_resumed_replayed_and_forked_like_those_of_an_agent() {
 fn runs_of_a_team_are_resumed_replayed_and_forked_like_those_of_an_agent() {
     let place = Place::new("team-runs");
     let (sessions, journal) = (place.0.to_str().unwrap(), place.0.join("journal"));
-    let plan = ["plan", "Compare two coasts", "--sessions", sessions, "--ask-plan", "--park"];
+    let plan = [
+        "plan",
+        "Compare two coasts",
+        "--sessions",
+        sessions,
+        "--ask-plan",
+        "--park",
+    ];
     check(&levity(&plan), 3, "with its `--journal`, goes on");
     let runs = |args: &[&str]| {
         let mut command = command(&["runs"]);
@@ -306,11 +490,30 @@ fn runs_of_a_team_are_resumed_replayed_and_forked_like_those_of_an_agent() {
     };
     let listed = text(&runs(&["list", "--state", "waiting"]));
     let id = listed.split_whitespace().nth(1).unwrap();
-    check(&runs(&["resume", id, "--ask-plan", "--park"]), 3, "with its `--journal`, goes on");
-    check(&runs(&["resume", id, "--worker", "coder"]), 2, "`--worker` changes nothing about a team");
+    check(
+        &runs(&["resume", id, "--ask-plan", "--park"]),
+        3,
+        "with its `--journal`, goes on",
+    );
+    check(
+        &runs(&["resume", id, "--worker", "coder"]),
+        2,
+        "`--worker` changes nothing about a team",
+    );
     // Only the machine knows the plan that it asks about.
-    check(&runs(&["approve", id]), 1, "`levity runs resume` shows it at a terminal");
-    let resume = ["runs", "resume", id, "--ask-plan", "--journal", journal.to_str().unwrap()];
+    check(
+        &runs(&["approve", id]),
+        1,
+        "`levity runs resume` shows it at a terminal",
+    );
+    let resume = [
+        "runs",
+        "resume",
+        id,
+        "--ask-plan",
+        "--journal",
+        journal.to_str().unwrap(),
+    ];
     let mut terminal = plan_terminal::Terminal::new(&resume, b"");
     // A step fails, so the plan is changed, which is asked about as well.
     for _ in 0..2 {
@@ -319,27 +522,56 @@ fn runs_of_a_team_are_resumed_replayed_and_forked_like_those_of_an_agent() {
     }
     terminal.until("A scripted stand-in cannot know.");
     assert_eq!(terminal.child.wait().unwrap().code(), Some(0));
-    check(&runs(&["resume", id, "--ask-plan", "-q"]), 0, "A scripted stand-in cannot know.");
-    check(&runs(&["replay", id, "--ask-plan"]), 0, "records give the same");
+    check(
+        &runs(&["resume", id, "--ask-plan", "-q"]),
+        0,
+        "A scripted stand-in cannot know.",
+    );
+    check(
+        &runs(&["replay", id, "--ask-plan"]),
+        0,
+        "records give the same",
+    );
     let fork = runs(&["fork", id, "--id", "tuesday"]);
     check(&fork, 0, "A scripted stand-in cannot know.");
     check(&fork, 0, "first ✓ Retriever");
     // The sessions beside the journal know of both.
     for run in [id, "tuesday"] {
-        check(&levity(&["sessions", "show", run, "--sessions", sessions]), 0, "Thinker");
+        check(
+            &levity(&["sessions", "show", run, "--sessions", sessions]),
+            0,
+            "Thinker",
+        );
     }
 }
 
 #[test]
 fn options_that_change_nothing_about_a_run_are_refused() {
     let place = Place::new("agent-runs");
-    check(&place.levity(&["run", "What is 2 + 5?", "--id", "monday"]), 0, "kept as run monday");
+    check(
+        &place.levity(&["run", "What is 2 + 5?", "--id", "monday"]),
+        0,
+        "kept as run monday",
+    );
     for (option, words) in [
-        (["--worker", "coder"], "`--worker` changes nothing about an agent"),
-        (["--max-parallel", "3"], "`--max-parallel` changes nothing about an agent"),
-        (["--agents", "team"], "`--agents` changes nothing about an agent"),
+        (
+            ["--worker", "coder"],
+            "`--worker` changes nothing about an agent",
+        ),
+        (
+            ["--max-parallel", "3"],
+            "`--max-parallel` changes nothing about an agent",
+        ),
+        (
+            ["--agents", "team"],
+            "`--agents` changes nothing about an agent",
+        ),
     ] {
-        check(&place.levity(&[&["runs", "resume", "monday"][..], &option].concat()), 2, words);
+        check(
+            &place.levity(&[&["runs", "resume", "monday"][..], &option].concat()),
+            2,
+            words,
+        );
     }
 }
 
@@ -350,43 +582,115 @@ fn a_run_that_another_process_drives_is_told_through_sqlite() {
         "waits.json",
         r#"[{"call": {"name": "wait", "args": {"seconds": 3600}}}, {"reply": "At last."}]"#,
     );
-    let args = ["run", "Wait", "--id", "live", "--script", script.to_str().unwrap(), "--journal"];
+    let args = [
+        "run",
+        "Wait",
+        "--id",
+        "live",
+        "--script",
+        script.to_str().unwrap(),
+        "--journal",
+    ];
     let mut child = Command::new(env!("CARGO_BIN_EXE_levity"));
-    let child =
-        child.args(args).arg(&place.0).env("HOME", HOME).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = child
+        .args(args)
+        .arg(&place.0)
+        .env("HOME", HOME)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = child.spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut lines = BufReader::new(child.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
     assert!(lines.any(|line| line.contains("waits  until")));
     check(&place.levity(&["runs", "show", "live"]), 0, "waits until");
-    check(&place.levity(&["runs", "resume", "live", "--quiet"]), 1, "driven elsewhere");
-    check(&place.levity(&["runs", "rm", "live"]), 1, "driven elsewhere");
+    check(
+        &place.levity(&["runs", "resume", "live", "--quiet"]),
+        1,
+        "driven elsewhere",
+    );
+    check(
+        &place.levity(&["runs", "rm", "live"]),
+        1,
+        "driven elsewhere",
+    );
     let told = place.levity(&["runs", "cancel", "live", "--reason", "no time"]);
     check(&told, 0, "left for the process that drives run live");
-    check(&child.wait_with_output().unwrap(), 1, "the run was cancelled: no time");
+    check(
+        &child.wait_with_output().unwrap(),
+        1,
+        "the run was cancelled: no time",
+    );
     check(&place.levity(&["runs", "list"]), 0, "cancelled");
 }
 
 /// As [`Place::levity`], for a call that may never end.
 fn in_time(place: &Place, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_levity"));
-    ended(command.args(args).arg("--journal").arg(&place.0).env("HOME", HOME))
+    ended(
+        command
+            .args(args)
+            .arg("--journal")
+            .arg(&place.0)
+            .env("HOME", HOME),
+    )
 }
 
 #[test]
 fn no_more_is_removed_than_was_meant() {
     for name in ["meant", "meant.db"] {
         let place = Place::new(name);
-        check(&place.levity(&["run", "What?", "--id", "monday"]), 0, "kept as run monday");
-        let waits = &["run", "What?", "--id", "monday.two", "--ask", "add", "--park"];
+        check(
+            &place.levity(&["run", "What?", "--id", "monday"]),
+            0,
+            "kept as run monday",
+        );
+        let waits = &[
+            "run",
+            "What?",
+            "--id",
+            "monday.two",
+            "--ask",
+            "add",
+            "--park",
+        ];
         check(&place.levity(waits), 3, "run monday.two waits");
-        check(&place.levity(&["runs", "rm", "--state", "answered"]), 1, "`monday.two` would go with it");
-        check(&place.levity(&["runs", "rm", "monday", "--state", "failed"]), 2, "cannot be used with");
-        check(&place.levity(&["runs", "rm", "--older-than=-1"]), 2, "0 or more");
-        check(&place.levity(&["runs", "rm", "--older-than", "nan"]), 2, "0 or more");
+        check(
+            &place.levity(&["runs", "rm", "--state", "answered"]),
+            1,
+            "`monday.two` would go with it",
+        );
+        check(
+            &place.levity(&["runs", "rm", "monday", "--state", "failed"]),
+            2,
+            "cannot be used with",
+        );
+        check(
+            &place.levity(&["runs", "rm", "--older-than=-1"]),
+            2,
+            "0 or more",
+        );
+        check(
+            &place.levity(&["runs", "rm", "--older-than", "nan"]),
+            2,
+            "0 or more",
+        );
         assert_eq!(text(&place.levity(&["runs", "list"])).lines().count(), 2);
-        check(&place.levity(&["runs", "cancel", "monday.two"]), 0, "written");
-        check(&place.levity(&["runs", "resume", "monday.two", "--ask", "add"]), 1, "cancelled");
-        check(&place.levity(&["runs", "rm", "--older-than", "0"]), 0, "removed monday.two");
+        check(
+            &place.levity(&["runs", "cancel", "monday.two"]),
+            0,
+            "written",
+        );
+        check(
+            &place.levity(&["runs", "resume", "monday.two", "--ask", "add"]),
+            1,
+            "cancelled",
+        );
+        check(
+            &place.levity(&["runs", "rm", "--older-than", "0"]),
+            0,
+            "removed monday.two",
+        );
         assert_eq!(text(&place.levity(&["runs", "list"])), "");
     }
 }
@@ -394,8 +698,14 @@ fn no_more_is_removed_than_was_meant() {
 #[test]
 fn a_fork_waits_in_its_journal_too() {
     let place = Place::new("fork-waits");
-    check(&place.levity(&["run", "What?", "--id", "monday"]), 0, "kept as run monday");
-    let fork = ["runs", "fork", "monday", "--after", "2", "--id", "tuesday", "--ask", "add", "--park"];
+    check(
+        &place.levity(&["run", "What?", "--id", "monday"]),
+        0,
+        "kept as run monday",
+    );
+    let fork = [
+        "runs", "fork", "monday", "--after", "2", "--id", "tuesday", "--ask", "add", "--park",
+    ];
     check(&in_time(&place, &fork), 3, "run tuesday waits");
 }
 
@@ -409,11 +719,20 @@ fn a_run_that_was_paused_goes_on() {
     records.push_str("{\"seq\":5,\"at\":1,\"entry\":{\"commanded\":\"pause\"}}\n");
     fs::write(&file, &records).unwrap();
     check(
-        &in_time(&place, &["runs", "fork", "monday", "--id", "tuesday", "--park", "--ask", "add"]),
+        &in_time(
+            &place,
+            &[
+                "runs", "fork", "monday", "--id", "tuesday", "--park", "--ask", "add",
+            ],
+        ),
         3,
         "waits",
     );
-    check(&in_time(&place, &["runs", "resume", "monday", "--ask", "add"]), 0, "cannot know");
+    check(
+        &in_time(&place, &["runs", "resume", "monday", "--ask", "add"]),
+        0,
+        "cannot know",
+    );
 }
 
 #[tokio::test(flavor = "current_thread")]
@@ -426,11 +745,24 @@ async fn a_run_below_is_told_once_and_answered_by_way_of_the_run_above() {
 
     let place = Place::new("below");
     let runtime = Runtime::new().with_journal(FileJournal::new(&place.0).unwrap());
-    let asks = ScriptedModel::new().call("wipe", json!({"disk": 1})).reply("Wiped.").by_history();
+    let asks = ScriptedModel::new()
+        .call("wipe", json!({"disk": 1}))
+        .reply("Wiped.")
+        .by_history();
     let wipe = levity::test::RecordingTool::new("wipe", |_| Ok(ToolOutput::text("wiped")));
-    let helper = Agent::builder(asks).tool(wipe.with_hints(Hints::new().destructive())).build().unwrap();
-    let lead = ScriptedModel::new().call("helper", json!({"task": "Wipe it"})).reply("Done.").by_history();
-    let agent = Agent::builder(lead).agent("helper", "Wipes.", helper).runtime(runtime).build().unwrap();
+    let helper = Agent::builder(asks)
+        .tool(wipe.with_hints(Hints::new().destructive()))
+        .build()
+        .unwrap();
+    let lead = ScriptedModel::new()
+        .call("helper", json!({"task": "Wipe it"}))
+        .reply("Done.")
+        .by_history();
+    let agent = Agent::builder(lead)
+        .agent("helper", "Wipes.", helper)
+        .runtime(runtime)
+        .build()
+        .unwrap();
     agent.run("Wipe").id("lead").park().await.unwrap_err();
     agent.resume("lead").park().await.unwrap_err();
     let shown = text(&place.levity(&["runs", "show", "lead"]));
@@ -451,8 +783,9 @@ fn files_that_others_can_read_are_named_on_standard_error() {
     let folder = std::env::temp_dir().join(format!("levity-shared-{}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    let share =
-        |path: &std::path::Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let share = |path: &std::path::Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap()
+    };
     for (journal, memory) in [("runs", "talks"), ("runs.db", "talks.db")] {
         let [journal, memory] = [journal, memory].map(|name| folder.join(name));
         fs::create_dir_all(&folder).unwrap();
@@ -461,7 +794,8 @@ fn files_that_others_can_read_are_named_on_standard_error() {
         check(&run, 0, "");
         let talk = levity(&["run", "--memory", talks, "--conversation", "a", "Hello"]);
         check(&talk, 0, "");
-        let said = String::from_utf8_lossy(&run.stderr).into_owned() + &String::from_utf8_lossy(&talk.stderr);
+        let said = String::from_utf8_lossy(&run.stderr).into_owned()
+            + &String::from_utf8_lossy(&talk.stderr);
         assert!(!said.contains("chmod"), "{said}");
         share(&folder, 0o755);
         let passes = |above: &std::path::Path| mode(above) & 0o011 != 0;
@@ -472,7 +806,9 @@ fn files_that_others_can_read_are_named_on_standard_error() {
             assert_eq!(mode(place) & 0o077, 0, "{place:?}");
             let file = if place.is_dir() {
                 share(place, 0o755);
-                let mut files = fs::read_dir(place).unwrap().map(|entry| entry.unwrap().path());
+                let mut files = fs::read_dir(place)
+                    .unwrap()
+                    .map(|entry| entry.unwrap().path());
                 files.find(|path| path.is_file()).unwrap()
             } else {
                 place.clone()
@@ -480,9 +816,15 @@ fn files_that_others_can_read_are_named_on_standard_error() {
             share(&file, 0o644);
             let list = levity(&list);
             check(&list, 0, "");
-            let (said, shown) =
-                (String::from_utf8_lossy(&list.stderr), String::from_utf8_lossy(&list.stdout));
-            assert_eq!(said.contains("chmod"), folder.ancestors().all(passes), "{place:?}: {said}");
+            let (said, shown) = (
+                String::from_utf8_lossy(&list.stderr),
+                String::from_utf8_lossy(&list.stdout),
+            );
+            assert_eq!(
+                said.contains("chmod"),
+                folder.ancestors().all(passes),
+                "{place:?}: {said}"
+            );
             assert!(!shown.contains("chmod"), "{shown}");
             assert_eq!(mode(&file), 0o644);
         }

@@ -15,7 +15,9 @@ const SERVE: &str = "LEVITY_CLI_SERVER";
 /// A server: this test binary, when it is told to be one.
 #[test]
 fn server() {
-    let Ok(mode) = std::env::var(SERVE) else { return };
+    let Ok(mode) = std::env::var(SERVE) else {
+        return;
+    };
     if mode == "dies" {
         eprintln!("missing API key");
         std::process::exit(7);
@@ -34,7 +36,9 @@ fn server() {
                 "protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}},
                 "serverInfo": {"name": "speaker", "version": "1.2"}
             }}),
-            "ping" if mode == "no-ping" => json!({"error": {"code": -32601, "message": "no such method"}}),
+            "ping" if mode == "no-ping" => {
+                json!({"error": {"code": -32601, "message": "no such method"}})
+            }
             "ping" => json!({"result": {}}),
             "tools/list" => json!({"result": {"tools": [{
                 "name": "say", "description": "Says it again.\nTwice.",
@@ -42,15 +46,17 @@ fn server() {
             }]}}),
             "tools/call" => {
                 let token = &params["_meta"]["progressToken"];
-                let progress =
-                    json!({"progressToken": token, "progress": 1, "total": 2, "message": "half way"});
+                let progress = json!({"progressToken": token, "progress": 1, "total": 2, "message": "half way"});
                 writeln!(
                     out,
                     "{}",
                     json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress})
                 )
                 .unwrap();
-                let text = params["arguments"]["text"].as_str().unwrap_or("nothing").to_owned();
+                let text = params["arguments"]["text"]
+                    .as_str()
+                    .unwrap_or("nothing")
+                    .to_owned();
                 let failed = text == "fail";
                 json!({"result": {"content": [{"type": "text", "text": text}], "isError": failed}})
             }
@@ -78,7 +84,10 @@ struct Config(PathBuf);
 
 impl Config {
     fn new(name: &str, config: &Value) -> Self {
-        Self(file(&format!("{}-{name}.json", std::process::id()), &config.to_string()))
+        Self(file(
+            &format!("{}-{name}.json", std::process::id()),
+            &config.to_string(),
+        ))
     }
 
     /// One server that serves.
@@ -91,7 +100,9 @@ impl Config {
     }
 
     fn mcp(&self, args: &[&str]) -> Output {
-        command(&[&["mcp"], args, &["--config", self.path()]].concat()).output().unwrap()
+        command(&[&["mcp"], args, &["--config", self.path()]].concat())
+            .output()
+            .unwrap()
     }
 }
 
@@ -116,18 +127,42 @@ fn servers_are_listed_with_what_is_wrong() {
         }}),
     );
     let output = config.mcp(&["list"]);
-    assert_eq!(text(&output), "files  stdio  npx -y\nsearch  http  https://h/mcp  (disabled)\n");
-    check(&output, 1, "`/mcpServers/bad/env/KEY`: `LEVITY_NO_SUCH_VARIABLE` is not set");
-    let json: Value =
-        serde_json::from_str(text(&config.mcp(&["list", "--json"])).lines().nth(1).unwrap()).unwrap();
+    assert_eq!(
+        text(&output),
+        "files  stdio  npx -y\nsearch  http  https://h/mcp  (disabled)\n"
+    );
+    check(
+        &output,
+        1,
+        "`/mcpServers/bad/env/KEY`: `LEVITY_NO_SUCH_VARIABLE` is not set",
+    );
+    let json: Value = serde_json::from_str(
+        text(&config.mcp(&["list", "--json"]))
+            .lines()
+            .nth(1)
+            .unwrap(),
+    )
+    .unwrap();
     assert_eq!(
         json,
         json!({"name": "search", "transport": "http", "place": "https://h/mcp", "enabled": false, "variables": [],
                "args": [], "cwd": null, "sets": []})
     );
-    check(&config.mcp(&["call", "bad", "say"]), 2, "the settings of server `bad` are wrong");
-    check(&config.mcp(&["call", "none", "say"]), 2, "there is no server `none`; there are `files`, `search`");
-    check(&config.mcp(&["call", "search", "say"]), 2, "server `search` is disabled");
+    check(
+        &config.mcp(&["call", "bad", "say"]),
+        2,
+        "the settings of server `bad` are wrong",
+    );
+    check(
+        &config.mcp(&["call", "none", "say"]),
+        2,
+        "there is no server `none`; there are `files`, `search`",
+    );
+    check(
+        &config.mcp(&["call", "search", "say"]),
+        2,
+        "server `search` is disabled",
+    );
 }
 
 #[test]
@@ -139,15 +174,29 @@ fn a_config_comes_from_the_environment_too() {
         }
         command.output().unwrap()
     };
-    check(&list(None), 2, "there are no servers; name a file with `--config`");
-    check(&list(Some(r#"[{"name": "a", "command": "b"}]"#)), 0, "a  stdio  b\n");
+    check(
+        &list(None),
+        2,
+        "there are no servers; name a file with `--config`",
+    );
+    check(
+        &list(Some(r#"[{"name": "a", "command": "b"}]"#)),
+        0,
+        "a  stdio  b\n",
+    );
     let config = Config::speaker("env");
     check(&list(Some(config.path())), 0, "speaker  stdio");
-    check(&list(Some("/nowhere.json")), 1, "`/nowhere.json` cannot be read");
+    check(
+        &list(Some("/nowhere.json")),
+        1,
+        "`/nowhere.json` cannot be read",
+    );
     check(&list(Some("nowhere.json")), 1, "to its absolute path");
     let empty = Config::new("empty", &json!({}));
     check(&empty.mcp(&["list"]), 2, "empty.json` names no servers");
-    let health = command(&["mcp", "health", "a", "--config", "nowhere.json"]).output().unwrap();
+    let health = command(&["mcp", "health", "a", "--config", "nowhere.json"])
+        .output()
+        .unwrap();
     check(&health, 2, "there is no server `a`; there are none");
 }
 
@@ -156,9 +205,17 @@ fn tools_are_listed() {
     let config = Config::speaker("tools");
     let output = config.mcp(&["tools"]);
     check(&output, 0, "  mcp_speaker_say  Says it again.\n");
-    assert!(text(&output).starts_with("speaker: 1 tools, about "), "{}", text(&output));
-    let json: Value = serde_json::from_str(&text(&config.mcp(&["tools", "speaker", "--json"]))).unwrap();
-    assert_eq!((&json["server"], &json["name"]), (&json!("speaker"), &json!("mcp_speaker_say")));
+    assert!(
+        text(&output).starts_with("speaker: 1 tools, about "),
+        "{}",
+        text(&output)
+    );
+    let json: Value =
+        serde_json::from_str(&text(&config.mcp(&["tools", "speaker", "--json"]))).unwrap();
+    assert_eq!(
+        (&json["server"], &json["name"]),
+        (&json!("speaker"), &json!("mcp_speaker_say"))
+    );
     assert_eq!(json["input"]["properties"]["text"]["type"], "string");
 }
 
@@ -167,7 +224,10 @@ fn a_tool_has_the_name_that_an_agent_knows_it_by() {
     let both = json!({"mcpServers": {"one": settings("serve"), "one_more": settings("serve")}});
     let config = Config::new("named", &both);
     let all = text(&config.mcp(&["tools"]));
-    let name = all.split_whitespace().find(|word| word.starts_with("mcp_one_more_say_")).unwrap();
+    let name = all
+        .split_whitespace()
+        .find(|word| word.starts_with("mcp_one_more_say_"))
+        .unwrap();
     let alone = text(&config.mcp(&["tools", "one_more"]));
     assert!(alone.contains(name) && !alone.contains("one: "), "{alone}");
     check(&config.mcp(&["call", "one_more", name]), 0, "nothing\n");
@@ -183,10 +243,19 @@ fn a_tool_is_called() {
         "{}",
         err(&output)
     );
-    check(&config.mcp(&["call", "speaker", "mcp_speaker_say"]), 0, "nothing\n");
-    let json: Value =
-        serde_json::from_str(&text(&config.mcp(&["call", "speaker", "say", "{}", "--json"]))).unwrap();
-    assert_eq!(json, json!({"content": [{"text": "nothing"}], "value": null, "error": null}));
+    check(
+        &config.mcp(&["call", "speaker", "mcp_speaker_say"]),
+        0,
+        "nothing\n",
+    );
+    let json: Value = serde_json::from_str(&text(
+        &config.mcp(&["call", "speaker", "say", "{}", "--json"]),
+    ))
+    .unwrap();
+    assert_eq!(
+        json,
+        json!({"content": [{"text": "nothing"}], "value": null, "error": null})
+    );
     check(
         &config.mcp(&["call", "speaker", "say", r#"{"text": "fail"}"#]),
         1,
@@ -194,7 +263,11 @@ fn a_tool_is_called() {
     );
     let failed = config.mcp(&["call", "speaker", "say", r#"{"text": "fail"}"#, "--json"]);
     check(&failed, 1, r#""error":"MCP server `speaker`"#);
-    check(&config.mcp(&["call", "speaker", "say", "[]"]), 2, "no JSON object");
+    check(
+        &config.mcp(&["call", "speaker", "say", "[]"]),
+        2,
+        "no JSON object",
+    );
     check(&config.mcp(&["call", "speaker", "say", "{"]), 2, "no JSON");
     check(&config.mcp(&["call", "speaker"]), 2, "Usage");
 }
@@ -204,16 +277,26 @@ fn health_is_told() {
     let both = json!({"mcpServers": {"speaker": settings("serve"), "dead": settings("dies")}});
     let config = Config::new("health", &both);
     let output = config.mcp(&["health"]);
-    check(&output, 1, "speaker  stdio  ready  1 tools  speaker 1.2  protocol ");
+    check(
+        &output,
+        1,
+        "speaker  stdio  ready  1 tools  speaker 1.2  protocol ",
+    );
     check(&output, 1, "dead  stdio  away");
     check(&output, 1, "missing API key");
     check(&output, 1, "ended with code 7");
     check(&config.mcp(&["health", "speaker"]), 0, "answers in ");
-    let odd = Config::new("health-no-ping", &json!({"mcpServers": {"odd": settings("no-ping")}}));
+    let odd = Config::new(
+        "health-no-ping",
+        &json!({"mcpServers": {"odd": settings("no-ping")}}),
+    );
     check(&odd.mcp(&["health"]), 0, "answers in ");
     let json = text(&config.mcp(&["health", "dead", "--json"]));
     let json: Value = serde_json::from_str(&json).unwrap();
-    assert_eq!((&json["state"], &json["tools"]), (&json!("away"), &json!(0)));
+    assert_eq!(
+        (&json["state"], &json["tools"]),
+        (&json!("away"), &json!(0))
+    );
     check(&config.mcp(&["call", "dead", "say"]), 1, "missing API key");
 }
 
@@ -221,29 +304,61 @@ fn health_is_told() {
 fn an_agent_has_the_tools_of_servers() {
     let both = json!({"mcpServers": {"speaker": settings("serve"), "dead": settings("dies")}});
     let config = Config::new("agent", &both);
-    let script = r#"[{"call": {"name": "mcp_speaker_say", "args": {"text": "la la"}}}, {"reply": "Done."}]"#;
+    let script =
+        r#"[{"call": {"name": "mcp_speaker_say", "args": {"text": "la la"}}}, {"reply": "Done."}]"#;
     let script = file("mcp-agent.json", script);
-    let args = ["run", "Sing", "--script", script.to_str().unwrap(), "--mcp", config.path()];
+    let args = [
+        "run",
+        "Sing",
+        "--script",
+        script.to_str().unwrap(),
+        "--mcp",
+        config.path(),
+    ];
     let output = command(&args).output().unwrap();
-    for part in
-        ["calls  mcp_speaker_say", "says   1 of 2: half way", "gets   la la", "missing API key", "Done.\n"]
-    {
+    for part in [
+        "calls  mcp_speaker_say",
+        "says   1 of 2: half way",
+        "gets   la la",
+        "missing API key",
+        "Done.\n",
+    ] {
         check(&output, 0, part);
     }
     // Who wants the answer alone hears of a server that is missing all the same.
-    let quiet = command(&[&args[..], &["--quiet"]].concat()).output().unwrap();
+    let quiet = command(&[&args[..], &["--quiet"]].concat())
+        .output()
+        .unwrap();
     assert_eq!(text(&quiet), "Done.\n");
     assert!(err(&quiet).contains("missing API key"), "{}", err(&quiet));
     let mut by_env = command(&args[..4]);
-    check(&by_env.env("LEVITY_MCP_SERVERS", config.path()).output().unwrap(), 0, "gets   la la");
     check(
-        &command(&[&args[..4], &["--mcp", "nowhere.json"]].concat()).output().unwrap(),
+        &by_env
+            .env("LEVITY_MCP_SERVERS", config.path())
+            .output()
+            .unwrap(),
+        0,
+        "gets   la la",
+    );
+    check(
+        &command(&[&args[..4], &["--mcp", "nowhere.json"]].concat())
+            .output()
+            .unwrap(),
         2,
         "names no server",
     );
-    let mut chat = command(&["chat", "--script", script.to_str().unwrap(), "--mcp", config.path()]);
-    let mut chat =
-        chat.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut chat = command(&[
+        "chat",
+        "--script",
+        script.to_str().unwrap(),
+        "--mcp",
+        config.path(),
+    ]);
+    let mut chat = chat
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
     chat.stdin.take().unwrap().write_all(b"Sing\n").unwrap();
     check(&chat.wait_with_output().unwrap(), 0, "gets   la la");
 }
@@ -265,5 +380,8 @@ fn list_shows_all_that_would_run_and_no_value_of_a_variable() {
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    assert!(!said.contains("hush-hush") && !said.contains("evil.so"), "{said}");
+    assert!(
+        !said.contains("hush-hush") && !said.contains("evil.so"),
+        "{said}"
+    );
 }

@@ -30,15 +30,23 @@ fn server_without_tools() -> (String, Receiver<Value>) {
             reader.read_exact(&mut sent).unwrap();
             let request: Value = serde_json::from_slice(&sent).unwrap();
             let (status, body) = reply(&request);
-            let kind = if body.starts_with("data:") { "text/event-stream" } else { "application/json" };
+            let kind = if body.starts_with("data:") {
+                "text/event-stream"
+            } else {
+                "application/json"
+            };
             let head = format!(
-                "HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+                "HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\nconnection: \
+                    close\r\ncontent-length: {}\r\n\r\n",
                 body.len()
             );
             if sender.send(request).is_err() {
                 return;
             }
-            stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes())).unwrap();
+            stream
+                .write_all(head.as_bytes())
+                .and_then(|()| stream.write_all(body.as_bytes()))
+                .unwrap();
         }
     });
     (url, asked)
@@ -47,7 +55,10 @@ fn server_without_tools() -> (String, Receiver<Value>) {
 fn reply(request: &Value) -> (u16, String) {
     if request.get("tools").is_some() {
         let message = "this model does not support tools";
-        return (400, json!({"error": {"message": message, "type": "invalid_request_error"}}).to_string());
+        return (
+            400,
+            json!({"error": {"message": message, "type": "invalid_request_error"}}).to_string(),
+        );
     }
     let schema = request["response_format"]["json_schema"]["schema"].to_string();
     let text = match () {
@@ -64,15 +75,16 @@ fn reply(request: &Value) -> (u16, String) {
         }
         _ => {
             let message = json!({"role": "assistant", "content": text});
-            json!({"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}).to_string()
+            json!({"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage})
+                .to_string()
         }
     };
     (200, body)
 }
 
 fn home(name: &str) -> PathBuf {
-    let folder =
-        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("models-{}-{name}", std::process::id()));
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("models-{}-{name}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
     folder
@@ -82,7 +94,10 @@ fn home(name: &str) -> PathBuf {
 fn check_tells_the_mode_and_later_runs_begin_with_it() {
     let (url, asked) = server_without_tools();
     let (home, model) = (home("check"), format!("compatible:small@{url}"));
-    let output = command(&["models", "check", &model]).env("HOME", &home).output().unwrap();
+    let output = command(&["models", "check", &model])
+        .env("HOME", &home)
+        .output()
+        .unwrap();
     check(&output, 0, "structured: the prompt describes the tools");
     check(&output, 0, "refuses them");
     assert_eq!(asked.try_iter().count(), 3);
@@ -93,9 +108,15 @@ fn check_tells_the_mode_and_later_runs_begin_with_it() {
     let requests: Vec<Value> = asked.try_iter().collect();
     assert_eq!(requests.len(), 1, "it was known: {requests:?}");
 
-    let output = command(&["models", "check", &model, "--json"]).env("HOME", &home).output().unwrap();
+    let output = command(&["models", "check", &model, "--json"])
+        .env("HOME", &home)
+        .output()
+        .unwrap();
     let found: Value = serde_json::from_str(&text(&output)).unwrap();
-    assert_eq!((&found["check"]["mode"], &found["check"]["schema"]), (&json!("structured"), &json!("holds")));
+    assert_eq!(
+        (&found["check"]["mode"], &found["check"]["schema"]),
+        (&json!("structured"), &json!("holds"))
+    );
     assert_eq!(found["server"], json!(model));
 }
 
@@ -107,7 +128,11 @@ fn run_learns_the_mode_and_says_so() {
     let output = command(&run).env("HOME", &home).output().unwrap();
     check(&output, 0, "It is seven.");
     check(&output, 0, "the server takes no tools");
-    assert_eq!(asked.try_iter().count(), 2, "the refused request, and the adapted one");
+    assert_eq!(
+        asked.try_iter().count(),
+        2,
+        "the refused request, and the adapted one"
+    );
     let output = command(&run).env("HOME", &home).output().unwrap();
     check(&output, 0, "It is seven.");
     assert_eq!(asked.try_iter().count(), 1);
@@ -116,7 +141,16 @@ fn run_learns_the_mode_and_says_so() {
 #[test]
 fn check_of_a_server_that_is_not_there_says_so() {
     let home = home("dead");
-    let check_of = |model: &str| command(&["models", "check", model]).env("HOME", &home).output().unwrap();
-    check(&check_of("compatible:small@http://127.0.0.1:9/v1"), 1, "127.0.0.1:9");
+    let check_of = |model: &str| {
+        command(&["models", "check", model])
+            .env("HOME", &home)
+            .output()
+            .unwrap()
+    };
+    check(
+        &check_of("compatible:small@http://127.0.0.1:9/v1"),
+        1,
+        "127.0.0.1:9",
+    );
     check(&check_of("small"), 2, "provider:model");
 }

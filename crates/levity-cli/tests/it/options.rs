@@ -1,4 +1,5 @@
-//! What every command that runs agents takes: limits, guards, a cache, thinking. And what calls that are wrong are told.
+//! What every command that runs agents takes: limits, guards, a cache, thinking. And what calls
+//! that are wrong are told.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -16,7 +17,8 @@ use super::{check, command, file, levity, text};
 /// How long a request may take to arrive, before the test fails in place of hanging.
 const WAIT: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// Answers every request with the next of these, the last one for ever, and hands on what was asked.
+/// Answers every request with the next of these, the last one for ever, and hands on what was
+/// asked.
 fn server(status: u16, replies: &[&str]) -> (String, Receiver<Value>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -36,15 +38,23 @@ fn server(status: u16, replies: &[&str]) -> (String, Receiver<Value>) {
             let mut sent = vec![0; length];
             reader.read_exact(&mut sent).unwrap();
             let body = &bodies[at.min(bodies.len() - 1)];
-            let kind = if status == 200 { "text/event-stream" } else { "application/json" };
+            let kind = if status == 200 {
+                "text/event-stream"
+            } else {
+                "application/json"
+            };
             let head = format!(
-                "HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
+                "HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\nconnection: \
+                    close\r\ncontent-length: {}\r\n\r\n",
                 body.len()
             );
             if sender.send(serde_json::from_slice(&sent).unwrap()).is_err() {
                 return;
             }
-            stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes())).unwrap();
+            stream
+                .write_all(head.as_bytes())
+                .and_then(|()| stream.write_all(body.as_bytes()))
+                .unwrap();
         }
     });
     (url, asked)
@@ -61,12 +71,15 @@ fn body(reply: &str) -> String {
 }
 
 fn script(name: &str, steps: &Value) -> String {
-    file(&format!("options-{name}.json"), &steps.to_string()).to_str().unwrap().to_owned()
+    file(&format!("options-{name}.json"), &steps.to_string())
+        .to_str()
+        .unwrap()
+        .to_owned()
 }
 
 fn folder(name: &str) -> PathBuf {
-    let folder =
-        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("options-{}-{name}", std::process::id()));
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("options-{}-{name}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     folder
 }
@@ -104,9 +117,9 @@ fn every_command_that_runs_agents_has_the_same_options() {
     ];
     for surface in SURFACES {
         let help = text(&levity(&[surface, &["--help"]].concat()));
-        options
-            .iter()
-            .for_each(|option| assert!(help.contains(option), "{surface:?} lacks {option}: {help}"));
+        options.iter().for_each(|option| {
+            assert!(help.contains(option), "{surface:?} lacks {option}: {help}")
+        });
     }
 }
 
@@ -123,10 +136,18 @@ fn wrong_values_are_refused_in_one_line_with_the_way_out() {
         ("--limit-time", "-3", "such as 90"),
         ("--limit-time", "inf", "such as 90"),
         ("--limit-time", "1h", "such as 90"),
-        ("--guard", "secret", "there are secrets, secrets:block, input:BYTES"),
+        (
+            "--guard",
+            "secret",
+            "there are secrets, secrets:block, input:BYTES",
+        ),
         ("--guard", "input:0", "`input:20000`"),
         ("--guard", "topic:", "`topic:orders and deliveries`"),
-        ("--thinking", "on", "auto, model, off, low, medium, high, or a number of tokens"),
+        (
+            "--thinking",
+            "on",
+            "auto, model, off, low, medium, high, or a number of tokens",
+        ),
     ] {
         for surface in SURFACES {
             let goal: &[&str] = match surface {
@@ -138,22 +159,51 @@ fn wrong_values_are_refused_in_one_line_with_the_way_out() {
             check(&output, 2, part);
             let said = err(&output);
             let first = said.lines().next().unwrap();
-            assert!(first.starts_with("error: ") && first.contains(part) && first.contains(option), "{said}");
+            assert!(
+                first.starts_with("error: ") && first.contains(part) && first.contains(option),
+                "{said}"
+            );
         }
     }
-    check(&levity(&["run", "x", "--assume-price", "1:2"]), 2, "--limit-cost");
-    check(&levity(&["run", "x", "--limit-cost", "1", "--assume-price", "1"]), 2, "such as 0.5:2");
-    check(&levity(&["run", "x", "--max-turns", "0"]), 2, "set 1 or more");
+    check(
+        &levity(&["run", "x", "--assume-price", "1:2"]),
+        2,
+        "--limit-cost",
+    );
+    check(
+        &levity(&["run", "x", "--limit-cost", "1", "--assume-price", "1"]),
+        2,
+        "such as 0.5:2",
+    );
+    check(
+        &levity(&["run", "x", "--max-turns", "0"]),
+        2,
+        "set 1 or more",
+    );
     check(&levity(&["plan", "x", "--max-turns", "0"]), 2, "max_turns");
-    check(&levity(&["swarm", "x", "--max-turns", "0"]), 2, "set 1 or more");
+    check(
+        &levity(&["swarm", "x", "--max-turns", "0"]),
+        2,
+        "set 1 or more",
+    );
     let path = file("options-no-folder", "a file");
     let cache = format!("--cache={}", path.display());
     for surface in ["run", "plan", "swarm"] {
         let output = levity(&[surface, "x", &cache]);
         check(&output, 2, "name another folder with `--cache`");
-        assert_eq!(err(&output).lines().filter(|line| line.contains("cannot be kept")).count(), 1);
+        assert_eq!(
+            err(&output)
+                .lines()
+                .filter(|line| line.contains("cannot be kept"))
+                .count(),
+            1
+        );
     }
-    check(&levity(&["serve", "mcp", "--client-model", "--cache"]), 2, "cannot be used with");
+    check(
+        &levity(&["serve", "mcp", "--client-model", "--cache"]),
+        2,
+        "cannot be used with",
+    );
     check(
         &levity(&["serve", "mcp", "--client-model", "--guard", "topic:tides"]),
         2,
@@ -187,58 +237,138 @@ fn exit_codes_are_in_the_help_and_hold() {
     for command in [&[][..], &["run"], &["chat"], &["plan"], &["swarm"]] {
         let help = text(&levity(&[command, &["--help"]].concat()));
         for code in ["0  ", "1  ", "2  ", "3  ", "4  ", "130"] {
-            assert!(help.lines().any(|line| line.starts_with(&format!("  {code}  "))), "{code} in {help}");
+            assert!(
+                help.lines()
+                    .any(|line| line.starts_with(&format!("  {code}  "))),
+                "{code} in {help}"
+            );
         }
     }
     check(&levity(&["run", "What is 2 + 5?"]), 0, "cannot know");
     let fails = script("fails", &json!([{"fail": "bad_request"}]));
     check(&levity(&["run", "x", "--script", &fails]), 1, "levity: ");
     check(&levity(&["run", "x", "--nothing"]), 2, "--nothing");
-    check(&levity(&["run", "x", "--model", "gemini:x"]), 2, "GEMINI_API_KEY");
+    check(
+        &levity(&["run", "x", "--model", "gemini:x"]),
+        2,
+        "GEMINI_API_KEY",
+    );
     let journal = folder("exit");
-    let parked = ["run", "x", "--ask", "add", "--park", "--journal", journal.to_str().unwrap()];
+    let parked = [
+        "run",
+        "x",
+        "--ask",
+        "add",
+        "--park",
+        "--journal",
+        journal.to_str().unwrap(),
+    ];
     check(&levity(&parked), 3, "waits");
     fs::remove_dir_all(journal).unwrap();
-    check(&levity(&["plan", "Compare", "--max-replans", "0"]), 4, "the goal was not reached");
+    check(
+        &levity(&["plan", "Compare", "--max-replans", "0"]),
+        4,
+        "the goal was not reached",
+    );
 }
 
 #[test]
 fn only_scripts_and_the_demonstration_have_the_tool_add() {
     let (url, asked) = server(200, &["Seven."]);
-    check(&levity(&["run", "What is 2 + 5?", "--model", &format!("compatible:m@{url}")]), 0, "Seven.");
+    check(
+        &levity(&[
+            "run",
+            "What is 2 + 5?",
+            "--model",
+            &format!("compatible:m@{url}"),
+        ]),
+        0,
+        "Seven.",
+    );
     let tools = asked.recv_timeout(WAIT).unwrap()["tools"].to_string();
-    assert!(!tools.contains("\"add\"") && tools.contains("\"now\""), "{tools}");
+    assert!(
+        !tools.contains("\"add\"") && tools.contains("\"now\""),
+        "{tools}"
+    );
     let (url, asked) = server(
         200,
-        &["{\"steps\": [{\"id\": \"a\", \"agent\": \"Coder\", \"writes\": [\"x\"]}]}", "{\"x\": 1}"],
+        &[
+            "{\"steps\": [{\"id\": \"a\", \"agent\": \"Coder\", \"writes\": [\"x\"]}]}",
+            "{\"x\": 1}",
+        ],
     );
-    check(&levity(&["plan", "Count", "--model", &format!("compatible:m@{url}")]), 0, "1 of 1");
-    asked
-        .try_iter()
-        .for_each(|request| assert!(!request["tools"].to_string().contains("\"add\""), "{request}"));
+    check(
+        &levity(&["plan", "Count", "--model", &format!("compatible:m@{url}")]),
+        0,
+        "1 of 1",
+    );
+    asked.try_iter().for_each(|request| {
+        assert!(
+            !request["tools"].to_string().contains("\"add\""),
+            "{request}"
+        )
+    });
 }
 
 #[test]
 fn limits_end_a_run_of_each_command() {
-    let talks =
-        script("talks", &json!([{"call": {"name": "add", "args": {"a": 1, "b": 2}}}, {"reply": "Three."}]));
+    let talks = script(
+        "talks",
+        &json!([{"call": {"name": "add", "args": {"a": 1, "b": 2}}}, {"reply": "Three."}]),
+    );
     let waits = script(
         "waits",
         &json!([{"call": {"name": "wait", "args": {"seconds": 3600}}}, {"reply": "At last."}]),
     );
-    let run = |script: &str, args: &[&str]| levity(&[&["run", "x", "--script", script], args].concat());
-    check(&run(&talks, &["--limit-tokens", "10"]), 1, "the limit on tokens");
-    check(&run(&talks, &["--limit-cost", "0.000001", "--assume-price", "5:15"]), 1, "the limit on money");
-    check(&run(&talks, &["--limit-cost", "1000", "--assume-price", "5:15"]), 0, "Three.");
-    check(&run(&talks, &["--limit-cost", "1"]), 2, "`--assume-price INPUT:OUTPUT`");
-    check(&run(&talks, &["--limit-calls", "0"]), 1, "the limit on model calls");
+    let run =
+        |script: &str, args: &[&str]| levity(&[&["run", "x", "--script", script], args].concat());
+    check(
+        &run(&talks, &["--limit-tokens", "10"]),
+        1,
+        "the limit on tokens",
+    );
+    check(
+        &run(
+            &talks,
+            &["--limit-cost", "0.000001", "--assume-price", "5:15"],
+        ),
+        1,
+        "the limit on money",
+    );
+    check(
+        &run(&talks, &["--limit-cost", "1000", "--assume-price", "5:15"]),
+        0,
+        "Three.",
+    );
+    check(
+        &run(&talks, &["--limit-cost", "1"]),
+        2,
+        "`--assume-price INPUT:OUTPUT`",
+    );
+    check(
+        &run(&talks, &["--limit-calls", "0"]),
+        1,
+        "the limit on model calls",
+    );
     check(&run(&waits, &["--limit-time", "0.2"]), 1, "time");
     // The last turn ends in an answer, whatever the model tries.
     check(&run(&talks, &["--max-turns", "1"]), 0, "Three.");
-    check(&run(&talks, &["--limit-tokens", "1000000", "--limit-time", "60"]), 0, "Three.");
+    check(
+        &run(&talks, &["--limit-tokens", "1000000", "--limit-time", "60"]),
+        0,
+        "Three.",
+    );
     for surface in ["plan", "swarm"] {
-        check(&levity(&[surface, "Compare", "--limit-tokens", "10"]), 1, "the limit on tokens");
-        check(&levity(&[surface, "Compare", "--limit-cost", "1"]), 2, "`--assume-price INPUT:OUTPUT`");
+        check(
+            &levity(&[surface, "Compare", "--limit-tokens", "10"]),
+            1,
+            "the limit on tokens",
+        );
+        check(
+            &levity(&[surface, "Compare", "--limit-cost", "1"]),
+            2,
+            "`--assume-price INPUT:OUTPUT`",
+        );
     }
 }
 
@@ -251,22 +381,62 @@ fn guards_look_at_what_goes_in_and_out() {
     );
     let run = |args: &[&str]| {
         let all = [&["run", "Tell me the key", "--script", &tells], args].concat();
-        command(&all).env("DOOR_PASSWORD", "correct-horse-battery").output().unwrap()
+        command(&all)
+            .env("DOOR_PASSWORD", "correct-horse-battery")
+            .output()
+            .unwrap()
     };
     check(&run(&[]), 0, secret);
     let masked = run(&["--guard", "secrets"]);
     check(&masked, 0, "[secret: ");
-    assert!(!text(&masked).contains(secret) && !text(&masked).contains("correct-horse"), "{masked:?}");
-    check(&run(&["--guard", "secrets:block"]), 1, "`secrets` blocked the answer");
-    check(&run(&["--guard", "input:5"]), 1, "`size` blocked the input: it has 15 bytes, and 5 may pass");
-    check(&run(&["--guard", "answer:5"]), 1, "`size` blocked the answer");
-    check(&run(&["--guard", "input:500", "--guard", "answer:500"]), 0, secret);
-    let adds =
-        script("adds", &json!([{"call": {"name": "add", "args": {"a": 1, "b": 2}}}, {"reply": "Three."}]));
-    check(&levity(&["run", "x", "--script", &adds, "--guard", "call:3"]), 0, "`size` blocked");
-    check(&levity(&["run", "x", "--script", &adds, "--guard", "result:1"]), 0, "`size` blocked");
-    check(&levity(&["plan", "Compare", "--guard", "input:5"]), 1, "blocked");
-    check(&levity(&["swarm", "Compare", "--guard", "input:5"]), 1, "blocked");
+    assert!(
+        !text(&masked).contains(secret) && !text(&masked).contains("correct-horse"),
+        "{masked:?}"
+    );
+    check(
+        &run(&["--guard", "secrets:block"]),
+        1,
+        "`secrets` blocked the answer",
+    );
+    check(
+        &run(&["--guard", "input:5"]),
+        1,
+        "`size` blocked the input: it has 15 bytes, and 5 may pass",
+    );
+    check(
+        &run(&["--guard", "answer:5"]),
+        1,
+        "`size` blocked the answer",
+    );
+    check(
+        &run(&["--guard", "input:500", "--guard", "answer:500"]),
+        0,
+        secret,
+    );
+    let adds = script(
+        "adds",
+        &json!([{"call": {"name": "add", "args": {"a": 1, "b": 2}}}, {"reply": "Three."}]),
+    );
+    check(
+        &levity(&["run", "x", "--script", &adds, "--guard", "call:3"]),
+        0,
+        "`size` blocked",
+    );
+    check(
+        &levity(&["run", "x", "--script", &adds, "--guard", "result:1"]),
+        0,
+        "`size` blocked",
+    );
+    check(
+        &levity(&["plan", "Compare", "--guard", "input:5"]),
+        1,
+        "blocked",
+    );
+    check(
+        &levity(&["swarm", "Compare", "--guard", "input:5"]),
+        1,
+        "blocked",
+    );
 }
 
 #[test]
@@ -283,8 +453,16 @@ fn topics_are_judged_by_the_model() {
         "--guard",
         "topic:ships",
     ]);
-    check(&output, 1, "`topic` blocked the input: it is about none of: tides, ships");
-    assert!(asked.recv_timeout(WAIT).unwrap()["messages"].to_string().contains("Write a poem"));
+    check(
+        &output,
+        1,
+        "`topic` blocked the input: it is about none of: tides, ships",
+    );
+    assert!(
+        asked.recv_timeout(WAIT).unwrap()["messages"]
+            .to_string()
+            .contains("Write a poem")
+    );
 }
 
 #[test]
@@ -312,7 +490,10 @@ fn cache_of_others_or_of_another_server_answers_nothing() {
     let (good, asked) = server(200, &["Real."]);
     let run = |home: &str, url: &str| {
         let mut command = command(&["run", "-q", "What?", "--model", "openai-chat:m", &cache]);
-        command.env("HOME", folder.join(home)).env("OPENAI_API_KEY", "x").env("OPENAI_BASE_URL", url);
+        command
+            .env("HOME", folder.join(home))
+            .env("OPENAI_API_KEY", "x")
+            .env("OPENAI_BASE_URL", url);
         if home.is_empty() {
             command.env_remove("HOME");
         }
@@ -320,7 +501,8 @@ fn cache_of_others_or_of_another_server_answers_nothing() {
     };
     check(&run("stranger", &evil), 0, "Planted.");
     check(&run("stranger", &evil), 0, "Planted.");
-    // The same user at another address, another user at the same one, and one who has no place for a secret.
+    // The same user at another address, another user at the same one, and one who has no place for
+    // a secret.
     for home in ["stranger", "user", ""] {
         check(&run(home, &good), 0, "Real.");
         assert_eq!(asked.try_iter().count(), 1, "{home}");
@@ -334,43 +516,75 @@ fn cache_of_others_or_of_another_server_answers_nothing() {
 
 #[test]
 fn thinking_is_switched_on_for_goals_that_need_it() {
-    let (url, asked) =
-        server(400, &[r#"{"error": {"type": "invalid_request_error", "message": "not today"}}"#]);
+    let (url, asked) = server(
+        400,
+        &[r#"{"error": {"type": "invalid_request_error", "message": "not today"}}"#],
+    );
     let model = format!("anthropic:claude-sonnet-4-5@{url}");
     let thinks = |goal: &str, args: &[&str]| {
         let all = [&["run", goal, "--model", &model], args].concat();
-        let output = command(&all).env("ANTHROPIC_API_KEY", "test").output().unwrap();
+        let output = command(&all)
+            .env("ANTHROPIC_API_KEY", "test")
+            .output()
+            .unwrap();
         check(&output, 1, "not today");
-        asked.recv_timeout(WAIT).unwrap()["thinking"]["type"].as_str().unwrap_or("none").to_owned()
+        asked.recv_timeout(WAIT).unwrap()["thinking"]["type"]
+            .as_str()
+            .unwrap_or("none")
+            .to_owned()
     };
     assert_eq!(thinks("Compare the two plans", &[]), "enabled");
     assert_eq!(thinks("Good morning", &[]), "none");
-    assert_eq!(thinks("Compare the two plans", &["--thinking", "model"]), "none");
-    assert_eq!(thinks("Compare the two plans", &["--thinking", "off"]), "disabled");
+    assert_eq!(
+        thinks("Compare the two plans", &["--thinking", "model"]),
+        "none"
+    );
+    assert_eq!(
+        thinks("Compare the two plans", &["--thinking", "off"]),
+        "disabled"
+    );
     assert_eq!(thinks("Good morning", &["--thinking", "high"]), "enabled");
     assert_eq!(thinks("Good morning", &["--thinking", "2048"]), "enabled");
     // What little is left is for the answer.
-    assert_eq!(thinks("Compare the two plans", &["--limit-tokens", "12000"]), "none");
-    assert_eq!(thinks("Compare the two plans", &["--limit-tokens", "400000"]), "enabled");
+    assert_eq!(
+        thinks("Compare the two plans", &["--limit-tokens", "12000"]),
+        "none"
+    );
+    assert_eq!(
+        thinks("Compare the two plans", &["--limit-tokens", "400000"]),
+        "enabled"
+    );
     let (url, _asked) = server(200, &["Fine."]);
     let plain = format!("compatible:m@{url}");
-    check(&levity(&["run", "x", "--model", &plain, "--thinking", "high"]), 0, "is not known to think");
+    check(
+        &levity(&["run", "x", "--model", &plain, "--thinking", "high"]),
+        0,
+        "is not known to think",
+    );
 }
 
 #[tokio::test]
 async fn mcp_clients_meet_the_guards_and_limits_of_the_server() {
     let ask = async |args: &[&str]| {
-        let config = ServerConfig::stdio("levity", env!("CARGO_BIN_EXE_levity")).args(["serve", "mcp"]);
+        let config =
+            ServerConfig::stdio("levity", env!("CARGO_BIN_EXE_levity")).args(["serve", "mcp"]);
         let config = config.args(args.iter().copied());
         let servers = Servers::builder().server(config).start().unwrap();
         let status = servers.wait(WaitFor::All).await;
         assert!(status[0].state.is_ready(), "{status:?}");
-        let answer = servers.get("levity").unwrap().call("query", json!({"prompt": "What is 2 + 5?"})).await;
+        let answer = servers
+            .get("levity")
+            .unwrap()
+            .call("query", json!({"prompt": "What is 2 + 5?"}))
+            .await;
         servers.stop().await;
         format!("{answer:?}")
     };
     assert!(ask(&[]).await.contains("scripted stand-in"));
-    for (args, part) in [(["--guard", "input:5"], "blocked"), (["--limit-tokens", "10"], "limit on tokens")] {
+    for (args, part) in [
+        (["--guard", "input:5"], "blocked"),
+        (["--limit-tokens", "10"], "limit on tokens"),
+    ] {
         let answer = ask(&args).await;
         assert!(answer.contains(part), "{args:?}: {answer}");
     }
@@ -379,16 +593,34 @@ async fn mcp_clients_meet_the_guards_and_limits_of_the_server() {
 #[test]
 fn runs_over_http_end_at_the_limits_of_the_server() {
     let token = "0123456789abcdef-of-a-test";
-    let mut command = command(&["serve", "http", "--listen", "127.0.0.1:0", "--limit-tokens", "10"]);
-    let command = command.env("LEVITY_TOKEN", token).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut command = command(&[
+        "serve",
+        "http",
+        "--listen",
+        "127.0.0.1:0",
+        "--limit-tokens",
+        "10",
+    ]);
+    let command = command
+        .env("LEVITY_TOKEN", token)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
     let mut line = String::new();
-    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    let address = line.trim().strip_prefix("listening on http://").unwrap().strip_suffix("/v1").unwrap();
+    BufReader::new(child.stdout.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let address = line
+        .trim()
+        .strip_prefix("listening on http://")
+        .unwrap()
+        .strip_suffix("/v1")
+        .unwrap();
     let ask = |method: &str, path: &str, body: &str| {
         let mut stream = std::net::TcpStream::connect(address).unwrap();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\nContent-Type: \
+            "{method} {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer \
+                {token}\r\nConnection: close\r\nContent-Type: \
              application/json\r\nContent-Length: {}\r\n\r\n{body}",
             body.len()
         );
@@ -397,7 +629,11 @@ fn runs_over_http_end_at_the_limits_of_the_server() {
         stream.read_to_string(&mut answer).unwrap();
         answer
     };
-    let begun = ask("POST", "/v1/runs", r#"{"goal": "What is 2 + 5?", "id": "limited"}"#);
+    let begun = ask(
+        "POST",
+        "/v1/runs",
+        r#"{"goal": "What is 2 + 5?", "id": "limited"}"#,
+    );
     assert!(begun.starts_with("HTTP/1.1 201"), "{begun}");
     // The stream ends when the run has ended.
     let told = ask("GET", "/v1/runs/limited/events", "");
@@ -409,12 +645,28 @@ fn runs_over_http_end_at_the_limits_of_the_server() {
 #[cfg(unix)]
 #[test]
 fn run_that_is_interrupted_exits_with_130() {
-    let waits = script("interrupted", &json!([{"call": {"name": "wait", "args": {"seconds": 3600}}}]));
+    let waits = script(
+        "interrupted",
+        &json!([{"call": {"name": "wait", "args": {"seconds": 3600}}}]),
+    );
     let mut command = command(&["run", "Wait", "--script", &waits]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    assert!(lines.any(|line| line.contains("waits  until")));
-    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT)
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
         .unwrap();
-    check(&child.wait_with_output().unwrap(), 130, "interrupted from the terminal");
+    let mut lines = BufReader::new(child.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("waits  until")));
+    rustix::process::kill_process(
+        rustix::process::Pid::from_child(&child),
+        rustix::process::Signal::INT,
+    )
+    .unwrap();
+    check(
+        &child.wait_with_output().unwrap(),
+        130,
+        "interrupted from the terminal",
+    );
 }

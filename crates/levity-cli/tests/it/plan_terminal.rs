@@ -22,7 +22,12 @@ impl Terminal {
         let ours: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&ours).unwrap();
         unlockpt(&ours).unwrap();
-        let size = Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = Winsize {
+            ws_row: 30,
+            ws_col: 100,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
         tcsetwinsize(&ours, size).unwrap();
         let name = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
         let theirs = File::options().read(true).write(true).open(name).unwrap();
@@ -36,8 +41,18 @@ impl Terminal {
             .env("TERM", "xterm")
             .env("HOME", crate::HOME)
             .current_dir(env!("CARGO_TARGET_TMPDIR"));
-        let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
-        Self { ours, theirs, child, printed: String::new() }
+        let child = command
+            .stdin(end())
+            .stdout(end())
+            .stderr(end())
+            .spawn()
+            .unwrap();
+        Self {
+            ours,
+            theirs,
+            child,
+            printed: String::new(),
+        }
     }
 
     /// Reads until this was printed.
@@ -49,13 +64,20 @@ impl Terminal {
             self.printed += &String::from_utf8_lossy(&bytes[..read]);
             assert!(self.printed.len() < 1 << 20, "{}", self.printed);
         }
-        self.printed = self.printed.split_off(self.printed.find(part).unwrap() + part.len());
+        self.printed = self
+            .printed
+            .split_off(self.printed.find(part).unwrap() + part.len());
     }
 
     /// All that is printed until the command has ended.
     fn all(mut self) -> String {
         const END: &[u8] = b"[the command has ended]";
-        let Self { ours, theirs, child, .. } = &mut self;
+        let Self {
+            ours,
+            theirs,
+            child,
+            ..
+        } = &mut self;
         let mut printed = Vec::new();
         std::thread::scope(|threads| {
             threads.spawn(|| {
@@ -73,7 +95,10 @@ impl Terminal {
     }
 
     fn echoes(&self) -> bool {
-        tcgetattr(&self.theirs).unwrap().local_modes.contains(LocalModes::ECHO)
+        tcgetattr(&self.theirs)
+            .unwrap()
+            .local_modes
+            .contains(LocalModes::ECHO)
     }
 }
 
@@ -119,13 +144,21 @@ fn a_question_is_asked_once_and_answered_by_what_is_typed_after_it() {
     let asks = r#"{"call": {"name": "ask_user", "args": {"question": "Which?"}}}"#;
     let says = r#"{"reply": "{\"x\": 1, \"y\": 2}"}"#;
     let plan = crate::file("two-questions.json", plan);
-    let script = crate::file("two-answers.json", &format!("[{asks}, {asks}, {says}, {says}]"));
+    let script = crate::file(
+        "two-answers.json",
+        &format!("[{asks}, {asks}, {says}, {says}]"),
+    );
     let paths = [&plan, &script].map(|path| path.to_str().unwrap());
-    let args = ["plan", "--plan", paths[0], "--script", paths[1], "--view", "plain"];
+    let args = [
+        "plan", "--plan", paths[0], "--script", paths[1], "--view", "plain",
+    ];
     let mut terminal = Terminal::new(&args, b"typed before\n");
     for answer in ["red", "blue"] {
         terminal.until("it asks: Which?\r\n  > ");
-        terminal.ours.write_all(format!("{answer}\n").as_bytes()).unwrap();
+        terminal
+            .ours
+            .write_all(format!("{answer}\n").as_bytes())
+            .unwrap();
     }
     terminal.until("complete\r\n");
     let rest = std::mem::take(&mut terminal.printed);
@@ -136,22 +169,44 @@ fn a_question_is_asked_once_and_answered_by_what_is_typed_after_it() {
 #[test]
 fn exported_run_moves_no_terminal_and_is_byte_exact_elsewhere() {
     let text = "a\u{1b}[2J\u{9b}31m\u{7f}\u{202e}b\u{85}\u{2066}c ü";
-    let script = crate::file("controls.json", &serde_json::json!([{"reply": text}]).to_string());
+    let script = crate::file(
+        "controls.json",
+        &serde_json::json!([{"reply": text}]).to_string(),
+    );
     let journal = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
         .join(format!("controls-{}", std::process::id()));
     let journal = journal.to_str().unwrap();
-    let run =
-        ["run", "Hi \u{9b}2J", "--id", "odd", "--journal", journal, "--script", script.to_str().unwrap()];
+    let run = [
+        "run",
+        "Hi \u{9b}2J",
+        "--id",
+        "odd",
+        "--journal",
+        journal,
+        "--script",
+        script.to_str().unwrap(),
+    ];
     crate::check(&crate::levity(&run), 0, "");
     let export = ["runs", "export", "odd", "--journal", journal];
     let piped = crate::levity(&export).stdout;
     let piped = String::from_utf8(piped).unwrap();
-    assert!(piped.contains('\u{9b}') && piped.contains('\u{202e}'), "a pipe gets what is there");
+    assert!(
+        piped.contains('\u{9b}') && piped.contains('\u{202e}'),
+        "a pipe gets what is there"
+    );
     for args in [
         &export[..],
         &["runs", "show", "odd", "--journal", journal],
         &["runs", "list", "--journal", journal],
-        &["runs", "replay", "odd", "--journal", journal, "--script", script.to_str().unwrap()],
+        &[
+            "runs",
+            "replay",
+            "odd",
+            "--journal",
+            journal,
+            "--script",
+            script.to_str().unwrap(),
+        ],
         &["run", "Hi", "--script", script.to_str().unwrap()],
     ] {
         let printed = Terminal::new(args, b"").all();
@@ -163,9 +218,15 @@ fn exported_run_moves_no_terminal_and_is_byte_exact_elsewhere() {
         assert!(!printed.is_empty(), "{args:?}");
         if args[1] == "export" {
             let read = |text: &str| -> Vec<serde_json::Value> {
-                text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+                text.lines()
+                    .map(|line| serde_json::from_str(line).unwrap())
+                    .collect()
             };
-            assert_eq!(read(&printed.replace("\r\n", "\n")), read(&piped), "it says the same");
+            assert_eq!(
+                read(&printed.replace("\r\n", "\n")),
+                read(&piped),
+                "it says the same"
+            );
         }
     }
     let _ = std::fs::remove_dir_all(journal);

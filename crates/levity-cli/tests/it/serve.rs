@@ -13,7 +13,8 @@ use super::{check, command, ended, file, levity};
 const TOKEN: &str = "0123456789abcdef-of-a-test";
 
 fn folder(name: &str) -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    let folder =
+        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
     folder
@@ -35,18 +36,33 @@ impl Server {
     }
 
     fn spawn(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("listening on http://").unwrap().strip_suffix("/v1").unwrap();
-        Self { address: address.to_owned(), child }
+        BufReader::new(child.stdout.as_mut().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let address = line
+            .trim()
+            .strip_prefix("listening on http://")
+            .unwrap()
+            .strip_suffix("/v1")
+            .unwrap();
+        Self {
+            address: address.to_owned(),
+            child,
+        }
     }
 
     fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let (address, length) = (&self.address, body.len());
         let text = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {TOKEN}\r\nConnection: close\r\n\
+            "{method} {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer \
+                {TOKEN}\r\nConnection: close\r\n\
              Content-Type: application/json\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
         );
         stream.write_all(text.as_bytes()).unwrap();
@@ -54,11 +70,20 @@ impl Server {
     }
 
     fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
-        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
         let mut answer = String::new();
-        self.send(method, path, "", &body).read_to_string(&mut answer).unwrap();
+        self.send(method, path, "", &body)
+            .read_to_string(&mut answer)
+            .unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap_or(Value::Null))
+        (
+            head.split(' ').nth(1).unwrap().parse().unwrap(),
+            serde_json::from_str(body).unwrap_or(Value::Null),
+        )
     }
 
     /// The events behind the last one of `told`, until `stop` says so or the stream ends.
@@ -68,8 +93,16 @@ impl Server {
         told: &mut Vec<(String, Value)>,
         stop: impl Fn(&[(String, Value)]) -> bool,
     ) -> bool {
-        let last = told.last().map(|(id, _)| format!("Last-Event-ID: {id}\r\n")).unwrap_or_default();
-        let stream = self.send("GET", &format!("/v1/runs/{run}/events?fleeting=0"), &last, "");
+        let last = told
+            .last()
+            .map(|(id, _)| format!("Last-Event-ID: {id}\r\n"))
+            .unwrap_or_default();
+        let stream = self.send(
+            "GET",
+            &format!("/v1/runs/{run}/events?fleeting=0"),
+            &last,
+            "",
+        );
         let mut id = String::new();
         for line in BufReader::new(stream).lines() {
             let Ok(line) = line else { return false };
@@ -115,12 +148,25 @@ fn script(name: &str, calls: usize) -> PathBuf {
     file(name, &Value::from(steps).to_string())
 }
 
-/// Kills the server again and again while it works on a run; the run goes on, and so does whoever follows it.
+/// Kills the server again and again while it works on a run; the run goes on, and so does whoever
+/// follows it.
 fn survives(journal: &Path, script: &Path) {
     let (journal, script) = (journal.to_str().unwrap(), script.to_str().unwrap());
-    let args = ["--journal", journal, "--script", script, "--max-turns", "200"];
+    let args = [
+        "--journal",
+        journal,
+        "--script",
+        script,
+        "--max-turns",
+        "200",
+    ];
     let mut server = Server::start(&args);
-    assert_eq!(server.ask("POST", "/v1/runs", &json!({"goal": "Add.", "id": "r"})).0, 201);
+    assert_eq!(
+        server
+            .ask("POST", "/v1/runs", &json!({"goal": "Add.", "id": "r"}))
+            .0,
+        201
+    );
     let mut told = Vec::new();
     let mut lives = 1;
     loop {
@@ -132,13 +178,24 @@ fn survives(journal: &Path, script: &Path) {
         server = Server::start(&args);
         lives += 1;
         // A request that is sent again after the crash starts nothing anew.
-        assert_eq!(server.ask("POST", "/v1/runs", &json!({"goal": "Add.", "id": "r"})).0, 200);
+        assert_eq!(
+            server
+                .ask("POST", "/v1/runs", &json!({"goal": "Add.", "id": "r"}))
+                .0,
+            200
+        );
     }
     assert!(lives > 3, "{lives}");
     let mut whole = Vec::new();
     assert!(server.follow("r", &mut whole, |_| false));
     assert_eq!(told, whole);
-    assert_eq!(whole.iter().filter(|(_, event)| named(event, "run_ended")).count(), 1);
+    assert_eq!(
+        whole
+            .iter()
+            .filter(|(_, event)| named(event, "run_ended"))
+            .count(),
+        1
+    );
     let (status, run) = server.ask("GET", "/v1/runs/r", &Value::Null);
     assert_eq!(
         (status, &run["ending"]["text"], &run["stats"]["tool_calls"]),
@@ -165,29 +222,47 @@ fn a_question_outlives_the_server() {
     let server = Server::start(&args);
     server.ask("POST", "/v1/runs", &json!({"goal": "Add.", "id": "r"}));
     let mut told = Vec::new();
-    server.follow("r", &mut told, |told| told.last().is_some_and(|(_, event)| named(event, "asked")));
+    server.follow("r", &mut told, |told| {
+        told.last().is_some_and(|(_, event)| named(event, "asked"))
+    });
     server.kill();
     let server = Server::start(&args);
     let asks = server.ask("GET", "/v1/runs/r/asks", &Value::Null).1;
-    let path = format!("/v1/runs/r/asks/{}", asks["asks"][0]["id"].as_str().unwrap());
+    let path = format!(
+        "/v1/runs/r/asks/{}",
+        asks["asks"][0]["id"].as_str().unwrap()
+    );
     assert_eq!(
         server.ask("POST", &path, &json!({"decision": "allow"})),
         (200, json!({"id": "r", "told": "heard"}))
     );
     assert!(server.follow("r", &mut told, |_| false));
     let (_, run) = server.ask("GET", "/v1/runs/r", &Value::Null);
-    assert_eq!((&run["state"], &run["asks"]), (&json!("answered"), &json!([])));
+    assert_eq!(
+        (&run["state"], &run["asks"]),
+        (&json!("answered"), &json!([]))
+    );
 }
 
 #[test]
 fn teams_and_swarms_are_offered_like_an_agent() {
-    for (kind, part) in [("team", "stand-in"), ("swarm", "A scripted stand-in cannot know.")] {
+    for (kind, part) in [
+        ("team", "stand-in"),
+        ("swarm", "A scripted stand-in cannot know."),
+    ] {
         let folder = folder(kind);
         let server = Server::start(&["--offer", kind, "--journal", folder.to_str().unwrap()]);
-        server.ask("POST", "/v1/runs", &json!({"goal": "Compare two coasts", "id": "r"}));
+        server.ask(
+            "POST",
+            "/v1/runs",
+            &json!({"goal": "Compare two coasts", "id": "r"}),
+        );
         let mut told = Vec::new();
         assert!(server.follow("r", &mut told, |_| false));
-        assert!(told.iter().any(|(_, event)| named(event, "child_started")), "{told:?}");
+        assert!(
+            told.iter().any(|(_, event)| named(event, "child_started")),
+            "{told:?}"
+        );
         let (_, run) = server.ask("GET", "/v1/runs/r", &Value::Null);
         assert_eq!(run["state"], json!("answered"), "{run}");
         assert!(run.to_string().contains(part), "{run}");
@@ -197,9 +272,18 @@ fn teams_and_swarms_are_offered_like_an_agent() {
         check(&list, 0, "records give the same");
     }
     for (args, part) in [
-        (["--offer", "team", "--memory", "m"], "`--memory` changes nothing about a team"),
-        (["--offer", "swarm", "--tool-routes", "--web"], "`--tool-routes` offers the tools of one agent"),
-        (["--offer", "agent", "--worker", "coder"], "`--worker` changes nothing about an agent"),
+        (
+            ["--offer", "team", "--memory", "m"],
+            "`--memory` changes nothing about a team",
+        ),
+        (
+            ["--offer", "swarm", "--tool-routes", "--web"],
+            "`--tool-routes` offers the tools of one agent",
+        ),
+        (
+            ["--offer", "agent", "--worker", "coder"],
+            "`--worker` changes nothing about an agent",
+        ),
     ] {
         let output = levity(&[&["serve", "http", "--listen", "127.0.0.1:0"][..], &args].concat());
         check(&output, 2, part);
@@ -215,11 +299,24 @@ fn it_ends_cleanly_when_it_is_told_to_and_keeps_its_token() {
     let folder = folder("token");
     let path = folder.join("below/token");
     let start = || {
-        let args = ["serve", "http", "--listen", "127.0.0.1:0", "--token-file", path.to_str().unwrap()];
+        let args = [
+            "serve",
+            "http",
+            "--listen",
+            "127.0.0.1:0",
+            "--token-file",
+            path.to_str().unwrap(),
+        ];
         let mut command = command(&args);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(child.stdout.as_mut().unwrap())
+            .read_line(&mut line)
+            .unwrap();
         child
     };
     let end = |mut child: Child, signal| -> io::Result<String> {
@@ -231,10 +328,19 @@ fn it_ends_cleanly_when_it_is_told_to_and_keeps_its_token() {
     };
     let said = end(start(), Signal::TERM).unwrap();
     let token = fs::read_to_string(&path).unwrap();
-    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    assert!(said.contains(token.trim()) && said.contains("not printed again"), "{said}");
+    assert_eq!(
+        fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+    assert!(
+        said.contains(token.trim()) && said.contains("not printed again"),
+        "{said}"
+    );
     let said = end(start(), Signal::INT).unwrap();
-    assert!(!said.contains(token.trim()) && said.contains("clients show the token in"), "{said}");
+    assert!(
+        !said.contains(token.trim()) && said.contains("clients show the token in"),
+        "{said}"
+    );
     assert_eq!(fs::read_to_string(&path).unwrap(), token);
 }
 
@@ -243,14 +349,18 @@ fn ask_as(server: &Server, token: &str, method: &str, path: &str, body: &str) ->
     let mut stream = TcpStream::connect(&server.address).unwrap();
     let (address, length) = (&server.address, body.len());
     let text = format!(
-        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer \
+            {token}\r\nConnection: close\r\n\
          Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
     );
     stream.write_all(text.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_str(body).unwrap_or(Value::Null))
+    (
+        head.split(' ').nth(1).unwrap().parse().unwrap(),
+        serde_json::from_str(body).unwrap_or(Value::Null),
+    )
 }
 
 #[test]
@@ -268,60 +378,153 @@ fn named_tokens_are_made_used_and_removed() {
     assert!(!fs::read_to_string(&tokens).unwrap().contains(&ci));
     let listed = String::from_utf8(call(&["list"]).stdout).unwrap();
     assert_eq!(listed, "ci run,approve\neye read\n");
-    check(&call(&["add", "ci", "--scope", "read"]), 2, "use another name");
-    check(&call(&["add", "x", "--scope", "root"]), 2, "`read`, `run`, `approve` or `admin`");
+    check(
+        &call(&["add", "ci", "--scope", "read"]),
+        2,
+        "use another name",
+    );
+    check(
+        &call(&["add", "x", "--scope", "root"]),
+        2,
+        "`read`, `run`, `approve` or `admin`",
+    );
     check(&call(&["add", "x"]), 2, "--scope");
-    check(&call(&["add", "a-b", "--scope", "read"]), 2, "small letters and digits");
-    check(&call(&["remove", "nobody"]), 2, "there is no token `nobody`");
+    check(
+        &call(&["add", "a-b", "--scope", "read"]),
+        2,
+        "small letters and digits",
+    );
+    check(
+        &call(&["remove", "nobody"]),
+        2,
+        "there is no token `nobody`",
+    );
 
     let mut started = command(&["serve", "http", "--listen", "127.0.0.1:0", "--tool-routes"]);
-    started.args(at).args(["--access-log", log.to_str().unwrap()]);
+    started
+        .args(at)
+        .args(["--access-log", log.to_str().unwrap()]);
     let server = Server::spawn(started);
-    assert_eq!(ask_as(&server, TOKEN, "GET", "/v1/runs", "").0, 401, "there is no other token");
-    assert_eq!(ask_as(&server, &eye, "POST", "/v1/runs", r#"{"goal": "Go"}"#).0, 403);
-    let (status, run) = ask_as(&server, &ci, "POST", "/v1/runs", r#"{"goal": "What is 2 + 5?", "id": "m"}"#);
+    assert_eq!(
+        ask_as(&server, TOKEN, "GET", "/v1/runs", "").0,
+        401,
+        "there is no other token"
+    );
+    assert_eq!(
+        ask_as(&server, &eye, "POST", "/v1/runs", r#"{"goal": "Go"}"#).0,
+        403
+    );
+    let (status, run) = ask_as(
+        &server,
+        &ci,
+        "POST",
+        "/v1/runs",
+        r#"{"goal": "What is 2 + 5?", "id": "m"}"#,
+    );
     assert_eq!((status, &run["id"]), (201, &json!("ci-m")), "{run}");
     assert_eq!(ask_as(&server, &eye, "GET", "/v1/runs/ci-m", "").0, 404);
     assert_eq!(ask_as(&server, &eye, "GET", "/v1/tools", "").0, 200);
     let logged = fs::read_to_string(&log).unwrap();
-    assert!(logged.lines().count() == 5 && logged.contains("\"token\":\"ci\""), "{logged}");
+    assert!(
+        logged.lines().count() == 5 && logged.contains("\"token\":\"ci\""),
+        "{logged}"
+    );
     assert!(!logged.contains(&ci) && !logged.contains(&eye) && !logged.contains(TOKEN));
     drop(server);
     assert!(call(&["remove", "ci"]).status.success() && call(&["remove", "eye"]).status.success());
     let mut empty = command(&["serve", "http", "--listen", "127.0.0.1:0"]);
-    check(&empty.args(at).output().unwrap(), 2, "levity serve token add");
+    check(
+        &empty.args(at).output().unwrap(),
+        2,
+        "levity serve token add",
+    );
 }
 
 #[test]
 fn server_beyond_the_loopback_needs_encryption_or_leave() {
-    for way in [&["serve", "http", "--listen", "0.0.0.0:0"][..], &["serve", "mcp", "--http", "0.0.0.0:0"]] {
-        check(&ended(command(way).env("LEVITY_TOKEN", TOKEN)), 2, "--allow-plaintext");
+    for way in [
+        &["serve", "http", "--listen", "0.0.0.0:0"][..],
+        &["serve", "mcp", "--http", "0.0.0.0:0"],
+    ] {
+        check(
+            &ended(command(way).env("LEVITY_TOKEN", TOKEN)),
+            2,
+            "--allow-plaintext",
+        );
     }
-    let half = command(&["serve", "http", "--tls-cert", "x"]).env("LEVITY_TOKEN", TOKEN).output().unwrap();
+    let half = command(&["serve", "http", "--tls-cert", "x"])
+        .env("LEVITY_TOKEN", TOKEN)
+        .output()
+        .unwrap();
     check(&half, 2, "--tls-key");
-    let none = ["serve", "http", "--listen", "127.0.0.1:0", "--tls-cert", "nowhere", "--tls-key", "nowhere"];
-    check(&command(&none).env("LEVITY_TOKEN", TOKEN).output().unwrap(), 2, "`nowhere` cannot be used");
-    let mut open = command(&["serve", "http", "--listen", "0.0.0.0:0", "--allow-plaintext"]);
-    let mut child =
-        open.env("LEVITY_TOKEN", TOKEN).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let none = [
+        "serve",
+        "http",
+        "--listen",
+        "127.0.0.1:0",
+        "--tls-cert",
+        "nowhere",
+        "--tls-key",
+        "nowhere",
+    ];
+    check(
+        &command(&none).env("LEVITY_TOKEN", TOKEN).output().unwrap(),
+        2,
+        "`nowhere` cannot be used",
+    );
+    let mut open = command(&[
+        "serve",
+        "http",
+        "--listen",
+        "0.0.0.0:0",
+        "--allow-plaintext",
+    ]);
+    let mut child = open
+        .env("LEVITY_TOKEN", TOKEN)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut line = String::new();
-    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    BufReader::new(child.stdout.as_mut().unwrap())
+        .read_line(&mut line)
+        .unwrap();
     child.kill().unwrap();
     let mut said = String::new();
-    child.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
+    child
+        .stderr
+        .as_mut()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
     child.wait().unwrap();
-    assert!(line.starts_with("listening on") && said.contains("without encryption"), "{line} {said}");
+    assert!(
+        line.starts_with("listening on") && said.contains("without encryption"),
+        "{line} {said}"
+    );
 }
 
 #[test]
 fn what_is_wrong_with_a_server_is_said_with_the_way_out() {
     check(&levity(&["serve"]), 2, "http");
-    let homeless = command(&["serve", "http"]).env_remove("HOME").output().unwrap();
-    check(&homeless, 2, "set `LEVITY_TOKEN`, or name a file with `--token-file`");
-    let short = command(&["serve", "http"]).env("LEVITY_TOKEN", "short").output().unwrap();
+    let homeless = command(&["serve", "http"])
+        .env_remove("HOME")
+        .output()
+        .unwrap();
+    check(
+        &homeless,
+        2,
+        "set `LEVITY_TOKEN`, or name a file with `--token-file`",
+    );
+    let short = command(&["serve", "http"])
+        .env("LEVITY_TOKEN", "short")
+        .output()
+        .unwrap();
     check(&short, 2, "the token is too short");
-    let place =
-        command(&["serve", "http", "--listen", "nowhere"]).env("LEVITY_TOKEN", TOKEN).output().unwrap();
+    let place = command(&["serve", "http", "--listen", "nowhere"])
+        .env("LEVITY_TOKEN", TOKEN)
+        .output()
+        .unwrap();
     check(&place, 2, "`nowhere` cannot be listened on");
 }
 
@@ -341,14 +544,25 @@ fn token_share_is_what_the_help_says() {
             tokens.to_str().unwrap(),
         ]);
         check(&added, 0, "");
-        super::text(&added).split_whitespace().last().unwrap().to_owned()
+        super::text(&added)
+            .split_whitespace()
+            .last()
+            .unwrap()
+            .to_owned()
     };
     let (ann, bob) = (add("ann"), add("bob"));
     for (command, args) in [("http", &[][..]), ("mcp", &["--http", "127.0.0.1:0"])] {
         let help = super::text(&levity(&["serve", command, "--help"]));
         let help: String = help.split_whitespace().collect::<Vec<_>>().join(" ");
-        for promise in ["--token-share <PERCENT>", "25 by default", "one place at least"] {
-            assert!(help.contains(promise), "{command}: `{promise}` is not in the help");
+        for promise in [
+            "--token-share <PERCENT>",
+            "25 by default",
+            "one place at least",
+        ] {
+            assert!(
+                help.contains(promise),
+                "{command}: `{promise}` is not in the help"
+            );
         }
         for (share, named) in [("0", true), ("101", true), ("x", true), ("50", false)] {
             let mut all = [&["serve", command][..], args, &["--token-share", share]].concat();
@@ -356,7 +570,15 @@ fn token_share_is_what_the_help_says() {
                 all.extend(["--named-tokens", tokens.to_str().unwrap()]);
             }
             let refused = ended(&mut super::command(&all));
-            check(&refused, 2, if named { "--token-share" } else { "--named-tokens" });
+            check(
+                &refused,
+                2,
+                if named {
+                    "--token-share"
+                } else {
+                    "--named-tokens"
+                },
+            );
         }
     }
     // Of four runs, a tenant has one by default, and two by half of them.
@@ -374,7 +596,8 @@ fn token_share_is_what_the_help_says() {
             let mut stream = TcpStream::connect(&server.address).unwrap();
             let body = r#"{"goal": "x"}"#;
             let text = format!(
-                "POST /v1/runs?wait=0 HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+                "POST /v1/runs?wait=0 HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Type: \
+                    application/json\r\n\
                  Content-Length: {}\r\n{headers}\r\n{body}",
                 server.address,
                 body.len()
@@ -389,7 +612,10 @@ fn token_share_is_what_the_help_says() {
         }
         assert_eq!(start(&ann), 429, "{share:?}");
         if most < 4 {
-            assert!((200..300).contains(&start(&bob)), "{share:?}: the other tenant has its own");
+            assert!(
+                (200..300).contains(&start(&bob)),
+                "{share:?}: the other tenant has its own"
+            );
         }
     }
 }

@@ -14,8 +14,8 @@ const TOKEN: &str = "0123456789abcdef-of-a-test";
 
 /// A folder of this test's own, with a file in it.
 fn workspace(name: &str) -> PathBuf {
-    let folder =
-        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("mcp-{}-{name}", std::process::id()));
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("mcp-{}-{name}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("tides.md"), "High water is at six.").unwrap();
@@ -38,15 +38,32 @@ async fn connect(config: ServerConfig) -> Servers {
 }
 
 async fn value(servers: &Servers, tool: &str, args: Value) -> Value {
-    servers.get("levity").unwrap().call(tool, args).await.unwrap().value.unwrap()
+    servers
+        .get("levity")
+        .unwrap()
+        .call(tool, args)
+        .await
+        .unwrap()
+        .value
+        .unwrap()
 }
 
 #[tokio::test]
 async fn a_client_starts_it_and_asks() {
     let folder = workspace("stdio");
-    let servers = connect(program(&["--workspace", folder.to_str().unwrap(), "--read-only"])).await;
+    let servers = connect(program(&[
+        "--workspace",
+        folder.to_str().unwrap(),
+        "--read-only",
+    ]))
+    .await;
     let answer = value(&servers, "query", json!({"prompt": "What is 2 + 5?"})).await;
-    assert!(answer["answer"].as_str().unwrap().contains("scripted stand-in"));
+    assert!(
+        answer["answer"]
+            .as_str()
+            .unwrap()
+            .contains("scripted stand-in")
+    );
     assert_eq!(answer["statistics"]["tool_calls"], 1);
     let found = value(&servers, "search", json!({"query": "high water"})).await;
     assert_eq!(found["results"][0]["id"], "file:tides.md");
@@ -59,8 +76,17 @@ async fn team_and_swarm_answer_queries() {
     for kind in ["team", "swarm"] {
         let servers = connect(program(&["--offer", kind])).await;
         let answer = value(&servers, "query", json!({"prompt": "Compare two coasts"})).await;
-        assert!(answer["answer"].as_str().unwrap().contains("scripted stand-in"), "{answer}");
-        assert!(answer["statistics"]["model_calls"].as_u64().unwrap() > 2, "{answer}");
+        assert!(
+            answer["answer"]
+                .as_str()
+                .unwrap()
+                .contains("scripted stand-in"),
+            "{answer}"
+        );
+        assert!(
+            answer["statistics"]["model_calls"].as_u64().unwrap() > 2,
+            "{answer}"
+        );
         // Their agents remember nothing, so no session is promised.
         assert!(answer["session_id"].is_null(), "{answer}");
         servers.stop().await;
@@ -70,16 +96,28 @@ async fn team_and_swarm_answer_queries() {
 #[tokio::test]
 async fn over_http_it_wants_its_token() {
     let mut command = command(&["serve", "mcp", "--http", "127.0.0.1:0"]);
-    let mut child = command.env("LEVITY_TOKEN", TOKEN).stderr(Stdio::piped()).spawn().unwrap();
-    let mut said = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-    let url = said.find_map(|line| line.split_once("MCP at ").map(|(_, url)| url.to_owned())).unwrap();
-    let with =
-        |token: &str| ServerConfig::http("levity", &url).header("Authorization", format!("Bearer {token}"));
+    let mut child = command
+        .env("LEVITY_TOKEN", TOKEN)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(child.stderr.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
+    let url = said
+        .find_map(|line| line.split_once("MCP at ").map(|(_, url)| url.to_owned()))
+        .unwrap();
+    let with = |token: &str| {
+        ServerConfig::http("levity", &url).header("Authorization", format!("Bearer {token}"))
+    };
     let servers = connect(with(TOKEN)).await;
     let answer = value(&servers, "query", json!({"prompt": "What is 2 + 5?"})).await;
     assert_eq!(answer["complete"], true);
     servers.stop().await;
-    let refused = Servers::builder().server(with("another-token-altogether")).start().unwrap();
+    let refused = Servers::builder()
+        .server(with("another-token-altogether"))
+        .start()
+        .unwrap();
     let status = refused.wait(WaitFor::All).await;
     assert!(!status[0].state.is_ready(), "{status:?}");
     refused.stop().await;
@@ -92,8 +130,17 @@ async fn what_a_killed_server_left_is_ended() {
     let folder = workspace("killed");
     let journal = folder.join("runs");
     let script = folder.join("script.json");
-    fs::write(&script, r#"[{"call": {"name": "wait", "args": {"seconds": 3600}}}]"#).unwrap();
-    let args = ["--journal", journal.to_str().unwrap(), "--script", script.to_str().unwrap()];
+    fs::write(
+        &script,
+        r#"[{"call": {"name": "wait", "args": {"seconds": 3600}}}]"#,
+    )
+    .unwrap();
+    let args = [
+        "--journal",
+        journal.to_str().unwrap(),
+        "--script",
+        script.to_str().unwrap(),
+    ];
     let mut child = command(&[&["serve", "mcp"], &args[..]].concat())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -102,22 +149,43 @@ async fn what_a_killed_server_left_is_ended() {
         .unwrap();
     let info = json!({"name": "test", "version": "1"});
     let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info});
-    let call = json!({"name": "query", "arguments": {"prompt": "Wait"}, "_meta": {"progressToken": 1}});
+    let call =
+        json!({"name": "query", "arguments": {"prompt": "Wait"}, "_meta": {"progressToken": 1}});
     for message in [
         json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}),
         json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
         json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}),
     ] {
-        std::io::Write::write_all(child.stdin.as_mut().unwrap(), format!("{message}\n").as_bytes()).unwrap();
+        std::io::Write::write_all(
+            child.stdin.as_mut().unwrap(),
+            format!("{message}\n").as_bytes(),
+        )
+        .unwrap();
     }
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    assert!(lines.any(|line| line.contains("turn 1")), "the run is under way");
+    let mut lines = BufReader::new(child.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
+    assert!(
+        lines.any(|line| line.contains("turn 1")),
+        "the run is under way"
+    );
     child.kill().unwrap();
     child.wait().unwrap();
-    let list = || text(&levity(&["runs", "list", "--journal", journal.to_str().unwrap()]));
+    let list = || {
+        text(&levity(&[
+            "runs",
+            "list",
+            "--journal",
+            journal.to_str().unwrap(),
+        ]))
+    };
     assert!(!list().contains("cancelled"), "{}", list());
     connect(program(&args)).await.stop().await;
-    assert!(list().contains("cancelled: the server was started anew"), "{}", list());
+    assert!(
+        list().contains("cancelled: the server was started anew"),
+        "{}",
+        list()
+    );
     fs::remove_dir_all(folder).unwrap();
 }
 
@@ -125,7 +193,19 @@ async fn what_a_killed_server_left_is_ended() {
 fn what_is_wrong_is_said_with_the_way_out() {
     check(&levity(&["serve", "mcp", "--token-file", "x"]), 2, "--http");
     check(&levity(&["serve", "mcp", "--facts", "x.db"]), 2, "--scope");
-    check(&levity(&["serve", "mcp", "--facts", "x.db", "--scope", "me"]), 2, "`user:ID`");
-    check(&levity(&["serve", "mcp", "--client-model", "--model", "openai:x"]), 2, "cannot be used with");
-    check(&levity(&["serve", "mcp", "--prompts", "nowhere"]), 2, "`nowhere` cannot be read");
+    check(
+        &levity(&["serve", "mcp", "--facts", "x.db", "--scope", "me"]),
+        2,
+        "`user:ID`",
+    );
+    check(
+        &levity(&["serve", "mcp", "--client-model", "--model", "openai:x"]),
+        2,
+        "cannot be used with",
+    );
+    check(
+        &levity(&["serve", "mcp", "--prompts", "nowhere"]),
+        2,
+        "`nowhere` cannot be read",
+    );
 }

@@ -17,8 +17,17 @@ fn told(output: &Output) -> String {
 
 /// A file of replies; a text is said, anything else is a step as it is.
 fn script(name: &str, steps: &[Value]) -> PathBuf {
-    let step = |step: &Value| if step.is_string() { json!({"reply": step}) } else { step.clone() };
-    file(&format!("swarm-{name}.json"), &json!(steps.iter().map(step).collect::<Vec<_>>()).to_string())
+    let step = |step: &Value| {
+        if step.is_string() {
+            json!({"reply": step})
+        } else {
+            step.clone()
+        }
+    };
+    file(
+        &format!("swarm-{name}.json"),
+        &json!(steps.iter().map(step).collect::<Vec<_>>()).to_string(),
+    )
 }
 
 fn call(name: &str, args: &Value) -> Value {
@@ -28,7 +37,11 @@ fn call(name: &str, args: &Value) -> Value {
 /// What a router would write: these, one after the other.
 fn plan(workers: &[&str]) -> Value {
     let one = |at: usize| {
-        let before: Vec<String> = at.checked_sub(1).map(|at| format!("d{at}")).into_iter().collect();
+        let before: Vec<String> = at
+            .checked_sub(1)
+            .map(|at| format!("d{at}"))
+            .into_iter()
+            .collect();
         json!({"id": format!("d{at}"), "worker": workers[at], "task": "Work.", "depends_on": before})
     };
     let delegations: Vec<_> = (0..workers.len()).map(one).collect();
@@ -40,7 +53,8 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()));
+        let path =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
         fs::write(path.join("notes.txt"), "one\n").unwrap();
         Self(path)
@@ -84,7 +98,12 @@ fn without_a_model_a_stand_in_shows_how_it_goes() {
 #[test]
 fn a_coder_writes_a_file_and_a_reviewer_cannot() {
     let folder = Folder::new("swarm-writes");
-    let write = |content: &str| call("write_file", &json!({"path": "notes.txt", "content": content}));
+    let write = |content: &str| {
+        call(
+            "write_file",
+            &json!({"path": "notes.txt", "content": content}),
+        )
+    };
     let steps = [
         plan(&["coder", "reviewer"]),
         write("by the coder\n"),
@@ -96,7 +115,14 @@ fn a_coder_writes_a_file_and_a_reviewer_cannot() {
         json!("The coder wrote it; the reviewer looked at it."),
     ];
     let script = script("writes", &steps);
-    let args = ["swarm", "Write notes", "--script", script.to_str().unwrap(), "--workspace", folder.path()];
+    let args = [
+        "swarm",
+        "Write notes",
+        "--script",
+        script.to_str().unwrap(),
+        "--workspace",
+        folder.path(),
+    ];
     let output = levity(&[&args[..], &["--weak", "--allow", "rm"]].concat());
     for part in [
         "swarm › coder › write_file: written notes.txt\n",
@@ -107,7 +133,10 @@ fn a_coder_writes_a_file_and_a_reviewer_cannot() {
     ] {
         check(&output, 0, part);
     }
-    assert_eq!(text(&output), "The coder wrote it; the reviewer looked at it.\n");
+    assert_eq!(
+        text(&output),
+        "The coder wrote it; the reviewer looked at it.\n"
+    );
     assert_eq!(folder.notes(), "by the coder\n");
 }
 
@@ -121,36 +150,83 @@ fn only_those_who_are_wanted_work() {
         2,
         "possible values: researcher, coder, reviewer",
     );
-    let script = script("nobody", &[plan(&["reviewer"]), plan(&["reviewer"]), json!("Done.")]);
-    let args = ["swarm", "Fix it", "--worker", "coder", "--script", script.to_str().unwrap()];
+    let script = script(
+        "nobody",
+        &[plan(&["reviewer"]), plan(&["reviewer"]), json!("Done.")],
+    );
+    let args = [
+        "swarm",
+        "Fix it",
+        "--worker",
+        "coder",
+        "--script",
+        script.to_str().unwrap(),
+    ];
     let output = levity(&args);
     check(&output, 0, "`d0` is for `reviewer`, who is not there");
-    check(&output, 0, "swarm: the plan, by words of the goal: d1 (coder)\n");
+    check(
+        &output,
+        0,
+        "swarm: the plan, by words of the goal: d1 (coder)\n",
+    );
 }
 
 #[test]
 fn a_plan_from_a_file_is_carried_out() {
-    let path = file("swarm-plan.json", r#"[{"id": "a", "worker": "reviewer", "task": "Look."}]"#);
+    let path = file(
+        "swarm-plan.json",
+        r#"[{"id": "a", "worker": "reviewer", "task": "Look."}]"#,
+    );
     let output = levity(&["swarm", "--plan", path.to_str().unwrap()]);
     check(&output, 0, "swarm: the plan, as given: a (reviewer)\n");
     assert_eq!(text(&output), "I found nothing. Ready.\n");
-    let path =
-        file("swarm-cook.json", r#"{"delegations": [{"id": "a", "worker": "codr", "task": "Cook."}]}"#);
-    check(&levity(&["swarm", "--plan", path.to_str().unwrap()]), 2, "did you mean `coder`?");
+    let path = file(
+        "swarm-cook.json",
+        r#"{"delegations": [{"id": "a", "worker": "codr", "task": "Cook."}]}"#,
+    );
+    check(
+        &levity(&["swarm", "--plan", path.to_str().unwrap()]),
+        2,
+        "did you mean `coder`?",
+    );
     let path = file("swarm-odd.json", r#"{"steps": []}"#);
-    check(&levity(&["swarm", "--plan", path.to_str().unwrap()]), 2, "swarm-odd.json` is no plan");
-    check(&levity(&["swarm", "--plan", "nowhere.json"]), 2, "`nowhere.json` cannot be read");
+    check(
+        &levity(&["swarm", "--plan", path.to_str().unwrap()]),
+        2,
+        "swarm-odd.json` is no plan",
+    );
+    check(
+        &levity(&["swarm", "--plan", "nowhere.json"]),
+        2,
+        "`nowhere.json` cannot be read",
+    );
 }
 
 #[test]
 fn what_is_wrong_is_said_with_the_way_out() {
     check(&levity(&["swarm"]), 2, "Usage");
-    check(&levity(&["swarm", "x", "--max-parallel", "0"]), 2, "`max_parallel` is 0");
-    check(&levity(&["swarm", "x", "--max-delegations", "0"]), 2, "`max_delegations` is 0");
+    check(
+        &levity(&["swarm", "x", "--max-parallel", "0"]),
+        2,
+        "`max_parallel` is 0",
+    );
+    check(
+        &levity(&["swarm", "x", "--max-delegations", "0"]),
+        2,
+        "`max_delegations` is 0",
+    );
     check(&levity(&["swarm", "x", "--park"]), 2, "--journal");
-    check(&levity(&["swarm", "x", "--workspace", "nowhere"]), 2, "`nowhere`");
+    check(
+        &levity(&["swarm", "x", "--workspace", "nowhere"]),
+        2,
+        "`nowhere`",
+    );
     let place = Place::new("swarm-none");
-    check(&place.levity(&["swarm", "--resume", "nobody"]), 2, "there is no run `nobody`");
+    check(
+        &place.levity(&["swarm", "--resume", "nobody"]),
+        2,
+        "there is no run `nobody`",
+    );
     let output = place.levity(&["swarm", "x", "--id", "../monday"]);
     check(&output, 2, "needs an id of at most 200 letters");
     assert!(!told(&output).contains("kept as"), "{output:?}");
@@ -159,14 +235,26 @@ fn what_is_wrong_is_said_with_the_way_out() {
         1,
         "the goal was not reached",
     );
-    check(&place.levity(&["swarm", "x", "--id", "monday"]), 2, "run `monday` exists already");
-    check(&levity(&["swarm", "x", "--bus", "nowhere/bus.jsonl"]), 1, "the bus cannot be written");
+    check(
+        &place.levity(&["swarm", "x", "--id", "monday"]),
+        2,
+        "run `monday` exists already",
+    );
+    check(
+        &levity(&["swarm", "x", "--bus", "nowhere/bus.jsonl"]),
+        1,
+        "the bus cannot be written",
+    );
     #[cfg(unix)]
     {
         let (mine, link) = (place.0.join("mine"), place.0.join("link"));
         fs::write(&mine, "mine").unwrap();
         std::os::unix::fs::symlink(&mine, &link).unwrap();
-        check(&levity(&["swarm", "x", "--bus", link.to_str().unwrap()]), 1, "is a link");
+        check(
+            &levity(&["swarm", "x", "--bus", link.to_str().unwrap()]),
+            1,
+            "is a link",
+        );
         assert_eq!(fs::read_to_string(mine).unwrap(), "mine");
     }
 }
@@ -179,17 +267,38 @@ fn what_came_of_it_is_one_object_and_the_bus_is_a_file() {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
-        assert_eq!(fs::metadata(&bus).unwrap().permissions().mode() & 0o077, 0, "it is its owner's alone");
+        assert_eq!(
+            fs::metadata(&bus).unwrap().permissions().mode() & 0o077,
+            0,
+            "it is its owner's alone"
+        );
     }
     let object: Value = serde_json::from_str(&text(&output)).unwrap();
-    assert_eq!((&object["status"], &object["error"]), (&json!("complete"), &Value::Null));
-    assert!(object["text"].as_str().is_some_and(|text| text.starts_with(ANSWER)), "{object}");
+    assert_eq!(
+        (&object["status"], &object["error"]),
+        (&json!("complete"), &Value::Null)
+    );
+    assert!(
+        object["text"]
+            .as_str()
+            .is_some_and(|text| text.starts_with(ANSWER)),
+        "{object}"
+    );
     assert_eq!(object["reports"][1]["attempts"], 2);
     assert_eq!(object["plan"][2]["worker"], "reviewer");
-    let lines: Vec<Value> =
-        fs::read_to_string(bus).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let said: Vec<_> = lines.iter().map(|line| (line["from"].as_str(), line["type"].as_str())).collect();
-    let (worker, router) = (|name, kind| (Some(name), Some(kind)), |kind| (Some("router"), Some(kind)));
+    let lines: Vec<Value> = fs::read_to_string(bus)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let said: Vec<_> = lines
+        .iter()
+        .map(|line| (line["from"].as_str(), line["type"].as_str()))
+        .collect();
+    let (worker, router) = (
+        |name, kind| (Some(name), Some(kind)),
+        |kind| (Some("router"), Some(kind)),
+    );
     let expected = [
         router("task"),
         router("task"),
@@ -211,28 +320,61 @@ fn a_limit_leaves_what_was_done() {
     assert!(text(&none).starts_with("Not done:\n- "), "{none:?}");
     let object: Value = serde_json::from_str(&text(&output)).unwrap();
     assert_eq!(object["reports"][0]["status"], "done", "{object}");
-    assert!(object["stats"]["model_calls"].as_u64() <= Some(3), "{object}");
+    assert!(
+        object["stats"]["model_calls"].as_u64() <= Some(3),
+        "{object}"
+    );
 }
 
 #[test]
 fn a_run_goes_on_after_its_process_was_killed() {
     for name in ["swarm-killed", "swarm-killed.db"] {
         let place = Place::new(name);
-        let steps = [plan(&["researcher", "coder"]), json!("Found."), json!({"hang": true})];
+        let steps = [
+            plan(&["researcher", "coder"]),
+            json!("Found."),
+            json!({"hang": true}),
+        ];
         let hangs = script(&format!("{name}-hangs"), &steps);
-        let args = ["swarm", "Write", "--id", "monday", "--script", hangs.to_str().unwrap(), "--journal"];
-        let mut child =
-            command(&args).arg(&place.0).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+        let args = [
+            "swarm",
+            "Write",
+            "--id",
+            "monday",
+            "--script",
+            hangs.to_str().unwrap(),
+            "--journal",
+        ];
+        let mut child = command(&args)
+            .arg(&place.0)
+            .stderr(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap())
+            .lines()
+            .map_while(Result::ok);
         assert!(lines.any(|line| line == "swarm › coder: begins `d1`"));
         child.kill().unwrap();
         child.wait().unwrap();
-        let goes_on = script(&format!("{name}-goes-on"), &[json!("Written."), json!("Found and written.")]);
-        let again = ["swarm", "--resume", "monday", "--script", goes_on.to_str().unwrap()];
+        let goes_on = script(
+            &format!("{name}-goes-on"),
+            &[json!("Written."), json!("Found and written.")],
+        );
+        let again = [
+            "swarm",
+            "--resume",
+            "monday",
+            "--script",
+            goes_on.to_str().unwrap(),
+        ];
         let output = place.levity(&again);
         assert_eq!(text(&output), "Found and written.\n", "{output:?}");
         let told = told(&output);
-        assert!(told.contains("swarm › coder: has done `d1`") && !told.contains("researcher"), "{told}");
+        assert!(
+            told.contains("swarm › coder: has done `d1`") && !told.contains("researcher"),
+            "{told}"
+        );
         check(&place.levity(&again), 0, "2 of 2 done");
     }
 }
@@ -243,17 +385,28 @@ fn a_question_waits_in_the_journal() {
     let run = ["swarm", "Write", "--id", "monday", "--ask", "now", "--park"];
     check(&place.levity(&run), 3, "run monday waits");
     check(
-        &in_time(&place, &["swarm", "--resume", "monday", "--ask", "now", "--park"]),
+        &in_time(
+            &place,
+            &["swarm", "--resume", "monday", "--ask", "now", "--park"],
+        ),
         3,
         "run monday waits",
     );
-    check(&place.levity(&["runs", "approve", "monday"]), 0, "`levity runs resume` goes on with run monday");
+    check(
+        &place.levity(&["runs", "approve", "monday"]),
+        0,
+        "`levity runs resume` goes on with run monday",
+    );
     let output = in_time(&place, &["swarm", "--resume", "monday", "--ask", "now"]);
     check(&output, 0, "swarm › researcher › now: gives ");
     assert!(text(&output).starts_with(ANSWER));
     // Where nobody sits, the answer is no.
     let run = ["swarm", "Write", "--id", "tuesday", "--ask", "now"];
-    check(&place.levity(&[&run[..], &["--park"]].concat()), 3, "run tuesday waits");
+    check(
+        &place.levity(&[&run[..], &["--park"]].concat()),
+        3,
+        "run tuesday waits",
+    );
     let output = in_time(&place, &["swarm", "--resume", "tuesday", "--ask", "now"]);
     check(&output, 0, "nobody sits at the terminal");
 }
@@ -263,7 +416,10 @@ fn a_question_waits_in_the_journal() {
 fn whoever_sits_there_is_told_who_asks() {
     use std::io::Write as _;
 
-    let path = file("swarm-asks.json", r#"[{"id": "a", "worker": "researcher", "task": "[demo: find]"}]"#);
+    let path = file(
+        "swarm-asks.json",
+        r#"[{"id": "a", "worker": "researcher", "task": "[demo: find]"}]"#,
+    );
     let args = ["swarm", "--plan", path.to_str().unwrap(), "--ask", "now"];
     let mut terminal = crate::plan_terminal::Terminal::new(&args, b"typed before\n");
     terminal.until("researcher:\r\n  may it call now {}? (it is asked about by `--ask`) [y/N] ");

@@ -8,22 +8,33 @@ use super::{Place, check, command, file, levity};
 
 /// A folder with some files, and one that is kept apart.
 fn folder(name: &str) -> PathBuf {
-    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()));
+    let path =
+        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()));
     fs::create_dir_all(path.join("tools")).unwrap();
     fs::write(path.join("notes.txt"), "one\ntwo\n").unwrap();
     fs::write(path.join(".env"), "KEY=hush\n").unwrap();
-    let shout =
-        "def shout(text: str) -> str:\n    \"\"\"Writes in capitals.\"\"\"\n    return text.upper()\n";
+    let shout = "def shout(text: str) -> str:\n    \"\"\"Writes in capitals.\"\"\"\n    return \
+        text.upper()\n";
     fs::write(path.join("tools/texts.py"), shout).unwrap();
     fs::write(path.join("tools/broken.py"), "def f(:\n").unwrap();
     path
 }
 
 fn run(place: &PathBuf, script: &str, args: &[&str]) -> Output {
-    let script = file(&format!("{}-script.json", place.file_name().unwrap().to_str().unwrap()), script);
+    let script = file(
+        &format!(
+            "{}-script.json",
+            place.file_name().unwrap().to_str().unwrap()
+        ),
+        script,
+    );
     let mut all = vec!["run", "Look around", "--script", script.to_str().unwrap()];
     all.extend(args);
-    command(&all).current_dir(place).env("PATH", "/usr/bin:/bin").output().unwrap()
+    command(&all)
+        .current_dir(place)
+        .env("PATH", "/usr/bin:/bin")
+        .output()
+        .unwrap()
 }
 
 #[test]
@@ -38,8 +49,19 @@ fn an_agent_works_in_a_folder() {
         {"call": {"name": "run_python", "args": {"code": "len(read_file('notes.txt')['content'])"}}},
         {"call": {"name": "web_fetch", "args": {"url": "http://localhost/"}}},
         {"reply": "Done."}]"#;
-    let output =
-        run(&place, script, &["--workspace", ".", "--tools", "tools", "--python", "--web", "--weak"]);
+    let output = run(
+        &place,
+        script,
+        &[
+            "--workspace",
+            ".",
+            "--tools",
+            "tools",
+            "--python",
+            "--web",
+            "--weak",
+        ],
+    );
     for part in [
         "(`broken.py`: line 1:",
         "  written notes.txt\n",
@@ -54,15 +76,41 @@ fn an_agent_works_in_a_folder() {
     ] {
         check(&output, 0, part);
     }
-    assert_eq!(fs::read_to_string(place.join("notes.txt")).unwrap(), "one\nthree\n");
-    let script =
-        r#"[{"call": {"name": "run_command", "args": {"command": "rm notes.txt"}}}, {"reply": "Done."}]"#;
-    check(&run(&place, script, &["--workspace", ".", "--weak", "--allow", "rm"]), 0, "exit code 0");
+    assert_eq!(
+        fs::read_to_string(place.join("notes.txt")).unwrap(),
+        "one\nthree\n"
+    );
+    let script = r#"[{"call": {"name": "run_command", "args": {"command": "rm notes.txt"}}}, {"reply": "Done."}]"#;
+    check(
+        &run(
+            &place,
+            script,
+            &["--workspace", ".", "--weak", "--allow", "rm"],
+        ),
+        0,
+        "exit code 0",
+    );
     assert!(!place.join("notes.txt").exists());
-    check(&run(&place, script, &["--workspace", "nowhere"]), 2, "`nowhere`");
+    check(
+        &run(&place, script, &["--workspace", "nowhere"]),
+        2,
+        "`nowhere`",
+    );
     check(&run(&place, script, &["--read-only"]), 2, "--workspace");
     for empty in ["", "  ", "\t\n"] {
-        let output = run(&place, script, &["--workspace", ".", "--weak", "--allow", "ls", "--allow", empty]);
+        let output = run(
+            &place,
+            script,
+            &[
+                "--workspace",
+                ".",
+                "--weak",
+                "--allow",
+                "ls",
+                "--allow",
+                empty,
+            ],
+        );
         check(&output, 2, "it has no words, and would allow no command");
     }
     fs::remove_dir_all(place).unwrap();
@@ -83,16 +131,35 @@ fn a_folder_that_is_only_read_stays_as_it_is() {
 
 #[test]
 fn a_question_waits_for_its_answer() {
-    let script =
-        r#"[{"call": {"name": "ask_user", "args": {"question": "Which colour?"}}}, {"reply": "Painted."}]"#;
+    let script = r#"[{"call": {"name": "ask_user", "args": {"question": "Which colour?"}}}, {"reply": "Painted."}]"#;
     let script = file("asks.json", script);
     let (place, script) = (Place::new("asks"), script.to_str().unwrap());
-    check(&place.levity(&["run", "Paint", "--script", script, "--id", "a", "--park"]), 3, "run a waits");
-    check(&place.levity(&["runs", "show", "a"]), 0, "waits for an answer to effect 1: ask_user");
-    check(&place.levity(&["runs", "answer", "a", "--text", "blue"]), 0, "goes on with run a");
-    check(&place.levity(&["runs", "resume", "a", "--script", script]), 0, "Painted.");
+    check(
+        &place.levity(&["run", "Paint", "--script", script, "--id", "a", "--park"]),
+        3,
+        "run a waits",
+    );
+    check(
+        &place.levity(&["runs", "show", "a"]),
+        0,
+        "waits for an answer to effect 1: ask_user",
+    );
+    check(
+        &place.levity(&["runs", "answer", "a", "--text", "blue"]),
+        0,
+        "goes on with run a",
+    );
+    check(
+        &place.levity(&["runs", "resume", "a", "--script", script]),
+        0,
+        "Painted.",
+    );
     check(&place.levity(&["runs", "show", "a"]), 0, "blue");
-    check(&levity(&["run", "Paint", "--script", script]), 0, "nobody sits at the terminal");
+    check(
+        &levity(&["run", "Paint", "--script", script]),
+        0,
+        "nobody sits at the terminal",
+    );
 }
 
 #[test]

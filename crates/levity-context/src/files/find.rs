@@ -35,33 +35,62 @@ pub(super) enum Place {
 /// The files in the order in which they are shown.
 pub(super) fn find(files: &ContextFiles) -> Result<Vec<File>, PathError> {
     let space = &files.space;
-    let agents = if files.agents { agents(space, &files.working_dir)? } else { Vec::new() };
-    let mut found: Vec<_> = files.user_file.as_deref().and_then(user).into_iter().collect();
+    let agents = if files.agents {
+        agents(space, &files.working_dir)?
+    } else {
+        Vec::new()
+    };
+    let mut found: Vec<_> = files
+        .user_file
+        .as_deref()
+        .and_then(user)
+        .into_iter()
+        .collect();
     if files.has_folder {
         found.extend(folder(files, &agents));
     }
-    found.extend(agents.into_iter().zip(2..).map(|(path, rank)| inside(space, path.clone(), path, rank)));
+    found.extend(
+        agents
+            .into_iter()
+            .zip(2..)
+            .map(|(path, rank)| inside(space, path.clone(), path, rank)),
+    );
     Ok(found)
 }
 
 /// The paths of `AGENTS.md` on the way to a folder.
 fn agents(space: &Workspace, working_dir: &str) -> Result<Vec<String>, PathError> {
     let dir = space.dir(working_dir)?;
-    let ends = dir.path().match_indices('/').map(|(at, _)| at).chain([dir.path().len()]);
-    let below = ends.filter(|end| *end > 0).map(|end| format!("{}/{AGENTS}", &dir.path()[..end]));
+    let ends = dir
+        .path()
+        .match_indices('/')
+        .map(|(at, _)| at)
+        .chain([dir.path().len()]);
+    let below = ends
+        .filter(|end| *end > 0)
+        .map(|end| format!("{}/{AGENTS}", &dir.path()[..end]));
     let all = [AGENTS.to_owned()].into_iter().chain(below);
-    Ok(all.filter(|path| !matches!(space.metadata(path), Err(PathError::NotFound(_)))).collect())
+    Ok(all
+        .filter(|path| !matches!(space.metadata(path), Err(PathError::NotFound(_))))
+        .collect())
 }
 
 /// The user's file; none when it is not there.
 fn user(path: &Path) -> Option<File> {
-    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    let name = path
+        .file_name()
+        .unwrap_or(path.as_os_str())
+        .to_string_lossy();
     let at = match place(path) {
         Ok(place) => Ok(place),
         Err(PathError::NotFound(_)) => return None,
         Err(error) => Err(reason(&error)),
     };
-    Some(File { name: format!("{name} (of the user)"), at, rank: 1 })
+    Some(File {
+        name: format!("{name} (of the user)"),
+        at,
+        rank: 1,
+    })
 }
 
 /// Where the user's file really is: whoever names it may have linked it from elsewhere.
@@ -69,22 +98,41 @@ fn place(path: &Path) -> Result<(Place, u64), PathError> {
     let shown = || path.to_string_lossy().into_owned();
     let real = path.canonicalize().map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => PathError::NotFound(shown()),
-        _ => PathError::Io { path: shown(), source },
+        _ => PathError::Io {
+            path: shown(),
+            source,
+        },
     })?;
-    let (Some(folder), Some(name)) = (real.parent(), real.file_name().and_then(|name| name.to_str())) else {
+    let (Some(folder), Some(name)) = (
+        real.parent(),
+        real.file_name().and_then(|name| name.to_str()),
+    ) else {
         return Err(PathError::NotAFile(shown()));
     };
-    let space = Workspace::builder(folder).read_only().allow_all().allow_hard_links().build()?;
+    let space = Workspace::builder(folder)
+        .read_only()
+        .allow_all()
+        .allow_hard_links()
+        .build()?;
     let size = size(&space, name)?;
     Ok((Place::User(space, name.to_owned()), size))
 }
 
-/// The files of the folder, by name. One that is called as an `AGENTS.md` is, is called by its whole path.
+/// The files of the folder, by name. One that is called as an `AGENTS.md` is, is called by its
+/// whole path.
 fn folder(files: &ContextFiles, agents: &[String]) -> Vec<File> {
-    let mut walk = Walk { files, left: MAX_ENTRIES, found: Vec::new() };
+    let mut walk = Walk {
+        files,
+        left: MAX_ENTRIES,
+        found: Vec::new(),
+    };
     walk.enter("", 0);
     let mut found = walk.found;
-    found.retain(|file| !agents.iter().any(|path| *path == format!("{}/{}", files.folder, file.name)));
+    found.retain(|file| {
+        !agents
+            .iter()
+            .any(|path| *path == format!("{}/{}", files.folder, file.name))
+    });
     found.sort_by(|a, b| a.name.cmp(&b.name));
     for file in &mut found {
         if agents.contains(&file.name) {
@@ -104,7 +152,11 @@ impl Walk<'_> {
     /// Looks at a folder, by its path in the folder.
     fn enter(&mut self, below: &str, depth: usize) {
         let folder = &self.files.folder;
-        let path = if below.is_empty() { folder.clone() } else { format!("{folder}/{below}") };
+        let path = if below.is_empty() {
+            folder.clone()
+        } else {
+            format!("{folder}/{below}")
+        };
         let listing = match self.files.space.list(&path, self.left) {
             Ok(listing) => listing,
             Err(PathError::NotFound(_)) => return,
@@ -114,8 +166,16 @@ impl Walk<'_> {
         if listing.truncated {
             self.problem(path, format!("only {MAX_ENTRIES} entries are looked at"));
         }
-        for entry in listing.entries.iter().filter(|entry| !entry.name.starts_with('.')) {
-            let name = if below.is_empty() { entry.name.clone() } else { format!("{below}/{}", entry.name) };
+        for entry in listing
+            .entries
+            .iter()
+            .filter(|entry| !entry.name.starts_with('.'))
+        {
+            let name = if below.is_empty() {
+                entry.name.clone()
+            } else {
+                format!("{below}/{}", entry.name)
+            };
             self.entry(entry, name, depth);
         }
     }
@@ -126,7 +186,10 @@ impl Walk<'_> {
         match entry.kind {
             Kind::Dir if !self.files.nested => {}
             Kind::Dir if depth >= MAX_DEPTH => {
-                self.problem(path, format!("folders are not looked at below {MAX_DEPTH} others"));
+                self.problem(
+                    path,
+                    format!("folders are not looked at below {MAX_DEPTH} others"),
+                );
             }
             Kind::Dir => self.enter(&name, depth + 1),
             Kind::Link if !is_text && self.files.nested => match space.metadata(&path) {
@@ -143,7 +206,11 @@ impl Walk<'_> {
 
     /// What cannot be shown is called by its whole path: it may be the folder itself.
     fn problem(&mut self, path: String, reason: String) {
-        self.found.push(File { name: path, at: Err(reason), rank: 0 });
+        self.found.push(File {
+            name: path,
+            at: Err(reason),
+            rank: 0,
+        });
     }
 }
 

@@ -8,8 +8,13 @@ use levity_sandbox::{Excerpt, PathError, Workspace};
 use super::FileExcerpt;
 use super::find::{File, Place};
 
-/// A file as a block within so many tokens; none when there is no room even to say that it is there.
-pub(super) fn read(space: &Workspace, file: &File, tokens: usize) -> (Option<ContextBlock>, FileExcerpt) {
+/// A file as a block within so many tokens; none when there is no room even to say that it is
+/// there.
+pub(super) fn read(
+    space: &Workspace,
+    file: &File,
+    tokens: usize,
+) -> (Option<ContextBlock>, FileExcerpt) {
     let excerpt = match &file.at {
         Ok((place, _)) => open(space, place, tokens.saturating_mul(4) as u64),
         Err(reason) => Err(reason.clone()),
@@ -18,14 +23,24 @@ pub(super) fn read(space: &Workspace, file: &File, tokens: usize) -> (Option<Con
     let (text, whole) = match excerpt {
         Ok(excerpt) => decode(&excerpt),
         Err(reason) => {
-            return (ContextBlock::new(name, not_shown(&reason)).cut_to(tokens), FileExcerpt::no(reason));
+            return (
+                ContextBlock::new(name, not_shown(&reason)).cut_to(tokens),
+                FileExcerpt::no(reason),
+            );
         }
     };
     let is_whole = text.len() as u64 >= whole;
     let long = text.len();
     let block = ContextBlock::new(name, text).cut_of(tokens, whole);
     let is_whole = is_whole && block.as_ref().is_some_and(|block| block.text.len() == long);
-    (block, if is_whole { FileExcerpt::Whole } else { FileExcerpt::Cut })
+    (
+        block,
+        if is_whole {
+            FileExcerpt::Whole
+        } else {
+            FileExcerpt::Cut
+        },
+    )
 }
 
 fn open(space: &Workspace, place: &Place, max: u64) -> Result<Excerpt, String> {
@@ -43,14 +58,23 @@ fn decode(excerpt: &Excerpt) -> (String, u64) {
         Some(bytes) => (bytes, excerpt.size.saturating_sub(MARK.len() as u64)),
         None => (&*excerpt.bytes, excerpt.size),
     };
-    let bytes = if excerpt.truncated { whole_characters(bytes) } else { bytes };
+    let bytes = if excerpt.truncated {
+        whole_characters(bytes)
+    } else {
+        bytes
+    };
     match String::from_utf8_lossy(bytes) {
         Cow::Borrowed(text) => (text.to_owned(), size),
         // What is shown may be longer than the file.
         Cow::Owned(text) => {
-            let text =
-                format!("[this is no UTF-8; each `\u{fffd}` stands for what could not be read]\n{text}");
-            let whole = if excerpt.truncated { size.max(text.len() as u64 + 1) } else { text.len() as u64 };
+            let text = format!(
+                "[this is no UTF-8; each `\u{fffd}` stands for what could not be read]\n{text}"
+            );
+            let whole = if excerpt.truncated {
+                size.max(text.len() as u64 + 1)
+            } else {
+                text.len() as u64
+            };
             (text, whole)
         }
     }
@@ -97,7 +121,11 @@ mod tests {
             std::fs::write(folder.path().join("a.md"), text).unwrap();
         }
         let space = Workspace::open(folder.path()).unwrap();
-        let file = File { name: "a.md".into(), at: Ok((Place::Inside("a.md".into()), then)), rank: 0 };
+        let file = File {
+            name: "a.md".into(),
+            at: Ok((Place::Inside("a.md".into()), then)),
+            rank: 0,
+        };
         let (block, shown) = read(&space, &file, tokens);
         (block.map(|block| block.text), shown)
     }
@@ -111,10 +139,19 @@ mod tests {
 
     #[test]
     fn what_has_grown_or_shrunk_meanwhile_is_shown_as_it_is() {
-        assert_eq!(read_later(Some(b"one"), 500, 100), (Some("one".into()), FileExcerpt::Whole));
+        assert_eq!(
+            read_later(Some(b"one"), 500, 100),
+            (Some("one".into()), FileExcerpt::Whole)
+        );
         let (text, shown) = read_later(Some(&b"0123456\n".repeat(100)), 5, 40);
-        assert!(text.unwrap().ends_with("6\n[cut: these are the first 96 of 800 bytes]"));
-        assert_eq!((shown, read_later(Some(b""), 5, 3).0), (FileExcerpt::Cut, None));
+        assert!(
+            text.unwrap()
+                .ends_with("6\n[cut: these are the first 96 of 800 bytes]")
+        );
+        assert_eq!(
+            (shown, read_later(Some(b""), 5, 3).0),
+            (FileExcerpt::Cut, None)
+        );
     }
 
     #[test]
@@ -129,7 +166,10 @@ mod tests {
     fn what_is_no_text_says_so_however_little_is_shown() {
         let (text, shown) = read_later(Some(&b"\xff\xfeh\0i\0".repeat(500)), 3_000, 60);
         let text = text.unwrap();
-        assert!(text.starts_with("[this is no UTF-8;") && text.contains("[cut: "), "{text}");
+        assert!(
+            text.starts_with("[this is no UTF-8;") && text.contains("[cut: "),
+            "{text}"
+        );
         assert_eq!(shown, FileExcerpt::Cut);
         assert!(read_later(Some(b"a\xff"), 2, 100).1 == FileExcerpt::Whole);
     }

@@ -33,16 +33,29 @@ pub(super) struct Plan {
 /// Gives each file its share of the room.
 pub(super) fn plan(files: Vec<File>, room: usize, max_files: usize) -> Plan {
     let wishes: Vec<Wish> = files.iter().map(Wish::of).collect();
-    let all = wishes.iter().fold(0, |sum: usize, wish| sum.saturating_add(wish.cost()));
+    let all = wishes
+        .iter()
+        .fold(0, |sum: usize, wish| sum.saturating_add(wish.cost()));
     let is_short = all > room || files.len() > max_files;
     let kept = if is_short { SPARE.min(room / 4) } else { 0 };
     let (chosen, rest) = choose(&files, &wishes, room - kept, max_files);
-    let (kept, rest) = if chosen.contains(&false) { (kept, rest) } else { (0, rest + kept) };
+    let (kept, rest) = if chosen.contains(&false) {
+        (kept, rest)
+    } else {
+        (0, rest + kept)
+    };
     let (level, spare) = level(&wishes, &chosen, rest);
-    let mut plan = Plan { spare, kept, ..Plan::default() };
+    let mut plan = Plan {
+        spare,
+        kept,
+        ..Plan::default()
+    };
     for ((file, wish), is_chosen) in files.into_iter().zip(wishes).zip(chosen) {
         match is_chosen {
-            true => plan.shares.push(Share { file, tokens: wish.least + wish.more.min(level) }),
+            true => plan.shares.push(Share {
+                file,
+                tokens: wish.least + wish.more.min(level),
+            }),
             false => plan.left_out.push(file.name),
         }
     }
@@ -64,7 +77,10 @@ impl Wish {
             Err(reason) => not_shown(reason).len().div_ceil(4),
         };
         let name = ContextBlock::new(file.name.as_str(), "").tokens();
-        Self { least: name + text.min(LEAST), more: text.saturating_sub(LEAST) }
+        Self {
+            least: name + text.min(LEAST),
+            more: text.saturating_sub(LEAST),
+        }
     }
 
     fn cost(&self) -> usize {
@@ -72,8 +88,8 @@ impl Wish {
     }
 }
 
-/// Which files have a place, and what is left when each takes the least: those of the highest rank first, and of one
-/// rank in their order.
+/// Which files have a place, and what is left when each takes the least: those of the highest rank
+/// first, and of one rank in their order.
 fn choose(files: &[File], wishes: &[Wish], room: usize, max_files: usize) -> (Vec<bool>, usize) {
     let mut order: Vec<usize> = (0..files.len()).collect();
     order.sort_by_key(|n| std::cmp::Reverse(files[*n].rank));
@@ -88,7 +104,8 @@ fn choose(files: &[File], wishes: &[Wish], room: usize, max_files: usize) -> (Ve
     (chosen, room)
 }
 
-/// How much more each file may take so that all that were chosen take the same or are whole, and what is left then.
+/// How much more each file may take so that all that were chosen take the same or are whole, and
+/// what is left then.
 fn level(wishes: &[Wish], chosen: &[bool], room: usize) -> (usize, usize) {
     let chosen = wishes.iter().zip(chosen).filter(|(_, chosen)| **chosen);
     let mut wanted: Vec<usize> = chosen.map(|(wish, _)| wish.more).collect();
@@ -109,25 +126,51 @@ mod tests {
     use super::*;
 
     fn file(name: &str, bytes: u64, rank: usize) -> File {
-        File { name: name.to_owned(), at: Ok((Place::Inside(name.to_owned()), bytes)), rank }
+        File {
+            name: name.to_owned(),
+            at: Ok((Place::Inside(name.to_owned()), bytes)),
+            rank,
+        }
     }
 
     #[track_caller]
-    fn check(files: &[(&str, u64, usize)], room: usize, expected: &[(&str, usize)], left_out: &[&str]) {
-        let files = files.iter().map(|(name, bytes, rank)| file(name, *bytes, *rank)).collect();
+    fn check(
+        files: &[(&str, u64, usize)],
+        room: usize,
+        expected: &[(&str, usize)],
+        left_out: &[&str],
+    ) {
+        let files = files
+            .iter()
+            .map(|(name, bytes, rank)| file(name, *bytes, *rank))
+            .collect();
         let plan = plan(files, room, 4);
-        let shares: Vec<_> =
-            plan.shares.iter().map(|share| (share.file.name.as_str(), share.tokens)).collect();
+        let shares: Vec<_> = plan
+            .shares
+            .iter()
+            .map(|share| (share.file.name.as_str(), share.tokens))
+            .collect();
         assert_eq!(
             (shares.as_slice(), plan.left_out),
-            (expected, left_out.iter().map(|&name| name.to_owned()).collect())
+            (
+                expected,
+                left_out.iter().map(|&name| name.to_owned()).collect()
+            )
         );
-        assert_eq!(shares.iter().map(|(_, tokens)| tokens).sum::<usize>() + plan.spare + plan.kept, room);
+        assert_eq!(
+            shares.iter().map(|(_, tokens)| tokens).sum::<usize>() + plan.spare + plan.kept,
+            room
+        );
     }
 
     #[test]
     fn what_fits_is_whole() {
-        check(&[("a", 400, 0), ("b", 0, 0)], 106, &[("a", 103), ("b", 3)], &[]);
+        check(
+            &[("a", 400, 0), ("b", 0, 0)],
+            106,
+            &[("a", 103), ("b", 3)],
+            &[],
+        );
         check(&[], 0, &[], &[]);
         check(&[], 100, &[], &[]);
     }
@@ -144,7 +187,12 @@ mod tests {
 
     #[test]
     fn what_is_nearest_has_its_place_first() {
-        let files = [("a", 4_000, 0), ("b", 4_000, 0), ("c", 4_000, 2), ("d", 4_000, 3)];
+        let files = [
+            ("a", 4_000, 0),
+            ("b", 4_000, 0),
+            ("c", 4_000, 2),
+            ("d", 4_000, 3),
+        ];
         check(&files, 180, &[("a", 45), ("c", 45), ("d", 45)], &["b"]);
         check(&files, 60, &[("d", 45)], &["a", "b", "c"]);
         check(&files, 20, &[], &["a", "b", "c", "d"]);
@@ -153,7 +201,18 @@ mod tests {
 
     #[test]
     fn there_are_no_more_files_than_may_be() {
-        let files = [("a", 4, 0), ("b", 4, 0), ("c", 4, 0), ("d", 4, 0), ("e", 4, 2)];
-        check(&files, 1_000, &[("a", 4), ("b", 4), ("c", 4), ("e", 4)], &["d"]);
+        let files = [
+            ("a", 4, 0),
+            ("b", 4, 0),
+            ("c", 4, 0),
+            ("d", 4, 0),
+            ("e", 4, 2),
+        ];
+        check(
+            &files,
+            1_000,
+            &[("a", 4), ("b", 4), ("c", 4), ("e", 4)],
+            &["d"],
+        );
     }
 }

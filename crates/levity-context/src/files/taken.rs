@@ -27,7 +27,9 @@ pub enum FileExcerpt {
 
 impl FileExcerpt {
     pub(super) fn no(reason: impl Into<String>) -> Self {
-        Self::No { reason: reason.into() }
+        Self::No {
+            reason: reason.into(),
+        }
     }
 }
 

@@ -27,7 +27,12 @@ async fn files_of_the_folder_come_by_name() {
     ]);
     let found = texts(&files(&place), ENOUGH).await;
     same(&found, &[("B.md", ""), ("a.md", "one"), ("b.md", "two\n")]);
-    assert!(blocks(&files(&place), ENOUGH).await.iter().all(|block| block.lasts == ContextLifetime::Long));
+    assert!(
+        blocks(&files(&place), ENOUGH)
+            .await
+            .iter()
+            .all(|block| block.lasts == ContextLifetime::Long)
+    );
 }
 
 #[tokio::test]
@@ -52,41 +57,89 @@ async fn agents_files_come_from_the_root_down_to_the_working_folder() {
         ("x/AGENTS.md", "beside"),
         (".context/z.md", "z"),
     ]);
-    let chain = [("z.md", "z"), ("AGENTS.md", "root"), ("a/AGENTS.md", "a"), ("a/b/c/AGENTS.md", "c")];
+    let chain = [
+        ("z.md", "z"),
+        ("AGENTS.md", "root"),
+        ("a/AGENTS.md", "a"),
+        ("a/b/c/AGENTS.md", "c"),
+    ];
     let here = place.path().canonicalize().unwrap().join("a/b/c");
     for working_dir in ["a/b/c", "./a/x/../b/c/", here.to_str().unwrap()] {
-        same(&texts(&files(&place).working_dir(working_dir), ENOUGH).await, &chain);
+        same(
+            &texts(&files(&place).working_dir(working_dir), ENOUGH).await,
+            &chain,
+        );
     }
     same(&texts(&files(&place), ENOUGH).await, &chain[..2]);
-    same(&texts(&files(&place).without_folder(), ENOUGH).await, &chain[1..2]);
-    same(&texts(&files(&place).without_agents(), ENOUGH).await, &chain[..1]);
-    same(&texts(&files(&place).without_agents().folder("a"), ENOUGH).await, &[("AGENTS.md", "a")]);
+    same(
+        &texts(&files(&place).without_folder(), ENOUGH).await,
+        &chain[1..2],
+    );
+    same(
+        &texts(&files(&place).without_agents(), ENOUGH).await,
+        &chain[..1],
+    );
+    same(
+        &texts(&files(&place).without_agents().folder("a"), ENOUGH).await,
+        &[("AGENTS.md", "a")],
+    );
 }
 
 #[tokio::test]
 async fn no_two_blocks_have_one_name() {
-    let place = Place::with(&[("AGENTS.md", "1"), (".context/AGENTS.md", "2"), (".context/a.md", "3")]);
+    let place = Place::with(&[
+        ("AGENTS.md", "1"),
+        (".context/AGENTS.md", "2"),
+        (".context/a.md", "3"),
+    ]);
     let found = texts(&files(&place), ENOUGH).await;
-    same(&found, &[(".context/AGENTS.md", "2"), ("a.md", "3"), ("AGENTS.md", "1")]);
+    same(
+        &found,
+        &[
+            (".context/AGENTS.md", "2"),
+            ("a.md", "3"),
+            ("AGENTS.md", "1"),
+        ],
+    );
     let found = texts(&files(&place).working_dir(".context"), ENOUGH).await;
-    same(&found, &[("a.md", "3"), ("AGENTS.md", "1"), (".context/AGENTS.md", "2")]);
+    same(
+        &found,
+        &[
+            ("a.md", "3"),
+            ("AGENTS.md", "1"),
+            (".context/AGENTS.md", "2"),
+        ],
+    );
 }
 
 #[tokio::test]
 async fn a_file_of_the_user_may_be_anywhere_and_comes_first() {
-    let (place, home) = (Place::with(&[(".context/a.md", "a")]), Place::with(&[("real.md", "mine")]));
+    let (place, home) = (
+        Place::with(&[(".context/a.md", "a")]),
+        Place::with(&[("real.md", "mine")]),
+    );
     home.link("AGENTS.md", "real.md");
     let of_the_user = |name: &str| files(&place).user_file(home.path().join(name));
     let found = texts(&of_the_user("AGENTS.md"), ENOUGH).await;
-    same(&found, &[("AGENTS.md (of the user)", "mine"), ("a.md", "a")]);
-    same(&texts(&of_the_user("nowhere.md"), ENOUGH).await, &[("a.md", "a")]);
+    same(
+        &found,
+        &[("AGENTS.md (of the user)", "mine"), ("a.md", "a")],
+    );
+    same(
+        &texts(&of_the_user("nowhere.md"), ENOUGH).await,
+        &[("a.md", "a")],
+    );
     let found = texts(&of_the_user("."), ENOUGH).await;
     assert!(found[0].1.contains("it is no regular file"), "{found:?}");
 }
 
 #[tokio::test]
 async fn links_that_leave_the_workspace_are_not_followed_and_are_noted() {
-    let outside = Place::with(&[("secret.md", "hush"), ("folder/x.md", "hush"), (".context/y.md", "hush")]);
+    let outside = Place::with(&[
+        ("secret.md", "hush"),
+        ("folder/x.md", "hush"),
+        (".context/y.md", "hush"),
+    ]);
     let place = Place::with(&[("inside.md", "welcome"), (".context/real.md", "real")]);
     place.link(".context/in.md", "../inside.md");
     place.link(".context/out.md", outside.path().join("secret.md"));
@@ -101,7 +154,10 @@ async fn links_that_leave_the_workspace_are_not_followed_and_are_noted() {
         &found,
         &[
             (".context/folder", leads_out),
-            (".context/itself", "[not shown: links to folders are not followed]"),
+            (
+                ".context/itself",
+                "[not shown: links to folders are not followed]",
+            ),
             ("gone.md", "[not shown: it is not there]"),
             ("in.md", "welcome"),
             ("out.md", leads_out),
@@ -112,7 +168,10 @@ async fn links_that_leave_the_workspace_are_not_followed_and_are_noted() {
     );
     let place = Place::new();
     place.link(".context", outside.path().join(".context"));
-    same(&texts(&files(&place), ENOUGH).await, &[(".context", leads_out)]);
+    same(
+        &texts(&files(&place), ENOUGH).await,
+        &[(".context", leads_out)],
+    );
 }
 
 #[tokio::test]
@@ -122,13 +181,28 @@ async fn what_is_no_text_is_noted() {
     pipe(&place, ".context/pipe.md");
     let found = texts(&files(&place), ENOUGH).await;
     let lossy = "[this is no UTF-8; each `\u{fffd}` stands for what could not be read]\na\u{fffd}b";
-    same(&found, &[("bytes.md", lossy), ("pipe.md", "[not shown: it is no regular file]")]);
+    same(
+        &found,
+        &[
+            ("bytes.md", lossy),
+            ("pipe.md", "[not shown: it is no regular file]"),
+        ],
+    );
     let place = Place::with(&[(".context", "a file")]);
-    same(&texts(&files(&place), ENOUGH).await, &[(".context", "[not shown: it is no folder]")]);
+    same(
+        &texts(&files(&place), ENOUGH).await,
+        &[(".context", "[not shown: it is no folder]")],
+    );
 }
 
 fn pipe(place: &Place, path: &str) {
-    assert!(std::process::Command::new("mkfifo").arg(place.path().join(path)).status().unwrap().success());
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(place.path().join(path))
+            .status()
+            .unwrap()
+            .success()
+    );
 }
 
 #[tokio::test]
@@ -137,40 +211,74 @@ async fn texts_survive_as_they_are() {
     let text = "one\r\ntwo\0three\n--- a.md ---\n\u{2028}ä€😀\u{202e}  \n";
     place.write(".context/a.md", text);
     place.write(".context/b.md", format!("\u{feff}{text}"));
-    same(&texts(&files(&place), ENOUGH).await, &[("a.md", text), ("b.md", text)]);
+    same(
+        &texts(&files(&place), ENOUGH).await,
+        &[("a.md", text), ("b.md", text)],
+    );
 }
 
 #[tokio::test]
 async fn a_huge_file_is_cut_and_others_are_whole() {
-    let place =
-        Place::with(&[(".context/a.md", &"0123456789\n".repeat(1_000_000)), (".context/b.md", "small")]);
+    let place = Place::with(&[
+        (".context/a.md", &"0123456789\n".repeat(1_000_000)),
+        (".context/b.md", "small"),
+    ]);
     let found = blocks(&files(&place), 1_000).await;
-    assert!(found.iter().map(levity_core::ContextBlock::tokens).sum::<usize>() <= 1_000);
     assert!(
-        found[0].text.ends_with("9\n[cut: these are the first 3905 of 11000000 bytes]"),
+        found
+            .iter()
+            .map(levity_core::ContextBlock::tokens)
+            .sum::<usize>()
+            <= 1_000
+    );
+    assert!(
+        found[0]
+            .text
+            .ends_with("9\n[cut: these are the first 3905 of 11000000 bytes]"),
         "{}",
         found[0].text
     );
     assert_eq!(found[1].text, "small");
     let found = blocks(&files(&place).max_bytes(40_000), usize::MAX).await;
-    assert!((30_000..40_000).contains(&found[0].text.len()), "{}", found[0].text.len());
+    assert!(
+        (30_000..40_000).contains(&found[0].text.len()),
+        "{}",
+        found[0].text.len()
+    );
     let found = blocks(&files(&place), usize::MAX).await;
-    assert!(found[0].text.len() < ContextFiles::DEFAULT_MAX_BYTES, "{}", found[0].text.len());
+    assert!(
+        found[0].text.len() < ContextFiles::DEFAULT_MAX_BYTES,
+        "{}",
+        found[0].text.len()
+    );
 }
 
 #[tokio::test]
 async fn what_there_is_no_room_for_is_named() {
     let names: Vec<_> = (100..300).map(|n| format!(".context/{n}.md")).collect();
-    let place = Place::with(&names.iter().map(|name| (name.as_str(), "text")).collect::<Vec<_>>());
+    let place = Place::with(
+        &names
+            .iter()
+            .map(|name| (name.as_str(), "text"))
+            .collect::<Vec<_>>(),
+    );
     let found = texts(&files(&place), ENOUGH).await;
     assert_eq!(found.len(), ContextFiles::DEFAULT_MAX_FILES + 1);
-    let left_out =
-        "[not shown for lack of room: `200.md`, `201.md`, `202.md`, `203.md`, `204.md`, 95 more files]";
-    assert_eq!(found[100], ("files left out".to_owned(), left_out.to_owned()));
+    let left_out = "[not shown for lack of room: `200.md`, `201.md`, `202.md`, `203.md`, `204.md`, \
+        95 more files]";
+    assert_eq!(
+        found[100],
+        ("files left out".to_owned(), left_out.to_owned())
+    );
     let found = texts(&files(&place).max_files(2), ENOUGH).await;
-    assert_eq!((found.len(), found[0].0.as_str(), found[1].0.as_str()), (3, "100.md", "101.md"));
+    assert_eq!(
+        (found.len(), found[0].0.as_str(), found[1].0.as_str()),
+        (3, "100.md", "101.md")
+    );
     assert!(
-        found[2].1.ends_with("`102.md`, `103.md`, `104.md`, `105.md`, `106.md`, 193 more files]"),
+        found[2]
+            .1
+            .ends_with("`102.md`, `103.md`, `104.md`, `105.md`, `106.md`, 193 more files]"),
         "{found:?}"
     );
 }
@@ -182,7 +290,10 @@ async fn changes_are_picked_up() {
     same(&texts(&files, ENOUGH).await, &[("a.md", "one")]);
     place.write(".context/a.md", "two");
     place.write(".context/b.md", "new");
-    same(&texts(&files, ENOUGH).await, &[("a.md", "two"), ("b.md", "new")]);
+    same(
+        &texts(&files, ENOUGH).await,
+        &[("a.md", "two"), ("b.md", "new")],
+    );
     fs::remove_dir_all(place.path().join(".context")).unwrap();
     same(&texts(&files, ENOUGH).await, &[]);
 }
@@ -190,12 +301,24 @@ async fn changes_are_picked_up() {
 #[tokio::test]
 async fn a_wrong_folder_is_an_error() {
     let place = Place::with(&[("file", "")]);
-    assert!(matches!(ContextFiles::open(place.path().join("nowhere")), Err(PathError::NotFound(_))));
-    for (working_dir, cause) in
-        [("nowhere", "there is no `nowhere`"), ("..", "leads out"), ("file", "no folder")]
-    {
-        let error = files(&place).working_dir(working_dir).blocks(&ContextAsk::new(9)).await.unwrap_err();
-        assert_eq!(error.to_string(), "context source `context files` could not be read");
+    assert!(matches!(
+        ContextFiles::open(place.path().join("nowhere")),
+        Err(PathError::NotFound(_))
+    ));
+    for (working_dir, cause) in [
+        ("nowhere", "there is no `nowhere`"),
+        ("..", "leads out"),
+        ("file", "no folder"),
+    ] {
+        let error = files(&place)
+            .working_dir(working_dir)
+            .blocks(&ContextAsk::new(9))
+            .await
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "context source `context files` could not be read"
+        );
         let source = std::error::Error::source(&error).unwrap().to_string();
         assert!(source.contains(cause), "{source}");
     }
@@ -203,17 +326,29 @@ async fn a_wrong_folder_is_an_error() {
 
 #[tokio::test]
 async fn who_watches_hears_what_was_taken() {
-    let place = Place::with(&[(".context/a.md", "one"), (".context/b.md", &"two\n".repeat(500))]);
+    let place = Place::with(&[
+        (".context/a.md", "one"),
+        (".context/b.md", &"two\n".repeat(500)),
+    ]);
     place.link(".context/c.md", "/etc/hosts");
     let heard = Arc::new(Mutex::new(Vec::new()));
     let into = heard.clone();
     let say = move |taken: &[levity_context::ContextFile]| {
-        into.lock().unwrap().extend(taken.iter().map(ToString::to_string));
+        into.lock()
+            .unwrap()
+            .extend(taken.iter().map(ToString::to_string));
     };
     let files = files(&place).on_read(say);
-    assert!(heard.lock().unwrap().is_empty(), "nothing is read before it is asked for");
+    assert!(
+        heard.lock().unwrap().is_empty(),
+        "nothing is read before it is asked for"
+    );
     blocks(&files, 200).await;
-    let expected = ["a.md", "b.md (cut)", "c.md (left out: it leads out of the workspace)"];
+    let expected = [
+        "a.md",
+        "b.md (cut)",
+        "c.md (left out: it leads out of the workspace)",
+    ];
     assert_eq!(*heard.lock().unwrap(), expected);
 }
 
@@ -222,15 +357,29 @@ async fn secrets_and_hard_links_are_kept() {
     let place = Place::with(&[(".context/a.md", "one")]);
     fs::hard_link(place.path().join(".context/a.md"), place.path().join("b")).unwrap();
     let found = texts(&files(&place), ENOUGH).await;
-    assert!(found[0].1.starts_with("[not shown: it has several hard links"), "{found:?}");
+    assert!(
+        found[0]
+            .1
+            .starts_with("[not shown: it has several hard links"),
+        "{found:?}"
+    );
     place.write(".context/b.md", "long ".repeat(2_000));
     pipe(&place, ".context/c.md");
     let found = texts(&files(&place), 500).await;
-    assert!(found[0].1.starts_with("[not shown: it has several hard links"), "however little room there is");
+    assert!(
+        found[0]
+            .1
+            .starts_with("[not shown: it has several hard links"),
+        "however little room there is"
+    );
     assert_eq!(found[2].1, "[not shown: it is no regular file]");
     fs::remove_file(place.path().join(".context/b.md")).unwrap();
     fs::remove_file(place.path().join(".context/c.md")).unwrap();
-    let open = Workspace::builder(place.path()).allow_hard_links().deny("a.md").build().unwrap();
+    let open = Workspace::builder(place.path())
+        .allow_hard_links()
+        .deny("a.md")
+        .build()
+        .unwrap();
     same(&texts(&ContextFiles::new(&open), ENOUGH).await, &[]);
 }
 
@@ -255,6 +404,8 @@ fn outside_a_runtime_files_are_read_as_well() {
     let ask = ContextAsk::new(ENOUGH);
     let mut read = std::pin::pin!(files.blocks(&ask));
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-    let std::task::Poll::Ready(found) = read.as_mut().poll(&mut cx) else { panic!("it waits") };
+    let std::task::Poll::Ready(found) = read.as_mut().poll(&mut cx) else {
+        panic!("it waits")
+    };
     assert_eq!(found.unwrap()[0].text, "one");
 }

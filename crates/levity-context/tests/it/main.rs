@@ -55,11 +55,18 @@ async fn blocks(source: &impl ContextSource, budget: usize) -> Vec<ContextBlock>
 
 /// The names and the texts of the blocks.
 async fn texts(source: &impl ContextSource, budget: usize) -> Vec<(String, String)> {
-    blocks(source, budget).await.into_iter().map(|block| (block.name, block.text)).collect()
+    blocks(source, budget)
+        .await
+        .into_iter()
+        .map(|block| (block.name, block.text))
+        .collect()
 }
 
 #[track_caller]
 fn same(found: &[(String, String)], expected: &[(&str, &str)]) {
-    let found: Vec<_> = found.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    let found: Vec<_> = found
+        .iter()
+        .map(|(name, text)| (name.as_str(), text.as_str()))
+        .collect();
     assert_eq!(found, expected);
 }

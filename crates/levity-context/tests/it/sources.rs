@@ -22,8 +22,10 @@ fn is_cut(block: &ContextBlock) -> bool {
 
 #[tokio::test]
 async fn the_order_is_that_of_adding_whatever_the_priority() {
-    let sources =
-        Sources::new().source_at(-5, block("a", 1)).source_at(9, block("b", 1)).source(block("c", 1));
+    let sources = Sources::new()
+        .source_at(-5, block("a", 1))
+        .source_at(9, block("b", 1))
+        .source(block("c", 1));
     assert_eq!(names(&blocks(&sources, 1_000).await), ["a", "b", "c"]);
 }
 
@@ -39,7 +41,11 @@ async fn low_priority_yields_first() {
         assert!(found.iter().map(ContextBlock::tokens).sum::<usize>() <= budget);
         let kept: Vec<_> = ["high", "mid", "low"]
             .into_iter()
-            .filter(|name| found.iter().any(|block| block.name == *name && !is_cut(block)))
+            .filter(|name| {
+                found
+                    .iter()
+                    .any(|block| block.name == *name && !is_cut(block))
+            })
             .collect();
         assert_eq!(kept, ["high", "mid", "low"][..whole], "{budget}");
     }
@@ -48,7 +54,10 @@ async fn low_priority_yields_first() {
     assert_eq!(found[2].text, "[there is no room for all]");
     let found = blocks(&sources.at_most(240), 1_000).await;
     assert_eq!(names(&found), ["high", "mid", "context left out"]);
-    assert_eq!(found[2].text, "[not shown for lack of room: what comes from 1 more source]");
+    assert_eq!(
+        found[2].text,
+        "[not shown for lack of room: what comes from 1 more source]"
+    );
 }
 
 /// Gives more than it is asked for.
@@ -66,48 +75,87 @@ async fn what_is_too_much_is_cut_and_named() {
     let found = blocks(&Sources::new().source(Greedy).source(block("last", 1)), 300).await;
     assert!(found.iter().map(ContextBlock::tokens).sum::<usize>() <= 300);
     assert_eq!(names(&found), ["0", "1", "2", "context left out"]);
-    let note =
-        "[not shown for lack of room: `3`, `4`, `5`, `6`, `7`, 1 more block, what comes from 1 more source]";
+    let note = "[not shown for lack of room: `3`, `4`, `5`, `6`, `7`, 1 more block, what comes \
+        from 1 more source]";
     assert_eq!(found[3].text, note);
 }
 
 #[tokio::test]
 async fn blocks_of_one_name_are_told_apart() {
-    let sources = Sources::new().source(block("a", 1)).source(block("a", 2)).source(block("a (2)", 3));
-    assert_eq!(names(&blocks(&sources, 1_000).await), ["a", "a (2)", "a (2) (2)"]);
+    let sources = Sources::new()
+        .source(block("a", 1))
+        .source(block("a", 2))
+        .source(block("a (2)", 3));
+    assert_eq!(
+        names(&blocks(&sources, 1_000).await),
+        ["a", "a (2)", "a (2) (2)"]
+    );
 }
 
 #[tokio::test]
 async fn a_function_hears_what_it_is_asked_for() {
-    let echo =
-        |ask: ContextAsk| async move { Ok::<_, ContextError>(format!("{} in {}", ask.goal, ask.budget)) };
+    let echo = |ask: ContextAsk| async move {
+        Ok::<_, ContextError>(format!("{} in {}", ask.goal, ask.budget))
+    };
     let source = Sources::new().source(ContextFn::new("echo", echo).at_most(50));
-    let found = source.blocks(&ContextAsk::new(1_000).for_goal("Tidy up")).await.unwrap();
-    assert_eq!((&*found[0].text, found[0].lasts), ("Tidy up in 50", ContextLifetime::Run));
-    let found = texts(&ContextFn::new("echo", echo).lasting(ContextLifetime::Long), 20).await;
+    let found = source
+        .blocks(&ContextAsk::new(1_000).for_goal("Tidy up"))
+        .await
+        .unwrap();
+    assert_eq!(
+        (&*found[0].text, found[0].lasts),
+        ("Tidy up in 50", ContextLifetime::Run)
+    );
+    let found = texts(
+        &ContextFn::new("echo", echo).lasting(ContextLifetime::Long),
+        20,
+    )
+    .await;
     same(&found, &[("echo", " in 20")]);
-    let empty = ContextFn::new("empty", |_| async { Ok::<_, ContextError>(" \n".to_owned()) });
+    let empty = ContextFn::new("empty", |_| async {
+        Ok::<_, ContextError>(" \n".to_owned())
+    });
     same(&texts(&empty, 100).await, &[]);
 }
 
 #[tokio::test]
 async fn a_failure_ends_it_unless_a_note_is_wanted() {
-    let fails = || ContextFn::new("tickets", |_| async { Err::<String, _>("key 123 was refused") });
-    let error = Sources::new().source(fails()).blocks(&ContextAsk::new(100)).await.unwrap_err();
+    let fails = || {
+        ContextFn::new("tickets", |_| async {
+            Err::<String, _>("key 123 was refused")
+        })
+    };
+    let error = Sources::new()
+        .source(fails())
+        .blocks(&ContextAsk::new(100))
+        .await
+        .unwrap_err();
     assert_eq!(error.name, "tickets");
     let heard = Arc::new(Mutex::new(Vec::new()));
     let into = heard.clone();
-    let noted = fails().or_note().on_failure(move |error| into.lock().unwrap().push(error.name.clone()));
+    let noted = fails()
+        .or_note()
+        .on_failure(move |error| into.lock().unwrap().push(error.name.clone()));
     let found = texts(&Sources::new().source(noted).source(block("a", 1)), 100).await;
-    same(&found, &[("tickets", "[this could not be had now]"), ("a", "0123456\n")]);
+    same(
+        &found,
+        &[
+            ("tickets", "[this could not be had now]"),
+            ("a", "0123456\n"),
+        ],
+    );
     assert_eq!(*heard.lock().unwrap(), ["tickets"]);
 }
 
 #[tokio::test]
 async fn a_source_that_takes_too_long_fails() {
     let world = ManualWorld::new();
-    let never = ContextFn::new("never", |_| std::future::pending::<Result<String, ContextError>>());
-    let slow = never.within(Duration::from_secs(5), "never").world(world.clone());
+    let never = ContextFn::new("never", |_| {
+        std::future::pending::<Result<String, ContextError>>()
+    });
+    let slow = never
+        .within(Duration::from_secs(5), "never")
+        .world(world.clone());
     let ask = ContextAsk::new(100);
     let mut asked = std::pin::pin!(slow.blocks(&ask));
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
@@ -117,7 +165,10 @@ async fn a_source_that_takes_too_long_fails() {
     let cause = std::error::Error::source(&error).unwrap().to_string();
     assert_eq!((&*error.name, &*cause), ("never", "it took longer than 5s"));
     assert_eq!(world.sleepers(), 0);
-    same(&texts(&block("a", 0).within(Duration::ZERO, "a").world(world), 100).await, &[("a", "")]);
+    same(
+        &texts(&block("a", 0).within(Duration::ZERO, "a").world(world), 100).await,
+        &[("a", "")],
+    );
 }
 
 #[tokio::test]
@@ -128,10 +179,17 @@ async fn the_promises_of_a_source_hold() {
     conformance::context_source(|| block("a", 100)).await;
     conformance::context_source(|| ContextFn::new("goal", echo)).await;
     conformance::context_source(|| fails().or_note()).await;
-    conformance::context_source(|| block("a", 100).within(Duration::from_secs(1), "a").world(world.clone()))
-        .await;
     conformance::context_source(|| {
-        let few = Sources::new().source(Greedy).source_at(7, block("b", 9)).source(fails().or_note());
+        block("a", 100)
+            .within(Duration::from_secs(1), "a")
+            .world(world.clone())
+    })
+    .await;
+    conformance::context_source(|| {
+        let few = Sources::new()
+            .source(Greedy)
+            .source_at(7, block("b", 9))
+            .source(fails().or_note());
         Sources::new()
             .source(few)
             .source_at(1, ContextFn::new("goal", echo).at_most(30))

@@ -1,7 +1,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use levity_context::{CONTEXT_SCHEMA, ContextProvider, Error, WorkspaceFiles, check_context, parse_context};
+use levity_context::{
+    CONTEXT_SCHEMA, ContextProvider, Error, WorkspaceFiles, check_context, parse_context,
+};
 use levity_core::{Context, History, Message, Part, Role, ToolCall, ToolError};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -24,7 +26,9 @@ fn a_value_that_matches_is_read_and_written_as_it_is() {
     for context in [Context::default(), Context::new("x")] {
         check_context(&serde_json::to_value(context).unwrap()).unwrap();
     }
-    assert!(jsonschema::meta::is_valid(&serde_json::from_str(CONTEXT_SCHEMA).unwrap()));
+    assert!(jsonschema::meta::is_valid(
+        &serde_json::from_str(CONTEXT_SCHEMA).unwrap()
+    ));
 }
 
 #[track_caller]
@@ -38,15 +42,39 @@ fn check(pointer: &str, to: Value, expected: &str) {
 
 #[test]
 fn what_does_not_match_is_refused_with_its_place() {
-    check("/intent", json!(7), "at `/intent`: value is not of type \"string\"");
-    check("/memory", json!(null), "at `/memory`: value is not of type \"object\"");
-    check("/workspace/files/0", json!(false), "at `/workspace/files/0`: value is not of type \"string\"");
-    check("/history/0/step", json!(0), "at `/history/0/step`: value is less than the minimum of 1");
-    check("/history/0/step", json!(1.5), "at `/history/0/step`: value is not of type \"integer\"");
+    check(
+        "/intent",
+        json!(7),
+        "at `/intent`: value is not of type \"string\"",
+    );
+    check(
+        "/memory",
+        json!(null),
+        "at `/memory`: value is not of type \"object\"",
+    );
+    check(
+        "/workspace/files/0",
+        json!(false),
+        "at `/workspace/files/0`: value is not of type \"string\"",
+    );
+    check(
+        "/history/0/step",
+        json!(0),
+        "at `/history/0/step`: value is less than the minimum of 1",
+    );
+    check(
+        "/history/0/step",
+        json!(1.5),
+        "at `/history/0/step`: value is not of type \"integer\"",
+    );
     let uncountable = "at `/history/0/step`: value is no whole number of 64 bits";
     check("/history/0/step", json!(1.0), uncountable);
     check("/history/0/step", json!(1e30), uncountable);
-    check("/history/0/action", json!("ls"), "at `/history/0/action`: value is not of type \"object\"");
+    check(
+        "/history/0/action",
+        json!("ls"),
+        "at `/history/0/action`: value is not of type \"object\"",
+    );
     check(
         "/history/0/observation",
         json!([]),
@@ -72,7 +100,12 @@ fn history() -> History {
     let mut history = History::new();
     history.say(Message::user("Tidy up")).unwrap();
     let call = ToolCall::new("c1", "add", json!({"a": 1}));
-    let exchange = history.open(Arc::new(Message::new(Role::Assistant, [Part::ToolCall(call)]))).unwrap();
+    let exchange = history
+        .open(Arc::new(Message::new(
+            Role::Assistant,
+            [Part::ToolCall(call)],
+        )))
+        .unwrap();
     history.close(exchange, &ToolError::failed("it was given up"));
     history
 }
@@ -82,8 +115,9 @@ async fn a_provider_builds_what_matches_and_only_when_it_is_asked() {
     let place = Place::with(&[("a.txt", "")]);
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
-    let provider =
-        ContextProvider::new().workspace(WorkspaceFiles::open(place.path()).unwrap()).memory(move || {
+    let provider = ContextProvider::new()
+        .workspace(WorkspaceFiles::open(place.path()).unwrap())
+        .memory(move || {
             count.fetch_add(1, Ordering::SeqCst);
             async { Ok::<_, std::io::Error>(json!({"likes": "tea"})) }
         });
@@ -93,12 +127,22 @@ async fn a_provider_builds_what_matches_and_only_when_it_is_asked() {
     assert_eq!(value["workspace"]["files"], json!(["a.txt", "b.txt"]));
     let step = &value["history"][0];
     assert_eq!(
-        (&step["step"], &step["action"]["tool"], &step["observation"]["ok"]),
+        (
+            &step["step"],
+            &step["action"]["tool"],
+            &step["observation"]["ok"]
+        ),
         (&json!(1), &json!("add"), &json!(false))
     );
-    assert_eq!((&value["intent"], &value["memory"]), (&json!("Tidy up"), &json!({"likes": "tea"})));
+    assert_eq!(
+        (&value["intent"], &value["memory"]),
+        (&json!("Tidy up"), &json!({"likes": "tea"}))
+    );
     assert_eq!(asked.load(Ordering::SeqCst), 1);
-    let empty = ContextProvider::new().context("x", &History::new()).await.unwrap();
+    let empty = ContextProvider::new()
+        .context("x", &History::new())
+        .await
+        .unwrap();
     assert_eq!(empty, Context::new("x"));
 }
 
@@ -106,9 +150,15 @@ async fn a_provider_builds_what_matches_and_only_when_it_is_asked() {
 async fn a_memory_that_is_no_object_or_fails_is_an_error() {
     let odd = ContextProvider::new().memory(|| async { Ok::<_, std::io::Error>(json!("x")) });
     let error = odd.context("x", &History::new()).await.unwrap_err();
-    assert_eq!(error.to_string(), "the value is no context: at `/memory`: it is no object");
+    assert_eq!(
+        error.to_string(),
+        "the value is no context: at `/memory`: it is no object"
+    );
     let gone = ContextProvider::new().memory(|| async { Err::<Value, _>("gone") });
-    assert!(matches!(gone.context("x", &History::new()).await, Err(Error::Memory(_))));
+    assert!(matches!(
+        gone.context("x", &History::new()).await,
+        Err(Error::Memory(_))
+    ));
 }
 
 fn any_json() -> impl Strategy<Value = Value> {

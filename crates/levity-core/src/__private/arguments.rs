@@ -25,7 +25,10 @@ impl Arguments {
     pub fn read(args: Value, known: &[&str]) -> Result<Self, ToolError> {
         let object = object(args)?;
         match object.keys().find(|key| !known.contains(&key.as_str())) {
-            Some(key) => Err(invalid(format!("unknown argument `{key}`; there {}", list(known)))),
+            Some(key) => Err(invalid(format!(
+                "unknown argument `{key}`; there {}",
+                list(known)
+            ))),
             None => Ok(Self(object)),
         }
     }
@@ -39,8 +42,14 @@ impl Arguments {
     }
 
     /// The argument, or the default if it is absent.
-    pub fn take_or<T: DeserializeOwned>(&mut self, name: &str, default: fn() -> T) -> Result<T, ToolError> {
-        self.0.remove(name).map_or_else(|| Ok(default()), |value| read(name, value))
+    pub fn take_or<T: DeserializeOwned>(
+        &mut self,
+        name: &str,
+        default: fn() -> T,
+    ) -> Result<T, ToolError> {
+        self.0
+            .remove(name)
+            .map_or_else(|| Ok(default()), |value| read(name, value))
     }
 }
 

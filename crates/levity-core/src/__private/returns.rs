@@ -1,9 +1,10 @@
 //! What a function returns becomes a tool's output or error by its type, and a macro sees no types.
 //!
-//! The compiler decides instead, by the tag-dispatch form of autoref specialisation: a method is looked
-//! up on `&&Probe<T>`, where an implementation for `&Probe<T>` is found before one for `Probe<T>`. It
-//! returns a tag, and the tag's method does the work. The last resort is there for every `T`, and its
-//! bound is on the tag's method, so that a type that does not fit is named in the message.
+//! The compiler decides instead, by the tag-dispatch form of autoref specialisation: a method is
+//! looked up on `&&Probe<T>`, where an implementation for `&Probe<T>` is found before one for
+//! `Probe<T>`. It returns a tag, and the tag's method does the work. The last resort is there for
+//! every `T`, and its bound is on the tag's method, so that a type that does not fit is named in
+//! the message.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -152,10 +153,15 @@ impl Own {
 impl Json {
     /// The output for a value.
     pub fn output<T: Serialize>(self, value: T) -> Result<ToolOutput, ToolError> {
-        serde_json::to_value(value).map(ToolOutput::value).map_err(|error| {
-            ToolError::new(ToolErrorKind::InvalidOutput, "the output could not be written as JSON")
+        serde_json::to_value(value)
+            .map(ToolOutput::value)
+            .map_err(|error| {
+                ToolError::new(
+                    ToolErrorKind::InvalidOutput,
+                    "the output could not be written as JSON",
+                )
                 .with_source(error)
-        })
+            })
     }
 }
 
@@ -214,19 +220,26 @@ impl KnownError for Box<dyn Error + Send + Sync> {
             Ok(error) => *error,
             Err(error) => {
                 let failed = ToolError::failed(error.to_string());
-                if error.source().is_some() { failed.with_source(Causes(error)) } else { failed }
+                if error.source().is_some() {
+                    failed.with_source(Causes(error))
+                } else {
+                    failed
+                }
             }
         }
     }
 }
 
-/// What is behind an error, without the error's own text, which is the tool error's message already.
+/// What is behind an error, without the error's own text, which is the tool error's message
+/// already.
 #[derive(Debug)]
 struct Causes(Box<dyn Error + Send + Sync>);
 
 impl fmt::Display for Causes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.source().map_or(Ok(()), |cause| fmt::Display::fmt(cause, f))
+        self.0
+            .source()
+            .map_or(Ok(()), |cause| fmt::Display::fmt(cause, f))
     }
 }
 

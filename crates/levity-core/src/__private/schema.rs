@@ -39,7 +39,11 @@ impl Fields {
     /// No arguments.
     #[expect(clippy::new_without_default, reason = "only generated code makes one")]
     pub fn new() -> Self {
-        Self { generator: generator(), properties: Map::new(), required: Vec::new() }
+        Self {
+            generator: generator(),
+            properties: Map::new(),
+            required: Vec::new(),
+        }
     }
 
     /// Adds an argument, which may be absent only if its type is an `Option`.

@@ -22,7 +22,10 @@ pub fn sha256(bytes: &[u8]) -> String {
         tail.push(0);
     }
     tail.extend_from_slice(&(bytes.len() as u64 * 8).to_be_bytes());
-    tail.as_chunks::<64>().0.iter().for_each(|block| compress(&mut state, block));
+    tail.as_chunks::<64>()
+        .0
+        .iter()
+        .for_each(|block| compress(&mut state, block));
     state.iter().map(|word| format!("{word:08x}")).collect()
 }
 
@@ -35,13 +38,20 @@ fn compress(state: &mut [u32; 8], block: &[u8; 64]) {
         let (w15, w2) = (words[at - 15], words[at - 2]);
         let s0 = w15.rotate_right(7) ^ w15.rotate_right(18) ^ (w15 >> 3);
         let s1 = w2.rotate_right(17) ^ w2.rotate_right(19) ^ (w2 >> 10);
-        words[at] = words[at - 16].wrapping_add(s0).wrapping_add(words[at - 7]).wrapping_add(s1);
+        words[at] = words[at - 16]
+            .wrapping_add(s0)
+            .wrapping_add(words[at - 7])
+            .wrapping_add(s1);
     }
     let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = *state;
     for (word, constant) in words.iter().zip(ROUNDS) {
         let s1 = e.rotate_right(6) ^ e.rotate_right(11) ^ e.rotate_right(25);
         let choice = (e & f) ^ (!e & g);
-        let t1 = h.wrapping_add(s1).wrapping_add(choice).wrapping_add(constant).wrapping_add(*word);
+        let t1 = h
+            .wrapping_add(s1)
+            .wrapping_add(choice)
+            .wrapping_add(constant)
+            .wrapping_add(*word);
         let s0 = a.rotate_right(2) ^ a.rotate_right(13) ^ a.rotate_right(22);
         let majority = (a & b) ^ (a & c) ^ (b & c);
         (h, g, f, e) = (g, f, e, d.wrapping_add(t1));
@@ -99,12 +109,21 @@ mod tests {
     #[test]
     fn it_agrees_with_the_standards_examples() {
         let check = |text: &str, hash: &str| assert_eq!(sha256(text.as_bytes()), hash);
-        check("", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-        check("abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+        check(
+            "",
+            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+        );
+        check(
+            "abc",
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+        );
         check(
             "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
             "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1",
         );
-        check(&"a".repeat(1_000_000), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+        check(
+            &"a".repeat(1_000_000),
+            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0",
+        );
     }
 }

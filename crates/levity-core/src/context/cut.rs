@@ -6,13 +6,15 @@ use super::ContextBlock;
 const AROUND: usize = "--- ".len() + " ---\n".len() + "\n\n".len();
 
 impl ContextBlock {
-    /// How many tokens it takes where it is shown, the line with its name included, counted as a quarter of the bytes.
+    /// How many tokens it takes where it is shown, the line with its name included, counted as a
+    /// quarter of the bytes.
     pub fn tokens(&self) -> usize {
         (self.name.len() + self.text.len() + AROUND).div_ceil(4)
     }
 
-    /// The block within so many [`tokens`](Self::tokens). A text that is too long is cut, at the end of a line where
-    /// one is near, and a last line says how much of it is there; `None` when there is no room for that.
+    /// The block within so many [`tokens`](Self::tokens). A text that is too long is cut, at the
+    /// end of a line where one is near, and a last line says how much of it is there; `None` when
+    /// there is no room for that.
     ///
     /// ```
     /// # use levity_core::ContextBlock;
@@ -28,9 +30,12 @@ impl ContextBlock {
         self.cut_of(tokens, whole as u64)
     }
 
-    /// As [`cut_to`](Self::cut_to), for a text that may itself be only the beginning of one with `whole` bytes.
+    /// As [`cut_to`](Self::cut_to), for a text that may itself be only the beginning of one with
+    /// `whole` bytes.
     pub fn cut_of(mut self, tokens: usize, whole: u64) -> Option<Self> {
-        let room = tokens.saturating_mul(4).checked_sub(self.name.len() + AROUND)?;
+        let room = tokens
+            .saturating_mul(4)
+            .checked_sub(self.name.len() + AROUND)?;
         let have = self.text.len() as u64;
         if have >= whole && self.text.len() <= room {
             return Some(self);
@@ -55,8 +60,8 @@ fn note(shown: u64, whole: u64) -> String {
     }
 }
 
-/// Where to cut a text that has room for `most` bytes: behind the last line that ends in the second half of them,
-/// otherwise behind the last whole character.
+/// Where to cut a text that has room for `most` bytes: behind the last line that ends in the second
+/// half of them, otherwise behind the last whole character.
 fn end(text: &str, most: usize) -> usize {
     let mut end = most.min(text.len());
     while !text.is_char_boundary(end) {
@@ -81,12 +86,21 @@ mod tests {
 
     #[test]
     fn no_room_is_overrun_and_no_character_is_torn() {
-        let texts = ["", "a", "äöü€😀", "one\ntwo\r\nthree\n", &"x".repeat(500), &"€\n".repeat(200)];
+        let texts = [
+            "",
+            "a",
+            "äöü€😀",
+            "one\ntwo\r\nthree\n",
+            &"x".repeat(500),
+            &"€\n".repeat(200),
+        ];
         for text in texts {
             for tokens in (0..200).chain([usize::MAX]) {
                 for more in [0, 1, 100_000_000] {
                     let whole = text.len() as u64 + more;
-                    let Some(cut) = block(text).cut_of(tokens, whole) else { continue };
+                    let Some(cut) = block(text).cut_of(tokens, whole) else {
+                        continue;
+                    };
                     assert!(cut.tokens() <= tokens, "{text:?} {tokens}");
                     let is_whole = cut.text == text && more == 0;
                     assert!(
@@ -104,7 +118,11 @@ mod tests {
         let text = format!("short\n{}", "x".repeat(1_000));
         let cut = block(&text).cut_to(100).unwrap();
         assert!(cut.text.len() > 350, "{}", cut.text);
-        assert!(cut.text.contains("x\n[cut: these are the first "), "{}", cut.text);
+        assert!(
+            cut.text.contains("x\n[cut: these are the first "),
+            "{}",
+            cut.text
+        );
     }
 
     #[test]

@@ -3,8 +3,8 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::{
-    Content, Fees, History, Media, Message, Options, OutputSchema, Part, ProviderState, Role, ToolCall,
-    ToolError, ToolOutput, ToolResult,
+    Content, Fees, History, Media, Message, Options, OutputSchema, Part, ProviderState, Role,
+    ToolCall, ToolError, ToolOutput, ToolResult,
 };
 
 /// How many bytes of text there are in a value, wherever they are.
@@ -25,15 +25,26 @@ fn card() -> ModelCard {
 #[track_caller]
 fn check(request: &Request) {
     let sent = letters(&serde_json::to_value(request).unwrap());
-    assert!(CostBound::of(&card(), request).input >= sent, "{sent} bytes");
+    assert!(
+        CostBound::of(&card(), request).input >= sent,
+        "{sent} bytes"
+    );
 }
 
 fn exchange(call: ToolCall, output: Result<ToolOutput, ToolError>, words: &str) -> History {
     let mut history = History::new();
-    let mut parts = vec![Part::text(words), Part::thinking(words), Part::Opaque(opaque(words))];
-    parts.iter_mut().for_each(|part| part.set_opaque(opaque(words)));
+    let mut parts = vec![
+        Part::text(words),
+        Part::thinking(words),
+        Part::Opaque(opaque(words)),
+    ];
+    parts
+        .iter_mut()
+        .for_each(|part| part.set_opaque(opaque(words)));
     parts.push(Part::ToolCall(call));
-    let mut exchange = history.open(Message::new(Role::Assistant, parts).into()).unwrap();
+    let mut exchange = history
+        .open(Message::new(Role::Assistant, parts).into())
+        .unwrap();
     let call = exchange.unanswered().next().unwrap().clone();
     exchange.answer(ToolResult::new(&call, output)).unwrap();
     history.close(exchange, &ToolError::failed("none"));
@@ -81,17 +92,26 @@ proptest! {
 #[test]
 fn media_count_by_rule() {
     let input = |media: Media| {
-        CostBound::of(&card(), &Request::new().with_message(Message::new(Role::User, [media.into()]))).input
+        CostBound::of(
+            &card(),
+            &Request::new().with_message(Message::new(Role::User, [media.into()])),
+        )
+        .input
     };
     let image = input(Media::bytes("image/png", vec![0; 1_000_000]));
     assert!((40_000..41_000).contains(&image), "{image}");
     assert!(input(Media::url("image/png", "https://example.org/a.png")) < 41_000);
-    assert!(input(Media::bytes("application/pdf", vec![0; 1_000])) >= 1 << 21, "its pages are packed");
+    assert!(
+        input(Media::bytes("application/pdf", vec![0; 1_000])) >= 1 << 21,
+        "its pages are packed"
+    );
     assert!(input(Media::bytes("application/ld+json", vec![0; 1_000])) < 41_000);
     assert!(input(Media::bytes("audio/wav", vec![0; 1_000_000])) >= 1_000_000);
     assert!(input(Media::url("application/pdf", "https://example.org/a.pdf")) >= 1 << 21);
     let mut output = ToolOutput::text("see");
-    output.content.push(Content::Media(Media::bytes("image/png", vec![0])));
+    output
+        .content
+        .push(Content::Media(Media::bytes("image/png", vec![0])));
     let shown = exchange(ToolCall::new("c", "t", json!({})), Ok(output), "");
     assert!(CostBound::of(&card(), &Request::new().with_history(shown)).input >= 40_000);
 }
@@ -106,7 +126,10 @@ fn what_comes_with_media_counts_wherever_they_are() {
     let shown = exchange(ToolCall::new("c", "t", json!({})), Ok(output), "");
     let said = Request::new().with_message(Message::new(Role::User, [media.into()]));
     for request in [Request::new().with_history(shown), said] {
-        assert!(CostBound::of(&card(), &request).input >= 50_000 * 6, "bytes, name and provider data");
+        assert!(
+            CostBound::of(&card(), &request).input >= 50_000 * 6,
+            "bytes, name and provider data"
+        );
     }
 }
 
@@ -119,12 +142,17 @@ fn the_window_and_what_is_set_bound_it() {
     assert_eq!(worst(&card().with_max_output(9)).output, Some(9));
     let mut options = Options::new();
     options.max_tokens = Some(5);
-    assert_eq!(CostBound::of(&card().with_max_output(9), &request.with_options(options)).output, Some(5));
+    assert_eq!(
+        CostBound::of(&card().with_max_output(9), &request.with_options(options)).output,
+        Some(5)
+    );
 }
 
 #[test]
 fn what_is_affordable_is_reserved_and_no_more() {
-    let worst = CostBound::new(100).with_price(Price::new(1.0, 2.0)).with_sends(3);
+    let worst = CostBound::new(100)
+        .with_price(Price::new(1.0, 2.0))
+        .with_sends(3);
     let money = Money::from_nanos(3 * 500_000);
     assert_eq!(worst.affordable(Some(3 * 150), None), Some(50));
     assert_eq!(worst.affordable(Some(3 * 150), Some(money)), Some(50));
@@ -132,25 +160,54 @@ fn what_is_affordable_is_reserved_and_no_more() {
     assert_eq!(worst.reserved(200), ReservedCost::new(900, Some(money)));
     assert_eq!(worst.affordable(Some(299), None), None);
     assert_eq!(worst.affordable(None, Some(Money::ZERO)), None);
-    assert_eq!(CostBound::new(1).affordable(None, Some(Money::MAX)), None, "no price, no money");
-    assert_eq!(CostBound::new(u64::MAX).with_sends(u64::MAX).reserved(u64::MAX).tokens, u64::MAX);
+    assert_eq!(
+        CostBound::new(1).affordable(None, Some(Money::MAX)),
+        None,
+        "no price, no money"
+    );
+    assert_eq!(
+        CostBound::new(u64::MAX)
+            .with_sends(u64::MAX)
+            .reserved(u64::MAX)
+            .tokens,
+        u64::MAX
+    );
 }
 
 /// A card with a window of 1,000 tokens, a dollar per million tokens and these fees.
 fn priced(fees: Fees) -> ModelCard {
-    card().with_window(1_000).with_price(Price::new(1.0, 1.0).with_fees(fees))
+    card()
+        .with_window(1_000)
+        .with_price(Price::new(1.0, 1.0).with_fees(fees))
 }
 
 #[track_caller]
-fn check_fields(card: &ModelCard, fields: Value, input: Option<u64>, fees: f64, unknown: Option<&str>) {
-    let Value::Object(extra) = fields else { panic!("{fields}") };
+fn check_fields(
+    card: &ModelCard,
+    fields: Value,
+    input: Option<u64>,
+    fees: f64,
+    unknown: Option<&str>,
+) {
+    let Value::Object(extra) = fields else {
+        panic!("{fields}")
+    };
     let mut options = Options::new();
     options.extra = extra.clone();
     let worst = CostBound::of(card, &Request::new().with_options(options));
-    let plain = CostBound::new(0).with_price(Price::new(1.0, 1.0)).with_fields(card, &extra);
-    assert_eq!((worst.fees, plain.fees), (Money::from_dollars(fees), Money::from_dollars(fees)), "{extra:?}");
+    let plain = CostBound::new(0)
+        .with_price(Price::new(1.0, 1.0))
+        .with_fields(card, &extra);
+    assert_eq!(
+        (worst.fees, plain.fees),
+        (Money::from_dollars(fees), Money::from_dollars(fees)),
+        "{extra:?}"
+    );
     match unknown {
-        Some(part) => assert!(worst.unknown.is_some_and(|what| what.contains(part)), "{extra:?}: {worst:?}"),
+        Some(part) => assert!(
+            worst.unknown.is_some_and(|what| what.contains(part)),
+            "{extra:?}: {worst:?}"
+        ),
         None => assert_eq!(worst.unknown, None, "{extra:?}"),
     }
     if let Some(input) = input {
@@ -169,16 +226,46 @@ fn tools_of_the_provider_are_in_the_worst_case() {
         0.0,
         None,
     );
-    check(json!({"tools": [{"functionDeclarations": []}]}), None, 0.0, None);
-    check(json!({"top_k": 5, "web_search_options": null, "enable_search": false}), None, 0.0, None);
+    check(
+        json!({"tools": [{"functionDeclarations": []}]}),
+        None,
+        0.0,
+        None,
+    );
+    check(
+        json!({"top_k": 5, "web_search_options": null, "enable_search": false}),
+        None,
+        0.0,
+        None,
+    );
     // Each use has a fee, and the window is read again.
     let search = json!({"type": "web_search_20250305", "name": "web_search", "max_uses": 5});
     check(json!({"tools": [search]}), Some(6_000), 0.05, None);
-    check(json!({"tools": [{"type": "web_search"}], "max_tool_calls": 2}), Some(3_000), 0.02, None);
+    check(
+        json!({"tools": [{"type": "web_search"}], "max_tool_calls": 2}),
+        Some(3_000),
+        0.02,
+        None,
+    );
     let run = json!({"type": "code_interpreter", "container": {"type": "auto"}});
-    check(json!({"tools": [run, {"type": "web_search"}], "max_tool_calls": 2}), Some(5_000), 0.08, None);
-    check(json!({"tools": [{"type": "web_fetch_20250910", "max_uses": 3}]}), Some(2_000), 0.0, None);
-    check(json!({"tools": [{"urlContext": {}}, {"codeExecution": {}}]}), Some(3_000), 0.0, None);
+    check(
+        json!({"tools": [run, {"type": "web_search"}], "max_tool_calls": 2}),
+        Some(5_000),
+        0.08,
+        None,
+    );
+    check(
+        json!({"tools": [{"type": "web_fetch_20250910", "max_uses": 3}]}),
+        Some(2_000),
+        0.0,
+        None,
+    );
+    check(
+        json!({"tools": [{"urlContext": {}}, {"codeExecution": {}}]}),
+        Some(3_000),
+        0.0,
+        None,
+    );
     // Nobody knows how often it is used, or what it costs.
     for fields in [
         json!({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}),
@@ -190,7 +277,12 @@ fn tools_of_the_provider_are_in_the_worst_case() {
         json!({"search_parameters": {"mode": "auto"}}),
     ] {
         check(fields.clone(), None, 0.0, Some("any number of times"));
-        let most = priced(Fees::new().with_search(0.01).with_session(0.01).with_most_uses(4));
+        let most = priced(
+            Fees::new()
+                .with_search(0.01)
+                .with_session(0.01)
+                .with_most_uses(4),
+        );
         check_fields(&most, fields.clone(), Some(5_000), 0.04, None);
         let without_fee = priced(Fees::new().with_most_uses(4));
         check_fields(&without_fee, fields, None, 0.0, Some("set its fee"));
@@ -202,24 +294,54 @@ fn tools_of_the_provider_are_in_the_worst_case() {
         Some("set its fee"),
     );
     let endless = card().with_price(Price::new(1.0, 1.0).with_fees(Fees::new().with_search(0.01)));
-    check_fields(&endless, json!({"tools": [search]}), Some(u64::MAX), 0.05, None);
+    check_fields(
+        &endless,
+        json!({"tools": [search]}),
+        Some(u64::MAX),
+        0.05,
+        None,
+    );
 }
 
 #[test]
 fn tiers_are_in_the_worst_case() {
     let price = Price::new(1.0, 2.0);
     let asked = |price: Price, fields: Value| {
-        let Value::Object(fields) = fields else { panic!("{fields}") };
-        let worst =
-            CostBound::new(1_000_000).with_price(price).with_fields(&card().with_price(price), &fields);
+        let Value::Object(fields) = fields else {
+            panic!("{fields}")
+        };
+        let worst = CostBound::new(1_000_000)
+            .with_price(price)
+            .with_fields(&card().with_price(price), &fields);
         (worst.reserved(0).cost.unwrap(), worst.unknown.is_some())
     };
     let dollars = Money::from_dollars;
-    for usual in ["auto", "default", "standard", "standard_only", "flex", "batch", "FLEX"] {
-        assert_eq!(asked(price, json!({ "service_tier": usual })), (dollars(1.0), false), "{usual}");
+    for usual in [
+        "auto",
+        "default",
+        "standard",
+        "standard_only",
+        "flex",
+        "batch",
+        "FLEX",
+    ] {
+        assert_eq!(
+            asked(price, json!({ "service_tier": usual })),
+            (dollars(1.0), false),
+            "{usual}"
+        );
     }
-    assert_eq!(asked(price, json!({"service_tier": null})), (dollars(1.0), false));
-    assert_eq!(asked(price.with_priority(200), json!({"service_tier": "priority"})), (dollars(2.0), false));
+    assert_eq!(
+        asked(price, json!({"service_tier": null})),
+        (dollars(1.0), false)
+    );
+    assert_eq!(
+        asked(
+            price.with_priority(200),
+            json!({"service_tier": "priority"})
+        ),
+        (dollars(2.0), false)
+    );
     for other in [
         json!({"service_tier": "priority"}),
         json!({"service_tier": 7}),
@@ -232,9 +354,21 @@ fn tiers_are_in_the_worst_case() {
 
 #[test]
 fn fees_are_reserved_for_each_sending() {
-    let mut worst = CostBound::new(100).with_price(Price::new(1.0, 1.0)).with_sends(2);
+    let mut worst = CostBound::new(100)
+        .with_price(Price::new(1.0, 1.0))
+        .with_sends(2);
     worst.fees = Money::from_nanos(50_000);
-    assert_eq!(worst.reserved(0).cost, Some(Money::from_nanos(2 * (100_000 + 50_000))));
-    assert_eq!(worst.affordable(None, Some(Money::from_nanos(2 * 160_000))), Some(10));
-    assert_eq!(worst.affordable(None, Some(Money::from_nanos(2 * 50_000 - 2))), None, "not even the fees");
+    assert_eq!(
+        worst.reserved(0).cost,
+        Some(Money::from_nanos(2 * (100_000 + 50_000)))
+    );
+    assert_eq!(
+        worst.affordable(None, Some(Money::from_nanos(2 * 160_000))),
+        Some(10)
+    );
+    assert_eq!(
+        worst.affordable(None, Some(Money::from_nanos(2 * 50_000 - 2))),
+        None,
+        "not even the fees"
+    );
 }

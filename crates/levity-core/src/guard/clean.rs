@@ -9,8 +9,8 @@ use super::GuardSubject;
 use crate::{Content, Message, Part, Secrets, ToolCall, ToolResult};
 
 impl GuardSubject {
-    /// The same with markers in place of secrets, in everything that is text in it: what was thought, data of the
-    /// provider's and wholes of results as well. `None` when there are none.
+    /// The same with markers in place of secrets, in everything that is text in it: what was
+    /// thought, data of the provider's and wholes of results as well. `None` when there are none.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -45,16 +45,25 @@ fn value(value: &Value, secrets: &Secrets) -> Option<Value> {
 
 /// Calls are looked at one by one, elsewhere.
 fn message(message: &Message, secrets: &Secrets) -> Option<Message> {
-    let clean: Vec<_> = message.parts.iter().map(|each| part(each, secrets)).collect();
+    let clean: Vec<_> = message
+        .parts
+        .iter()
+        .map(|each| part(each, secrets))
+        .collect();
     clean.iter().any(Option::is_some).then(|| {
         let parts = message.parts.iter().zip(clean);
         let parts = parts.map(|(old, clean)| clean.unwrap_or_else(|| old.clone()));
-        Message { parts: parts.collect(), ..message.clone() }
+        Message {
+            parts: parts.collect(),
+            ..message.clone()
+        }
     })
 }
 
 fn part(part: &Part, secrets: &Secrets) -> Option<Part> {
-    let opaque = part.opaque().and_then(|opaque| value(&opaque.data, secrets));
+    let opaque = part
+        .opaque()
+        .and_then(|opaque| value(&opaque.data, secrets));
     let said = match part {
         Part::Text(part) => &part.text,
         Part::Thinking(part) => &part.text,
@@ -71,13 +80,20 @@ fn part(part: &Part, secrets: &Secrets) -> Option<Part> {
     }
     // A signature is for what was said, and no longer fits.
     let said = clean.unwrap_or_else(|| said.clone());
-    Some(if matches!(part, Part::Text(_)) { Part::text(said) } else { Part::thinking(said) })
+    Some(if matches!(part, Part::Text(_)) {
+        Part::text(said)
+    } else {
+        Part::thinking(said)
+    })
 }
 
 fn call(call: &ToolCall, secrets: &Secrets) -> Option<ToolCall> {
     let args = value(&call.args, secrets);
     let raw = call.raw.as_deref().and_then(|raw| text(raw, secrets));
-    let opaque = call.opaque.as_ref().and_then(|opaque| value(&opaque.data, secrets));
+    let opaque = call
+        .opaque
+        .as_ref()
+        .and_then(|opaque| value(&opaque.data, secrets));
     if args.is_none() && raw.is_none() && opaque.is_none() {
         return None;
     }
@@ -91,15 +107,25 @@ fn call(call: &ToolCall, secrets: &Secrets) -> Option<ToolCall> {
 fn result(result: &ToolResult, secrets: &Secrets) -> Option<ToolResult> {
     let mut clean = Cow::Borrowed(result);
     for (at, content) in result.content.iter().enumerate() {
-        let Content::Text(said) = content else { continue };
+        let Content::Text(said) = content else {
+            continue;
+        };
         if let Some(said) = text(said, secrets) {
             clean.to_mut().content[at] = Content::Text(said);
         }
     }
-    if let Some(plain) = result.value.as_ref().and_then(|plain| value(plain, secrets)) {
+    if let Some(plain) = result
+        .value
+        .as_ref()
+        .and_then(|plain| value(plain, secrets))
+    {
         clean.to_mut().value = Some(plain);
     }
-    if let Some(whole) = result.whole.as_deref().and_then(|whole| text(whole, secrets)) {
+    if let Some(whole) = result
+        .whole
+        .as_deref()
+        .and_then(|whole| text(whole, secrets))
+    {
         clean.to_mut().whole = Some(whole.into());
     }
     match clean {

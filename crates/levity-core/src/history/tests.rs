@@ -6,7 +6,8 @@ use serde_json::json;
 
 use super::{Exchange, History, HistoryError};
 use crate::{
-    CallId, Content, Message, Part, Role, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult,
+    CallId, Content, Message, Part, Role, ToolCall, ToolError, ToolErrorKind, ToolOutput,
+    ToolResult,
 };
 
 fn call(id: &str) -> ToolCall {
@@ -24,7 +25,10 @@ fn answer(id: &str) -> ToolResult {
 }
 
 fn answers(ids: &[&str]) -> Message {
-    Message::new(Role::Tool, ids.iter().map(|id| Part::ToolResult(answer(id))))
+    Message::new(
+        Role::Tool,
+        ids.iter().map(|id| Part::ToolResult(answer(id))),
+    )
 }
 
 fn open(history: &History, ids: &[&str]) -> Exchange {
@@ -32,14 +36,22 @@ fn open(history: &History, ids: &[&str]) -> Exchange {
 }
 
 fn close(history: &mut History, exchange: Exchange) {
-    history.close(exchange, &ToolError::new(ToolErrorKind::Cancelled, "nobody waited"));
+    history.close(
+        exchange,
+        &ToolError::new(ToolErrorKind::Cancelled, "nobody waited"),
+    );
 }
 
 fn ids(exchange: &Exchange) -> Vec<&str> {
-    exchange.reply().calls().map(|call| call.id.as_str()).collect()
+    exchange
+        .reply()
+        .calls()
+        .map(|call| call.id.as_str())
+        .collect()
 }
 
-/// Every call has its one result right behind it, no result stands alone, and no id is empty or used twice.
+/// Every call has its one result right behind it, no result stands alone, and no id is empty or
+/// used twice.
 #[track_caller]
 fn check_invariant(history: &History) {
     let mut seen = HashSet::new();
@@ -47,9 +59,16 @@ fn check_invariant(history: &History) {
     for message in history.messages() {
         let answered: Vec<_> = message.results().map(|result| &result.call).collect();
         assert_eq!(answered, open, "results follow their calls, in order");
-        assert_eq!(message.role == Role::Tool, !open.is_empty(), "tools speak when they were called");
+        assert_eq!(
+            message.role == Role::Tool,
+            !open.is_empty(),
+            "tools speak when they were called"
+        );
         open = message.calls().map(|call| &call.id).collect();
-        assert!(open.iter().all(|id| !id.as_str().is_empty() && seen.insert(id.as_str().to_owned())));
+        assert!(
+            open.iter()
+                .all(|id| !id.as_str().is_empty() && seen.insert(id.as_str().to_owned()))
+        );
     }
     assert_eq!(open, Vec::<&CallId>::new(), "the last calls are answered");
     assert_eq!(history.calls().count(), seen.len());
@@ -88,14 +107,27 @@ impl Talk {
     fn act(&mut self, act: Act) {
         match act {
             Act::Say(n) => {
-                let messages =
-                    [Message::user("hi"), Message::assistant("ho"), reply(&["x"]), answers(&["x"])];
+                let messages = [
+                    Message::user("hi"),
+                    Message::assistant("ho"),
+                    reply(&["x"]),
+                    answers(&["x"]),
+                ];
                 let accepted = self.history.say(messages[n % 4].clone()).is_ok();
-                assert_eq!(accepted, n % 4 < 2, "only what neither calls nor answers can be said");
+                assert_eq!(
+                    accepted,
+                    n % 4 < 2,
+                    "only what neither calls nor answers can be said"
+                );
             }
             Act::Open(ids) => match self.history.open(Arc::new(reply(&ids))) {
                 Ok(exchange) => self.open.push(exchange),
-                Err(error) => assert_eq!(error, HistoryError::NoCalls { at: self.history.len() }),
+                Err(error) => assert_eq!(
+                    error,
+                    HistoryError::NoCalls {
+                        at: self.history.len()
+                    }
+                ),
             },
             _ if self.open.is_empty() => {}
             Act::Answer(exchange, call) => self.answer(exchange, call),
@@ -114,8 +146,13 @@ impl Talk {
         let call = &calls[call % calls.len()];
         let fresh = exchange.unanswered().any(|open| open.id == call.id);
         let result = exchange.answer(ToolResult::new(call, Ok(ToolOutput::text("7"))));
-        let expected =
-            if fresh { Ok(()) } else { Err(HistoryError::AnsweredTwice { call: call.id.clone() }) };
+        let expected = if fresh {
+            Ok(())
+        } else {
+            Err(HistoryError::AnsweredTwice {
+                call: call.id.clone(),
+            })
+        };
         assert_eq!(result, expected);
     }
 }
@@ -179,56 +216,119 @@ fn check_refused(messages: &[Message], expected: HistoryError) {
 fn lists_that_are_no_history_are_refused() {
     let hi = Message::user("hi");
     let unknown = |call: &str| HistoryError::UnknownCall { call: call.into() };
-    let duplicate = |at, call: &str| HistoryError::DuplicateId { at, call: call.into() };
+    let duplicate = |at, call: &str| HistoryError::DuplicateId {
+        at,
+        call: call.into(),
+    };
     check_refused(&[reply(&["a"])], HistoryError::Unanswered { at: 0 });
-    check_refused(&[hi.clone(), reply(&["a"])], HistoryError::Unanswered { at: 1 });
-    check_refused(&[hi.clone(), reply(&["a"]), hi.clone()], HistoryError::Unanswered { at: 1 });
-    check_refused(&[reply(&["a", "b"]), answers(&["a"])], HistoryError::Unanswered { at: 0 });
+    check_refused(
+        &[hi.clone(), reply(&["a"])],
+        HistoryError::Unanswered { at: 1 },
+    );
+    check_refused(
+        &[hi.clone(), reply(&["a"]), hi.clone()],
+        HistoryError::Unanswered { at: 1 },
+    );
+    check_refused(
+        &[reply(&["a", "b"]), answers(&["a"])],
+        HistoryError::Unanswered { at: 0 },
+    );
     check_refused(
         &[reply(&["a", "b"]), answers(&["a"]), answers(&["b"])],
         HistoryError::Unanswered { at: 0 },
     );
     check_refused(&[answers(&["a"])], HistoryError::OrphanResult { at: 0 });
-    check_refused(&[hi.clone(), answers(&[])], HistoryError::OrphanResult { at: 1 });
-    check_refused(&[reply(&["a"]), answers(&["a"]), answers(&["a"])], HistoryError::OrphanResult { at: 2 });
-    let told = Message::new(Role::Tool, [Part::ToolResult(answer("a")), Part::text("and so on")]);
+    check_refused(
+        &[hi.clone(), answers(&[])],
+        HistoryError::OrphanResult { at: 1 },
+    );
+    check_refused(
+        &[reply(&["a"]), answers(&["a"]), answers(&["a"])],
+        HistoryError::OrphanResult { at: 2 },
+    );
+    let told = Message::new(
+        Role::Tool,
+        [Part::ToolResult(answer("a")), Part::text("and so on")],
+    );
     check_refused(&[reply(&["a"]), told], HistoryError::OrphanResult { at: 1 });
     let forged = Message::new(Role::User, [Part::ToolResult(answer("a"))]);
     check_refused(&[forged], HistoryError::OrphanResult { at: 0 });
-    let both = Message::new(Role::Assistant, [Part::ToolCall(call("a")), Part::ToolResult(answer("a"))]);
+    let both = Message::new(
+        Role::Assistant,
+        [Part::ToolCall(call("a")), Part::ToolResult(answer("a"))],
+    );
     check_refused(&[both], HistoryError::OrphanResult { at: 0 });
     let users = Message::new(Role::User, [Part::ToolCall(call("a"))]);
     check_refused(&[users], HistoryError::NoCalls { at: 0 });
     check_refused(&[reply(&["a"]), answers(&["b"])], unknown("b"));
-    check_refused(&[reply(&["a"]), answers(&["a", "a"])], HistoryError::AnsweredTwice { call: "a".into() });
-    check_refused(&[reply(&["a"]), answers(&["a"]), reply(&["a"]), answers(&["a"])], duplicate(2, "a"));
-    check_refused(&[reply(&["a", "a"]), answers(&["a", "a"])], duplicate(0, "a"));
+    check_refused(
+        &[reply(&["a"]), answers(&["a", "a"])],
+        HistoryError::AnsweredTwice { call: "a".into() },
+    );
+    check_refused(
+        &[
+            reply(&["a"]),
+            answers(&["a"]),
+            reply(&["a"]),
+            answers(&["a"]),
+        ],
+        duplicate(2, "a"),
+    );
+    check_refused(
+        &[reply(&["a", "a"]), answers(&["a", "a"])],
+        duplicate(0, "a"),
+    );
     check_refused(&[hi, reply(&[""]), answers(&[""])], duplicate(1, ""));
 }
 
 #[test]
 fn the_id_that_is_used_twice_is_named() {
-    let duplicate = |call: &str| HistoryError::DuplicateId { at: 0, call: call.into() };
-    check_refused(&[reply(&["a", "b", "b"]), answers(&["a", "b", "b"])], duplicate("b"));
+    let duplicate = |call: &str| HistoryError::DuplicateId {
+        at: 0,
+        call: call.into(),
+    };
+    check_refused(
+        &[reply(&["a", "b", "b"]), answers(&["a", "b", "b"])],
+        duplicate("b"),
+    );
     check_refused(&[reply(&["a", ""]), answers(&["a", ""])], duplicate(""));
 }
 
 #[test]
 fn what_several_runs_have_said_is_taken_with_other_ids() {
-    let messages =
-        [reply(&["a", "b"]), answers(&["b", "a"]), Message::user("hi"), reply(&["a"]), answers(&["a"])];
+    let messages = [
+        reply(&["a", "b"]),
+        answers(&["b", "a"]),
+        Message::user("hi"),
+        reply(&["a"]),
+        answers(&["a"]),
+    ];
     let twice = [reply(&["c", "a", "c"]), answers(&["c", "c", "a"])];
     let all: Vec<Arc<Message>> = messages.into_iter().chain(twice).map(Arc::new).collect();
     let history = History::renamed(all.clone()).unwrap();
-    let ids: Vec<_> =
-        history.calls().map(|(call, result)| (call.id.as_str(), result.call.as_str())).collect();
+    let ids: Vec<_> = history
+        .calls()
+        .map(|(call, result)| (call.id.as_str(), result.call.as_str()))
+        .collect();
     assert_eq!(ids, ["a", "b", "a-2", "c", "a-3", "c-2"].map(|id| (id, id)));
     assert_eq!(history.len(), all.len());
-    assert_eq!(History::try_from(history.messages().to_vec()).as_ref(), Ok(&history));
+    assert_eq!(
+        History::try_from(history.messages().to_vec()).as_ref(),
+        Ok(&history)
+    );
     let open: Vec<Arc<Message>> = all[..4].to_vec();
-    assert_eq!(History::renamed(open), Err(HistoryError::Unanswered { at: 3 }));
-    let strange = vec![Arc::new(reply(&["a", "a"])), Arc::new(answers(&["a", "a", "a"]))];
-    assert!(matches!(History::renamed(strange), Err(HistoryError::AnsweredTwice { .. })));
+    assert_eq!(
+        History::renamed(open),
+        Err(HistoryError::Unanswered { at: 3 })
+    );
+    let strange = vec![
+        Arc::new(reply(&["a", "a"])),
+        Arc::new(answers(&["a", "a", "a"])),
+    ];
+    assert!(matches!(
+        History::renamed(strange),
+        Err(HistoryError::AnsweredTwice { .. })
+    ));
 }
 
 #[track_caller]
@@ -264,7 +364,10 @@ fn exchanges_that_were_open_together_do_not_clash() {
     close(&mut history, second);
     close(&mut history, first);
     check_invariant(&history);
-    let found: Vec<_> = history.calls().map(|(call, result)| (call.id.as_str(), result.is_error())).collect();
+    let found: Vec<_> = history
+        .calls()
+        .map(|(call, result)| (call.id.as_str(), result.is_error()))
+        .collect();
     assert_eq!(found, [("a", true), ("b", true), ("a-2", false)]);
 }
 
@@ -281,17 +384,30 @@ fn a_renamed_reply_leaves_the_one_it_was_made_from_alone() {
 #[test]
 fn an_exchange_knows_what_is_open() {
     let mut exchange = open(&History::new(), &["a", "b", "c"]);
-    let left =
-        |exchange: &Exchange| exchange.unanswered().map(|call| call.id.to_string()).collect::<Vec<_>>();
+    let left = |exchange: &Exchange| {
+        exchange
+            .unanswered()
+            .map(|call| call.id.to_string())
+            .collect::<Vec<_>>()
+    };
     assert_eq!(left(&exchange), ["a", "b", "c"]);
     exchange.answer(answer("c")).unwrap();
     exchange.answer(answer("a")).unwrap();
     assert_eq!(left(&exchange), ["b"]);
     assert!(!exchange.is_complete());
-    let order: Vec<_> = exchange.results().map(|result| result.call.as_str()).collect();
+    let order: Vec<_> = exchange
+        .results()
+        .map(|result| result.call.as_str())
+        .collect();
     assert_eq!(order, ["a", "c"], "answers are in the order of the calls");
-    assert_eq!(exchange.answer(answer("x")), Err(HistoryError::UnknownCall { call: "x".into() }));
-    assert_eq!(exchange.answer(answer("a")), Err(HistoryError::AnsweredTwice { call: "a".into() }));
+    assert_eq!(
+        exchange.answer(answer("x")),
+        Err(HistoryError::UnknownCall { call: "x".into() })
+    );
+    assert_eq!(
+        exchange.answer(answer("a")),
+        Err(HistoryError::AnsweredTwice { call: "a".into() })
+    );
     assert_eq!(exchange.call(&"b".into()), Some(&call("b")));
     assert_eq!(exchange.call(&"x".into()), None);
     exchange.answer(answer("b")).unwrap();
@@ -304,10 +420,16 @@ fn what_has_no_answer_is_answered_at_the_end() {
     let mut exchange = open(&history, &["a", "b"]);
     exchange.answer(answer("b")).unwrap();
     close(&mut history, exchange);
-    let results: Vec<_> = history.calls().map(|(_, result)| (result.error, result.content.clone())).collect();
+    let results: Vec<_> = history
+        .calls()
+        .map(|(_, result)| (result.error, result.content.clone()))
+        .collect();
     let nobody = vec![Content::Text("nobody waited".into())];
     let answered = vec![Content::Text("b".into())];
-    assert_eq!(results, [(Some(ToolErrorKind::Cancelled), nobody), (None, answered)]);
+    assert_eq!(
+        results,
+        [(Some(ToolErrorKind::Cancelled), nobody), (None, answered)]
+    );
 }
 
 #[test]
@@ -330,7 +452,10 @@ fn a_clone_shares_until_the_first_change() {
     assert!(std::ptr::eq(history.messages(), clone.messages()));
     history.say(Message::user("well?")).unwrap();
     assert_eq!((history.len(), clone.len()), (2, 1));
-    assert!(Arc::ptr_eq(&history.messages()[0], &clone.messages()[0]), "messages are not copied");
+    assert!(
+        Arc::ptr_eq(&history.messages()[0], &clone.messages()[0]),
+        "messages are not copied"
+    );
     assert!(History::new().is_empty() && !history.is_empty());
 }
 
@@ -338,8 +463,9 @@ fn a_clone_shares_until_the_first_change() {
 fn long(sizes: &[&[usize]]) -> History {
     let mut history = History::new();
     for (turn, sizes) in sizes.iter().enumerate() {
-        let calls: Vec<ToolCall> =
-            (0..sizes.len()).map(|n| ToolCall::new(format!("c{turn}.{n}"), "t", json!({}))).collect();
+        let calls: Vec<ToolCall> = (0..sizes.len())
+            .map(|n| ToolCall::new(format!("c{turn}.{n}"), "t", json!({})))
+            .collect();
         let reply = Message::new(Role::Assistant, calls.iter().cloned().map(Part::ToolCall));
         let mut exchange = history.open(reply.into()).unwrap();
         for (call, size) in calls.iter().zip(*sizes) {
@@ -353,7 +479,10 @@ fn long(sizes: &[&[usize]]) -> History {
 }
 
 fn wholes(history: &History) -> Vec<Option<usize>> {
-    history.calls().map(|(_, result)| result.whole.as_ref().map(|whole| whole.len())).collect()
+    history
+        .calls()
+        .map(|(_, result)| result.whole.as_ref().map(|whole| whole.len()))
+        .collect()
 }
 
 #[test]
@@ -372,7 +501,11 @@ fn the_oldest_wholes_go_first_and_nothing_else_changes() {
         let mut bounded = history.clone();
         bounded.keep_wholes(most);
         assert_eq!(wholes(&bounded), left, "{most}");
-        assert_eq!(bounded.kept(), left.iter().flatten().sum::<usize>(), "{most}");
+        assert_eq!(
+            bounded.kept(),
+            left.iter().flatten().sum::<usize>(),
+            "{most}"
+        );
         assert_eq!(bounded.len(), history.len());
         assert!(bounded.calls().all(|(_, result)| result.text() == "shown"));
         let json = serde_json::to_string(&bounded).unwrap();
@@ -390,7 +523,10 @@ fn wholes_count_in_no_size() {
     let message = with.messages().last().unwrap();
     let shown = message.shown();
     assert_eq!(shown.results().next().unwrap().whole.as_deref(), Some(""));
-    assert!(matches!(without.messages()[1].shown(), std::borrow::Cow::Borrowed(_)));
+    assert!(matches!(
+        without.messages()[1].shown(),
+        std::borrow::Cow::Borrowed(_)
+    ));
 }
 
 #[test]
@@ -398,12 +534,17 @@ fn what_a_provider_made_of_a_message_outlives_its_whole() {
     let mut history = long(&[&[100]]);
     history.encoded(1, "wire", || b"made".to_vec());
     history.keep_wholes(0);
-    assert_eq!(&*history.encoded(1, "wire", || b"made again".to_vec()), b"made");
+    assert_eq!(
+        &*history.encoded(1, "wire", || b"made again".to_vec()),
+        b"made"
+    );
 }
 
 #[test]
 fn an_open_exchange_can_be_bounded_too() {
-    let calls: Vec<ToolCall> = ["a", "b"].map(|id| ToolCall::new(id, "t", json!({}))).into();
+    let calls: Vec<ToolCall> = ["a", "b"]
+        .map(|id| ToolCall::new(id, "t", json!({})))
+        .into();
     let reply = Message::new(Role::Assistant, calls.iter().cloned().map(Part::ToolCall));
     let mut exchange = History::new().open(reply.into()).unwrap();
     for call in &calls {
@@ -414,7 +555,10 @@ fn an_open_exchange_can_be_bounded_too() {
     exchange.keep_wholes(20);
     assert_eq!(exchange.kept(), 20);
     exchange.keep_wholes(19);
-    let left: Vec<usize> = exchange.results().map(|result| result.whole.as_ref().unwrap().len()).collect();
+    let left: Vec<usize> = exchange
+        .results()
+        .map(|result| result.whole.as_ref().unwrap().len())
+        .collect();
     assert_eq!(left, [0, 10]);
 }
 
@@ -438,13 +582,23 @@ fn exchange_of_many_calls_is_answered_with_one_look_for_each() {
             exchange.answer(answer(id.as_str())).unwrap();
         }
         assert!(exchange.is_complete());
-        assert_eq!(exchange.answer(answer("c1")), Err(HistoryError::AnsweredTwice { call: "c1".into() }));
-        assert_eq!(exchange.answer(answer("x")), Err(HistoryError::UnknownCall { call: "x".into() }));
+        assert_eq!(
+            exchange.answer(answer("c1")),
+            Err(HistoryError::AnsweredTwice { call: "c1".into() })
+        );
+        assert_eq!(
+            exchange.answer(answer("x")),
+            Err(HistoryError::UnknownCall { call: "x".into() })
+        );
     };
     for calls in [16, 17, 64, 1_000, 8_000] {
         let looked = looked_at(calls, answer_all);
         // Few calls are looked at one by one: at most 16 for each.
-        let most = if calls > 16 { 2 * calls + 2 } else { 2 * 16 * calls + 32 };
+        let most = if calls > 16 {
+            2 * calls + 2
+        } else {
+            2 * 16 * calls + 32
+        };
         assert!(looked <= most, "{looked} looks for {calls} calls");
     }
 }
@@ -459,7 +613,11 @@ fn exchange_of_many_long_answers_is_bounded_with_one_look_for_each() {
             exchange.keep_wholes(20);
         }
         assert_eq!(exchange.kept(), 20);
-        let kept: Vec<_> = exchange.results().filter(|result| result.kept() > 0).map(|r| &r.call).collect();
+        let kept: Vec<_> = exchange
+            .results()
+            .filter(|result| result.kept() > 0)
+            .map(|r| &r.call)
+            .collect();
         assert_eq!(kept, ids.iter().rev().take(2).rev().collect::<Vec<_>>());
     };
     let looked = looked_at(2_000, keep);
@@ -476,7 +634,9 @@ fn the_result_of_a_call_is_found_wherever_it_came_from() {
     close(&mut history, exchange);
     let mut longer = History::new();
     longer.extend(&history, 0).unwrap();
-    longer.append([reply(&["c3", "d"]).into(), answers(&["c3", "d"]).into()]).unwrap();
+    longer
+        .append([reply(&["c3", "d"]).into(), answers(&["c3", "d"]).into()])
+        .unwrap();
     let json = serde_json::to_value(&longer).unwrap();
     let read: History = serde_json::from_value(json).unwrap();
     for history in [&longer, &read] {

@@ -16,11 +16,22 @@ fn dollars_that_are_no_amount_are_nothing_or_all() {
 #[test]
 fn a_price_that_is_no_price_is_never_nothing() {
     for wrong in [f64::NAN, -1.0, f64::NEG_INFINITY, f64::INFINITY] {
-        let price = Price::new(wrong, wrong).with_cached(wrong).with_cache_write(wrong);
-        assert!(price.cost(&Usage::new(1_000_000, 0)) == Money::MAX, "{wrong}");
-        assert!(price.cost(&Usage::new(0, 1_000_000)) == Money::MAX, "{wrong}");
+        let price = Price::new(wrong, wrong)
+            .with_cached(wrong)
+            .with_cache_write(wrong);
+        assert!(
+            price.cost(&Usage::new(1_000_000, 0)) == Money::MAX,
+            "{wrong}"
+        );
+        assert!(
+            price.cost(&Usage::new(0, 1_000_000)) == Money::MAX,
+            "{wrong}"
+        );
     }
-    assert_eq!(Price::new(0.0, 0.0).cost(&Usage::new(u64::MAX, u64::MAX)), Money::ZERO);
+    assert_eq!(
+        Price::new(0.0, 0.0).cost(&Usage::new(u64::MAX, u64::MAX)),
+        Money::ZERO
+    );
 }
 
 #[test]
@@ -39,30 +50,51 @@ fn money_is_shown_exactly() {
 
 #[test]
 fn each_kind_of_token_has_its_price() {
-    let price = Price::new(3.0, 15.0).with_cached(0.3).with_cache_write(3.75);
+    let price = Price::new(3.0, 15.0)
+        .with_cached(0.3)
+        .with_cache_write(3.75);
     let mut usage = Usage::new(1_000_000, 1_000_000);
     (usage.cached, usage.cache_written) = (Some(200_000), Some(100_000));
-    assert_eq!(price.cost(&usage), Money::from_dollars(0.7 * 3.0 + 0.2 * 0.3 + 0.1 * 3.75 + 15.0));
+    assert_eq!(
+        price.cost(&usage),
+        Money::from_dollars(0.7 * 3.0 + 0.2 * 0.3 + 0.1 * 3.75 + 15.0)
+    );
     (usage.cached, usage.cache_written) = (Some(u64::MAX), Some(u64::MAX));
-    assert_eq!(price.cost(&usage), Money::from_dollars(15.3), "no more is cached than is sent");
+    assert_eq!(
+        price.cost(&usage),
+        Money::from_dollars(15.3),
+        "no more is cached than is sent"
+    );
     assert_eq!(price.cost(&Usage::new(1, 0)), Money::from_nanos(3_000));
-    assert_eq!(Price::new(0.000_001, 0.0).cost(&Usage::new(1, 0)), Money::from_nanos(1), "rounded up");
+    assert_eq!(
+        Price::new(0.000_001, 0.0).cost(&Usage::new(1, 0)),
+        Money::from_nanos(1),
+        "rounded up"
+    );
 }
 
 fn short() -> impl Strategy<Value = Price> {
     let rate = || prop_oneof![Just(0), 0..100_000_000_000_u64, any::<u64>()].prop_map(Money);
     let maybe = || proptest::option::of(rate());
-    (rate(), rate(), maybe(), maybe(), maybe(), proptest::option::of(0..1_000_u32)).prop_map(
-        |(input, output, cached, cache_write, cache_write_hour, priority)| Price {
-            input,
-            output,
-            cached,
-            cache_write,
-            cache_write_hour,
-            priority,
-            ..Price::new(0.0, 0.0)
-        },
+    (
+        rate(),
+        rate(),
+        maybe(),
+        maybe(),
+        maybe(),
+        proptest::option::of(0..1_000_u32),
     )
+        .prop_map(
+            |(input, output, cached, cache_write, cache_write_hour, priority)| Price {
+                input,
+                output,
+                cached,
+                cache_write,
+                cache_write_hour,
+                priority,
+                ..Price::new(0.0, 0.0)
+            },
+        )
 }
 
 fn price() -> impl Strategy<Value = Price> {
@@ -83,15 +115,33 @@ fn hour_in_the_cache_has_its_price() {
         (usage.cache_written, usage.cache_written_hour) = (Some(written), Some(hour));
         usage
     };
-    let price = Price::new(3.0, 15.0).with_cache_write(3.75).with_cache_write_hour(6.0);
+    let price = Price::new(3.0, 15.0)
+        .with_cache_write(3.75)
+        .with_cache_write_hour(6.0);
     let dollars = Money::from_dollars;
     assert_eq!(price.cost(&usage(1_000_000, 1_000_000)), dollars(6.0));
     assert_eq!(price.cost(&usage(1_000_000, 0)), dollars(3.75));
-    assert_eq!(price.cost(&usage(500_000, 200_000)), dollars(0.5 * 3.0 + 0.3 * 3.75 + 0.2 * 6.0));
-    assert_eq!(price.cost(&usage(500_000, u64::MAX)), dollars(1.5 + 3.0), "no more than was written");
+    assert_eq!(
+        price.cost(&usage(500_000, 200_000)),
+        dollars(0.5 * 3.0 + 0.3 * 3.75 + 0.2 * 6.0)
+    );
+    assert_eq!(
+        price.cost(&usage(500_000, u64::MAX)),
+        dollars(1.5 + 3.0),
+        "no more than was written"
+    );
     let unlisted = Price::new(3.0, 15.0).with_cache_write(3.75);
-    assert_eq!(unlisted.cost(&usage(1_000_000, 1_000_000)), dollars(6.0), "twice the input unless known");
-    assert_eq!(Price::new(1.0, 1.0).with_cache_write(9.0).cost(&usage(1_000_000, 1_000_000)), dollars(9.0));
+    assert_eq!(
+        unlisted.cost(&usage(1_000_000, 1_000_000)),
+        dollars(6.0),
+        "twice the input unless known"
+    );
+    assert_eq!(
+        Price::new(1.0, 1.0)
+            .with_cache_write(9.0)
+            .cost(&usage(1_000_000, 1_000_000)),
+        dollars(9.0)
+    );
     assert_eq!(price.most(1_000_000, 0), dollars(6.0));
     assert_eq!(price.without_hour().most(1_000_000, 0), dollars(3.75));
     assert_eq!(unlisted.with_hour().most(1_000_000, 0), dollars(6.0));
@@ -106,8 +156,16 @@ fn fees_and_tiers_are_counted() {
     let price = Price::new(1.0, 2.0);
     let mut usage = Usage::new(1_000_000, 1_000_000);
     (usage.searches, usage.sessions) = (Some(3), Some(2));
-    assert_eq!(price.cost(&usage), dollars(3.0), "a fee that is not known is shown as none");
-    assert_eq!(price.cost_at_most(&usage), dollars(3.25), "and counts as the most where money is limited");
+    assert_eq!(
+        price.cost(&usage),
+        dollars(3.0),
+        "a fee that is not known is shown as none"
+    );
+    assert_eq!(
+        price.cost_at_most(&usage),
+        dollars(3.25),
+        "and counts as the most where money is limited"
+    );
     let known = price.with_fees(Fees::new().with_search(0.01).with_session(0.03));
     assert_eq!(known.cost(&usage), dollars(3.09));
     assert_eq!(known.cost_at_most(&usage), dollars(3.09));
@@ -117,9 +175,24 @@ fn fees_and_tiers_are_counted() {
     let mut first = Usage::new(1_000_000, 1_000_000);
     first.priority = true;
     assert_eq!(price.with_priority(175).cost(&first), dollars(5.25));
-    assert_eq!(price.cost(&first), dollars(9.0), "a tier that is not known counts three times");
-    assert_eq!(price.with_priority(200).prioritised().cost(&first), dollars(6.0), "once, not twice");
-    assert_eq!(price.with_priority(u32::MAX).prioritised().with_long(0, price).cost(&first), dollars(3.0));
+    assert_eq!(
+        price.cost(&first),
+        dollars(9.0),
+        "a tier that is not known counts three times"
+    );
+    assert_eq!(
+        price.with_priority(200).prioritised().cost(&first),
+        dollars(6.0),
+        "once, not twice"
+    );
+    assert_eq!(
+        price
+            .with_priority(u32::MAX)
+            .prioritised()
+            .with_long(0, price)
+            .cost(&first),
+        dollars(3.0)
+    );
 }
 
 #[test]

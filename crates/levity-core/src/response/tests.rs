@@ -25,11 +25,18 @@ fn thinking(text: &str) -> Delta {
 }
 
 fn start(index: u32, id: &str) -> Delta {
-    Delta::CallStart { index, id: id.into(), name: "add".into() }
+    Delta::CallStart {
+        index,
+        id: id.into(),
+        name: "add".into(),
+    }
 }
 
 fn args(index: u32, text: &str) -> Delta {
-    Delta::CallArgs { index, text: text.into() }
+    Delta::CallArgs {
+        index,
+        text: text.into(),
+    }
 }
 
 fn data(n: u64) -> ProviderState {
@@ -110,21 +117,36 @@ proptest! {
 fn pieces_of_a_kind_join() {
     check(vec![], []);
     check(vec![text("a"), text("b")], [Part::text("ab")]);
-    check(vec![thinking("a"), text("b"), text("c")], [Part::thinking("a"), Part::text("bc")]);
-    check(vec![text("a"), thinking("b"), text("c")], [Part::text("a"), Part::thinking("b"), Part::text("c")]);
-    check(vec![text("a"), start(0, "x"), text("b")], [Part::text("a"), call("x", ""), Part::text("b")]);
+    check(
+        vec![thinking("a"), text("b"), text("c")],
+        [Part::thinking("a"), Part::text("bc")],
+    );
+    check(
+        vec![text("a"), thinking("b"), text("c")],
+        [Part::text("a"), Part::thinking("b"), Part::text("c")],
+    );
+    check(
+        vec![text("a"), start(0, "x"), text("b")],
+        [Part::text("a"), call("x", ""), Part::text("b")],
+    );
     check(
         vec![Delta::Part(Part::text("a")), Delta::Part(Part::text("b"))],
         [Part::text("a"), Part::text("b")],
     );
     let picture = Part::Media(Media::bytes("image/png", vec![1]));
-    check(vec![text("a"), Delta::Part(picture.clone())], [Part::text("a"), picture]);
+    check(
+        vec![text("a"), Delta::Part(picture.clone())],
+        [Part::text("a"), picture],
+    );
 }
 
 #[test]
 fn an_empty_text_is_no_part() {
     check(vec![text("")], []);
-    check(vec![text(""), start(0, "x"), args(0, "{}"), text("")], [call("x", "{}")]);
+    check(
+        vec![text(""), start(0, "x"), args(0, "{}"), text("")],
+        [call("x", "{}")],
+    );
     // With provider data it is one: some providers fasten a signature to a text that is empty.
     check(vec![text(""), opaque(1)], [with(Part::text(""), 1)]);
     // An empty thought is how a provider shows that there was one.
@@ -133,25 +155,55 @@ fn an_empty_text_is_no_part() {
 
 #[test]
 fn arguments_find_their_call() {
-    check(vec![start(0, "x"), args(0, "{\"a\""), args(0, ": 2}")], [call("x", "{\"a\": 2}")]);
     check(
-        vec![start(0, "x"), start(1, "y"), args(1, "{\"b\":1}"), args(0, "{\"a\":1}")],
+        vec![start(0, "x"), args(0, "{\"a\""), args(0, ": 2}")],
+        [call("x", "{\"a\": 2}")],
+    );
+    check(
+        vec![
+            start(0, "x"),
+            start(1, "y"),
+            args(1, "{\"b\":1}"),
+            args(0, "{\"a\":1}"),
+        ],
         [call("x", "{\"a\":1}"), call("y", "{\"b\":1}")],
     );
     // Some servers number every call 0.
     check(
-        vec![start(0, "x"), args(0, "{\"a\":1}"), start(0, "y"), args(0, "{\"b\":1}")],
+        vec![
+            start(0, "x"),
+            args(0, "{\"a\":1}"),
+            start(0, "y"),
+            args(0, "{\"b\":1}"),
+        ],
         [call("x", "{\"a\":1}"), call("y", "{\"b\":1}")],
     );
-    check(vec![start(3, ""), args(3, " ")], [Part::ToolCall(ToolCall::new("", "add", json!({})))]);
-    check(vec![start(0, "x"), args(0, "{broken")], [call("x", "{broken")]);
-    let text = fold([start(0, "x"), args(0, "{broken")]).unwrap().message.calls().next().unwrap().raw.clone();
+    check(
+        vec![start(3, ""), args(3, " ")],
+        [Part::ToolCall(ToolCall::new("", "add", json!({})))],
+    );
+    check(
+        vec![start(0, "x"), args(0, "{broken")],
+        [call("x", "{broken")],
+    );
+    let text = fold([start(0, "x"), args(0, "{broken")])
+        .unwrap()
+        .message
+        .calls()
+        .next()
+        .unwrap()
+        .raw
+        .clone();
     assert_eq!(text.as_deref(), Some("{broken"));
 }
 
 #[test]
 fn arguments_without_a_call_are_refused() {
-    for deltas in [vec![args(0, "{}")], vec![start(0, "x"), args(1, "{}")], vec![text("a"), args(0, "{}")]] {
+    for deltas in [
+        vec![args(0, "{}")],
+        vec![start(0, "x"), args(1, "{}")],
+        vec![text("a"), args(0, "{}")],
+    ] {
         let error = fold(deltas).unwrap_err();
         assert_eq!(error.kind(), ModelErrorKind::Malformed);
         assert!(error.to_string().ends_with("which never began"));
@@ -160,33 +212,66 @@ fn arguments_without_a_call_are_refused() {
 
 #[test]
 fn provider_data_goes_to_the_part_before() {
-    check(vec![thinking("a"), opaque(1)], [with(Part::thinking("a"), 1)]);
-    check(vec![thinking("a"), opaque(1), opaque(2)], [with(Part::thinking("a"), 2)]);
-    check(vec![text("a"), opaque(1), text("b")], [with(Part::text("a"), 1), Part::text("b")]);
-    check(vec![start(0, "x"), opaque(1), args(0, "{}")], [with(call("x", "{}"), 1)]);
+    check(
+        vec![thinking("a"), opaque(1)],
+        [with(Part::thinking("a"), 1)],
+    );
+    check(
+        vec![thinking("a"), opaque(1), opaque(2)],
+        [with(Part::thinking("a"), 2)],
+    );
+    check(
+        vec![text("a"), opaque(1), text("b")],
+        [with(Part::text("a"), 1), Part::text("b")],
+    );
+    check(
+        vec![start(0, "x"), opaque(1), args(0, "{}")],
+        [with(call("x", "{}"), 1)],
+    );
     check(
         vec![start(0, "x"), start(1, "y"), args(0, "{}"), opaque(1)],
         [with(call("x", "{}"), 1), call("y", "")],
     );
-    check(vec![text("a"), Delta::Usage(Usage::new(1, 1)), opaque(1)], [with(Part::text("a"), 1)]);
-    check(vec![start(0, "x"), text("b"), opaque(1)], [call("x", ""), with(Part::text("b"), 1)]);
-    check(vec![opaque(1), text("a")], [Part::Opaque(data(1)), Part::text("a")]);
+    check(
+        vec![text("a"), Delta::Usage(Usage::new(1, 1)), opaque(1)],
+        [with(Part::text("a"), 1)],
+    );
+    check(
+        vec![start(0, "x"), text("b"), opaque(1)],
+        [call("x", ""), with(Part::text("b"), 1)],
+    );
+    check(
+        vec![opaque(1), text("a")],
+        [Part::Opaque(data(1)), Part::text("a")],
+    );
     let picture = Part::Media(Media::url("image/png", "https://example.org"));
-    check(vec![Delta::Part(picture.clone()), opaque(1)], [with(picture, 1)]);
+    check(
+        vec![Delta::Part(picture.clone()), opaque(1)],
+        [with(picture, 1)],
+    );
 }
 
 #[test]
 fn provider_blocks_do_not_replace_each_other() {
-    check(vec![opaque(1), opaque(2)], [Part::Opaque(data(1)), Part::Opaque(data(2))]);
+    check(
+        vec![opaque(1), opaque(2)],
+        [Part::Opaque(data(1)), Part::Opaque(data(2))],
+    );
     let block = Delta::Part(Part::Opaque(data(1)));
-    check(vec![block, opaque(2)], [Part::Opaque(data(1)), Part::Opaque(data(2))]);
+    check(
+        vec![block, opaque(2)],
+        [Part::Opaque(data(1)), Part::Opaque(data(2))],
+    );
 }
 
 #[test]
 fn names_and_whole_parts_count_towards_the_limit() {
     let refused = |deltas: Vec<Delta>| {
         let mut fold = Fold::with_limit(1000);
-        let error = deltas.into_iter().try_for_each(|delta| fold.push(delta)).unwrap_err();
+        let error = deltas
+            .into_iter()
+            .try_for_each(|delta| fold.push(delta))
+            .unwrap_err();
         assert_eq!(error.kind(), ModelErrorKind::Malformed);
         assert_eq!(error.to_string(), "the reply is larger than 1000 bytes");
     };
@@ -207,16 +292,34 @@ fn whatever_can_be_sent_without_end_meets_the_limit() {
         vec![text(""), thinking("")],
         vec![Delta::Part(Part::text(""))],
         vec![Delta::Part(Part::ToolCall(ToolCall::new("", "", long())))],
-        vec![Delta::Part(Part::Opaque(ProviderState::new("test", long())))],
-        vec![Delta::Part(Part::Media(Media::bytes("image/png", vec![0; 1001])))],
+        vec![Delta::Part(Part::Opaque(ProviderState::new(
+            "test",
+            long(),
+        )))],
+        vec![Delta::Part(Part::Media(Media::bytes(
+            "image/png",
+            vec![0; 1001],
+        )))],
         vec![text("a"), Delta::Opaque(ProviderState::new("test", long()))],
-        vec![text("a"), Delta::Restart { reason: String::new() }],
+        vec![
+            text("a"),
+            Delta::Restart {
+                reason: String::new(),
+            },
+        ],
     ];
     for deltas in endless {
         let mut fold = Fold::with_limit(1000);
         let told = format!("{:?}", deltas[0]);
-        let pushed = deltas.into_iter().cycle().take(2000).try_for_each(|delta| fold.push(delta));
-        assert!(pushed.is_err(), "2000 times {told:.60} pass a limit of 1000 bytes");
+        let pushed = deltas
+            .into_iter()
+            .cycle()
+            .take(2000)
+            .try_for_each(|delta| fold.push(delta));
+        assert!(
+            pushed.is_err(),
+            "2000 times {told:.60} pass a limit of 1000 bytes"
+        );
     }
 }
 
@@ -227,8 +330,17 @@ fn the_reason_to_stop_is_guessed_when_nobody_gives_it() {
     assert_eq!(finish(vec![text("a")]), Finish::Stop);
     assert_eq!(finish(vec![start(0, "x")]), Finish::ToolCalls);
     assert_eq!(finish(vec![Delta::Part(call("x", ""))]), Finish::ToolCalls);
-    assert_eq!(finish(vec![start(0, "x"), Delta::Finish(Finish::Length)]), Finish::Length);
-    assert_eq!(finish(vec![Delta::Finish(Finish::Length), Delta::Finish(Finish::Stop)]), Finish::Stop);
+    assert_eq!(
+        finish(vec![start(0, "x"), Delta::Finish(Finish::Length)]),
+        Finish::Length
+    );
+    assert_eq!(
+        finish(vec![
+            Delta::Finish(Finish::Length),
+            Delta::Finish(Finish::Stop)
+        ]),
+        Finish::Stop
+    );
 }
 
 #[test]
@@ -238,29 +350,61 @@ fn counts_replace_what_was_known() {
         (usage.input, usage.output) = (input, output);
         Delta::Usage(usage)
     };
-    let folded = fold([usage(Some(10), Some(1)), usage(None, Some(3)), usage(None, None)]).unwrap();
+    let folded = fold([
+        usage(Some(10), Some(1)),
+        usage(None, Some(3)),
+        usage(None, None),
+    ])
+    .unwrap();
     assert_eq!(folded.usage, Usage::new(10, 3));
 }
 
 #[test]
 fn a_reply_that_begins_anew_is_only_what_came_after() {
-    let waiting = Delta::Waiting { time: std::time::Duration::from_secs(1), reason: "busy".into() };
-    let anew = Delta::Restart { reason: "busy".into() };
+    let waiting = Delta::Waiting {
+        time: std::time::Duration::from_secs(1),
+        reason: "busy".into(),
+    };
+    let anew = Delta::Restart {
+        reason: "busy".into(),
+    };
     assert!(!waiting.is_content() && !anew.is_content() && text("a").is_content());
     let usage = Delta::Usage(Usage::new(10, 3));
-    let before = vec![text("lost"), start(0, "x"), args(0, "{"), usage, Delta::Finish(Finish::Length)];
+    let before = vec![
+        text("lost"),
+        start(0, "x"),
+        args(0, "{"),
+        usage,
+        Delta::Finish(Finish::Length),
+    ];
     let folded = fold([before, vec![waiting, anew.clone(), text("kept")]].concat()).unwrap();
-    assert_eq!((&*folded.message.text(), folded.finish), ("kept", Finish::Stop));
-    assert_eq!(folded.usage, Usage::new(10, 3), "what was sent stays counted");
+    assert_eq!(
+        (&*folded.message.text(), folded.finish),
+        ("kept", Finish::Stop)
+    );
+    assert_eq!(
+        folded.usage,
+        Usage::new(10, 3),
+        "what was sent stays counted"
+    );
     assert!(folded.message.calls().next().is_none());
     let stray = fold([start(0, "x"), anew, args(0, "{}")]);
-    assert_eq!(stray.unwrap_err().kind(), ModelErrorKind::Malformed, "calls begin anew too");
+    assert_eq!(
+        stray.unwrap_err().kind(),
+        ModelErrorKind::Malformed,
+        "calls begin anew too"
+    );
 }
 
 #[tokio::test]
 async fn a_response_survives_being_streamed() {
-    let parts =
-        vec![with(Part::thinking("hm"), 1), Part::text("a"), Part::text("b"), call("x", "{"), call("", "{}")];
+    let parts = vec![
+        with(Part::thinking("hm"), 1),
+        Part::text("a"),
+        Part::text("b"),
+        call("x", "{"),
+        call("", "{}"),
+    ];
     let response = Response::new(Message::new(Role::Assistant, parts))
         .with_usage(Usage::new(10, 3))
         .with_finish(Finish::Other("pause".into()));
@@ -274,7 +418,12 @@ async fn streamed_response_gives_all_text_as_text() {
     let signed = with(Part::text("signed"), 1);
     let lists = [
         vec![Part::text("a")],
-        vec![Part::text("a"), signed.clone(), Part::text("b"), signed.clone()],
+        vec![
+            Part::text("a"),
+            signed.clone(),
+            Part::text("b"),
+            signed.clone(),
+        ],
         vec![signed.clone(), signed.clone(), with(Part::text(""), 2)],
         vec![
             Part::thinking("t"),
@@ -283,9 +432,20 @@ async fn streamed_response_gives_all_text_as_text() {
             Part::text("a"),
             Part::text("b"),
         ],
-        vec![Part::text("a"), picture.clone(), Part::text("b"), call("x", "{}"), Part::text("c")],
+        vec![
+            Part::text("a"),
+            picture.clone(),
+            Part::text("b"),
+            call("x", "{}"),
+            Part::text("c"),
+        ],
         vec![with(Part::thinking(""), 1), picture],
-        vec![Part::thinking("t"), with(Part::thinking(""), 1), Part::text("a"), with(Part::text(""), 1)],
+        vec![
+            Part::thinking("t"),
+            with(Part::thinking(""), 1),
+            Part::text("a"),
+            with(Part::text(""), 1),
+        ],
     ];
     for parts in lists {
         let response = Response::new(Message::new(Role::Assistant, parts.clone()));
@@ -332,7 +492,10 @@ fn a_reply_of_endless_small_pieces_is_paused_after_each_256() {
             Poll::Pending => pauses += 1,
         }
     };
-    assert_eq!((pauses, response.message.text().len()), (10_000 / 256, 10_000));
+    assert_eq!(
+        (pauses, response.message.text().len()),
+        (10_000 / 256, 10_000)
+    );
 }
 
 #[test]
@@ -346,6 +509,9 @@ fn a_reply_of_too_many_calls_is_malformed_and_says_so() {
     (0..Fold::MAX_CALLS).for_each(|index| fold.push(start(index)).unwrap());
     let error = fold.push(start(Fold::MAX_CALLS)).unwrap_err();
     assert_eq!(error.kind(), ModelErrorKind::Malformed);
-    assert!(error.to_string().contains("more than 16384 tools"), "{error}");
+    assert!(
+        error.to_string().contains("more than 16384 tools"),
+        "{error}"
+    );
     assert_eq!(fold.finish().message.calls().count(), Fold::MAX_CALLS);
 }

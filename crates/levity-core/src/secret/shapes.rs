@@ -1,5 +1,5 @@
-//! What secrets look like. Every look is at a stretch of text that no other look of its kind goes over again, or at a few
-//! bytes, so that the whole costs a pass, whatever the text.
+//! What secrets look like. Every look is at a stretch of text that no other look of its kind goes
+//! over again, or at a few bytes, so that the whole costs a pass, whatever the text.
 
 use std::ops::Range;
 
@@ -47,7 +47,10 @@ const SHORTEST: usize = 19;
 
 /// The first letters of [`PREFIXES`].
 fn may_begin(byte: u8) -> bool {
-    matches!(byte, b's' | b'r' | b'A' | b'y' | b'g' | b'x' | b'h' | b'n' | b'p' | b't')
+    matches!(
+        byte,
+        b's' | b'r' | b'A' | b'y' | b'g' | b'x' | b'h' | b'n' | b'p' | b't'
+    )
 }
 
 pub(super) fn find(text: &str) -> Vec<FoundSecret> {
@@ -66,7 +69,10 @@ pub(super) fn find(text: &str) -> Vec<FoundSecret> {
             in_word(text, at..end, &mut found);
         }
         // What was found is not gone over again.
-        at = found[before..].iter().map(|found| found.range.end).fold(end, usize::max);
+        at = found[before..]
+            .iter()
+            .map(|found| found.range.end)
+            .fold(end, usize::max);
     }
     found
 }
@@ -93,7 +99,10 @@ fn keys(bytes: &[u8], word: Range<usize>, found: &mut Vec<FoundSecret>) {
         let may_begin = may_begin(bytes[at]) && is_edge(bytes, word.start, at);
         match may_begin.then(|| key_at(&bytes[..word.end], at)).flatten() {
             Some(end) => {
-                found.push(FoundSecret { range: at..end, kind: SecretKind::ApiKey });
+                found.push(FoundSecret {
+                    range: at..end,
+                    kind: SecretKind::ApiKey,
+                });
                 at = end;
             }
             None => at += 1,
@@ -112,13 +121,17 @@ fn is_edge(bytes: &[u8], start: usize, at: usize) -> bool {
 }
 
 fn key_at(bytes: &[u8], at: usize) -> Option<usize> {
-    let (prefix, least) = PREFIXES.iter().find(|(prefix, _)| bytes[at..].starts_with(prefix.as_bytes()))?;
+    let (prefix, least) = PREFIXES
+        .iter()
+        .find(|(prefix, _)| bytes[at..].starts_with(prefix.as_bytes()))?;
     let from = at + prefix.len();
     let part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     let seen = &bytes[from..run(&bytes[..bytes.len().min(from + LOOK)], from, part)];
     let fits = match *prefix {
         AWS | AWS_SESSION => {
-            let key = run(seen, 0, |byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
+            let key = run(seen, 0, |byte| {
+                byte.is_ascii_uppercase() || byte.is_ascii_digit()
+            });
             key == *least && seen.get(key).is_none_or(|next| *next == b'.')
         }
         "xox" => seen.len() >= *least && seen[1] == b'-' && is_random(seen),
@@ -129,13 +142,22 @@ fn key_at(bytes: &[u8], at: usize) -> Option<usize> {
     }
     let end = run(bytes, from, part);
     // A full stop behind it belongs to the sentence.
-    Some(end - bytes[from..end].iter().rev().take_while(|byte| **byte == b'.').count())
+    Some(
+        end - bytes[from..end]
+            .iter()
+            .rev()
+            .take_while(|byte| **byte == b'.')
+            .count(),
+    )
 }
 
-/// Whether some part of it is too mixed for words: class names and slugs have the prefixes of keys as well.
+/// Whether some part of it is too mixed for words: class names and slugs have the prefixes of keys
+/// as well.
 fn is_random(key: &[u8]) -> bool {
     let parts = key.split(|byte| !byte.is_ascii_alphanumeric());
-    parts.filter(|part| part.len() >= 10).any(|part| part.iter().any(u8::is_ascii_digit))
+    parts
+        .filter(|part| part.len() >= 10)
+        .any(|part| part.iter().any(u8::is_ascii_digit))
 }
 
 /// Signed web tokens: three parts in base64, of which the first begins as JSON does.
@@ -144,7 +166,12 @@ fn tokens(bytes: &[u8], word: Range<usize>, found: &mut Vec<FoundSecret>) {
     let mut ends = Vec::new();
     let mut at = word.start;
     // Most long words have no two dots, and then nothing is gathered.
-    if bytes[word.clone()].iter().filter(|byte| **byte == b'.').count() < 2 {
+    if bytes[word.clone()]
+        .iter()
+        .filter(|byte| **byte == b'.')
+        .count()
+        < 2
+    {
         return;
     }
     while at < word.end {
@@ -160,9 +187,14 @@ fn tokens(bytes: &[u8], word: Range<usize>, found: &mut Vec<FoundSecret>) {
             continue;
         }
         // What stands in front may be what was escaped.
-        let inner = (0..6).map(|skip| head.start + skip).find(|at| bytes[*at..].starts_with(b"eyJ"));
+        let inner = (0..6)
+            .map(|skip| head.start + skip)
+            .find(|at| bytes[*at..].starts_with(b"eyJ"));
         if let Some(start) = inner.filter(|at| is_edge(bytes, word.start, *at)) {
-            found.push(FoundSecret { range: start..sign.end, kind: SecretKind::Jwt });
+            found.push(FoundSecret {
+                range: start..sign.end,
+                kind: SecretKind::Jwt,
+            });
             taken = sign.end;
         }
     }
@@ -175,20 +207,29 @@ fn behind_scheme(text: &str, word: Range<usize>) -> Option<FoundSecret> {
     let end = run(bytes, start, |byte| is_word(byte) || byte == b'=');
     let token = &bytes[start..end];
     let secret = if scheme.eq_ignore_ascii_case("bearer") {
-        token.len() >= 16 && token[..token.len().min(LOOK)].iter().any(u8::is_ascii_digit)
+        token.len() >= 16
+            && token[..token.len().min(LOOK)]
+                .iter()
+                .any(u8::is_ascii_digit)
     } else if scheme.eq_ignore_ascii_case("basic") && token.len() <= LOOK {
-        STANDARD.decode(token).is_ok_and(|plain| plain.contains(&b':') && std::str::from_utf8(&plain).is_ok())
+        STANDARD
+            .decode(token)
+            .is_ok_and(|plain| plain.contains(&b':') && std::str::from_utf8(&plain).is_ok())
     } else {
         false
     };
-    secret.then_some(FoundSecret { range: start..end, kind: SecretKind::Token })
+    secret.then_some(FoundSecret {
+        range: start..end,
+        kind: SecretKind::Token,
+    })
 }
 
 /// The password in `scheme://user:password@host`.
 fn in_address(bytes: &[u8], start: usize) -> Option<FoundSecret> {
     let seen = &bytes[start..bytes.len().min(start + LOOK)];
     let until = |byte: &u8| {
-        byte.is_ascii_whitespace() || matches!(byte, b'/' | b'?' | b'#' | b'"' | b'\'' | b'`' | b'<')
+        byte.is_ascii_whitespace()
+            || matches!(byte, b'/' | b'?' | b'#' | b'"' | b'\'' | b'`' | b'<')
     };
     let seen = &seen[..seen.iter().position(until).unwrap_or(seen.len())];
     let at = seen.iter().rposition(|byte| *byte == b'@')?;
@@ -196,10 +237,14 @@ fn in_address(bytes: &[u8], start: usize) -> Option<FoundSecret> {
     let range = start + colon + 1..start + at;
     // A place to be filled in is no password, and one that was masked is none any more.
     let empty = range.is_empty() || matches!(bytes[range.start], b'{' | b'$' | b'[' | b'*' | b'%');
-    (!empty).then_some(FoundSecret { range, kind: SecretKind::Password })
+    (!empty).then_some(FoundSecret {
+        range,
+        kind: SecretKind::Password,
+    })
 }
 
-/// A private key from its first line to its last. One that was cut off goes as far as it looks like one.
+/// A private key from its first line to its last. One that was cut off goes as far as it looks like
+/// one.
 fn private_key(bytes: &[u8], at: usize) -> Option<FoundSecret> {
     let (title, body) = titled(bytes, at + "-----BEGIN ".len())?;
     if !title.ends_with(b"PRIVATE KEY") && !title.ends_with(b"PRIVATE KEY BLOCK") {
@@ -210,13 +255,21 @@ fn private_key(bytes: &[u8], at: usize) -> Option<FoundSecret> {
     while end < bytes.len() && in_key(bytes[end]) && !bytes[end..].starts_with(b"-----") {
         end += 1;
     }
-    if bytes[body..end].iter().filter(|byte| byte.is_ascii_alphanumeric()).count() < 40 {
+    if bytes[body..end]
+        .iter()
+        .filter(|byte| byte.is_ascii_alphanumeric())
+        .count()
+        < 40
+    {
         return None;
     }
     if bytes[end..].starts_with(b"-----END ") {
         end = titled(bytes, end + "-----END ".len()).map_or(end, |(_, end)| end);
     }
-    Some(FoundSecret { range: at..end, kind: SecretKind::PrivateKey })
+    Some(FoundSecret {
+        range: at..end,
+        kind: SecretKind::PrivateKey,
+    })
 }
 
 /// The title that ends with five dashes, and where what follows begins.

@@ -9,18 +9,25 @@ use super::*;
 fn check(text: &str, expected: &str) {
     let secrets = Secrets::new();
     assert_eq!(secrets.redact(text), expected);
-    assert_eq!(secrets.redact(expected), expected, "a clean text stays as it is");
+    assert_eq!(
+        secrets.redact(expected),
+        expected,
+        "a clean text stays as it is"
+    );
 }
 
 #[track_caller]
 fn clean(text: &str) {
     let found = Secrets::new().find(text);
-    assert!(found.is_empty(), "{found:?} in {text}: {}", Secrets::new().redact(text));
+    assert!(
+        found.is_empty(),
+        "{found:?} in {text}: {}",
+        Secrets::new().redact(text)
+    );
     assert!(matches!(Secrets::new().redact(text), Cow::Borrowed(_)));
 }
 
-const JWT: &str =
-    "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P";
+const JWT: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P";
 
 #[test]
 fn keys_of_services_are_found() {
@@ -42,29 +49,73 @@ fn keys_of_services_are_found() {
     ] {
         let mark = "[secret: api key]";
         check(key, mark);
-        check(&format!("It is {key}. Keep it."), &format!("It is {mark}. Keep it."));
-        check(&format!("({key},`{key}`)é{key}"), &format!("({mark},`{mark}`)é{mark}"));
-        check(&format!("https://host/{key}/rest"), &format!("https://host/{mark}/rest"));
-        check(&format!(r#"{{"text":"a\n{key}\u0022"}}"#), &format!(r#"{{"text":"a\n{mark}\u0022"}}"#));
+        check(
+            &format!("It is {key}. Keep it."),
+            &format!("It is {mark}. Keep it."),
+        );
+        check(
+            &format!("({key},`{key}`)é{key}"),
+            &format!("({mark},`{mark}`)é{mark}"),
+        );
+        check(
+            &format!("https://host/{key}/rest"),
+            &format!("https://host/{mark}/rest"),
+        );
+        check(
+            &format!(r#"{{"text":"a\n{key}\u0022"}}"#),
+            &format!(r#"{{"text":"a\n{mark}\u0022"}}"#),
+        );
         check(&format!("q%3D{key}&x"), &format!("q%3D{mark}&x"));
     }
 }
 
 #[test]
 fn tokens_keys_and_passwords_are_found() {
-    check("Authorization: Bearer 0123456789abcdef", "Authorization: Bearer [secret: token]");
-    check("authorization: Basic dXNlcjpwYXNz", "authorization: Basic [secret: token]");
+    check(
+        "Authorization: Bearer 0123456789abcdef",
+        "Authorization: Bearer [secret: token]",
+    );
+    check(
+        "authorization: Basic dXNlcjpwYXNz",
+        "authorization: Basic [secret: token]",
+    );
     check(&format!("got {JWT}."), "got [secret: jwt].");
-    check(&format!("https://host/{JWT}?x"), "https://host/[secret: jwt]?x");
-    check("postgres://me:hunter2@host/db", "postgres://me:[secret: password]@host/db");
+    check(
+        &format!("https://host/{JWT}?x"),
+        "https://host/[secret: jwt]?x",
+    );
+    check(
+        "postgres://me:hunter2@host/db",
+        "postgres://me:[secret: password]@host/db",
+    );
     check("PASSWORD=hunter2 next", "PASSWORD=[secret: password] next");
-    check("db.password = 'hunter2'", "db.password = '[secret: password]'");
-    check(r#"{"client_secret": "abc123xyz"}"#, r#"{"client_secret": "[secret: password]"}"#);
-    check(r#"{\"password\":\"hunter2\"}"#, r#"{\"password\":\"[secret: password]\"}"#);
-    check("?token=0123456789abcdef01&a=b", "?token=[secret: token]&a=b");
-    check("AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPx", "AWS_SECRET_ACCESS_KEY=[secret: api key]");
+    check(
+        "db.password = 'hunter2'",
+        "db.password = '[secret: password]'",
+    );
+    check(
+        r#"{"client_secret": "abc123xyz"}"#,
+        r#"{"client_secret": "[secret: password]"}"#,
+    );
+    check(
+        r#"{\"password\":\"hunter2\"}"#,
+        r#"{\"password\":\"[secret: password]\"}"#,
+    );
+    check(
+        "?token=0123456789abcdef01&a=b",
+        "?token=[secret: token]&a=b",
+    );
+    check(
+        "AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPx",
+        "AWS_SECRET_ACCESS_KEY=[secret: api key]",
+    );
     let body = "MC4CAQAwBQYDK2VwBCIEIJ+DYvh6SEqVTm50DFtMDoQikTmiCqirVv9mWG9qfSnF";
-    for title in ["PRIVATE KEY", "RSA PRIVATE KEY", "OPENSSH PRIVATE KEY", "PGP PRIVATE KEY BLOCK"] {
+    for title in [
+        "PRIVATE KEY",
+        "RSA PRIVATE KEY",
+        "OPENSSH PRIVATE KEY",
+        "PGP PRIVATE KEY BLOCK",
+    ] {
         let key = format!("-----BEGIN {title}-----\n{body}\n-----END {title}-----");
         check(&format!("a {key} b"), "a [secret: private key] b");
         check(&key.replace('\n', "\\n"), "[secret: private key]");
@@ -89,7 +140,8 @@ fn ordinary_texts_are_left_alone() {
         "password=$DB_PASSWORD1 password=${PASS1} password={{pass1}} password=<your password1>",
         "the bearer authentication-was-refused, basic information, Bearer token required",
         "http://localhost:8080/@scope/name ssh://git@host:22/x https://{user}:{pass}@host",
-        "-----BEGIN PUBLIC KEY-----\nMC4CAQAwBQYDK2VwBCIEIJ+DYvh6SEqVTm50DFtMDoQikTmi\n-----END PUBLIC KEY-----",
+        "-----BEGIN PUBLIC KEY-----\nMC4CAQAwBQYDK2VwBCIEIJ+DYvh6SEqVTm50DFtMDoQikTmi\n-----END \
+            PUBLIC KEY-----",
         "what does `-----BEGIN PRIVATE KEY-----` mean?",
         "levity_core::Secrets::redact, eyJhbGciOiJIUzI1NiJ9 alone, a.b.c, www.example.com.index",
         "AKIAIOSFODNN7EXAMPLEX is too long; akiaiosfodnn7example is small",
@@ -106,10 +158,15 @@ fn an_encoded_image_is_left_alone() {
     // Bytes without order, as those of a compressed image are.
     let (mut state, mut bytes) = (7u64, Vec::new());
     for _ in 0..400_000 {
-        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
         bytes.push((state >> 56) as u8);
     }
-    clean(&base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes));
+    clean(&base64::Engine::encode(
+        &base64::engine::general_purpose::STANDARD,
+        bytes,
+    ));
 }
 
 #[test]
@@ -118,11 +175,21 @@ fn known_values_are_found_in_every_form() {
     assert_eq!(secrets.known.len(), 3);
     assert_eq!(format!("{secrets:?}"), "Secrets(***)");
     assert_eq!(secrets.redact("a\"b/c d"), "[secret: known]");
-    assert_eq!(secrets.redact(r#"{"x":"a\"b/c d"}"#), r#"{"x":"[secret: known]"}"#);
+    assert_eq!(
+        secrets.redact(r#"{"x":"a\"b/c d"}"#),
+        r#"{"x":"[secret: known]"}"#
+    );
     assert_eq!(secrets.redact("?q=a%22b%2Fc%20d"), "?q=[secret: known]");
     assert_eq!(secrets.redact("abc"), "abc", "too short");
-    let two = Secrets::new().known("abcd1234").known("1234wxyz").known_only();
-    assert_eq!(two.redact("abcd1234wxyz"), "[secret: known]", "no part of either is left");
+    let two = Secrets::new()
+        .known("abcd1234")
+        .known("1234wxyz")
+        .known_only();
+    assert_eq!(
+        two.redact("abcd1234wxyz"),
+        "[secret: known]",
+        "no part of either is left"
+    );
     assert_eq!(two.redact("sk-0123456789abcdef"), "sk-0123456789abcdef");
 }
 
@@ -145,19 +212,38 @@ fn values_are_cleaned_where_they_need_it() {
 
 #[test]
 fn names_of_variables_tell() {
-    for name in
-        ["OPENAI_API_KEY", "GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "DB_PASSWORD", "x-api-key", "SetCookie"]
-    {
+    for name in [
+        "OPENAI_API_KEY",
+        "GITHUB_TOKEN",
+        "AWS_SECRET_ACCESS_KEY",
+        "DB_PASSWORD",
+        "x-api-key",
+        "SetCookie",
+    ] {
         assert!(Secrets::is_name(name), "{name}");
     }
-    for name in
-        ["PATH", "HOME", "max_tokens", "token_count", "NEXT_PAGE_TOKEN", "key", "KEYBOARD", "SECRETS_DIR"]
-    {
+    for name in [
+        "PATH",
+        "HOME",
+        "max_tokens",
+        "token_count",
+        "NEXT_PAGE_TOKEN",
+        "key",
+        "KEYBOARD",
+        "SECRETS_DIR",
+    ] {
         assert!(!Secrets::is_name(name), "{name}");
     }
-    let secrets =
-        Secrets::new().variables([("A_TOKEN", "0"), ("B_TOKEN", "longer than that"), ("C", "anything else")]);
-    assert_eq!(secrets.known.len(), 2, "as it is, and as it is in an address");
+    let secrets = Secrets::new().variables([
+        ("A_TOKEN", "0"),
+        ("B_TOKEN", "longer than that"),
+        ("C", "anything else"),
+    ]);
+    assert_eq!(
+        secrets.known.len(),
+        2,
+        "as it is, and as it is in an address"
+    );
 }
 
 #[test]
@@ -194,18 +280,23 @@ fn no_text_takes_more_than_a_pass() {
         };
         let (one, many) = (time(4_000), time(64_000));
         // A pass is 16 times as much; what goes over the rest each time is 256 times as much.
-        assert!(many < one * 100 + std::time::Duration::from_millis(20), "{piece:?}: {one:?}, then {many:?}");
+        assert!(
+            many < one * 100 + std::time::Duration::from_millis(20),
+            "{piece:?}: {one:?}, then {many:?}"
+        );
     }
 }
 
 proptest! {
     #[test]
     fn whatever_stands_around_it_no_secret_is_left(
-        before in any::<String>(), after in any::<String>(), value in "[a-zA-Z0-9\"\\\\é /+=]{4,40}",
+        before in any::<String>(), after in any::<String>(), value in "[a-zA-Z0-9\"\\\\é \
+            /+=]{4,40}",
     ) {
         let secrets = Secrets::new().known(&value);
         let value = value.trim();
-        prop_assume!(value.len() >= 4 && !"[secret: known] api key token jwt private key password".contains(value));
+        prop_assume!(value.len() >= 4 && !"[secret: known] api key token jwt private key \
+            password".contains(value));
         let text = format!("{before}{value}{after}");
         for text in [text.clone(), serde_json::to_string(&text).unwrap()] {
             let clean = secrets.redact(&text).into_owned();
@@ -217,7 +308,8 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_too_odd(text in "(-----BEGIN |PRIVATE KEY-----|eyJ|sk-|ghp_|Bearer |Basic |password|token|=|:|://|@|\\.|\\\\|\"| |%|é|[a-z0-9]{1,20}){0,40}") {
+    fn no_text_is_too_odd(text in "(-----BEGIN |PRIVATE KEY-----|eyJ|sk-|ghp_|Bearer |Basic \
+        |password|token|=|:|://|@|\\.|\\\\|\"| |%|é|[a-z0-9]{1,20}){0,40}") {
         let secrets = Secrets::new();
         let clean = secrets.redact(&text).into_owned();
         let mut last = 0;

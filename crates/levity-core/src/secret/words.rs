@@ -31,14 +31,15 @@ const ENDS: [(&str, SecretKind); 20] = [
 
 /// What a thing of this name is, when it is usually a secret.
 ///
-/// A token is one only if it says of what: those of pages and of counts are none. A variable in capitals whose name ends with
-/// `_TOKEN` or `_PAT` is one too: that is how programs take them.
+/// A token is one only if it says of what: those of pages and of counts are none. A variable in
+/// capitals whose name ends with `_TOKEN` or `_PAT` is one too: that is how programs take them.
 pub(super) fn kind_of(name: &str) -> Option<SecretKind> {
     if name.len() > LONGEST || name.len() < 6 {
         return None;
     }
-    let capitals =
-        name.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
+    let capitals = name
+        .bytes()
+        .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_');
     if capitals && (name.ends_with("_TOKEN") || name.ends_with("_PAT")) && !is_of_pages(name) {
         return Some(SecretKind::Token);
     }
@@ -49,9 +50,18 @@ pub(super) fn kind_of(name: &str) -> Option<SecretKind> {
         length += 1;
     }
     let plain = &plain[..length];
-    ENDS.iter().find(|(end, _)| plain.ends_with(end.as_bytes())).map(|(_, kind)| *kind)
+    ENDS.iter()
+        .find(|(end, _)| plain.ends_with(end.as_bytes()))
+        .map(|(_, kind)| *kind)
 }
 
 fn is_of_pages(name: &str) -> bool {
-    ["PAGE_TOKEN", "NEXT_TOKEN", "SYNC_TOKEN", "CONTINUATION_TOKEN"].iter().any(|end| name.ends_with(end))
+    [
+        "PAGE_TOKEN",
+        "NEXT_TOKEN",
+        "SYNC_TOKEN",
+        "CONTINUATION_TOKEN",
+    ]
+    .iter()
+    .any(|end| name.ends_with(end))
 }

@@ -6,8 +6,9 @@ const SHORTEST_KEY: usize = 16;
 /// Stands for a part that may be a secret.
 const HIDDEN: &str = "***";
 
-/// An address as it may be shown: without user, password, query and fragment, and with `***` in place of a part of the path
-/// that looks like a key. An address that is no plain URL is shown as `***` behind its scheme, or as `***` alone.
+/// An address as it may be shown: without user, password, query and fragment, and with `***` in
+/// place of a part of the path that looks like a key. An address that is no plain URL is shown as
+/// `***` behind its scheme, or as `***` alone.
 ///
 /// Every error, log and `Debug` output that names an address shows it by this function.
 ///
@@ -27,12 +28,18 @@ pub fn bare_url(url: &str) -> String {
         _ => (String::new(), url),
     };
     let (authority, behind) = rest.split_at(rest.find(['/', '\\', '?', '#']).unwrap_or(rest.len()));
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    // An `@` behind the host means that a password may have begun before it: `http://me:12/34@host`. Only `https://host.example/@name`
-    // is an address that people write.
+    let host = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host)| host);
+    // An `@` behind the host means that a password may have begun before it:
+    // `http://me:12/34@host`. Only `https://host.example/@name` is an address that people write.
     let (path, query) = behind.split_at(behind.find(['?', '#']).unwrap_or(behind.len()));
     let names = authority.contains('.') && !authority.contains(['@', ':']);
-    let path_marked = if names { path.replace("/@", "/").contains('@') } else { path.contains('@') };
+    let path_marked = if names {
+        path.replace("/@", "/").contains('@')
+    } else {
+        path.contains('@')
+    };
     // A key alone, where an address is wanted.
     let is_key = scheme.is_empty() && !host.contains(['.', ':']) && looks_like_key(host);
     let doubtful = path_marked || query.contains('@') || !is_host(host) || is_key;
@@ -44,10 +51,11 @@ pub fn bare_url(url: &str) -> String {
     format!("{scheme}{host}{}", parts.map(shown).collect::<String>())
 }
 
-/// Splits a model's name into what stands before the `@` of its address, and the address: `provider:id@http://host/v1`.
+/// Splits a model's name into what stands before the `@` of its address, and the address:
+/// `provider:id@http://host/v1`.
 ///
-/// The address is whatever begins like one, also in capitals, behind spaces or with a scheme that nobody serves, so that a wrong
-/// address is never taken for a part of the name.
+/// The address is whatever begins like one, also in capitals, behind spaces or with a scheme that
+/// nobody serves, so that a wrong address is never taken for a part of the name.
 ///
 /// ```
 /// # use levity_core::text::split_model_address;
@@ -55,7 +63,9 @@ pub fn bare_url(url: &str) -> String {
 /// assert_eq!(split_model_address("vertex:claude@20250929"), None);
 /// ```
 pub fn split_model_address(name: &str) -> Option<(&str, &str)> {
-    let found = name.match_indices('@').find(|(at, _)| begins_address(&name[at + 1..]));
+    let found = name
+        .match_indices('@')
+        .find(|(at, _)| begins_address(&name[at + 1..]));
     found.map(|(at, _)| (&name[..at], &name[at + 1..]))
 }
 
@@ -72,10 +82,15 @@ pub fn bare_model_name(name: &str) -> String {
         None => (name, String::new()),
     };
     let start = model.find(':').map_or(0, |colon| colon + 1);
-    // Without a provider, it is an address that somebody mistyped: `http:/me:pw@host`, `token@host/v1`.
+    // Without a provider, it is an address that somebody mistyped: `http:/me:pw@host`,
+    // `token@host/v1`.
     let scheme = ["http", "https", "ws", "wss", "ftp", "file"];
-    let is_address =
-        scheme.iter().any(|name| model[..start].trim().trim_end_matches(':').eq_ignore_ascii_case(name));
+    let is_address = scheme.iter().any(|name| {
+        model[..start]
+            .trim()
+            .trim_end_matches(':')
+            .eq_ignore_ascii_case(name)
+    });
     let has_user = start == 0 && model.contains('@');
     if is_address || has_user || model[..start].contains(['@', '/', '\\', '?', '#']) {
         return HIDDEN.to_owned();
@@ -90,15 +105,23 @@ pub fn bare_model_name(name: &str) -> String {
 /// Whether a text begins as an address does, for somebody who reads it leniently.
 fn begins_address(text: &str) -> bool {
     let text = text.trim_start_matches(super::blank::is_invisible);
-    let web = |scheme: &str| ["http", "https"].iter().any(|name| scheme.eq_ignore_ascii_case(name));
+    let web = |scheme: &str| {
+        ["http", "https"]
+            .iter()
+            .any(|name| scheme.eq_ignore_ascii_case(name))
+    };
     // One letter is a drive.
-    let other =
-        |scheme: &str, rest: &str| scheme.len() > 1 && is_scheme(scheme) && rest.starts_with(['/', '\\']);
-    let scheme = text.split_once(':').is_some_and(|(scheme, rest)| web(scheme) || other(scheme, rest));
+    let other = |scheme: &str, rest: &str| {
+        scheme.len() > 1 && is_scheme(scheme) && rest.starts_with(['/', '\\'])
+    };
+    let scheme = text
+        .split_once(':')
+        .is_some_and(|(scheme, rest)| web(scheme) || other(scheme, rest));
     scheme || text.starts_with("//") || text.starts_with("\\\\")
 }
 
-/// Where something begins in the id of a model that may be an address with a secret, though it does not look like one.
+/// Where something begins in the id of a model that may be an address with a secret, though it does
+/// not look like one.
 fn hidden_from(id: &str) -> Option<usize> {
     if begins_address(id) {
         return Some(0);
@@ -116,23 +139,31 @@ fn hidden_from(id: &str) -> Option<usize> {
         pair || rest.contains([';', '=', '&', '%', '?', '#'])
     });
     let query = [id.find(['?', '#']), address].into_iter().flatten().min();
-    let slashes = ["://", "//", "\\\\"].into_iter().filter_map(|mark| id.find(mark)).min();
+    let slashes = ["://", "//", "\\\\"]
+        .into_iter()
+        .filter_map(|mark| id.find(mark))
+        .min();
     let slash = [":/", ":\\"].into_iter().filter_map(before_mark).min();
     [second, query, slashes, slash].into_iter().flatten().min()
 }
 
 /// Returns whether a text is a digest: `sha256:0a1b`.
 fn is_digest(text: &str) -> bool {
-    let digest = text.strip_prefix("sha256:").or_else(|| text.strip_prefix("sha512:"));
+    let digest = text
+        .strip_prefix("sha256:")
+        .or_else(|| text.strip_prefix("sha512:"));
     digest.is_some_and(|digest| digest.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 fn is_scheme(scheme: &str) -> bool {
     scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-        && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
+        && scheme
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
 }
 
-/// Whether a text is a host with or without a port, and nothing that only a lenient reader takes for one.
+/// Whether a text is a host with or without a port, and nothing that only a lenient reader takes
+/// for one.
 fn is_host(host: &str) -> bool {
     let (host, port) = match host.strip_prefix('[').and_then(|host| host.split_once(']')) {
         Some((inner, port)) => {
@@ -144,16 +175,20 @@ fn is_host(host: &str) -> bool {
         }
         None => host.split_at(host.find(':').unwrap_or(host.len())),
     };
-    let port = port
-        .strip_prefix(':')
-        .map_or(port.is_empty(), |port| port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit()));
-    port && !host.is_empty() && host.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_'))
+    let port = port.strip_prefix(':').map_or(port.is_empty(), |port| {
+        port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    port && !host.is_empty()
+        && host
+            .chars()
+            .all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_'))
 }
 
 /// Whether a part of a path may be shown: it is no key, and hides no query behind other letters.
 fn is_plain(part: &str) -> bool {
     let part = part.strip_prefix('@').unwrap_or(part);
-    let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '.' | '_' | '~' | ':' | '+' | ',');
+    let plain =
+        |c: char| c.is_alphanumeric() || matches!(c, '-' | '.' | '_' | '~' | ':' | '+' | ',');
     part.chars().all(plain) && !looks_like_key(part)
 }
 
@@ -203,8 +238,14 @@ mod tests {
             ("host:8080/v1", "host:8080/v1"),
             ("sk-hush0123456789abcdef", "***"),
             ("ht tp://me:hush@h", "***"),
-            ("https://host.example/@name/x/mcp", "https://host.example/@name/x/mcp"),
-            ("https://host.example/@name/x?key=hush", "https://host.example/@name/x"),
+            (
+                "https://host.example/@name/x/mcp",
+                "https://host.example/@name/x/mcp",
+            ),
+            (
+                "https://host.example/@name/x?key=hush",
+                "https://host.example/@name/x",
+            ),
             ("https://host.example/@name/x?key=hush@h", "https://***"),
             ("https://host.example:12/@hush", "https://***"),
             ("https://hush/@h", "https://***"),
@@ -215,7 +256,10 @@ mod tests {
             ("http://h/hush0123456789abcdef/x", "http://h/***/x"),
             ("http://h/hush0123456789.abcdef.x/x", "http://h/***/x"),
             ("http://h/bot:hush0123456789abc/x", "http://h/***/x"),
-            ("a1b2c3d4e5f6g7h8.example:80/x", "a1b2c3d4e5f6g7h8.example:80/x"),
+            (
+                "a1b2c3d4e5f6g7h8.example:80/x",
+                "a1b2c3d4e5f6g7h8.example:80/x",
+            ),
             ("http://h/v1;key=hush/x", "http://h/***/x"),
             ("http://h/v1%3Fkey=hush", "http://h/***"),
             ("  http://h/x ", "http://h/x"),
@@ -302,7 +346,9 @@ mod tests {
         for scheme in schemes {
             for user in users {
                 for host in hosts {
-                    all.extend(ends.map(|end| format!("{scheme}{user}{host}{end}").replace('§', secret)));
+                    all.extend(
+                        ends.map(|end| format!("{scheme}{user}{host}{end}").replace('§', secret)),
+                    );
                 }
             }
         }
@@ -330,14 +376,32 @@ mod tests {
     #[test]
     fn split_model_address_finds_the_address_of_a_name() {
         for (name, expected) in [
-            ("compatible:m@http://h/v1", Some(("compatible:m", "http://h/v1"))),
-            ("compatible:m@HTTPS://h", Some(("compatible:m", "HTTPS://h"))),
-            ("compatible:m@ http://h", Some(("compatible:m", " http://h"))),
-            ("compatible:m@\u{200b}http://h", Some(("compatible:m", "\u{200b}http://h"))),
-            ("compatible:m@ftp://me:pw@h", Some(("compatible:m", "ftp://me:pw@h"))),
+            (
+                "compatible:m@http://h/v1",
+                Some(("compatible:m", "http://h/v1")),
+            ),
+            (
+                "compatible:m@HTTPS://h",
+                Some(("compatible:m", "HTTPS://h")),
+            ),
+            (
+                "compatible:m@ http://h",
+                Some(("compatible:m", " http://h")),
+            ),
+            (
+                "compatible:m@\u{200b}http://h",
+                Some(("compatible:m", "\u{200b}http://h")),
+            ),
+            (
+                "compatible:m@ftp://me:pw@h",
+                Some(("compatible:m", "ftp://me:pw@h")),
+            ),
             ("compatible:m@http:/h", Some(("compatible:m", "http:/h"))),
             ("compatible:m@//h", Some(("compatible:m", "//h"))),
-            ("cloudflare:@cf/meta/m@https://h", Some(("cloudflare:@cf/meta/m", "https://h"))),
+            (
+                "cloudflare:@cf/meta/m@https://h",
+                Some(("cloudflare:@cf/meta/m", "https://h")),
+            ),
             ("vertex:claude@20250929", None),
             ("ollama:m@sha256:abc", None),
             ("cloudflare:@cf/meta/m", None),
@@ -347,18 +411,30 @@ mod tests {
         }
         for (name, shown) in [
             ("vertex:claude@20250929", "vertex:claude@20250929"),
-            ("cloudflare:@cf/meta/m@https://h?key=hush", "cloudflare:@cf/meta/m@https://h"),
+            (
+                "cloudflare:@cf/meta/m@https://h?key=hush",
+                "cloudflare:@cf/meta/m@https://h",
+            ),
             ("cloudflare:@cf/meta/m@1", "cloudflare:@cf/meta/m@1"),
             ("compatible:m@me:hush@h", "compatible:m@***"),
             ("compatible://me:hush@h", "compatible:***"),
-            ("compatible:/models/m.gguf@http://h", "compatible:/models/m.gguf@http://h"),
-            ("vertex:publishers/a/models/claude@20250514", "vertex:publishers/a/models/claude@20250514"),
+            (
+                "compatible:/models/m.gguf@http://h",
+                "compatible:/models/m.gguf@http://h",
+            ),
+            (
+                "vertex:publishers/a/models/claude@20250514",
+                "vertex:publishers/a/models/claude@20250514",
+            ),
             ("openai:http:/hush@h", "openai:***"),
             ("openai:https://me:hush@h", "openai:***"),
             ("openai:m?key=hush", "openai:m***"),
             ("hush@h:80/v1", "***"),
             (":@me:hush@h/v1", ":@***"),
-            ("cloudflare:@cf/m:free@https://h", "cloudflare:@cf/m:free@https://h"),
+            (
+                "cloudflare:@cf/m:free@https://h",
+                "cloudflare:@cf/m:free@https://h",
+            ),
             ("compatible:a=b;c%20&d", "compatible:a=b;c%20&d"),
             ("http:/me:hush@h", "***"),
             ("HTTPS:me:hush@h", "***"),

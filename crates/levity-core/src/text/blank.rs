@@ -1,7 +1,8 @@
 //! Texts without anything that a reader can see.
 
-/// Returns whether a text has no visible character: only white space, control characters, and characters that take no room or
-/// have no shape, such as zero-width spaces, byte order marks, tags and fillers.
+/// Returns whether a text has no visible character: only white space, control characters, and
+/// characters that take no room or have no shape, such as zero-width spaces, byte order marks, tags
+/// and fillers.
 ///
 /// Every surface that takes a prompt refuses it by this function.
 ///
@@ -14,7 +15,8 @@ pub fn is_blank(text: &str) -> bool {
     text.chars().all(is_invisible)
 }
 
-/// White space, control and format characters, default-ignorable characters of Unicode, noncharacters, and blank symbols.
+/// White space, control and format characters, default-ignorable characters of Unicode,
+/// noncharacters, and blank symbols.
 pub(super) fn is_invisible(c: char) -> bool {
     c.is_whitespace()
         || c.is_control()

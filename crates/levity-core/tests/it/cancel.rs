@@ -44,7 +44,12 @@ fn every_waiter_is_woken_once() {
     let clone = token.clone();
     let (mut one, mut other) = (pin!(token.cancelled()), pin!(clone.cancelled()));
     assert!(one.as_mut().poll(&mut Context::from_waker(&a)).is_pending());
-    assert!(other.as_mut().poll(&mut Context::from_waker(&b)).is_pending());
+    assert!(
+        other
+            .as_mut()
+            .poll(&mut Context::from_waker(&b))
+            .is_pending()
+    );
     assert_eq!((first.rings(), second.rings()), (0, 0));
     clone.cancel();
     token.cancel();
@@ -58,8 +63,18 @@ fn the_last_waker_is_the_one_that_is_woken() {
     let token = CancelToken::new();
     let ((old, a), (new, b)) = (bell(), bell());
     let mut waiting = pin!(token.cancelled());
-    assert!(waiting.as_mut().poll(&mut Context::from_waker(&a)).is_pending());
-    assert!(waiting.as_mut().poll(&mut Context::from_waker(&b)).is_pending());
+    assert!(
+        waiting
+            .as_mut()
+            .poll(&mut Context::from_waker(&a))
+            .is_pending()
+    );
+    assert!(
+        waiting
+            .as_mut()
+            .poll(&mut Context::from_waker(&b))
+            .is_pending()
+    );
     token.cancel();
     assert_eq!((old.rings(), new.rings()), (0, 1));
 }
@@ -71,9 +86,23 @@ fn a_waiter_that_is_dropped_leaves_no_waker_behind() {
     let held = Arc::strong_count(&bell);
     for _ in 0..100 {
         let mut waiting = Box::pin(token.cancelled());
-        assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-        assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-        assert_eq!(Arc::strong_count(&bell), held + 1, "one waker is kept for one waiter");
+        assert!(
+            waiting
+                .as_mut()
+                .poll(&mut Context::from_waker(&waker))
+                .is_pending()
+        );
+        assert!(
+            waiting
+                .as_mut()
+                .poll(&mut Context::from_waker(&waker))
+                .is_pending()
+        );
+        assert_eq!(
+            Arc::strong_count(&bell),
+            held + 1,
+            "one waker is kept for one waiter"
+        );
         drop(waiting);
         assert_eq!(Arc::strong_count(&bell), held);
     }
@@ -87,7 +116,12 @@ fn wakers_are_let_go_when_it_is_cancelled() {
     let (bell, waker) = bell();
     let held = Arc::strong_count(&bell);
     let mut waiting = pin!(token.cancelled());
-    assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    assert!(
+        waiting
+            .as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
     token.cancel();
     assert_eq!(Arc::strong_count(&bell), held);
 }
@@ -100,14 +134,20 @@ fn a_waker_may_use_the_token() {
             // Neither may find the token locked.
             self.0.cancel();
             let again = pin!(self.0.cancelled()).poll(&mut Context::from_waker(Waker::noop()));
-            self.1.store(usize::from(again.is_ready()), Ordering::SeqCst);
+            self.1
+                .store(usize::from(again.is_ready()), Ordering::SeqCst);
         }
     }
     let token = CancelToken::new();
     let nosy = Arc::new(Nosy(token.clone(), AtomicUsize::new(0)));
     let waker = Waker::from(nosy.clone());
     let mut waiting = pin!(token.cancelled());
-    assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    assert!(
+        waiting
+            .as_mut()
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
     token.cancel();
     assert_eq!(nosy.1.load(Ordering::SeqCst), 1);
 }
@@ -127,7 +167,9 @@ fn a_cancel_from_another_thread_is_never_missed() {
         let token = CancelToken::new();
         let clone = token.clone();
         let canceller = std::thread::spawn(move || clone.cancel());
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
         runtime.block_on(token.cancelled());
         canceller.join().unwrap();
     }

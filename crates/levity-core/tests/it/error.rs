@@ -2,8 +2,8 @@ use std::error::Error;
 use std::io;
 
 use levity_core::{
-    ContextError, Failure, JournalError, JournalErrorKind, MemoryError, MemoryErrorKind, ModelError,
-    ModelErrorKind, RunId, SharedError, ToolError, ToolErrorKind,
+    ContextError, Failure, JournalError, JournalErrorKind, MemoryError, MemoryErrorKind,
+    ModelError, ModelErrorKind, RunId, SharedError, ToolError, ToolErrorKind,
 };
 
 #[derive(Debug, thiserror::Error)]
@@ -44,11 +44,16 @@ fn a_cause_keeps_its_chain_and_after_a_trip_its_text() {
 fn model_error_prints_each_cause_once_by_debug() {
     let cause = || io::Error::other("connection reset");
     let error = ModelError::new(ModelErrorKind::Transport, "no reply").with_source(Upload(cause()));
-    assert_eq!(format!("{error:?}"), "Transport: no reply: the upload failed: connection reset");
+    assert_eq!(
+        format!("{error:?}"),
+        "Transport: no reply: the upload failed: connection reset"
+    );
     // A cause that the message names already is not repeated.
-    let told = ModelError::new(ModelErrorKind::Transport, "no reply: connection reset").with_source(cause());
+    let told = ModelError::new(ModelErrorKind::Transport, "no reply: connection reset")
+        .with_source(cause());
     let told = told.with_target("test:m", "http://h/v1").with_status(502);
-    let line = "request to http://h/v1 failed (model test:m, status 502): no reply: connection reset";
+    let line =
+        "request to http://h/v1 failed (model test:m, status 502): no reply: connection reset";
     assert_eq!(levity_core::text::chain(&told), line);
     assert_eq!(format!("{told:?}"), format!("Transport: {line}"));
     assert_eq!(Failure::Model(told).to_string(), line);
@@ -57,21 +62,40 @@ fn model_error_prints_each_cause_once_by_debug() {
 #[test]
 fn errors_name_their_source_once() {
     let model = ModelError::new(ModelErrorKind::Transport, "no reply").with_source(nested());
-    assert_eq!(chain(&model), ["no reply", "the upload failed", "connection reset"]);
+    assert_eq!(
+        chain(&model),
+        ["no reply", "the upload failed", "connection reset"]
+    );
     assert_eq!(chain(&Failure::Model(model)).len(), 4);
     let tool = ToolError::failed("no upload").with_source(nested());
-    assert_eq!(chain(&tool), ["no upload", "the upload failed", "connection reset"]);
-    assert_eq!(tool.explain(), "no upload: the upload failed: connection reset");
+    assert_eq!(
+        chain(&tool),
+        ["no upload", "the upload failed", "connection reset"]
+    );
+    assert_eq!(
+        tool.explain(),
+        "no upload: the upload failed: connection reset"
+    );
     let read: ToolError = serde_json::from_str(&serde_json::to_string(&tool).unwrap()).unwrap();
     assert_eq!(read.explain(), tool.explain());
     let journal = JournalError::new(JournalErrorKind::Io, "cannot write").with_source(nested());
-    assert_eq!(chain(&journal), ["cannot write", "the upload failed", "connection reset"]);
+    assert_eq!(
+        chain(&journal),
+        ["cannot write", "the upload failed", "connection reset"]
+    );
     let memory = MemoryError::new(MemoryErrorKind::Io, "cannot save").with_source(nested());
-    assert_eq!(chain(&memory), ["cannot save", "the upload failed", "connection reset"]);
+    assert_eq!(
+        chain(&memory),
+        ["cannot save", "the upload failed", "connection reset"]
+    );
     let context = ContextError::new("notes", nested());
     assert_eq!(
         chain(&context),
-        ["context source `notes` could not be read", "the upload failed", "connection reset"]
+        [
+            "context source `notes` could not be read",
+            "the upload failed",
+            "connection reset"
+        ]
     );
 }
 
@@ -98,12 +122,19 @@ fn a_retry_helps_where_the_error_says_so() {
     }
     assert!(!ToolError::failed("no").is_retryable());
     assert!(ToolError::transient("no").is_retryable());
-    assert!(!ToolError::transient("no").with_retryable(false).is_retryable());
+    assert!(
+        !ToolError::transient("no")
+            .with_retryable(false)
+            .is_retryable()
+    );
     assert!(!ToolError::new(ToolErrorKind::Timeout, "no").is_retryable());
     let journal = |kind| JournalError::new(kind, "no").is_retryable();
     assert!(journal(JournalErrorKind::Busy) && journal(JournalErrorKind::Io));
     assert!(!journal(JournalErrorKind::Damaged) && !journal(JournalErrorKind::Version));
-    assert_eq!(JournalError::busy(&RunId::new("r1")).to_string(), "run `r1` is driven elsewhere");
+    assert_eq!(
+        JournalError::busy(&RunId::new("r1")).to_string(),
+        "run `r1` is driven elsewhere"
+    );
     let memory = |kind| MemoryError::new(kind, "no").is_retryable();
     assert!(memory(MemoryErrorKind::Busy) && memory(MemoryErrorKind::Io));
     assert!(!memory(MemoryErrorKind::Damaged) && !memory(MemoryErrorKind::Moved));
@@ -111,8 +142,13 @@ fn a_retry_helps_where_the_error_says_so() {
 
 #[test]
 fn details_of_a_model_error_can_be_read() {
-    let error = ModelError::new(ModelErrorKind::Server, "no").with_status(500).with_request_id("q1");
-    assert_eq!((error.status(), error.request_id()), (Some(500), Some("q1")));
+    let error = ModelError::new(ModelErrorKind::Server, "no")
+        .with_status(500)
+        .with_request_id("q1");
+    assert_eq!(
+        (error.status(), error.request_id()),
+        (Some(500), Some("q1"))
+    );
     let plain = ModelError::new(ModelErrorKind::Server, "no");
     assert_eq!((plain.status(), plain.request_id()), (None, None));
     assert!(plain.source().is_none());

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Abilities, Ask, Bytes, ChildRun, Content, Context, ContextBlock, ControlCommand, ConversationId,
-    Decision, Delta, Digest, Effect, EffectClass, EffectId, EffectKind, EffectNote, Ending, Entry, Event,
-    EventKind, Failure, Finish, Forked, Hints, History, Limit, Limits, MachineKind, Media, Message,
-    ModelCall, ModelCard, ModelError, ModelErrorKind, Money, Offer, Opened, Options, Outcome, OutputSchema,
-    Part, Phase, Price, ProviderState, Record, Request, ReservedCost, Response, Role, RunId, RunSummary,
-    Spending, Stats, Status, Timestamp, ToolCall, ToolChoice, ToolError, ToolErrorKind, ToolOutput,
-    ToolResult, ToolRun, ToolSpec, Usage, WorkspaceView,
+    Abilities, Ask, Bytes, ChildRun, Content, Context, ContextBlock, ControlCommand,
+    ConversationId, Decision, Delta, Digest, Effect, EffectClass, EffectId, EffectKind, EffectNote,
+    Ending, Entry, Event, EventKind, Failure, Finish, Forked, Hints, History, Limit, Limits,
+    MachineKind, Media, Message, ModelCall, ModelCard, ModelError, ModelErrorKind, Money, Offer,
+    Opened, Options, Outcome, OutputSchema, Part, Phase, Price, ProviderState, Record, Request,
+    ReservedCost, Response, Role, RunId, RunSummary, Spending, Stats, Status, Timestamp, ToolCall,
+    ToolChoice, ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolRun, ToolSpec, Usage,
+    WorkspaceView,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -21,8 +22,15 @@ use serde_json::{Value, json};
 #[track_caller]
 fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) {
     let text = serde_json::to_string(value).unwrap();
-    assert_eq!(&serde_json::from_str::<T>(&text).unwrap(), value, "through {text}");
-    assert_eq!(&serde_json::from_value::<T>(serde_json::to_value(value).unwrap()).unwrap(), value);
+    assert_eq!(
+        &serde_json::from_str::<T>(&text).unwrap(),
+        value,
+        "through {text}"
+    );
+    assert_eq!(
+        &serde_json::from_value::<T>(serde_json::to_value(value).unwrap()).unwrap(),
+        value
+    );
 }
 
 /// It is written as this, and comes back.
@@ -48,7 +56,11 @@ fn a_tool_that_returned_null_returned_something() {
 }
 
 fn call() -> ToolCall {
-    let mut call = ToolCall::new("c1", "add", json!({"a": 2, "b": -5, "c": 0.5, "type": "text"}));
+    let mut call = ToolCall::new(
+        "c1",
+        "add",
+        json!({"a": 2, "b": -5, "c": 0.5, "type": "text"}),
+    );
     call.opaque = Some(opaque());
     call
 }
@@ -81,7 +93,9 @@ fn parts() -> Vec<Part> {
     ];
     parts.extend(results().into_iter().map(Part::ToolResult));
     let mut fastened = parts.clone();
-    fastened.iter_mut().for_each(|part| part.set_opaque(opaque()));
+    fastened
+        .iter_mut()
+        .for_each(|part| part.set_opaque(opaque()));
     parts.extend(fastened);
     parts
 }
@@ -93,8 +107,12 @@ fn message() -> Message {
 fn history() -> History {
     let mut history = History::new();
     history.say(Message::user("hi")).unwrap();
-    let mut exchange =
-        history.open(Arc::new(Message::new(Role::Assistant, [Part::ToolCall(call())]))).unwrap();
+    let mut exchange = history
+        .open(Arc::new(Message::new(
+            Role::Assistant,
+            [Part::ToolCall(call())],
+        )))
+        .unwrap();
     exchange.answer(results()[0].clone()).unwrap();
     check(&exchange);
     history.close(exchange, &ToolError::failed("none"));
@@ -118,7 +136,10 @@ fn model_errors() -> Vec<ModelError> {
         ModelErrorKind::Unpriced,
     ]
     .map(|kind| {
-        ModelError::new(kind, "no reply").with_status(429).with_request_id("q1").with_source("closed")
+        ModelError::new(kind, "no reply")
+            .with_status(429)
+            .with_request_id("q1")
+            .with_source("closed")
     })
     .into()
 }
@@ -143,19 +164,24 @@ fn statuses() -> Vec<Status> {
         Status::Complete,
         Status::BestEffort(Limit::Turns),
         Status::Partial(Limit::WallTime),
-        Status::Cancelled { reason: "enough".into() },
+        Status::Cancelled {
+            reason: "enough".into(),
+        },
     ];
     statuses.extend(failures.map(Status::Failed));
     statuses
 }
 
 fn outcomes() -> Vec<Outcome> {
-    let reply =
-        Response::new(message()).with_usage(Usage::new(1, 2)).with_finish(Finish::Other("pause".into()));
+    let reply = Response::new(message())
+        .with_usage(Usage::new(1, 2))
+        .with_finish(Finish::Other("pause".into()));
     let mut outcomes = vec![
         Outcome::Model(Ok(reply)),
         Outcome::Model(Err(model_errors()[0].clone())),
-        Outcome::NeedsApproval { reason: "it may destroy".into() },
+        Outcome::NeedsApproval {
+            reason: "it may destroy".into(),
+        },
         Outcome::Decision(Decision::Allow),
         Outcome::Decision(Decision::edit(json!({"a": 1}))),
         Outcome::Decision(Decision::deny("no")),
@@ -173,10 +199,18 @@ fn request() -> Request {
     (options.max_tokens, options.seed) = (Some(100), Some(u64::MAX));
     options.stop = vec!["END".into()];
     options.extra.insert("z".into(), json!(1));
-    options.extra.insert("a".into(), json!({"order": ["is", "kept"]}));
-    let hints =
-        Hints::new().idempotent().parallel().destructive().blocking().timeout(Duration::from_millis(1500));
-    let tool = ToolSpec::new("add", "Adds.").with_output(json!({"type": "number"})).with_hints(hints);
+    options
+        .extra
+        .insert("a".into(), json!({"order": ["is", "kept"]}));
+    let hints = Hints::new()
+        .idempotent()
+        .parallel()
+        .destructive()
+        .blocking()
+        .timeout(Duration::from_millis(1500));
+    let tool = ToolSpec::new("add", "Adds.")
+        .with_output(json!({"type": "number"}))
+        .with_hints(hints);
     Request::new()
         .with_system("Be brief.")
         .with_history(history())
@@ -194,8 +228,14 @@ fn messages() {
         check(&Message::new(role, parts()));
     }
     check(&history());
-    check(&Content::Media(Media::url("image/png", "https://example.org")));
-    check_form(&Message::user("hi"), json!({"role": "user", "parts": [{"type": "text", "text": "hi"}]}));
+    check(&Content::Media(Media::url(
+        "image/png",
+        "https://example.org",
+    )));
+    check_form(
+        &Message::user("hi"),
+        json!({"role": "user", "parts": [{"type": "text", "text": "hi"}]}),
+    );
     check_form(
         &Part::ToolCall(ToolCall::new("c1", "add", json!({"a": 2}))),
         json!({"type": "tool_call", "id": "c1", "name": "add", "args": {"a": 2}}),
@@ -205,12 +245,22 @@ fn messages() {
         json!({"type": "opaque", "provider": "test", "data": 1}),
     );
     let refused = serde_json::from_value::<Part>(json!({"type": "hologram"}));
-    assert!(refused.unwrap_err().to_string().starts_with("unknown variant `hologram`"));
+    assert!(
+        refused
+            .unwrap_err()
+            .to_string()
+            .starts_with("unknown variant `hologram`")
+    );
 }
 
 #[test]
 fn bytes() {
-    for bytes in [vec![], vec![0], vec![255; 2], (0..=255).collect::<Vec<u8>>()] {
+    for bytes in [
+        vec![],
+        vec![0],
+        vec![255; 2],
+        (0..=255).collect::<Vec<u8>>(),
+    ] {
         check(&Bytes::from(bytes));
     }
     check_form(&Bytes::from(&b"any carnal"[..]), json!("YW55IGNhcm5hbA=="));
@@ -219,16 +269,31 @@ fn bytes() {
         assert_eq!(read.is_ok(), refused == json!("YW55"), "{refused}");
     }
     assert_eq!(format!("{:?}", Bytes::from(vec![1, 2, 3])), "Bytes(3)");
-    assert_eq!(format!("{:?}", opaque()), "Opaque(test)", "provider data is not shown");
+    assert_eq!(
+        format!("{:?}", opaque()),
+        "Opaque(test)",
+        "provider data is not shown"
+    );
 }
 
 #[test]
 fn requests_and_responses() {
     check(&request());
     check(&Request::new());
-    check_form(&Request::new(), json!({"history": [], "tool_choice": "auto", "options": {}}));
-    assert_eq!(serde_json::from_value::<Request>(json!({})).unwrap(), Request::new());
-    for choice in [ToolChoice::Auto, ToolChoice::None, ToolChoice::Required, ToolChoice::Tool("add".into())] {
+    check_form(
+        &Request::new(),
+        json!({"history": [], "tool_choice": "auto", "options": {}}),
+    );
+    assert_eq!(
+        serde_json::from_value::<Request>(json!({})).unwrap(),
+        Request::new()
+    );
+    for choice in [
+        ToolChoice::Auto,
+        ToolChoice::None,
+        ToolChoice::Required,
+        ToolChoice::Tool("add".into()),
+    ] {
         check(&choice);
     }
     for finish in [
@@ -257,16 +322,31 @@ fn deltas() {
     let deltas = [
         Delta::Text("a".into()),
         Delta::Thinking("b".into()),
-        Delta::CallStart { index: 0, id: "c1".into(), name: "add".into() },
-        Delta::CallArgs { index: u32::MAX, text: "{".into() },
+        Delta::CallStart {
+            index: 0,
+            id: "c1".into(),
+            name: "add".into(),
+        },
+        Delta::CallArgs {
+            index: u32::MAX,
+            text: "{".into(),
+        },
         Delta::Opaque(opaque()),
         Delta::Usage(Usage::new(1, 2)),
         Delta::Finish(Finish::Stop),
-        Delta::Waiting { time: Duration::from_millis(4_500), reason: "15 a minute".into() },
-        Delta::Restart { reason: "overloaded".into() },
+        Delta::Waiting {
+            time: Duration::from_millis(4_500),
+            reason: "15 a minute".into(),
+        },
+        Delta::Restart {
+            reason: "overloaded".into(),
+        },
     ];
     deltas.iter().for_each(check);
-    parts().into_iter().map(Delta::Part).for_each(|delta| check(&delta));
+    parts()
+        .into_iter()
+        .map(Delta::Part)
+        .for_each(|delta| check(&delta));
 }
 
 #[test]
@@ -277,22 +357,39 @@ fn cards_and_specs() {
     check(&card);
     let price = Price::new(3.0, 15.0).with_cached(0.3);
     check(&card.with_price(price.with_cache_write(3.75)));
-    check(&Limits::new().money(Money::MAX).assumed_price(price).low(200));
+    check(
+        &Limits::new()
+            .money(Money::MAX)
+            .assumed_price(price)
+            .low(200),
+    );
     check(&ToolSpec::new("add", "Adds."));
     for tool in &*request().tools {
         check(&**tool);
     }
     check(&Hints::new());
     check(&Hints::new().compensable());
-    for class in [EffectClass::ReadOnly, EffectClass::Idempotent, EffectClass::AtMostOnce] {
+    for class in [
+        EffectClass::ReadOnly,
+        EffectClass::Idempotent,
+        EffectClass::AtMostOnce,
+    ] {
         check(&class);
     }
     check(&OutputSchema::new("sum", json!({"type": "object"})));
-    check(&Limits::new().tokens(5).wall_time(Duration::from_millis(1500)).depth(0));
+    check(
+        &Limits::new()
+            .tokens(5)
+            .wall_time(Duration::from_millis(1500))
+            .depth(0),
+    );
     let mut none = Limits::new();
     (none.model_calls, none.tool_calls) = (None, None);
     check(&none);
-    assert_eq!(serde_json::from_value::<Limits>(json!({})).unwrap(), Limits::new());
+    assert_eq!(
+        serde_json::from_value::<Limits>(json!({})).unwrap(),
+        Limits::new()
+    );
 }
 
 #[test]
@@ -316,7 +413,10 @@ fn effects_and_outcomes() {
 fn records() -> Vec<Entry> {
     let mut note = EffectNote::new(EffectKind::Ask, "add", EffectClass::Idempotent);
     note.reserved = Some(ReservedCost::new(700, Some(Money::from_nanos(5))));
-    note.inputs = vec![("tools".into(), Digest::of(&json!([1]))), ("empty".into(), Digest::EMPTY)];
+    note.inputs = vec![
+        ("tools".into(), Digest::of(&json!([1]))),
+        ("empty".into(), Digest::EMPTY),
+    ];
     let state = json!({"goal": "add"});
     let machine = MachineKind::new("agent", 3);
     let plain = Opened::new(machine, state, Limits::new().tokens(5));
@@ -324,7 +424,11 @@ fn records() -> Vec<Entry> {
     full.origin = Some(Digest::EMPTY);
     full.wrap = Some(Limit::Tokens);
     full.low = Some(Limit::Money);
-    full.limits = Limits::new().tokens(5).money(Money::from_dollars(0.5)).low(20).into();
+    full.limits = Limits::new()
+        .tokens(5)
+        .money(Money::from_dollars(0.5))
+        .low(20)
+        .into();
     full.setup = vec![("tool add".into(), Digest::EMPTY)];
     full.forked = Some(Forked::new(RunId::new("r0"), 3));
     let mut waits = EffectNote::new(EffectKind::Wait, "wait", EffectClass::ReadOnly);
@@ -332,22 +436,36 @@ fn records() -> Vec<Entry> {
     let mut entries = vec![
         Entry::Opened(plain),
         Entry::Opened(full),
-        Entry::Started { effect: EffectId::new(3), note: waits },
+        Entry::Started {
+            effect: EffectId::new(3),
+            note: waits,
+        },
         Entry::finished(EffectId::new(3), Outcome::Woken),
         Entry::Started {
             effect: EffectId::new(1),
             note: EffectNote::new(EffectKind::Model, "main", EffectClass::ReadOnly),
         },
-        Entry::Started { effect: EffectId::new(2), note },
+        Entry::Started {
+            effect: EffectId::new(2),
+            note,
+        },
         Entry::Commanded(ControlCommand::Pause),
         Entry::Commanded(ControlCommand::Resume),
-        Entry::Commanded(ControlCommand::Cancel { reason: "enough".into() }),
-        Entry::Commanded(ControlCommand::Say { message: Arc::new(message()) }),
+        Entry::Commanded(ControlCommand::Cancel {
+            reason: "enough".into(),
+        }),
+        Entry::Commanded(ControlCommand::Say {
+            message: Arc::new(message()),
+        }),
         Entry::Wrapped(Limit::Turns),
         Entry::Low(Limit::Money),
         Entry::Stopped(Limit::ModelCalls),
     ];
-    entries.extend(outcomes().into_iter().map(|outcome| Entry::finished(EffectId::new(1), outcome)));
+    entries.extend(
+        outcomes()
+            .into_iter()
+            .map(|outcome| Entry::finished(EffectId::new(1), outcome)),
+    );
     entries.extend(statuses().into_iter().map(Entry::Ended));
     entries
 }
@@ -365,12 +483,22 @@ fn journals() {
     check(&Spending::on(700, Some(Money::from_nanos(5))));
     let old: Spending =
         serde_json::from_value(json!({"model_calls": 1, "tool_calls": 0, "tokens": 9})).unwrap();
-    assert_eq!((old, old.unpriced()), (Spending::new(1, 0, 9), 9), "what has no price is not free");
+    assert_eq!(
+        (old, old.unpriced()),
+        (Spending::new(1, 0, 9), 9),
+        "what has no price is not free"
+    );
     let run = RunId::new("r1");
     assert_eq!(RunSummary::of(&run, &[]), None);
-    let all = [record(Entry::Wrapped(Limit::Turns)), record(Entry::Ended(Status::Complete))];
+    let all = [
+        record(Entry::Wrapped(Limit::Turns)),
+        record(Entry::Ended(Status::Complete)),
+    ];
     let summary = RunSummary::of(&run, &all).unwrap();
-    assert_eq!((summary.records, &summary.status), (2, &Some(Status::Complete)));
+    assert_eq!(
+        (summary.records, &summary.status),
+        (2, &Some(Status::Complete))
+    );
     check(&summary);
     check(&RunSummary::of(&run, &all[..1]).unwrap());
 }
@@ -378,41 +506,95 @@ fn journals() {
 fn events() -> Vec<EventKind> {
     let effect = EffectId::new(1);
     let mut events = vec![
-        EventKind::RunStarted { machine: MachineKind::new("agent", 1) },
+        EventKind::RunStarted {
+            machine: MachineKind::new("agent", 1),
+        },
         EventKind::Goal { text: "add".into() },
         EventKind::TurnStarted { turn: 1, of: 10 },
-        EventKind::Plan { steps: vec!["look".into()] },
-        EventKind::Note { text: "last turn".into() },
-        EventKind::ModelStarted { effect, slot: "main".into() },
+        EventKind::Plan {
+            steps: vec!["look".into()],
+        },
+        EventKind::Note {
+            text: "last turn".into(),
+        },
+        EventKind::ModelStarted {
+            effect,
+            slot: "main".into(),
+        },
         EventKind::ModelFinished {
             effect,
             message: Arc::new(message()),
             finish: Finish::Stop,
             usage: Usage::new(1, 2),
         },
-        EventKind::ModelFailed { effect, error: model_errors()[0].clone() },
-        EventKind::ToolStarted { effect, call: call() },
-        EventKind::ToolFinished { effect, result: results()[0].clone() },
+        EventKind::ModelFailed {
+            effect,
+            error: model_errors()[0].clone(),
+        },
+        EventKind::ToolStarted {
+            effect,
+            call: call(),
+        },
+        EventKind::ToolFinished {
+            effect,
+            result: results()[0].clone(),
+        },
         EventKind::Asked(Ask::new(RunId::new("r1"), effect, call(), "why")),
-        EventKind::Decided { effect, decision: Decision::Allow },
-        EventKind::ChildStarted { effect, child: RunId::new("r1.1"), agent: "b".into() },
-        EventKind::ChildFinished { effect, ending: Box::new(ending(Status::Complete)) },
-        EventKind::Refused { effect, limit: Limit::Tokens },
+        EventKind::Decided {
+            effect,
+            decision: Decision::Allow,
+        },
+        EventKind::ChildStarted {
+            effect,
+            child: RunId::new("r1.1"),
+            agent: "b".into(),
+        },
+        EventKind::ChildFinished {
+            effect,
+            ending: Box::new(ending(Status::Complete)),
+        },
+        EventKind::Refused {
+            effect,
+            limit: Limit::Tokens,
+        },
         EventKind::OutcomeUnknown { effect },
-        EventKind::Said { message: Arc::new(message()) },
+        EventKind::Said {
+            message: Arc::new(message()),
+        },
         EventKind::Paused,
         EventKind::Resumed,
         EventKind::LimitNear(Limit::WallTime),
         EventKind::LimitLow(Limit::Money),
         EventKind::LimitPassed(Limit::ToolCalls),
-        EventKind::Custom { name: "handoff".into(), data: json!({"to": "b"}) },
-        EventKind::Delta { effect, delta: Delta::Text("a".into()) },
-        EventKind::Progress { effect, call: "c1".into(), text: "half".into() },
+        EventKind::Custom {
+            name: "handoff".into(),
+            data: json!({"to": "b"}),
+        },
+        EventKind::Delta {
+            effect,
+            delta: Delta::Text("a".into()),
+        },
+        EventKind::Progress {
+            effect,
+            call: "c1".into(),
+            text: "half".into(),
+        },
         EventKind::Lagged { missed: 3 },
     ];
-    let phases = [Phase::Goal, Phase::Plan, Phase::Act, Phase::Observe, Phase::Reflect, Phase::End];
+    let phases = [
+        Phase::Goal,
+        Phase::Plan,
+        Phase::Act,
+        Phase::Observe,
+        Phase::Reflect,
+        Phase::End,
+    ];
     events.extend(phases.map(EventKind::Phase));
-    events.extend(statuses().into_iter().map(|status| EventKind::RunEnded(Box::new(ending(status)))));
+    events.extend(
+        statuses()
+            .into_iter()
+            .map(|status| EventKind::RunEnded(Box::new(ending(status)))),
+    );
     events
 }
 
@@ -420,9 +602,16 @@ fn events() -> Vec<EventKind> {
 fn what_is_watched() {
     for kind in events() {
         let json = serde_json::to_value(&kind).unwrap();
-        let name = json.as_str().or_else(|| json.as_object()?.keys().next().map(String::as_str));
+        let name = json
+            .as_str()
+            .or_else(|| json.as_object()?.keys().next().map(String::as_str));
         assert_eq!(name, Some(kind.name()));
-        check(&Event::new(RunId::new("r1.2"), 7, Timestamp::from_millis(5), kind));
+        check(&Event::new(
+            RunId::new("r1.2"),
+            7,
+            Timestamp::from_millis(5),
+            kind,
+        ));
     }
     let fleeting = events().iter().filter(|kind| kind.is_fleeting()).count();
     assert_eq!(fleeting, 3);
@@ -446,20 +635,31 @@ fn errors() {
         ToolErrorKind::Unknown,
     ];
     for kind in kinds {
-        check(&ToolError::new(kind, "no").with_source("closed").with_retryable(true));
-        check_form(&ToolError::new(kind, "no"), json!({"kind": kind, "message": "no"}));
+        check(
+            &ToolError::new(kind, "no")
+                .with_source("closed")
+                .with_retryable(true),
+        );
+        check_form(
+            &ToolError::new(kind, "no"),
+            json!({"kind": kind, "message": "no"}),
+        );
     }
 }
 
 #[test]
 fn contexts_and_ids() {
-    let context =
-        Context::new("add").with_workspace(WorkspaceView::new(".", ["a.txt"])).with_history(&history());
+    let context = Context::new("add")
+        .with_workspace(WorkspaceView::new(".", ["a.txt"]))
+        .with_history(&history());
     check(&context);
     check(&Context::default());
     check(&ContextBlock::new("readme.md", "Be brief."));
     assert_eq!(context.history.len(), 1);
-    assert_eq!(context.history[0].observation, json!({"ok": true, "output": "7"}));
+    assert_eq!(
+        context.history[0].observation,
+        json!({"ok": true, "output": "7"})
+    );
     check_form(&RunId::new("r1.2"), json!("r1.2"));
     check_form(&ConversationId::new("ü"), json!("ü"));
     check_form(&EffectId::new(u64::MAX), json!(u64::MAX));

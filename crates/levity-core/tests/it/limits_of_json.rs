@@ -1,6 +1,8 @@
 //! What is accepted from a model must survive the journal, at the edges of JSON as well.
 
-use levity_core::{EffectId, Entry, Message, Outcome, Part, Record, Response, Role, Timestamp, ToolCall};
+use levity_core::{
+    EffectId, Entry, Message, Outcome, Part, Record, Response, Role, Timestamp, ToolCall,
+};
 use proptest::prelude::*;
 use serde_json::Value;
 

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    Context, Digest, EffectId, Ending, Failure, GuardSubject, Hints, History, Limit, Limits, LiveEvents,
-    MachineKind, Media, Message, Options, OutputSchema, Part, Phase, Progress, ProviderState, Request, Role,
-    RunId, Secrets, Status, Timestamp, ToolCall, ToolError, ToolOutput, ToolResult, Usage, World,
-    idempotency_key,
+    Context, Digest, EffectId, Ending, Failure, GuardSubject, Hints, History, Limit, Limits,
+    LiveEvents, MachineKind, Media, Message, Options, OutputSchema, Part, Phase, Progress,
+    ProviderState, Request, Role, RunId, Secrets, Status, Timestamp, ToolCall, ToolError,
+    ToolOutput, ToolResult, Usage, World, idempotency_key,
 };
 use serde_json::{Value, json};
 
@@ -34,7 +34,11 @@ fn usage_adds_up() {
     check_sum(Usage::default(), Usage::new(1, 2), Usage::new(1, 2));
     check_sum(usage(Some(1), None), usage(None, Some(2)), Usage::new(1, 2));
     check_sum(usage(Some(0), None), Usage::default(), usage(Some(0), None));
-    check_sum(Usage::new(u64::MAX, 0), Usage::new(1, 0), Usage::new(u64::MAX, 0));
+    check_sum(
+        Usage::new(u64::MAX, 0),
+        Usage::new(1, 0),
+        Usage::new(u64::MAX, 0),
+    );
     let mut cached = Usage::new(1, 1);
     (cached.cached, cached.reasoning) = (Some(1), Some(2));
     let mut twice = Usage::new(2, 2);
@@ -81,9 +85,15 @@ fn run_ids_know_their_family() {
     assert_eq!((run.depth(), child.depth()), (0, 2));
     assert_eq!(run.parent(), None);
     assert_eq!(child.parent(), Some(RunId::new("r1.3")));
-    assert_eq!(child.parent().and_then(|parent| parent.parent()), Some(run.clone()));
+    assert_eq!(
+        child.parent().and_then(|parent| parent.parent()),
+        Some(run.clone())
+    );
     let world = Counting(AtomicU64::new(10));
-    assert_eq!(RunId::random(&world).as_str(), "000000000000000a000000000000000b");
+    assert_eq!(
+        RunId::random(&world).as_str(),
+        "000000000000000a000000000000000b"
+    );
     assert_eq!(format!("{run} {run:?}"), "r1 \"r1\"");
     assert_eq!(&*idempotency_key(&child, EffectId::new(4)), "r1.3.12/4");
 }
@@ -100,9 +110,18 @@ fn effect_ids_count_up_and_never_panic() {
 fn digests_tell_inputs_apart() {
     // Known values of FNV-1a.
     assert_eq!(Digest::EMPTY.with(b"a").to_string(), "af63dc4c8601ec8c");
-    assert_eq!(Digest::EMPTY.with(b"foobar").to_string(), "85944171f73967e8");
-    assert_eq!(Digest::EMPTY.with(b"foo").with(b"bar"), Digest::EMPTY.with(b"foobar"));
-    assert_eq!(Digest::of(&json!({"a": 1})), Digest::EMPTY.with(br#"{"a":1}"#));
+    assert_eq!(
+        Digest::EMPTY.with(b"foobar").to_string(),
+        "85944171f73967e8"
+    );
+    assert_eq!(
+        Digest::EMPTY.with(b"foo").with(b"bar"),
+        Digest::EMPTY.with(b"foobar")
+    );
+    assert_eq!(
+        Digest::of(&json!({"a": 1})),
+        Digest::EMPTY.with(br#"{"a":1}"#)
+    );
     assert_ne!(Digest::of(&json!([1, 2])), Digest::of(&json!([2, 1])));
 }
 
@@ -137,19 +156,29 @@ fn a_failure_is_told_in_words() {
 
 #[test]
 fn messages_are_read_part_by_part() {
-    let parts = [Part::thinking("a"), Part::text("b"), Part::thinking("c"), Part::text("d")];
+    let parts = [
+        Part::thinking("a"),
+        Part::text("b"),
+        Part::thinking("c"),
+        Part::text("d"),
+    ];
     let message = Message::new(Role::Assistant, parts);
     assert_eq!((&*message.text(), &*message.thinking()), ("bd", "ac"));
     assert_eq!(Message::from("hi"), Message::user("hi"));
     assert_eq!(Message::from("hi".to_owned()).role, Role::User);
     assert_eq!(Message::new(Role::User, []).text(), "");
-    assert_eq!((Message::system("a").role, Message::assistant("a").role), (Role::System, Role::Assistant));
+    assert_eq!(
+        (Message::system("a").role, Message::assistant("a").role),
+        (Role::System, Role::Assistant)
+    );
 }
 
 #[test]
 fn a_request_takes_only_what_can_stand_alone() {
     let orphan = Message::new(Role::Tool, []);
-    let request = Request::new().with_message(Message::user("hi")).with_message(orphan);
+    let request = Request::new()
+        .with_message(Message::user("hi"))
+        .with_message(orphan);
     assert_eq!(request.history.len(), 1);
     assert_eq!(request, request.clone().with_options(Options::new()));
     assert_eq!(Request::new().with_history(History::new()), Request::new());
@@ -164,18 +193,29 @@ fn a_schema_is_named_after_its_type() {
     }
     let schema = OutputSchema::of::<Vec<Sum>>();
     assert!(
-        schema.name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'),
+        schema
+            .name
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'),
         "{}",
         schema.name
     );
-    assert_eq!(OutputSchema::of::<Sum>().schema["properties"]["total"]["type"], "number");
+    assert_eq!(
+        OutputSchema::of::<Sum>().schema["properties"]["total"]["type"],
+        "number"
+    );
 }
 
 #[test]
 fn hints_are_careful_by_default() {
     assert!(!Hints::new().runs_in_parallel() && !Hints::new().class.may_repeat());
-    assert!(Hints::new().read_only().runs_in_parallel() && Hints::new().read_only().class.may_repeat());
-    assert!(!Hints::new().idempotent().runs_in_parallel() && Hints::new().idempotent().class.may_repeat());
+    assert!(
+        Hints::new().read_only().runs_in_parallel() && Hints::new().read_only().class.may_repeat()
+    );
+    assert!(
+        !Hints::new().idempotent().runs_in_parallel()
+            && Hints::new().idempotent().class.may_repeat()
+    );
     assert!(Hints::new().parallel().runs_in_parallel());
     let undone = Hints::new().compensable();
     assert!(undone.class.needs_undo() && !undone.class.may_repeat() && !undone.runs_in_parallel());
@@ -186,10 +226,24 @@ fn hints_are_careful_by_default() {
 fn endings_are_told_in_words() {
     let told = |status: Status| status.to_string();
     assert_eq!(told(Status::Complete), "complete");
-    assert_eq!(told(Status::BestEffort(Limit::Turns)), "best effort: the limit on turns was near");
-    assert_eq!(told(Status::Partial(Limit::WallTime)), "stopped: the limit on time was reached");
-    assert_eq!(told(Status::Cancelled { reason: "enough".into() }), "cancelled: enough");
-    assert_eq!(told(Status::Failed(Failure::Internal("x".into()))), "failed: the run cannot go on: x");
+    assert_eq!(
+        told(Status::BestEffort(Limit::Turns)),
+        "best effort: the limit on turns was near"
+    );
+    assert_eq!(
+        told(Status::Partial(Limit::WallTime)),
+        "stopped: the limit on time was reached"
+    );
+    assert_eq!(
+        told(Status::Cancelled {
+            reason: "enough".into()
+        }),
+        "cancelled: enough"
+    );
+    assert_eq!(
+        told(Status::Failed(Failure::Internal("x".into()))),
+        "failed: the run cannot go on: x"
+    );
     assert!(Status::Complete.is_answer() && Status::BestEffort(Limit::Turns).is_answer());
     assert!(!Status::Partial(Limit::Turns).is_answer());
     assert_eq!(MachineKind::new("agent", 2).to_string(), "agent/2");
@@ -212,13 +266,25 @@ fn nobody_listens_unless_told_to() {
 #[test]
 fn a_context_lists_what_was_done() {
     let mut history = History::new();
-    let calls = [ToolCall::new("a", "add", json!({"a": 2})), ToolCall::new("b", "sub", json!({}))];
+    let calls = [
+        ToolCall::new("a", "add", json!({"a": 2})),
+        ToolCall::new("b", "sub", json!({})),
+    ];
     let reply = Message::new(Role::Assistant, calls.clone().map(Part::ToolCall));
     let mut exchange = history.open(Arc::new(reply)).unwrap();
-    exchange.answer(ToolResult::new(&calls[0], Ok(ToolOutput::value(json!({"sum": 7}))))).unwrap();
+    exchange
+        .answer(ToolResult::new(
+            &calls[0],
+            Ok(ToolOutput::value(json!({"sum": 7}))),
+        ))
+        .unwrap();
     history.close(exchange, &ToolError::failed("never ran"));
-    let steps: Vec<Value> =
-        Context::new("x").with_history(&history).history.iter().map(|step| json!(step)).collect();
+    let steps: Vec<Value> = Context::new("x")
+        .with_history(&history)
+        .history
+        .iter()
+        .map(|step| json!(step))
+        .collect();
     assert_eq!(
         steps,
         [
@@ -230,15 +296,22 @@ fn a_context_lists_what_was_done() {
 
 #[test]
 fn state_without_its_secrets_still_says_who_made_it() {
-    let state =
-        ProviderState::new("openai", json!({"note": "password=hunter2"})).with_origin("server account gpt");
+    let state = ProviderState::new("openai", json!({"note": "password=hunter2"}))
+        .with_origin("server account gpt");
     let said = Message::new(Role::Assistant, [Part::Opaque(state)]);
     let clean = GuardSubject::Answer(Arc::new(said)).without(&Secrets::new());
-    let Some(GuardSubject::Answer(clean)) = clean else { panic!("{clean:?}") };
-    let [Part::Opaque(clean)] = &clean.parts[..] else { panic!("{clean:?}") };
+    let Some(GuardSubject::Answer(clean)) = clean else {
+        panic!("{clean:?}")
+    };
+    let [Part::Opaque(clean)] = &clean.parts[..] else {
+        panic!("{clean:?}")
+    };
     assert_eq!(
         (&clean.data["note"], clean.origin()),
-        (&json!("password=[secret: password]"), Some("server account gpt"))
+        (
+            &json!("password=[secret: password]"),
+            Some("server account gpt")
+        )
     );
 }
 
@@ -261,13 +334,20 @@ fn json_problem_names_the_place_and_not_the_value() {
     #[serde(deny_unknown_fields)]
     struct NoFields {}
     let typo = serde_json::from_str::<Fields>(r#"{"gaol": 1}"#).unwrap_err();
-    assert!(levity_core::text::json_problem(&typo).contains("`gaol`"), "{typo}");
+    assert!(
+        levity_core::text::json_problem(&typo).contains("`gaol`"),
+        "{typo}"
+    );
     let key = format!(r#"{{"ghp_{}": 1}}"#, "a1B2".repeat(9));
     let key = levity_core::text::json_problem(&serde_json::from_str::<Fields>(&key).unwrap_err());
-    assert!(!key.contains("a1B2") && key.contains("expected `goal` at line 1"), "{key}");
+    assert!(
+        !key.contains("a1B2") && key.contains("expected `goal` at line 1"),
+        "{key}"
+    );
     let long = format!("{{{}: 1}}", serde_json::json!("x, expected ".repeat(1_000)));
     assert!(
-        levity_core::text::json_problem(&serde_json::from_str::<Fields>(&long).unwrap_err()).len() <= 400
+        levity_core::text::json_problem(&serde_json::from_str::<Fields>(&long).unwrap_err()).len()
+            <= 400
     );
     for json in [
         r#"{"a": "hush"}"#,
@@ -285,10 +365,19 @@ fn json_problem_names_the_place_and_not_the_value() {
     ] {
         let numbers = serde_json::from_str::<std::collections::BTreeMap<String, u8>>(json);
         let words = serde_json::from_str::<Word>(json);
-        let (fields, none) = (serde_json::from_str::<Fields>(json), serde_json::from_str::<NoFields>(json));
-        for error in [numbers.err(), words.err(), fields.err(), none.err()].into_iter().flatten() {
+        let (fields, none) = (
+            serde_json::from_str::<Fields>(json),
+            serde_json::from_str::<NoFields>(json),
+        );
+        for error in [numbers.err(), words.err(), fields.err(), none.err()]
+            .into_iter()
+            .flatten()
+        {
             let said = levity_core::text::json_problem(&error);
-            assert!(!said.contains("hush") && said.contains("line 1"), "{json}: {said}");
+            assert!(
+                !said.contains("hush") && said.contains("line 1"),
+                "{json}: {said}"
+            );
         }
     }
 }

@@ -49,10 +49,26 @@ fn is_leap(year: u64) -> bool {
 fn every_day_of_five_centuries_is_right() {
     let mut days = 0;
     for year in 1970..2470 {
-        let lengths = [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+        let lengths = [
+            31,
+            28 + u64::from(is_leap(year)),
+            31,
+            30,
+            31,
+            30,
+            31,
+            31,
+            30,
+            31,
+            30,
+            31,
+        ];
         for (month, length) in (1..).zip(lengths) {
             for day in 1..=length {
-                check(days * DAY, &format!("{year:04}-{month:02}-{day:02}T00:00:00.000Z"));
+                check(
+                    days * DAY,
+                    &format!("{year:04}-{month:02}-{day:02}T00:00:00.000Z"),
+                );
                 days += 1;
             }
         }
@@ -65,11 +81,18 @@ fn arithmetic_stays_within_bounds() {
     assert_eq!(at(5).after(Duration::from_millis(2)), at(7));
     assert_eq!(at(5).after(Duration::MAX), at(u64::MAX));
     assert_eq!(at(7).since(at(5)), Duration::from_millis(2));
-    assert_eq!(at(5).since(at(7)), Duration::ZERO, "a clock may go backwards");
+    assert_eq!(
+        at(5).since(at(7)),
+        Duration::ZERO,
+        "a clock may go backwards"
+    );
     assert_eq!(at(7).as_millis(), 7);
     assert_eq!(Timestamp::default(), at(0));
     let deadline = Deadline::new(at(5), Duration::from_millis(2));
-    assert_eq!((deadline.at, deadline.limit), (Some(at(7)), Some(Duration::from_millis(2))));
+    assert_eq!(
+        (deadline.at, deadline.limit),
+        (Some(at(7)), Some(Duration::from_millis(2)))
+    );
     assert_eq!(Deadline::default().at, None);
 }
 

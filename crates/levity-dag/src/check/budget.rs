@@ -15,7 +15,11 @@ struct Unit {
 }
 
 const UNITS: [Unit; 4] = [
-    Unit { name: "tokens", of: |budget| budget.tokens, show: |amount| format!("{amount} tokens") },
+    Unit {
+        name: "tokens",
+        of: |budget| budget.tokens,
+        show: |amount| format!("{amount} tokens"),
+    },
     Unit {
         name: "money",
         of: |budget| budget.money.map(Money::nanos),
@@ -33,8 +37,8 @@ const UNITS: [Unit; 4] = [
     },
 ];
 
-/// What the steps use at worst must be there: attempts and elements of lists are counted as if all were needed. Steps
-/// without a bound count nothing.
+/// What the steps use at worst must be there: attempts and elements of lists are counted as if all
+/// were needed. Steps without a bound count nothing.
 pub(super) fn worst<'a>(
     known: &PlanConstraints,
     lists: &HashMap<&str, &Value>,
@@ -42,7 +46,12 @@ pub(super) fn worst<'a>(
     found: &mut Found,
 ) {
     let limits = &known.limits;
-    let there = [limits.tokens, limits.money.map(Money::nanos), limits.model_calls, limits.tool_calls];
+    let there = [
+        limits.tokens,
+        limits.money.map(Money::nanos),
+        limits.model_calls,
+        limits.tool_calls,
+    ];
     for (unit, there) in UNITS.iter().zip(there) {
         let Some(there) = there else { continue };
         let (mut sum, mut largest) = (0_u64, None);
@@ -59,11 +68,30 @@ pub(super) fn worst<'a>(
     }
 }
 
-fn of_step(unit: &Unit, known: &PlanConstraints, lists: &HashMap<&str, &Value>, step: &Step) -> u64 {
-    let own = step.more.as_ref().and_then(|more| more.budget.as_ref()).and_then(unit.of);
-    let of_performer = || known.performer(&step.agent)?.1.budget.as_ref().and_then(unit.of);
-    let Some(once) = own.or_else(of_performer) else { return 0 };
-    once.saturating_mul(step.tries().attempts.into()).saturating_mul(elements(lists, step))
+fn of_step(
+    unit: &Unit,
+    known: &PlanConstraints,
+    lists: &HashMap<&str, &Value>,
+    step: &Step,
+) -> u64 {
+    let own = step
+        .more
+        .as_ref()
+        .and_then(|more| more.budget.as_ref())
+        .and_then(unit.of);
+    let of_performer = || {
+        known
+            .performer(&step.agent)?
+            .1
+            .budget
+            .as_ref()
+            .and_then(unit.of)
+    };
+    let Some(once) = own.or_else(of_performer) else {
+        return 0;
+    };
+    once.saturating_mul(step.tries().attempts.into())
+        .saturating_mul(elements(lists, step))
 }
 
 /// For how many elements a step is run, at most.
@@ -77,7 +105,8 @@ fn too_much(unit: &Unit, sum: u64, there: u64, most: u64, step: &Step) -> Fault 
     let (name, id) = (unit.name, &step.id);
     let (sum, there, most) = ((unit.show)(sum), (unit.show)(there), (unit.show)(most));
     let message = format!(
-        "at worst the steps use {sum}, and there are {there}; `{id}` alone may use {most}: lower its `{name}`, its \
+        "at worst the steps use {sum}, and there are {there}; `{id}` alone may use {most}: lower \
+            its `{name}`, its \
          attempts or its `most`"
     );
     Fault::at(FaultKind::Budget, id, message)

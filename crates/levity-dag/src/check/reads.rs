@@ -23,7 +23,9 @@ impl Reads<'_> {
             }
             for variable in reads {
                 let name = self.variables.names[*variable as usize];
-                if !self.plan.given.contains_key(name) && !self.is_written(at as u32, *variable, &later) {
+                if !self.plan.given.contains_key(name)
+                    && !self.is_written(at as u32, *variable, &later)
+                {
                     found.push_with(|| self.fault(at as u32, *variable));
                 }
             }
@@ -34,7 +36,8 @@ impl Reads<'_> {
         let writers = &self.variables.writers[variable as usize];
         let updates = writers.binary_search(&reader).is_ok();
         writers.iter().any(|writer| {
-            let alternative = updates && self.families[reader as usize] == self.families[*writer as usize];
+            let alternative =
+                updates && self.families[reader as usize] == self.families[*writer as usize];
             *writer != reader && !alternative && !later.contains(&(reader, *writer))
         })
     }
@@ -53,12 +56,21 @@ impl Reads<'_> {
             }
             None => format!("which no step writes and nobody gave{}", self.near(name)),
         };
-        Fault::at(FaultKind::Read, id, format!("step `{id}` reads `{}`, {why}", short(name)))
+        Fault::at(
+            FaultKind::Read,
+            id,
+            format!("step `{id}` reads `{}`, {why}", short(name)),
+        )
     }
 
     fn near(&self, name: &str) -> String {
         let all = self.variables.names.iter().zip(&self.variables.writers);
-        let written = all.filter(|(_, writers)| !writers.is_empty()).map(|(name, _)| &***name);
-        did_you_mean(name, written.chain(self.plan.given.keys().map(AsRef::as_ref)))
+        let written = all
+            .filter(|(_, writers)| !writers.is_empty())
+            .map(|(name, _)| &***name);
+        did_you_mean(
+            name,
+            written.chain(self.plan.given.keys().map(AsRef::as_ref)),
+        )
     }
 }

@@ -41,7 +41,11 @@ impl Check<'_> {
     fn fault(&self, kind: FaultKind, flaw: impl FnOnce() -> String, found: &mut Found) {
         found.push_with(|| {
             let id = &self.step.id;
-            Fault::at(kind, id, format!("step `{}` {}", short(id.as_str()), flaw()))
+            Fault::at(
+                kind,
+                id,
+                format!("step `{}` {}", short(id.as_str()), flaw()),
+            )
         });
     }
 
@@ -49,8 +53,17 @@ impl Check<'_> {
         let (step, most) = (self.step, self.known.max_text);
         let mut bytes =
             step.id.as_str().len() + step.agent.len() + step.prompt.len() + step.description.len();
-        bytes += step.reads.iter().chain(&step.writes).map(|name| name.len()).sum::<usize>();
-        bytes += step.after.iter().map(|after| after.step.as_str().len()).sum::<usize>();
+        bytes += step
+            .reads
+            .iter()
+            .chain(&step.writes)
+            .map(|name| name.len())
+            .sum::<usize>();
+        bytes += step
+            .after
+            .iter()
+            .map(|after| after.step.as_str().len())
+            .sum::<usize>();
         if let Some(more) = &step.more {
             bytes += more.code.iter().map(String::len).sum::<usize>();
             for (name, value) in &more.inputs {
@@ -58,16 +71,23 @@ impl Check<'_> {
                     Ok(more) => bytes = bytes.saturating_add(name.len() + more),
                     Err(values::TooDeep) => {
                         let deep = values::MAX_DEPTH;
-                        let flaw =
-                            || format!("has the input `{}`, nested deeper than {deep} levels", short(name));
+                        let flaw = || {
+                            format!(
+                                "has the input `{}`, nested deeper than {deep} levels",
+                                short(name)
+                            )
+                        };
                         self.fault(FaultKind::Size, flaw, found);
                     }
                 }
             }
         }
         if bytes > most {
-            let flaw =
-                || format!("has {bytes} bytes of text, more than {most}; put it into a file or a variable");
+            let flaw = || {
+                format!(
+                    "has {bytes} bytes of text, more than {most}; put it into a file or a variable"
+                )
+            };
             self.fault(FaultKind::Size, flaw, found);
         }
     }
@@ -98,7 +118,10 @@ impl Check<'_> {
         let names = || self.known.performers.keys().map(AsRef::as_ref);
         let mut way = did_you_mean(agent, names());
         if way.is_empty() {
-            let listed: Vec<_> = names().take(LISTED).map(|name| format!("`{name}`")).collect();
+            let listed: Vec<_> = names()
+                .take(LISTED)
+                .map(|name| format!("`{name}`"))
+                .collect();
             let more = if names().count() > LISTED { ", .." } else { "" };
             way = format!("; there are {}{more}", listed.join(", "));
             if listed.is_empty() {
@@ -109,10 +132,14 @@ impl Check<'_> {
     }
 
     fn references(&self, found: &mut Found) {
-        let mut seen: HashMap<&StepId, &crate::step::After> = HashMap::with_capacity(self.step.after.len());
+        let mut seen: HashMap<&StepId, &crate::step::After> =
+            HashMap::with_capacity(self.step.after.len());
         for after in &self.step.after {
             self.reference("comes after", "`after`", &after.step, found);
-            if seen.insert(&after.step, after).is_some_and(|other| other.when != after.when) {
+            if seen
+                .insert(&after.step, after)
+                .is_some_and(|other| other.when != after.when)
+            {
                 let flaw = || {
                     format!(
                         "comes after `{}` twice; put both conditions into one",
@@ -147,15 +174,33 @@ impl Check<'_> {
     fn names(&self, found: &mut Found) {
         for (field, names) in [("reads", &self.step.reads), ("writes", &self.step.writes)] {
             for flaw in names.iter().filter_map(|name| name_flaw(name)) {
-                self.fault(FaultKind::Variable, || format!("has a name in `{field}` that {flaw}"), found);
+                self.fault(
+                    FaultKind::Variable,
+                    || format!("has a name in `{field}` that {flaw}"),
+                    found,
+                );
             }
         }
-        let inputs = self.step.more.iter().flat_map(|more| more.inputs.keys().map(String::as_str));
+        let inputs = self
+            .step
+            .more
+            .iter()
+            .flat_map(|more| more.inputs.keys().map(String::as_str));
         let element = self.step.fan_out().map(|map| &*map.name);
-        if self.step.reads.iter().map(AsRef::as_ref).chain(inputs).chain(element).any(|name| name == TIMEOUT)
+        if self
+            .step
+            .reads
+            .iter()
+            .map(AsRef::as_ref)
+            .chain(inputs)
+            .chain(element)
+            .any(|name| name == TIMEOUT)
         {
-            let flaw =
-                || format!("is given something as `{TIMEOUT}`, which has a meaning of its own; rename it");
+            let flaw = || {
+                format!(
+                    "is given something as `{TIMEOUT}`, which has a meaning of its own; rename it"
+                )
+            };
             self.fault(FaultKind::Variable, flaw, found);
         }
     }
@@ -164,17 +209,36 @@ impl Check<'_> {
         let mut absurd = |flaw: String| self.fault(FaultKind::Size, || flaw, found);
         let Retry { attempts, pause } = more.retry;
         if attempts == 0 || attempts > Retry::MAX_ATTEMPTS {
-            absurd(format!("has {attempts} attempts; it takes 1 to {}", Retry::MAX_ATTEMPTS));
+            absurd(format!(
+                "has {attempts} attempts; it takes 1 to {}",
+                Retry::MAX_ATTEMPTS
+            ));
         }
         if pause > Retry::LONGEST_PAUSE {
-            absurd(format!("has a `pause` of more than {} seconds", Retry::LONGEST_PAUSE.as_secs()));
+            absurd(format!(
+                "has a `pause` of more than {} seconds",
+                Retry::LONGEST_PAUSE.as_secs()
+            ));
         }
-        if more.timeout.is_some_and(|time| time.is_zero() || time > LONGEST) {
-            absurd(format!("has a `timeout` of nothing or of more than {} seconds", LONGEST.as_secs()));
+        if more
+            .timeout
+            .is_some_and(|time| time.is_zero() || time > LONGEST)
+        {
+            absurd(format!(
+                "has a `timeout` of nothing or of more than {} seconds",
+                LONGEST.as_secs()
+            ));
         }
         let reads: HashSet<&str> = self.step.reads.iter().map(AsRef::as_ref).collect();
-        for name in more.inputs.keys().filter(|name| reads.contains(name.as_str())) {
-            absurd(format!("has `{}` in both `reads` and `inputs`; rename one", short(name)));
+        for name in more
+            .inputs
+            .keys()
+            .filter(|name| reads.contains(name.as_str()))
+        {
+            absurd(format!(
+                "has `{}` in both `reads` and `inputs`; rename one",
+                short(name)
+            ));
         }
         if let Some(map) = &more.map {
             self.fan_out(map, found);
@@ -184,15 +248,31 @@ impl Check<'_> {
     fn fan_out(&self, map: &FanOut, found: &mut Found) {
         let mut absurd = |flaw: String| self.fault(FaultKind::Size, || flaw, found);
         if map.most == 0 || map.most > FanOut::MAX_MOST {
-            absurd(format!("has `most` {} in `map`; it takes 1 to {}", map.most, FanOut::MAX_MOST));
+            absurd(format!(
+                "has `most` {} in `map`; it takes 1 to {}",
+                map.most,
+                FanOut::MAX_MOST
+            ));
         }
-        if let Some(quorum) = map.quorum.filter(|quorum| *quorum == 0 || *quorum > map.most) {
-            absurd(format!("needs {quorum} of at most {}; `quorum` takes 1 to `most`", map.most));
+        if let Some(quorum) = map
+            .quorum
+            .filter(|quorum| *quorum == 0 || *quorum > map.most)
+        {
+            absurd(format!(
+                "needs {quorum} of at most {}; `quorum` takes 1 to `most`",
+                map.most
+            ));
         }
         if name_flaw(&map.name).is_some() || name_flaw(&map.over).is_some() {
-            absurd(format!("needs names of 1 to {MAX_NAME} bytes in `over` and `as` of `map`"));
+            absurd(format!(
+                "needs names of 1 to {MAX_NAME} bytes in `over` and `as` of `map`"
+            ));
         }
-        let inputs = self.step.more.as_ref().is_some_and(|more| more.inputs.contains_key(&*map.name));
+        let inputs = self
+            .step
+            .more
+            .as_ref()
+            .is_some_and(|more| more.inputs.contains_key(&*map.name));
         if inputs || self.step.reads.contains(&map.name) {
             absurd(format!(
                 "calls its element `{}`, as something else it gets; rename it by `as`",
@@ -210,7 +290,10 @@ impl Check<'_> {
         let flaw = match given.as_array().map(Vec::len) {
             None => format!("runs for each element of `{over}`, which is no list"),
             Some(len) if len > map.most => {
-                format!("runs for each of {len} elements of `{over}`, more than {}; raise `most`", map.most)
+                format!(
+                    "runs for each of {len} elements of `{over}`, more than {}; raise `most`",
+                    map.most
+                )
             }
             Some(len) if map.quorum.is_some_and(|quorum| quorum > len) => {
                 format!("needs more elements of `{over}` than the {len} there are; lower `quorum`")

@@ -5,7 +5,8 @@ use serde_json::json;
 
 use crate::step::{After, Budget, FanOut, Join, OnFailure, Reducer, Retry, Step};
 use crate::{
-    Condition, FaultKind, Faults, Graph, Plan, PlanConstraints, StepRunner, StepRunnerKind, Variable,
+    Condition, FaultKind, Faults, Graph, Plan, PlanConstraints, StepRunner, StepRunnerKind,
+    Variable,
 };
 
 fn known() -> PlanConstraints {
@@ -42,7 +43,10 @@ fn faulty(plan: Plan, expected: &[(FaultKind, &str)]) {
 #[track_caller]
 fn faulty_with(plan: Plan, known: &PlanConstraints, expected: &[(FaultKind, &str)]) {
     let faults = Graph::check(plan, known).unwrap_err().faults;
-    let faults: Vec<_> = faults.iter().map(|fault| (fault.kind, fault.message.as_str())).collect();
+    let faults: Vec<_> = faults
+        .iter()
+        .map(|fault| (fault.kind, fault.message.as_str()))
+        .collect();
     assert_eq!(faults, expected);
 }
 
@@ -53,9 +57,17 @@ fn sizes() {
     let mut small = known();
     small.max_steps = 2;
     let many = "the plan has 3 steps, more than 2; fan a step out over a list instead";
-    faulty_with(plan(["a", "b", "c"].map(step)), &small, &[(FaultKind::Size, many)]);
-    let long = "step `a` has 10485770 bytes of text, more than 1048576; put it into a file or a variable";
-    faulty(plan([step("a").prompt("x".repeat(10 << 20))]), &[(FaultKind::Size, long)]);
+    faulty_with(
+        plan(["a", "b", "c"].map(step)),
+        &small,
+        &[(FaultKind::Size, many)],
+    );
+    let long =
+        "step `a` has 10485770 bytes of text, more than 1048576; put it into a file or a variable";
+    faulty(
+        plan([step("a").prompt("x".repeat(10 << 20))]),
+        &[(FaultKind::Size, long)],
+    );
     let mut deep = json!(1);
     for _ in 0..100 {
         deep = json!([deep]);
@@ -63,7 +75,10 @@ fn sizes() {
     faulty(
         plan([step("a").input("x", deep.clone())]).given("y", deep),
         &[
-            (FaultKind::Size, "step `a` has the input `x`, nested deeper than 64 levels"),
+            (
+                FaultKind::Size,
+                "step `a` has the input `x`, nested deeper than 64 levels",
+            ),
             (
                 FaultKind::Variable,
                 "variable `y` is given a value that is nested deeper than 64 levels; flatten it",
@@ -75,13 +90,32 @@ fn sizes() {
 #[test]
 fn ids() {
     faulty(
-        plan([step("a"), step(""), step("a"), step("ROOT"), step("x\ny"), step(&"i".repeat(300))]),
+        plan([
+            step("a"),
+            step(""),
+            step("a"),
+            step("ROOT"),
+            step("x\ny"),
+            step(&"i".repeat(300)),
+        ]),
         &[
             (FaultKind::Id, "the id of step 2 is empty; give it a name"),
-            (FaultKind::Id, "steps 1 and 3 both have the id `a`; give each its own"),
-            (FaultKind::Id, "the id `ROOT` of step 4 means the question itself; take another"),
-            (FaultKind::Id, "the id of step 5 has a control character in it; take plain letters"),
-            (FaultKind::Id, "the id of step 6 has 300 bytes, more than 256; take a shorter one"),
+            (
+                FaultKind::Id,
+                "steps 1 and 3 both have the id `a`; give each its own",
+            ),
+            (
+                FaultKind::Id,
+                "the id `ROOT` of step 4 means the question itself; take another",
+            ),
+            (
+                FaultKind::Id,
+                "the id of step 5 has a control character in it; take plain letters",
+            ),
+            (
+                FaultKind::Id,
+                "the id of step 6 has 300 bytes, more than 256; take a shorter one",
+            ),
         ],
     );
 }
@@ -99,14 +133,27 @@ fn performers() {
             Step::code("d", ["1"]),
         ]),
         &[
-            (FaultKind::Agent, "step `a` is for `Retreiver`, whom nobody knows; did you mean `Retriever`?"),
             (
                 FaultKind::Agent,
-                "step `b` is for `Painter`, whom nobody knows; there are `Retriever`, `Thinker`, `add`",
+                "step `a` is for `Retreiver`, whom nobody knows; did you mean `Retriever`?",
             ),
-            (FaultKind::Agent, "step `c` says nobody who does it; name one in `agent`"),
-            (FaultKind::Agent, "step `both` has both `agent` and `code`; leave one of them out"),
-            (FaultKind::Agent, "step `d` is code, which nobody here runs; give it to an agent"),
+            (
+                FaultKind::Agent,
+                "step `b` is for `Painter`, whom nobody knows; there are `Retriever`, `Thinker`, \
+                    `add`",
+            ),
+            (
+                FaultKind::Agent,
+                "step `c` says nobody who does it; name one in `agent`",
+            ),
+            (
+                FaultKind::Agent,
+                "step `both` has both `agent` and `code`; leave one of them out",
+            ),
+            (
+                FaultKind::Agent,
+                "step `d` is code, which nobody here runs; give it to an agent",
+            ),
         ],
     );
     let mut coding = known();
@@ -125,11 +172,26 @@ fn references() {
             step("d").after("fetch").after_if("fetch", when("1")),
         ]),
         &[
-            (FaultKind::Reference, "step `a` comes after `fetsh`, which is no step; did you mean `fetch`?"),
-            (FaultKind::Cycle, "step `a` comes after itself; take that out of its `after`"),
-            (FaultKind::Reference, "step `b` falls back to `nobody`, which is no step"),
-            (FaultKind::Cycle, "step `c` stands in for itself; take that out of its `instead_of`"),
-            (FaultKind::Reference, "step `d` comes after `fetch` twice; put both conditions into one"),
+            (
+                FaultKind::Reference,
+                "step `a` comes after `fetsh`, which is no step; did you mean `fetch`?",
+            ),
+            (
+                FaultKind::Cycle,
+                "step `a` comes after itself; take that out of its `after`",
+            ),
+            (
+                FaultKind::Reference,
+                "step `b` falls back to `nobody`, which is no step",
+            ),
+            (
+                FaultKind::Cycle,
+                "step `c` stands in for itself; take that out of its `instead_of`",
+            ),
+            (
+                FaultKind::Reference,
+                "step `d` comes after `fetch` twice; put both conditions into one",
+            ),
         ],
     );
 }
@@ -137,17 +199,26 @@ fn references() {
 #[test]
 fn cycles_are_named_in_full() {
     faulty(
-        plan([step("a").after("c"), step("b").after("a"), step("c").after("b"), step("d").after("a")]),
+        plan([
+            step("a").after("c"),
+            step("b").after("a"),
+            step("c").after("b"),
+            step("d").after("a"),
+        ]),
         &[(
             FaultKind::Cycle,
             "steps lead back to themselves: `a -> b -> c -> a`; take one of these edges out",
         )],
     );
     faulty(
-        plan([step("a").reads(["y"]).writes(["x"]), step("b").reads(["x"]).writes(["y"])]),
+        plan([
+            step("a").reads(["y"]).writes(["x"]),
+            step("b").reads(["x"]).writes(["y"]),
+        ]),
         &[(
             FaultKind::Cycle,
-            "steps lead back to themselves: `a -> b -> a` (`b` reads `x`, which `a` writes, `a` reads `y`, which `b` \
+            "steps lead back to themselves: `a -> b -> a` (`b` reads `x`, which `a` writes, `a` \
+                reads `y`, which `b` \
              writes); take one of these edges out",
         )],
     );
@@ -155,14 +226,16 @@ fn cycles_are_named_in_full() {
         plan([step("a").instead_of("b"), step("b").instead_of("a")]),
         &[(
             FaultKind::Cycle,
-            "steps lead back to themselves: `a -> b -> a` (`b` stands in for `a`, `a` stands in for `b`); take one of \
+            "steps lead back to themselves: `a -> b -> a` (`b` stands in for `a`, `a` stands in \
+                for `b`); take one of \
              these edges out",
         )],
     );
     let long = (0..30).map(|n| step(&format!("s{n}")).after(format!("s{}", (n + 29) % 30)));
     let faults = Graph::check(plan(long), &known()).unwrap_err();
     assert!(faults.to_string().contains(
-        "`s0 -> s1 -> s2 -> s3 -> s4 -> s5 -> s6 -> s7 -> s8 -> s9 -> s10 -> s11 -> (18 more) -> s0`"
+        "`s0 -> s1 -> s2 -> s3 -> s4 -> s5 -> s6 -> s7 -> s8 -> s9 -> s10 -> s11 -> (18 more) -> \
+            s0`"
     ));
 }
 
@@ -174,7 +247,10 @@ fn the_shortest_cycle_is_named() {
     plan.steps[5] = step("s5").after("s4").after("x").into();
     faulty(
         plan,
-        &[(FaultKind::Cycle, "steps lead back to themselves: `s5 -> x -> s5`; take one of these edges out")],
+        &[(
+            FaultKind::Cycle,
+            "steps lead back to themselves: `s5 -> x -> s5`; take one of these edges out",
+        )],
     );
 }
 
@@ -195,14 +271,25 @@ fn reads() {
         &[
             (
                 FaultKind::Read,
-                "step `a` reads `pagge`, which no step writes and nobody gave; did you mean `page`?",
+                "step `a` reads `pagge`, which no step writes and nobody gave; did you mean \
+                    `page`?",
             ),
-            (FaultKind::Read, "step `b` reads `verdict`, which no step writes and nobody gave"),
-            (FaultKind::Read, "step `c` reads `urls`, which no step writes and nobody gave"),
-            (FaultKind::Read, "step `d` reads `score`, which no step writes and nobody gave"),
             (
                 FaultKind::Read,
-                "step `e` reads `count`, which nobody else writes; give it a first value in `given`",
+                "step `b` reads `verdict`, which no step writes and nobody gave",
+            ),
+            (
+                FaultKind::Read,
+                "step `c` reads `urls`, which no step writes and nobody gave",
+            ),
+            (
+                FaultKind::Read,
+                "step `d` reads `score`, which no step writes and nobody gave",
+            ),
+            (
+                FaultKind::Read,
+                "step `e` reads `count`, which nobody else writes; give it a first value in \
+                    `given`",
             ),
             (
                 FaultKind::Read,
@@ -219,36 +306,71 @@ fn writers_need_an_order_or_a_reducer() {
         plan(two()),
         &[(
             FaultKind::Write,
-            "steps `a` and `b` both write `x`, and nothing says which is later; put one after the other, rename one, or \
+            "steps `a` and `b` both write `x`, and nothing says which is later; put one after the \
+                other, rename one, or \
              give `x` a reducer in `variables`, such as `last` for branches of which one runs",
         )],
     );
     fine(plan(two()).variable("x", Variable::new().reducer(Reducer::Last)));
-    fine(plan([step("a").writes(["x"]), step("m").after("a"), step("b").writes(["x"]).after("m")]));
-    fine(plan([step("a").writes(["x"]), step("b").reads(["x"]).writes(["x"])]));
-    let fork = [step("r"), step("a").after("r").writes(["x"]), step("b").after("r").writes(["x"])];
+    fine(plan([
+        step("a").writes(["x"]),
+        step("m").after("a"),
+        step("b").writes(["x"]).after("m"),
+    ]));
+    fine(plan([
+        step("a").writes(["x"]),
+        step("b").reads(["x"]).writes(["x"]),
+    ]));
+    let fork = [
+        step("r"),
+        step("a").after("r").writes(["x"]),
+        step("b").after("r").writes(["x"]),
+    ];
     assert_eq!(kinds(plan(fork)), [FaultKind::Write]);
 }
 
 #[test]
 fn two_updates_without_an_order_lead_in_a_circle() {
     let update = |id| step(id).reads(["x"]).writes(["x"]);
-    assert_eq!(kinds(plan([step("a").writes(["x"]), update("b"), update("c")])), [FaultKind::Cycle]);
-    fine(plan([step("a").writes(["x"]), update("b"), update("c").after("b")]));
+    assert_eq!(
+        kinds(plan([step("a").writes(["x"]), update("b"), update("c")])),
+        [FaultKind::Cycle]
+    );
+    fine(plan([
+        step("a").writes(["x"]),
+        update("b"),
+        update("c").after("b"),
+    ]));
 }
 
 #[track_caller]
 fn kinds(plan: Plan) -> Vec<FaultKind> {
-    Graph::check(plan, &known()).unwrap_err().faults.iter().map(|fault| fault.kind).collect()
+    Graph::check(plan, &known())
+        .unwrap_err()
+        .faults
+        .iter()
+        .map(|fault| fault.kind)
+        .collect()
 }
 
 #[test]
 fn stand_ins_write_what_is_expected_of_the_one() {
-    let fallback = || step("a").writes(["x", "y"]).on_failure(OnFailure::Fallback("b".into()));
-    fine(plan([fallback(), step("b").writes(["y", "x", "z"]), step("c").reads(["x"])]));
+    let fallback = || {
+        step("a")
+            .writes(["x", "y"])
+            .on_failure(OnFailure::Fallback("b".into()))
+    };
+    fine(plan([
+        fallback(),
+        step("b").writes(["y", "x", "z"]),
+        step("c").reads(["x"]),
+    ]));
     faulty(
         plan([fallback(), step("b").writes(["y"])]),
-        &[(FaultKind::Write, "step `b` stands in for `a` and does not write `x`; add it to its `writes`")],
+        &[(
+            FaultKind::Write,
+            "step `b` stands in for `a` and does not write `x`; add it to its `writes`",
+        )],
     );
 }
 
@@ -263,10 +385,20 @@ fn stand_ins_of_one_step_are_alternatives() {
     };
     fine(alternatives());
     fine(alternatives().step(step("d").writes(["x"]).after("a")));
-    assert_eq!(kinds(alternatives().step(step("d").writes(["x"]).after("c"))), [FaultKind::Write]);
+    assert_eq!(
+        kinds(alternatives().step(step("d").writes(["x"]).after("c"))),
+        [FaultKind::Write]
+    );
     // A step that stands in for two does not make those two alternatives.
-    let shared = |id| step(id).writes(["x"]).on_failure(OnFailure::Fallback("s".into()));
-    assert_eq!(kinds(plan([shared("a"), shared("b"), step("s").writes(["x"])])), [FaultKind::Write]);
+    let shared = |id| {
+        step(id)
+            .writes(["x"])
+            .on_failure(OnFailure::Fallback("s".into()))
+    };
+    assert_eq!(
+        kinds(plan([shared("a"), shared("b"), step("s").writes(["x"])])),
+        [FaultKind::Write]
+    );
 }
 
 #[test]
@@ -290,24 +422,66 @@ fn absurd_values() {
         .given("n", 1)
         .given("item", 1),
         &[
-            (FaultKind::Size, "step `a` has 0 attempts; it takes 1 to 100"),
-            (FaultKind::Size, "step `b` has 4294967295 attempts; it takes 1 to 100"),
-            (FaultKind::Size, "step `b` has a `pause` of more than 300 seconds"),
-            (FaultKind::Size, "step `c` has a `timeout` of nothing or of more than 2592000 seconds"),
-            (FaultKind::Size, "step `d` has `most` 0 in `map`; it takes 1 to 100000"),
-            (FaultKind::Variable, "step `d` runs for each of 2 elements of `l`, more than 0; raise `most`"),
-            (FaultKind::Size, "step `e` needs 4 of at most 3; `quorum` takes 1 to `most`"),
-            (FaultKind::Variable, "step `e` needs more elements of `l` than the 2 there are; lower `quorum`"),
-            (FaultKind::Size, "step `f` has `most` 18446744073709551615 in `map`; it takes 1 to 100000"),
-            (FaultKind::Variable, "step `g` runs for each of 2 elements of `l`, more than 1; raise `most`"),
-            (FaultKind::Variable, "step `h` needs more elements of `l` than the 2 there are; lower `quorum`"),
-            (FaultKind::Variable, "step `i` runs for each element of `n`, which is no list"),
+            (
+                FaultKind::Size,
+                "step `a` has 0 attempts; it takes 1 to 100",
+            ),
+            (
+                FaultKind::Size,
+                "step `b` has 4294967295 attempts; it takes 1 to 100",
+            ),
+            (
+                FaultKind::Size,
+                "step `b` has a `pause` of more than 300 seconds",
+            ),
+            (
+                FaultKind::Size,
+                "step `c` has a `timeout` of nothing or of more than 2592000 seconds",
+            ),
+            (
+                FaultKind::Size,
+                "step `d` has `most` 0 in `map`; it takes 1 to 100000",
+            ),
+            (
+                FaultKind::Variable,
+                "step `d` runs for each of 2 elements of `l`, more than 0; raise `most`",
+            ),
+            (
+                FaultKind::Size,
+                "step `e` needs 4 of at most 3; `quorum` takes 1 to `most`",
+            ),
+            (
+                FaultKind::Variable,
+                "step `e` needs more elements of `l` than the 2 there are; lower `quorum`",
+            ),
+            (
+                FaultKind::Size,
+                "step `f` has `most` 18446744073709551615 in `map`; it takes 1 to 100000",
+            ),
+            (
+                FaultKind::Variable,
+                "step `g` runs for each of 2 elements of `l`, more than 1; raise `most`",
+            ),
+            (
+                FaultKind::Variable,
+                "step `h` needs more elements of `l` than the 2 there are; lower `quorum`",
+            ),
+            (
+                FaultKind::Variable,
+                "step `i` runs for each element of `n`, which is no list",
+            ),
             (
                 FaultKind::Size,
                 "step `j` calls its element `item`, as something else it gets; rename it by `as`",
             ),
-            (FaultKind::Size, "step `k` has `n` in both `reads` and `inputs`; rename one"),
-            (FaultKind::Variable, "step `m` has a name in `writes` that is empty; give it a name"),
+            (
+                FaultKind::Size,
+                "step `k` has `n` in both `reads` and `inputs`; rename one",
+            ),
+            (
+                FaultKind::Variable,
+                "step `m` has a name in `writes` that is empty; give it a name",
+            ),
         ],
     );
 }
@@ -324,11 +498,14 @@ fn schemas() {
         &[
             (
                 FaultKind::Variable,
-                "variable `m` has a schema that cannot be used: the schema is not valid: at `/type`: \"nothing\" is not valid under any of the schemas listed in the 'anyOf' keyword",
+                "variable `m` has a schema that cannot be used: the schema is not valid: at \
+                    `/type`: \"nothing\" is not valid under any of the schemas listed in the \
+                    'anyOf' keyword",
             ),
             (
                 FaultKind::Variable,
-                "variable `n` is given a value that does not fit its schema: \"one\" is not of type \"integer\"",
+                "variable `n` is given a value that does not fit its schema: \"one\" is not of \
+                    type \"integer\"",
             ),
         ],
     );
@@ -342,34 +519,55 @@ fn the_worst_case_must_be_there() {
     let ok = |plan: Plan| Graph::check(plan, &known).map(|_| ());
     ok(plan((0..10).map(|n| thinks(&format!("s{n}"))))).unwrap();
     ok(plan([thinks("a").map(FanOut::over("l"))]).given("l", json!([1, 2, 3, 4, 5]))).unwrap();
-    ok(plan([thinks("a").budget(Budget::new().tokens(1).model_calls(u64::MAX / 2))])).unwrap_err();
+    ok(plan([thinks("a").budget(
+        Budget::new().tokens(1).model_calls(u64::MAX / 2),
+    )]))
+    .unwrap_err();
     faulty_with(
         plan([thinks("a").retry(Retry::attempts(11)), step("b")]),
         &known,
         &[(
             FaultKind::Budget,
-            "at worst the steps use 1100 tokens, and there are 1000 tokens; `a` alone may use 1100 tokens: lower its \
+            "at worst the steps use 1100 tokens, and there are 1000 tokens; `a` alone may use 1100 \
+                tokens: lower its \
              `tokens`, its attempts or its `most`",
         )],
     );
-    let costly = step("a").budget(Budget::new().money(Money::from_dollars(0.6)).tokens(u64::MAX));
-    let faults =
-        Graph::check(plan([costly, thinks("b").map(FanOut::over("l"))]).given("l", json!([])), &known);
-    let faults: Vec<_> = faults.unwrap_err().faults.iter().map(|fault| fault.kind).collect();
+    let costly = step("a").budget(
+        Budget::new()
+            .money(Money::from_dollars(0.6))
+            .tokens(u64::MAX),
+    );
+    let faults = Graph::check(
+        plan([costly, thinks("b").map(FanOut::over("l"))]).given("l", json!([])),
+        &known,
+    );
+    let faults: Vec<_> = faults
+        .unwrap_err()
+        .faults
+        .iter()
+        .map(|fault| fault.kind)
+        .collect();
     assert_eq!(faults, [FaultKind::Budget]);
 }
 
 #[test]
 fn no_more_faults_are_told_than_one_reads() {
-    let faults: Faults =
-        Graph::check(plan((0..500).map(|n| Step::new(format!("s{n}"), "nobody"))), &known()).unwrap_err();
+    let faults: Faults = Graph::check(
+        plan((0..500).map(|n| Step::new(format!("s{n}"), "nobody"))),
+        &known(),
+    )
+    .unwrap_err();
     assert_eq!((faults.faults.len(), faults.more), (Faults::MOST, 450));
     assert!(faults.to_string().ends_with("; and 450 more"));
 }
 
 #[test]
 fn joins_and_conditions_change_no_order() {
-    let both = step("c").join(Join::Any).after_if("a", when("x")).after("b");
+    let both = step("c")
+        .join(Join::Any)
+        .after_if("a", when("x"))
+        .after("b");
     assert_eq!(both.after[1], After::new("b"));
     fine(plan([step("a").writes(["x"]), step("b"), both]));
 }

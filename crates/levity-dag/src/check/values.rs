@@ -12,17 +12,29 @@ pub(super) const MAX_DEPTH: usize = 64;
 /// What is said about variables makes sense, and what is given fits it.
 pub(super) fn variables(plan: &Plan, known: &PlanConstraints, found: &mut Found) {
     for (name, variable) in &plan.variables {
-        let Some(schema) = &variable.schema else { continue };
+        let Some(schema) = &variable.schema else {
+            continue;
+        };
         match compiled(schema, known.max_text) {
-            Err(flaw) => found.push_with(|| of(name, &format!("has a schema that cannot be used: {flaw}"))),
+            Err(flaw) => {
+                found.push_with(|| of(name, &format!("has a schema that cannot be used: {flaw}")))
+            }
             Ok(schema) => {
-                let problems = plan.given.get(name).and_then(|given| schema.problems(given));
+                let problems = plan
+                    .given
+                    .get(name)
+                    .and_then(|given| schema.problems(given));
                 if let Some(problems) = problems {
-                    let problems: Vec<_> =
-                        problems.lines().map(|line| line.trim_start_matches("- ")).collect();
+                    let problems: Vec<_> = problems
+                        .lines()
+                        .map(|line| line.trim_start_matches("- "))
+                        .collect();
                     let problems = problems.join(", ");
                     found.push_with(|| {
-                        of(name, &format!("is given a value that does not fit its schema: {problems}"))
+                        of(
+                            name,
+                            &format!("is given a value that does not fit its schema: {problems}"),
+                        )
                     });
                 }
             }
@@ -34,8 +46,9 @@ pub(super) fn variables(plan: &Plan, known: &PlanConstraints, found: &mut Found)
     }
     for (name, value) in &plan.given {
         if weigh(value, usize::MAX).is_err() {
-            let message =
-                format!("is given a value that is nested deeper than {MAX_DEPTH} levels; flatten it");
+            let message = format!(
+                "is given a value that is nested deeper than {MAX_DEPTH} levels; flatten it"
+            );
             found.push_with(|| of(name, &message));
         }
     }
@@ -50,7 +63,10 @@ fn compiled(schema: &Value, most: usize) -> Result<Schema, String> {
 }
 
 fn of(name: &str, flaw: &str) -> Fault {
-    Fault::new(FaultKind::Variable, format!("variable `{}` {flaw}", short(name)))
+    Fault::new(
+        FaultKind::Variable,
+        format!("variable `{}` {flaw}", short(name)),
+    )
 }
 
 /// A value is nested deeper than [`MAX_DEPTH`].

@@ -5,9 +5,11 @@ use crate::fault::{Fault, FaultKind, Found};
 use crate::names::short;
 use crate::plan::Plan;
 
-/// Of two steps that write a variable, one comes before the other, or a reducer puts their values together.
+/// Of two steps that write a variable, one comes before the other, or a reducer puts their values
+/// together.
 ///
-/// Steps of one family are alternatives and need no order among themselves, and what is settled is before what is not.
+/// Steps of one family are alternatives and need no order among themselves, and what is settled is
+/// before what is not.
 pub(crate) struct Writers<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) families: &'a [u32],
@@ -21,8 +23,8 @@ pub(crate) type Pair<'a> = (&'a Arc<str>, (u32, u32));
 impl Writers<'_> {
     /// The pairs that must have an order; `writers` are by rank.
     ///
-    /// Those of one family that follow each other by rank are a group. When all of each group come before all of the
-    /// next, all pairs have an order.
+    /// Those of one family that follow each other by rank are a group. When all of each group come
+    /// before all of the next, all pairs have an order.
     pub(crate) fn pairs<'w>(
         &self,
         writers: &'w BTreeMap<Arc<str>, Vec<u32>>,
@@ -30,21 +32,33 @@ impl Writers<'_> {
     ) -> Vec<Pair<'w>> {
         let mut pairs = Vec::new();
         for (name, steps) in writers.iter().filter(|(_, steps)| steps.len() > 1) {
-            if self.plan.variables.get(name).is_some_and(|variable| variable.reducer.is_some()) {
+            if self
+                .plan
+                .variables
+                .get(name)
+                .is_some_and(|variable| variable.reducer.is_some())
+            {
                 continue;
             }
-            let groups: Vec<_> =
-                steps.chunk_by(|a, b| self.families[*a as usize] == self.families[*b as usize]).collect();
+            let groups: Vec<_> = steps
+                .chunk_by(|a, b| self.families[*a as usize] == self.families[*b as usize])
+                .collect();
             for two in groups.windows(2) {
                 if pairs.len() + two[0].len() * two[1].len() > self.most {
-                    let message =
-                        format!("variable `{}` has too many writers; give it a reducer", short(name));
+                    let message = format!(
+                        "variable `{}` has too many writers; give it a reducer",
+                        short(name)
+                    );
                     found.push(Fault::new(FaultKind::Size, message));
                     return pairs;
                 }
-                let before = two[0].iter().filter(|before| !self.settled[**before as usize]);
+                let before = two[0]
+                    .iter()
+                    .filter(|before| !self.settled[**before as usize]);
                 pairs.extend(
-                    before.flat_map(|before| two[1].iter().map(move |after| (name, (*before, *after)))),
+                    before.flat_map(|before| {
+                        two[1].iter().map(move |after| (name, (*before, *after)))
+                    }),
                 );
             }
         }
@@ -54,7 +68,9 @@ impl Writers<'_> {
     /// Tells of those that have none: the first two of each variable.
     pub(crate) fn tell(&self, pairs: &[Pair], ordered: &[bool], found: &mut Found) {
         let mut last = None;
-        for ((name, (first, second)), _) in pairs.iter().zip(ordered).filter(|(_, ordered)| !**ordered) {
+        for ((name, (first, second)), _) in
+            pairs.iter().zip(ordered).filter(|(_, ordered)| !**ordered)
+        {
             if last == Some(*name) {
                 continue;
             }
@@ -67,8 +83,10 @@ impl Writers<'_> {
         let [first, second] = [first, second].map(|at| &self.plan.steps[at as usize].id);
         let name = short(name);
         let message = format!(
-            "steps `{first}` and `{second}` both write `{name}`, and nothing says which is later; put one after the \
-             other, rename one, or give `{name}` a reducer in `variables`, such as `last` for branches of which one runs"
+            "steps `{first}` and `{second}` both write `{name}`, and nothing says which is later; \
+                put one after the \
+             other, rename one, or give `{name}` a reducer in `variables`, such as `last` for \
+             branches of which one runs"
         );
         Fault::at(FaultKind::Write, second, message)
     }

@@ -11,7 +11,9 @@ impl Test {
             Self::All(tests) => tests.iter().all(|test| test.holds(variable)),
             Self::Not(test) => !test.holds(variable),
             Self::Truthy(operand) => truthy(operand.value(variable)),
-            Self::Compare(left, how, right) => how.holds(left.value(variable), right.value(variable)),
+            Self::Compare(left, how, right) => {
+                how.holds(left.value(variable), right.value(variable))
+            }
         }
     }
 }
@@ -22,7 +24,10 @@ impl Operand {
             Self::Literal(value) => value,
             Self::Path(name, parts) => {
                 let root = variable(name);
-                parts.iter().fold(root, |value, part| part.of(value?)).unwrap_or(&Value::Null)
+                parts
+                    .iter()
+                    .fold(root, |value, part| part.of(value?))
+                    .unwrap_or(&Value::Null)
             }
         }
     }
@@ -34,7 +39,11 @@ impl Part {
             (Self::Key(key), Value::Object(map)) => map.get(key),
             (Self::At(at), Value::Array(list)) => {
                 let from_end = usize::try_from(at.unsigned_abs()).ok()?;
-                let at = if *at < 0 { list.len().checked_sub(from_end)? } else { from_end };
+                let at = if *at < 0 {
+                    list.len().checked_sub(from_end)?
+                } else {
+                    from_end
+                };
                 list.get(at)
             }
             _ => None,
@@ -48,9 +57,14 @@ impl Compare {
             Self::Equal => equal(left, right),
             Self::Unequal => !equal(left, right),
             Self::Less => order(left, right) == Some(Ordering::Less),
-            Self::LessOrEqual => matches!(order(left, right), Some(Ordering::Less | Ordering::Equal)),
+            Self::LessOrEqual => {
+                matches!(order(left, right), Some(Ordering::Less | Ordering::Equal))
+            }
             Self::Greater => order(left, right) == Some(Ordering::Greater),
-            Self::GreaterOrEqual => matches!(order(left, right), Some(Ordering::Greater | Ordering::Equal)),
+            Self::GreaterOrEqual => matches!(
+                order(left, right),
+                Some(Ordering::Greater | Ordering::Equal)
+            ),
             Self::In => within(left, right),
             Self::NotIn => !within(left, right),
             Self::Contains => within(right, left),
@@ -71,9 +85,15 @@ fn truthy(value: &Value) -> bool {
 
 fn equal(left: &Value, right: &Value) -> bool {
     match (left, right) {
-        (Value::Number(left), Value::Number(right)) => numbers(left, right) == Some(Ordering::Equal),
+        (Value::Number(left), Value::Number(right)) => {
+            numbers(left, right) == Some(Ordering::Equal)
+        }
         (Value::Array(left), Value::Array(right)) => {
-            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| equal(left, right))
+            left.len() == right.len()
+                && left
+                    .iter()
+                    .zip(right)
+                    .all(|(left, right)| equal(left, right))
         }
         _ => left == right,
     }
@@ -96,7 +116,10 @@ fn numbers(left: &Number, right: &Number) -> Option<Ordering> {
 }
 
 fn whole(number: &Number) -> Option<i128> {
-    number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
+    number
+        .as_i64()
+        .map(i128::from)
+        .or_else(|| number.as_u64().map(i128::from))
 }
 
 fn within(part: &Value, all: &Value) -> bool {

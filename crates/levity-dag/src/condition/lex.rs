@@ -27,7 +27,9 @@ pub(super) fn words(text: &str) -> Result<Vec<(usize, Word)>, Fault> {
     loop {
         rest = rest.trim_start();
         let at = text.len() - rest.len();
-        let Some(first) = rest.chars().next() else { return Ok(words) };
+        let Some(first) = rest.chars().next() else {
+            return Ok(words);
+        };
         let (word, len) = word(rest, first).map_err(|(off, what)| (at + off, what))?;
         words.push((at, word));
         rest = &rest[len..];
@@ -129,7 +131,8 @@ fn escaped(c: char, chars: &mut impl Iterator<Item = (usize, char)>) -> Option<c
         'b' => Some('\u{8}'),
         'f' => Some('\u{c}'),
         'u' => {
-            let code = (0..4).try_fold(0, |code, _| Some(code * 16 + chars.next()?.1.to_digit(16)?))?;
+            let code =
+                (0..4).try_fold(0, |code, _| Some(code * 16 + chars.next()?.1.to_digit(16)?))?;
             char::from_u32(code)
         }
         _ => None,

@@ -8,16 +8,28 @@ use super::{Compare, Compiled, Condition, Operand, Part, Test};
 pub(super) fn parse(text: &str) -> Result<Compiled, Fault> {
     if text.len() > Condition::MAX_LEN {
         let most = Condition::MAX_LEN;
-        return Err((text.len(), format!("the condition is longer than {most} bytes; it ends")));
+        return Err((
+            text.len(),
+            format!("the condition is longer than {most} bytes; it ends"),
+        ));
     }
     let words = lex::words(text)?;
-    let mut parser = Parser { words, next: 0, end: text.len(), variables: Vec::new() };
+    let mut parser = Parser {
+        words,
+        next: 0,
+        end: text.len(),
+        variables: Vec::new(),
+    };
     let test = parser.or(Condition::MAX_DEPTH)?;
     match parser.words.get(parser.next) {
-        None => Ok(Compiled { test, variables: parser.variables }),
-        Some((at, Word::Compare(_))) => {
-            Err((*at, "two values are compared at a time; put `and` between".into()))
-        }
+        None => Ok(Compiled {
+            test,
+            variables: parser.variables,
+        }),
+        Some((at, Word::Compare(_))) => Err((
+            *at,
+            "two values are compared at a time; put `and` between".into(),
+        )),
         Some((at, _)) => Err((*at, "`and` or `or` is missing".into())),
     }
 }
@@ -50,7 +62,11 @@ impl Parser {
     }
 
     fn need(&mut self, mark: char) -> Result<(), Fault> {
-        if self.take(&Word::Mark(mark)) { Ok(()) } else { self.fail(format!("`{mark}` is missing")) }
+        if self.take(&Word::Mark(mark)) {
+            Ok(())
+        } else {
+            self.fail(format!("`{mark}` is missing"))
+        }
     }
 
     fn deeper(&self, depth: usize) -> Result<usize, Fault> {
@@ -100,7 +116,9 @@ impl Parser {
                 false => self.fail("`in` is missing"),
             };
         }
-        let Some(Word::Compare(how)) = self.peek() else { return Ok(None) };
+        let Some(Word::Compare(how)) = self.peek() else {
+            return Ok(None);
+        };
         let how = *how;
         self.next += 1;
         Ok(Some(how))
@@ -189,8 +207,9 @@ impl Parser {
         let mut list = Vec::new();
         while !self.take(&Word::Mark(']')) {
             if let Some(Word::Name(name)) = self.peek() {
-                return self
-                    .fail(format!("a list has no paths in it; put `{name}` in quotes if it is a text"));
+                return self.fail(format!(
+                    "a list has no paths in it; put `{name}` in quotes if it is a text"
+                ));
             }
             list.push(self.literal(depth)?);
             if !self.take(&Word::Mark(',')) {

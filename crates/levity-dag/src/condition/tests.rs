@@ -19,7 +19,11 @@ fn check(text: &str, expected: bool) {
 
 #[track_caller]
 fn refused(text: &str, expected: &str) {
-    assert_eq!(Condition::parse(text).unwrap_err().to_string(), expected, "{text}");
+    assert_eq!(
+        Condition::parse(text).unwrap_err().to_string(),
+        expected,
+        "{text}"
+    );
 }
 
 #[test]
@@ -103,28 +107,56 @@ fn errors_say_where() {
     refused("", "a value is missing at character 1");
     refused("a ==", "a value is missing at character 5");
     refused("a = 1", "`=` compares nothing; write `==` at character 3");
-    refused("1 < a < 3", "two values are compared at a time; put `and` between at character 7");
+    refused(
+        "1 < a < 3",
+        "two values are compared at a time; put `and` between at character 7",
+    );
     refused("a b", "`and` or `or` is missing at character 3");
     refused("(a", "`)` is missing at character 3");
-    refused("a in [b]", "a list has no paths in it; put `b` in quotes if it is a text at character 7");
+    refused(
+        "a in [b]",
+        "a list has no paths in it; put `b` in quotes if it is a text at character 7",
+    );
     refused("a == 'x", "a text in quotes has no end at character 6");
     refused("a == 'é\\q'", "this is no escape at character 8");
     refused("ä == 1e999", "this is no number at character 6");
-    refused("a[1.5]", "a whole number or a text in quotes is missing at character 3");
+    refused(
+        "a[1.5]",
+        "a whole number or a text in quotes is missing at character 3",
+    );
     refused("a.", "a name is missing at character 3");
     refused("a not b", "`in` is missing at character 7");
     refused("a; drop", "`;` means nothing at character 2");
     refused("`a", "a name in backticks has no end at character 1");
-    refused(&"(".repeat(4000), "the condition is nested too deep at character 33");
-    refused(&"not ".repeat(1000), "the condition is nested too deep at character 129");
-    refused(&format!("a in {}", "[".repeat(1000)), "the condition is nested too deep at character 38");
-    refused(&"a".repeat(5000), "the condition is longer than 4096 bytes; it ends at character 5001");
+    refused(
+        &"(".repeat(4000),
+        "the condition is nested too deep at character 33",
+    );
+    refused(
+        &"not ".repeat(1000),
+        "the condition is nested too deep at character 129",
+    );
+    refused(
+        &format!("a in {}", "[".repeat(1000)),
+        "the condition is nested too deep at character 38",
+    );
+    refused(
+        &"a".repeat(5000),
+        "the condition is longer than 4096 bytes; it ends at character 5001",
+    );
 }
 
 #[test]
 fn each_variable_once() {
     let condition = Condition::parse("a.b == c or c in [1] or not a and 'd' in `e f`").unwrap();
-    assert_eq!(condition.variables().iter().map(AsRef::as_ref).collect::<Vec<&str>>(), ["a", "c", "e f"]);
+    assert_eq!(
+        condition
+            .variables()
+            .iter()
+            .map(AsRef::as_ref)
+            .collect::<Vec<&str>>(),
+        ["a", "c", "e f"]
+    );
 }
 
 proptest! {

@@ -7,13 +7,18 @@ use crate::names::{did_you_mean, short};
 use crate::plan::Plan;
 use crate::step::{OnFailure, Step, StepId};
 
-pub(super) fn apply(diff: &Diff, plan: &Plan, settled: &dyn Fn(&StepId) -> bool) -> Result<Plan, Faults> {
+pub(super) fn apply(
+    diff: &Diff,
+    plan: &Plan,
+    settled: &dyn Fn(&StepId) -> bool,
+) -> Result<Plan, Faults> {
     let mut found = Found::default();
     if diff.is_empty() {
         let message = "the change changes nothing; use `add`, `remove`, `change` or `give_up`";
         found.push(Fault::new(FaultKind::Malformed, message));
     }
-    let old: HashMap<&StepId, &Arc<Step>> = plan.steps.iter().map(|step| (&step.id, step)).collect();
+    let old: HashMap<&StepId, &Arc<Step>> =
+        plan.steps.iter().map(|step| (&step.id, step)).collect();
     let check = Check { plan, settled, old };
     let mut removed: HashSet<&StepId> = HashSet::new();
     // In the order in which they were said: what is told must be the same each time.
@@ -29,7 +34,10 @@ pub(super) fn apply(diff: &Diff, plan: &Plan, settled: &dyn Fn(&StepId) -> bool)
     found.none()?;
     let kept = plan.steps.iter().filter(|step| !removed.contains(&step.id));
     let kept = kept.map(|step| changed.get(&step.id).copied().unwrap_or(step));
-    let mut new = Plan { steps: kept.chain(&diff.add).cloned().collect(), ..Plan::new() };
+    let mut new = Plan {
+        steps: kept.chain(&diff.add).cloned().collect(),
+        ..Plan::new()
+    };
     new.variables = plan.variables.clone();
     new.variables.extend(diff.variables.clone());
     new.given = plan.given.clone();
@@ -47,14 +55,20 @@ impl Check<'_> {
     fn touched(&self, id: &StepId, what: &str, found: &mut Found) {
         if !self.old.contains_key(id) {
             found.push_with(|| {
-                let hint = did_you_mean(id.as_str(), self.plan.steps.iter().map(|step| step.id.as_str()));
-                let message =
-                    format!("step `{}` cannot be {what}, since it is not there{hint}", short(id.as_str()));
+                let hint = did_you_mean(
+                    id.as_str(),
+                    self.plan.steps.iter().map(|step| step.id.as_str()),
+                );
+                let message = format!(
+                    "step `{}` cannot be {what}, since it is not there{hint}",
+                    short(id.as_str())
+                );
                 Fault::at(FaultKind::Reference, id, message)
             });
         } else if (self.settled)(id) {
             let message = format!(
-                "step `{id}` has begun or is finished, and cannot be {what}; add a step with another id and \
+                "step `{id}` has begun or is finished, and cannot be {what}; add a step with \
+                    another id and \
                  `instead_of` for its work"
             );
             found.push_with(|| Fault::at(FaultKind::Settled, id, message));
@@ -72,8 +86,10 @@ impl Check<'_> {
             self.touched(&step.id, "changed", found);
             if removed.contains(&step.id) || changed.insert(&step.id, step).is_some() {
                 let id = &step.id;
-                let message =
-                    format!("step `{}` is changed twice, or removed as well; say one", short(id.as_str()));
+                let message = format!(
+                    "step `{}` is changed twice, or removed as well; say one",
+                    short(id.as_str())
+                );
                 found.push_with(|| Fault::at(FaultKind::Id, id, message));
             }
         }
@@ -89,25 +105,35 @@ impl Check<'_> {
                 );
                 found.push_with(|| Fault::at(FaultKind::Settled, id, message));
             } else if !added.insert(id) {
-                let message =
-                    format!("two new steps have the id `{}`; give each its own", short(id.as_str()));
+                let message = format!(
+                    "two new steps have the id `{}`; give each its own",
+                    short(id.as_str())
+                );
                 found.push_with(|| Fault::at(FaultKind::Id, id, message));
             } else if self.old.contains_key(id) && !removed.contains(id) {
-                let message = format!("step `{id}` is there already; use `change`, or take another id");
+                let message =
+                    format!("step `{id}` is there already; use `change`, or take another id");
                 found.push_with(|| Fault::at(FaultKind::Id, id, message));
             }
         }
     }
 
-    /// A step that stands in for another comes after it, and what is settled comes after nothing new.
+    /// A step that stands in for another comes after it, and what is settled comes after nothing
+    /// new.
     fn fallbacks(&self, diff: &Diff, found: &mut Found) {
         for step in diff.add.iter().chain(&diff.change) {
-            let OnFailure::Fallback(to) = &step.on_failure else { continue };
-            let had = self.old.get(&step.id).is_some_and(|old| old.on_failure == step.on_failure);
+            let OnFailure::Fallback(to) = &step.on_failure else {
+                continue;
+            };
+            let had = self
+                .old
+                .get(&step.id)
+                .is_some_and(|old| old.on_failure == step.on_failure);
             if !had && (self.settled)(to) {
                 let id = &step.id;
                 let message = format!(
-                    "step `{id}` cannot fall back to `{to}`, which has begun or is finished; add a step for that"
+                    "step `{id}` cannot fall back to `{to}`, which has begun or is finished; add a \
+                        step for that"
                 );
                 found.push_with(|| Fault::at(FaultKind::Settled, id, message));
             }
@@ -118,8 +144,10 @@ impl Check<'_> {
     fn variables(&self, diff: &Diff, found: &mut Found) {
         for (name, said) in &diff.variables {
             if self.plan.variables.get(name).is_some_and(|old| old != said) {
-                let message =
-                    format!("what is said about `{}` cannot be changed; use another variable", short(name));
+                let message = format!(
+                    "what is said about `{}` cannot be changed; use another variable",
+                    short(name)
+                );
                 found.push_with(|| Fault::new(FaultKind::Variable, message));
             }
         }

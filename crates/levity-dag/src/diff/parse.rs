@@ -9,33 +9,53 @@ use crate::plan::Plan;
 use crate::read;
 use crate::step::{Step, StepId};
 
-pub(super) fn parse(text: &str, plan: &Plan, settled: &dyn Fn(&StepId) -> bool) -> Result<Diff, Faults> {
-    let value = read::value(text, "change", |value| read::is_diff(value) || read::is_plan(value))?;
+pub(super) fn parse(
+    text: &str,
+    plan: &Plan,
+    settled: &dyn Fn(&StepId) -> bool,
+) -> Result<Diff, Faults> {
+    let value = read::value(text, "change", |value| {
+        read::is_diff(value) || read::is_plan(value)
+    })?;
     if let Some(own) = own_form(&value) {
         let mut found = Found::default();
         let diff = own_fields(own, plan, &mut found);
         return found.none().map(|()| diff);
     }
     if !read::is_plan(&value) {
-        let message =
-            "the change has none of `add`, `remove`, `change` and `give_up`, and no `steps` of a whole plan";
+        let message = "the change has none of `add`, `remove`, `change` and `give_up`, and no \
+            `steps` of a whole plan";
         return Err(Fault::new(FaultKind::Malformed, message).into());
     }
     let mut diff = between(plan, &read::plan(&value)?, settled);
-    diff.reason = value.get("reason").and_then(Value::as_str).unwrap_or_default().to_owned();
+    diff.reason = value
+        .get("reason")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
     Ok(diff)
 }
 
 /// The object with the fields of a change, if it is one.
 fn own_form(value: &Value) -> Option<&Map<String, Value>> {
     let within = || read::WRAPS_OF_DIFFS.iter().filter_map(|key| value.get(key));
-    std::iter::once(value).chain(within()).find(|value| read::has_diff(value))?.as_object()
+    std::iter::once(value)
+        .chain(within())
+        .find(|value| read::has_diff(value))?
+        .as_object()
 }
 
 fn own_fields(map: &Map<String, Value>, plan: &Plan, found: &mut Found) -> Diff {
-    let mut diff = Diff { reason: text(map, "reason", found).unwrap_or_default(), ..Diff::default() };
+    let mut diff = Diff {
+        reason: text(map, "reason", found).unwrap_or_default(),
+        ..Diff::default()
+    };
     diff.add = steps(map, "add", None, found);
-    let old: HashMap<&str, &Arc<Step>> = plan.steps.iter().map(|step| (step.id.as_str(), step)).collect();
+    let old: HashMap<&str, &Arc<Step>> = plan
+        .steps
+        .iter()
+        .map(|step| (step.id.as_str(), step))
+        .collect();
     let changed = steps(map, "change", Some(&old), found);
     // A whole step that is not there yet cannot be meant as anything but a new one.
     let is_new = |step: &Arc<Step>| {
@@ -82,7 +102,10 @@ fn text(map: &Map<String, Value>, key: &str, found: &mut Found) -> Option<String
 }
 
 fn wrong(key: &str, what: &str, value: &Value) -> Fault {
-    Fault::new(FaultKind::Malformed, format!("`{key}` must be {what}, not {}", read::kind_of(value)))
+    Fault::new(
+        FaultKind::Malformed,
+        format!("`{key}` must be {what}, not {}", read::kind_of(value)),
+    )
 }
 
 fn one_or_all(value: &Value) -> &[Value] {
@@ -113,18 +136,25 @@ fn steps(
 
 /// A step with what is said anew; `null` takes a field away.
 fn overlay(old: &Step, new: &Value) -> Option<Value> {
-    let Ok(Value::Object(mut step)) = serde_json::to_value(old) else { return None };
+    let Ok(Value::Object(mut step)) = serde_json::to_value(old) else {
+        return None;
+    };
     for (key, value) in new.as_object()? {
         // What is no field is kept as it is, to be told if it is nearly one.
-        step.insert(read::field_name(key).unwrap_or(key).to_owned(), value.clone());
+        step.insert(
+            read::field_name(key).unwrap_or(key).to_owned(),
+            value.clone(),
+        );
     }
     Some(Value::Object(step))
 }
 
 /// What makes one plan of another; what is settled and missing stays.
 pub(super) fn between(old: &Plan, new: &Plan, settled: &dyn Fn(&StepId) -> bool) -> Diff {
-    let before: HashMap<&StepId, &Arc<Step>> = old.steps.iter().map(|step| (&step.id, step)).collect();
-    let after: HashMap<&StepId, &Arc<Step>> = new.steps.iter().map(|step| (&step.id, step)).collect();
+    let before: HashMap<&StepId, &Arc<Step>> =
+        old.steps.iter().map(|step| (&step.id, step)).collect();
+    let after: HashMap<&StepId, &Arc<Step>> =
+        new.steps.iter().map(|step| (&step.id, step)).collect();
     let mut diff = Diff::default();
     for step in &new.steps {
         match before.get(&step.id) {
@@ -133,9 +163,17 @@ pub(super) fn between(old: &Plan, new: &Plan, settled: &dyn Fn(&StepId) -> bool)
             Some(_) => {}
         }
     }
-    let gone = old.steps.iter().filter(|step| !after.contains_key(&step.id) && !settled(&step.id));
+    let gone = old
+        .steps
+        .iter()
+        .filter(|step| !after.contains_key(&step.id) && !settled(&step.id));
     diff.remove = gone.map(|step| step.id.clone()).collect();
-    let said = new.variables.iter().filter(|(name, said)| old.variables.get(*name) != Some(*said));
-    diff.variables = said.map(|(name, said)| (name.clone(), said.clone())).collect();
+    let said = new
+        .variables
+        .iter()
+        .filter(|(name, said)| old.variables.get(*name) != Some(*said));
+    diff.variables = said
+        .map(|(name, said)| (name.clone(), said.clone()))
+        .collect();
     diff
 }

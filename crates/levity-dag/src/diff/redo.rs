@@ -15,27 +15,48 @@ const LONGEST_ISSUE: usize = 1_000;
 const LONGEST_BASE: usize = 240;
 
 pub(super) fn redo(graph: &Graph, judge: &StepId, steps: &[StepId], issues: &[String]) -> Diff {
-    let Some(judge) = graph.find(judge.as_str()) else { return Diff::default() };
+    let Some(judge) = graph.find(judge.as_str()) else {
+        return Diff::default();
+    };
     let copied = between(graph, judge, steps);
-    let copies = Copies { graph, judge, names: names(graph, &copied), told: told(issues) };
+    let copies = Copies {
+        graph,
+        judge,
+        names: names(graph, &copied),
+        told: told(issues),
+    };
     let id = graph.step(judge).map_or("", |step| step.id.as_str());
-    let why = issues.first().map(|issue| format!(": {}", cut(issue))).unwrap_or_default();
+    let why = issues
+        .first()
+        .map(|issue| format!(": {}", cut(issue)))
+        .unwrap_or_default();
     Diff {
         reason: format!("`{id}` sent the work back{why}"),
-        add: copied.iter().filter_map(|at| copies.copy(*at)).map(Arc::new).collect(),
+        add: copied
+            .iter()
+            .filter_map(|at| copies.copy(*at))
+            .map(Arc::new)
+            .collect(),
         ..Diff::default()
     }
 }
 
-/// The steps to do again, in plan order: those that are named, the judge, and all on the ways from one to the other.
+/// The steps to do again, in plan order: those that are named, the judge, and all on the ways from
+/// one to the other.
 fn between(graph: &Graph, judge: u32, steps: &[StepId]) -> Vec<u32> {
-    let before = marked(graph, &[judge], |at, next| next.extend(graph.before(at).map(|(from, _)| from)));
+    let before = marked(graph, &[judge], |at, next| {
+        next.extend(graph.before(at).map(|(from, _)| from))
+    });
     let named = steps.iter().filter_map(|id| graph.find(id.as_str()));
-    let mut first: Vec<u32> = named.filter(|at| *at != judge && before[*at as usize]).collect();
+    let mut first: Vec<u32> = named
+        .filter(|at| *at != judge && before[*at as usize])
+        .collect();
     if first.is_empty() {
         first = graph.before(judge).map(|(from, _)| from).collect();
     }
-    let behind = marked(graph, &first, |at, next| next.extend(graph.behind(at).map(|(to, _)| to)));
+    let behind = marked(graph, &first, |at, next| {
+        next.extend(graph.behind(at).map(|(to, _)| to))
+    });
     let on_the_way = |at: &u32| (before[*at as usize] && behind[*at as usize]) || *at == judge;
     (0..graph.len() as u32).filter(on_the_way).collect()
 }
@@ -56,10 +77,15 @@ fn marked(graph: &Graph, from: &[u32], next: impl Fn(u32, &mut Vec<u32>)) -> Vec
 fn names(graph: &Graph, copied: &[u32]) -> BTreeMap<u32, StepId> {
     let mut number = 2_u64;
     loop {
-        let id =
-            |at: &u32| graph.step(*at).map_or_else(String::new, |step| numbered(step.id.as_str(), number));
+        let id = |at: &u32| {
+            graph
+                .step(*at)
+                .map_or_else(String::new, |step| numbered(step.id.as_str(), number))
+        };
         let names: BTreeMap<u32, StepId> = copied.iter().map(|at| (*at, id(at).into())).collect();
-        let mut taken = names.values().filter(|id| graph.find(id.as_str()).is_some());
+        let mut taken = names
+            .values()
+            .filter(|id| graph.find(id.as_str()).is_some());
         // There are fewer ids in the plan than numbers.
         if taken.next().is_none() {
             return names;
@@ -81,7 +107,11 @@ fn cut(issue: &str) -> &str {
 }
 
 fn told(issues: &[String]) -> String {
-    issues.iter().take(MOST_ISSUES).map(|issue| format!("\n- {}", cut(issue))).collect()
+    issues
+        .iter()
+        .take(MOST_ISSUES)
+        .map(|issue| format!("\n- {}", cut(issue)))
+        .collect()
 }
 
 struct Copies<'a> {
@@ -94,10 +124,15 @@ struct Copies<'a> {
 impl Copies<'_> {
     fn copy(&self, at: u32) -> Option<Step> {
         let old = self.graph.step(at)?;
-        let mut step = Step { id: self.names.get(&at)?.clone(), ..Step::clone(old) };
+        let mut step = Step {
+            id: self.names.get(&at)?.clone(),
+            ..Step::clone(old)
+        };
         step.after = self.after(old);
         if let OnFailure::Fallback(id) = &old.on_failure {
-            step.on_failure = self.renamed(id).map_or(OnFailure::Fail, OnFailure::Fallback);
+            step.on_failure = self
+                .renamed(id)
+                .map_or(OnFailure::Fail, OnFailure::Fallback);
         }
         if let Some(more) = &mut step.more {
             more.instead_of = more.instead_of.as_ref().and_then(|id| self.renamed(id));
@@ -116,8 +151,8 @@ impl Copies<'_> {
         self.names.get(&self.graph.find(id.as_str())?).cloned()
     }
 
-    /// After the copies of what the step came after. What is settled takes no new edges, so that the copies come after the
-    /// judge needs no word; and said, it would let them fail with it.
+    /// After the copies of what the step came after. What is settled takes no new edges, so that
+    /// the copies come after the judge needs no word; and said, it would let them fail with it.
     fn after(&self, old: &Step) -> Vec<After> {
         let renamed = |one: &After| After {
             step: self.renamed(&one.step).unwrap_or_else(|| one.step.clone()),
@@ -128,7 +163,11 @@ impl Copies<'_> {
 
     fn prompt(&self, at: u32, old: &str) -> String {
         let told = &self.told;
-        let why = if told.is_empty() { String::new() } else { format!(" What was wrong:{told}") };
+        let why = if told.is_empty() {
+            String::new()
+        } else {
+            format!(" What was wrong:{told}")
+        };
         let again = if at == self.judge {
             "The work was sent back and done once more; look above all whether this is mended."
         } else {

@@ -16,7 +16,12 @@ fn step(id: &str) -> Step {
 fn plan() -> Plan {
     Plan::new()
         .step(step("fetch").writes(["page"]))
-        .step(step("sum").reads(["page"]).writes(["summary"]).prompt("Sum it up."))
+        .step(
+            step("sum")
+                .reads(["page"])
+                .writes(["summary"])
+                .prompt("Sum it up."),
+        )
         .step(step("check").reads(["summary"]).after("sum"))
         .variable("page", Variable::new().reducer(Reducer::Last))
         .given("q", 1)
@@ -34,9 +39,13 @@ fn applied(text: &str) -> serde_json::Value {
 
 #[track_caller]
 fn refused(text: &str, expected: &[(FaultKind, &str)]) {
-    let changed = Diff::parse(text, &plan(), &settled).and_then(|diff| diff.apply(&plan(), &settled));
+    let changed =
+        Diff::parse(text, &plan(), &settled).and_then(|diff| diff.apply(&plan(), &settled));
     let faults = changed.unwrap_err().faults;
-    let faults: Vec<_> = faults.iter().map(|fault| (fault.kind, fault.message.as_str())).collect();
+    let faults: Vec<_> = faults
+        .iter()
+        .map(|fault| (fault.kind, fault.message.as_str()))
+        .collect();
     assert_eq!(faults, expected);
 }
 
@@ -77,7 +86,13 @@ fn a_whole_plan_is_a_change_too() {
         })
     );
     let new = diff.apply(&plan(), &settled).unwrap();
-    assert_eq!(Diff::between(&plan(), &new), Diff { reason: String::new(), ..diff });
+    assert_eq!(
+        Diff::between(&plan(), &new),
+        Diff {
+            reason: String::new(),
+            ..diff
+        }
+    );
     assert!(Diff::between(&new, &new).is_empty());
     let old = Graph::check(plan(), &known()).unwrap();
     Graph::check_changed(new, &known(), &old, &settled).unwrap();
@@ -85,13 +100,17 @@ fn a_whole_plan_is_a_change_too() {
 
 #[test]
 fn a_whole_step_that_is_to_be_changed_and_is_not_there_is_new() {
-    let steps =
-        applied(r#"{"change": [{"id": "tell", "agent": "a"}, {"id": "sum", "agent": "a", "prompt": "?"}]}"#);
+    let steps = applied(
+        r#"{"change": [{"id": "tell", "agent": "a"}, {"id": "sum", "agent": "a", "prompt": "?"}]}"#,
+    );
     assert_eq!(steps[3], json!({"id": "tell", "agent": "a"}));
     assert_eq!(steps[1]["prompt"], json!("?"));
     refused(
         r#"{"change": [{"id": "sun", "prompt": "?"}]}"#,
-        &[(FaultKind::Reference, "step `sun` cannot be changed, since it is not there; did you mean `sum`?")],
+        &[(
+            FaultKind::Reference,
+            "step `sun` cannot be changed, since it is not there; did you mean `sum`?",
+        )],
     );
 }
 
@@ -101,7 +120,11 @@ fn what_is_wrong_is_told_in_the_order_in_which_it_was_said() {
     let text = json!({"remove": ids}).to_string();
     let diff = Diff::parse(&text, &plan(), &settled).unwrap();
     let faults = diff.apply(&plan(), &settled).unwrap_err().faults;
-    let told: Vec<_> = faults.iter().filter_map(|fault| fault.step.as_ref()).map(StepId::as_str).collect();
+    let told: Vec<_> = faults
+        .iter()
+        .filter_map(|fault| fault.step.as_ref())
+        .map(StepId::as_str)
+        .collect();
     assert_eq!(told, ids[..told.len()]);
     assert!(told.len() > 5, "{told:?}");
 }
@@ -110,7 +133,10 @@ fn what_is_wrong_is_told_in_the_order_in_which_it_was_said() {
 fn giving_up_is_said_in_words_or_not() {
     let parse = |text| Diff::parse(text, &plan(), &settled).unwrap().give_up;
     assert_eq!(parse(r#"{"give_up": "no way"}"#).as_deref(), Some("no way"));
-    assert_eq!(parse(r#"{"give_up": true, "reason": "r"}"#).as_deref(), Some("r"));
+    assert_eq!(
+        parse(r#"{"give_up": true, "reason": "r"}"#).as_deref(),
+        Some("r")
+    );
     assert_eq!(parse(r#"{"give_up": false, "remove": ["sum"]}"#), None);
 }
 
@@ -121,15 +147,20 @@ fn what_is_settled_stays() {
         &[
             (
                 FaultKind::Settled,
-                "step `fetch` has begun or is finished, and cannot be removed; add a step with another id and \
+                "step `fetch` has begun or is finished, and cannot be removed; add a step with \
+                    another id and \
                  `instead_of` for its work",
             ),
             (
                 FaultKind::Settled,
-                "step `fetch` has begun or is finished, and cannot be changed; add a step with another id and \
+                "step `fetch` has begun or is finished, and cannot be changed; add a step with \
+                    another id and \
                  `instead_of` for its work",
             ),
-            (FaultKind::Id, "step `fetch` is changed twice, or removed as well; say one"),
+            (
+                FaultKind::Id,
+                "step `fetch` is changed twice, or removed as well; say one",
+            ),
             (
                 FaultKind::Settled,
                 "step `fetch` has begun or is finished, and cannot be added again; take another id",
@@ -139,7 +170,10 @@ fn what_is_settled_stays() {
     // A whole plan cannot rewrite it either, nor give it another step before it.
     let whole = r#"{"steps": [{"id": "fetch", "agent": "a", "writes": ["page"], "after": ["new"]}, {"id": "new", "agent": "a"}]}"#;
     let diff = Diff::parse(whole, &plan(), &settled).unwrap();
-    assert_eq!(diff.apply(&plan(), &settled).unwrap_err().faults[0].kind, FaultKind::Settled);
+    assert_eq!(
+        diff.apply(&plan(), &settled).unwrap_err().faults[0].kind,
+        FaultKind::Settled
+    );
 }
 
 #[test]
@@ -148,7 +182,8 @@ fn nobody_falls_back_to_what_is_settled() {
         r#"{"change": [{"id": "sum", "on_failure": {"fallback": "fetch"}}]}"#,
         &[(
             FaultKind::Settled,
-            "step `sum` cannot fall back to `fetch`, which has begun or is finished; add a step for that",
+            "step `sum` cannot fall back to `fetch`, which has begun or is finished; add a step \
+                for that",
         )],
     );
 }
@@ -159,19 +194,32 @@ fn changes_that_make_no_sense() {
         "{}",
         &[(
             FaultKind::Malformed,
-            "the change has none of `add`, `remove`, `change` and `give_up`, and no `steps` of a whole plan",
+            "the change has none of `add`, `remove`, `change` and `give_up`, and no `steps` of a \
+                whole plan",
         )],
     );
     refused(
         r#"{"add": []}"#,
-        &[(FaultKind::Malformed, "the change changes nothing; use `add`, `remove`, `change` or `give_up`")],
+        &[(
+            FaultKind::Malformed,
+            "the change changes nothing; use `add`, `remove`, `change` or `give_up`",
+        )],
     );
     refused(
         r#"{"add": [{"id": "x", "read": []}], "remove": [[]], "reason": 1}"#,
         &[
-            (FaultKind::Malformed, "`reason` must be a text, not a number"),
-            (FaultKind::Malformed, "step `x`: there is no field `read`; did you mean `reads`?"),
-            (FaultKind::Malformed, "`remove` must be a list of ids of steps, not a list"),
+            (
+                FaultKind::Malformed,
+                "`reason` must be a text, not a number",
+            ),
+            (
+                FaultKind::Malformed,
+                "step `x`: there is no field `read`; did you mean `reads`?",
+            ),
+            (
+                FaultKind::Malformed,
+                "`remove` must be a list of ids of steps, not a list",
+            ),
         ],
     );
     refused(
@@ -182,10 +230,22 @@ fn changes_that_make_no_sense() {
                 FaultKind::Reference,
                 "step `chek` cannot be removed, since it is not there; did you mean `check`?",
             ),
-            (FaultKind::Reference, "step `nobody` cannot be changed, since it is not there"),
-            (FaultKind::Id, "two new steps have the id `x`; give each its own"),
-            (FaultKind::Id, "step `sum` is there already; use `change`, or take another id"),
-            (FaultKind::Variable, "what is said about `page` cannot be changed; use another variable"),
+            (
+                FaultKind::Reference,
+                "step `nobody` cannot be changed, since it is not there",
+            ),
+            (
+                FaultKind::Id,
+                "two new steps have the id `x`; give each its own",
+            ),
+            (
+                FaultKind::Id,
+                "step `sum` is there already; use `change`, or take another id",
+            ),
+            (
+                FaultKind::Variable,
+                "what is said about `page` cannot be changed; use another variable",
+            ),
         ],
     );
 }
@@ -203,7 +263,12 @@ fn judged() -> Plan {
         .step(step("spare").reads(["page"]).writes(["text"]))
         .step(step("polish").reads(["text"]).writes(["nice"]))
         .step(step("aside").reads(["page"]))
-        .step(step("qa").reads(["nice"]).writes(["verdict"]).after("aside"))
+        .step(
+            step("qa")
+                .reads(["nice"])
+                .writes(["verdict"])
+                .after("aside"),
+        )
         .step(step("end").reads(["nice"]).after("qa"))
 }
 
@@ -215,10 +280,14 @@ fn work_that_is_sent_back_is_done_again() {
     assert_eq!(diff.reason, "`qa` sent the work back: too long");
     let ids: Vec<_> = diff.add.iter().map(|step| step.id.as_str()).collect();
     assert_eq!(ids, ["draft~2", "spare~2", "polish~2", "qa~2"]);
-    assert_eq!(diff.add[0].on_failure, OnFailure::Fallback("spare~2".into()));
+    assert_eq!(
+        diff.add[0].on_failure,
+        OnFailure::Fallback("spare~2".into())
+    );
     assert_eq!(
         diff.add[0].prompt.as_ref(),
-        "Write.\n\nThis was done before and sent back. Do it once more, without what was wrong. What was wrong:\n- too long\n- no sources"
+        "Write.\n\nThis was done before and sent back. Do it once more, without what was wrong. \
+            What was wrong:\n- too long\n- no sources"
     );
     assert_eq!(diff.add[3].stands_in_for(), Some(&"qa".into()));
     assert!(diff.add[2].more.is_none());
@@ -235,16 +304,28 @@ fn work_that_is_sent_back_is_done_again() {
         before
     };
     assert_eq!(comes_after("draft~2"), ["fetch"]);
-    assert_eq!(comes_after("polish~2"), ["draft", "draft~2", "spare", "spare~2"]);
+    assert_eq!(
+        comes_after("polish~2"),
+        ["draft", "draft~2", "spare", "spare~2"]
+    );
     assert_eq!(comes_after("qa~2"), ["aside", "polish", "polish~2", "qa"]);
     assert_eq!(comes_after("end"), ["polish", "polish~2", "qa", "qa~2"]);
     assert_eq!(comes_after("qa"), ["aside", "polish"]);
     let third = Diff::redo(&again, &"qa~2".into(), &["polish~2".into()], &[]);
-    let ids: Vec<_> =
-        third.add.iter().map(|step| (step.id.as_str(), step.stands_in_for().map(StepId::as_str))).collect();
+    let ids: Vec<_> = third
+        .add
+        .iter()
+        .map(|step| (step.id.as_str(), step.stands_in_for().map(StepId::as_str)))
+        .collect();
     assert_eq!(ids, [("polish~3", None), ("qa~3", Some("qa~2"))]);
     let begun = |id: &StepId| id.as_str() != "end" && !id.as_str().contains("~3");
-    Graph::check_changed(third.apply(again.plan(), &begun).unwrap(), &known(), &again, &begun).unwrap();
+    Graph::check_changed(
+        third.apply(again.plan(), &begun).unwrap(),
+        &known(),
+        &again,
+        &begun,
+    )
+    .unwrap();
 }
 
 #[test]

@@ -26,12 +26,16 @@ pub(super) fn tell(dag: &Dag, plan: &Plan, found: &mut Found) {
             let cycle = shortest(dag, &knot);
             let step = cycle.first().and_then(|at| plan.steps.get(*at as usize));
             let fault = Fault::new(FaultKind::Cycle, message(dag, plan, &cycle));
-            Fault { step: step.map(|step| step.id.clone()), ..fault }
+            Fault {
+                step: step.map(|step| step.id.clone()),
+                ..fault
+            }
         });
     }
 }
 
-/// The shortest cycle through one of the first steps of a knot: as many of them as the search is allowed.
+/// The shortest cycle through one of the first steps of a knot: as many of them as the search is
+/// allowed.
 fn shortest(dag: &Dag, knot: &[u32]) -> Vec<u32> {
     let mut within = vec![false; dag.node_count()];
     knot.iter().for_each(|at| within[*at as usize] = true);
@@ -79,8 +83,16 @@ fn back(came: &[u32], start: u32, last: u32) -> Vec<u32> {
 }
 
 fn message(dag: &Dag, plan: &Plan, cycle: &[u32]) -> String {
-    let id = |at: &u32| plan.steps.get(*at as usize).map_or("", |step| step.id.as_str());
-    let mut names: Vec<String> = cycle.iter().take(NAMED).map(|at| id(at).to_owned()).collect();
+    let id = |at: &u32| {
+        plan.steps
+            .get(*at as usize)
+            .map_or("", |step| step.id.as_str())
+    };
+    let mut names: Vec<String> = cycle
+        .iter()
+        .take(NAMED)
+        .map(|at| id(at).to_owned())
+        .collect();
     if cycle.len() > NAMED {
         names.push(format!("({} more)", cycle.len() - NAMED));
     }
@@ -95,20 +107,34 @@ fn whys(dag: &Dag, plan: &Plan, cycle: &[u32]) -> String {
     let mut whys = Vec::new();
     let next = cycle.iter().cycle().skip(1);
     for (from, to) in cycle.iter().zip(next).take(NAMED) {
-        let edge = dag.find_edge((*from).into(), (*to).into()).and_then(|edge| dag.edge_weight(edge));
-        let (Some(source), Some(target)) = (plan.steps.get(*from as usize), plan.steps.get(*to as usize))
+        let edge = dag
+            .find_edge((*from).into(), (*to).into())
+            .and_then(|edge| dag.edge_weight(edge));
+        let (Some(source), Some(target)) =
+            (plan.steps.get(*from as usize), plan.steps.get(*to as usize))
         else {
             continue;
         };
-        if let Some(Edge { after: None, stands_in: true }) = edge {
+        if let Some(Edge {
+            after: None,
+            stands_in: true,
+        }) = edge
+        {
             whys.push(format!("`{}` stands in for `{}`", target.id, source.id));
         } else if let Some(Edge { after: None, .. }) = edge {
             let writes: HashSet<_> = source.writes.iter().collect();
             let name = target.needs().find(|name| writes.contains(name));
-            whys.extend(
-                name.map(|name| format!("`{}` reads `{name}`, which `{}` writes", target.id, source.id)),
-            );
+            whys.extend(name.map(|name| {
+                format!(
+                    "`{}` reads `{name}`, which `{}` writes",
+                    target.id, source.id
+                )
+            }));
         }
     }
-    if whys.is_empty() { String::new() } else { format!(" ({})", whys.join(", ")) }
+    if whys.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", whys.join(", "))
+    }
 }

@@ -9,8 +9,8 @@ use crate::fault::{Fault, FaultKind, Found};
 use crate::plan::Plan;
 use crate::step::{Step, StepId};
 
-/// How many pairs of a reader and a writer are looked at for each edge that there may be: steps that share many
-/// variables have one edge.
+/// How many pairs of a reader and a writer are looked at for each edge that there may be: steps
+/// that share many variables have one edge.
 const PAIRS_PER_EDGE: usize = 4;
 
 /// What a graph knows beside its plan.
@@ -39,13 +39,22 @@ impl Topology {
             forward.then(|| dag.add_edge((*from).into(), (*to).into(), *edge))?;
         }
         let writers = writers(&Variables::new(plan), &rank);
-        Some(Self { weight: order::weights(&dag, order), dag, rank, writers })
+        Some(Self {
+            weight: order::weights(&dag, order),
+            dag,
+            rank,
+            writers,
+        })
     }
 }
 
 /// The steps that write each variable, by rank.
 fn writers(variables: &Variables<'_>, rank: &[u32]) -> BTreeMap<Arc<str>, Vec<u32>> {
-    let written = variables.names.iter().zip(&variables.writers).filter(|(_, steps)| !steps.is_empty());
+    let written = variables
+        .names
+        .iter()
+        .zip(&variables.writers)
+        .filter(|(_, steps)| !steps.is_empty());
     let by_rank = written.map(|(name, steps)| {
         let mut steps = steps.clone();
         steps.sort_unstable_by_key(|at| rank[*at as usize]);
@@ -78,7 +87,16 @@ impl<'a> Build<'a> {
         let mut dag = Dag::with_capacity(steps, steps * 2);
         (0..steps).for_each(|_| _ = dag.add_node(()));
         let stand_ins = StandIns::new(plan, index);
-        Self { plan, index, settled, stand_ins, dag, most, looked: 0, seen: vec![0; steps] }
+        Self {
+            plan,
+            index,
+            settled,
+            stand_ins,
+            dag,
+            most,
+            looked: 0,
+            seen: vec![0; steps],
+        }
     }
 
     /// All edges and what follows from them. When something was found the graph is not whole.
@@ -88,7 +106,9 @@ impl<'a> Build<'a> {
             self.too_many(found);
             return Topology::default();
         }
-        let Some(order) = self.order(found) else { return Topology::default() };
+        let Some(order) = self.order(found) else {
+            return Topology::default();
+        };
         let order = match self.inherited(&order) {
             Some(0) => order,
             Some(_) => match self.order(found) {
@@ -113,19 +133,41 @@ impl<'a> Build<'a> {
             settled: &self.settled.is,
         };
         reads.check(&later, found);
-        let Some(order) = self.order(found) else { return Topology::default() };
+        let Some(order) = self.order(found) else {
+            return Topology::default();
+        };
         self.whole(&variables, &families, &order, found)
     }
 
-    fn whole(self, variables: &Variables, families: &[u32], order: &[u32], found: &mut Found) -> Topology {
+    fn whole(
+        self,
+        variables: &Variables,
+        families: &[u32],
+        order: &[u32],
+        found: &mut Found,
+    ) -> Topology {
         let rank = order::ranks(order);
         let writers = writers(variables, &rank);
-        let check = check::Writers { plan: self.plan, families, settled: &self.settled.is, most: self.most };
+        let check = check::Writers {
+            plan: self.plan,
+            families,
+            settled: &self.settled.is,
+            most: self.most,
+        };
         let pairs = check.pairs(&writers, found);
         let asked: Vec<_> = pairs.iter().map(|(_, pair)| *pair).collect();
-        check.tell(&pairs, &reach::reaches(&self.dag, order, &rank, &asked), found);
+        check.tell(
+            &pairs,
+            &reach::reaches(&self.dag, order, &rank, &asked),
+            found,
+        );
         let weight = order::weights(&self.dag, order);
-        Topology { dag: self.dag, rank, weight, writers }
+        Topology {
+            dag: self.dag,
+            rank,
+            weight,
+            writers,
+        }
     }
 
     /// Adds an edge unless there is one; false when there are too many.
@@ -142,24 +184,34 @@ impl<'a> Build<'a> {
     fn order(&self, found: &mut Found) -> Option<Vec<u32>> {
         let keys = &self.settled.keys;
         let order = levity_graph::sorted(&order::Numbers(&self.dag), |at| keys[at as usize]);
-        order.map_err(|_| cycle::tell(&self.dag, self.plan, found)).ok()
+        order
+            .map_err(|_| cycle::tell(&self.dag, self.plan, found))
+            .ok()
     }
 
     fn after(&self, step: &Step) -> Vec<Option<u32>> {
-        step.after.iter().map(|after| self.index.get(&after.step).copied()).collect()
+        step.after
+            .iter()
+            .map(|after| self.index.get(&after.step).copied())
+            .collect()
     }
 
     /// The steps that are not settled, with their numbers.
     fn open(&self) -> impl Iterator<Item = (u32, &'a Arc<Step>)> + use<'a> {
         let steps = self.plan.steps.iter().enumerate().zip(&self.settled.is);
-        steps.filter(|(_, settled)| !**settled).map(|((at, step), _)| (at as u32, step))
+        steps
+            .filter(|(_, settled)| !**settled)
+            .map(|((at, step), _)| (at as u32, step))
     }
 
-    /// The edges that settled steps have, and those that `after`, `instead_of` and fallbacks say; false when there are
-    /// too many.
+    /// The edges that settled steps have, and those that `after`, `instead_of` and fallbacks say;
+    /// false when there are too many.
     fn explicit(&mut self) -> bool {
         let settled = self.settled;
-        settled.edges.iter().all(|(from, to, edge)| self.add(*from, *to, *edge))
+        settled
+            .edges
+            .iter()
+            .all(|(from, to, edge)| self.add(*from, *to, *edge))
             && self.open().all(|(at, step)| self.said(at, step))
     }
 
@@ -169,14 +221,31 @@ impl<'a> Build<'a> {
         let said = after.into_iter().enumerate().all(|(k, from)| {
             let Some(from) = from else { return true };
             let stands_in = sources.binary_search(&from).is_ok();
-            self.add(from, at, Edge { after: Some(k as u32), stands_in })
+            self.add(
+                from,
+                at,
+                Edge {
+                    after: Some(k as u32),
+                    stands_in,
+                },
+            )
         });
-        said && sources.iter().all(|from| self.add(*from, at, Edge { after: None, stands_in: true }))
+        said && sources.iter().all(|from| {
+            self.add(
+                *from,
+                at,
+                Edge {
+                    after: None,
+                    stands_in: true,
+                },
+            )
+        })
     }
 
-    /// Who comes after a step also comes after all who stand in for it, unless it comes before them: what is done again
-    /// for a judge comes after the judge and before the one who judges it the second time. Gives the number of edges
-    /// that were added, or `None` when there are too many.
+    /// Who comes after a step also comes after all who stand in for it, unless it comes before
+    /// them: what is done again for a judge comes after the judge and before the one who judges it
+    /// the second time. Gives the number of edges that were added, or `None` when there are too
+    /// many.
     fn inherited(&mut self, order: &[u32]) -> Option<usize> {
         if self.stand_ins.is_empty() {
             return Some(0);
@@ -198,8 +267,8 @@ impl<'a> Build<'a> {
         (self.dag.edge_count() <= self.most).then_some(added)
     }
 
-    /// All who stand in for the steps that a step comes after, and who stand in for those, and so on; without those that
-    /// it has an edge from, and without its own family.
+    /// All who stand in for the steps that a step comes after, and who stand in for those, and so
+    /// on; without those that it has an edge from, and without its own family.
     fn stand_ins_before(
         &mut self,
         at: u32,
@@ -215,8 +284,15 @@ impl<'a> Build<'a> {
             return None;
         }
         for (k, from) in after.iter().enumerate() {
-            let edge = Edge { after: Some(k as u32), stands_in: false };
-            let mut open: Vec<_> = from.iter().copied().filter(|from| !own.contains(from)).collect();
+            let edge = Edge {
+                after: Some(k as u32),
+                stands_in: false,
+            };
+            let mut open: Vec<_> = from
+                .iter()
+                .copied()
+                .filter(|from| !own.contains(from))
+                .collect();
             while let Some(of) = open.pop() {
                 for stand_in in self.stand_ins.of(of).filter(|stand_in| *stand_in != at) {
                     self.looked += 1;
@@ -240,9 +316,14 @@ impl<'a> Build<'a> {
         self.most.saturating_mul(PAIRS_PER_EDGE)
     }
 
-    /// The edges that follow from variables. Gives the pairs of reader and writer in which the reader comes before, or
-    /// `None` when there are too many.
-    fn follow(&mut self, variables: &Variables, families: &[u32], order: &[u32]) -> Option<Vec<(u32, u32)>> {
+    /// The edges that follow from variables. Gives the pairs of reader and writer in which the
+    /// reader comes before, or `None` when there are too many.
+    fn follow(
+        &mut self,
+        variables: &Variables,
+        families: &[u32],
+        order: &[u32],
+    ) -> Option<Vec<(u32, u32)>> {
         let ranks = order::ranks(order);
         let (mut edges, mut asked) = (Vec::new(), Vec::new());
         for (to, _) in self.open() {
@@ -260,7 +341,11 @@ impl<'a> Build<'a> {
                         continue;
                     }
                     self.seen[from as usize] = to + 1;
-                    let list = if self.may_lead(to, from, &ranks) { &mut asked } else { &mut edges };
+                    let list = if self.may_lead(to, from, &ranks) {
+                        &mut asked
+                    } else {
+                        &mut edges
+                    };
                     list.push((to, from));
                 }
             }
@@ -271,7 +356,11 @@ impl<'a> Build<'a> {
         let before = reach::reaches(&self.dag, order, &ranks, &asked);
         let mut later = Vec::new();
         for (pair, before) in asked.into_iter().zip(before) {
-            if before { later.push(pair) } else { edges.push(pair) }
+            if before {
+                later.push(pair)
+            } else {
+                edges.push(pair)
+            }
         }
         edges.sort_unstable();
         for (to, from) in edges {
@@ -290,8 +379,16 @@ impl<'a> Build<'a> {
     /// Whether there may be a way from one step to another by what is said; without a search.
     fn may_lead(&self, from: u32, to: u32, ranks: &[u32]) -> bool {
         ranks[from as usize] < ranks[to as usize]
-            && self.dag.neighbors_directed(from.into(), Outgoing).next().is_some()
-            && self.dag.neighbors_directed(to.into(), Incoming).next().is_some()
+            && self
+                .dag
+                .neighbors_directed(from.into(), Outgoing)
+                .next()
+                .is_some()
+            && self
+                .dag
+                .neighbors_directed(to.into(), Incoming)
+                .next()
+                .is_some()
     }
 
     fn too_many(&self, found: &mut Found) {
@@ -299,7 +396,8 @@ impl<'a> Build<'a> {
         found.push(Fault::new(
             FaultKind::Size,
             format!(
-                "the steps depend on each other in more than {most} ways; let one step gather what many write \
+                "the steps depend on each other in more than {most} ways; let one step gather what \
+                    many write \
                  before many others read it"
             ),
         ));

@@ -11,11 +11,15 @@ impl Links for Numbers<'_> {
     }
 
     fn before(&self, at: u32) -> impl Iterator<Item = u32> + '_ {
-        self.0.neighbors_directed(at.into(), petgraph::Incoming).map(|before| before.index() as u32)
+        self.0
+            .neighbors_directed(at.into(), petgraph::Incoming)
+            .map(|before| before.index() as u32)
     }
 
     fn behind(&self, at: u32) -> impl Iterator<Item = u32> + '_ {
-        self.0.neighbors(at.into()).map(|behind| behind.index() as u32)
+        self.0
+            .neighbors(at.into())
+            .map(|behind| behind.index() as u32)
     }
 }
 
@@ -32,7 +36,10 @@ pub(super) fn ranks(order: &[u32]) -> Vec<u32> {
 pub(super) fn weights(dag: &Dag, order: &[u32]) -> Vec<u32> {
     let mut weights = vec![1; order.len()];
     for at in order.iter().rev() {
-        let behind = dag.neighbors((*at).into()).map(|next| weights[next.index()]).max();
+        let behind = dag
+            .neighbors((*at).into())
+            .map(|next| weights[next.index()])
+            .max();
         weights[*at as usize] = 1 + behind.unwrap_or(0);
     }
     weights

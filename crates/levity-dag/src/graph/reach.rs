@@ -7,8 +7,9 @@ type Mask = [u64; WIDE / 64];
 
 /// Whether the first of each pair leads to the second; `order` is a topological order of the graph.
 ///
-/// Targets are looked at 256 at a time, with one bit each in one pass over the edges between the pairs. So hostile plans
-/// cost a multiple of their size that is small, where a search for each pair would be quadratic.
+/// Targets are looked at 256 at a time, with one bit each in one pass over the edges between the
+/// pairs. So hostile plans cost a multiple of their size that is small, where a search for each
+/// pair would be quadratic.
 pub(super) fn reaches(dag: &Dag, order: &[u32], ranks: &[u32], pairs: &[(u32, u32)]) -> Vec<bool> {
     let mut by_target: Vec<usize> = (0..pairs.len()).collect();
     by_target.sort_unstable_by_key(|pair| ranks[pairs[*pair].1 as usize]);
@@ -43,7 +44,11 @@ fn pass<'a>(
         taken += 1;
     }
     let (now, later) = rest.split_at(taken);
-    let first = now.iter().map(|pair| ranks[pairs[*pair].0 as usize]).min().unwrap_or(0) as usize;
+    let first = now
+        .iter()
+        .map(|pair| ranks[pairs[*pair].0 as usize])
+        .min()
+        .unwrap_or(0) as usize;
     let last = targets.last().map_or(0, |target| ranks[*target as usize]) as usize;
     if first > last {
         return later;
@@ -61,7 +66,9 @@ fn pass<'a>(
             // What is beyond the last target leads to none, and its mask may be an old one.
             if ranks[next.index()] as usize <= last {
                 let more = &masks[next.index()];
-                mask.iter_mut().zip(more).for_each(|(mask, more)| *mask |= more);
+                mask.iter_mut()
+                    .zip(more)
+                    .for_each(|(mask, more)| *mask |= more);
             }
         }
         masks[*at as usize] = mask;

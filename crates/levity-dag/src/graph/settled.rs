@@ -8,7 +8,8 @@ use crate::step::StepId;
 pub(super) struct Settled {
     /// Whether each step is settled.
     pub(super) is: Vec<bool>,
-    /// What goes first among steps that are free: settled ones in the order they had, then the order of the plan.
+    /// What goes first among steps that are free: settled ones in the order they had, then the
+    /// order of the plan.
     pub(super) keys: Vec<(bool, u32)>,
     /// The edges between settled steps: from, to, and what they say. By target.
     pub(super) edges: Vec<(u32, u32, Edge)>,
@@ -22,7 +23,11 @@ impl Settled {
         settled: &dyn Fn(&StepId) -> bool,
     ) -> Self {
         let steps = plan.steps.len();
-        let mut all = Self { is: vec![false; steps], keys: Vec::with_capacity(steps), edges: Vec::new() };
+        let mut all = Self {
+            is: vec![false; steps],
+            keys: Vec::with_capacity(steps),
+            edges: Vec::new(),
+        };
         // What was in no plan before cannot have begun.
         let stood = |id: &StepId| old?.find(id.as_str()).filter(|_| settled(id));
         for (at, step) in plan.steps.iter().enumerate() {
@@ -34,7 +39,10 @@ impl Settled {
             all.keys.push((false, old.rank(stood)));
             for (from, edge) in old.before(stood) {
                 let from = old.step(from).map(|step| &step.id).filter(|id| settled(id));
-                all.edges.extend(from.and_then(|id| index.get(id)).map(|from| (*from, at as u32, edge)));
+                all.edges.extend(
+                    from.and_then(|id| index.get(id))
+                        .map(|from| (*from, at as u32, edge)),
+                );
             }
         }
         all

@@ -26,7 +26,10 @@ impl StandIns {
         of.retain(|(source, stand_in)| source != stand_in);
         of.sort_unstable();
         of.dedup();
-        let mut sources: Vec<_> = of.iter().map(|(source, stand_in)| (*stand_in, *source)).collect();
+        let mut sources: Vec<_> = of
+            .iter()
+            .map(|(source, stand_in)| (*stand_in, *source))
+            .collect();
         sources.sort_unstable();
         Self { of, sources }
     }
@@ -65,8 +68,9 @@ impl StandIns {
         all
     }
 
-    /// For each step the first of those of which one does the work: two steps of one family are alternatives. A step
-    /// that stands in for several is a family of its own, since those are no alternatives of each other.
+    /// For each step the first of those of which one does the work: two steps of one family are
+    /// alternatives. A step that stands in for several is a family of its own, since those are no
+    /// alternatives of each other.
     pub(super) fn families(&self, order: &[u32]) -> Vec<u32> {
         let mut families: Vec<u32> = (0..order.len() as u32).collect();
         if self.of.is_empty() {
@@ -84,7 +88,10 @@ impl StandIns {
 
 fn pairs(sorted: &[(u32, u32)], first: u32) -> impl Iterator<Item = u32> + '_ {
     let from = sorted.partition_point(|pair| pair.0 < first);
-    sorted[from..].iter().take_while(move |pair| pair.0 == first).map(|pair| pair.1)
+    sorted[from..]
+        .iter()
+        .take_while(move |pair| pair.0 == first)
+        .map(|pair| pair.1)
 }
 
 /// The step that does it when this one fails.

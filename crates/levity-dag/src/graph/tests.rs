@@ -26,8 +26,15 @@ fn edges(graph: &Graph) -> Vec<String> {
         for (from, edge) in graph.before(at) {
             let after = edge.after.map(|k| k.to_string()).unwrap_or_default();
             let mark = if edge.stands_in { "!" } else { "" };
-            assert!(edges.insert(format!("{}>{}{after}{mark}", id(from), id(at))), "one edge for a pair");
-            assert!(graph.behind(from).any(|(to, same)| (to, same) == (at, edge)));
+            assert!(
+                edges.insert(format!("{}>{}{after}{mark}", id(from), id(at))),
+                "one edge for a pair"
+            );
+            assert!(
+                graph
+                    .behind(from)
+                    .any(|(to, same)| (to, same) == (at, edge))
+            );
         }
     }
     edges.into_iter().collect()
@@ -70,14 +77,25 @@ fn a_reader_may_come_before_a_writer_if_it_says_so() {
             step("again").writes(["x"]).after("mid").after("init"),
             step("end").reads(["x"]),
         ]),
-        &["again>end", "init>again1", "init>end", "init>look", "look>mid0", "mid>again0"],
+        &[
+            "again>end",
+            "init>again1",
+            "init>end",
+            "init>look",
+            "look>mid0",
+            "mid>again0",
+        ],
     );
 }
 
 #[test]
 fn an_update_comes_after_the_other_writers() {
     let graph = check(
-        plan([step("u").reads(["x"]).writes(["x"]), step("w").writes(["x"]), step("r").reads(["x"])]),
+        plan([
+            step("u").reads(["x"]).writes(["x"]),
+            step("w").writes(["x"]),
+            step("r").reads(["x"]),
+        ]),
         &["u>r", "w>r", "w>u"],
     );
     assert_eq!(graph.writers("x"), [1, 0]);
@@ -100,7 +118,11 @@ fn who_waits_for_a_step_waits_for_its_stand_ins() {
 #[test]
 fn a_stand_in_may_say_its_order_too() {
     check(
-        plan([step("a"), step("b").instead_of("a").after("a"), step("c").instead_of("a").after("a")]),
+        plan([
+            step("a"),
+            step("b").instead_of("a").after("a"),
+            step("c").instead_of("a").after("a"),
+        ]),
         &["a>b0!", "a>c0!"],
     );
 }
@@ -112,7 +134,11 @@ fn what_is_done_again_comes_before_who_judges_it_again() {
             step("work").writes(["x"]),
             step("judge").reads(["x"]),
             step("again").writes(["x"]).after("judge"),
-            step("judge~2").reads(["x"]).after("judge").after("again").instead_of("judge"),
+            step("judge~2")
+                .reads(["x"])
+                .after("judge")
+                .after("again")
+                .instead_of("judge"),
             step("end").after("judge"),
         ]),
         &[
@@ -129,25 +155,49 @@ fn what_is_done_again_comes_before_who_judges_it_again() {
 
 #[test]
 fn ranks_go_by_the_plan_where_they_can() {
-    let graph = Graph::check(plan(["d", "b", "a"].map(step)).step(step("c").after("a")), &known()).unwrap();
-    assert_eq!((0..4).map(|at| graph.rank(at)).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    let graph = Graph::check(
+        plan(["d", "b", "a"].map(step)).step(step("c").after("a")),
+        &known(),
+    )
+    .unwrap();
+    assert_eq!(
+        (0..4).map(|at| graph.rank(at)).collect::<Vec<_>>(),
+        [0, 1, 2, 3]
+    );
 }
 
 #[test]
 fn a_settled_step_takes_no_new_edges() {
-    let old =
-        plan([step("last").reads(["x"]).after("read"), step("read").reads(["x"]), step("old").writes(["x"])]);
+    let old = plan([
+        step("last").reads(["x"]).after("read"),
+        step("read").reads(["x"]),
+        step("old").writes(["x"]),
+    ]);
     let old = Graph::check(old, &known()).unwrap();
     let new = Plan::clone(old.plan()).step(step("new").writes(["x"]));
     let settled = |id: &StepId| ["read", "old"].contains(&id.as_str());
     let graph = Graph::check_changed(new, &known(), &old, &settled).unwrap();
-    assert_eq!(edges(&graph), ["new>last", "old>last", "old>read", "read>last0"]);
+    assert_eq!(
+        edges(&graph),
+        ["new>last", "old>last", "old>read", "read>last0"]
+    );
     assert_eq!(graph.writers("x"), [2, 3], "what is new is later");
 
     // The same holds when that is settled too, and something else is added.
     let third = Plan::clone(graph.plan()).step(step("third").reads(["x"]).writes(["x"]));
-    let graph = Graph::check_changed(third, &known(), &graph, &|id| id.as_str() != "third").unwrap();
-    assert_eq!(edges(&graph), ["new>last", "new>third", "old>last", "old>read", "old>third", "read>last0"]);
+    let graph =
+        Graph::check_changed(third, &known(), &graph, &|id| id.as_str() != "third").unwrap();
+    assert_eq!(
+        edges(&graph),
+        [
+            "new>last",
+            "new>third",
+            "old>last",
+            "old>read",
+            "old>third",
+            "read>last0"
+        ]
+    );
     assert_eq!(graph.writers("x"), [2, 3, 4]);
 }
 
@@ -157,7 +207,11 @@ fn settled_steps_keep_their_order() {
     let old = Graph::check(plan([step("u"), step("w").writes(["x"])]), &known).unwrap();
     let changed = plan([step("u").writes(["x"]), step("w").writes(["x"])]);
     let second = Graph::check_changed(changed, &known, &old, &|id| id.as_str() == "w").unwrap();
-    assert_eq!(second.writers("x"), [1, 0], "what has begun is before what has not");
+    assert_eq!(
+        second.writers("x"),
+        [1, 0],
+        "what has begun is before what has not"
+    );
     let third = Plan::clone(second.plan()).step(step("r").reads(["x"]));
     let third = Graph::check_changed(third, &known, &second, &|id| id.as_str() != "r").unwrap();
     assert_eq!(third.writers("x"), [1, 0], "and stays so when both have");
@@ -183,8 +237,13 @@ fn a_long_chain_costs_no_stack() {
     known.max_steps = 100_000;
     let id = |n: usize| format!("s{n}");
     let chain = |last: usize| {
-        let mut plan =
-            plan((0..100_000).map(|n| if n == 0 { step("s0") } else { step(&id(n)).after(id(n - 1)) }));
+        let mut plan = plan((0..100_000).map(|n| {
+            if n == 0 {
+                step("s0")
+            } else {
+                step(&id(n)).after(id(n - 1))
+            }
+        }));
         plan.steps[0] = step("s0").after(id(last)).into();
         plan
     };
@@ -200,10 +259,13 @@ fn a_long_chain_costs_no_stack() {
 fn what_many_write_and_many_read_is_refused() {
     let writers = (0..2_000).map(|n| step(&format!("w{n}")).writes(["x"]));
     let readers = (0..2_000).map(|n| step(&format!("r{n}")).reads(["x"]));
-    let plan = plan(writers.chain(readers)).variable("x", Variable::new().reducer(crate::Reducer::List));
+    let plan =
+        plan(writers.chain(readers)).variable("x", Variable::new().reducer(crate::Reducer::List));
     let faults = Graph::check(plan, &known()).unwrap_err();
     assert!(
-        faults.to_string().starts_with("the steps depend on each other in more than 500000 ways"),
+        faults
+            .to_string()
+            .starts_with("the steps depend on each other in more than 500000 ways"),
         "{faults}"
     );
 }
@@ -213,8 +275,12 @@ fn many_shared_stand_ins_are_refused_in_time() {
     let id = |n: usize| format!("s{n}");
     let chain = (0..3_000).map(|n| step(&id(n)).on_failure(OnFailure::Fallback(id(n + 1).into())));
     let users = (0..3_000).map(|n| step(&format!("u{n}")).after("s0"));
-    let faults = Graph::check(plan(chain.chain([step(&id(3_000))]).chain(users)), &known()).unwrap_err();
-    assert!(faults.to_string().contains("more than 500000 ways"), "{faults}");
+    let faults =
+        Graph::check(plan(chain.chain([step(&id(3_000))]).chain(users)), &known()).unwrap_err();
+    assert!(
+        faults.to_string().contains("more than 500000 ways"),
+        "{faults}"
+    );
 }
 
 /// A plan of few steps, with references and variables at random; some are wrong in every way.
@@ -224,24 +290,38 @@ fn any_plan() -> impl Strategy<Value = Plan> {
     let after = prop::collection::btree_set(0..9usize, 0..3);
     let stand_in = prop::option::weighted(0.15, 0..9usize);
     let one = (names(), names(), after, stand_in);
-    (prop::collection::vec(one, 1..9), any::<bool>(), any::<bool>()).prop_map(|(steps, given, reduced)| {
-        let mut plan = Plan::new();
-        for (n, (reads, writes, after, stand_in)) in steps.into_iter().enumerate() {
-            let mut step = step(&format!("s{n}")).reads(reads).writes(writes);
-            for k in after {
-                step = step.after(format!("s{k}"));
+    (
+        prop::collection::vec(one, 1..9),
+        any::<bool>(),
+        any::<bool>(),
+    )
+        .prop_map(|(steps, given, reduced)| {
+            let mut plan = Plan::new();
+            for (n, (reads, writes, after, stand_in)) in steps.into_iter().enumerate() {
+                let mut step = step(&format!("s{n}")).reads(reads).writes(writes);
+                for k in after {
+                    step = step.after(format!("s{k}"));
+                }
+                plan = plan.step(match stand_in {
+                    Some(k) => step.instead_of(format!("s{k}")),
+                    None => step,
+                });
             }
-            plan = plan.step(match stand_in {
-                Some(k) => step.instead_of(format!("s{k}")),
-                None => step,
-            });
-        }
-        plan = if given { plan.given("x", 1).given("y", 1) } else { plan };
-        if reduced { plan.variable("x", Variable::new().reducer(crate::Reducer::List)) } else { plan }
-    })
+            plan = if given {
+                plan.given("x", 1).given("y", 1)
+            } else {
+                plan
+            };
+            if reduced {
+                plan.variable("x", Variable::new().reducer(crate::Reducer::List))
+            } else {
+                plan
+            }
+        })
 }
 
-/// The rules once more, as they are told, without regard to cost: the edges, or `None` for a plan that is wrong.
+/// The rules once more, as they are told, without regard to cost: the edges, or `None` for a plan
+/// that is wrong.
 fn naive(plan: &Plan) -> Option<BTreeSet<(usize, usize)>> {
     let steps = &plan.steps;
     let n = steps.len();
@@ -268,7 +348,11 @@ fn naive(plan: &Plan) -> Option<BTreeSet<(usize, usize)>> {
         for after in &step.after {
             let of = find(&after.step)?;
             said[of][at] = true;
-            inherited.extend((0..n).filter(|s| stands_in(*s, of) && !stands_in(at, of)).map(|s| (s, at)));
+            inherited.extend(
+                (0..n)
+                    .filter(|s| stands_in(*s, of) && !stands_in(at, of))
+                    .map(|s| (s, at)),
+            );
         }
     }
     let before = closed(&said);
@@ -298,14 +382,18 @@ fn naive(plan: &Plan) -> Option<BTreeSet<(usize, usize)>> {
     (0..n).all(|at| !order[at][at]).then_some(())?;
     for (a, b) in (0..n).flat_map(|a| (0..a).map(move |b| (a, b))) {
         let shared = steps[a].writes.iter().any(|name| {
-            steps[b].writes.contains(name) && plan.variables.get(name).is_none_or(|it| it.reducer.is_none())
+            steps[b].writes.contains(name)
+                && plan
+                    .variables
+                    .get(name)
+                    .is_none_or(|it| it.reducer.is_none())
         });
         let fine = !shared || order[a][b] || order[b][a] || family(a) == family(b);
         fine.then_some(())?;
     }
     let writes = |at: usize, name| steps[at].writes.contains(name);
-    let kept =
-        (0..n).all(|at| source[at].is_none_or(|of| steps[of].writes.iter().all(|name| writes(at, name))));
+    let kept = (0..n)
+        .all(|at| source[at].is_none_or(|of| steps[of].writes.iter().all(|name| writes(at, name))));
     let pairs = (0..n).flat_map(|from| (0..n).map(move |to| (from, to)));
     kept.then(|| pairs.filter(|(from, to)| all[*from][*to]).collect())
 }
@@ -347,11 +435,12 @@ proptest! {
 /// A graph with edges from lower to higher numbers, larger than what one pass looks at.
 fn any_dag() -> impl Strategy<Value = (usize, Vec<(u32, u32)>)> {
     (2..700usize).prop_flat_map(|n| {
-        let edge = (0..n as u32, 0..n as u32).prop_filter_map("no loops", |(a, b)| match a.cmp(&b) {
-            std::cmp::Ordering::Less => Some((a, b)),
-            std::cmp::Ordering::Equal => None,
-            std::cmp::Ordering::Greater => Some((b, a)),
-        });
+        let edge =
+            (0..n as u32, 0..n as u32).prop_filter_map("no loops", |(a, b)| match a.cmp(&b) {
+                std::cmp::Ordering::Less => Some((a, b)),
+                std::cmp::Ordering::Equal => None,
+                std::cmp::Ordering::Greater => Some((b, a)),
+            });
         (Just(n), prop::collection::vec(edge, 0..n * 2))
     })
 }

@@ -17,7 +17,11 @@ pub(crate) struct Variables<'a> {
 impl<'a> Variables<'a> {
     /// Of a plan.
     pub(crate) fn new(plan: &'a Plan) -> Self {
-        let mut all = Self { names: Vec::new(), writers: Vec::new(), reads: Vec::new() };
+        let mut all = Self {
+            names: Vec::new(),
+            writers: Vec::new(),
+            reads: Vec::new(),
+        };
         let mut numbers = HashMap::with_capacity(plan.steps.len());
         for (at, step) in plan.steps.iter().enumerate() {
             for name in &step.writes {
@@ -27,7 +31,10 @@ impl<'a> Variables<'a> {
                     writers.push(at as u32);
                 }
             }
-            let mut reads: Vec<_> = step.needs().map(|name| all.number(&mut numbers, name)).collect();
+            let mut reads: Vec<_> = step
+                .needs()
+                .map(|name| all.number(&mut numbers, name))
+                .collect();
             reads.sort_unstable();
             reads.dedup();
             all.reads.push(reads);

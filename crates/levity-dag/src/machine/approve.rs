@@ -12,8 +12,8 @@ use crate::fault::{Fault, FaultKind, Faults};
 use crate::notice::PlanNotice;
 use crate::plan::Plan;
 
-/// How often a person may put something in the place of a plan that cannot be carried out. A program that answers for one
-/// could do so for ever.
+/// How often a person may put something in the place of a plan that cannot be carried out. A
+/// program that answers for one could do so for ever.
 const MOST_EDITS: u32 = 10;
 
 impl GraphMachine {
@@ -38,7 +38,11 @@ impl GraphMachine {
         let call = ToolCall::new(effect.to_string(), CARRY_OUT, proposal.args());
         let ask = Ask::new(self.now.run.clone(), effect, call, reason);
         self.want(Effect::Ask(ask), wants);
-        self.phase.wait_for(PlanQuestion { effect, to: Respondent::Person(proposal), planning });
+        self.phase.wait_for(PlanQuestion {
+            effect,
+            to: Respondent::Person(proposal),
+            planning,
+        });
     }
 
     pub(super) fn approved(
@@ -50,10 +54,15 @@ impl GraphMachine {
     ) {
         match outcome {
             Outcome::Decision(Decision::Allow) => self.allowed(planning, proposal, wants),
-            Outcome::Decision(Decision::Edit { args }) => self.edited(planning, proposal, &args, wants),
+            Outcome::Decision(Decision::Edit { args }) => {
+                self.edited(planning, proposal, &args, wants)
+            }
             Outcome::Decision(Decision::Answer { text }) if self.rules.planner.is_some() => {
                 let message = format!("the user says: {text}");
-                let faults = Faults { faults: vec![Fault::new(FaultKind::Malformed, message)], more: 0 };
+                let faults = Faults {
+                    faults: vec![Fault::new(FaultKind::Malformed, message)],
+                    more: 0,
+                };
                 self.reject(planning, &faults, &proposal.args().to_string(), wants);
             }
             Outcome::Decision(Decision::Answer { text }) => self.refused(&text, wants),
@@ -73,9 +82,18 @@ impl GraphMachine {
         };
         match (graph, proposal) {
             (Ok(graph), Proposal::Change(diff)) => {
-                self.adopt(&planning, Draft { diff: Some(diff), graph }, wants);
+                self.adopt(
+                    &planning,
+                    Draft {
+                        diff: Some(diff),
+                        graph,
+                    },
+                    wants,
+                );
             }
-            (Ok(graph), Proposal::Plan(_)) => self.adopt(&planning, Draft { diff: None, graph }, wants),
+            (Ok(graph), Proposal::Plan(_)) => {
+                self.adopt(&planning, Draft { diff: None, graph }, wants)
+            }
             (Err(faults), proposal) if self.rules.planner.is_some() => {
                 self.reject(planning, &faults, &proposal.args().to_string(), wants);
             }
@@ -102,12 +120,18 @@ impl GraphMachine {
         match read {
             Ok(Read::Draft(draft)) => self.adopt(&planning, *draft, wants),
             Ok(Read::GiveUp(why)) => self.no_plan(&why, wants),
-            // What a person wrote is not mended by a model: the person is asked again, about the plan as it was.
+            // What a person wrote is not mended by a model: the person is asked again, about the
+            // plan as it was.
             Err(faults) => {
-                Self::tell(wants, || PlanNotice::Rejected { faults: vec![faults.to_string()] });
+                Self::tell(wants, || PlanNotice::Rejected {
+                    faults: vec![faults.to_string()],
+                });
                 planning.edits = planning.edits.saturating_add(1);
                 if planning.edits >= MOST_EDITS {
-                    return self.refused(&format!("what was put in its place is no better: {faults}"), wants);
+                    return self.refused(
+                        &format!("what was put in its place is no better: {faults}"),
+                        wants,
+                    );
                 }
                 self.propose(planning, proposal, wants);
             }
@@ -116,7 +140,9 @@ impl GraphMachine {
 
     fn refused(&mut self, reason: &str, wants: &mut MachineOutput) {
         match self.phase.running() {
-            None => self.stop(Status::Cancelled { reason: format!("the plan was refused: {reason}") }),
+            None => self.stop(Status::Cancelled {
+                reason: format!("the plan was refused: {reason}"),
+            }),
             Some(_) => self.no_plan(&format!("the change was refused: {reason}"), wants),
         }
     }

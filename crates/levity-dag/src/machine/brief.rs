@@ -18,11 +18,15 @@ impl GraphMachine {
         let known = &self.rules.known;
         let agents = known.performers.iter();
         let given = self.with_given(&Arc::default()).given.clone();
-        let given = given.iter().filter(|(name, _)| !matches!(&***name, QUERY | FILES | PROFILES));
+        let given = given
+            .iter()
+            .filter(|(name, _)| !matches!(&***name, QUERY | FILES | PROFILES));
         Brief {
             goal: self.start.goal.clone(),
             said: self.now.said.clone(),
-            agents: agents.map(|(name, who)| (name.clone(), who.description.clone())).collect(),
+            agents: agents
+                .map(|(name, who)| (name.clone(), who.description.clone()))
+                .collect(),
             code: known.code,
             given: shortened(given.map(|(name, value)| (&**name, value.clone()))),
             files: self.known_files(),
@@ -44,13 +48,26 @@ impl GraphMachine {
 
     fn replan(&self, steps: &Scheduler, planning: &Planning) -> Replan {
         let why = |id: &StepId| {
-            let node = steps.graph().find(id.as_str()).and_then(|at| steps.node(at));
-            node.and_then(|node| node.error.as_deref()).unwrap_or("it failed").to_owned()
+            let node = steps
+                .graph()
+                .find(id.as_str())
+                .and_then(|at| steps.node(at));
+            node.and_then(|node| node.error.as_deref())
+                .unwrap_or("it failed")
+                .to_owned()
         };
         Replan {
             plan: self.plan_with_status(steps),
-            results: shortened(self.values().iter().map(|(name, value)| (&**name, value.clone()))),
-            failed: planning.failed.iter().map(|id| (id.clone(), why(id))).collect(),
+            results: shortened(
+                self.values()
+                    .iter()
+                    .map(|(name, value)| (&**name, value.clone())),
+            ),
+            failed: planning
+                .failed
+                .iter()
+                .map(|id| (id.clone(), why(id)))
+                .collect(),
             left: self.start.settings.replans.saturating_sub(self.now.replans),
         }
     }
@@ -70,12 +87,18 @@ impl GraphMachine {
 
     /// All variables that have a value by now.
     pub(crate) fn values(&self) -> BTreeMap<Arc<str>, Value> {
-        let Some(steps) = self.phase.steps() else { return self.start.given.clone() };
+        let Some(steps) = self.phase.steps() else {
+            return self.start.given.clone();
+        };
         let plan = steps.graph().plan();
         let written = plan.steps.iter().flat_map(|step| &step.writes);
         // Each once: what many steps write is put together once.
         let names: BTreeSet<&Arc<str>> = plan.given.keys().chain(written).collect();
-        let named = names.into_iter().filter(|name| !matches!(&***name, QUERY | FILES | PROFILES));
-        named.filter_map(|name| Some((name.clone(), steps.read(name, None)?))).collect()
+        let named = names
+            .into_iter()
+            .filter(|name| !matches!(&***name, QUERY | FILES | PROFILES));
+        named
+            .filter_map(|name| Some((name.clone(), steps.read(name, None)?)))
+            .collect()
     }
 }

@@ -26,8 +26,11 @@ impl GraphMachine {
     pub(super) fn ending_now(&self, status: Status) -> Ending {
         let mut ending = Ending::new(status);
         ending.text = self.answer();
-        let values: Map<String, Value> =
-            self.values().into_iter().map(|(name, value)| (name.to_string(), value)).collect();
+        let values: Map<String, Value> = self
+            .values()
+            .into_iter()
+            .map(|(name, value)| (name.to_string(), value))
+            .collect();
         ending.value = Some(Value::Object(values));
         (ending.usage, ending.stats) = (self.now.usage, self.now.stats);
         ending
@@ -35,7 +38,11 @@ impl GraphMachine {
 
     /// Nothing is left to do.
     pub(super) fn conclude(&mut self) {
-        let missing = self.phase.steps().map(|steps| self.missing(steps)).unwrap_or_default();
+        let missing = self
+            .phase
+            .steps()
+            .map(|steps| self.missing(steps))
+            .unwrap_or_default();
         let status = match (self.now.near, &*missing) {
             (_, []) => Status::Complete,
             (Some(limit), _) => Status::Partial(limit),
@@ -51,8 +58,9 @@ impl GraphMachine {
             let what = match (node.status, node.skip) {
                 (StepStatus::Failed, _) => {
                     let step = steps.step(at);
-                    let meant = step
-                        .is_some_and(|step| matches!(step.on_failure, OnFailure::Skip | OnFailure::Continue));
+                    let meant = step.is_some_and(|step| {
+                        matches!(step.on_failure, OnFailure::Skip | OnFailure::Continue)
+                    });
                     if meant || node.handled || self.is_replaced(steps, at) {
                         continue;
                     }
@@ -62,7 +70,9 @@ impl GraphMachine {
                         head(node.error.as_deref().unwrap_or(""), 500)
                     )
                 }
-                (StepStatus::Skipped, Some(Skip::Failure)) => format!("step `{}` was skipped", self.id(at)),
+                (StepStatus::Skipped, Some(Skip::Failure)) => {
+                    format!("step `{}` was skipped", self.id(at))
+                }
                 (StepStatus::Skipped | StepStatus::Completed, _) => continue,
                 _ => format!("step `{}` was not done", self.id(at)),
             };
@@ -76,29 +86,38 @@ impl GraphMachine {
         missing
     }
 
-    /// Whether others stand in for a step that failed: then those say whether it was done. Those that were skipped, too,
-    /// say nothing.
+    /// Whether others stand in for a step that failed: then those say whether it was done. Those
+    /// that were skipped, too, say nothing.
     fn is_replaced(&self, steps: &Scheduler, at: u32) -> bool {
-        let mut stand_ins = steps.stand_ins(at).filter_map(|stand_in| steps.node(stand_in));
+        let mut stand_ins = steps
+            .stand_ins(at)
+            .filter_map(|stand_in| steps.node(stand_in));
         stand_ins.any(|node| node.status != StepStatus::Skipped)
     }
 
     /// What the last of the steps that are done gave, as text.
     fn answer(&self) -> String {
-        let Some(steps) = self.phase.steps() else { return String::new() };
-        let done = steps.nodes().filter(|(_, node)| node.status == StepStatus::Completed);
+        let Some(steps) = self.phase.steps() else {
+            return String::new();
+        };
+        let done = steps
+            .nodes()
+            .filter(|(_, node)| node.status == StepStatus::Completed);
         let Some((at, node)) = done.max_by_key(|(at, _)| steps.graph().rank(*at)) else {
             return String::new();
         };
-        let Some(step) = steps.step(at) else { return String::new() };
+        let Some(step) = steps.step(at) else {
+            return String::new();
+        };
         match (&*node.values, &node.output) {
             ([value], _) => clipped(value, usize::MAX),
             ([], Some(output)) => clipped(output.get("final_answer").unwrap_or(output), usize::MAX),
             ([], None) => String::new(),
             (values, _) => {
                 let named = step.writes.iter().zip(values);
-                let named: Map<String, Value> =
-                    named.map(|(name, value)| (name.to_string(), value.clone())).collect();
+                let named: Map<String, Value> = named
+                    .map(|(name, value)| (name.to_string(), value.clone()))
+                    .collect();
                 Value::Object(named).to_string()
             }
         }
@@ -114,8 +133,8 @@ impl GraphMachine {
         self.now.replans
     }
 
-    /// Each step with where it stands, why it failed and what it took, for a run that is over: what was under way then was
-    /// not done.
+    /// Each step with where it stands, why it failed and what it took, for a run that is over: what
+    /// was under way then was not done.
     pub(crate) fn reports(
         &self,
     ) -> impl Iterator<Item = (StepId, StepStatus, Option<String>, StepSpent)> + '_ {
@@ -125,8 +144,17 @@ impl GraphMachine {
             if spent.attempts == 0 && matches!(node.status, StepStatus::Completed) {
                 spent.attempts = 1;
             }
-            let status = if node.status.is_settled() { node.status } else { StepStatus::Pending };
-            (self.id(at), status, node.error.as_deref().map(str::to_owned), spent)
+            let status = if node.status.is_settled() {
+                node.status
+            } else {
+                StepStatus::Pending
+            };
+            (
+                self.id(at),
+                status,
+                node.error.as_deref().map(str::to_owned),
+                spent,
+            )
         })
     }
 }

@@ -42,7 +42,10 @@ impl Fan {
 
     /// How many must succeed.
     fn quorum(&self, fan_out: &FanOut) -> usize {
-        fan_out.quorum.unwrap_or(self.items.len()).min(self.items.len())
+        fan_out
+            .quorum
+            .unwrap_or(self.items.len())
+            .min(self.items.len())
     }
 
     /// Whether there are elements to begin.
@@ -81,7 +84,10 @@ impl Fan {
         let begun = self.next as usize;
         let done = self.results.iter().flatten().count();
         let under_way = self.under_way.keys().all(|item| *item < self.next);
-        let settled = self.done.checked_add(self.failed).is_some_and(|settled| settled <= begun);
+        let settled = self
+            .done
+            .checked_add(self.failed)
+            .is_some_and(|settled| settled <= begun);
         self.results.len() == self.items.len()
             && begun <= self.items.len()
             && done == self.done
@@ -101,7 +107,13 @@ impl Fan {
 
 impl GraphMachine {
     /// Begins the next element of a step's list.
-    pub(super) fn begin_item(&mut self, at: u32, step: &Step, fan_out: &FanOut, wants: &mut MachineOutput) {
+    pub(super) fn begin_item(
+        &mut self,
+        at: u32,
+        step: &Step,
+        fan_out: &FanOut,
+        wants: &mut MachineOutput,
+    ) {
         if self.fan(at).is_none() && !self.open_list(at, fan_out, wants) {
             return;
         }
@@ -111,7 +123,13 @@ impl GraphMachine {
                 if more && let Some(running) = self.phase.running_mut() {
                     running.steps.push(at);
                 }
-                self.perform(Place { at, item: Some(item) }, wants);
+                self.perform(
+                    Place {
+                        at,
+                        item: Some(item),
+                    },
+                    wants,
+                );
             }
             None => self.conclude_list(at, step, wants),
         }
@@ -120,11 +138,17 @@ impl GraphMachine {
     /// Reads the list; whether it is one.
     fn open_list(&mut self, at: u32, fan_out: &FanOut, wants: &mut MachineOutput) -> bool {
         self.begin_work(at);
-        let list = self.phase.steps().and_then(|steps| steps.read(&fan_out.over, Some(at)));
+        let list = self
+            .phase
+            .steps()
+            .and_then(|steps| steps.read(&fan_out.over, Some(at)));
         let problem = match &list {
             Some(Value::Array(items)) if items.len() > fan_out.most => {
                 let (most, many) = (fan_out.most, items.len());
-                Some(format!("`{}` has {many} elements, and {most} are allowed; raise `most`", fan_out.over))
+                Some(format!(
+                    "`{}` has {many} elements, and {most} are allowed; raise `most`",
+                    fan_out.over
+                ))
             }
             Some(Value::Array(_)) => None,
             _ => Some(format!("`{}` is no list", fan_out.over)),
@@ -133,11 +157,23 @@ impl GraphMachine {
             self.step_failed(at, Failed::for_good(problem), wants);
             return false;
         }
-        let Some(Value::Array(items)) = list else { return false };
-        let (results, many) = (vec![None; items.len()], u32::try_from(items.len()).unwrap_or(u32::MAX));
-        Self::tell(wants, || PlanNotice::FannedOut { step: self.id(at), items: many });
+        let Some(Value::Array(items)) = list else {
+            return false;
+        };
+        let (results, many) = (
+            vec![None; items.len()],
+            u32::try_from(items.len()).unwrap_or(u32::MAX),
+        );
+        Self::tell(wants, || PlanNotice::FannedOut {
+            step: self.id(at),
+            items: many,
+        });
         if let Some(work) = self.work(at) {
-            work.fan = Some(Box::new(Fan { items, results, ..Fan::default() }));
+            work.fan = Some(Box::new(Fan {
+                items,
+                results,
+                ..Fan::default()
+            }));
         }
         true
     }
@@ -152,7 +188,13 @@ impl GraphMachine {
         self.item_settled(at, item, Ok(written), wants);
     }
 
-    pub(super) fn item_failed(&mut self, at: u32, item: u32, failed: Failed, wants: &mut MachineOutput) {
+    pub(super) fn item_failed(
+        &mut self,
+        at: u32,
+        item: u32,
+        failed: Failed,
+        wants: &mut MachineOutput,
+    ) {
         self.item_settled(at, item, Err(failed), wants);
     }
 
@@ -165,10 +207,16 @@ impl GraphMachine {
     ) {
         let Some(step) = self.step(at) else { return };
         let fan = self.fan(at);
-        let (Some(fan), Some(fan_out)) = (fan, step.fan_out()) else { return };
+        let (Some(fan), Some(fan_out)) = (fan, step.fan_out()) else {
+            return;
+        };
         fan.under_way.remove(&item);
         let error = result.as_ref().err().map(|failed| failed.why.clone());
-        Self::tell(wants, || PlanNotice::ItemFinished { step: step.id.clone(), item, error });
+        Self::tell(wants, || PlanNotice::ItemFinished {
+            step: step.id.clone(),
+            item,
+            error,
+        });
         match result {
             Ok(written) => {
                 fan.done += 1;
@@ -179,7 +227,8 @@ impl GraphMachine {
             }
             Err(failed) => {
                 fan.failed += 1;
-                fan.first_error.get_or_insert_with(|| format!("element {item}: {}", failed.why));
+                fan.first_error
+                    .get_or_insert_with(|| format!("element {item}: {}", failed.why));
                 fan.send_back(failed.rejection);
             }
         }
@@ -192,7 +241,9 @@ impl GraphMachine {
     /// Every element is settled, or left out.
     fn conclude_list(&mut self, at: u32, step: &Step, wants: &mut MachineOutput) {
         let fan = self.fan(at);
-        let (Some(fan), Some(fan_out)) = (fan, step.fan_out()) else { return };
+        let (Some(fan), Some(fan_out)) = (fan, step.fan_out()) else {
+            return;
+        };
         if !fan.is_over() {
             return;
         }
@@ -202,7 +253,14 @@ impl GraphMachine {
             let (done, of) = (fan.done, fan.items.len());
             let why = format!("{done} of {of} elements succeeded, and {quorum} must; {error}");
             let rejection = fan.rejection.take();
-            return self.step_failed(at, Failed { rejection, ..Failed::for_good(why) }, wants);
+            return self.step_failed(
+                at,
+                Failed {
+                    rejection,
+                    ..Failed::for_good(why)
+                },
+                wants,
+            );
         }
         let fan = std::mem::take(fan);
         let written = gather(step, fan_out, &fan);
@@ -220,15 +278,26 @@ impl GraphMachine {
 /// The results of all elements, in the order of the list.
 fn gather(step: &Step, fan_out: &FanOut, fan: &Fan) -> Vec<WrittenVariable> {
     let one = |(place, name): (usize, &std::sync::Arc<str>)| {
-        let of =
-            |result: &'_ Option<Vec<Value>>| result.as_ref().and_then(|values| values.get(place).cloned());
+        let of = |result: &'_ Option<Vec<Value>>| {
+            result
+                .as_ref()
+                .and_then(|values| values.get(place).cloned())
+        };
         let values: Vec<Value> = match fan_out.reducer {
             // The place in the list says which element it was.
-            Reducer::List => fan.results.iter().map(|result| of(result).unwrap_or_default()).collect(),
+            Reducer::List => fan
+                .results
+                .iter()
+                .map(|result| of(result).unwrap_or_default())
+                .collect(),
             _ => fan.results.iter().filter_map(of).collect(),
         };
         let by = fan.by.get(place).copied().unwrap_or(Strategy::Output);
-        WrittenVariable { name: name.clone(), by, value: fan_out.reducer.reduce(values.iter()) }
+        WrittenVariable {
+            name: name.clone(),
+            by,
+            value: fan_out.reducer.reduce(values.iter()),
+        }
     };
     step.writes.iter().enumerate().map(one).collect()
 }

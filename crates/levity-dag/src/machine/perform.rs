@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Ask, CallId, ChildRun, Decision, Effect, EffectId, MachineOutput, Money, Outcome, Stats, ToolCall,
-    ToolRun, Usage, Wait,
+    Ask, CallId, ChildRun, Decision, Effect, EffectId, MachineOutput, Money, Outcome, Stats,
+    ToolCall, ToolRun, Usage, Wait,
 };
 use levity_graph::{Next, Remedy, after_failure};
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,8 @@ use crate::schedule::Scheduler;
 use crate::step::{Budget, OnFailure, Retry, Step, StepId};
 use crate::task::Task;
 
-/// The key by which an executor is told how long a function or a tool may take, in seconds. It is taken out of the arguments.
+/// The key by which an executor is told how long a function or a tool may take, in seconds. It is
+/// taken out of the arguments.
 pub(crate) const TIMEOUT: &str = "$timeout";
 
 /// The key by which an executor is told which agent wrote the code that is to be run.
@@ -79,12 +80,19 @@ impl GraphMachine {
     }
 
     pub(super) fn work(&mut self, at: u32) -> Option<&mut Work> {
-        self.phase.running_mut()?.works.get_mut(&at).map(|work| &mut **work)
+        self.phase
+            .running_mut()?
+            .works
+            .get_mut(&at)
+            .map(|work| &mut **work)
     }
 
     /// Ends the work at a step, and returns what it took.
     fn end_work(&mut self, at: u32) -> StepSpent {
-        let work = self.phase.running_mut().and_then(|running| running.works.remove(&at));
+        let work = self
+            .phase
+            .running_mut()
+            .and_then(|running| running.works.remove(&at));
         work.map(|work| work.spent).unwrap_or_default()
     }
 
@@ -102,9 +110,13 @@ impl GraphMachine {
 
     /// Begins an attempt, or the next round of one.
     pub(super) fn perform(&mut self, place: Place, wants: &mut MachineOutput) {
-        let Some(step) = self.step(place.at) else { return };
+        let Some(step) = self.step(place.at) else {
+            return;
+        };
         let inputs = self.inputs(&step, place);
-        let Some(attempt) = self.attempt(place) else { return };
+        let Some(attempt) = self.attempt(place) else {
+            return;
+        };
         if attempt.round == 0 {
             attempt.number = attempt.number.saturating_add(1);
         }
@@ -125,21 +137,39 @@ impl GraphMachine {
         });
     }
 
-    /// What a step is given: fixed inputs, the variables that it reads and, for an element of a list, that.
+    /// What a step is given: fixed inputs, the variables that it reads and, for an element of a
+    /// list, that.
     pub(super) fn inputs(&self, step: &Step, place: Place) -> Map<String, Value> {
-        let mut inputs = step.more.as_ref().map(|more| more.inputs.clone()).unwrap_or_default();
-        let Some(running) = self.phase.running() else { return inputs };
+        let mut inputs = step
+            .more
+            .as_ref()
+            .map(|more| more.inputs.clone())
+            .unwrap_or_default();
+        let Some(running) = self.phase.running() else {
+            return inputs;
+        };
         for name in &step.reads {
-            inputs.insert(name.to_string(), running.steps.read(name, Some(place.at)).unwrap_or_default());
+            inputs.insert(
+                name.to_string(),
+                running.steps.read(name, Some(place.at)).unwrap_or_default(),
+            );
         }
-        let fan = running.works.get(&place.at).and_then(|work| work.fan.as_deref());
+        let fan = running
+            .works
+            .get(&place.at)
+            .and_then(|work| work.fan.as_deref());
         if let (Some(fan), Some(item), Some(fan_out)) = (fan, place.item, step.fan_out()) {
             inputs.insert(fan_out.name.to_string(), fan.element(item));
         }
         inputs
     }
 
-    fn effect(&mut self, step: &Step, place: Place, inputs: Map<String, Value>) -> Result<Effect, Failed> {
+    fn effect(
+        &mut self,
+        step: &Step,
+        place: Place,
+        inputs: Map<String, Value>,
+    ) -> Result<Effect, Failed> {
         if !step.variants().is_empty() {
             return self.code_effect(step, place, (step.variants(), None), &inputs);
         }
@@ -156,19 +186,35 @@ impl GraphMachine {
                 };
                 Ok(Effect::Tool(run.unordered()))
             }
-            None => Err(Failed::for_good(format!("there is no `{}` to do it", step.agent))),
+            None => Err(Failed::for_good(format!(
+                "there is no `{}` to do it",
+                step.agent
+            ))),
         }
     }
 
-    /// The call of a function or a tool; with the time that it has, where it is to be made and not only asked about.
-    fn call(&self, step: &Step, name: &str, mut inputs: Map<String, Value>, timed: bool) -> ToolCall {
-        if let Some(time) = step.more.as_ref().and_then(|more| more.timeout).filter(|_| timed) {
+    /// The call of a function or a tool; with the time that it has, where it is to be made and not
+    /// only asked about.
+    fn call(
+        &self,
+        step: &Step,
+        name: &str,
+        mut inputs: Map<String, Value>,
+        timed: bool,
+    ) -> ToolCall {
+        if let Some(time) = step
+            .more
+            .as_ref()
+            .and_then(|more| more.timeout)
+            .filter(|_| timed)
+        {
             inputs.insert(TIMEOUT.to_owned(), time.as_secs_f64().into());
         }
         ToolCall::new(self.call_id(step), name, Value::Object(inputs))
     }
 
-    /// Names a call: by the step, of which there is one at a time, or else by the number of the effect.
+    /// Names a call: by the step, of which there is one at a time, or else by the number of the
+    /// effect.
     fn call_id(&self, step: &Step) -> CallId {
         match step.fan_out() {
             None => CallId::new(step.id.to_arc()),
@@ -190,13 +236,18 @@ impl GraphMachine {
             [code] => json!({"code": code, "inputs": inputs}),
             variants => json!({"variants": variants, "inputs": inputs}),
         };
-        let Some(attempt) = self.attempt(place) else { return Err(Failed::for_good("it is not there")) };
+        let Some(attempt) = self.attempt(place) else {
+            return Err(Failed::for_good("it is not there"));
+        };
         let budget = share(budget_of(step), attempt)?;
         let mut input = json!({"args": args});
         if let Some(author) = author.filter(|_| self.start.settings.own_tools) {
             input[AUTHOR] = Value::from(&*author);
         }
-        Ok(Effect::Child(ChildRun::new(program, bounded(input, step, budget))))
+        Ok(Effect::Child(ChildRun::new(
+            program,
+            bounded(input, step, budget),
+        )))
     }
 
     fn agent_effect(
@@ -208,27 +259,49 @@ impl GraphMachine {
     ) -> Result<Effect, Failed> {
         let turns = self.start.settings.turns;
         let (goal, said) = (self.start.goal.clone(), self.now.said.clone());
-        let judges = self.rules.known.performer(name).is_some_and(|(_, who)| who.judges);
-        let judged = if judges { self.judged(step) } else { Vec::new() };
-        let Some(attempt) = self.attempt(place) else { return Err(Failed::for_good("it is not there")) };
+        let judges = self
+            .rules
+            .known
+            .performer(name)
+            .is_some_and(|(_, who)| who.judges);
+        let judged = if judges {
+            self.judged(step)
+        } else {
+            Vec::new()
+        };
+        let Some(attempt) = self.attempt(place) else {
+            return Err(Failed::for_good("it is not there"));
+        };
         let task = Task {
             goal: &goal,
             step,
             inputs,
             said: &said,
-            before: attempt.before.as_deref().map(|(output, next)| (output, next.as_str())),
+            before: attempt
+                .before
+                .as_deref()
+                .map(|(output, next)| (output, next.as_str())),
             failed: attempt.failed.as_deref(),
             judged: judged.iter().map(|(id, name)| (id, &**name)).collect(),
         };
         let input = json!({"task": task.text()});
         let budget = left(budget_of(step), attempt, turns)?;
-        Ok(Effect::Child(ChildRun::new(name.clone(), bounded(input, step, budget))))
+        Ok(Effect::Child(ChildRun::new(
+            name.clone(),
+            bounded(input, step, budget),
+        )))
     }
 
     /// The steps whose work a judge looks at, with what each wrote.
     fn judged(&self, step: &Step) -> Vec<(StepId, Arc<str>)> {
-        let Some(steps) = self.phase.steps() else { return Vec::new() };
-        let is_done = |at: &u32| steps.node(*at).is_some_and(|node| node.status == StepStatus::Completed);
+        let Some(steps) = self.phase.steps() else {
+            return Vec::new();
+        };
+        let is_done = |at: &u32| {
+            steps
+                .node(*at)
+                .is_some_and(|node| node.status == StepStatus::Completed)
+        };
         let writers = step.reads.iter().flat_map(|name| {
             let writers = steps.graph().writers(name).iter().copied().filter(is_done);
             writers.map(move |at| (self.id(at), name.clone()))
@@ -266,14 +339,15 @@ impl GraphMachine {
                 Ok(Some(match (result.value, result.whole) {
                     (Some(value), _) => value,
                     // What is too long to be shown is a value, as JSON, or a text.
-                    (None, Some(whole)) => {
-                        serde_json::from_str(&whole).unwrap_or_else(|_| Value::String(whole.to_string()))
-                    }
+                    (None, Some(whole)) => serde_json::from_str(&whole)
+                        .unwrap_or_else(|_| Value::String(whole.to_string())),
                     (None, None) => Value::String(text_of(&result.content)),
                 }))
             }
             Outcome::NeedsApproval { reason } => {
-                let Some(attempt) = self.attempt(place) else { return Ok(None) };
+                let Some(attempt) = self.attempt(place) else {
+                    return Ok(None);
+                };
                 attempt.failed = Some(reason.into());
                 Ok(None)
             }
@@ -295,19 +369,37 @@ impl GraphMachine {
 
     /// Asks a person whether a step's tool may be called.
     fn ask_permission(&mut self, place: Place, wants: &mut MachineOutput) {
-        let Some(step) = self.step(place.at) else { return };
-        let name = self.rules.known.performer(&step.agent).map_or(&step.agent, |(name, _)| name);
+        let Some(step) = self.step(place.at) else {
+            return;
+        };
+        let name = self
+            .rules
+            .known
+            .performer(&step.agent)
+            .map_or(&step.agent, |(name, _)| name);
         let call = self.call(&step, name, self.inputs(&step, place), false);
-        let Some(attempt) = self.attempt(place) else { return };
+        let Some(attempt) = self.attempt(place) else {
+            return;
+        };
         let reason = attempt.failed.take().unwrap_or_default();
         attempt.call = Some(Box::new(call.clone()));
-        let ask = Ask::new(self.now.run.clone(), EffectId::new(self.now.next), call, reason);
+        let ask = Ask::new(
+            self.now.run.clone(),
+            EffectId::new(self.now.next),
+            call,
+            reason,
+        );
         let effect = self.want_for(place, Doing::Permit, Effect::Ask(ask), wants);
-        Self::tell(wants, || PlanNotice::StepAsked { step: step.id.clone(), effect });
+        Self::tell(wants, || PlanNotice::StepAsked {
+            step: step.id.clone(),
+            effect,
+        });
     }
 
     pub(super) fn permitted(&mut self, place: Place, outcome: Outcome, wants: &mut MachineOutput) {
-        let Some(mut call) = self.attempt(place).and_then(|attempt| attempt.call.take()) else { return };
+        let Some(mut call) = self.attempt(place).and_then(|attempt| attempt.call.take()) else {
+            return;
+        };
         match outcome {
             Outcome::Decision(Decision::Allow) => {}
             Outcome::Decision(Decision::Edit { args }) => call.args = args,
@@ -315,12 +407,18 @@ impl GraphMachine {
                 return self.take_output(place, Value::String(text), wants);
             }
             Outcome::Decision(Decision::Deny { reason }) => {
-                return self.failed(place, Failed::for_good(format!("it was not allowed: {reason}")), wants);
+                return self.failed(
+                    place,
+                    Failed::for_good(format!("it was not allowed: {reason}")),
+                    wants,
+                );
             }
             other => return self.failed(place, Failed::for_good(why_not(&other)), wants),
         }
         call.id = EffectId::new(self.now.next).to_string().into();
-        let time = self.step(place.at).and_then(|step| step.more.as_ref()?.timeout);
+        let time = self
+            .step(place.at)
+            .and_then(|step| step.more.as_ref()?.timeout);
         if let (Some(time), Value::Object(args)) = (time, &mut call.args) {
             args.insert(TIMEOUT.to_owned(), time.as_secs_f64().into());
         }
@@ -330,19 +428,41 @@ impl GraphMachine {
 
     /// An attempt failed: another follows, or the step has failed.
     pub(super) fn failed(&mut self, place: Place, failed: Failed, wants: &mut MachineOutput) {
-        let Some(step) = self.step(place.at) else { return };
+        let Some(step) = self.step(place.at) else {
+            return;
+        };
         let retry = step.tries();
         let near = self.now.near.is_some();
-        let Some(attempt) = self.attempt(place) else { return };
-        let remedy = if failed.again && !near { Remedy::Retry } else { Remedy::Nothing };
+        let Some(attempt) = self.attempt(place) else {
+            return;
+        };
+        let remedy = if failed.again && !near {
+            Remedy::Retry
+        } else {
+            Remedy::Nothing
+        };
         // Who stands in for a step is a step of its own.
-        let next =
-            after_failure::<StepId>(remedy, attempt.number, retry.attempts.saturating_sub(1), None, &[]);
+        let next = after_failure::<StepId>(
+            remedy,
+            attempt.number,
+            retry.attempts.saturating_sub(1),
+            None,
+            &[],
+        );
         if next == Next::Retry {
             let number = attempt.number;
             let why = failed.why.clone();
-            *attempt = Attempt { number, failed: Some(failed.why.into()), ..Attempt::default() };
-            self.want_for(place, Doing::Pause, Effect::Wait(Wait::new(pause(retry, number))), wants);
+            *attempt = Attempt {
+                number,
+                failed: Some(failed.why.into()),
+                ..Attempt::default()
+            };
+            self.want_for(
+                place,
+                Doing::Pause,
+                Effect::Wait(Wait::new(pause(retry, number))),
+                wants,
+            );
             Self::tell(wants, || PlanNotice::StepRetried {
                 step: step.id.clone(),
                 attempt: number,
@@ -368,10 +488,16 @@ impl GraphMachine {
     pub(super) fn step_failed(&mut self, at: u32, failed: Failed, wants: &mut MachineOutput) {
         let spent = self.end_work(at);
         let id = self.id(at);
-        Self::tell(wants, || PlanNotice::StepFailed { step: id.clone(), error: failed.why.clone(), spent });
+        Self::tell(wants, || PlanNotice::StepFailed {
+            step: id.clone(),
+            error: failed.why.clone(),
+            spent,
+        });
         let other_way = self.rules.planner.is_some() || failed.rejection.is_some();
         let may_replan = self.may_replan() && other_way;
-        let Some(running) = self.phase.running_mut() else { return };
+        let Some(running) = self.phase.running_mut() else {
+            return;
+        };
         if let Some(rejection) = failed.rejection {
             running.rejections.insert(id, *rejection);
         }
@@ -380,7 +506,9 @@ impl GraphMachine {
             node.error = Some(failed.why.into());
             node.spent = Some(Box::new(spent));
         }
-        let fails = steps.step(at).is_some_and(|step| step.on_failure == OnFailure::Fail);
+        let fails = steps
+            .step(at)
+            .is_some_and(|step| step.on_failure == OnFailure::Fail);
         let stood_in = steps.stand_ins(at).next().is_some();
         if fails && !stood_in && may_replan {
             steps.hold(at);
@@ -414,12 +542,22 @@ impl GraphMachine {
         wants: &mut MachineOutput,
     ) {
         let spent = self.end_work(at);
-        let Some(steps) = self.phase.running_mut().map(|running| &mut running.steps) else { return };
+        let Some(steps) = self.phase.running_mut().map(|running| &mut running.steps) else {
+            return;
+        };
         if wants.is_watched()
             && let Some(step) = steps.step(at)
         {
             let (step, writes, output) = (step.id.clone(), written.clone(), output.clone());
-            wants.tell(PlanNotice::StepCompleted { step, writes, output, spent }.into_event());
+            wants.tell(
+                PlanNotice::StepCompleted {
+                    step,
+                    writes,
+                    output,
+                    spent,
+                }
+                .into_event(),
+            );
         }
         let skipped = complete(steps, at, written, output, spent);
         if !skipped.is_empty() {
@@ -460,14 +598,20 @@ fn pause(retry: Retry, number: u32) -> Duration {
 }
 
 fn budget_of(step: &Step) -> Budget {
-    step.more.as_ref().and_then(|more| more.budget).unwrap_or_default()
+    step.more
+        .as_ref()
+        .and_then(|more| more.budget)
+        .unwrap_or_default()
 }
 
 /// What a run below is given, with what it may use and how long it may take.
 fn bounded(mut input: Value, step: &Step, budget: Budget) -> Value {
     if let Some(object) = input.as_object_mut() {
         if budget != Budget::new() {
-            object.insert("budget".to_owned(), serde_json::to_value(budget).unwrap_or_default());
+            object.insert(
+                "budget".to_owned(),
+                serde_json::to_value(budget).unwrap_or_default(),
+            );
         }
         if let Some(time) = step.more.as_ref().and_then(|more| more.timeout) {
             object.insert("timeout".to_owned(), time.as_secs_f64().into());
@@ -476,21 +620,32 @@ fn bounded(mut input: Value, step: &Step, budget: Budget) -> Value {
     input
 }
 
-/// What is left of a budget after the rounds before. Without calls of tools there can still be an answer.
+/// What is left of a budget after the rounds before. Without calls of tools there can still be an
+/// answer.
 fn share(mut budget: Budget, attempt: &Attempt) -> Result<Budget, Failed> {
     let used = || Failed::once("what it may use was used up before it was done");
     let (usage, stats) = (&attempt.usage, &attempt.stats);
-    let counts = [(&mut budget.tokens, usage.total()), (&mut budget.model_calls, stats.model_calls)];
+    let counts = [
+        (&mut budget.tokens, usage.total()),
+        (&mut budget.model_calls, stats.model_calls),
+    ];
     for (left, gone) in counts.into_iter().filter(|(_, gone)| *gone > 0) {
         if let Some(left) = left {
-            *left = left.checked_sub(gone).filter(|left| *left > 0).ok_or_else(used)?;
+            *left = left
+                .checked_sub(gone)
+                .filter(|left| *left > 0)
+                .ok_or_else(used)?;
         }
     }
     let money = usage.cost.unwrap_or_default();
     if let Some(left) = budget.money.as_mut().filter(|_| money > Money::ZERO) {
-        *left = Some(left.saturating_sub(money)).filter(|left| *left > Money::ZERO).ok_or_else(used)?;
+        *left = Some(left.saturating_sub(money))
+            .filter(|left| *left > Money::ZERO)
+            .ok_or_else(used)?;
     }
-    budget.tool_calls = budget.tool_calls.map(|left| left.saturating_sub(stats.tool_calls));
+    budget.tool_calls = budget
+        .tool_calls
+        .map(|left| left.saturating_sub(stats.tool_calls));
     Ok(budget)
 }
 
@@ -502,7 +657,9 @@ fn left(budget: Budget, attempt: &Attempt, turns: u64) -> Result<Budget, Failed>
     }
     let calls = turns.saturating_sub(attempt.stats.turns);
     if calls == 0 {
-        return Err(Failed::once(format!("it was not done within {turns} turns")));
+        return Err(Failed::once(format!(
+            "it was not done within {turns} turns"
+        )));
     }
     budget.model_calls = Some(budget.model_calls.map_or(calls, |most| most.min(calls)));
     Ok(budget)
@@ -510,5 +667,9 @@ fn left(budget: Budget, attempt: &Attempt, turns: u64) -> Result<Budget, Failed>
 
 /// The names of a step's variables, for a message.
 pub(super) fn names(names: &[Arc<str>]) -> String {
-    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    names
+        .iter()
+        .map(|name| format!("`{name}`"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }

@@ -21,9 +21,13 @@ use crate::step::StepId;
 
 /// Where a run stands.
 ///
-/// The steps are saved beside the phase: `S` is `()` in a phase that was read, until it gets its steps.
+/// The steps are saved beside the phase: `S` is `()` in a phase that was read, until it gets its
+/// steps.
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", bound(serialize = "", deserialize = "S: Default"))]
+#[serde(
+    rename_all = "snake_case",
+    bound(serialize = "", deserialize = "S: Default")
+)]
 pub(super) enum Phase<S = Scheduler> {
     /// The run has not begun.
     Start {
@@ -154,11 +158,19 @@ impl Phase {
     }
 
     pub(super) fn running(&self) -> Option<&Running> {
-        if let Self::Running(running) = self { Some(running) } else { None }
+        if let Self::Running(running) = self {
+            Some(running)
+        } else {
+            None
+        }
     }
 
     pub(super) fn running_mut(&mut self) -> Option<&mut Running> {
-        if let Self::Running(running) = self { Some(running) } else { None }
+        if let Self::Running(running) = self {
+            Some(running)
+        } else {
+            None
+        }
     }
 
     /// The last of the effects that it waits for.
@@ -166,7 +178,12 @@ impl Phase {
         match self {
             Self::Profiling(effect) => Some(*effect),
             Self::Planning(question) => Some(question.effect),
-            Self::Running(running) => running.doing.keys().next_back().copied().max(running.question()),
+            Self::Running(running) => running
+                .doing
+                .keys()
+                .next_back()
+                .copied()
+                .max(running.question()),
             _ => None,
         }
     }
@@ -198,19 +215,28 @@ impl Phase {
             Self::Running(running) => Some(Box::new(running.steps)),
             _ => None,
         };
-        *self = Self::Ended { ending: Box::new(ending), steps };
+        *self = Self::Ended {
+            ending: Box::new(ending),
+            steps,
+        };
     }
 }
 
 impl Phase<()> {
-    /// A phase that was read, with its steps; nothing when it has none and needs them, or the other way round.
+    /// A phase that was read, with its steps; nothing when it has none and needs them, or the other
+    /// way round.
     pub(super) fn with_steps(self, steps: Option<Scheduler>) -> Option<Phase> {
         Some(match (self, steps) {
             (Self::Start { checked }, None) => Phase::Start { checked },
             (Self::Profiling(effect), None) => Phase::Profiling(effect),
             (Self::Planning(question), None) => Phase::Planning(question),
-            (Self::Running(running), Some(steps)) => Phase::Running(Box::new(running.with_steps(steps))),
-            (Self::Ended { ending, .. }, steps) => Phase::Ended { ending, steps: steps.map(Box::new) },
+            (Self::Running(running), Some(steps)) => {
+                Phase::Running(Box::new(running.with_steps(steps)))
+            }
+            (Self::Ended { ending, .. }, steps) => Phase::Ended {
+                ending,
+                steps: steps.map(Box::new),
+            },
             _ => return None,
         })
     }
@@ -218,10 +244,26 @@ impl Phase<()> {
 
 impl Running<()> {
     fn with_steps(self, steps: Scheduler) -> Running {
-        let Self { works, doing, again, rejections, replanning, .. } = self;
+        let Self {
+            works,
+            doing,
+            again,
+            rejections,
+            replanning,
+            ..
+        } = self;
         let busy = doing.values().filter(|(_, doing)| doing.is_busy()).count();
         let schemas = schemas(steps.graph().plan());
-        Running { steps, schemas, busy, works, doing, again, rejections, replanning }
+        Running {
+            steps,
+            schemas,
+            busy,
+            works,
+            doing,
+            again,
+            rejections,
+            replanning,
+        }
     }
 }
 
@@ -232,7 +274,11 @@ impl Running {
 
     /// The effect of the question about a change, if there is one.
     fn question(&self) -> Option<EffectId> {
-        if let Replanning::Asking(question) = &self.replanning { Some(question.effect) } else { None }
+        if let Replanning::Asking(question) = &self.replanning {
+            Some(question.effect)
+        } else {
+            None
+        }
     }
 
     /// Waits for an effect of a step.
@@ -247,7 +293,9 @@ impl Running {
             return Some(Awaited::Step(place, doing));
         }
         match mem::take(&mut self.replanning) {
-            Replanning::Asking(question) if question.effect == effect => Some(Awaited::Plan(question)),
+            Replanning::Asking(question) if question.effect == effect => {
+                Some(Awaited::Plan(question))
+            }
             other => {
                 self.replanning = other;
                 None
@@ -272,10 +320,21 @@ impl Running {
         let (steps, places) = self.steps.changed(graph, failed);
         let schemas = schemas(steps.graph().plan());
         let new = |at: u32| places.get(at as usize).copied().flatten();
-        let works = self.works.into_iter().filter_map(|(at, work)| Some((new(at)?, work))).collect();
-        let mut changed = Self { steps, schemas, works, ..self };
+        let works = self
+            .works
+            .into_iter()
+            .filter_map(|(at, work)| Some((new(at)?, work)))
+            .collect();
+        let mut changed = Self {
+            steps,
+            schemas,
+            works,
+            ..self
+        };
         let effects = changed.doing.values_mut().map(|(place, _)| place);
-        effects.chain(&mut changed.again).for_each(|place| place.at = new(place.at).unwrap_or(u32::MAX));
+        effects
+            .chain(&mut changed.again)
+            .for_each(|place| place.at = new(place.at).unwrap_or(u32::MAX));
         changed
     }
 }

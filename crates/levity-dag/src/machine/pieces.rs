@@ -6,13 +6,15 @@ use serde_json::{Map, Value};
 
 use crate::read;
 
-/// What is left of a reply that was cut off: its parts that came whole. Nothing when the reply is whole, or holds no
-/// beginning of a plan or of a change.
+/// What is left of a reply that was cut off: its parts that came whole. Nothing when the reply is
+/// whole, or holds no beginning of a plan or of a change.
 pub(super) fn cut(text: &str, finish: Option<&Finish>) -> Option<Map<String, Value>> {
     if serde_json::from_str::<Value>(text).is_ok() {
         return None;
     }
-    let repaired = json::repair(text).ok().filter(|repaired| repaired.mends.contains(Repair::Truncated))?;
+    let repaired = json::repair(text)
+        .ok()
+        .filter(|repaired| repaired.mends.contains(Repair::Truncated))?;
     // A reply that the model ended itself and that lacks a brace has a slip in it, and is not cut.
     if finish != Some(&Finish::Length) && read::is_closed(text) {
         return None;
@@ -35,7 +37,8 @@ pub(super) fn count(kept: &Map<String, Value>) -> usize {
     kept.values().map(size).sum()
 }
 
-/// Adds a later reply: what it repeats replaces what was there, so a reply with all of it is taken as it is.
+/// Adds a later reply: what it repeats replaces what was there, so a reply with all of it is taken
+/// as it is.
 pub(super) fn join(kept: &mut Map<String, Value>, rest: Map<String, Value>) {
     for (key, value) in rest {
         match (kept.get_mut(&key), value) {
@@ -71,8 +74,14 @@ fn add_all(all: &mut Vec<Value>, more: Vec<Value>) {
 fn fields(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(mut map) => {
-            let has_own = ["steps", "nodes"].iter().chain(&read::DIFFS).any(|key| map.contains_key(*key));
-            let wrap = read::WRAPS.iter().chain(&read::WRAPS_OF_DIFFS).find(|key| map.contains_key(**key));
+            let has_own = ["steps", "nodes"]
+                .iter()
+                .chain(&read::DIFFS)
+                .any(|key| map.contains_key(*key));
+            let wrap = read::WRAPS
+                .iter()
+                .chain(&read::WRAPS_OF_DIFFS)
+                .find(|key| map.contains_key(**key));
             match wrap.filter(|_| !has_own).and_then(|key| map.remove(*key)) {
                 Some(inner) => fields(inner),
                 None => map,
@@ -85,7 +94,9 @@ fn fields(value: Value) -> Map<String, Value> {
 
 /// Drops what the text ended in: the last element of the last field, which is to be written again.
 fn drop_last(kept: &mut Map<String, Value>) {
-    let Some(key) = kept.keys().next_back().cloned() else { return };
+    let Some(key) = kept.keys().next_back().cloned() else {
+        return;
+    };
     match kept.get_mut(&key) {
         Some(Value::Array(items)) => {
             items.pop();
@@ -109,7 +120,11 @@ mod tests {
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "the cases read better")]
     fn check_cut(text: &str, expected: Option<Value>) {
-        assert_eq!(cut(text, Some(&Finish::Length)).map(Value::Object), expected, "{text}");
+        assert_eq!(
+            cut(text, Some(&Finish::Length)).map(Value::Object),
+            expected,
+            "{text}"
+        );
     }
 
     #[test]
@@ -121,17 +136,26 @@ mod tests {
             r#"{"steps": [{"id": "a", "agent": "Thinker"}, {"id": "b", "wri"#,
             r#"{"steps": [{"id": "a", "agent": "Thinker"}, {"#,
             r#"[{"id": "a", "agent": "Thinker"}, {"id": "b""#,
-            "Here it is:\n```json\n{\"steps\": [{\"id\": \"a\", \"agent\": \"Thinker\"}, {\"id\": \"b\", \"prompt\": \"x",
+            "Here it is:\n```json\n{\"steps\": [{\"id\": \"a\", \"agent\": \"Thinker\"}, \
+                {\"id\": \"b\", \"prompt\": \"x",
             r#"{"plan": {"steps": [{"id": "a", "agent": "Thinker"}, {"id": "b", "reads": ["x""#,
         ] {
             check_cut(text, one());
         }
         // The last step may be whole or not: nobody can tell, so it is written again.
-        check_cut(r#"{"steps": [{"id": "a", "agent": "Thinker"}"#, Some(json!({"steps": []})));
-        check_cut(r#"{"steps": {"a": {"agent": "x"}, "b": {"#, Some(json!({"steps": {"a": {"agent": "x"}}})));
+        check_cut(
+            r#"{"steps": [{"id": "a", "agent": "Thinker"}"#,
+            Some(json!({"steps": []})),
+        );
+        check_cut(
+            r#"{"steps": {"a": {"agent": "x"}, "b": {"#,
+            Some(json!({"steps": {"a": {"agent": "x"}}})),
+        );
         check_cut(
             r#"{"nodes": [{"id": "a"}, {"id": "b"}], "links": [{"source": "a", "target": "b"}, {"sou"#,
-            Some(json!({"nodes": [{"id": "a"}, {"id": "b"}], "links": [{"source": "a", "target": "b"}]})),
+            Some(
+                json!({"nodes": [{"id": "a"}, {"id": "b"}], "links": [{"source": "a", "target": "b"}]}),
+            ),
         );
         check_cut(
             r#"{"reason": "it broke", "add": [{"id": "c"}, {"id": "d", "instead"#,
@@ -142,13 +166,17 @@ mod tests {
     #[test]
     fn whole_reply_is_not_cut() {
         check_cut(r#"{"steps": [{"id": "a"}]}"#, None);
-        check_cut("```json\n{\"steps\": [{\"id\": \"a\"}]}\n```\nThat is a", None);
+        check_cut(
+            "```json\n{\"steps\": [{\"id\": \"a\"}]}\n```\nThat is a",
+            None,
+        );
         check_cut("I would begin with", None);
         check_cut("", None);
         // A brace too few at the end of a reply that the model ended is a slip.
         assert_eq!(cut(r#"{"steps": [{"id": "a"}]"#, Some(&Finish::Stop)), None);
         assert_eq!(
-            cut(r#"{"steps": [{"id": "a"}, {"id": "b"#, Some(&Finish::Stop)).map(|kept| count(&kept)),
+            cut(r#"{"steps": [{"id": "a"}, {"id": "b"#, Some(&Finish::Stop))
+                .map(|kept| count(&kept)),
             Some(1)
         );
     }
@@ -160,11 +188,19 @@ mod tests {
             join(&mut kept, fields(rest));
             Value::Object(kept)
         };
-        let steps =
-            |ids: &[&str]| json!({"steps": ids.iter().map(|id| json!({"id": id})).collect::<Vec<_>>()});
-        assert_eq!(join_all(steps(&["a"]), steps(&["b", "c"])), steps(&["a", "b", "c"]));
-        assert_eq!(join_all(steps(&["a", "b"]), steps(&["a", "b", "c"])), steps(&["a", "b", "c"]));
-        assert_eq!(join_all(steps(&["a"]), json!([{"id": "b"}])), steps(&["a", "b"]));
+        let steps = |ids: &[&str]| json!({"steps": ids.iter().map(|id| json!({"id": id})).collect::<Vec<_>>()});
+        assert_eq!(
+            join_all(steps(&["a"]), steps(&["b", "c"])),
+            steps(&["a", "b", "c"])
+        );
+        assert_eq!(
+            join_all(steps(&["a", "b"]), steps(&["a", "b", "c"])),
+            steps(&["a", "b", "c"])
+        );
+        assert_eq!(
+            join_all(steps(&["a"]), json!([{"id": "b"}])),
+            steps(&["a", "b"])
+        );
         let changed = join_all(
             json!({"add": [{"id": "a", "x": 1}], "remove": ["z"]}),
             json!({"add": [{"id": "a"}], "remove": ["y", "z"]}),

@@ -12,16 +12,23 @@ pub(super) fn check_rescued(
 ) -> Result<(), Faults> {
     let mut found = Found::default();
     for id in failed {
-        let Some(at) = graph.find(id.as_str()) else { continue };
-        let meant = graph.step(at).is_some_and(|step| step.on_failure != OnFailure::Fail);
+        let Some(at) = graph.find(id.as_str()) else {
+            continue;
+        };
+        let meant = graph
+            .step(at)
+            .is_some_and(|step| step.on_failure != OnFailure::Fail);
         if meant || graph.behind(at).any(|(_, edge)| edge.stands_in) {
             continue;
         }
-        let waiting = graph.behind(at).filter_map(|(behind, _)| graph.step(behind));
+        let waiting = graph
+            .behind(at)
+            .filter_map(|(behind, _)| graph.step(behind));
         let waiting = waiting.filter(|step| step.join == Join::All && !settled(&step.id));
         for step in waiting {
             let message = format!(
-                "step `{}` still waits for `{id}`, which has failed: add a step with `instead_of: \"{id}\"`, or change or \
+                "step `{}` still waits for `{id}`, which has failed: add a step with \
+                    `instead_of: \"{id}\"`, or change or \
                  remove `{}`",
                 step.id, step.id,
             );

@@ -41,7 +41,11 @@ pub(super) struct Rejection {
 impl Rejection {
     /// Adds what another judge sends back.
     pub(super) fn add(&mut self, more: Self) {
-        let new: Vec<_> = more.steps.into_iter().filter(|step| !self.steps.contains(step)).collect();
+        let new: Vec<_> = more
+            .steps
+            .into_iter()
+            .filter(|step| !self.steps.contains(step))
+            .collect();
         self.steps.extend(new);
         self.issues.extend(more.issues);
     }
@@ -51,12 +55,19 @@ impl Failed {
     /// Another attempt may help.
     pub(super) fn once(why: impl Into<String>) -> Self {
         let why = why.into();
-        Self { why: head(&why, MOST_WHY).to_owned(), again: true, rejection: None }
+        Self {
+            why: head(&why, MOST_WHY).to_owned(),
+            again: true,
+            rejection: None,
+        }
     }
 
     /// Another attempt would fail in the same way.
     pub(super) fn for_good(why: impl Into<String>) -> Self {
-        Self { again: false, ..Self::once(why) }
+        Self {
+            again: false,
+            ..Self::once(why)
+        }
     }
 }
 
@@ -73,12 +84,15 @@ pub(super) fn why_not(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Refused(limit) => format!("the limit on {limit} was reached"),
         Outcome::Denied { reason } => format!("it is not allowed: {reason}"),
-        Outcome::Unknown => "the process ended while it ran, and nobody knows what came of it".to_owned(),
+        Outcome::Unknown => {
+            "the process ended while it ran, and nobody knows what came of it".to_owned()
+        }
         _ => "it came to nothing".to_owned(),
     }
 }
 
-/// What an agent said, as a value: the object in it, the list that it is or, without either, the words.
+/// What an agent said, as a value: the object in it, the list that it is or, without either, the
+/// words.
 pub(super) fn read_output(text: String) -> Value {
     match levity_llm::json::parse(&text) {
         Ok(value @ Value::Object(_)) => value,
@@ -91,7 +105,9 @@ pub(super) fn read_output(text: String) -> Value {
 impl GraphMachine {
     /// Makes the most of what an attempt gave.
     pub(super) fn take_output(&mut self, place: Place, output: Value, wants: &mut MachineOutput) {
-        let Some(step) = self.step(place.at) else { return };
+        let Some(step) = self.step(place.at) else {
+            return;
+        };
         if !step.variants().is_empty() {
             return self.extract(place, &step, json!({EXECUTION: output}), wants);
         }
@@ -100,7 +116,9 @@ impl GraphMachine {
             return self.extract(place, &step, output, wants);
         };
         let runs_code = self.rules.code.is_some() && who.code;
-        if runs_code && let Some(variants) = output.as_object().and_then(|object| code_in(object, &step)) {
+        if runs_code
+            && let Some(variants) = output.as_object().and_then(|object| code_in(object, &step))
+        {
             return self.run_code(place, &step, &variants, output, wants);
         }
         self.end_round(place, &step, output, wants);
@@ -125,7 +143,8 @@ impl GraphMachine {
                 Judged::Unclear => {
                     let why = "there is no verdict that can be read";
                     let next = format!(
-                        "{why}. Answer again with one JSON object in which `verdict` is \"pass\" or \"revise\"."
+                        "{why}. Answer again with one JSON object in which `verdict` is \"pass\" \
+                            or \"revise\"."
                     );
                     return self.complain(place, output, next, why, wants);
                 }
@@ -145,13 +164,20 @@ impl GraphMachine {
     ) {
         let mut inputs = self.inputs(step, place);
         if let Value::Object(object) = &output {
-            let own = object.iter().filter(|(name, _)| !CODE.contains(&name.as_str()));
-            let own =
-                own.filter(|(name, _)| !inputs.contains_key(*name)).map(|(n, v)| (n.clone(), v.clone()));
+            let own = object
+                .iter()
+                .filter(|(name, _)| !CODE.contains(&name.as_str()));
+            let own = own
+                .filter(|(name, _)| !inputs.contains_key(*name))
+                .map(|(n, v)| (n.clone(), v.clone()));
             let own: Vec<_> = own.collect();
             inputs.extend(own);
         }
-        let author = self.rules.known.performer(&step.agent).map(|(name, _)| name.clone());
+        let author = self
+            .rules
+            .known
+            .performer(&step.agent)
+            .map(|(name, _)| name.clone());
         match self.code_effect(step, place, (variants, author), &inputs) {
             Ok(effect) => {
                 self.want_for(place, Doing::Code(output), effect, wants);
@@ -198,11 +224,17 @@ impl GraphMachine {
 
     /// The agent asks for another round.
     fn next_round(&mut self, place: Place, step: &Step, output: Value, wants: &mut MachineOutput) {
-        let next = output.get("next_instruction").or_else(|| output.get("iteration_context"));
-        let next =
-            next.map_or_else(|| "Go on from there, and finish.".to_owned(), |next| clipped(next, 20_000));
+        let next = output
+            .get("next_instruction")
+            .or_else(|| output.get("iteration_context"));
+        let next = next.map_or_else(
+            || "Go on from there, and finish.".to_owned(),
+            |next| clipped(next, 20_000),
+        );
         let (near, turns) = (self.now.near.is_some(), self.start.settings.turns);
-        let Some(attempt) = self.attempt(place) else { return };
+        let Some(attempt) = self.attempt(place) else {
+            return;
+        };
         // Each round takes a turn at least, also of an agent that does not say how many it took.
         let rounds = u64::from(attempt.round).max(attempt.stats.turns);
         if rounds >= turns || near {
@@ -210,7 +242,11 @@ impl GraphMachine {
             return self.take_answer(place, step, output, wants);
         }
         let left = turns - rounds;
-        let warning = if left == 1 { "\nThis is your last turn: give what you have." } else { "" };
+        let warning = if left == 1 {
+            "\nThis is your last turn: give what you have."
+        } else {
+            ""
+        };
         attempt.before = Some(Box::new((output, format!("{next}{warning}"))));
         self.perform(place, wants);
     }
@@ -221,7 +257,9 @@ impl GraphMachine {
             Ok(written) => self.done(place, written, output, wants),
             Err(problem) => {
                 let keys = names(&step.writes);
-                let next = format!("{problem}. Answer again with one JSON object that has the keys {keys}.");
+                let next = format!(
+                    "{problem}. Answer again with one JSON object that has the keys {keys}."
+                );
                 self.complain(place, output, next, &problem, wants);
             }
         }
@@ -232,14 +270,23 @@ impl GraphMachine {
     }
 
     /// Tells an agent what is wrong with what it gave; what is not an agent's has failed.
-    fn complain(&mut self, place: Place, output: Value, next: String, why: &str, wants: &mut MachineOutput) {
+    fn complain(
+        &mut self,
+        place: Place,
+        output: Value,
+        next: String,
+        why: &str,
+        wants: &mut MachineOutput,
+    ) {
         let step = self.step(place.at);
         let who = step.and_then(|step| self.rules.known.performer(&step.agent).map(|(_, who)| who));
         let is_agent = who.is_some_and(is_agent);
         let (near, turns) = (self.now.near.is_some(), self.start.settings.turns);
-        let Some(attempt) = self.attempt(place) else { return };
-        let left =
-            attempt.complaints < MOST_COMPLAINTS && u64::from(attempt.round).max(attempt.stats.turns) < turns;
+        let Some(attempt) = self.attempt(place) else {
+            return;
+        };
+        let left = attempt.complaints < MOST_COMPLAINTS
+            && u64::from(attempt.round).max(attempt.stats.turns) < turns;
         if !is_agent || !left || near {
             return self.failed(place, Failed::once(why), wants);
         }
@@ -249,31 +296,66 @@ impl GraphMachine {
     }
 
     /// Reads a verdict.
-    fn judge(&mut self, place: Place, step: &Step, output: &Value, wants: &mut MachineOutput) -> Judged {
-        let Some((passed, said)) = verdict(output, step) else { return Judged::Unclear };
+    fn judge(
+        &mut self,
+        place: Place,
+        step: &Step,
+        output: &Value,
+        wants: &mut MachineOutput,
+    ) -> Judged {
+        let Some((passed, said)) = verdict(output, step) else {
+            return Judged::Unclear;
+        };
         let issues = texts(said.get("issues").or_else(|| output.get("issues")));
         let id = step.id.clone();
-        Self::tell(wants, || PlanNotice::Verdict { step: id, passed, issues: issues.clone() });
+        Self::tell(wants, || PlanNotice::Verdict {
+            step: id,
+            passed,
+            issues: issues.clone(),
+        });
         if passed {
             return Judged::Passed;
         }
-        let steps = self.sent_back(place.at, &texts(said.get("steps").or_else(|| output.get("steps"))));
+        let steps = self.sent_back(
+            place.at,
+            &texts(said.get("steps").or_else(|| output.get("steps"))),
+        );
         let why = match &*issues {
             [] => "the work was sent back".to_owned(),
             issues => format!("the work was sent back: {}", issues.join("; ")),
         };
         let rejection = Some(Box::new(Rejection { steps, issues }));
-        Judged::SentBack(Failed { rejection, ..Failed::for_good(why) })
+        Judged::SentBack(Failed {
+            rejection,
+            ..Failed::for_good(why)
+        })
     }
 
     /// The steps to do again: those that the judge names, or those right before it.
     fn sent_back(&self, at: u32, named: &[String]) -> Vec<StepId> {
-        let Some(steps) = self.phase.steps() else { return Vec::new() };
-        let is_done = |at: u32| steps.node(at).is_some_and(|node| node.status == StepStatus::Completed);
-        let found = named.iter().filter_map(|id| steps.graph().find(id)).filter(|at| is_done(*at));
+        let Some(steps) = self.phase.steps() else {
+            return Vec::new();
+        };
+        let is_done = |at: u32| {
+            steps
+                .node(at)
+                .is_some_and(|node| node.status == StepStatus::Completed)
+        };
+        let found = named
+            .iter()
+            .filter_map(|id| steps.graph().find(id))
+            .filter(|at| is_done(*at));
         let found: Vec<u32> = found.collect();
-        let before = steps.graph().before(at).map(|(before, _)| before).filter(|at| is_done(*at));
-        let chosen: Vec<u32> = if found.is_empty() { before.collect() } else { found };
+        let before = steps
+            .graph()
+            .before(at)
+            .map(|(before, _)| before)
+            .filter(|at| is_done(*at));
+        let chosen: Vec<u32> = if found.is_empty() {
+            before.collect()
+        } else {
+            found
+        };
         chosen.into_iter().map(|at| self.id(at)).collect()
     }
 
@@ -285,7 +367,11 @@ impl GraphMachine {
     ) -> Option<(StepId, Vec<StepId>, Vec<String>)> {
         steps.graph().find(id.as_str())?;
         let rejection = self.phase.running()?.rejections.get(id)?;
-        Some((id.clone(), rejection.steps.clone(), rejection.issues.clone()))
+        Some((
+            id.clone(),
+            rejection.steps.clone(),
+            rejection.issues.clone(),
+        ))
     }
 }
 
@@ -303,9 +389,12 @@ fn is_agent(who: &StepRunner) -> bool {
     who.kind == StepRunnerKind::Agent
 }
 
-/// The Python variants in what an agent gave. What the step is to write is no code to run, whatever its name.
+/// The Python variants in what an agent gave. What the step is to write is no code to run, whatever
+/// its name.
 fn code_in(output: &Map<String, Value>, step: &Step) -> Option<Vec<String>> {
-    let keys = CODE.iter().filter(|key| !step.writes.iter().any(|name| &**name == **key));
+    let keys = CODE
+        .iter()
+        .filter(|key| !step.writes.iter().any(|name| &**name == **key));
     let code = keys.into_iter().find_map(|key| output.get(*key))?;
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let variants: Option<Vec<String>> = match code {
@@ -318,16 +407,27 @@ fn code_in(output: &Map<String, Value>, step: &Step) -> Option<Vec<String>> {
 }
 
 fn is_true(value: &Value) -> bool {
-    value == &Value::Bool(true) || value.as_str().is_some_and(|text| text.eq_ignore_ascii_case("true"))
+    value == &Value::Bool(true)
+        || value
+            .as_str()
+            .is_some_and(|text| text.eq_ignore_ascii_case("true"))
 }
 
-/// Whether a judge lets the work pass, and the object that says so; nothing when neither can be read out of it. It stands at the
-/// top, in `output` or in what the step is to write.
+/// Whether a judge lets the work pass, and the object that says so; nothing when neither can be
+/// read out of it. It stands at the top, in `output` or in what the step is to write.
 fn verdict<'a>(output: &'a Value, step: &Step) -> Option<(bool, &'a Value)> {
-    let below = step.writes.iter().map(|name| &**name).chain(["output"]).filter_map(|key| output.get(key));
+    let below = step
+        .writes
+        .iter()
+        .map(|name| &**name)
+        .chain(["output"])
+        .filter_map(|key| output.get(key));
     let mut places = std::iter::once(output).chain(below);
     places.find_map(|place| {
-        let said = place.get("verdict").or_else(|| place.get("passed")).unwrap_or(place);
+        let said = place
+            .get("verdict")
+            .or_else(|| place.get("passed"))
+            .unwrap_or(place);
         Some((passes(said)?, place))
     })
 }
@@ -335,13 +435,18 @@ fn verdict<'a>(output: &'a Value, step: &Step) -> Option<(bool, &'a Value)> {
 fn passes(said: &Value) -> Option<bool> {
     let said = match said {
         Value::Bool(passed) => return Some(*passed),
-        said => said.as_str()?.trim().trim_matches(['"', '.', '!', '*']).to_ascii_lowercase(),
+        said => said
+            .as_str()?
+            .trim()
+            .trim_matches(['"', '.', '!', '*'])
+            .to_ascii_lowercase(),
     };
     match &*said {
-        "pass" | "passed" | "passes" | "ok" | "okay" | "approve" | "approved" | "accept" | "accepted" => {
-            Some(true)
+        "pass" | "passed" | "passes" | "ok" | "okay" | "approve" | "approved" | "accept"
+        | "accepted" => Some(true),
+        "revise" | "revised" | "revision" | "fail" | "failed" | "reject" | "rejected" | "redo" => {
+            Some(false)
         }
-        "revise" | "revised" | "revision" | "fail" | "failed" | "reject" | "rejected" | "redo" => Some(false),
         _ => None,
     }
 }

@@ -31,13 +31,23 @@ fn settings_of_an_earlier_run_keep_plans_in_one_reply() {
 }
 
 fn rules(planner: bool) -> Arc<Rules> {
-    let kinds =
-        [("f", StepRunnerKind::Function), ("t", StepRunnerKind::Tool), ("Thinker", StepRunnerKind::Agent)];
+    let kinds = [
+        ("f", StepRunnerKind::Function),
+        ("t", StepRunnerKind::Tool),
+        ("Thinker", StepRunnerKind::Agent),
+    ];
     let known = kinds
         .into_iter()
-        .fold(PlanConstraints::new(), |known, (name, kind)| known.with(name, StepRunner::new(kind, "")));
+        .fold(PlanConstraints::new(), |known, (name, kind)| {
+            known.with(name, StepRunner::new(kind, ""))
+        });
     let planner = planner.then_some(PlannedBy::Program);
-    Arc::new(Rules { known, planner, profiler: None, code: None })
+    Arc::new(Rules {
+        known,
+        planner,
+        profiler: None,
+        code: None,
+    })
 }
 
 fn no_planner(_: &Driver) -> Value {
@@ -48,7 +58,11 @@ fn no_planner(_: &Driver) -> Value {
 fn to_the_end(driver: &mut Driver, dice: &mut Dice, planner: &mut dyn FnMut(&Driver) -> Value) {
     let way = dice.roll();
     while driver.machine.ending().is_none() {
-        assert!(!driver.open.is_empty(), "it neither ends nor wants anything; {:?}", driver.status);
+        assert!(
+            !driver.open.is_empty(),
+            "it neither ends nor wants anything; {:?}",
+            driver.status
+        );
         let at = next(dice, way, driver.open.len());
         driver.finish(at, planner);
     }
@@ -72,12 +86,21 @@ fn check_against(driver: &Driver, made: &Made) {
             for (id, failed) in missing.iter().take(20) {
                 let words = if *failed { "failed: " } else { "was skipped" };
                 let words = format!("step `{id}` {words}");
-                let at = rest.find(&words).unwrap_or_else(|| panic!("no `{words}` in `{why}`"));
+                let at = rest
+                    .find(&words)
+                    .unwrap_or_else(|| panic!("no `{words}` in `{why}`"));
                 rest = &rest[at + words.len()..];
             }
-            assert_eq!(why.matches("step `").count(), missing.len().min(20), "{why}");
+            assert_eq!(
+                why.matches("step `").count(),
+                missing.len().min(20),
+                "{why}"
+            );
         }
-        (status, missing) => panic!("{status:?}, and missing is {missing:?} of {}", text_of(made)),
+        (status, missing) => panic!(
+            "{status:?}, and missing is {missing:?} of {}",
+            text_of(made)
+        ),
     }
 }
 
@@ -85,9 +108,15 @@ fn check_against(driver: &Driver, made: &Made) {
 fn check_repeats(driver: &Driver, made: &Made, rules: &Arc<Rules>, settings: Settings) {
     let again = GraphMachine::new(rules.clone(), start(made, settings));
     let saved = serde_json::from_str(&again.save().to_string()).unwrap();
-    assert!(fed(again, &driver.inputs) == driver.trace, "the same inputs go another way");
+    assert!(
+        fed(again, &driver.inputs) == driver.trace,
+        "the same inputs go another way"
+    );
     let restored = GraphMachine::restore(rules.clone(), &saved).unwrap();
-    assert!(fed(restored, &driver.inputs) == driver.trace, "restored, it goes another way");
+    assert!(
+        fed(restored, &driver.inputs) == driver.trace,
+        "restored, it goes another way"
+    );
 }
 
 /// A machine that is built again before every input goes the same way.
@@ -96,11 +125,20 @@ fn check_restored(driver: &Driver, made: &Made, rules: &Arc<Rules>, settings: Se
     let mut often = GraphMachine::new(rules.clone(), start(made, settings));
     for (input, expected) in driver.inputs.iter().zip(&driver.trace) {
         let saved = often.save().to_string();
-        often = GraphMachine::restore(rules.clone(), &serde_json::from_str(&saved).unwrap()).unwrap();
+        often =
+            GraphMachine::restore(rules.clone(), &serde_json::from_str(&saved).unwrap()).unwrap();
         let input = std::slice::from_ref(input);
         fed_more(&mut whole, input);
-        assert_eq!(fed_more(&mut often, input).last(), Some(expected), "restored from {saved}");
-        assert_eq!(often.save().to_string(), whole.save().to_string(), "restored from {saved}");
+        assert_eq!(
+            fed_more(&mut often, input).last(),
+            Some(expected),
+            "restored from {saved}"
+        );
+        assert_eq!(
+            often.save().to_string(),
+            whole.save().to_string(),
+            "restored from {saved}"
+        );
     }
 }
 
@@ -112,18 +150,31 @@ fn check_plan(made: &Made, rules: &Rules) {
 }
 
 fn text_of(made: &Made) -> String {
-    let steps: Vec<String> =
-        made.plan.steps.iter().map(|step| serde_json::to_string(step).unwrap()).collect();
+    let steps: Vec<String> = made
+        .plan
+        .steps
+        .iter()
+        .map(|step| serde_json::to_string(step).unwrap())
+        .collect();
     format!("{}\n{:?}", steps.join("\n"), made.plan.variables)
 }
 
 fn settings(parallel: usize) -> Settings {
-    Settings { parallel, ..Settings::default() }
+    Settings {
+        parallel,
+        ..Settings::default()
+    }
 }
 
 fn whole_run(seed: u64, steps: usize, parallel: usize, fails: u64, ways: u64) {
     let mut dice = Dice(seed);
-    let made = made(&mut dice, Taste { steps, early: parallel == 1 });
+    let made = made(
+        &mut dice,
+        Taste {
+            steps,
+            early: parallel == 1,
+        },
+    );
     let (rules, settings) = (rules(false), settings(parallel));
     check_plan(&made, &rules);
     let mut texts = BTreeSet::new();
@@ -146,12 +197,26 @@ fn whole_run(seed: u64, steps: usize, parallel: usize, fails: u64, ways: u64) {
 /// A run in which a planner changes the plan, and perhaps a person is asked about each change.
 fn changed_run(seed: u64, steps: usize, parallel: usize, fails: u64, approve: bool) {
     let mut dice = Dice(seed);
-    let made = made(&mut dice, Taste { steps, early: false });
-    let (rules, settings) = (rules(true), Settings { approve, ..settings(parallel) });
+    let made = made(
+        &mut dice,
+        Taste {
+            steps,
+            early: false,
+        },
+    );
+    let (rules, settings) = (
+        rules(true),
+        Settings {
+            approve,
+            ..settings(parallel)
+        },
+    );
     let mut driver = Driver::new(&rules, &made, settings, Fate { seed, fails });
     let mut ideas = Dice(seed ^ 1);
     driver.begin();
-    to_the_end(&mut driver, &mut dice, &mut |driver| planner::change(driver, &driver.asked_for, &mut ideas));
+    to_the_end(&mut driver, &mut dice, &mut |driver| {
+        planner::change(driver, &driver.asked_for, &mut ideas)
+    });
     check_against(&driver, &driver.plan);
     check_repeats(&driver, &made, &rules, settings);
     check_restored(&driver, &made, &rules, settings);
@@ -160,7 +225,13 @@ fn changed_run(seed: u64, steps: usize, parallel: usize, fails: u64, approve: bo
 /// What a run that is broken off may do, and what it has to show.
 fn broken_off(seed: u64, steps: usize, parallel: usize, fails: u64, last: &Input) {
     let mut dice = Dice(seed);
-    let made = made(&mut dice, Taste { steps, early: false });
+    let made = made(
+        &mut dice,
+        Taste {
+            steps,
+            early: false,
+        },
+    );
     let (rules, settings) = (rules(false), settings(parallel));
     let mut driver = Driver::new(&rules, &made, settings, Fate { seed, fails });
     driver.begin();
@@ -170,16 +241,25 @@ fn broken_off(seed: u64, steps: usize, parallel: usize, fails: u64, last: &Input
             driver.finish(at, &mut no_planner);
         }
     }
-    let (had_ended, wraps) = (driver.machine.ending().is_some(), matches!(last, Input::Wrap(_)));
+    let (had_ended, wraps) = (
+        driver.machine.ending().is_some(),
+        matches!(last, Input::Wrap(_)),
+    );
     let open = driver.open.clone();
     driver.apply(last.clone());
-    assert!(driver.machine.ending().is_some() || wraps, "it does not end at once");
+    assert!(
+        driver.machine.ending().is_some() || wraps,
+        "it does not end at once"
+    );
     to_the_end(&mut driver, &mut dice, &mut no_planner);
     check_repeats(&driver, &made, &rules, settings);
     let ending = driver.machine.ending().unwrap().clone();
     for (effect, _) in open {
         // What comes too late is left aside.
-        driver.apply(Input::Finished { effect, outcome: Outcome::Unknown });
+        driver.apply(Input::Finished {
+            effect,
+            outcome: Outcome::Unknown,
+        });
     }
     assert_eq!(driver.machine.ending(), Some(&ending));
     if had_ended {
@@ -195,14 +275,20 @@ fn broken_off(seed: u64, steps: usize, parallel: usize, fails: u64, last: &Input
     }
     let reference = Sequential::new(&made, driver.fate).run();
     // Once the end is near nothing is tried again, so more fails then than would have.
-    for (id, status) in driver.reports().into_iter().filter(|(_, status)| status.is_settled() && !wraps) {
+    for (id, status) in driver
+        .reports()
+        .into_iter()
+        .filter(|(_, status)| status.is_settled() && !wraps)
+    {
         assert_eq!(status, reference.told[&id].status, "`{id}`");
     }
 }
 
 fn ends() -> impl Strategy<Value = Input> {
     prop_oneof![
-        Just(Input::Cancel { reason: "enough".to_owned() }),
+        Just(Input::Cancel {
+            reason: "enough".to_owned()
+        }),
         Just(Input::Stop(Limit::Tokens)),
         Just(Input::Wrap(Limit::Money)),
     ]

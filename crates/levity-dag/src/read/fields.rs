@@ -16,7 +16,8 @@ pub(super) struct Fields<'a, 'f> {
     pub(super) step: Option<StepId>,
     map: &'a Map<String, Value>,
     found: &'f mut Found,
-    /// Whether a key is written in another style: few are, and comparing without regard to style has its price.
+    /// Whether a key is written in another style: few are, and comparing without regard to style
+    /// has its price.
     styled: bool,
     /// The keys that were asked for.
     asked: Vec<&'static str>,
@@ -24,23 +25,46 @@ pub(super) struct Fields<'a, 'f> {
 
 impl<'a, 'f> Fields<'a, 'f> {
     pub(super) fn new(place: String, map: &'a Map<String, Value>, found: &'f mut Found) -> Self {
-        Self { place, step: None, map, found, styled: is_styled(map), asked: Vec::new() }
+        Self {
+            place,
+            step: None,
+            map,
+            found,
+            styled: is_styled(map),
+            asked: Vec::new(),
+        }
     }
 
     /// The fields of an object within this one.
-    pub(super) fn within<'b>(&'b mut self, key: &str, map: &'a Map<String, Value>) -> Fields<'a, 'b> {
+    pub(super) fn within<'b>(
+        &'b mut self,
+        key: &str,
+        map: &'a Map<String, Value>,
+    ) -> Fields<'a, 'b> {
         let place = format!("{}, `{key}`", self.place);
         let (step, styled) = (self.step.clone(), is_styled(map));
-        Fields { place, step, map, found: self.found, styled, asked: Vec::new() }
+        Fields {
+            place,
+            step,
+            map,
+            found: self.found,
+            styled,
+            asked: Vec::new(),
+        }
     }
 
-    /// The value of a field; `null` is none. Keys are the same whether they are written `like_this` or `likeThis`.
+    /// The value of a field; `null` is none. Keys are the same whether they are written `like_this`
+    /// or `likeThis`.
     pub(super) fn take(&mut self, key: &'static str) -> Option<&'a Value> {
         self.asked.push(key);
         let value = match self.map.get(key) {
             Some(value) => Some(value),
             None if !self.styled => None,
-            None => self.map.iter().find(|(other, _)| plain(other).eq(plain(key))).map(|(_, value)| value),
+            None => self
+                .map
+                .iter()
+                .find(|(other, _)| plain(other).eq(plain(key)))
+                .map(|(_, value)| value),
         };
         value.filter(|value| !value.is_null())
     }
@@ -48,7 +72,9 @@ impl<'a, 'f> Fields<'a, 'f> {
     /// The value of the first of several fields that mean the same.
     pub(super) fn take_any(&mut self, keys: &[&'static str]) -> Option<(&'static str, &'a Value)> {
         let values: Vec<_> = keys.iter().map(|key| (*key, self.take(key))).collect();
-        values.into_iter().find_map(|(key, value)| Some((key, value?)))
+        values
+            .into_iter()
+            .find_map(|(key, value)| Some((key, value?)))
     }
 
     pub(super) fn malformed(&mut self, flaw: impl FnOnce() -> String) {
@@ -99,28 +125,34 @@ impl<'a, 'f> Fields<'a, 'f> {
     }
 
     pub(super) fn size(&mut self, key: &'static str) -> Option<usize> {
-        self.whole(key).map(|whole| usize::try_from(whole).unwrap_or(usize::MAX))
+        self.whole(key)
+            .map(|whole| usize::try_from(whole).unwrap_or(usize::MAX))
     }
 
     pub(super) fn number(&mut self, key: &'static str) -> Option<f64> {
         match self.take(key)? {
-            Value::Number(number) => number.as_f64().filter(|number| *number >= 0.0).or_else(|| {
-                self.malformed(|| format!("`{key}` must not be negative"));
-                None
-            }),
+            Value::Number(number) => {
+                number.as_f64().filter(|number| *number >= 0.0).or_else(|| {
+                    self.malformed(|| format!("`{key}` must not be negative"));
+                    None
+                })
+            }
             other => self.expected(key, "a number", other),
         }
     }
 
     pub(super) fn seconds(&mut self, key: &'static str) -> Option<Duration> {
-        self.number(key).map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+        self.number(key)
+            .map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
     }
 
     pub(super) fn flag(&mut self, key: &'static str) -> bool {
         match self.take(key) {
             None => false,
             Some(Value::Bool(flag)) => *flag,
-            Some(other) => self.expected(key, "true or false", other).unwrap_or_default(),
+            Some(other) => self
+                .expected(key, "true or false", other)
+                .unwrap_or_default(),
         }
     }
 
@@ -161,19 +193,29 @@ impl<'a, 'f> Fields<'a, 'f> {
                 asked.len() > 2 && strsim::osa_distance(&asked, &name) == 1
             });
             if let Some(meant) = meant.copied() {
-                self.malformed(|| format!("there is no field `{}`; did you mean `{meant}`?", short(key)));
+                self.malformed(|| {
+                    format!(
+                        "there is no field `{}`; did you mean `{meant}`?",
+                        short(key)
+                    )
+                });
             }
         }
     }
 }
 
 fn is_styled(map: &Map<String, Value>) -> bool {
-    map.keys().any(|key| key.bytes().any(|byte| !byte.is_ascii_lowercase() && byte != b'_'))
+    map.keys().any(|key| {
+        key.bytes()
+            .any(|byte| !byte.is_ascii_lowercase() && byte != b'_')
+    })
 }
 
 /// A key without what differs between styles.
 pub(super) fn plain(key: &str) -> impl Iterator<Item = char> + '_ {
-    key.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase)
+    key.chars()
+        .filter(|c| !matches!(c, '_' | '-' | ' '))
+        .flat_map(char::to_lowercase)
 }
 
 /// The id that a value is: a text or a number.
@@ -186,16 +228,23 @@ pub(crate) fn id_of(value: &Value) -> Option<StepId> {
 }
 
 fn whole_of(value: &Value) -> Option<u64> {
-    let float = || value.as_f64().filter(|float| float.fract() == 0.0 && (0.0..9e15).contains(float));
+    let float = || {
+        value
+            .as_f64()
+            .filter(|float| float.fract() == 0.0 && (0.0..9e15).contains(float))
+    };
     value.as_u64().or_else(|| float().map(|float| float as u64))
 }
 
 pub(super) fn reducer(value: &Value, place: &str, found: &mut Found) -> Option<Reducer> {
-    let named = value.as_str().map(|name| Value::String(name.to_lowercase()));
+    let named = value
+        .as_str()
+        .map(|name| Value::String(name.to_lowercase()));
     let reducer = named.and_then(|name| serde_json::from_value(name).ok());
     if reducer.is_none() {
-        let message =
-            format!("{place}: `reducer` must be one of list, concat, merge, sum, join, first, last");
+        let message = format!(
+            "{place}: `reducer` must be one of list, concat, merge, sum, join, first, last"
+        );
         found.push(Fault::new(FaultKind::Malformed, message));
     }
     reducer

@@ -22,7 +22,9 @@ pub(crate) fn add(steps: &mut [Arc<Step>], edges: &Value, found: &mut Found) {
     let mut added: HashMap<usize, Vec<After>> = HashMap::new();
     let numbers = numbers(steps);
     for (at, edge) in list.iter().enumerate() {
-        let Some((target, after)) = link(edge, at, found) else { continue };
+        let Some((target, after)) = link(edge, at, found) else {
+            continue;
+        };
         if target.as_str() == ROOT || after.step.as_str() == ROOT {
             continue;
         }
@@ -31,7 +33,10 @@ pub(crate) fn add(steps: &mut [Arc<Step>], edges: &Value, found: &mut Found) {
             None => found.push_with(|| {
                 let hint = did_you_mean(target.as_str(), steps.iter().map(|step| step.id.as_str()));
                 let target = short(target.as_str());
-                let message = format!("link {} leads to `{target}`, which is no node{hint}", at + 1);
+                let message = format!(
+                    "link {} leads to `{target}`, which is no node{hint}",
+                    at + 1
+                );
                 Fault::new(FaultKind::Reference, message)
             }),
         }
@@ -49,11 +54,21 @@ fn link(edge: &Value, at: usize, found: &mut Found) -> Option<(StepId, After)> {
     match edge {
         Value::Object(map) => {
             let mut fields = Fields::new(place, map, found);
-            let source = fields.take_any(&["source", "from"]).and_then(|(_, value)| id_of(value));
-            let target = fields.take_any(&["target", "to"]).and_then(|(_, value)| id_of(value));
+            let source = fields
+                .take_any(&["source", "from"])
+                .and_then(|(_, value)| id_of(value));
+            let target = fields
+                .take_any(&["target", "to"])
+                .and_then(|(_, value)| id_of(value));
             let when = fields.condition("when");
             match (source, target) {
-                (Some(source), Some(target)) => Some((target, After { when, ..After::new(source) })),
+                (Some(source), Some(target)) => Some((
+                    target,
+                    After {
+                        when,
+                        ..After::new(source)
+                    },
+                )),
                 _ => {
                     fields.malformed(|| "`source` and `target` must be ids of nodes".into());
                     None
@@ -70,8 +85,10 @@ fn link(edge: &Value, at: usize, found: &mut Found) -> Option<(StepId, After)> {
 }
 
 fn refused<T>(place: &str, edge: &Value, found: &mut Found) -> Option<T> {
-    let message =
-        format!("{place} must be an object with the ids `source` and `target`, not {}", kind_of(edge));
+    let message = format!(
+        "{place} must be an object with the ids `source` and `target`, not {}",
+        kind_of(edge)
+    );
     found.push(Fault::new(FaultKind::Malformed, message));
     None
 }

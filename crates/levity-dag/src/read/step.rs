@@ -37,7 +37,10 @@ const FIELDS: [(&str, &str); 20] = [
 
 /// The field that a key means, as it is written down.
 pub(crate) fn field_name(key: &str) -> Option<&'static str> {
-    FIELDS.iter().find(|(name, _)| plain(name).eq(plain(key))).map(|(_, field)| *field)
+    FIELDS
+        .iter()
+        .find(|(name, _)| plain(name).eq(plain(key)))
+        .map(|(_, field)| *field)
 }
 
 /// One step; `at` is its place, and `id` its id when that stands elsewhere.
@@ -47,7 +50,10 @@ pub(crate) fn step(value: &Value, at: usize, id: Option<&str>, found: &mut Found
         found.push(Fault::new(FaultKind::Malformed, message));
         return None;
     };
-    let id = map.get("id").and_then(id_of).or_else(|| id.map(StepId::from));
+    let id = map
+        .get("id")
+        .and_then(id_of)
+        .or_else(|| id.map(StepId::from));
     let place = match &id {
         Some(id) => format!("step `{}`", short(id.as_str())),
         None => format!("step {}", at + 1),
@@ -81,7 +87,8 @@ fn usual(step: &mut Step, fields: &mut Fields) {
     step.on_failure = on_failure(fields);
 }
 
-/// A list of ids or of objects with `step` and `when`, or one of these. `ROOT` comes before everything anyway.
+/// A list of ids or of objects with `step` and `when`, or one of these. `ROOT` comes before
+/// everything anyway.
 fn after(key: &'static str, fields: &mut Fields) -> Vec<After> {
     let value = fields.take(key);
     let list = match value {
@@ -95,10 +102,15 @@ fn after(key: &'static str, fields: &mut Fields) -> Vec<After> {
             after.push(After::new(id));
         } else if let Value::Object(map) = value {
             let mut fields = fields.within(key, map);
-            let id = fields.take_any(&["step", "id", "source"]).and_then(|(_, value)| id_of(value));
+            let id = fields
+                .take_any(&["step", "id", "source"])
+                .and_then(|(_, value)| id_of(value));
             let when = fields.condition("when");
             match id {
-                Some(id) => after.push(After { when, ..After::new(id) }),
+                Some(id) => after.push(After {
+                    when,
+                    ..After::new(id)
+                }),
                 None => fields.malformed(|| "`step` must be the id of a step".into()),
             }
         } else {
@@ -130,11 +142,15 @@ fn on_failure(fields: &mut Fields) -> OnFailure {
             "continue" => Some(OnFailure::Continue),
             _ => None,
         },
-        Some(value) => value.get("fallback").and_then(id_of).map(OnFailure::Fallback),
+        Some(value) => value
+            .get("fallback")
+            .and_then(id_of)
+            .map(OnFailure::Fallback),
     };
     what.unwrap_or_else(|| {
         let forms =
-            "`on_failure` must be \"fail\", \"skip\", \"continue\" or {\"fallback\": \"<id of a step>\"}";
+            "`on_failure` must be \"fail\", \"skip\", \"continue\" or {\"fallback\": \"<id of a \
+                step>\"}";
         fields.malformed(|| forms.into());
         OnFailure::Fail
     })
@@ -175,21 +191,32 @@ fn fan_out(fields: &mut Fields) -> Option<FanOut> {
 
 /// A text, or the variants as a list or an object.
 fn code(fields: &mut Fields) -> Vec<String> {
-    let Some(value) = fields.take("code") else { return Vec::new() };
+    let Some(value) = fields.take("code") else {
+        return Vec::new();
+    };
     let variants: Vec<&Value> = match value {
         Value::Array(list) => list.iter().collect(),
         Value::Object(map) => map.values().collect(),
         one => vec![one],
     };
-    let texts: Option<Vec<_>> = variants.into_iter().map(|code| code.as_str().map(str::to_owned)).collect();
-    texts.unwrap_or_else(|| fields.expected("code", "a text or a list of texts", value).unwrap_or_default())
+    let texts: Option<Vec<_>> = variants
+        .into_iter()
+        .map(|code| code.as_str().map(str::to_owned))
+        .collect();
+    texts.unwrap_or_else(|| {
+        fields
+            .expected("code", "a text or a list of texts", value)
+            .unwrap_or_default()
+    })
 }
 
 fn inputs(fields: &mut Fields) -> Map<String, Value> {
     match fields.take("inputs") {
         None => Map::new(),
         Some(Value::Object(map)) => map.clone(),
-        Some(other) => fields.expected("inputs", "an object of names and values", other).unwrap_or_default(),
+        Some(other) => fields
+            .expected("inputs", "an object of names and values", other)
+            .unwrap_or_default(),
     }
 }
 
@@ -201,12 +228,16 @@ fn retry(fields: &mut Fields) -> Retry {
         Some(Value::Number(_)) => fields.whole("retry").map_or_else(Retry::default, attempts),
         Some(Value::Object(map)) => {
             let mut fields = fields.within("retry", map);
-            let retry = fields.whole("attempts").map_or_else(Retry::default, attempts);
+            let retry = fields
+                .whole("attempts")
+                .map_or_else(Retry::default, attempts);
             let pause = fields.seconds("pause").unwrap_or(Retry::DEFAULT_PAUSE);
             fields.near_misses(&[]);
             retry.pause(pause)
         }
-        Some(other) => fields.expected("retry", "a number of attempts", other).unwrap_or_default(),
+        Some(other) => fields
+            .expected("retry", "a number of attempts", other)
+            .unwrap_or_default(),
     }
 }
 

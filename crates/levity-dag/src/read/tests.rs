@@ -14,7 +14,13 @@ fn reads(text: &str, expected: &Value) {
 #[track_caller]
 fn refused(text: &str, expected: &[&str]) {
     let faults = Plan::parse(text).unwrap_err().faults;
-    assert_eq!(faults.iter().map(|fault| fault.message.as_str()).collect::<Vec<_>>(), expected);
+    assert_eq!(
+        faults
+            .iter()
+            .map(|fault| fault.message.as_str())
+            .collect::<Vec<_>>(),
+        expected
+    );
 }
 
 #[test]
@@ -37,7 +43,10 @@ fn the_own_form() {
     });
     reads(&whole.to_string(), &whole);
     let plan = Plan::parse(&whole.to_string()).unwrap();
-    assert!(plan.steps[0].more.is_none(), "what says nothing of it has no box");
+    assert!(
+        plan.steps[0].more.is_none(),
+        "what says nothing of it has no box"
+    );
 }
 
 #[test]
@@ -77,21 +86,35 @@ fn the_node_link_form() {
         {"id": "T003", "agent": "B"}]"#;
     let edges = r#"[{"source": "ROOT", "target": 1}, {"source": 1, "target": "T002", "key": 0},
         {"source": "T003", "target": "T002", "when": "x"}, [1, "T003"]]"#;
-    let rest = r#""directed": true, "multigraph": false, "graph": {"given": {"q": 1}, "session_id": "s"}"#;
-    reads(&format!(r#"{{{rest}, "nodes": {nodes}, "links": {edges}}}"#), &expected);
+    let rest =
+        r#""directed": true, "multigraph": false, "graph": {"given": {"q": 1}, "session_id": "s"}"#;
+    reads(
+        &format!(r#"{{{rest}, "nodes": {nodes}, "links": {edges}}}"#),
+        &expected,
+    );
     reads(
         &format!(r#"{{"plan_graph": {{{rest}, "nodes": {nodes}, "edges": {edges}}}, "why": 1}}"#),
         &expected,
     );
-    reads(&format!(r#"{{"output": {{"plan": {{{rest}, "edges": {edges}, "nodes": {nodes}}}}}}}"#), &expected);
-    reads(r#"{"nodes": [{"id": "a", "agent": "A"}]}"#, &json!({"steps": [{"id": "a", "agent": "A"}]}));
+    reads(
+        &format!(r#"{{"output": {{"plan": {{{rest}, "edges": {edges}, "nodes": {nodes}}}}}}}"#),
+        &expected,
+    );
+    reads(
+        r#"{"nodes": [{"id": "a", "agent": "A"}]}"#,
+        &json!({"steps": [{"id": "a", "agent": "A"}]}),
+    );
 }
 
 #[test]
 fn what_models_write_is_mended() {
-    let expected = json!({"steps": [{"id": "a", "agent": "A"}, {"id": "b", "agent": "B", "reads": ["x"]}]});
+    let expected =
+        json!({"steps": [{"id": "a", "agent": "A"}, {"id": "b", "agent": "B", "reads": ["x"]}]});
     let body = "{steps: [{'id': 'a', 'agent': 'A'}, {'id': 'b', 'agent': 'B', 'reads': ['x',],},]}";
-    reads(&format!("Here is the plan:\n```json\n{body}\n```\nGood luck!"), &expected);
+    reads(
+        &format!("Here is the plan:\n```json\n{body}\n```\nGood luck!"),
+        &expected,
+    );
     reads(body.trim_end_matches('}'), &expected);
     reads(&json!(expected.to_string()).to_string(), &expected);
     let example = r#"Like {"a much longer example": {"that": "is no plan", "but": "has more text than the plan below"}}:"#;
@@ -103,14 +126,21 @@ fn what_models_write_is_mended() {
 
 #[test]
 fn half_a_plan_is_no_plan() {
-    let text = r#"{"steps": [{"id": "a", "agent": "A"}, {"id": "b", "agent": "B", "prompt": "and th"#;
+    let text =
+        r#"{"steps": [{"id": "a", "agent": "A"}, {"id": "b", "agent": "B", "prompt": "and th"#;
     refused(text, &["the plan is cut off at byte 81; write all of it"]);
 }
 
 #[test]
 fn what_does_not_fit_is_named() {
-    refused("", &["the text is no plan: there is no JSON in the 0 bytes of text"]);
-    refused("42", &["a plan is an object with a list `steps`, not a number"]);
+    refused(
+        "",
+        &["the text is no plan: there is no JSON in the 0 bytes of text"],
+    );
+    refused(
+        "42",
+        &["a plan is an object with a list `steps`, not a number"],
+    );
     refused("{}", &["the plan has no `steps`; write {\"steps\": [..]}"]);
     refused(
         r#"{"steps": 5, "variables": [], "given": 7}"#,
@@ -120,7 +150,10 @@ fn what_does_not_fit_is_named() {
             "`steps` must be a list of objects, not a number",
         ],
     );
-    refused(r#"{"nodes": [], "links": 7}"#, &["`links` must be a list of objects, not a number"]);
+    refused(
+        r#"{"nodes": [], "links": 7}"#,
+        &["`links` must be a list of objects, not a number"],
+    );
     refused(
         r#"{"nodes": [{"id": "fetch"}], "links": [{"source": "fetch"}, {"source": 1, "target": "fetsh"}, 3, [1]]}"#,
         &[
@@ -132,7 +165,10 @@ fn what_does_not_fit_is_named() {
     );
     refused(
         r#"[7, {"agent": "A"}]"#,
-        &["step 1 must be an object, not a number", "step 2: `id` must be there, a text of its own"],
+        &[
+            "step 1 must be an object, not a number",
+            "step 2: `id` must be there, a text of its own",
+        ],
     );
     refused(
         r#"{"steps": [{"id": "a", "agent": 1, "prompt": [], "reads": 5, "writes": ["x", 1], "after": {"when": "x"},
@@ -149,13 +185,15 @@ fn what_does_not_fit_is_named() {
             "step `a`, `after`: `step` must be the id of a step",
             "step `a`: `join` must be \"all\" or \"any\"",
             "step `a`: `when` is no condition: a value is missing at character 4",
-            "step `a`: `on_failure` must be \"fail\", \"skip\", \"continue\" or {\"fallback\": \"<id of a step>\"}",
+            "step `a`: `on_failure` must be \"fail\", \"skip\", \"continue\" or \
+                {\"fallback\": \"<id of a step>\"}",
             "step `a`, `map`: `over` must name the variable that holds the list",
             "step `a`: `code` must be a text or a list of texts, not a list",
             "step `a`: `inputs` must be an object of names and values, not a list",
             "step `a`: `retry` must be a number of attempts, not a text",
             "step `a`: `timeout` must not be negative",
-            "step `a`, `budget`: `tokens` must be a whole number that is not negative, not a number",
+            "step `a`, `budget`: `tokens` must be a whole number that is not negative, not a \
+                number",
             "step `a`, `budget`: `money` must be a number, not a text",
             "step `a`, `budget`: there is no field `tokes`; did you mean `tokens`?",
             "step `a`: `instead_of` must be the id of a step, not a list",
@@ -166,9 +204,13 @@ fn what_does_not_fit_is_named() {
 
 #[test]
 fn faults_name_their_step() {
-    let faults = Plan::parse(r#"{"steps": [{"id": "a", "map": {"over": 3}}]}"#).unwrap_err().faults;
+    let faults = Plan::parse(r#"{"steps": [{"id": "a", "map": {"over": 3}}]}"#)
+        .unwrap_err()
+        .faults;
     assert!(
-        faults.iter().all(|fault| fault.step.as_ref().is_some_and(|step| step.as_str() == "a")),
+        faults
+            .iter()
+            .all(|fault| fault.step.as_ref().is_some_and(|step| step.as_str() == "a")),
         "{faults:?}"
     );
 }
@@ -176,12 +218,23 @@ fn faults_name_their_step() {
 #[test]
 fn huge_numbers_and_deep_nesting() {
     let plan = Plan::parse(r#"{"steps": [{"id": "a", "agent": "A", "retry": 1e15, "timeout": 1e300, "map": {"over": "x", "most": 18446744073709551615}}]}"#).unwrap();
-    let faults =
-        Graph::check(plan, &PlanConstraints::new().with("A", StepRunner::new(StepRunnerKind::Agent, "")))
-            .unwrap_err();
+    let faults = Graph::check(
+        plan,
+        &PlanConstraints::new().with("A", StepRunner::new(StepRunnerKind::Agent, "")),
+    )
+    .unwrap_err();
     assert_eq!(faults.faults.len(), 4, "{faults}");
-    let deep = format!(r#"{{"steps": {}1{}}}"#, "[".repeat(10_000), "]".repeat(10_000));
-    assert!(Plan::parse(&deep).unwrap_err().to_string().contains("nested deeper than 128"));
+    let deep = format!(
+        r#"{{"steps": {}1{}}}"#,
+        "[".repeat(10_000),
+        "]".repeat(10_000)
+    );
+    assert!(
+        Plan::parse(&deep)
+            .unwrap_err()
+            .to_string()
+            .contains("nested deeper than 128")
+    );
 }
 
 /// A plan text with some letters changed.
@@ -203,8 +256,8 @@ fn mutated() -> impl Strategy<Value = String> {
 
 fn any_json() -> impl Strategy<Value = Value> {
     let keys = prop::sample::select(vec![
-        "steps", "nodes", "links", "id", "agent", "reads", "after", "map", "retry", "budget", "over", "plan",
-        "when",
+        "steps", "nodes", "links", "id", "agent", "reads", "after", "map", "retry", "budget",
+        "over", "plan", "when",
     ]);
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -216,8 +269,10 @@ fn any_json() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(6, 64, 6, move |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
-            prop::collection::vec((keys.clone(), inner), 0..5)
-                .prop_map(|pairs| pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
+            prop::collection::vec((keys.clone(), inner), 0..5).prop_map(|pairs| pairs
+                .into_iter()
+                .map(|(key, value)| (key.to_owned(), value))
+                .collect()),
         ]
     })
 }

@@ -34,16 +34,22 @@ pub struct TeamBuilder {
 }
 
 impl TeamBuilder {
-    /// Has `observe` follow each run from beside it, such as a `levity_observe::SessionFolder`, which keeps a file of each. For a
-    /// single run, use [`Run::observe`](levity_runtime::Run::observe).
+    /// Has `observe` follow each run from beside it, such as a `levity_observe::SessionFolder`,
+    /// which keeps a file of each. For a single run, use
+    /// [`Run::observe`](levity_runtime::Run::observe).
     pub fn observe(mut self, observe: impl Observe + 'static) -> Self {
         self.observers.push(Arc::new(observe));
         self
     }
 
-    /// Adds an agent. The names [`Team::PLANNER`], [`Team::DISTILLER`] and [`Team::QA`] have a meaning. Ready agents come from
-    /// `levity_agents::Catalogue`.
-    pub fn agent(self, name: impl Into<Arc<str>>, description: impl Into<Arc<str>>, agent: Agent) -> Self {
+    /// Adds an agent. The names [`Team::PLANNER`], [`Team::DISTILLER`] and [`Team::QA`] have a
+    /// meaning. Ready agents come from `levity_agents::Catalogue`.
+    pub fn agent(
+        self,
+        name: impl Into<Arc<str>>,
+        description: impl Into<Arc<str>>,
+        agent: Agent,
+    ) -> Self {
         let name = name.into();
         let mut card = StepRunner::new(StepRunnerKind::Agent, description);
         card.judges = &*name == Team::QA;
@@ -52,7 +58,14 @@ impl TeamBuilder {
 
     /// Adds an agent, with all that plans are to know of it.
     pub fn performer(mut self, name: impl Into<Arc<str>>, card: StepRunner, agent: Agent) -> Self {
-        self.agents.push((name.into(), StepRunner { kind: StepRunnerKind::Agent, ..card }, agent));
+        self.agents.push((
+            name.into(),
+            StepRunner {
+                kind: StepRunnerKind::Agent,
+                ..card
+            },
+            agent,
+        ));
         self
     }
 
@@ -80,13 +93,15 @@ impl TeamBuilder {
         self
     }
 
-    /// Says which tools steps may call, and which are asked about. Agents have policies of their own.
+    /// Says which tools steps may call, and which are asked about. Agents have policies of their
+    /// own.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Runs code of steps and of agents, such as `levity_python::RunPython`. The tools that code calls are the team's.
+    /// Runs code of steps and of agents, such as `levity_python::RunPython`. The tools that code
+    /// calls are the team's.
     pub fn code(mut self, program: impl Program + 'static) -> Self {
         self.code = Some(Arc::new(program));
         self
@@ -122,14 +137,15 @@ impl TeamBuilder {
         self
     }
 
-    /// How often the planner is asked for the same thing, before what it gives can be used; 3 by default.
+    /// How often the planner is asked for the same thing, before what it gives can be used; 3 by
+    /// default.
     pub fn max_drafts(mut self, times: u32) -> Self {
         self.settings.drafts = times;
         self
     }
 
-    /// How many turns an attempt at a step may take, all rounds together, before it gets no other round; 15 by default.
-    /// Within a round an agent has the turns that it was built with.
+    /// How many turns an attempt at a step may take, all rounds together, before it gets no other
+    /// round; 15 by default. Within a round an agent has the turns that it was built with.
     pub fn max_turns(mut self, turns: u64) -> Self {
         self.settings.turns = turns;
         self
@@ -141,19 +157,20 @@ impl TeamBuilder {
         self
     }
 
-    /// What a run may use, all its steps together; by default [`Limits::new`] with [`Team::DEFAULT_TOOL_CALLS`], since
-    /// functions count as tools.
+    /// What a run may use, all its steps together; by default [`Limits::new`] with
+    /// [`Team::DEFAULT_TOOL_CALLS`], since functions count as tools.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = Some(limits);
         self
     }
 
-    /// Has this guard look at what goes in and out of all agents, the planner included, behind the guards that they have
-    /// themselves; and at the steps of plans that call a tool or a function: at what these are given and what they return.
-    /// Agents that an agent calls have their own.
+    /// Has this guard look at what goes in and out of all agents, the planner included, behind the
+    /// guards that they have themselves; and at the steps of plans that call a tool or a function:
+    /// at what these are given and what they return. Agents that an agent calls have their own.
     ///
-    /// What an agent is asked is its input: a task with the goal and what came before in it. The goal itself stays in the
-    /// team's journal as it was; `docs/guards.md` says how to have it looked at before.
+    /// What an agent is asked is its input: a task with the goal and what came before in it. The
+    /// goal itself stays in the team's journal as it was; `docs/guards.md` says how to have it
+    /// looked at before.
     pub fn guard(mut self, guard: impl Guard + 'static) -> Self {
         self.guards.push(Arc::new(guard));
         self
@@ -174,7 +191,9 @@ impl TeamBuilder {
         let runtime = self.runtime.unwrap_or_default();
         let registry = self.tools.build()?;
         let mut known = PlanConstraints::new();
-        let limits = self.limits.unwrap_or(Limits::new().tool_calls(Team::DEFAULT_TOOL_CALLS));
+        let limits = self
+            .limits
+            .unwrap_or(Limits::new().tool_calls(Team::DEFAULT_TOOL_CALLS));
         known.limits = limits;
         known.max_steps = self.max_steps.unwrap_or(known.max_steps);
         known.code = self.code.is_some();
@@ -183,14 +202,22 @@ impl TeamBuilder {
         join_tools(&mut known, &registry)?;
         let planner = match &self.planner {
             Some(_) => Some(PlannedBy::Program),
-            None => agents.contains_key(Team::PLANNER).then(|| PlannedBy::Agent(Team::PLANNER.into())),
+            None => agents
+                .contains_key(Team::PLANNER)
+                .then(|| PlannedBy::Agent(Team::PLANNER.into())),
         };
-        let code: Option<Arc<str>> = self.code.as_ref().map(|code| code.spec().name.as_str().into());
-        let is_taken = |name: &&Arc<str>| known.performers.contains_key(*name) || agents.contains_key(*name);
+        let code: Option<Arc<str>> = self
+            .code
+            .as_ref()
+            .map(|code| code.spec().name.as_str().into());
+        let is_taken =
+            |name: &&Arc<str>| known.performers.contains_key(*name) || agents.contains_key(*name);
         if let Some(name) = code.as_ref().filter(is_taken) {
             return Err(taken(name));
         }
-        let profiler = agents.contains_key(Team::DISTILLER).then(|| Team::DISTILLER.into());
+        let profiler = agents
+            .contains_key(Team::DISTILLER)
+            .then(|| Team::DISTILLER.into());
         let world = runtime.world().clone();
         let tools = Dispatcher::builder(registry)
             .world(world.clone())
@@ -209,37 +236,71 @@ impl TeamBuilder {
             world,
             me: me.clone(),
         });
-        let rules = Arc::new(Rules { known, planner, profiler, code });
+        let rules = Arc::new(Rules {
+            known,
+            planner,
+            profiler,
+            code,
+        });
         let (settings, observers) = (self.settings, self.observers);
-        Ok(Team { inner: Arc::new(Inner { rules, executor, runtime, settings, limits, observers }) })
+        Ok(Team {
+            inner: Arc::new(Inner {
+                rules,
+                executor,
+                runtime,
+                settings,
+                limits,
+                observers,
+            }),
+        })
     }
 
     fn check_settings(&self) -> Result<()> {
         let zero = |setting, problem: &str| Err(Error::setting(setting, problem));
         match self.settings {
-            Settings { parallel: 0, .. } => {
-                zero("max_parallel", "is 0, so no step could begin; 1 runs one at a time")
+            Settings { parallel: 0, .. } => zero(
+                "max_parallel",
+                "is 0, so no step could begin; 1 runs one at a time",
+            ),
+            Settings { drafts: 0, .. } => {
+                zero("max_drafts", "is 0, so no plan could be made; 1 asks once")
             }
-            Settings { drafts: 0, .. } => zero("max_drafts", "is 0, so no plan could be made; 1 asks once"),
-            Settings { turns: 0, .. } => {
-                zero("max_turns", "is 0, so no agent could answer; 1 lets it answer at once")
-            }
+            Settings { turns: 0, .. } => zero(
+                "max_turns",
+                "is 0, so no agent could answer; 1 lets it answer at once",
+            ),
             _ => Ok(()),
         }
     }
 }
 
-/// The agents that have the program which runs code for the team: code that they answer with calls their tools.
+/// The agents that have the program which runs code for the team: code that they answer with calls
+/// their tools.
 fn coders(agents: &BTreeMap<Arc<str>, Agent>, code: Option<&dyn Program>) -> BTreeSet<Arc<str>> {
-    let Some(code) = code else { return BTreeSet::new() };
-    let runs_code =
-        |agent: &Agent| agent.dispatcher().specs().iter().any(|spec| spec.name == code.spec().name);
-    agents.iter().filter(|(_, agent)| runs_code(agent)).map(|(name, _)| name.clone()).collect()
+    let Some(code) = code else {
+        return BTreeSet::new();
+    };
+    let runs_code = |agent: &Agent| {
+        agent
+            .dispatcher()
+            .specs()
+            .iter()
+            .any(|spec| spec.name == code.spec().name)
+    };
+    agents
+        .iter()
+        .filter(|(_, agent)| runs_code(agent))
+        .map(|(name, _)| name.clone())
+        .collect()
 }
 
 fn taken(name: &str) -> Error {
-    let problem = format!("is used twice: `{name}` is an agent, a function or a tool already; rename one");
-    Error::Setting { setting: "name", problem }
+    let problem =
+        format!("is used twice: `{name}` is an agent, a function or a tool already; rename one");
+    Error::Setting {
+        setting: "name",
+        problem,
+    }
 }
 
 fn join(known: &mut PlanConstraints, name: Arc<str>, card: StepRunner) -> Result<()> {
@@ -283,7 +344,11 @@ fn join_functions(
 ) -> Result<BTreeMap<String, Function>> {
     let mut all = BTreeMap::new();
     for (name, function) in functions {
-        join(known, name.clone(), StepRunner::new(StepRunnerKind::Function, function.description.clone()))?;
+        join(
+            known,
+            name.clone(),
+            StepRunner::new(StepRunnerKind::Function, function.description.clone()),
+        )?;
         all.insert(name.to_string(), function);
     }
     Ok(all)
@@ -298,6 +363,8 @@ fn join_tools(known: &mut PlanConstraints, registry: &Registry) -> Result<()> {
 
 impl fmt::Debug for TeamBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TeamBuilder").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("TeamBuilder")
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }

@@ -1,4 +1,5 @@
-//! Runs that are stopped after every record in turn, and gone on with; runs that are left while they wait.
+//! Runs that are stopped after every record in turn, and gone on with; runs that are left while
+//! they wait.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -60,16 +61,24 @@ impl Approver for Yes {
 
 /// Adds up what it is given, and tells that it did.
 fn work(life: &Life, input: &StepInput) -> Value {
-    life.world.did(format!("{} {}", input.get("me"), input.get("item")));
-    let sum = |all: i64, value: &Value| all + value.as_i64().unwrap_or(value.to_string().len() as i64);
+    life.world
+        .did(format!("{} {}", input.get("me"), input.get("item")));
+    let sum =
+        |all: i64, value: &Value| all + value.as_i64().unwrap_or(value.to_string().len() as i64);
     json!(input.values.values().fold(0, sum))
 }
 
 fn team(life: &Arc<Life>) -> Team {
     let world = ManualWorld::auto();
-    let runtime = Runtime::new().with_journal(life.journal.clone()).with_world(world);
-    let writer = ScriptedModel::new().call("look", json!({})).reply("{\"said\": \"so it is\"}").by_history();
-    let look = levity_test::RecordingTool::new("look", |_| Ok(levity_core::ToolOutput::text("a sea")));
+    let runtime = Runtime::new()
+        .with_journal(life.journal.clone())
+        .with_world(world);
+    let writer = ScriptedModel::new()
+        .call("look", json!({}))
+        .reply("{\"said\": \"so it is\"}")
+        .by_history();
+    let look =
+        levity_test::RecordingTool::new("look", |_| Ok(levity_core::ToolOutput::text("a sea")));
     let agent = Agent::builder(writer).tool(look).build().unwrap();
     let (does, fails) = (life.clone(), life.clone());
     Team::builder()
@@ -83,7 +92,11 @@ fn team(life: &Arc<Life>) -> Team {
                 let first = fails.world.ever("flaky") == 0;
                 fails.world.did("flaky");
                 let value = json!(input.get("a").as_i64());
-                std::future::ready(if first { Err(ToolError::failed("not yet")) } else { Ok(value) })
+                std::future::ready(if first {
+                    Err(ToolError::failed("not yet"))
+                } else {
+                    Ok(value)
+                })
             })
             .idempotent(),
         )
@@ -107,12 +120,23 @@ async fn life(life: Life) -> (String, String, Vec<(String, StepStatus)>) {
     let finished = match life.knows("r").await {
         true => within(team.resume("r")).await,
         false => {
-            within(team.run(TeamInput::from("Do it all.").given("list", json!([3, 1, 2]))).id("r")).await
+            within(
+                team.run(TeamInput::from("Do it all.").given("list", json!([3, 1, 2])))
+                    .id("r"),
+            )
+            .await
         }
     };
     let finished = finished.unwrap();
-    let steps = finished.steps().into_iter().map(|step| (step.step.to_string(), step.status));
-    (finished.text().to_owned(), json!(finished.variables()).to_string(), steps.collect())
+    let steps = finished
+        .steps()
+        .into_iter()
+        .map(|step| (step.step.to_string(), step.status));
+    (
+        finished.text().to_owned(),
+        json!(finished.variables()).to_string(),
+        steps.collect(),
+    )
 }
 
 /// Stopped wherever, it comes to the same, and what is written down as done is not done again.
@@ -120,11 +144,17 @@ async fn check<J: Journal + 'static>(journal: impl Fn() -> J) {
     let report = crash::after_every_record(journal, life).await;
     report.assert_same();
     assert!(report.stops.len() > 60, "{}", report.stops.len());
-    assert!(report.whole.world.all().values().all(|times| *times <= 2), "{:?}", report.whole.world.all());
+    assert!(
+        report.whole.world.all().values().all(|times| *times <= 2),
+        "{:?}",
+        report.whole.world.all()
+    );
     for end in &report.stops {
         let (all, whole) = (end.world.all(), report.whole.world.all());
-        let more: usize =
-            all.iter().map(|(what, times)| times - whole.get(what).copied().unwrap_or(0).min(*times)).sum();
+        let more: usize = all
+            .iter()
+            .map(|(what, times)| times - whole.get(what).copied().unwrap_or(0).min(*times))
+            .sum();
         // No more is done twice than ran when it was stopped.
         assert!(more <= 3, "{end}: {all:?}");
     }
@@ -140,24 +170,43 @@ async fn so_it_does_with_files() {
     let folder = tempfile::tempdir().unwrap();
     let next = AtomicUsize::new(0);
     check(|| {
-        let folder = folder.path().join(next.fetch_add(1, Ordering::SeqCst).to_string());
-        FileJournal::new(folder).unwrap().with_durability(Durability::Buffered)
+        let folder = folder
+            .path()
+            .join(next.fetch_add(1, Ordering::SeqCst).to_string());
+        FileJournal::new(folder)
+            .unwrap()
+            .with_durability(Durability::Buffered)
     })
     .await;
 }
 
-fn waiting_team(world: &ManualWorld, journal: &MemoryJournal, tries: &Arc<AtomicUsize>) -> TeamBuilder {
-    let runtime = Runtime::new().with_journal(journal.clone()).with_world(world.clone());
+fn waiting_team(
+    world: &ManualWorld,
+    journal: &MemoryJournal,
+    tries: &Arc<AtomicUsize>,
+) -> TeamBuilder {
+    let runtime = Runtime::new()
+        .with_journal(journal.clone())
+        .with_world(world.clone());
     let tries = tries.clone();
     let flaky = Function::new(move |_: StepInput| {
         let first = tries.fetch_add(1, Ordering::SeqCst) == 0;
-        std::future::ready(if first { Err(ToolError::failed("not yet")) } else { Ok(json!(1)) })
+        std::future::ready(if first {
+            Err(ToolError::failed("not yet"))
+        } else {
+            Ok(json!(1))
+        })
     });
     let give = Function::new(|input: StepInput| std::future::ready(Ok(input.get("give").clone())));
-    Team::builder().function("flaky", flaky).function("give", give).runtime(runtime)
+    Team::builder()
+        .function("flaky", flaky)
+        .function("give", give)
+        .runtime(runtime)
 }
 
-async fn parked(run: impl IntoFuture<Output = levity_dag::Result<levity_dag::TeamAnswer>>) -> RunId {
+async fn parked(
+    run: impl IntoFuture<Output = levity_dag::Result<levity_dag::TeamAnswer>>,
+) -> RunId {
     match within(run).await {
         Err(Error::Parked { run, .. }) => run,
         other => panic!("it was not parked: {other:?}"),
@@ -172,14 +221,22 @@ async fn a_run_is_left_while_a_step_pauses() {
     let plan = Plan::new()
         .step(Step::new("give", "give").input("give", 7).writes(["x"]))
         .step(Step::new("s", "flaky").retry(retry).writes(["y"]))
-        .step(Step::new("last", "give").input("give", 5).reads(["x", "y"]).writes(["z"]));
+        .step(
+            Step::new("last", "give")
+                .input("give", 5)
+                .reads(["x", "y"])
+                .writes(["z"]),
+        );
     let run = parked(team.run(plan).park()).await;
     world.advance(Duration::from_secs(99));
     assert_eq!(parked(team.resume(run.clone()).park()).await, run);
     assert_eq!(tries.load(Ordering::SeqCst), 1, "it was tried too early");
     world.advance(Duration::from_secs(1));
     let finished = within(team.resume(run).park()).await.unwrap();
-    assert_eq!((finished.variable("y"), finished.variable("z")), (Some(&json!(1)), Some(&json!(5))));
+    assert_eq!(
+        (finished.variable("y"), finished.variable("z")),
+        (Some(&json!(1)), Some(&json!(5)))
+    );
     assert_eq!(tries.load(Ordering::SeqCst), 2);
 }
 
@@ -188,7 +245,8 @@ async fn a_run_is_left_while_a_step_asks_a_person() {
     let (world, journal) = (ManualWorld::auto(), MemoryJournal::new());
     let make = || {
         let question = ScriptedModel::new().call("ask_user", json!({"question": "Which?"}));
-        let asking = Agent::builder(question.reply("{\"colour\": \"red\"}").by_history()).ask_user();
+        let asking =
+            Agent::builder(question.reply("{\"colour\": \"red\"}").by_history()).ask_user();
         waiting_team(&world, &journal, &Arc::default())
             .agent("Clarification", "asks", asking.build().unwrap())
             .build()
@@ -196,8 +254,17 @@ async fn a_run_is_left_while_a_step_asks_a_person() {
     };
     let plan = Plan::new()
         .step(Step::new("give", "give").input("give", 7).writes(["x"]))
-        .step(Step::new("ask", "Clarification").prompt("Ask.").writes(["colour"]))
-        .step(Step::new("last", "give").input("give", 5).reads(["x", "colour"]).writes(["z"]));
+        .step(
+            Step::new("ask", "Clarification")
+                .prompt("Ask.")
+                .writes(["colour"]),
+        )
+        .step(
+            Step::new("last", "give")
+                .input("give", 5)
+                .reads(["x", "colour"])
+                .writes(["z"]),
+        );
     let asked = Arc::new(Mutex::new(Vec::new()));
     let asks = asked.clone();
     let run = make().run(plan).park().on_event(move |event| {
@@ -207,10 +274,20 @@ async fn a_run_is_left_while_a_step_asks_a_person() {
     });
     let run = parked(run).await;
     assert_eq!(parked(make().resume(run.clone()).park()).await, run);
-    let [ask] = &*std::mem::take(&mut *asked.lock().unwrap()) else { panic!("it asks once") };
-    let post = RunRequest::Decide { effect: ask.effect, decision: Decision::answer("red") };
+    let [ask] = &*std::mem::take(&mut *asked.lock().unwrap()) else {
+        panic!("it asks once")
+    };
+    let post = RunRequest::Decide {
+        effect: ask.effect,
+        decision: Decision::answer("red"),
+    };
     make().runtime().tell(&ask.run, post).await.unwrap();
     let finished = within(make().resume(run).park()).await.unwrap();
     assert_eq!(finished.variable("colour"), Some(&json!("red")));
-    assert!(finished.steps().iter().all(|step| step.status == StepStatus::Completed));
+    assert!(
+        finished
+            .steps()
+            .iter()
+            .all(|step| step.status == StepStatus::Completed)
+    );
 }

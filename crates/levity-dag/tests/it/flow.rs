@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use levity_core::ToolError;
 use levity_dag::{
-    Condition, Error, FanOut, Faults, Function, Join, OnFailure, Plan, PlanNotice, Reducer, Retry, Step,
-    StepInput, StepStatus, Team, TeamAnswer, TeamDetails, Variable,
+    Condition, Error, FanOut, Faults, Function, Join, OnFailure, Plan, PlanNotice, Reducer, Retry,
+    Step, StepInput, StepStatus, Team, TeamAnswer, TeamDetails, Variable,
 };
 use levity_runtime::Runtime;
 use levity_test::ManualWorld;
@@ -24,7 +24,9 @@ fn status(finished: &TeamAnswer, id: &str) -> StepStatus {
 }
 
 async fn run(plan: Plan) -> TeamAnswer {
-    within(simple(&Log::default()).build().unwrap().run(plan)).await.unwrap()
+    within(simple(&Log::default()).build().unwrap().run(plan))
+        .await
+        .unwrap()
 }
 
 async fn partial(plan: Plan) -> (String, TeamAnswer) {
@@ -37,14 +39,33 @@ async fn partial(plan: Plan) -> (String, TeamAnswer) {
 #[tokio::test]
 async fn a_diamond_is_carried_out_in_order() {
     let plan = Plan::new()
-        .step(Step::new("all", "sum").reads(["left", "right"]).writes(["all"]))
-        .step(Step::new("left", "sum").reads(["top"]).input("plus", 1).writes(["left"]))
-        .step(Step::new("right", "sum").reads(["top"]).input("plus", 10).writes(["right"]))
+        .step(
+            Step::new("all", "sum")
+                .reads(["left", "right"])
+                .writes(["all"]),
+        )
+        .step(
+            Step::new("left", "sum")
+                .reads(["top"])
+                .input("plus", 1)
+                .writes(["left"]),
+        )
+        .step(
+            Step::new("right", "sum")
+                .reads(["top"])
+                .input("plus", 10)
+                .writes(["right"]),
+        )
         .step(give("top", 100));
     let finished = run(plan).await;
     assert_eq!(finished.variable("all"), Some(&json!(211)));
     assert_eq!(finished.text(), "211");
-    assert!(finished.steps().iter().all(|step| step.status == StepStatus::Completed));
+    assert!(
+        finished
+            .steps()
+            .iter()
+            .all(|step| step.status == StepStatus::Completed)
+    );
 }
 
 #[tokio::test]
@@ -65,7 +86,10 @@ async fn a_failed_step_stops_only_what_depends_on_it() {
 #[tokio::test]
 async fn what_follows_a_failure_is_as_the_plan_says() {
     let base = |failing: Step| {
-        let after = Step::new("after", "give").input("give", 5).reads(["x"]).writes(["after"]);
+        let after = Step::new("after", "give")
+            .input("give", 5)
+            .reads(["x"])
+            .writes(["after"]);
         Plan::new().step(failing.writes(["x"])).step(after)
     };
     let skipped = run(base(Step::new("s", "fail").on_failure(OnFailure::Skip))).await;
@@ -73,12 +97,14 @@ async fn what_follows_a_failure_is_as_the_plan_says() {
     let gone_on = run(base(Step::new("s", "fail").on_failure(OnFailure::Continue))).await;
     assert_eq!(status(&gone_on, "after"), StepStatus::Completed);
     let other = Step::new("other", "give").input("give", 7).writes(["x"]);
-    let plan =
-        base(Step::new("s", "fail").on_failure(OnFailure::Fallback("other".into()))).step(other.clone());
+    let plan = base(Step::new("s", "fail").on_failure(OnFailure::Fallback("other".into())))
+        .step(other.clone());
     let fallen_back = run(plan).await;
     assert_eq!(status(&fallen_back, "after"), StepStatus::Completed);
     assert_eq!(fallen_back.variable("x"), Some(&json!(7)));
-    let fine = Step::new("s", "give").input("give", 3).on_failure(OnFailure::Fallback("other".into()));
+    let fine = Step::new("s", "give")
+        .input("give", 3)
+        .on_failure(OnFailure::Fallback("other".into()));
     let not_needed = run(base(fine).step(other)).await;
     assert_eq!(status(&not_needed, "other"), StepStatus::Skipped);
     assert_eq!(not_needed.variable("x"), Some(&json!(3)));
@@ -88,7 +114,10 @@ async fn what_follows_a_failure_is_as_the_plan_says() {
 async fn a_step_that_follows_only_the_fallback_is_skipped_with_it() {
     let plan = Plan::new()
         .step(
-            Step::new("s", "give").input("give", 1).writes(["x"]).on_failure(OnFailure::Fallback("f".into())),
+            Step::new("s", "give")
+                .input("give", 1)
+                .writes(["x"])
+                .on_failure(OnFailure::Fallback("f".into())),
         )
         .step(Step::new("f", "give").input("give", 2).writes(["x"]))
         .step(Step::new("cleanup", "give").after("f"));
@@ -115,13 +144,31 @@ async fn one_of_two_branches_is_taken() {
                     .after_if("score", when("score < 0.5"))
                     .writes(["way"]),
             )
-            .step(Step::new("end", "give").input("give", 1).reads(["way"]).join(Join::Any))
-            .step(Step::new("never", "give").when(when("score > 1")).after("score"))
+            .step(
+                Step::new("end", "give")
+                    .input("give", 1)
+                    .reads(["way"])
+                    .join(Join::Any),
+            )
+            .step(
+                Step::new("never", "give")
+                    .when(when("score > 1"))
+                    .after("score"),
+            )
     };
     let (good, bad) = (run(plan(0.9)).await, run(plan(0.1)).await);
-    assert_eq!((good.variable("way"), bad.variable("way")), (Some(&json!("good")), Some(&json!("bad"))));
-    assert_eq!((status(&good, "bad"), status(&bad, "good")), (StepStatus::Skipped, StepStatus::Skipped));
-    assert_eq!((status(&good, "end"), status(&good, "never")), (StepStatus::Completed, StepStatus::Skipped));
+    assert_eq!(
+        (good.variable("way"), bad.variable("way")),
+        (Some(&json!("good")), Some(&json!("bad")))
+    );
+    assert_eq!(
+        (status(&good, "bad"), status(&bad, "good")),
+        (StepStatus::Skipped, StepStatus::Skipped)
+    );
+    assert_eq!(
+        (status(&good, "end"), status(&good, "never")),
+        (StepStatus::Completed, StepStatus::Skipped)
+    );
 }
 
 #[tokio::test]
@@ -131,19 +178,37 @@ async fn a_step_is_tried_again_after_a_pause() {
     let counting = tries.clone();
     let flaky = Function::new(move |_: StepInput| {
         let first = counting.fetch_add(1, Ordering::SeqCst) < 2;
-        async move { if first { Err(ToolError::failed("not yet")) } else { Ok(json!(1)) } }
+        async move {
+            if first {
+                Err(ToolError::failed("not yet"))
+            } else {
+                Ok(json!(1))
+            }
+        }
     });
     let notices = Arc::default();
     let runtime = Runtime::new().with_world(world.clone());
-    let team = Team::builder().function("flaky", flaky).runtime(runtime).build().unwrap();
+    let team = Team::builder()
+        .function("flaky", flaky)
+        .runtime(runtime)
+        .build()
+        .unwrap();
     let before = levity_core::World::now(&world);
     let plan = Plan::new().step(Step::new("s", "flaky").retry(Retry::attempts(3)));
-    let finished = within(team.run(plan).on_event(collect(&notices))).await.unwrap();
+    let finished = within(team.run(plan).on_event(collect(&notices)))
+        .await
+        .unwrap();
     assert_eq!(finished.step("s").unwrap().spent.attempts, 3);
     // One second, and then two.
-    assert_eq!(levity_core::World::now(&world).since(before), Duration::from_secs(3));
+    assert_eq!(
+        levity_core::World::now(&world).since(before),
+        Duration::from_secs(3)
+    );
     let notices: Vec<PlanNotice> = std::mem::take(&mut *notices.lock().unwrap());
-    let retried = notices.iter().filter(|notice| matches!(notice, PlanNotice::StepRetried { .. })).count();
+    let retried = notices
+        .iter()
+        .filter(|notice| matches!(notice, PlanNotice::StepRetried { .. }))
+        .count();
     assert_eq!(retried, 2);
 }
 
@@ -152,9 +217,15 @@ async fn a_step_has_its_time() {
     let world = ManualWorld::auto();
     let runtime = Runtime::new().with_world(world);
     let stuck = Function::new(|_: StepInput| std::future::pending());
-    let team = Team::builder().function("stuck", stuck).runtime(runtime).build().unwrap();
+    let team = Team::builder()
+        .function("stuck", stuck)
+        .runtime(runtime)
+        .build()
+        .unwrap();
     let plan = Plan::new().step(Step::new("s", "stuck").timeout(Duration::from_secs(5)));
-    let Err(Error::Unreached { why, .. }) = within(team.run(plan)).await else { panic!("it ends") };
+    let Err(Error::Unreached { why, .. }) = within(team.run(plan)).await else {
+        panic!("it ends")
+    };
     assert_eq!(why, "step `s` failed: it took longer than 5s");
 }
 
@@ -176,11 +247,16 @@ async fn a_list_is_gathered_in_its_order_and_never_more_at_a_time_than_allowed()
     });
     let team = Team::builder().function("work", work).build().unwrap();
     let list: Vec<u64> = (0..1_000).collect();
-    let plan = Plan::new()
-        .given("list", json!(list))
-        .step(Step::new("twice", "work").map(FanOut::over("list")).writes(["twice"]));
+    let plan = Plan::new().given("list", json!(list)).step(
+        Step::new("twice", "work")
+            .map(FanOut::over("list"))
+            .writes(["twice"]),
+    );
     let finished = within(team.run(plan)).await.unwrap();
-    assert_eq!(finished.parse_variable::<Vec<u64>>("twice"), Some(list.iter().map(|n| n * 2).collect()));
+    assert_eq!(
+        finished.parse_variable::<Vec<u64>>("twice"),
+        Some(list.iter().map(|n| n * 2).collect())
+    );
     assert_eq!(most.load(Ordering::SeqCst), 16);
 }
 
@@ -191,24 +267,38 @@ async fn a_quorum_is_enough_and_less_is_not() {
         _ => Err(ToolError::failed("even")),
     };
     let log = Log::default();
-    let team = Team::builder().function("odd", noting(&log, "odd", odd)).max_parallel(1).build().unwrap();
+    let team = Team::builder()
+        .function("odd", noting(&log, "odd", odd))
+        .max_parallel(1)
+        .build()
+        .unwrap();
     let plan = |list: Value, fan_out: FanOut| {
-        Plan::new().given("list", list).step(Step::new("s", "odd").map(fan_out).writes(["out"]))
+        Plan::new()
+            .given("list", list)
+            .step(Step::new("s", "odd").map(fan_out).writes(["out"]))
     };
     let over = || FanOut::over("list");
-    let finished = within(team.run(plan(json!([1, 2, 3]), over().quorum(2)))).await.unwrap();
+    let finished = within(team.run(plan(json!([1, 2, 3]), over().quorum(2))))
+        .await
+        .unwrap();
     assert_eq!(finished.variable("out"), Some(&json!([1, null, 3])));
     let sum = over().quorum(2).reduced_by(Reducer::Sum);
     let finished = within(team.run(plan(json!([1, 2, 3]), sum))).await.unwrap();
     assert_eq!(finished.variable("out"), Some(&json!(4)));
     log.take();
-    let finished = within(team.run(plan(json!([1, 3, 5, 7]), over().first(2)))).await.unwrap();
+    let finished = within(team.run(plan(json!([1, 3, 5, 7]), over().first(2))))
+        .await
+        .unwrap();
     assert_eq!(finished.variable("out"), Some(&json!([1, 3, null, null])));
     assert_eq!(log.take().len(), 2);
-    let Err(Error::Unreached { why, .. }) = within(team.run(plan(json!([2, 1, 3]), over()))).await else {
+    let Err(Error::Unreached { why, .. }) = within(team.run(plan(json!([2, 1, 3]), over()))).await
+    else {
         panic!("it fails")
     };
-    assert_eq!(why, "step `s` failed: 0 of 3 elements succeeded, and 3 must; element 0: even");
+    assert_eq!(
+        why,
+        "step `s` failed: 0 of 3 elements succeeded, and 3 must; element 0: even"
+    );
     // Once it is clear, no more are begun.
     assert_eq!(log.take().len(), 1);
     let finished = within(team.run(plan(json!([]), over()))).await.unwrap();
@@ -217,10 +307,15 @@ async fn a_quorum_is_enough_and_less_is_not() {
 
 #[tokio::test]
 async fn what_is_no_list_or_too_long_is_a_failure() {
-    for (list, expected) in [(json!(5), "`list` is no list"), (json!([1, 2, 3]), "raise `most`")] {
-        let plan = Plan::new()
-            .step(give("list", list))
-            .step(Step::new("s", "give").map(FanOut::over("list").most(2)).writes(["out"]));
+    for (list, expected) in [
+        (json!(5), "`list` is no list"),
+        (json!([1, 2, 3]), "raise `most`"),
+    ] {
+        let plan = Plan::new().step(give("list", list)).step(
+            Step::new("s", "give")
+                .map(FanOut::over("list").most(2))
+                .writes(["out"]),
+        );
         let (why, _) = partial(plan).await;
         assert!(why.contains(expected), "{why}");
     }
@@ -238,7 +333,10 @@ async fn a_slow_sibling_delays_nobody() {
             async move {
                 let (name, time): (String, u64) = (input.parse("name")?, input.parse("time")?);
                 levity_core::World::sleep(&world, Duration::from_secs(time)).await;
-                finished_at.lock().unwrap().push((name, levity_core::World::now(&world)));
+                finished_at
+                    .lock()
+                    .unwrap()
+                    .push((name, levity_core::World::now(&world)));
                 Ok(Value::Null)
             }
         })
@@ -251,7 +349,11 @@ async fn a_slow_sibling_delays_nobody() {
         .step(step("c", 1).after("b"))
         .step(step("last", 1).after("slow"));
     let start = levity_core::World::now(&world);
-    let team = Team::builder().function("slow", slow).runtime(runtime).build().unwrap();
+    let team = Team::builder()
+        .function("slow", slow)
+        .runtime(runtime)
+        .build()
+        .unwrap();
     let run = team.run(plan).start();
     let drive = async {
         loop {
@@ -279,22 +381,37 @@ async fn a_slow_sibling_delays_nobody() {
 #[tokio::test]
 async fn a_panic_is_a_failure_of_its_step_alone() {
     let log = Log::default();
-    let team =
-        simple(&log).function("bad", Function::new(|_: StepInput| async { panic!("oh") })).build().unwrap();
+    let team = simple(&log)
+        .function("bad", Function::new(|_: StepInput| async { panic!("oh") }))
+        .build()
+        .unwrap();
     let plan = Plan::new().step(Step::new("p", "bad")).step(give("ok", 1));
-    let Err(error) = within(team.run(plan)).await else { panic!("it fails") };
-    assert_eq!(error.partial_as::<TeamDetails>().unwrap().variable("ok"), Some(&json!(1)));
-    assert!(error.to_string().contains("the function panicked"), "{error}");
+    let Err(error) = within(team.run(plan)).await else {
+        panic!("it fails")
+    };
+    assert_eq!(
+        error.partial_as::<TeamDetails>().unwrap().variable("ok"),
+        Some(&json!(1))
+    );
+    assert!(
+        error.to_string().contains("the function panicked"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
 async fn a_plan_that_cannot_be_carried_out_begins_nothing() {
     let log = Log::default();
     let team = simple(&log).build().unwrap();
-    let plan = Plan::new().step(give("a", 1)).step(Step::new("b", "nobody").reads(["zzz"]));
+    let plan = Plan::new()
+        .step(give("a", 1))
+        .step(Step::new("b", "nobody").reads(["zzz"]));
     let error = within(team.run(plan)).await.unwrap_err();
     let faults = error.downcast_ref::<Faults>().unwrap();
-    assert!(faults.to_string().contains("nobody") && faults.to_string().contains("zzz"), "{faults}");
+    assert!(
+        faults.to_string().contains("nobody") && faults.to_string().contains("zzz"),
+        "{faults}"
+    );
     assert!(log.take().is_empty());
 }
 
@@ -306,7 +423,11 @@ async fn what_is_on_the_longest_way_goes_first() {
         names.add(input.get("name").as_str().unwrap_or_default());
         async { Ok(Value::Null) }
     });
-    let team = Team::builder().function("named", named).max_parallel(1).build().unwrap();
+    let team = Team::builder()
+        .function("named", named)
+        .max_parallel(1)
+        .build()
+        .unwrap();
     let step = |id: &str| Step::new(id, "named").input("name", id);
     // All three may begin at once; two steps wait for the last of them.
     let plan = Plan::new()
@@ -317,5 +438,8 @@ async fn what_is_on_the_longest_way_goes_first() {
         .step(step("middle").after("long"))
         .step(step("end").after("middle"));
     within(team.run(plan)).await.unwrap();
-    assert_eq!(log.take(), ["long", "pair", "middle", "alone", "after_pair", "end"]);
+    assert_eq!(
+        log.take(),
+        ["long", "pair", "middle", "alone", "after_pair", "end"]
+    );
 }

@@ -1,4 +1,5 @@
-//! A process that is really killed, at moments that nobody has chosen, and others that go on with its run.
+//! A process that is really killed, at moments that nobody has chosen, and others that go on with
+//! its run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
@@ -21,17 +22,23 @@ fn plan() -> Plan {
     let mut plan = Plan::new().given("list", json!((0..10).collect::<Vec<_>>()));
     for n in 0..STEPS {
         let id = format!("s{n}");
-        let mut step = Step::new(id.as_str(), "work").input("me", id.as_str()).writes([format!("v{n}")]);
+        let mut step = Step::new(id.as_str(), "work")
+            .input("me", id.as_str())
+            .writes([format!("v{n}")]);
         if n >= 5 {
-            step = step
-                .reads([format!("v{}", n - 5), format!("v{}", (n * 7 + 3) % (n - 4))].map(Arc::<str>::from));
+            step = step.reads(
+                [format!("v{}", n - 5), format!("v{}", (n * 7 + 3) % (n - 4))]
+                    .map(Arc::<str>::from),
+            );
             step.reads.dedup();
         }
         if n == 20 {
             step = step.map(FanOut::over("list"));
         }
         if n == 30 {
-            step = step.retry(Retry::attempts(3).pause(Duration::from_millis(5))).input("flaky", true);
+            step = step
+                .retry(Retry::attempts(3).pause(Duration::from_millis(5)))
+                .input("flaky", true);
         }
         plan = plan.step(step);
     }
@@ -40,7 +47,11 @@ fn plan() -> Plan {
 
 /// One line, in one write.
 fn note(file: &Path, line: &str) {
-    let mut file = OpenOptions::new().create(true).append(true).open(file).unwrap();
+    let mut file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(file)
+        .unwrap();
     file.write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
@@ -77,27 +88,46 @@ fn team(folder: Option<&Path>) -> Team {
         None => Runtime::new(),
         Some(folder) => Runtime::new().with_journal(journal(folder)),
     };
-    Team::builder().function("work", work).max_parallel(4).runtime(runtime).build().unwrap()
+    Team::builder()
+        .function("work", work)
+        .max_parallel(4)
+        .runtime(runtime)
+        .build()
+        .unwrap()
 }
 
 fn journal(folder: &Path) -> FileJournal {
-    FileJournal::new(folder.join("runs")).unwrap().with_durability(Durability::Buffered)
+    FileJournal::new(folder.join("runs"))
+        .unwrap()
+        .with_durability(Durability::Buffered)
 }
 
 /// The process that is killed: it begins the run, or goes on with it.
 #[tokio::test]
 async fn child() {
-    let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
-    let known = journal(&folder).read(&RunId::new("r")).await.is_ok_and(|records| !records.is_empty());
+    let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else {
+        return;
+    };
+    let known = journal(&folder)
+        .read(&RunId::new("r"))
+        .await
+        .is_ok_and(|records| !records.is_empty());
     let team = team(Some(&folder));
     let finished = match known {
         true => team.resume("r").await,
         false => team.run(plan()).id("r").await,
     };
     let finished = finished.unwrap();
-    let open = finished.steps().iter().filter(|step| step.status != StepStatus::Completed).count();
-    fs::write(folder.join("result"), json!({"open": open, "values": finished.variables()}).to_string())
-        .unwrap();
+    let open = finished
+        .steps()
+        .iter()
+        .filter(|step| step.status != StepStatus::Completed)
+        .count();
+    fs::write(
+        folder.join("result"),
+        json!({"open": open, "values": finished.variables()}).to_string(),
+    )
+    .unwrap();
 }
 
 struct Killed(Child);
@@ -112,10 +142,24 @@ impl Drop for Killed {
 /// Lets a process work until it has told so much, and kills it (SIGKILL); whether it ended before.
 fn live(folder: &Path, lines: usize, pause: Duration) -> bool {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "killed::child", "--nocapture", "--test-threads=1"]).env(FOLDER, folder);
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    command
+        .args([
+            "--exact",
+            "killed::child",
+            "--nocapture",
+            "--test-threads=1",
+        ])
+        .env(FOLDER, folder);
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     let mut child = Killed(child);
-    let told = BufReader::new(child.0.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let told = BufReader::new(child.0.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
     let mut told = told.filter(|line| line.contains("begin ") || line.contains("end "));
     for _ in 0..lines {
         if told.next().is_none() {
@@ -130,16 +174,32 @@ fn live(folder: &Path, lines: usize, pause: Duration) -> bool {
 
 /// What the journal says is finished.
 fn finished(folder: &Path) -> BTreeSet<String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let history = runtime.block_on(async {
-        let known = journal(folder).read(&RunId::new("r")).await.is_ok_and(|records| !records.is_empty());
-        if known { team(Some(folder)).history(&RunId::new("r")).await.unwrap() } else { Vec::new() }
+        let known = journal(folder)
+            .read(&RunId::new("r"))
+            .await
+            .is_ok_and(|records| !records.is_empty());
+        if known {
+            team(Some(folder)).history(&RunId::new("r")).await.unwrap()
+        } else {
+            Vec::new()
+        }
     });
-    let done = history.iter().filter_map(|event| match PlanNotice::of(&event.kind)? {
-        PlanNotice::StepCompleted { step, .. } => Some(step.to_string()),
-        PlanNotice::ItemFinished { step, item, error: None } => Some(format!("{step}#{item}")),
-        _ => None,
-    });
+    let done = history
+        .iter()
+        .filter_map(|event| match PlanNotice::of(&event.kind)? {
+            PlanNotice::StepCompleted { step, .. } => Some(step.to_string()),
+            PlanNotice::ItemFinished {
+                step,
+                item,
+                error: None,
+            } => Some(format!("{step}#{item}")),
+            _ => None,
+        });
     done.collect()
 }
 
@@ -152,13 +212,19 @@ fn done(folder: &Path) -> Vec<String> {
 fn killed_run(mut seed: u64, kills: usize, expected: &BTreeMap<Arc<str>, Value>) -> usize {
     let folder = tempfile::tempdir().unwrap();
     let mut next = |end: u64| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (seed >> 33) % end
     };
     let (mut killed, mut ended) = (0, false);
     while !ended {
         let (before, told) = (finished(folder.path()), done(folder.path()).len());
-        let lines = if killed < kills { next(22) as usize } else { usize::MAX };
+        let lines = if killed < kills {
+            next(22) as usize
+        } else {
+            usize::MAX
+        };
         ended = live(folder.path(), lines, Duration::from_micros(next(1_500)));
         check_again(folder.path(), &before, told);
         killed += usize::from(!ended);
@@ -170,13 +236,16 @@ fn killed_run(mut seed: u64, kills: usize, expected: &BTreeMap<Arc<str>, Value>)
 /// Nothing that was finished was begun again since.
 fn check_again(folder: &Path, finished: &BTreeSet<String>, told: usize) {
     for line in &done(folder)[told..] {
-        let again = line.strip_prefix("begin ").is_some_and(|step| finished.contains(step));
+        let again = line
+            .strip_prefix("begin ")
+            .is_some_and(|step| finished.contains(step));
         assert!(!again, "{line}, which was finished by then");
     }
 }
 
 fn check_end(folder: &Path, expected: &BTreeMap<Arc<str>, Value>) {
-    let result: Value = serde_json::from_str(&fs::read_to_string(folder.join("result")).unwrap()).unwrap();
+    let result: Value =
+        serde_json::from_str(&fs::read_to_string(folder.join("result")).unwrap()).unwrap();
     assert_eq!(result, json!({"open": 0, "values": expected}));
     let done = done(folder);
     for n in (0..STEPS).filter(|n| *n != 20) {
@@ -186,9 +255,17 @@ fn check_end(folder: &Path, expected: &BTreeMap<Arc<str>, Value>) {
 
 #[test]
 fn killed_fifty_times_a_run_ends_and_repeats_nothing_that_was_finished() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let expected = runtime.block_on(async { team(None).run(plan()).await.unwrap().variables().clone() });
-    let runs = |seeds: std::ops::Range<u64>| seeds.map(|seed| killed_run(seed, 10, &expected)).sum::<usize>();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let expected =
+        runtime.block_on(async { team(None).run(plan()).await.unwrap().variables().clone() });
+    let runs = |seeds: std::ops::Range<u64>| {
+        seeds
+            .map(|seed| killed_run(seed, 10, &expected))
+            .sum::<usize>()
+    };
     let killed = std::thread::scope(|scope| {
         let other = scope.spawn(|| runs(0..4));
         runs(4..8) + other.join().unwrap()

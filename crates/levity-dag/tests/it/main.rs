@@ -1,5 +1,10 @@
 //! Graphs as a stranger would use them.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 #![allow(clippy::print_stdout, reason = "what is skipped is said aloud")]
 
 mod bounds;

@@ -5,7 +5,10 @@ use std::fmt::Write as _;
 use levity_dag::{FaultKind, Graph, LoadError, Plan, PlanConstraints, StepRunner, StepRunnerKind};
 
 fn known() -> PlanConstraints {
-    PlanConstraints::new().with("Coder", StepRunner::new(StepRunnerKind::Agent, "writes code"))
+    PlanConstraints::new().with(
+        "Coder",
+        StepRunner::new(StepRunnerKind::Agent, "writes code"),
+    )
 }
 
 /// The first complaint about a plan text, from reading or from checking.
@@ -22,7 +25,11 @@ fn refused(text: &str, kind: FaultKind, names: &str) {
     let (found, message) = complaint(text);
     assert_eq!(found, kind, "{message}");
     assert!(message.contains(names), "{message}");
-    assert!(message.len() < 600, "a complaint is short: {} bytes", message.len());
+    assert!(
+        message.len() < 600,
+        "a complaint is short: {} bytes",
+        message.len()
+    );
 }
 
 fn steps(body: &str) -> String {
@@ -31,8 +38,7 @@ fn steps(body: &str) -> String {
 
 #[test]
 fn hostile_plans_are_refused_by_name() {
-    let two =
-        r#"{"id": "a", "agent": "Coder", "after": ["b"]}, {"id": "b", "agent": "Coder", "after": ["a"]}"#;
+    let two = r#"{"id": "a", "agent": "Coder", "after": ["b"]}, {"id": "b", "agent": "Coder", "after": ["a"]}"#;
     refused(&steps(two), FaultKind::Cycle, "`a -> b -> a`");
     refused(
         &steps(r#"{"id": "a", "agent": "Coder", "after": "a"}"#),
@@ -40,19 +46,40 @@ fn hostile_plans_are_refused_by_name() {
         "step `a` comes after itself",
     );
     let twice = r#"{"id": "a", "agent": "Coder"}, {"id": "a", "agent": "Coder"}"#;
-    refused(&steps(twice), FaultKind::Id, "steps 1 and 2 both have the id `a`");
-    refused(&steps(r#"{"id": "a", "agent": "Codder"}"#), FaultKind::Agent, "did you mean `Coder`?");
+    refused(
+        &steps(twice),
+        FaultKind::Id,
+        "steps 1 and 2 both have the id `a`",
+    );
+    refused(
+        &steps(r#"{"id": "a", "agent": "Codder"}"#),
+        FaultKind::Agent,
+        "did you mean `Coder`?",
+    );
     refused(
         &steps(r#"{"id": "a", "agent": "Coder", "reads": ["x"]}"#),
         FaultKind::Read,
         "reads `x`, which no step writes",
     );
-    let long = format!(r#"{{"id": "a", "agent": "Coder", "prompt": "{}"}}"#, "x".repeat(10 << 20));
-    refused(&steps(&long), FaultKind::Size, "step `a` has 10485766 bytes of text");
-    let name = "n".repeat(100_000);
-    refused(&steps(&format!(r#"{{"id": "{name}", "agent": "{name}"}}"#)), FaultKind::Id, "more than 256");
+    let long = format!(
+        r#"{{"id": "a", "agent": "Coder", "prompt": "{}"}}"#,
+        "x".repeat(10 << 20)
+    );
     refused(
-        &steps(&format!(r#"{{"id": "a", "agent": "Coder", "{name}": 1, "after": ["{name}"]}}"#)),
+        &steps(&long),
+        FaultKind::Size,
+        "step `a` has 10485766 bytes of text",
+    );
+    let name = "n".repeat(100_000);
+    refused(
+        &steps(&format!(r#"{{"id": "{name}", "agent": "{name}"}}"#)),
+        FaultKind::Id,
+        "more than 256",
+    );
+    refused(
+        &steps(&format!(
+            r#"{{"id": "a", "agent": "Coder", "{name}": 1, "after": ["{name}"]}}"#
+        )),
         FaultKind::Reference,
         "nnn…",
     );
@@ -63,38 +90,75 @@ fn too_many_steps_are_refused_before_anything_else() {
     let mut text = String::from(r#"{"steps": ["#);
     for n in 0..100_000 {
         let comma = if n == 0 { "" } else { "," };
-        write!(text, r#"{comma}{{"id":"s{n}","agent":"nobody","after":["s{}"]}}"#, n + 1).unwrap();
+        write!(
+            text,
+            r#"{comma}{{"id":"s{n}","agent":"nobody","after":["s{}"]}}"#,
+            n + 1
+        )
+        .unwrap();
     }
     text.push_str("]}");
-    refused(&text, FaultKind::Size, "the plan has 100000 steps, more than 20000");
+    refused(
+        &text,
+        FaultKind::Size,
+        "the plan has 100000 steps, more than 20000",
+    );
 }
 
 #[test]
 fn a_plan_text_has_a_limit() {
-    refused(&" ".repeat(Plan::MAX_BYTES + 1), FaultKind::Size, "more than 16777216");
+    refused(
+        &" ".repeat(Plan::MAX_BYTES + 1),
+        FaultKind::Size,
+        "more than 16777216",
+    );
 }
 
 #[test]
 fn a_plan_is_read_from_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("plan.json");
-    std::fs::write(&path, "\u{feff}{\"steps\": [{\"id\": \"a\", \"agent\": \"Coder\"}]}").unwrap();
+    std::fs::write(
+        &path,
+        "\u{feff}{\"steps\": [{\"id\": \"a\", \"agent\": \"Coder\"}]}",
+    )
+    .unwrap();
     assert_eq!(Plan::load(&path).unwrap().steps[0].id.as_str(), "a");
 
     std::fs::write(&path, b"{\"steps\": [\xff]}").unwrap();
     let error = Plan::load(&path).unwrap_err();
-    assert!(matches!(error, LoadError::NotText { at: 11, .. }), "{error}");
-    assert!(error.to_string().contains("plan.json` is no UTF-8 at byte 11"), "{error}");
+    assert!(
+        matches!(error, LoadError::NotText { at: 11, .. }),
+        "{error}"
+    );
+    assert!(
+        error
+            .to_string()
+            .contains("plan.json` is no UTF-8 at byte 11"),
+        "{error}"
+    );
 
     std::fs::write(&path, r#"{"steps": [{"id": "a", "reads": 1}]}"#).unwrap();
     let error = Plan::load(&path).unwrap_err().to_string();
-    assert!(error.contains("plan.json` is wrong: step `a`: `reads` must be a list of names"), "{error}");
+    assert!(
+        error.contains("plan.json` is wrong: step `a`: `reads` must be a list of names"),
+        "{error}"
+    );
 
     std::fs::write(&path, vec![b' '; Plan::MAX_BYTES + 1]).unwrap();
     assert!(matches!(Plan::load(&path), Err(LoadError::TooLarge { .. })));
     let missing = Plan::load(folder.path().join("none.json")).unwrap_err();
-    assert!(missing.to_string().contains("none.json` cannot be read"), "{missing}");
-    assert!(matches!(Plan::load(folder.path()), Err(LoadError::Unreadable { .. })));
+    assert!(
+        missing.to_string().contains("none.json` cannot be read"),
+        "{missing}"
+    );
+    assert!(matches!(
+        Plan::load(folder.path()),
+        Err(LoadError::Unreadable { .. })
+    ));
     #[cfg(unix)]
-    assert!(matches!(Plan::load("/dev/zero"), Err(LoadError::Unreadable { .. })));
+    assert!(matches!(
+        Plan::load("/dev/zero"),
+        Err(LoadError::Unreadable { .. })
+    ));
 }

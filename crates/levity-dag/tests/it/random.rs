@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use levity_core::{ToolError, World as _};
-use levity_dag::{Error, Function, OnFailure, Plan, Retry, Step, StepInput, StepStatus, Team, TeamAnswer};
+use levity_dag::{
+    Error, Function, OnFailure, Plan, Retry, Step, StepInput, StepStatus, Team, TeamAnswer,
+};
 use levity_runtime::Runtime;
 use levity_test::ManualWorld;
 use proptest::prelude::*;
@@ -26,7 +28,9 @@ fn plan(seed: u64, steps: usize) -> Plan {
     for n in 0..steps {
         let roll = |what: &str| mixed(seed, &format!("{what} {n}"));
         let id = format!("s{n}");
-        let mut step = Step::new(id.as_str(), "work").input("me", id.as_str()).writes([format!("v{n}")]);
+        let mut step = Step::new(id.as_str(), "work")
+            .input("me", id.as_str())
+            .writes([format!("v{n}")]);
         let earlier = |what: &str| format!("{}", roll(what) as usize % n);
         let some = |what: &str| n > 0 && roll(what) % 3 > 0;
         let reads = ["read", "read too"].into_iter().filter(|what| some(what));
@@ -61,10 +65,17 @@ fn one_by_one(plan: &Plan, seed: u64, percent: u64) -> BTreeMap<String, (StepSta
     let mut told: BTreeMap<String, (StepStatus, Value)> = BTreeMap::new();
     for step in &plan.steps {
         let written = step.reads.iter().map(|name| name.replace('v', "s"));
-        let mut before = step.after.iter().map(|after| after.step.to_string()).chain(written);
+        let mut before = step
+            .after
+            .iter()
+            .map(|after| after.step.to_string())
+            .chain(written);
         let is_dead = |id: &String| {
-            let on_failure =
-                plan.steps.iter().find(|step| step.id.as_str() == id).map(|step| &step.on_failure);
+            let on_failure = plan
+                .steps
+                .iter()
+                .find(|step| step.id.as_str() == id)
+                .map(|step| &step.on_failure);
             match told[id].0 {
                 StepStatus::Completed => false,
                 StepStatus::Failed => on_failure != Some(&OnFailure::Continue),
@@ -76,14 +87,21 @@ fn one_by_one(plan: &Plan, seed: u64, percent: u64) -> BTreeMap<String, (StepSta
             told.insert(id, (StepStatus::Skipped, Value::Null));
             continue;
         }
-        let mut inputs: Map<String, Value> =
-            step.inputs().map(|(name, value)| (name.to_owned(), value.clone())).collect();
+        let mut inputs: Map<String, Value> = step
+            .inputs()
+            .map(|(name, value)| (name.to_owned(), value.clone()))
+            .collect();
         inputs.extend(
-            step.reads.iter().map(|name| (name.to_string(), told[&name.replace('v', "s")].1.clone())),
+            step.reads
+                .iter()
+                .map(|name| (name.to_string(), told[&name.replace('v', "s")].1.clone())),
         );
         let good = (1..=step.tries().attempts).any(|attempt| !fails(seed, &id, attempt, percent));
-        let done =
-            if good { (StepStatus::Completed, value(&inputs)) } else { (StepStatus::Failed, Value::Null) };
+        let done = if good {
+            (StepStatus::Completed, value(&inputs))
+        } else {
+            (StepStatus::Failed, Value::Null)
+        };
         told.insert(id, done);
     }
     told
@@ -103,7 +121,10 @@ fn team(seed: u64, percent: u64, parallel: usize, seen: &Arc<Seen>) -> Team {
     let work = Function::new(move |input: StepInput| {
         let (clock, seen) = (clock.clone(), seen.clone());
         async move {
-            seen.most.fetch_max(seen.now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            seen.most.fetch_max(
+                seen.now.fetch_add(1, Ordering::SeqCst) + 1,
+                Ordering::SeqCst,
+            );
             let id: String = input.parse("me")?;
             let attempt = {
                 let mut attempts = seen.attempts.lock().unwrap();
@@ -111,7 +132,11 @@ fn team(seed: u64, percent: u64, parallel: usize, seen: &Arc<Seen>) -> Team {
                 *attempt += 1;
                 *attempt
             };
-            clock.sleep(Duration::from_millis(mixed(seed, &format!("time {id} {attempt}")) % 50)).await;
+            clock
+                .sleep(Duration::from_millis(
+                    mixed(seed, &format!("time {id} {attempt}")) % 50,
+                ))
+                .await;
             seen.now.fetch_sub(1, Ordering::SeqCst);
             if fails(seed, &id, attempt, percent) {
                 Err(ToolError::failed("it broke"))
@@ -121,7 +146,12 @@ fn team(seed: u64, percent: u64, parallel: usize, seen: &Arc<Seen>) -> Team {
         }
     });
     let runtime = Runtime::new().with_world(world);
-    Team::builder().function("work", work).max_parallel(parallel).runtime(runtime).build().unwrap()
+    Team::builder()
+        .function("work", work)
+        .max_parallel(parallel)
+        .runtime(runtime)
+        .build()
+        .unwrap()
 }
 
 async fn finished(team: &Team, plan: Plan) -> TeamAnswer {
@@ -141,9 +171,24 @@ async fn check(seed: u64, steps: usize, parallel: usize, percent: u64) {
         let (status, value) = &expected[report.step.as_str()];
         assert_eq!(report.status, *status, "{}", report.step);
         let found = values.get(report.step.as_str().replace('s', "v").as_str());
-        assert_eq!(found, (*status == StepStatus::Completed).then_some(value), "{}", report.step);
-        let ran = seen.attempts.lock().unwrap().get(report.step.as_str()).copied().unwrap_or(0);
-        assert_eq!(report.spent.attempts, ran, "{} ran as often as it was tried", report.step);
+        assert_eq!(
+            found,
+            (*status == StepStatus::Completed).then_some(value),
+            "{}",
+            report.step
+        );
+        let ran = seen
+            .attempts
+            .lock()
+            .unwrap()
+            .get(report.step.as_str())
+            .copied()
+            .unwrap_or(0);
+        assert_eq!(
+            report.spent.attempts, ran,
+            "{} ran as often as it was tried",
+            report.step
+        );
     }
     assert!(seen.most.load(Ordering::SeqCst) <= parallel);
 }

@@ -35,7 +35,10 @@ impl TeamPlanner for Script {
     async fn plan(&self, brief: &Brief) -> Result<Value, ToolError> {
         let mut script = self.0.lock().unwrap();
         script.1.push(brief.clone());
-        script.0.pop().ok_or_else(|| ToolError::failed("nothing more"))
+        script
+            .0
+            .pop()
+            .ok_or_else(|| ToolError::failed("nothing more"))
     }
 }
 
@@ -56,7 +59,10 @@ fn sum(id: &str, reads: &[&str]) -> Value {
 }
 
 fn team(script: &Script) -> Team {
-    simple(&Log::default()).planner(script.clone()).build().unwrap()
+    simple(&Log::default())
+        .planner(script.clone())
+        .build()
+        .unwrap()
 }
 
 #[tokio::test]
@@ -66,7 +72,9 @@ async fn a_failed_step_is_stood_in_for_and_the_rest_goes_on() {
         json!({"add": [{"id": "a2", "agent": "give", "inputs": {"give": 40}, "writes": ["a"], "instead_of": "a"}]}),
     ]);
     let notices = Arc::new(Mutex::new(Vec::new()));
-    let finished = within(team(&script).run("Add").on_event(collect(&notices))).await.unwrap();
+    let finished = within(team(&script).run("Add").on_event(collect(&notices)))
+        .await
+        .unwrap();
     assert_eq!(finished.variable("c"), Some(&json!(42)));
     assert_eq!(finished.replans(), 1);
     assert_eq!(finished.step("a").unwrap().status, StepStatus::Failed);
@@ -75,7 +83,11 @@ async fn a_failed_step_is_stood_in_for_and_the_rest_goes_on() {
     assert_eq!(replan.results.get("b"), Some(&json!(2)));
     assert_eq!(replan.plan["steps"][1]["status"], json!("completed"));
     let notices = notices.lock().unwrap();
-    assert!(notices.iter().any(|notice| matches!(notice, PlanNotice::Replanned { replan: 1, .. })));
+    assert!(
+        notices
+            .iter()
+            .any(|notice| matches!(notice, PlanNotice::Replanned { replan: 1, .. }))
+    );
 }
 
 #[tokio::test]
@@ -86,16 +98,26 @@ async fn a_planner_is_told_exactly_what_is_wrong() {
     ]);
     within(team(&script).run("Go")).await.unwrap();
     let complaints = script.briefs()[1].complaints.join("\n");
-    assert!(complaints.contains("`giv`") && complaints.contains("`give`"), "{complaints}");
+    assert!(
+        complaints.contains("`giv`") && complaints.contains("`give`"),
+        "{complaints}"
+    );
     assert!(complaints.contains("zzz"), "{complaints}");
-    assert!(script.briefs()[1].previous.as_deref().is_some_and(|previous| previous.contains("giv")));
+    assert!(
+        script.briefs()[1]
+            .previous
+            .as_deref()
+            .is_some_and(|previous| previous.contains("giv"))
+    );
 }
 
 #[tokio::test]
 async fn after_three_bad_plans_nothing_is_done() {
     let bad = json!({"steps": [{"id": "a", "agent": "nobody"}]});
     let script = Script::new([bad.clone(), bad.clone(), bad.clone(), bad]);
-    let Err(Error::Unreached { why, .. }) = within(team(&script).run("Go")).await else { panic!("it fails") };
+    let Err(Error::Unreached { why, .. }) = within(team(&script).run("Go")).await else {
+        panic!("it fails")
+    };
     assert!(why.contains("nobody"), "{why}");
     assert_eq!(script.briefs().len(), 3);
 }
@@ -103,7 +125,11 @@ async fn after_three_bad_plans_nothing_is_done() {
 #[tokio::test]
 async fn after_three_replans_there_is_what_there_is() {
     let again = |n: u32| {
-        let before = if n == 1 { "a".to_owned() } else { format!("a{}", n - 1) };
+        let before = if n == 1 {
+            "a".to_owned()
+        } else {
+            format!("a{}", n - 1)
+        };
         json!({"add": [{"id": format!("a{n}"), "agent": "fail", "writes": ["a"], "instead_of": before}]})
     };
     let plan = json!({"steps": [failing("a"), give("b", 2), sum("c", &["a", "b"])]});
@@ -153,7 +179,11 @@ async fn a_person_is_asked_about_plans_and_changes() {
         json!({"steps": [failing("a"), give("b", 2), sum("c", &["a", "b"])]}),
         json!({"change": [sum("c", &["b"])]}),
     ]);
-    let team = simple(&Log::default()).planner(script.clone()).approve_plans().build().unwrap();
+    let team = simple(&Log::default())
+        .planner(script.clone())
+        .approve_plans()
+        .build()
+        .unwrap();
     let mut run = team.run("Add").start();
     let (mut events, control) = (run.events(), run.control().clone());
     let answers = async {
@@ -165,7 +195,10 @@ async fn a_person_is_asked_about_plans_and_changes() {
                     1 => control.answer(&ask, "there should be a `b`").await.unwrap(),
                     2 => control.approve(&ask).await.unwrap(),
                     _ => control
-                        .edit(&ask, json!({"change": [sum("c", &["b"])], "add": [give("d", 4)]}))
+                        .edit(
+                            &ask,
+                            json!({"change": [sum("c", &["b"])], "add": [give("d", 4)]}),
+                        )
                         .await
                         .unwrap(),
                 }
@@ -177,7 +210,10 @@ async fn a_person_is_asked_about_plans_and_changes() {
     let finished = finished.unwrap();
     assert_eq!(asked, ["carry_out_plan"; 3]);
     assert!(script.briefs()[1].complaints[0].contains("there should be a `b`"));
-    assert_eq!((finished.variable("c"), finished.variable("d")), (Some(&json!(2)), Some(&json!(4))));
+    assert_eq!(
+        (finished.variable("c"), finished.variable("d")),
+        (Some(&json!(2)), Some(&json!(4)))
+    );
 }
 
 #[tokio::test]
@@ -191,8 +227,15 @@ async fn a_plan_that_a_person_refuses_is_not_begun() {
         }
     }
     let log = Log::default();
-    let team = simple(&log).planner(script).approve_plans().approver(No).build().unwrap();
-    let Err(Error::Cancelled { reason, .. }) = within(team.run("Go")).await else { panic!("it is refused") };
+    let team = simple(&log)
+        .planner(script)
+        .approve_plans()
+        .approver(No)
+        .build()
+        .unwrap();
+    let Err(Error::Cancelled { reason, .. }) = within(team.run("Go")).await else {
+        panic!("it is refused")
+    };
     assert_eq!(reason, "the plan was refused: not today");
     assert!(log.take().is_empty());
 }
@@ -200,14 +243,31 @@ async fn a_plan_that_a_person_refuses_is_not_begun() {
 #[tokio::test]
 async fn a_model_plans_and_replans() {
     let planner = ScriptedModel::new()
-        .reply("Here is the plan:\n```json\n{\"steps\": [{\"id\": \"a\", \"agent\": \"fail\", \"writes\": [\"x\"]},]}\n```")
-        .reply("{\"add\": [{\"id\": \"b\", \"agent\": \"give\", \"inputs\": {\"give\": 1}, \"writes\": [\"x\"], \"instead_of\": \"a\"}]}");
+        .reply(
+            "Here is the plan:\n```json\n{\"steps\": \
+            [{\"id\": \"a\", \"agent\": \"fail\", \"writes\": [\"x\"]},]}\n```",
+        )
+        .reply(
+            "{\"add\": [{\"id\": \"b\", \"agent\": \"give\", \"inputs\": {\"give\": \
+            1}, \"writes\": [\"x\"], \"instead_of\": \"a\"}]}",
+        );
     let agent = Agent::builder(planner.clone()).build().unwrap();
-    let team = simple(&Log::default()).agent("Planner", "plans", agent).build().unwrap();
-    let finished = within(team.run(TeamInput::from("Get x").given("hint", "try b"))).await.unwrap();
+    let team = simple(&Log::default())
+        .agent("Planner", "plans", agent)
+        .build()
+        .unwrap();
+    let finished = within(team.run(TeamInput::from("Get x").given("hint", "try b")))
+        .await
+        .unwrap();
     assert_eq!(finished.text(), "1");
     assert_eq!(finished.stats().model_calls, 2);
-    let asked = planner.requests()[1].history.messages().last().unwrap().text().into_owned();
+    let asked = planner.requests()[1]
+        .history
+        .messages()
+        .last()
+        .unwrap()
+        .text()
+        .into_owned();
     for expected in ["it broke", "instead_of", "`give`", "hint"] {
         assert!(asked.contains(expected), "{expected} in {asked}");
     }
@@ -240,59 +300,118 @@ async fn a_model_that_plans_to_fetch_what_is_given_is_told_and_its_last_word_cou
         {"id": "add", "agent": "sum", "reads": ["n"], "writes": ["total"]}]}"#;
     let add = r#"{"steps": [{"id": "add", "agent": "sum", "reads": ["n"], "writes": ["total"]}]}"#;
     let run = async |replies: &[&str]| {
-        let model = replies.iter().fold(ScriptedModel::new(), |model, reply| model.reply(*reply));
+        let model = replies
+            .iter()
+            .fold(ScriptedModel::new(), |model, reply| model.reply(*reply));
         let planner = Agent::builder(model.clone()).build().unwrap();
-        let team = simple(&Log::default()).agent("Planner", "plans", planner).build().unwrap();
-        let finished = within(team.run(TeamInput::from("Add").given("n", json!(3)))).await.unwrap();
+        let team = simple(&Log::default())
+            .agent("Planner", "plans", planner)
+            .build()
+            .unwrap();
+        let finished = within(team.run(TeamInput::from("Add").given("n", json!(3))))
+            .await
+            .unwrap();
         model.assert_finished();
         (finished, model)
     };
     let (finished, model) = run(&[fetch, add]).await;
-    assert_eq!((finished.steps().len(), finished.variable("total")), (1, Some(&json!(3))));
-    let told = model.requests()[1].history.messages()[0].text().into_owned();
-    assert!(told.contains("step `fetch` writes `n`, which is there from the start"), "{told}");
+    assert_eq!(
+        (finished.steps().len(), finished.variable("total")),
+        (1, Some(&json!(3)))
+    );
+    let told = model.requests()[1].history.messages()[0]
+        .text()
+        .into_owned();
+    assert!(
+        told.contains("step `fetch` writes `n`, which is there from the start"),
+        "{told}"
+    );
     let (finished, _) = run(&[fetch, fetch, fetch]).await;
-    assert_eq!((finished.steps().len(), finished.variable("total")), (2, Some(&json!(3))));
+    assert_eq!(
+        (finished.steps().len(), finished.variable("total")),
+        (2, Some(&json!(3)))
+    );
 }
 
 /// Has a plan made by a model whose replies are cut off where it is said, and carries it out.
 async fn made_of(
     replies: &[(&str, Finish)],
-) -> (levity_dag::Result<TeamAnswer>, ScriptedModel, Vec<PlanNotice>) {
+) -> (
+    levity_dag::Result<TeamAnswer>,
+    ScriptedModel,
+    Vec<PlanNotice>,
+) {
     let script = |model: ScriptedModel, (text, finish): &(&str, Finish)| {
         model.turn(Turn::new().text(*text).finish(finish.clone()))
     };
     let model = replies.iter().fold(ScriptedModel::new(), script);
     let planner = Agent::builder(model.clone()).build().unwrap();
-    let team = simple(&Log::default()).agent("Planner", "plans", planner).build().unwrap();
+    let team = simple(&Log::default())
+        .agent("Planner", "plans", planner)
+        .build()
+        .unwrap();
     let told = Arc::default();
     let finished = within(team.run("Add up").on_event(collect(&told))).await;
     let told = told.lock().unwrap().clone();
     (finished, model, told)
 }
 
-const FIRST: &str =
-    r#"{"steps": [{"id": "a", "agent": "give", "inputs": {"give": 1}, "writes": ["a"]}, {"id": "b", "ag"#;
+const FIRST: &str = r#"{"steps": [{"id": "a", "agent": "give", "inputs": {"give": 1}, "writes": ["a"]}, {"id": "b", "ag"#;
 const SECOND: &str = r#"{"steps": [{"id": "b", "agent": "give", "inputs": {"give": 2}, "writes": ["b"]}, {"id": "c", "agent": "sum", "reads": ["a""#;
-const THIRD: &str = r#"{"steps": [{"id": "c", "agent": "sum", "reads": ["a", "b"], "writes": ["c"]}]}"#;
+const THIRD: &str =
+    r#"{"steps": [{"id": "c", "agent": "sum", "reads": ["a", "b"], "writes": ["c"]}]}"#;
 
 #[tokio::test]
 async fn planner_cut_by_the_reply_limit_is_asked_for_the_rest() {
-    let (finished, model, told) =
-        made_of(&[(FIRST, Finish::Length), (SECOND, Finish::Length), (THIRD, Finish::Stop)]).await;
+    let (finished, model, told) = made_of(&[
+        (FIRST, Finish::Length),
+        (SECOND, Finish::Length),
+        (THIRD, Finish::Stop),
+    ])
+    .await;
     let finished = finished.unwrap();
-    assert_eq!((finished.steps().len(), finished.variable("c")), (3, Some(&json!(3))));
+    assert_eq!(
+        (finished.steps().len(), finished.variable("c")),
+        (3, Some(&json!(3)))
+    );
     model.assert_finished();
-    let asked = |at: usize| model.requests()[at].history.messages()[0].text().into_owned();
+    let asked = |at: usize| {
+        model.requests()[at].history.messages()[0]
+            .text()
+            .into_owned()
+    };
     assert!(!asked(0).contains("was cut off"), "{}", asked(0));
-    for (at, kept) in [(1, r#"{"steps":[{"id":"a","#), (2, r#"{"id":"b","agent":"give","#)] {
-        assert!(asked(at).contains("was cut off") && asked(at).contains(kept), "{}", asked(at));
-        assert!(asked(at).contains("Answer with the rest of the plan alone"), "{}", asked(at));
-        assert!(!asked(at).contains("What is wrong with it"), "{}", asked(at));
+    for (at, kept) in [
+        (1, r#"{"steps":[{"id":"a","#),
+        (2, r#"{"id":"b","agent":"give","#),
+    ] {
+        assert!(
+            asked(at).contains("was cut off") && asked(at).contains(kept),
+            "{}",
+            asked(at)
+        );
+        assert!(
+            asked(at).contains("Answer with the rest of the plan alone"),
+            "{}",
+            asked(at)
+        );
+        assert!(
+            !asked(at).contains("What is wrong with it"),
+            "{}",
+            asked(at)
+        );
     }
-    let cut = told.iter().filter(|notice| matches!(notice, PlanNotice::PlanCut { .. })).count();
+    let cut = told
+        .iter()
+        .filter(|notice| matches!(notice, PlanNotice::PlanCut { .. }))
+        .count();
     assert_eq!(cut, 2);
-    assert!(!told.iter().any(|notice| matches!(notice, PlanNotice::Rejected { .. })), "no draft is used up");
+    assert!(
+        !told
+            .iter()
+            .any(|notice| matches!(notice, PlanNotice::Rejected { .. })),
+        "no draft is used up"
+    );
 }
 
 #[tokio::test]
@@ -302,7 +421,10 @@ async fn planner_that_writes_all_of_a_cut_plan_again_is_taken_at_its_word() {
     for finish in [Finish::Length, Finish::Stop] {
         let (finished, ..) = made_of(&[(FIRST, finish), (whole, Finish::Stop)]).await;
         let finished = finished.unwrap();
-        assert_eq!((finished.steps().len(), finished.variable("c")), (2, Some(&json!(5))));
+        assert_eq!(
+            (finished.steps().len(), finished.variable("c")),
+            (2, Some(&json!(5)))
+        );
     }
 }
 
@@ -315,10 +437,19 @@ async fn planner_without_progress_is_told_to_plan_shorter_and_given_up_at_last()
     let error = finished.unwrap_err().to_string();
     model.assert_finished();
     assert!(error.contains("before one more step was whole"), "{error}");
-    let asked = |at: usize| model.requests()[at].history.messages()[0].text().into_owned();
+    let asked = |at: usize| {
+        model.requests()[at].history.messages()[0]
+            .text()
+            .into_owned()
+    };
     assert!(asked(1).contains("write shorter prompts"), "{}", asked(1));
     assert!(asked(2).contains("before the plan began"), "{}", asked(2));
-    assert_eq!(told.iter().filter(|notice| matches!(notice, PlanNotice::Rejected { .. })).count(), 3);
+    assert_eq!(
+        told.iter()
+            .filter(|notice| matches!(notice, PlanNotice::Rejected { .. }))
+            .count(),
+        3
+    );
 }
 
 #[tokio::test]
@@ -326,24 +457,51 @@ async fn change_of_a_plan_that_is_cut_is_asked_for_the_rest_too() {
     let plan = r#"{"steps": [{"id": "a", "agent": "fail", "writes": ["a"]}, {"id": "b", "agent": "fail", "writes": ["b"]}]}"#;
     let cut = r#"{"reason": "both broke", "add": [{"id": "c", "agent": "give", "inputs": {"give": 1}, "writes": ["a"], "instead_of": "a"}, {"id": "d", "agent": "gi"#;
     let rest = r#"{"add": [{"id": "d", "agent": "give", "inputs": {"give": 2}, "writes": ["b"], "instead_of": "b"}]}"#;
-    let (finished, model, _) =
-        made_of(&[(plan, Finish::Stop), (cut, Finish::Length), (rest, Finish::Stop)]).await;
+    let (finished, model, _) = made_of(&[
+        (plan, Finish::Stop),
+        (cut, Finish::Length),
+        (rest, Finish::Stop),
+    ])
+    .await;
     let finished = finished.unwrap();
     model.assert_finished();
-    assert_eq!((finished.variable("a"), finished.variable("b")), (Some(&json!(1)), Some(&json!(2))));
+    assert_eq!(
+        (finished.variable("a"), finished.variable("b")),
+        (Some(&json!(1)), Some(&json!(2)))
+    );
 }
 
 #[tokio::test]
 async fn blank_goal_is_refused_and_a_plan_needs_none() {
     use levity_dag::Error;
-    let script = Script::new([json!({"steps": [give("b", 2)]}), json!({"steps": [give("b", 2)]})]);
+    let script = Script::new([
+        json!({"steps": [give("b", 2)]}),
+        json!({"steps": [give("b", 2)]}),
+    ]);
     let team = team(&script);
-    for goal in ["", " ", "\n\t", "\u{200b}", "\0", "\u{feff} \u{2060}\u{3164}\0\u{e0020}", "\u{200d}\u{ad}"]
-    {
-        assert!(matches!(team.run(goal).await, Err(Error::EmptyPrompt)), "{goal:?}");
-        assert!(matches!(team.run(goal).try_start(), Err(Error::EmptyPrompt)), "{goal:?}");
+    for goal in [
+        "",
+        " ",
+        "\n\t",
+        "\u{200b}",
+        "\0",
+        "\u{feff} \u{2060}\u{3164}\0\u{e0020}",
+        "\u{200d}\u{ad}",
+    ] {
         assert!(
-            matches!(team.run(TeamInput::from("Add").goal(goal).files(["x"])).await, Err(Error::EmptyPrompt)),
+            matches!(team.run(goal).await, Err(Error::EmptyPrompt)),
+            "{goal:?}"
+        );
+        assert!(
+            matches!(team.run(goal).try_start(), Err(Error::EmptyPrompt)),
+            "{goal:?}"
+        );
+        assert!(
+            matches!(
+                team.run(TeamInput::from("Add").goal(goal).files(["x"]))
+                    .await,
+                Err(Error::EmptyPrompt)
+            ),
             "{goal:?}"
         );
     }

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use levity_core::{Limits, Message, ModelErrorKind, Response, ToolOutput, Usage};
 use levity_dag::{
-    Budget, Error, Plan, PlanNotice, Retry, Step, StepRunner, StepRunnerKind, StepStatus, Strategy, Team,
-    TeamAnswer, TeamInput,
+    Budget, Error, Plan, PlanNotice, Retry, Step, StepRunner, StepRunnerKind, StepStatus, Strategy,
+    Team, TeamAnswer, TeamInput,
 };
 use levity_loop::Agent;
 use levity_test::{RecordingTool, ScriptedModel};
@@ -18,21 +18,34 @@ fn agent(model: ScriptedModel) -> Agent {
 }
 
 fn team(model: &ScriptedModel) -> Team {
-    Team::builder().agent("Thinker", "thinks", agent(model.clone())).build().unwrap()
+    Team::builder()
+        .agent("Thinker", "thinks", agent(model.clone()))
+        .build()
+        .unwrap()
 }
 
 async fn run(model: &ScriptedModel, step: Step) -> TeamAnswer {
     let plan = Plan::new().given("topic", "tides").step(step);
-    within(team(model).run(TeamInput::from(plan).goal("Know more"))).await.unwrap()
+    within(team(model).run(TeamInput::from(plan).goal("Know more")))
+        .await
+        .unwrap()
 }
 
 fn told(model: &ScriptedModel, at: usize) -> String {
     let requests = model.requests();
-    requests[at].history.messages().last().map(|message| message.text().into_owned()).unwrap_or_default()
+    requests[at]
+        .history
+        .messages()
+        .last()
+        .map(|message| message.text().into_owned())
+        .unwrap_or_default()
 }
 
 fn think() -> Step {
-    Step::new("think", "Thinker").prompt("Say something wise.").reads(["topic"]).writes(["wisdom"])
+    Step::new("think", "Thinker")
+        .prompt("Say something wise.")
+        .reads(["topic"])
+        .writes(["wisdom"])
 }
 
 #[tokio::test]
@@ -63,7 +76,9 @@ async fn how_a_variable_was_found_is_told() {
         let model = ScriptedModel::new().reply(reply);
         let notices = Arc::new(Mutex::new(Vec::new()));
         let plan = Plan::new().given("topic", "tides").step(think());
-        within(team(&model).run(plan).on_event(collect(&notices))).await.unwrap();
+        within(team(&model).run(plan).on_event(collect(&notices)))
+            .await
+            .unwrap();
         let notices = notices.lock().unwrap();
         let written = notices.iter().find_map(|notice| match notice {
             PlanNotice::StepCompleted { writes, .. } => writes.first(),
@@ -75,14 +90,25 @@ async fn how_a_variable_was_found_is_told() {
 
 #[tokio::test]
 async fn an_agent_that_forgets_something_is_told() {
-    let model = ScriptedModel::new().reply("{\"wisdm\": 1}").reply("{\"wisdom\": 2}");
+    let model = ScriptedModel::new()
+        .reply("{\"wisdm\": 1}")
+        .reply("{\"wisdom\": 2}");
     let finished = run(&model, think()).await;
     assert_eq!(finished.variable("wisdom"), Some(&json!(2)));
-    assert!(told(&model, 1).contains("`wisdom` is missing"), "{}", told(&model, 1));
+    assert!(
+        told(&model, 1).contains("`wisdom` is missing"),
+        "{}",
+        told(&model, 1)
+    );
     assert!(told(&model, 1).contains("{\"wisdm\":1}"));
-    let model = ScriptedModel::new().reply("{\"a\": 1}").reply("{\"b\": 1}").reply("{\"c\": 1}");
+    let model = ScriptedModel::new()
+        .reply("{\"a\": 1}")
+        .reply("{\"b\": 1}")
+        .reply("{\"c\": 1}");
     let plan = Plan::new().given("topic", "tides").step(think());
-    let Err(error) = within(team(&model).run(plan)).await else { panic!("it fails") };
+    let Err(error) = within(team(&model).run(plan)).await else {
+        panic!("it fails")
+    };
     assert!(error.to_string().contains("`wisdom` is missing"), "{error}");
     model.assert_finished();
 }
@@ -90,7 +116,10 @@ async fn an_agent_that_forgets_something_is_told() {
 #[tokio::test]
 async fn an_agent_calls_itself_with_what_it_had() {
     let model = ScriptedModel::new()
-        .reply("{\"call_self\": true, \"next_instruction\": \"Now sum up.\", \"notes\": \"high and low\"}")
+        .reply(
+            "{\"call_self\": true, \"next_instruction\": \"Now sum up.\", \"notes\": \"high and \
+            low\"}",
+        )
         .reply("{\"wisdom\": \"wait\"}");
     let finished = run(&model, think()).await;
     assert_eq!(finished.variable("wisdom"), Some(&json!("wait")));
@@ -113,7 +142,9 @@ async fn an_agent_that_never_stops_calling_itself_has_fifteen_turns() {
 
 #[tokio::test]
 async fn a_failed_attempt_is_told_to_the_next() {
-    let model = ScriptedModel::new().fail(ModelErrorKind::BadRequest).reply("{\"wisdom\": 1}");
+    let model = ScriptedModel::new()
+        .fail(ModelErrorKind::BadRequest)
+        .reply("{\"wisdom\": 1}");
     let step = think().retry(Retry::attempts(2).pause(std::time::Duration::ZERO));
     let finished = run(&model, step).await;
     assert_eq!(finished.step("think").unwrap().spent.attempts, 2);
@@ -127,8 +158,15 @@ async fn a_step_stays_within_its_budget() {
     for _ in 0..20 {
         model = model.call("look", json!({}));
     }
-    let agent = Agent::builder(model.clone()).tool(look).max_turns(15).build().unwrap();
-    let team = Team::builder().agent("Thinker", "thinks", agent).build().unwrap();
+    let agent = Agent::builder(model.clone())
+        .tool(look)
+        .max_turns(15)
+        .build()
+        .unwrap();
+    let team = Team::builder()
+        .agent("Thinker", "thinks", agent)
+        .build()
+        .unwrap();
     let step = think().budget(Budget::new().model_calls(3));
     let Err(error) = within(team.run(Plan::new().given("topic", 1).step(step))).await else {
         panic!("it fails")
@@ -145,10 +183,14 @@ async fn what_steps_use_is_added_up() {
         response
     };
     let model = levity_test::FunctionModel::new(move |_| Ok(reply("{\"a\": 1, \"b\": 2}")));
-    let team =
-        Team::builder().agent("Thinker", "thinks", Agent::builder(model).build().unwrap()).build().unwrap();
+    let team = Team::builder()
+        .agent("Thinker", "thinks", Agent::builder(model).build().unwrap())
+        .build()
+        .unwrap();
     let step = |id: &str| Step::new(id, "Thinker").writes([id]);
-    let finished = within(team.run(Plan::new().step(step("a")).step(step("b")))).await.unwrap();
+    let finished = within(team.run(Plan::new().step(step("a")).step(step("b"))))
+        .await
+        .unwrap();
     assert_eq!(finished.usage().total(), 220);
     assert_eq!(finished.step("a").unwrap().spent.usage.total(), 110);
     assert_eq!(finished.stats().model_calls, 2);
@@ -156,7 +198,9 @@ async fn what_steps_use_is_added_up() {
 
 #[tokio::test]
 async fn work_that_is_sent_back_is_done_again_without_a_planner() {
-    let writer = ScriptedModel::new().reply("{\"draft\": \"bad\"}").reply("{\"draft\": \"good\"}");
+    let writer = ScriptedModel::new()
+        .reply("{\"draft\": \"bad\"}")
+        .reply("{\"draft\": \"good\"}");
     let judge = ScriptedModel::new()
         .reply("{\"verdict\": \"revise\", \"issues\": [\"too short\"], \"steps\": [\"write\"]}")
         .reply("{\"verdict\": \"pass\", \"issues\": []}");
@@ -170,8 +214,16 @@ async fn work_that_is_sent_back_is_done_again_without_a_planner() {
         .build()
         .unwrap();
     let plan = Plan::new()
-        .step(Step::new("write", "Writer").prompt("Write.").writes(["draft"]))
-        .step(Step::new("check", "Judge").prompt("Judge.").reads(["draft"]))
+        .step(
+            Step::new("write", "Writer")
+                .prompt("Write.")
+                .writes(["draft"]),
+        )
+        .step(
+            Step::new("check", "Judge")
+                .prompt("Judge.")
+                .reads(["draft"]),
+        )
         .step(
             Step::new("format", "Formatter")
                 .prompt("Format.")
@@ -183,10 +235,21 @@ async fn work_that_is_sent_back_is_done_again_without_a_planner() {
     assert_eq!(finished.variable("draft"), Some(&json!("good")));
     assert_eq!(finished.variable("report"), Some(&json!("done")));
     assert_eq!(finished.replans(), 1);
-    assert!(told(&writer, 1).contains("too short"), "{}", told(&writer, 1));
-    assert!(told(&judge, 0).contains("`draft` is the work of step `write`"), "{}", told(&judge, 0));
+    assert!(
+        told(&writer, 1).contains("too short"),
+        "{}",
+        told(&writer, 1)
+    );
+    assert!(
+        told(&judge, 0).contains("`draft` is the work of step `write`"),
+        "{}",
+        told(&judge, 0)
+    );
     assert!(told(&last, 0).contains("good"), "{}", told(&last, 0));
-    assert_eq!(finished.step("write~2").unwrap().status, StepStatus::Completed);
+    assert_eq!(
+        finished.step("write~2").unwrap().status,
+        StepStatus::Completed
+    );
 }
 
 #[tokio::test]
@@ -213,8 +276,17 @@ fn judging(judge: &ScriptedModel, writer: &ScriptedModel) -> Team {
 
 fn judged() -> Plan {
     Plan::new()
-        .step(Step::new("write", "Writer").prompt("Write.").writes(["draft"]))
-        .step(Step::new("check", "QA").prompt("Judge.").reads(["draft"]).writes(["review"]))
+        .step(
+            Step::new("write", "Writer")
+                .prompt("Write.")
+                .writes(["draft"]),
+        )
+        .step(
+            Step::new("check", "QA")
+                .prompt("Judge.")
+                .reads(["draft"])
+                .writes(["review"]),
+        )
 }
 
 #[tokio::test]
@@ -228,10 +300,15 @@ async fn a_verdict_counts_wherever_it_stands() {
         "{\"passed\": false}",
         "revise",
     ] {
-        let writer = ScriptedModel::new().reply("{\"draft\": \"bad\"}").reply("{\"draft\": \"good\"}");
-        let judge =
-            ScriptedModel::new().reply(revise).reply("{\"review\": {\"verdict\": \"pass\", \"issues\": []}}");
-        let finished = within(judging(&judge, &writer).run(judged())).await.unwrap();
+        let writer = ScriptedModel::new()
+            .reply("{\"draft\": \"bad\"}")
+            .reply("{\"draft\": \"good\"}");
+        let judge = ScriptedModel::new()
+            .reply(revise)
+            .reply("{\"review\": {\"verdict\": \"pass\", \"issues\": []}}");
+        let finished = within(judging(&judge, &writer).run(judged()))
+            .await
+            .unwrap();
         assert_eq!(finished.variable("draft"), Some(&json!("good")), "{revise}");
     }
 }
@@ -243,14 +320,28 @@ async fn a_judge_that_gives_no_verdict_is_asked_for_one() {
         .reply("{\"review\": \"It has flaws.\"}")
         .reply("I am not sure.")
         .reply("{\"verdict\": \"pass\", \"review\": \"fine\"}");
-    let finished = within(judging(&judge, &writer).run(judged())).await.unwrap();
+    let finished = within(judging(&judge, &writer).run(judged()))
+        .await
+        .unwrap();
     assert_eq!(finished.variable("review"), Some(&json!("fine")));
-    assert!(told(&judge, 1).contains("no verdict that can be read"), "{}", told(&judge, 1));
+    assert!(
+        told(&judge, 1).contains("no verdict that can be read"),
+        "{}",
+        told(&judge, 1)
+    );
     // What cannot be read has not passed, also after the last round.
     let writer = ScriptedModel::new().reply("{\"draft\": \"fine\"}");
-    let judge = ScriptedModel::new().reply("Well.").reply("{\"verdict\": \"maybe\"}").reply("So-so.");
-    let Err(error) = within(judging(&judge, &writer).run(judged())).await else { panic!("it fails") };
-    assert!(error.to_string().contains("no verdict that can be read"), "{error}");
+    let judge = ScriptedModel::new()
+        .reply("Well.")
+        .reply("{\"verdict\": \"maybe\"}")
+        .reply("So-so.");
+    let Err(error) = within(judging(&judge, &writer).run(judged())).await else {
+        panic!("it fails")
+    };
+    assert!(
+        error.to_string().contains("no verdict that can be read"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -261,6 +352,10 @@ async fn a_list_is_a_list_and_words_with_one_are_words() {
         ("It is so [1].", json!("It is so [1].")),
     ] {
         let model = ScriptedModel::new().reply(reply);
-        assert_eq!(run(&model, think()).await.variable("wisdom"), Some(&expected), "{reply}");
+        assert_eq!(
+            run(&model, think()).await.variable("wisdom"),
+            Some(&expected),
+            "{reply}"
+        );
     }
 }

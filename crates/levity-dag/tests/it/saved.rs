@@ -14,18 +14,24 @@ use crate::support::{Log, simple, within};
 /// Runs it, and checks its machine; returns how many records there were.
 async fn check(builder: TeamBuilder, input: impl Into<TeamInput>) -> usize {
     let journal = MemoryJournal::new();
-    let runtime = Runtime::new().with_journal(journal.clone()).with_world(ManualWorld::auto());
+    let runtime = Runtime::new()
+        .with_journal(journal.clone())
+        .with_world(ManualWorld::auto());
     let team = builder.runtime(runtime).build().unwrap();
     // Some fail, and are checked all the same.
-    let _ = within(team.run(input).id("r").on_ask(|_: &levity_core::Ask| Decision::Allow)).await;
+    let _ = within(
+        team.run(input)
+            .id("r")
+            .on_ask(|_: &levity_core::Ask| Decision::Allow),
+    )
+    .await;
     conformance::recorded(&team, &journal, &"r".into()).await;
     journal.read(&"r".into()).await.unwrap().len()
 }
 
 #[tokio::test]
 async fn graph_is_restored_between_replans_and_approvals() {
-    let step =
-        |id: &str, agent: &str| json!({"id": id, "agent": agent, "writes": [id], "inputs": {"give": 2}});
+    let step = |id: &str, agent: &str| json!({"id": id, "agent": agent, "writes": [id], "inputs": {"give": 2}});
     let script = Script::new([
         json!("no plan"),
         json!({"steps": [step("a", "fail"), step("b", "give"), {"id": "c", "agent": "sum", "reads": ["a", "b"], "writes": ["c"]}]}),
@@ -42,11 +48,23 @@ async fn graph_is_restored_between_retries_lists_and_questions() {
     let policy = Policy::new().rule(Rule::tool("look").ask("it looks"));
     let plan = Plan::new()
         .given("list", json!([1, 2, 3, 4, 5]))
-        .step(Step::new("each", "give").map(FanOut::over("list")).input("give", 1).writes(["each"]))
+        .step(
+            Step::new("each", "give")
+                .map(FanOut::over("list"))
+                .input("give", 1)
+                .writes(["each"]),
+        )
         .step(Step::new("late", "fail").retry(Retry::attempts(3)))
         .step(Step::new("look", "look").writes(["look"]))
-        .step(Step::new("sum", "sum").reads(["each", "look"]).writes(["sum"]));
-    let builder = simple(&Log::default()).tool(look).policy(policy).max_parallel(2);
+        .step(
+            Step::new("sum", "sum")
+                .reads(["each", "look"])
+                .writes(["sum"]),
+        );
+    let builder = simple(&Log::default())
+        .tool(look)
+        .policy(policy)
+        .max_parallel(2);
     assert!(check(builder, plan).await > 20);
 }
 

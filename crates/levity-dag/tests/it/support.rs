@@ -37,8 +37,14 @@ where
 /// Functions that give their name, fail, and add up what they are given.
 pub(crate) fn simple(log: &Log) -> TeamBuilder {
     Team::builder()
-        .function("give", noting(log, "give", |input| Ok(input.get("give").clone())))
-        .function("fail", noting(log, "fail", |_| Err(ToolError::failed("it broke"))))
+        .function(
+            "give",
+            noting(log, "give", |input| Ok(input.get("give").clone())),
+        )
+        .function(
+            "fail",
+            noting(log, "fail", |_| Err(ToolError::failed("it broke"))),
+        )
         .function(
             "sum",
             noting(log, "sum", |input| {
@@ -49,12 +55,16 @@ pub(crate) fn simple(log: &Log) -> TeamBuilder {
 }
 
 /// The notices among the events of a run.
-pub(crate) fn collect(into: &Arc<Mutex<Vec<PlanNotice>>>) -> impl Fn(&Event) + Send + Sync + 'static + use<> {
+pub(crate) fn collect(
+    into: &Arc<Mutex<Vec<PlanNotice>>>,
+) -> impl Fn(&Event) + Send + Sync + 'static + use<> {
     let into = into.clone();
     move |event| into.lock().unwrap().extend(PlanNotice::of(&event.kind))
 }
 
 /// Waits for a future without an end, in case of a hang.
 pub(crate) async fn within<F: IntoFuture>(future: F) -> F::Output {
-    tokio::time::timeout(std::time::Duration::from_secs(60), future.into_future()).await.expect("it hangs")
+    tokio::time::timeout(std::time::Duration::from_secs(60), future.into_future())
+        .await
+        .expect("it hangs")
 }

@@ -1,8 +1,8 @@
 //! Effects that begin, and effects that an earlier process left under way.
 
 use levity_core::{
-    Decision, Divergence, Effect, EffectClass, EffectId, EffectKind, EffectNote, Entry, Limit, Machine,
-    Outcome, Permit, Prepared, Timestamp,
+    Decision, Divergence, Effect, EffectClass, EffectId, EffectKind, EffectNote, Entry, Limit,
+    Machine, Outcome, Permit, Prepared, Timestamp,
 };
 
 use super::{Action, DriverHost, Question, RunDriver};
@@ -17,7 +17,8 @@ enum Deferred {
 }
 
 impl<M: Machine> RunDriver<M> {
-    /// Begins the effects that may begin, at most `room` of them, and returns what the host is to do. Write the records first.
+    /// Begins the effects that may begin, at most `room` of them, and returns what the host is to
+    /// do. Write the records first.
     ///
     /// # Errors
     /// When the machine breaks its contract.
@@ -56,7 +57,8 @@ impl<M: Machine> RunDriver<M> {
                 self.launch(id, effect);
             }
         }
-        self.more = self.may_begin() && (self.state.has_more() || (room == 0 && self.state.has_left()));
+        self.more =
+            self.may_begin() && (self.state.has_more() || (room == 0 && self.state.has_left()));
         Ok(std::mem::take(&mut self.actions))
     }
 
@@ -64,7 +66,8 @@ impl<M: Machine> RunDriver<M> {
         !self.state.paused && self.ending().is_none()
     }
 
-    /// Asks again what an earlier process has asked; also while paused, since an answer begins nothing.
+    /// Asks again what an earlier process has asked; also while paused, since an answer begins
+    /// nothing.
     ///
     /// # Errors
     /// When the machine breaks its contract.
@@ -73,9 +76,15 @@ impl<M: Machine> RunDriver<M> {
         now: Timestamp,
         host: &mut dyn DriverHost,
     ) -> Result<Vec<Action>, Divergence> {
-        let asks = self.state.left_under_way().into_iter().filter(|id| self.state.is_question(*id));
+        let asks = self
+            .state
+            .left_under_way()
+            .into_iter()
+            .filter(|id| self.state.is_question(*id));
         let asks: Vec<EffectId> = asks.collect();
-        let picked = asks.into_iter().filter_map(|id| Some((id, self.pick_up(id, host).ok()?)));
+        let picked = asks
+            .into_iter()
+            .filter_map(|id| Some((id, self.pick_up(id, host).ok()?)));
         let (asks, entries): (Vec<EffectId>, Vec<Entry>) = picked.unzip();
         self.stage(now, entries);
         self.check()?;
@@ -125,12 +134,13 @@ impl<M: Machine> RunDriver<M> {
         self.state.look_again(later);
     }
 
-    /// The entry for an effect that an earlier process left under way: it begins once more if it may be
-    /// repeated; otherwise somebody may know what came of it.
+    /// The entry for an effect that an earlier process left under way: it begins once more if it
+    /// may be repeated; otherwise somebody may know what came of it.
     fn pick_up(&mut self, id: EffectId, host: &mut dyn DriverHost) -> Result<Entry, Deferred> {
         if self.is_lost(id) {
             if let Some(effect) = self.state.take_left(id) {
-                // The effect is kept out of reach: effects that stand with the others that have begun are performed.
+                // The effect is kept out of reach: effects that stand with the others that have
+                // begun are performed.
                 self.lookups.insert(id, effect.clone());
                 self.actions.push(Action::Resolve(id, effect));
             }
@@ -140,27 +150,47 @@ impl<M: Machine> RunDriver<M> {
         let is_alone = self.is_alone(prepared.answered);
         let running = self.state.running.get_mut(id).ok_or(Deferred::Elsewhere)?;
         running.answered = prepared.answered;
-        let (effect, mut note) = (running.effect.as_ref().ok_or(Deferred::Elsewhere)?, running.note.clone());
+        let (effect, mut note) = (
+            running.effect.as_ref().ok_or(Deferred::Elsewhere)?,
+            running.note.clone(),
+        );
         if is_alone && matches!(effect, Effect::Ask(_)) {
             return Ok(Entry::finished(id, nobody_to_ask()));
         }
         let cost = prepared.cost.map(|cost| *cost);
-        match self.budget.take(&self.settings.meter, id, effect, cost, &mut note) {
+        match self
+            .budget
+            .take(&self.settings.meter, id, effect, cost, &mut note)
+        {
             Ok(()) => Ok(Entry::Started { effect: id, note }),
             // A limit keeps it from being undone or made again, so what it did may still be there.
-            Err(Some(_)) if note.class != EffectClass::ReadOnly => Ok(Entry::finished(id, Outcome::Unknown)),
+            Err(Some(_)) if note.class != EffectClass::ReadOnly => {
+                Ok(Entry::finished(id, Outcome::Unknown))
+            }
             Err(outcome) => Ok(Entry::finished(id, *outcome.ok_or(Deferred::Again)?)),
         }
     }
 
-    /// Asks about an effect that an earlier process left under way, where something must be known again.
-    fn prepare_again(&mut self, id: EffectId, host: &mut dyn DriverHost) -> Result<Prepared, Deferred> {
+    /// Asks about an effect that an earlier process left under way, where something must be known
+    /// again.
+    fn prepare_again(
+        &mut self,
+        id: EffectId,
+        host: &mut dyn DriverHost,
+    ) -> Result<Prepared, Deferred> {
         if let Some(said) = self.preparing.left.get(&id) {
             let is_known = said.is_some();
-            let said = is_known.then(|| self.preparing.left.remove(&id)).flatten().flatten();
+            let said = is_known
+                .then(|| self.preparing.left.remove(&id))
+                .flatten()
+                .flatten();
             return said.ok_or(Deferred::Elsewhere);
         }
-        let effect = self.state.running.get(id).and_then(|running| running.effect.as_ref());
+        let effect = self
+            .state
+            .running
+            .get(id)
+            .and_then(|running| running.effect.as_ref());
         let effect = effect.ok_or(Deferred::Elsewhere)?;
         let asks = matches!(effect, Effect::Ask(_)) && !self.settings.has_approver;
         if !asks && !reserves(&self.settings.meter, effect) {
@@ -181,7 +211,8 @@ impl<M: Machine> RunDriver<M> {
     /// Returns whether the outcome of an effect that has begun is unknown, and nobody looks for it.
     pub(super) fn is_lost(&self, id: EffectId) -> bool {
         self.state.running.get(id).is_some_and(|running| {
-            let lost = |effect: &Effect| !running.cleared && !may_repeat(effect, running.note.class);
+            let lost =
+                |effect: &Effect| !running.cleared && !may_repeat(effect, running.note.class);
             running.effect.as_ref().is_some_and(lost)
         })
     }
@@ -234,9 +265,19 @@ impl<M: Machine> RunDriver<M> {
             running.launched = Some(Box::new(effect.clone()));
         }
         if let Effect::Ask(ask) = &effect {
-            let answered = self.state.running.get(id).is_some_and(|running| running.answered);
+            let answered = self
+                .state
+                .running
+                .get(id)
+                .is_some_and(|running| running.answered);
             let is_asked = self.settings.has_approver || answered;
-            self.questions.insert(id, Question { ask: ask.clone(), is_asked });
+            self.questions.insert(
+                id,
+                Question {
+                    ask: ask.clone(),
+                    is_asked,
+                },
+            );
             if !is_asked {
                 return;
             }
@@ -245,11 +286,16 @@ impl<M: Machine> RunDriver<M> {
     }
 }
 
-/// Returns whether an effect that began in a process that is gone may be performed now. Asking again and going
-/// on with a child repeat nothing, and the executor first undoes effects that can be undone.
+/// Returns whether an effect that began in a process that is gone may be performed now. Asking
+/// again and going on with a child repeat nothing, and the executor first undoes effects that can
+/// be undone.
 fn may_repeat(effect: &Effect, class: EffectClass) -> bool {
     match effect {
-        Effect::Ask(_) | Effect::Child(_) | Effect::Model(_) | Effect::Wait(_) | Effect::Save(_) => true,
+        Effect::Ask(_)
+        | Effect::Child(_)
+        | Effect::Model(_)
+        | Effect::Wait(_)
+        | Effect::Save(_) => true,
         _ => class.may_repeat() || class.needs_undo(),
     }
 }

@@ -1,8 +1,8 @@
 //! Reports of the host.
 
 use levity_core::{
-    ControlCommand, ControlError, Decision, Effect, EffectId, Entry, Intervention, Limit, Machine, Outcome,
-    Resolution, RunRequest, Spending, Timestamp, ToolResult,
+    ControlCommand, ControlError, Decision, Effect, EffectId, Entry, Intervention, Limit, Machine,
+    Outcome, Resolution, RunRequest, Spending, Timestamp, ToolResult,
 };
 
 use super::{Action, MAX_SAID, RunDriver};
@@ -20,14 +20,17 @@ pub enum EffectResult {
 }
 
 impl<M: Machine> RunDriver<M> {
-    /// Takes in what came of actions. Effects that finish together are recorded in the order in which they were asked for.
+    /// Takes in what came of actions. Effects that finish together are recorded in the order in
+    /// which they were asked for.
     pub fn finished(&mut self, now: Timestamp, mut results: Vec<(EffectId, EffectResult)>) {
         results.sort_by_key(|(id, _)| *id);
         let mut entries = Vec::with_capacity(results.len() + 1);
         for (id, result) in results {
             let (mut outcome, spent, guarded) = match result {
                 EffectResult::Finished(outcome, spent) => (outcome, spent, Vec::new()),
-                EffectResult::Decided(decision, guarded) => (Outcome::Decision(decision), None, guarded),
+                EffectResult::Decided(decision, guarded) => {
+                    (Outcome::Decision(decision), None, guarded)
+                }
                 EffectResult::Resolved(resolution) => {
                     entries.extend(self.resolved(id, resolution));
                     continue;
@@ -40,7 +43,11 @@ impl<M: Machine> RunDriver<M> {
             }
             self.budget.settle(&self.settings.meter, id, &mut outcome);
             entries.extend(guarded.into_iter().map(stepped_in));
-            entries.push(Entry::Finished { effect: id, outcome, spent });
+            entries.push(Entry::Finished {
+                effect: id,
+                outcome,
+                spent,
+            });
         }
         entries.splice(0..0, self.warnings());
         self.stage(now, entries);
@@ -50,8 +57,14 @@ impl<M: Machine> RunDriver<M> {
     fn warnings(&self) -> impl Iterator<Item = Entry> + use<M> {
         let meter = &self.settings.meter;
         let low = if self.state.low { None } else { meter.low() };
-        let near = if self.state.wrapped { None } else { meter.near() };
-        low.map(Entry::Low).into_iter().chain(near.map(Entry::Wrapped))
+        let near = if self.state.wrapped {
+            None
+        } else {
+            meter.near()
+        };
+        low.map(Entry::Low)
+            .into_iter()
+            .chain(near.map(Entry::Wrapped))
     }
 
     /// Takes in a limit that the run has passed, such as its time: the run ends.
@@ -88,12 +101,22 @@ impl<M: Machine> RunDriver<M> {
     ) -> Result<(), ControlError> {
         match self.questions.remove(effect) {
             // Somebody has answered, so the approver need not.
-            Some(question) => self.actions.extend(question.is_asked.then_some(Action::Withdraw(effect))),
+            Some(question) => self
+                .actions
+                .extend(question.is_asked.then_some(Action::Withdraw(effect))),
             // Questions that an earlier process has asked need not be asked again.
             None if self.state.left_question(effect).is_some() => {}
-            None => return Err(ControlError::NotAsked { run: self.state.run.clone(), effect }),
+            None => {
+                return Err(ControlError::NotAsked {
+                    run: self.state.run.clone(),
+                    effect,
+                });
+            }
         }
-        self.stage(now, vec![Entry::finished(effect, Outcome::Decision(decision))]);
+        self.stage(
+            now,
+            vec![Entry::finished(effect, Outcome::Decision(decision))],
+        );
         Ok(())
     }
 
@@ -107,15 +130,18 @@ impl<M: Machine> RunDriver<M> {
         effect: EffectId,
         resolution: Resolution,
     ) -> Result<(), ControlError> {
-        let not_lost = ControlError::NotAsked { run: self.state.run.clone(), effect };
+        let not_lost = ControlError::NotAsked {
+            run: self.state.run.clone(),
+            effect,
+        };
         let entry = self.resolved(effect, resolution).ok_or(not_lost)?;
         self.actions.push(Action::Withdraw(effect));
         self.stage(now, vec![entry]);
         Ok(())
     }
 
-    /// Takes in messages that others have left for the run. A message that makes no sense any more is skipped: whoever left it could
-    /// not know.
+    /// Takes in messages that others have left for the run. A message that makes no sense any more
+    /// is skipped: whoever left it could not know.
     pub fn post(&mut self, now: Timestamp, posts: Vec<RunRequest>) {
         for post in posts {
             let _ = match post {

@@ -7,8 +7,8 @@ use super::{Amount, Meter};
 /// How long the reply is taken to be that a run ends with, in tokens.
 const ANSWER: u64 = 1_024;
 
-/// What was set aside for a call of a model under way. Dropped, it counts in full: nobody knows what the
-/// provider did.
+/// What was set aside for a call of a model under way. Dropped, it counts in full: nobody knows
+/// what the provider did.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Reservation {
@@ -20,7 +20,12 @@ pub(crate) struct Reservation {
 
 impl Reservation {
     pub(super) fn new(meter: Arc<Meter>, worst: CostBound, output: u64) -> Self {
-        Self { meter, worst, output, open: true }
+        Self {
+            meter,
+            worst,
+            output,
+            open: true,
+        }
     }
 
     /// The most tokens that may be sent.
@@ -37,8 +42,8 @@ impl Reservation {
         self.worst.reserved(self.output)
     }
 
-    /// Counts what the call has used and gives the rest back. What is not known is filled in with the most
-    /// that it can be.
+    /// Counts what the call has used and gives the rest back. What is not known is filled in with
+    /// the most that it can be.
     pub(crate) fn settle(mut self, usage: &mut Usage) {
         self.fill(usage);
         let spent = Spending::on(usage.total(), usage.cost);
@@ -46,8 +51,8 @@ impl Reservation {
         self.close(&spent, Some(answer));
     }
 
-    /// Counts a call that failed: in full, or not at all when the provider turned it down. Only the last of
-    /// several sendings is known to have been.
+    /// Counts a call that failed: in full, or not at all when the provider turned it down. Only the
+    /// last of several sendings is known to have been.
     pub(crate) fn fail(self, error: &mut ModelError) {
         if self.worst.sends > 1 {
             *error = error.clone().with_charge();
@@ -75,14 +80,18 @@ impl Reservation {
         let unsaid = usage.input.is_none() || usage.estimated;
         usage.estimated |= usage.input.is_none() || usage.output.is_none();
         (usage.input, usage.output) = (Some(input), Some(output));
-        usage.cost = usage.cost.or_else(|| Some(self.within(cost(self.worst.price?, usage, unsaid), usage)));
+        usage.cost = usage
+            .cost
+            .or_else(|| Some(self.within(cost(self.worst.price?, usage, unsaid), usage)));
     }
 
     /// Counts of several sendings are added up, and must not be taken for one long request.
     fn within(&self, cost: Money, usage: &Usage) -> Money {
         let reserved = self.reserved();
         match reserved.cost {
-            Some(most) if self.worst.sends > 1 && usage.total() <= reserved.tokens => cost.min(most),
+            Some(most) if self.worst.sends > 1 && usage.total() <= reserved.tokens => {
+                cost.min(most)
+            }
             _ => cost,
         }
     }
@@ -103,14 +112,20 @@ impl Drop for Reservation {
     }
 }
 
-/// What a call cost. Input of which it is not known what the provider's cache did with it has the dearest
-/// rate.
+/// What a call cost. Input of which it is not known what the provider's cache did with it has the
+/// dearest rate.
 fn cost(price: Price, usage: &Usage, unsaid: bool) -> Money {
     let unsaid = unsaid || (price.cache_write.is_some() && usage.cache_written.is_none());
     match (usage.input, usage.output) {
         (Some(input), Some(output)) if unsaid => {
-            let price = if usage.priority { price.prioritised() } else { price };
-            price.most(input, output).saturating_add(price.most_fees(usage))
+            let price = if usage.priority {
+                price.prioritised()
+            } else {
+                price
+            };
+            price
+                .most(input, output)
+                .saturating_add(price.most_fees(usage))
         }
         _ => price.cost_at_most(usage),
     }

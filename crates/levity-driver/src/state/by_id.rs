@@ -9,8 +9,9 @@ const FEW: usize = 32;
 
 /// Values by the numbers of their effects, in the order of the numbers.
 ///
-/// Effects are numbered upwards, so a new one nearly always goes to the end. One that is taken out leaves a gap, and gaps
-/// are closed together: finding, adding and taking out cost about the same however many there are.
+/// Effects are numbered upwards, so a new one nearly always goes to the end. One that is taken out
+/// leaves a gap, and gaps are closed together: finding, adding and taking out cost about the same
+/// however many there are.
 #[derive(Debug)]
 pub(crate) struct ById<T> {
     places: VecDeque<(EffectId, Option<T>)>,
@@ -25,7 +26,10 @@ impl<T> Default for ById<T> {
 
 impl<T> ById<T> {
     pub(crate) fn with_capacity(count: usize) -> Self {
-        Self { places: VecDeque::with_capacity(count), count: 0 }
+        Self {
+            places: VecDeque::with_capacity(count),
+            count: 0,
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -45,16 +49,20 @@ impl<T> ById<T> {
         self.places.get_mut(at)?.1.as_mut()
     }
 
-    /// Adds a value. A machine that gives one number to two effects breaks its contract; both are kept, in the order in
-    /// which they came.
+    /// Adds a value. A machine that gives one number to two effects breaks its contract; both are
+    /// kept, in the order in which they came.
     pub(crate) fn insert(&mut self, id: EffectId, value: T) {
         self.count += 1;
         if self.places.back().is_none_or(|(last, _)| *last < id) {
             return self.places.push_back((id, Some(value)));
         }
         let at = self.places.partition_point(|(other, _)| *other <= id);
-        // A gap beside its place will do: everything before it is less, and everything behind it is more.
-        let gap = [at.checked_sub(1), Some(at)].into_iter().flatten().find(|at| self.is_gap(*at));
+        // A gap beside its place will do: everything before it is less, and everything behind it is
+        // more.
+        let gap = [at.checked_sub(1), Some(at)]
+            .into_iter()
+            .flatten()
+            .find(|at| self.is_gap(*at));
         match gap.and_then(|gap| self.places.get_mut(gap)) {
             Some(gap) => *gap = (id, Some(value)),
             None => self.places.insert(at, (id, Some(value))),
@@ -73,36 +81,54 @@ impl<T> ById<T> {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (EffectId, &T)> {
         #[cfg(test)]
         looked::at(self.places.len());
-        self.places.iter().filter_map(|(id, value)| Some((*id, value.as_ref()?)))
+        self.places
+            .iter()
+            .filter_map(|(id, value)| Some((*id, value.as_ref()?)))
     }
 
     /// The numbers from one on.
     pub(crate) fn ids_from(&self, first: EffectId) -> impl Iterator<Item = EffectId> {
         let at = self.places.partition_point(|(id, _)| *id < first);
-        let ids = self.places.range(at..).filter(|(_, value)| value.is_some()).map(|(id, _)| *id);
+        let ids = self
+            .places
+            .range(at..)
+            .filter(|(_, value)| value.is_some())
+            .map(|(id, _)| *id);
         #[cfg(test)]
         let ids = ids.inspect(|_| looked::at(1));
         ids
     }
 
     pub(crate) fn into_values(self) -> impl Iterator<Item = (EffectId, T)> {
-        self.places.into_iter().filter_map(|(id, value)| Some((id, value?)))
+        self.places
+            .into_iter()
+            .filter_map(|(id, value)| Some((id, value?)))
     }
 
     fn at(&self, id: EffectId) -> Option<usize> {
         #[cfg(test)]
         looked::at(1);
         let first = self.places.partition_point(|(other, _)| *other < id);
-        let mut same = self.places.range(first..).take_while(|(other, _)| *other == id);
-        same.position(|(_, value)| value.is_some()).map(|beyond| first + beyond)
+        let mut same = self
+            .places
+            .range(first..)
+            .take_while(|(other, _)| *other == id);
+        same.position(|(_, value)| value.is_some())
+            .map(|beyond| first + beyond)
     }
 
     fn is_gap(&self, at: usize) -> bool {
-        self.places.get(at).is_some_and(|(_, value)| value.is_none())
+        self.places
+            .get(at)
+            .is_some_and(|(_, value)| value.is_none())
     }
 
     fn close_gaps(&mut self) {
-        while self.places.front().is_some_and(|(_, value)| value.is_none()) {
+        while self
+            .places
+            .front()
+            .is_some_and(|(_, value)| value.is_none())
+        {
             self.places.pop_front();
         }
         while self.places.back().is_some_and(|(_, value)| value.is_none()) {

@@ -9,8 +9,8 @@ const FEW: usize = 16;
 
 /// The calls that have no final outcome yet, in the order in which they were first wanted.
 ///
-/// A call that runs alone waits for all calls before it, and all behind it wait for it. Joining, leaving and asking who
-/// may begin cost about the same however long the line is.
+/// A call that runs alone waits for all calls before it, and all behind it wait for it. Joining,
+/// leaving and asking who may begin cost about the same however long the line is.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
     /// Who has left leaves a gap; the first place is never one.
@@ -41,7 +41,10 @@ impl Line {
         }
         #[cfg(test)]
         super::by_id::looked::at(self.places.len());
-        let at = self.places.iter().position(|place| place.as_ref().is_some_and(|place| place.call == *call));
+        let at = self
+            .places
+            .iter()
+            .position(|place| place.as_ref().is_some_and(|place| place.call == *call));
         at.map(|at| self.first + at as u64)
     }
 
@@ -51,19 +54,26 @@ impl Line {
             return;
         }
         let number = self.first + self.places.len() as u64;
-        self.places.push_back(Some(Place { call: call.clone(), alone }));
+        self.places.push_back(Some(Place {
+            call: call.clone(),
+            alone,
+        }));
         if !self.known.is_empty() {
             self.known.insert(call.clone(), number);
         } else if self.places.len() > FEW {
             let calls = (self.first..).zip(&self.places);
-            self.known =
-                calls.filter_map(|(number, place)| Some((place.as_ref()?.call.clone(), number))).collect();
+            self.known = calls
+                .filter_map(|(number, place)| Some((place.as_ref()?.call.clone(), number)))
+                .collect();
         }
     }
 
     /// The calls in their order, and whether they run alone.
     pub(crate) fn calls(&self) -> impl Iterator<Item = (&CallId, bool)> {
-        self.places.iter().flatten().map(|place| (&place.call, place.alone))
+        self.places
+            .iter()
+            .flatten()
+            .map(|place| (&place.call, place.alone))
     }
 
     /// Takes a call out of the line, and says where it stood.
@@ -83,7 +93,9 @@ impl Line {
 
     /// Notes whether a call runs alone.
     pub(super) fn set_alone(&mut self, call: &CallId, alone: bool) {
-        let Some(number) = self.find(call) else { return };
+        let Some(number) = self.find(call) else {
+            return;
+        };
         if let Some(Some(place)) = self.place(number) {
             place.alone = alone;
         }
@@ -94,7 +106,9 @@ impl Line {
 
     /// The number from which on calls have to wait.
     pub(super) fn may_begin_before(&mut self) -> u64 {
-        let Some(Some(first)) = self.places.front() else { return u64::MAX };
+        let Some(Some(first)) = self.places.front() else {
+            return u64::MAX;
+        };
         if first.alone {
             return self.first + 1;
         }
@@ -127,7 +141,12 @@ mod tests {
 
     impl Plain {
         fn may_begin(&self) -> Vec<&str> {
-            let free = self.0.iter().position(|(_, alone)| *alone).unwrap_or(self.0.len()).max(1);
+            let free = self
+                .0
+                .iter()
+                .position(|(_, alone)| *alone)
+                .unwrap_or(self.0.len())
+                .max(1);
             self.0.iter().take(free).map(|(call, _)| &**call).collect()
         }
     }

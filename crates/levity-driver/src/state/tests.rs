@@ -1,7 +1,7 @@
 use levity_core::{
     Effect, EffectClass, EffectId, EffectNote, Ending, Entry, Input, Limits, Machine, MachineKind,
-    MachineOutput, Opened, Outcome, Prepared, Record, RunId, Status, Timestamp, ToolCall, ToolOutput,
-    ToolResult, ToolRun,
+    MachineOutput, Opened, Outcome, Prepared, Record, RunId, Status, Timestamp, ToolCall,
+    ToolOutput, ToolResult, ToolRun,
 };
 use serde_json::{Value, json};
 
@@ -26,7 +26,10 @@ impl Machine for Calls {
     fn apply(&mut self, input: Input, step: &mut MachineOutput) {
         match input {
             Input::Begin { .. } => (0..self.open).for_each(|number| {
-                step.want(EffectId::new(number), Effect::Tool(ToolRun::new(call(number))));
+                step.want(
+                    EffectId::new(number),
+                    Effect::Tool(ToolRun::new(call(number))),
+                );
             }),
             Input::Finished { .. } => {
                 self.open -= 1;
@@ -49,28 +52,48 @@ fn call(number: u64) -> ToolCall {
 
 /// The records of a turn of so many calls, each folded in as it is made.
 fn drive(calls: u64, alone: bool) -> Vec<Record> {
-    let mut state = State::new(RunId::new("r"), Calls { open: calls, ending: None });
+    let mut state = State::new(
+        RunId::new("r"),
+        Calls {
+            open: calls,
+            ending: None,
+        },
+    );
     let mut records = Vec::new();
     let mut take = |state: &mut State<Calls>, entry| {
         let record = Record::new(state.seq, Timestamp::default(), entry);
         records.push(record.clone());
         state.apply(record, None).unwrap();
     };
-    take(&mut state, Entry::Opened(Opened::new(MachineKind::new("calls", 1), Value::Null, Limits::new())));
+    take(
+        &mut state,
+        Entry::Opened(Opened::new(
+            MachineKind::new("calls", 1),
+            Value::Null,
+            Limits::new(),
+        )),
+    );
     while state.machine.ending().is_none() {
         state.prepare(64, |_, _| {
             let prepared = Prepared::new(EffectClass::ReadOnly);
             Some(if alone { prepared.alone() } else { prepared })
         });
-        let ids: Vec<EffectId> = std::iter::from_fn(|| state.next_startable()).take(64).collect();
+        let ids: Vec<EffectId> = std::iter::from_fn(|| state.next_startable())
+            .take(64)
+            .collect();
         for id in ids {
-            let mut note = EffectNote::new(levity_core::EffectKind::Tool, "tool", EffectClass::ReadOnly);
+            let mut note =
+                EffectNote::new(levity_core::EffectKind::Tool, "tool", EffectClass::ReadOnly);
             (note.alone, note.call) = (alone, Some(call(id.get()).id));
             take(&mut state, Entry::Started { effect: id, note });
         }
         let begun: Vec<_> = std::iter::from_fn(|| state.next_to_launch()).collect();
         assert!(!begun.is_empty() || state.has_more(), "it is stuck");
-        assert!(!alone || begun.len() <= 1, "{} calls that run alone began together", begun.len());
+        assert!(
+            !alone || begun.len() <= 1,
+            "{} calls that run alone began together",
+            begun.len()
+        );
         // The last comes back first.
         for (id, _) in begun.into_iter().rev() {
             let result = ToolResult::new(&call(id.get()), Ok(ToolOutput::text("ok")));
@@ -88,7 +111,10 @@ fn a_turn_of_many_calls_looks_at_each_of_them_a_few_times() {
             let records = drive(calls, alone);
             assert_eq!(records.len() as u64, 1 + 2 * calls);
             let each = looked::so_far() as u64 / calls;
-            assert!(each <= 32, "{each} looks for each of {calls} calls, alone: {alone}");
+            assert!(
+                each <= 32,
+                "{each} looks for each of {calls} calls, alone: {alone}"
+            );
         }
     }
 }
@@ -99,10 +125,22 @@ fn folding_a_turn_of_many_calls_looks_at_each_of_them_a_few_times() {
         let calls = 8_000;
         let records = drive(calls, alone);
         looked::so_far();
-        let mut state = State::new(RunId::new("r"), Calls { open: calls, ending: None });
-        records.into_iter().try_for_each(|record| state.apply(record, None)).unwrap();
+        let mut state = State::new(
+            RunId::new("r"),
+            Calls {
+                open: calls,
+                ending: None,
+            },
+        );
+        records
+            .into_iter()
+            .try_for_each(|record| state.apply(record, None))
+            .unwrap();
         let each = looked::so_far() as u64 / calls;
-        assert!(each <= 16, "{each} looks for each of {calls} calls, alone: {alone}");
+        assert!(
+            each <= 16,
+            "{each} looks for each of {calls} calls, alone: {alone}"
+        );
         assert!(state.machine.ending().is_some());
     }
 }

@@ -8,7 +8,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{Said, lines, tool};
-use crate::{Case, CaseMessage, CaseTurn, Error, Expectation, OfferedTool, Result, Selection, ToolHost};
+use crate::{
+    Case, CaseMessage, CaseTurn, Error, Expectation, OfferedTool, Result, Selection, ToolHost,
+};
 
 /// The file in `multi_turn_func_doc` that describes the functions of each class.
 const DOCS: [(&str, &str); 8] = [
@@ -50,7 +52,10 @@ pub(super) fn cases(data: &Path, category: &str, selection: Selection) -> Result
     let mut suite = Suite {
         data,
         category,
-        answers: answers.into_iter().map(|answer| (answer.id, answer.ground_truth)).collect(),
+        answers: answers
+            .into_iter()
+            .map(|answer| (answer.id, answer.ground_truth))
+            .collect(),
         docs: BTreeMap::new(),
         added: None,
     };
@@ -68,11 +73,22 @@ struct Suite<'a> {
 
 impl Suite<'_> {
     fn case(&mut self, row: Row) -> Result<Case> {
-        let Row { id, question, involved_classes, initial_config, missed_function } = row;
+        let Row {
+            id,
+            question,
+            involved_classes,
+            initial_config,
+            missed_function,
+        } = row;
         let wrong = |problem: &str| Error::Suite(format!("case `{id}` {problem}"));
-        let answer = self.answers.remove(&id).ok_or_else(|| wrong("has no possible answer"))?;
+        let answer = self
+            .answers
+            .remove(&id)
+            .ok_or_else(|| wrong("has no possible answer"))?;
         if answer.len() != question.len() {
-            return Err(wrong("has another number of turns than its possible answer"));
+            return Err(wrong(
+                "has another number of turns than its possible answer",
+            ));
         }
         if missed_function.keys().any(|turn| *turn >= question.len()) {
             return Err(wrong("holds back functions until a turn that it has not"));
@@ -91,17 +107,23 @@ impl Suite<'_> {
             let mut turn = CaseTurn::new(match messages.is_empty() {
                 true if held.is_empty() => return Err(wrong("has a turn without a message")),
                 true => vec![CaseMessage::new(levity_core::Role::User, self.added()?)],
-                false => messages.into_iter().map(|said| CaseMessage::new(said.role, said.content)).collect(),
+                false => messages
+                    .into_iter()
+                    .map(|said| CaseMessage::new(said.role, said.content))
+                    .collect(),
             });
             for name in held {
                 let place = tools.iter().position(|tool| tool.name == *name);
-                let place = place.ok_or_else(|| wrong(&format!("holds back `{name}`, which it has not")))?;
+                let place = place
+                    .ok_or_else(|| wrong(&format!("holds back `{name}`, which it has not")))?;
                 turn.tools.push(tools.remove(place));
             }
             turns.push(turn);
         }
         let mut turns = turns.into_iter();
-        let Some(first) = turns.next() else { return Err(wrong("has no turn")) };
+        let Some(first) = turns.next() else {
+            return Err(wrong("has no turn"));
+        };
         let mut case = Case::new(id, "", Expectation::Judged)
             .with_category(self.category)
             .with_messages(first.messages)
@@ -126,14 +148,18 @@ impl Suite<'_> {
             let functions: Vec<Value> = lines(&path)?;
             let tools = functions.iter().map(tool).collect::<Option<Vec<_>>>();
             let tools = tools.ok_or_else(|| {
-                Error::Suite(format!("`{}` has a function without a name or parameters", path.display()))
+                Error::Suite(format!(
+                    "`{}` has a function without a name or parameters",
+                    path.display()
+                ))
             })?;
             self.docs.insert(class.to_owned(), tools);
         }
         Ok(self.docs.get(class).map_or(&[], Vec::as_slice))
     }
 
-    /// The user's words at a turn that adds functions. They are the package's, so they are read from there.
+    /// The user's words at a turn that adds functions. They are the package's, so they are read
+    /// from there.
     fn added(&mut self) -> Result<String> {
         if let Some(added) = &self.added {
             return Ok(added.clone());
@@ -141,8 +167,8 @@ impl Suite<'_> {
         let path = self.data.join("../constants/default_prompts.py");
         let text = fs::read_to_string(&path).map_err(|error| Error::io(&path, error))?;
         let added = constant(&text, ADDED);
-        let added =
-            added.ok_or_else(|| Error::Suite(format!("`{}` has no text `{ADDED}`", path.display())))?;
+        let added = added
+            .ok_or_else(|| Error::Suite(format!("`{}` has no text `{ADDED}`", path.display())))?;
         Ok(self.added.insert(added).clone())
     }
 }
@@ -150,21 +176,29 @@ impl Suite<'_> {
 /// The text of a constant in Python: one string without escapes.
 fn constant(source: &str, name: &str) -> Option<String> {
     let (_, rest) = source.split_once(&format!("\n{name} = "))?;
-    let rest = rest.trim_start_matches(|c: char| c == '(' || c.is_whitespace()).strip_prefix('"')?;
+    let rest = rest
+        .trim_start_matches(|c: char| c == '(' || c.is_whitespace())
+        .strip_prefix('"')?;
     let (text, _) = rest.split_once('"')?;
     (!text.contains(['\\', '\n'])).then(|| text.to_owned())
 }
 
-/// Starts the tools of as few cases as have all classes among them, and stops them: an error comes before the first call of
-/// a model.
+/// Starts the tools of as few cases as have all classes among them, and stops them: an error comes
+/// before the first call of a model.
 ///
 /// # Errors
 /// When Python, the package or one that it needs is missing.
 pub async fn require_tools(host: &ToolHost, cases: &[Case]) -> Result<()> {
     let mut seen = HashSet::new();
     for case in cases {
-        let Some(environment) = &case.environment else { continue };
-        let classes = environment["classes"].as_array().into_iter().flatten().map(Value::to_string);
+        let Some(environment) = &case.environment else {
+            continue;
+        };
+        let classes = environment["classes"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(Value::to_string);
         let new: Vec<_> = classes.filter(|class| !seen.contains(class)).collect();
         if !new.is_empty() {
             host.open(case).await?;

@@ -7,12 +7,19 @@ use crate::TrialCall;
 
 pub(super) fn calls(expected: &[ExpectedCall], calls: &[TrialCall], ordered: bool) -> Score {
     if expected.len() != calls.len() {
-        return Score::fail(format!("{} calls instead of {}", calls.len(), expected.len()));
+        return Score::fail(format!(
+            "{} calls instead of {}",
+            calls.len(),
+            expected.len()
+        ));
     }
     let mut left: Vec<&TrialCall> = calls.iter().collect();
     for expected in expected {
         let considered = if ordered { &left[..1] } else { &left[..] };
-        match considered.iter().position(|call| expected.mismatch(call).is_none()) {
+        match considered
+            .iter()
+            .position(|call| expected.mismatch(call).is_none())
+        {
             Some(at) => {
                 left.remove(at);
             }
@@ -22,9 +29,13 @@ pub(super) fn calls(expected: &[ExpectedCall], calls: &[TrialCall], ordered: boo
     Score::pass()
 }
 
-/// The reason that none of the calls is the expected one; of the calls of that tool, if there is one.
+/// The reason that none of the calls is the expected one; of the calls of that tool, if there is
+/// one.
 fn reason(expected: &ExpectedCall, calls: &[&TrialCall]) -> String {
-    let nearest = calls.iter().find(|call| call.name == expected.name).or(calls.first());
+    let nearest = calls
+        .iter()
+        .find(|call| call.name == expected.name)
+        .or(calls.first());
     nearest
         .and_then(|call| expected.mismatch(call))
         .unwrap_or_else(|| format!("`{}` was not called", expected.name))
@@ -32,7 +43,10 @@ fn reason(expected: &ExpectedCall, calls: &[&TrialCall]) -> String {
 
 pub(super) fn mismatch(expected: &ExpectedCall, call: &TrialCall) -> Option<String> {
     if call.name != expected.name {
-        return Some(format!("`{}` was called instead of `{}`", call.name, expected.name));
+        return Some(format!(
+            "`{}` was called instead of `{}`",
+            call.name, expected.name
+        ));
     }
     let Some(arguments) = call.arguments.as_object() else {
         return Some(format!("the arguments of `{}` are no object", call.name));
@@ -49,10 +63,9 @@ pub(super) fn mismatch(expected: &ExpectedCall, call: &TrialCall) -> Option<Stri
             Some(_) => {}
         }
     }
-    let missing = expected
-        .arguments
-        .iter()
-        .find(|(name, alternatives)| !arguments.contains_key(*name) && !may_be_absent(alternatives));
+    let missing = expected.arguments.iter().find(|(name, alternatives)| {
+        !arguments.contains_key(*name) && !may_be_absent(alternatives)
+    });
     missing.map(|(name, _)| format!("`{name}` is missing"))
 }
 
@@ -66,18 +79,30 @@ fn fits(value: &Value, expected: &Value) -> bool {
         (Value::String(value), Value::String(expected)) => plain(value) == plain(expected),
         (Value::Array(values), Value::Array(expected)) => {
             values.len() == expected.len()
-                && values.iter().zip(expected).all(|(value, expected)| fits(value, expected))
+                && values
+                    .iter()
+                    .zip(expected)
+                    .all(|(value, expected)| fits(value, expected))
         }
         (Value::Object(value), Value::Object(expected)) => {
             let one_of = |alternatives: &Value, value: &Value| {
-                let listed =
-                    alternatives.as_array().is_some_and(|list| list.iter().any(|one| fits(value, one)));
+                let listed = alternatives
+                    .as_array()
+                    .is_some_and(|list| list.iter().any(|one| fits(value, one)));
                 listed || fits(value, alternatives)
             };
-            let absent =
-                |alternatives: &Value| alternatives.as_array().is_some_and(|list| may_be_absent(list));
-            value.iter().all(|(key, value)| expected.get(key).is_some_and(|expected| one_of(expected, value)))
-                && expected.iter().all(|(key, expected)| value.contains_key(key) || absent(expected))
+            let absent = |alternatives: &Value| {
+                alternatives
+                    .as_array()
+                    .is_some_and(|list| may_be_absent(list))
+            };
+            value.iter().all(|(key, value)| {
+                expected
+                    .get(key)
+                    .is_some_and(|expected| one_of(expected, value))
+            }) && expected
+                .iter()
+                .all(|(key, expected)| value.contains_key(key) || absent(expected))
         }
         _ => same(value, expected),
     }
@@ -86,19 +111,25 @@ fn fits(value: &Value, expected: &Value) -> bool {
 /// A text without case, spaces and punctuation that stands differently in dates, names and units.
 fn plain(text: &str) -> String {
     let kept = text.chars().filter(|char| !" ,./-_*^".contains(*char));
-    kept.flat_map(char::to_lowercase).map(|char| if char == '\'' { '"' } else { char }).collect()
+    kept.flat_map(char::to_lowercase)
+        .map(|char| if char == '\'' { '"' } else { char })
+        .collect()
 }
 
 /// Returns whether two values are the same, where `5` is `5.0`.
 pub(super) fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
-        (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
+        (Value::Number(one), Value::Number(other)) => {
+            one == other || one.as_f64() == other.as_f64()
+        }
         (Value::Array(one), Value::Array(other)) => {
             one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same(one, other))
         }
         (Value::Object(one), Value::Object(other)) => {
             one.len() == other.len()
-                && one.iter().all(|(key, one)| other.get(key).is_some_and(|other| same(one, other)))
+                && one
+                    .iter()
+                    .all(|(key, one)| other.get(key).is_some_and(|other| same(one, other)))
         }
         _ => one == other,
     }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use levity_core::text::chain;
 use levity_core::{
-    CostBound, Deltas, History, Message, Model, ModelCard, ModelError, Request, Response, Role, Tool, ToolCx,
-    ToolError, ToolOutput, ToolSpec, Usage,
+    CostBound, Deltas, History, Message, Model, ModelCard, ModelError, Request, Response, Role,
+    Tool, ToolCx, ToolError, ToolOutput, ToolSpec, Usage,
 };
 use levity_loop::{Agent, AgentBuilder, Answer};
 use serde_json::Value;
@@ -21,12 +21,13 @@ const END: &str = "The evaluation ends the run here.";
 
 /// An agent of levity, as a subject.
 ///
-/// The tools of a case do nothing but note their calls. The first turn in which a call reaches a tool ends the run, without
-/// another call of the model: calls in later turns would be answers to made-up results. A call with arguments that do not
-/// fit goes back to the model, as in any run.
+/// The tools of a case do nothing but note their calls. The first turn in which a call reaches a
+/// tool ends the run, without another call of the model: calls in later turns would be answers to
+/// made-up results. A call with arguments that do not fit goes back to the model, as in any run.
 ///
-/// The tools of a case with an [environment](Case::environment) run, in a [`ToolHost`]. Each turn of such a case is a run
-/// that continues the conversation of the turns before it, and it ends when the agent has answered.
+/// The tools of a case with an [environment](Case::environment) run, in a [`ToolHost`]. Each turn
+/// of such a case is a run that continues the conversation of the turns before it, and it ends when
+/// the agent has answered.
 ///
 /// ```
 /// use levity_eval::AgentSubject;
@@ -57,7 +58,8 @@ impl AgentSubject {
         }
     }
 
-    /// Sets how each agent is built: options, instructions, the runtime with its journal. The model stays.
+    /// Sets how each agent is built: options, instructions, the runtime with its journal. The model
+    /// stays.
     #[must_use]
     pub fn configure(
         mut self,
@@ -67,7 +69,8 @@ impl AgentSubject {
         self
     }
 
-    /// Sets the program that runs the tools of cases with an [environment](Case::environment); without one, such cases fail.
+    /// Sets the program that runs the tools of cases with an [environment](Case::environment);
+    /// without one, such cases fail.
     #[must_use]
     pub fn tool_host(mut self, host: ToolHost) -> Self {
         self.tool_host = Some(host);
@@ -93,15 +96,29 @@ impl Subject for AgentSubject {
         if case.is_conversation() {
             return self.converse(case).await;
         }
-        let (calls, replies) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicU64::new(0)));
-        let model = WatchedModel { inner: self.model.clone(), replies: replies.clone(), end: End::Called };
+        let (calls, replies) = (
+            Arc::new(Mutex::new(Vec::new())),
+            Arc::new(AtomicU64::new(0)),
+        );
+        let model = WatchedModel {
+            inner: self.model.clone(),
+            replies: replies.clone(),
+            end: End::Called,
+        };
         let tools = case.tools.iter().map(|tool| {
-            let spec = ToolSpec::new(&*tool.name, &*tool.description).with_input(tool.parameters.clone());
-            NotingTool { spec, calls: calls.clone() }
+            let spec =
+                ToolSpec::new(&*tool.name, &*tool.description).with_input(tool.parameters.clone());
+            NotingTool {
+                spec,
+                calls: calls.clone(),
+            }
         });
         let (system, before, goal) = conversation(&case.messages);
         let history = said(History::new(), before);
-        let answer = match tools.fold(self.agent(model, system), AgentBuilder::tool).build() {
+        let answer = match tools
+            .fold(self.agent(model, system), AgentBuilder::tool)
+            .build()
+        {
             Ok(agent) => agent.run(goal).history(history).await,
             Err(error) => Err(error),
         };
@@ -110,8 +127,9 @@ impl Subject for AgentSubject {
             Ok(answer) => (Some(answer), None),
             Err(error) => (error.partial_as(), Some(chain(&error))),
         };
-        let mut transcript =
-            reached.map_or_else(Transcript::default, |answer: Answer| told(&answer, !calls.is_empty()));
+        let mut transcript = reached.map_or_else(Transcript::default, |answer: Answer| {
+            told(&answer, !calls.is_empty())
+        });
         transcript.replies = Some(replies.load(Ordering::Relaxed));
         (transcript.calls, transcript.error) = (calls, error);
         transcript
@@ -120,21 +138,31 @@ impl Subject for AgentSubject {
 
 impl fmt::Debug for AgentSubject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AgentSubject").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("AgentSubject")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
 /// The instructions, what was said before, and the goal.
 fn conversation(messages: &[CaseMessage]) -> (Option<String>, Vec<Message>, Message) {
-    let (system, said): (Vec<_>, Vec<_>) = messages.iter().partition(|message| message.role == Role::System);
+    let (system, said): (Vec<_>, Vec<_>) = messages
+        .iter()
+        .partition(|message| message.role == Role::System);
     let system: Vec<&str> = system.iter().map(|message| &*message.content).collect();
     let system = (!system.is_empty()).then(|| system.join("\n\n"));
-    let (goal, before) = said.split_last().map_or((None, &[][..]), |(goal, before)| (Some(goal), before));
+    let (goal, before) = said
+        .split_last()
+        .map_or((None, &[][..]), |(goal, before)| (Some(goal), before));
     let before = before.iter().map(|message| match message.role {
         Role::Assistant => Message::assistant(&*message.content),
         _ => Message::user(&*message.content),
     });
-    (system, before.collect(), Message::user(goal.map_or("", |goal| &*goal.content)))
+    (
+        system,
+        before.collect(),
+        Message::user(goal.map_or("", |goal| &*goal.content)),
+    )
 }
 
 /// A history with messages of text behind it.
@@ -151,11 +179,20 @@ fn told(answer: &Answer, called: bool) -> Transcript {
     if called && messages.last().is_some_and(|message| message.text() == END) {
         messages = &messages[..messages.len() - 1];
     }
-    let said = messages.iter().rev().find(|message| message.role == Role::Assistant);
-    let text = said.map_or_else(|| answer.text().to_owned(), |message| message.text().into_owned());
+    let said = messages
+        .iter()
+        .rev()
+        .find(|message| message.role == Role::Assistant);
+    let text = said.map_or_else(
+        || answer.text().to_owned(),
+        |message| message.text().into_owned(),
+    );
     let mut transcript = Transcript::new().with_text(text).with_usage(answer.usage());
     transcript.run = Some(answer.run().to_string());
-    transcript.messages = messages.iter().filter_map(|message| serde_json::to_value(message).ok()).collect();
+    transcript.messages = messages
+        .iter()
+        .filter_map(|message| serde_json::to_value(message).ok())
+        .collect();
     transcript
 }
 
@@ -173,7 +210,10 @@ impl Tool for NotingTool {
 
     async fn call(&self, arguments: Value, _: &ToolCx) -> Result<ToolOutput, ToolError> {
         let call = TrialCall::new(&*self.spec.name, arguments);
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
+        self.calls
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(call);
         Ok(ToolOutput::text("done"))
     }
 }

@@ -17,13 +17,15 @@ const MAX_CALLS: usize = 200;
 
 /// A program as a subject, in any language.
 ///
-/// The program gets each [question](Case::question) as one line of JSON on its standard input, and writes a [`Transcript`]
-/// as one line of JSON on its standard output. It may end after one case, and is started again for the next; or it reads
-/// on, and answers many. It is stopped when the subject is dropped, or when a case takes too long.
+/// The program gets each [question](Case::question) as one line of JSON on its standard input, and
+/// writes a [`Transcript`] as one line of JSON on its standard output. It may end after one case,
+/// and is started again for the next; or it reads on, and answers many. It is stopped when the
+/// subject is dropped, or when a case takes too long.
 ///
-/// In a case with several turns, or with tools that run, it gets one line for each turn, with the number of the `turn`. It
-/// keeps the conversation until the last of the `turns`. Before the transcript of a turn, it may write
-/// `{"call": {"name": "..", "arguments": {..}}}`; it then gets `{"result": ".."}`, with `"failed": true` when the tool failed.
+/// In a case with several turns, or with tools that run, it gets one line for each turn, with the
+/// number of the `turn`. It keeps the conversation until the last of the `turns`. Before the
+/// transcript of a turn, it may write `{"call": {"name": "..", "arguments": {..}}}`; it then gets
+/// `{"result": ".."}`, with `"failed": true` when the tool failed.
 ///
 /// ```
 /// # #[cfg(unix)]
@@ -86,7 +88,8 @@ impl CommandSubject {
     /// Adds arguments.
     #[must_use]
     pub fn args(mut self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
-        self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self.args
+            .extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
         self
     }
 
@@ -97,7 +100,8 @@ impl CommandSubject {
         self
     }
 
-    /// Sets the program that runs the tools of cases with an [environment](Case::environment); without one, such cases fail.
+    /// Sets the program that runs the tools of cases with an [environment](Case::environment);
+    /// without one, such cases fail.
     #[must_use]
     pub fn tool_host(mut self, host: ToolHost) -> Self {
         self.tool_host = Some(host);
@@ -109,27 +113,39 @@ impl CommandSubject {
             None => Stdio::null(),
             Some(path) => {
                 let file = open(path, options().create(true).append(true));
-                file.map_err(|error| format!("`{}`: {error}", path.display()))?.into()
+                file.map_err(|error| format!("`{}`: {error}", path.display()))?
+                    .into()
             }
         };
         let lines = LineProcess::start(&self.program, &self.args, log)?;
-        Ok(Process { lines, answered: false })
+        Ok(Process {
+            lines,
+            answered: false,
+        })
     }
 
     /// A process that has answered before, or a new one.
     fn take(&self) -> Result<Process, String> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let idle = self
+            .idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
         idle.map_or_else(|| self.start(), Ok)
     }
 
     fn give_back(&self, mut process: Process) {
         process.answered = true;
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(process);
+        self.idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(process);
     }
 
     async fn ask(&self, question: &Value) -> Result<Transcript, String> {
         let (process, reply) = self.first_reply(question).await?;
-        let transcript = serde_json::from_slice(&reply).map_err(|error| no_transcript(&error, &reply))?;
+        let transcript =
+            serde_json::from_slice(&reply).map_err(|error| no_transcript(&error, &reply))?;
         self.give_back(process);
         Ok(transcript)
     }
@@ -152,7 +168,10 @@ impl CommandSubject {
 
     async fn ended(&self, process: Process) -> String {
         let status = process.lines.end().await;
-        let log = self.log.as_ref().map_or(String::new(), |path| format!("; see `{}`", path.display()));
+        let log = self
+            .log
+            .as_ref()
+            .map_or(String::new(), |path| format!("; see `{}`", path.display()));
         format!("the program ended without an answer ({status}){log}")
     }
 
@@ -161,7 +180,9 @@ impl CommandSubject {
         let session = match (&case.environment, &self.tool_host) {
             (None, _) => None,
             (Some(_), None) => {
-                return Transcript::failed("the tools of the case run, and the subject has no tool host");
+                return Transcript::failed(
+                    "the tools of the case run, and the subject has no tool host",
+                );
             }
             (Some(_), Some(host)) => match host.open(case).await {
                 Ok(session) => Some(session),
@@ -212,7 +233,8 @@ impl CommandSubject {
                 Line::Call(call) => call,
                 Line::Answer(answer) if session.is_some() && !answer.calls.is_empty() => {
                     return Err(
-                        "the program listed calls in a case whose tools run; it asks for each by a line \
+                        "the program listed calls in a case whose tools run; it asks for each by a \
+                            line \
                                 `{\"call\": {..}}` and reads its result"
                             .to_owned(),
                     );
@@ -225,10 +247,16 @@ impl CommandSubject {
             let result = result(case, turn, session, call).await?;
             (process, reply) = self.exchange(process, &result).await?;
         }
-        Err(format!("the program asked for more than {MAX_CALLS} calls in one turn"))
+        Err(format!(
+            "the program asked for more than {MAX_CALLS} calls in one turn"
+        ))
     }
 
-    async fn exchange(&self, mut process: Process, value: &Value) -> Result<(Process, Vec<u8>), String> {
+    async fn exchange(
+        &self,
+        mut process: Process,
+        value: &Value,
+    ) -> Result<(Process, Vec<u8>), String> {
         match process.lines.exchange(&line(value)).await {
             Some(reply) => Ok((process, reply)),
             None => Err(self.ended(process).await),
@@ -236,7 +264,8 @@ impl CommandSubject {
     }
 }
 
-/// Runs a call that a program asked for. A tool that is not on offer is a failed call, as for a model.
+/// Runs a call that a program asked for. A tool that is not on offer is a failed call, as for a
+/// model.
 async fn result(
     case: &Case,
     turn: usize,
@@ -244,7 +273,9 @@ async fn result(
     call: TrialCall,
 ) -> Result<Value, String> {
     let Some(session) = session else {
-        return Err("the program asked for a call, and the tools of the case do not run".to_owned());
+        return Err(
+            "the program asked for a call, and the tools of the case do not run".to_owned(),
+        );
     };
     if case.tools_at(turn).all(|tool| tool.name != call.name) {
         let name = one_line(&call.name, 100);
@@ -267,7 +298,10 @@ fn line(value: &Value) -> Vec<u8> {
 }
 
 fn no_transcript(error: &serde_json::Error, reply: &[u8]) -> String {
-    format!("the program wrote no transcript: {error}: {}", one_line(&String::from_utf8_lossy(reply), 200))
+    format!(
+        "the program wrote no transcript: {error}: {}",
+        one_line(&String::from_utf8_lossy(reply), 200)
+    )
 }
 
 #[async_trait]
@@ -280,6 +314,8 @@ impl Subject for CommandSubject {
         if case.is_conversation() {
             return self.converse(case).await;
         }
-        self.ask(&case.question()).await.unwrap_or_else(Transcript::failed)
+        self.ask(&case.question())
+            .await
+            .unwrap_or_else(Transcript::failed)
     }
 }

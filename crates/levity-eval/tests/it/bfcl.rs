@@ -24,7 +24,10 @@ fn data(folder: &Path, count: usize) {
     let (mut rows, mut answers, mut irrelevant) = (String::new(), String::new(), String::new());
     for n in 0..count {
         let id = format!("simple_python_{n}");
-        rows += &format!("{}\n", json!({"id": id, "question": question, "function": [function]}));
+        rows += &format!(
+            "{}\n",
+            json!({"id": id, "question": question, "function": [function]})
+        );
         let truth = json!([{"geo.distance": {"to": [[1.5, 2.0]], "unit": ["km", ""]}}]);
         answers += &format!("{}\n", json!({"id": id, "ground_truth": truth}));
         irrelevant += &format!(
@@ -33,7 +36,11 @@ fn data(folder: &Path, count: usize) {
         );
     }
     fs::write(folder.join("BFCL_v4_simple_python.json"), rows).unwrap();
-    fs::write(folder.join("possible_answer/BFCL_v4_simple_python.json"), answers).unwrap();
+    fs::write(
+        folder.join("possible_answer/BFCL_v4_simple_python.json"),
+        answers,
+    )
+    .unwrap();
     fs::write(folder.join("BFCL_v4_irrelevance.json"), irrelevant).unwrap();
 }
 
@@ -41,7 +48,12 @@ fn data(folder: &Path, count: usize) {
 fn bfcl_cases_have_json_schemas_and_alternatives() {
     let folder = tempfile::tempdir().unwrap();
     data(folder.path(), 1);
-    let cases = bfcl::cases(folder.path(), &["simple_python", "irrelevance"], Selection::new()).unwrap();
+    let cases = bfcl::cases(
+        folder.path(),
+        &["simple_python", "irrelevance"],
+        Selection::new(),
+    )
+    .unwrap();
     let case = &cases[0];
     assert_eq!(
         (&*case.id, &*case.category, &*case.messages[0].content),
@@ -57,17 +69,30 @@ fn bfcl_cases_have_json_schemas_and_alternatives() {
     assert_eq!(properties["unit"]["type"], "string");
     assert_eq!(
         properties["speed"],
-        json!({"type": "number", "format": "float", "description": "Speed. This is a float type value."})
+        json!({"type": "number", "format": "float", "description": "Speed. This is a float type \
+            value."})
     );
-    assert_eq!(properties["type"]["type"], "object", "an argument may be called `type`");
+    assert_eq!(
+        properties["type"]["type"], "object",
+        "an argument may be called `type`"
+    );
     assert_eq!(properties["type"]["properties"]["type"]["type"], "boolean");
-    assert_eq!(properties["stops"]["items"]["properties"]["wait"]["type"], "number");
+    assert_eq!(
+        properties["stops"]["items"]["properties"]["wait"]["type"],
+        "number"
+    );
     let expected = ExpectedCall::new("geo_distance")
         .with_argument("to", [json!([1.5, 2.0])])
         .with_argument("unit", ["km", ""]);
     assert_eq!(case.expect, Expectation::calls([expected]));
-    assert_eq!(case.source["function"][0]["name"], "geo.distance", "the judge has the case as it was");
-    assert_eq!((&cases[1].expect, &cases[1].source["answer"]), (&Expectation::NoCalls, &Value::Null));
+    assert_eq!(
+        case.source["function"][0]["name"], "geo.distance",
+        "the judge has the case as it was"
+    );
+    assert_eq!(
+        (&cases[1].expect, &cases[1].source["answer"]),
+        (&Expectation::NoCalls, &Value::Null)
+    );
 }
 
 #[test]
@@ -84,7 +109,10 @@ fn bfcl_cases_are_selected_by_index() {
         let mut selection = Selection::new();
         (selection.odd, selection.offset, selection.limit) = (odd, offset, limit);
         let cases = bfcl::cases(folder.path(), &["irrelevance"], selection).unwrap();
-        let ids: Vec<_> = cases.iter().map(|case| case.id.trim_start_matches("irrelevance_")).collect();
+        let ids: Vec<_> = cases
+            .iter()
+            .map(|case| case.id.trim_start_matches("irrelevance_"))
+            .collect();
         assert_eq!(ids.join(" "), expected);
     }
 }
@@ -93,12 +121,21 @@ fn bfcl_cases_are_selected_by_index() {
 fn bfcl_problems_name_the_file_or_the_case() {
     let folder = tempfile::tempdir().unwrap();
     data(folder.path(), 2);
-    let problem =
-        |category: &str| bfcl::cases(folder.path(), &[category], Selection::new()).unwrap_err().to_string();
+    let problem = |category: &str| {
+        bfcl::cases(folder.path(), &[category], Selection::new())
+            .unwrap_err()
+            .to_string()
+    };
     assert!(problem("live_simple").contains("simple_python, multiple"));
     assert!(problem("multi_turn_base").contains("BFCL_v4_multi_turn_base.json"));
     assert!(problem("parallel").contains("BFCL_v4_parallel.json"));
-    fs::write(folder.path().join("possible_answer/BFCL_v4_simple_python.json"), "").unwrap();
+    fs::write(
+        folder
+            .path()
+            .join("possible_answer/BFCL_v4_simple_python.json"),
+        "",
+    )
+    .unwrap();
     assert!(problem("simple_python").contains("`simple_python_0` has no possible answer"));
     fs::write(folder.path().join("BFCL_v4_simple_python.json"), "{}\n").unwrap();
     assert!(problem("simple_python").contains("line 1"));
@@ -114,20 +151,32 @@ mod judge {
         let folder = tempfile::tempdir().unwrap();
         let cases = ["1", "2", "3"].map(add_case);
         let mut results = Results::create(folder.path(), &Header::new("own", "x"), &cases).unwrap();
-        for (case, transcript) in
-            cases.iter().zip([Transcript::new(), Transcript::failed("oops"), Transcript::new()])
-        {
-            results.append(Trial::new(case, "x", 0, transcript)).unwrap();
+        for (case, transcript) in cases.iter().zip([
+            Transcript::new(),
+            Transcript::failed("oops"),
+            Transcript::new(),
+        ]) {
+            results
+                .append(Trial::new(case, "x", 0, transcript))
+                .unwrap();
         }
-        let scores =
-            Judge::new("sh").args(["-c", script]).score(&results).await.map_err(|error| error.to_string())?;
+        let scores = Judge::new("sh")
+            .args(["-c", script])
+            .score(&results)
+            .await
+            .map_err(|error| error.to_string())?;
         assert_eq!(scores.judge, "fair 1.0");
-        Ok(scores.scores.iter().map(|score| score.score.passed).collect())
+        Ok(scores
+            .scores
+            .iter()
+            .map(|score| score.score.passed)
+            .collect())
     }
 
     #[tokio::test]
     async fn judge_scores_each_trial_without_an_error() {
-        let script = r#"echo '{"judge": "fair 1.0"}'; while read -r line; do echo '{"passed": true}'; done"#;
+        let script =
+            r#"echo '{"judge": "fair 1.0"}'; while read -r line; do echo '{"passed": true}'; done"#;
         assert_eq!(judged(script).await, Ok(vec![true, false, true]));
     }
 
@@ -135,20 +184,36 @@ mod judge {
     async fn judge_that_never_ends_is_ended() {
         let folder = tempfile::tempdir().unwrap();
         let case = add_case("1");
-        let mut results =
-            Results::create(folder.path(), &Header::new("own", "x"), std::slice::from_ref(&case)).unwrap();
-        results.append(Trial::new(&case, "x", 0, Transcript::new())).unwrap();
-        let judge =
-            Judge::new("sh").args(["-c", "exec sleep 600"]).timeout(std::time::Duration::from_millis(50));
+        let mut results = Results::create(
+            folder.path(),
+            &Header::new("own", "x"),
+            std::slice::from_ref(&case),
+        )
+        .unwrap();
+        results
+            .append(Trial::new(&case, "x", 0, Transcript::new()))
+            .unwrap();
+        let judge = Judge::new("sh")
+            .args(["-c", "exec sleep 600"])
+            .timeout(std::time::Duration::from_millis(50));
         let error = judge.score(&results).await.unwrap_err().to_string();
-        assert!(error.contains("had not scored 1 trials after 0.05 s"), "{error}");
+        assert!(
+            error.contains("had not scored 1 trials after 0.05 s"),
+            "{error}"
+        );
     }
 
     #[tokio::test]
     async fn judge_that_fails_or_miscounts_gives_no_scores() {
         for (script, reason) in [
-            ("echo 'No module named bfcl_eval' >&2; exit 1", "No module named bfcl_eval"),
-            (r#"echo '{"judge": "fair 1.0"}'; echo '{"passed": true}'"#, "1 scores for 2 trials"),
+            (
+                "echo 'No module named bfcl_eval' >&2; exit 1",
+                "No module named bfcl_eval",
+            ),
+            (
+                r#"echo '{"judge": "fair 1.0"}'; echo '{"passed": true}'"#,
+                "1 scores for 2 trials",
+            ),
             ("echo hello", "no score"),
             ("true", "no score"),
         ] {
@@ -167,17 +232,24 @@ async fn judge_in_python_imports_the_named_package_alone_and_sees_no_keys() {
     let checker = "import collections.abc, decimal, os, sys\n\
         assert 'CARGO_MANIFEST_DIR' not in os.environ, 'variables of others'\n\
         assert os.getcwd() == '/', os.getcwd()\n\
-        assert '' not in sys.path and not any(path.startswith(FOLDER) for path in sys.path), sys.path\n\
+        assert '' not in sys.path and not any(path.startswith(FOLDER) for path in sys.path), \
+        sys.path\n\
         def ast_checker(*_):\n    return {'valid': True}\n";
     for (name, text) in [
         ("bfcl_eval/__init__.py", ""),
         ("bfcl_eval/data/x", ""),
-        ("bfcl_eval/constants/enums.py", "class Language:\n    PYTHON = 1\n"),
+        (
+            "bfcl_eval/constants/enums.py",
+            "class Language:\n    PYTHON = 1\n",
+        ),
         (
             "bfcl_eval/eval_checker/ast_eval/ast_checker.py",
             &checker.replace("FOLDER", &format!("{:?}", root.to_str().unwrap())),
         ),
-        ("bfcl_eval-7.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: bfcl-eval\nVersion: 7.0\n"),
+        (
+            "bfcl_eval-7.0.dist-info/METADATA",
+            "Metadata-Version: 2.1\nName: bfcl-eval\nVersion: 7.0\n",
+        ),
         ("decimal.py", "raise SystemExit('a stranger')\n"),
         ("json.py", "raise SystemExit('a stranger')\n"),
     ] {
@@ -188,14 +260,27 @@ async fn judge_in_python_imports_the_named_package_alone_and_sees_no_keys() {
     let case = crate::add_case("simple_1")
         .with_category("simple_python")
         .with_source(json!({"function": [], "answer": []}));
-    let mut results =
-        Results::create(root.join("out"), &Header::new("bfcl", "x"), std::slice::from_ref(&case)).unwrap();
+    let mut results = Results::create(
+        root.join("out"),
+        &Header::new("bfcl", "x"),
+        std::slice::from_ref(&case),
+    )
+    .unwrap();
     let mut transcript = Transcript::new();
     transcript.calls.push(TrialCall::new("add", json!({})));
-    results.append(Trial::new(&case, "x", 0, transcript)).unwrap();
+    results
+        .append(Trial::new(&case, "x", 0, transcript))
+        .unwrap();
     let data = root.join("bfcl_eval/data");
-    let scores = bfcl::judge("python3", Some(&data)).score(&results).await.unwrap();
-    assert_eq!((&*scores.judge, scores.scores[0].score.passed), ("bfcl-eval 7.0", true), "{scores:?}");
+    let scores = bfcl::judge("python3", Some(&data))
+        .score(&results)
+        .await
+        .unwrap();
+    assert_eq!(
+        (&*scores.judge, scores.scores[0].score.passed),
+        ("bfcl-eval 7.0", true),
+        "{scores:?}"
+    );
 }
 
 /// The package itself: set `LEVITY_TEST_BFCL` to a folder that has it, unpacked.
@@ -209,13 +294,15 @@ async fn checker_of_the_package_and_own_check_agree_on_its_possible_answers() {
     let cases = bfcl::cases(&data, &bfcl::CATEGORIES, Selection::new()).unwrap();
     assert_eq!(cases.len(), 1240);
     let folder = tempfile::tempdir().unwrap();
-    let mut results = Results::create(folder.path(), &Header::new("bfcl", "answers"), &cases).unwrap();
+    let mut results =
+        Results::create(folder.path(), &Header::new("bfcl", "answers"), &cases).unwrap();
     for case in &cases {
         let calls = match &case.expect {
             Expectation::Calls { calls, .. } => calls.iter().map(answer).collect(),
             _ => Vec::new(),
         };
-        // Once as it should be, once without the last call, and once with an argument that nobody asked for.
+        // Once as it should be, once without the last call, and once with an argument that nobody
+        // asked for.
         let shorter = calls[..calls.len().saturating_sub(1)].to_vec();
         let mut odd = calls.clone();
         match odd.first_mut() {
@@ -225,11 +312,18 @@ async fn checker_of_the_package_and_own_check_agree_on_its_possible_answers() {
         for (repetition, calls) in [(0, calls), (1, shorter), (2, odd)] {
             let mut transcript = Transcript::new();
             transcript.calls = calls;
-            results.append(Trial::new(case, "answers", repetition, transcript)).unwrap();
+            results
+                .append(Trial::new(case, "answers", repetition, transcript))
+                .unwrap();
         }
     }
-    let (theirs, ours) =
-        (bfcl::judge("python3", Some(&data)).score(&results).await.unwrap(), results.check_all());
+    let (theirs, ours) = (
+        bfcl::judge("python3", Some(&data))
+            .score(&results)
+            .await
+            .unwrap(),
+        results.check_all(),
+    );
     assert!(theirs.judge.starts_with("bfcl-eval "), "{}", theirs.judge);
     let mut differ = Vec::new();
     for (theirs, ours) in theirs.scores.iter().zip(&ours.scores) {
@@ -245,7 +339,10 @@ async fn checker_of_the_package_and_own_check_agree_on_its_possible_answers() {
     }
     // An argument of two possible answers is not in the description of the function.
     assert!(
-        differ.len() <= 2 && differ.iter().all(|(_, why)| why.contains("Unexpected parameter")),
+        differ.len() <= 2
+            && differ
+                .iter()
+                .all(|(_, why)| why.contains("Unexpected parameter")),
         "{differ:?}"
     );
 }
@@ -266,8 +363,9 @@ fn first(values: &[Value]) -> Option<Value> {
 fn plain(value: &Value) -> Value {
     match value {
         Value::Object(map) => {
-            let chosen =
-                map.iter().filter_map(|(key, values)| Some((key.clone(), first(values.as_array()?)?)));
+            let chosen = map
+                .iter()
+                .filter_map(|(key, values)| Some((key.clone(), first(values.as_array()?)?)));
             Value::Object(chosen.collect())
         }
         Value::Array(items) => items.iter().map(plain).collect(),

@@ -1,11 +1,16 @@
-use levity_eval::{Case, Check, Expectation, ExpectationCheck, ExpectedCall, Transcript, TrialCall};
+use levity_eval::{
+    Case, Check, Expectation, ExpectationCheck, ExpectedCall, Transcript, TrialCall,
+};
 use serde_json::{Value, json};
 
 #[track_caller]
 fn check(expect: Expectation, transcript: &Transcript, reason: Option<&str>) {
     let score = ExpectationCheck.check(&Case::new("1", "?", expect), transcript);
     match reason {
-        None => assert!(score.passed && score.value == 1.0 && score.reason.is_empty(), "{score:?}"),
+        None => assert!(
+            score.passed && score.value == 1.0 && score.reason.is_empty(),
+            "{score:?}"
+        ),
         Some(reason) => assert!(!score.passed && score.reason.contains(reason), "{score:?}"),
     }
 }
@@ -14,25 +19,49 @@ fn check(expect: Expectation, transcript: &Transcript, reason: Option<&str>) {
 fn texts_are_compared_exactly_in_part_or_as_json() {
     let said = |text: &str| Transcript::new().with_text(text);
     check(Expectation::exact("Paris"), &said(" Paris\n"), None);
-    check(Expectation::exact("Paris"), &said("Paris."), Some("not `Paris`"));
+    check(
+        Expectation::exact("Paris"),
+        &said("Paris."),
+        Some("not `Paris`"),
+    );
     check(Expectation::contains("Paris"), &said("It is Paris."), None);
-    check(Expectation::contains("Paris"), &said("paris"), Some("does not contain"));
+    check(
+        Expectation::contains("Paris"),
+        &said("paris"),
+        Some("does not contain"),
+    );
     let value = || Expectation::json(json!({"a": 5, "b": [1.5, null]}));
     check(value(), &said(" {\"b\": [1.5, null], \"a\": 5.0} "), None);
     check(value(), &said("{\"a\": 5}"), Some("another"));
-    check(value(), &said("{\"a\": 5, \"b\": [1.5, null], \"c\": 1}"), Some("another"));
+    check(
+        value(),
+        &said("{\"a\": 5, \"b\": [1.5, null], \"c\": 1}"),
+        Some("another"),
+    );
     check(value(), &said("five"), Some("no JSON"));
 }
 
 #[test]
 fn an_answer_with_an_error_fails_whatever_is_expected() {
-    check(Expectation::NoCalls, &Transcript::failed("connection refused"), Some("connection refused"));
+    check(
+        Expectation::NoCalls,
+        &Transcript::failed("connection refused"),
+        Some("connection refused"),
+    );
 }
 
 #[test]
 fn calls_that_nobody_wanted_fail() {
-    check(Expectation::NoCalls, &Transcript::new().with_text("I cannot."), None);
-    check(Expectation::NoCalls, &Transcript::new().with_call("add", json!({})), Some("`add` was called"));
+    check(
+        Expectation::NoCalls,
+        &Transcript::new().with_text("I cannot."),
+        None,
+    );
+    check(
+        Expectation::NoCalls,
+        &Transcript::new().with_call("add", json!({})),
+        Some("`add` was called"),
+    );
 }
 
 #[test]
@@ -42,7 +71,10 @@ fn arguments_have_alternatives() {
         .with_argument("seats", [json!(2)])
         .with_argument("price", [json!(10.0), json!("")])
         .with_argument("days", [json!(["May 1", "May 2"])])
-        .with_argument("who", [json!({"name": ["Ann"], "age": [30, ""]}), json!("")]);
+        .with_argument(
+            "who",
+            [json!({"name": ["Ann"], "age": [30, ""]}), json!("")],
+        );
     let fits = |change: &[(&str, Value)]| {
         let mut args = json!({"city": "san-francisco", "seats": 2, "days": ["may 1", "MAY 2"]});
         for (name, value) in change {
@@ -73,21 +105,48 @@ fn arguments_have_alternatives() {
     ] {
         assert!(fits(&[wrong]).unwrap().contains(reason), "{reason}");
     }
-    assert!(expected.mismatch(&TrialCall::new("buy", json!({}))).unwrap().contains("instead of `book`"));
     assert!(
-        expected.mismatch(&TrialCall::new("book", json!({"city": "SF CA"}))).unwrap().contains("is missing")
+        expected
+            .mismatch(&TrialCall::new("buy", json!({})))
+            .unwrap()
+            .contains("instead of `book`")
     );
-    assert!(expected.mismatch(&TrialCall::new("book", json!("SF"))).unwrap().contains("no object"));
+    assert!(
+        expected
+            .mismatch(&TrialCall::new("book", json!({"city": "SF CA"})))
+            .unwrap()
+            .contains("is missing")
+    );
+    assert!(
+        expected
+            .mismatch(&TrialCall::new("book", json!("SF")))
+            .unwrap()
+            .contains("no object")
+    );
 }
 
 #[test]
 fn several_calls_match_in_any_order_unless_it_matters() {
     let call = |n: i64| ExpectedCall::new("f").with_argument("n", [n]);
-    let made = Transcript::new().with_call("f", json!({"n": 2})).with_call("f", json!({"n": 1}));
+    let made = Transcript::new()
+        .with_call("f", json!({"n": 2}))
+        .with_call("f", json!({"n": 1}));
     check(Expectation::calls([call(1), call(2)]), &made, None);
-    check(Expectation::calls([call(1), call(1)]), &made, Some("`n` is 2"));
-    check(Expectation::calls([call(1)]), &made, Some("2 calls instead of 1"));
-    check(Expectation::calls([call(1)]), &Transcript::new().with_text("1"), Some("0 calls instead of 1"));
+    check(
+        Expectation::calls([call(1), call(1)]),
+        &made,
+        Some("`n` is 2"),
+    );
+    check(
+        Expectation::calls([call(1)]),
+        &made,
+        Some("2 calls instead of 1"),
+    );
+    check(
+        Expectation::calls([call(1)]),
+        &Transcript::new().with_text("1"),
+        Some("0 calls instead of 1"),
+    );
     let ordered: Expectation = serde_json::from_value(json!({
         "kind": "calls", "ordered": true,
         "calls": [{"name": "f", "arguments": {"n": [1]}}, {"name": "f", "arguments": {"n": [2]}}],

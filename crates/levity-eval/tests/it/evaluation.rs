@@ -50,10 +50,15 @@ fn open(folder: &tempfile::TempDir) -> Results {
 #[tokio::test]
 async fn evaluation_continues_where_it_was_dropped() {
     let (folder, mut results) = folder();
-    let subject = Adder { hangs: vec!["3"], ..Adder::default() };
+    let subject = Adder {
+        hangs: vec!["3"],
+        ..Adder::default()
+    };
     let seen = Arc::new(AtomicUsize::new(0));
     let evaluation = Evaluation::new();
-    let run = evaluation.run(&subject, &mut results, |progress| seen.store(progress.done, Ordering::Relaxed));
+    let run = evaluation.run(&subject, &mut results, |progress| {
+        seen.store(progress.done, Ordering::Relaxed)
+    });
     // Two cases are answered at the first poll, and the third one never is.
     assert!(futures_util::FutureExt::now_or_never(run).is_none());
     assert_eq!(seen.load(Ordering::Relaxed), 2);
@@ -62,11 +67,21 @@ async fn evaluation_continues_where_it_was_dropped() {
     let subject = Adder::default();
     let mut results = open(&folder);
     let mut last = (0, 0, 0);
-    let told =
-        |progress: &levity_eval::EvalProgress<'_>| last = (progress.done, progress.of, progress.passed);
-    Evaluation::new().run(&subject, &mut results, told).await.unwrap();
-    assert_eq!((subject.asked.load(Ordering::Relaxed), last), (1, (3, 3, 3)));
-    Evaluation::new().run(&subject, &mut results, |_| panic!("nothing is left")).await.unwrap();
+    let told = |progress: &levity_eval::EvalProgress<'_>| {
+        last = (progress.done, progress.of, progress.passed)
+    };
+    Evaluation::new()
+        .run(&subject, &mut results, told)
+        .await
+        .unwrap();
+    assert_eq!(
+        (subject.asked.load(Ordering::Relaxed), last),
+        (1, (3, 3, 3))
+    );
+    Evaluation::new()
+        .run(&subject, &mut results, |_| panic!("nothing is left"))
+        .await
+        .unwrap();
     assert_eq!(Results::open(folder.path()).unwrap().trials().len(), 3);
 }
 
@@ -74,11 +89,18 @@ async fn evaluation_continues_where_it_was_dropped() {
 async fn evaluation_answers_no_case_that_only_the_folder_has() {
     let (folder, results) = folder();
     drop(results);
-    let mut results =
-        Results::create(folder.path(), &Header::new("own", "adder"), &["2", "4"].map(add_case)).unwrap();
+    let mut results = Results::create(
+        folder.path(),
+        &Header::new("own", "adder"),
+        &["2", "4"].map(add_case),
+    )
+    .unwrap();
     let (subject, mut last) = (Adder::default(), (0, 0));
     let told = |progress: &levity_eval::EvalProgress<'_>| last = (progress.done, progress.of);
-    Evaluation::new().run(&subject, &mut results, told).await.unwrap();
+    Evaluation::new()
+        .run(&subject, &mut results, told)
+        .await
+        .unwrap();
     assert_eq!((subject.asked.load(Ordering::Relaxed), last), (2, (2, 2)));
     let answered: Vec<_> = results.trials().iter().map(|trial| &*trial.case).collect();
     assert_eq!((answered, results.cases().len()), (vec!["2", "4"], 4));
@@ -87,22 +109,46 @@ async fn evaluation_answers_no_case_that_only_the_folder_has() {
 #[tokio::test]
 async fn evaluation_keeps_errors_as_trials_and_repeats_them_only_when_asked() {
     let (folder, mut results) = folder();
-    let subject = Adder { fails: vec!["2"], ..Adder::default() };
+    let subject = Adder {
+        fails: vec!["2"],
+        ..Adder::default()
+    };
     let mut errors = 0;
-    Evaluation::new().run(&subject, &mut results, |progress| errors = progress.errors).await.unwrap();
+    Evaluation::new()
+        .run(&subject, &mut results, |progress| errors = progress.errors)
+        .await
+        .unwrap();
     assert_eq!((errors, results.trials().len()), (1, 3));
 
     let subject = Adder::default();
-    Evaluation::new().run(&subject, &mut results, |_| {}).await.unwrap();
+    Evaluation::new()
+        .run(&subject, &mut results, |_| {})
+        .await
+        .unwrap();
     assert_eq!(subject.asked.load(Ordering::Relaxed), 0);
     let mut last = (0, 0, 0);
-    let told =
-        |progress: &levity_eval::EvalProgress<'_>| last = (progress.done, progress.passed, progress.errors);
-    Evaluation::new().retry_errors().run(&subject, &mut results, told).await.unwrap();
-    assert_eq!((subject.asked.load(Ordering::Relaxed), last), (1, (3, 3, 0)));
+    let told = |progress: &levity_eval::EvalProgress<'_>| {
+        last = (progress.done, progress.passed, progress.errors)
+    };
+    Evaluation::new()
+        .retry_errors()
+        .run(&subject, &mut results, told)
+        .await
+        .unwrap();
+    assert_eq!(
+        (subject.asked.load(Ordering::Relaxed), last),
+        (1, (3, 3, 0))
+    );
     let results = Results::open(folder.path()).unwrap();
     assert_eq!(
-        (results.trials().len(), results.trials().iter().filter(|trial| trial.error().is_some()).count()),
+        (
+            results.trials().len(),
+            results
+                .trials()
+                .iter()
+                .filter(|trial| trial.error().is_some())
+                .count()
+        ),
         (3, 0)
     );
 }
@@ -110,10 +156,23 @@ async fn evaluation_keeps_errors_as_trials_and_repeats_them_only_when_asked() {
 #[tokio::test(start_paused = true)]
 async fn evaluation_ends_a_case_that_takes_too_long() {
     let (_folder, mut results) = folder();
-    let subject = Adder { hangs: vec!["1"], ..Adder::default() };
-    let evaluation = Evaluation::new().timeout(Duration::from_secs(30)).jobs(2).repetitions(2);
-    evaluation.run(&subject, &mut results, |_| {}).await.unwrap();
-    let late: Vec<_> = results.trials().iter().filter_map(|trial| trial.error()).collect();
+    let subject = Adder {
+        hangs: vec!["1"],
+        ..Adder::default()
+    };
+    let evaluation = Evaluation::new()
+        .timeout(Duration::from_secs(30))
+        .jobs(2)
+        .repetitions(2);
+    evaluation
+        .run(&subject, &mut results, |_| {})
+        .await
+        .unwrap();
+    let late: Vec<_> = results
+        .trials()
+        .iter()
+        .filter_map(|trial| trial.error())
+        .collect();
     assert_eq!(late, ["no answer within 30 seconds"; 2]);
     assert_eq!(results.trials().len(), 6);
 }
@@ -121,13 +180,32 @@ async fn evaluation_ends_a_case_that_takes_too_long() {
 #[tokio::test]
 async fn trials_are_scored_again_without_the_subject() {
     let (folder, mut results) = folder();
-    Evaluation::new().run(&Adder::default(), &mut results, |_| {}).await.unwrap();
+    Evaluation::new()
+        .run(&Adder::default(), &mut results, |_| {})
+        .await
+        .unwrap();
     drop(results);
     let results = Results::open(folder.path()).unwrap();
-    assert!(results.check_all().scores.iter().all(|score| score.score.passed));
-    let strict = results.check_by("strict", &|case: &Case, transcript: &Transcript| match &*case.id {
-        "1" => Score::fail("too easy").with_value(0.5),
-        _ => ExpectationCheck.check(case, transcript),
-    });
-    assert_eq!(strict.scores.iter().filter(|score| score.score.passed).count(), 2);
+    assert!(
+        results
+            .check_all()
+            .scores
+            .iter()
+            .all(|score| score.score.passed)
+    );
+    let strict = results.check_by(
+        "strict",
+        &|case: &Case, transcript: &Transcript| match &*case.id {
+            "1" => Score::fail("too easy").with_value(0.5),
+            _ => ExpectationCheck.check(case, transcript),
+        },
+    );
+    assert_eq!(
+        strict
+            .scores
+            .iter()
+            .filter(|score| score.score.passed)
+            .count(),
+        2
+    );
 }

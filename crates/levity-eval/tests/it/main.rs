@@ -21,6 +21,10 @@ fn add_case(id: &str) -> Case {
         "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
         "required": ["a", "b"],
     }));
-    let call = ExpectedCall::new("add").with_argument("a", [2]).with_argument("b", [5]);
-    Case::new(id, "What is 2 + 5?", Expectation::calls([call])).with_category("sums").with_tool(add)
+    let call = ExpectedCall::new("add")
+        .with_argument("a", [2])
+        .with_argument("b", [5]);
+    Case::new(id, "What is 2 + 5?", Expectation::calls([call]))
+        .with_category("sums")
+        .with_tool(add)
 }

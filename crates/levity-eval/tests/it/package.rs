@@ -82,7 +82,8 @@ def multi_turn_checker(turns, answer, entry, category, model):
         for name in ours:
             if vars(ours[name]) != vars(theirs[name]):
                 differences = {'ours': vars(ours[name]), 'theirs': vars(theirs[name])}
-                return {'valid': False, 'error_type': 'state', 'error_message': f'turn {index}', 'details': {'differences': differences}}
+                return {'valid': False, 'error_type': 'state', 'error_message': f'turn {index}', \
+                'details': {'differences': differences}}
     return {'valid': True}
 ";
 
@@ -101,43 +102,66 @@ pub(crate) fn write(folder: &Path) -> PathBuf {
     file("tickets.py", TICKETS);
     file("sums.py", SUMS);
     file("eval_checker/multi_turn_eval/multi_turn_utils.py", UTILS);
-    file("eval_checker/multi_turn_eval/multi_turn_checker.py", CHECKER);
+    file(
+        "eval_checker/multi_turn_eval/multi_turn_checker.py",
+        CHECKER,
+    );
     let function = |name: &str, parameters: &[(&str, &str)]| {
-        let properties: serde_json::Map<_, _> =
-            parameters.iter().map(|(name, kind)| ((*name).to_owned(), json!({"type": kind}))).collect();
+        let properties: serde_json::Map<_, _> = parameters
+            .iter()
+            .map(|(name, kind)| ((*name).to_owned(), json!({"type": kind})))
+            .collect();
         let required: Vec<_> = parameters.iter().map(|(name, _)| *name).collect();
         let parameters = json!({"type": "dict", "properties": properties, "required": required});
-        format!("{}\n", json!({"name": name, "description": "A function.", "parameters": parameters}))
+        format!(
+            "{}\n",
+            json!({"name": name, "description": "A function.", "parameters": parameters})
+        )
     };
     let tickets = function("open_ticket", &[("title", "string")])
         + &function("list_tickets", &[])
         + &function("clear_tickets", &[])
         + &function("wait", &[]);
     file("data/multi_turn_func_doc/ticket_api.json", &tickets);
-    file("data/multi_turn_func_doc/math_api.json", &function("add", &[("a", "float"), ("b", "float")]));
+    file(
+        "data/multi_turn_func_doc/math_api.json",
+        &function("add", &[("a", "float"), ("b", "float")]),
+    );
     let user = |text: &str| json!([{"role": "user", "content": text}]);
     let row = json!({
         "id": "multi_turn_miss_func_0", "involved_classes": ["TicketAPI"],
-        "question": [user("Open a ticket about rain."), user("Remove all tickets."), [], user("Thanks.")],
+        "question": [user("Open a ticket about \
+            rain."), user("Remove all \
+            tickets."), [], user("Thanks.")],
         "initial_config": {"TicketAPI": {"titles": ["snow"]}}, "missed_function": {"2": ["clear_tickets"]},
     });
     file("data/BFCL_v4_multi_turn_miss_func.json", &row.to_string());
     let answer = json!({
         "id": "multi_turn_miss_func_0", "ground_truth": [["open_ticket(title='rain')"], [], ["clear_tickets()"], []],
     });
-    file("data/possible_answer/BFCL_v4_multi_turn_miss_func.json", &answer.to_string());
+    file(
+        "data/possible_answer/BFCL_v4_multi_turn_miss_func.json",
+        &answer.to_string(),
+    );
     let row = json!({
         "id": "multi_turn_base_0", "involved_classes": ["MathAPI", "TicketAPI"],
         "question": [user("Open a ticket about f(x).")], "initial_config": {},
     });
     file("data/BFCL_v4_multi_turn_base.json", &row.to_string());
     let answer = json!({"id": "multi_turn_base_0", "ground_truth": [["open_ticket('f(x)')"]]});
-    file("data/possible_answer/BFCL_v4_multi_turn_base.json", &answer.to_string());
+    file(
+        "data/possible_answer/BFCL_v4_multi_turn_base.json",
+        &answer.to_string(),
+    );
     data
 }
 
 /// True if there is a Python. A test that is skipped says so aloud.
 pub(crate) fn has_python() -> bool {
-    let run = Command::new("python3").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let run = Command::new("python3")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
     run.is_ok_and(|status| status.success())
 }

@@ -1,5 +1,7 @@
 use levity_core::Usage;
-use levity_eval::{Case, EvalReport, Expectation, Header, Results, SubjectComparison, Transcript, Trial};
+use levity_eval::{
+    Case, EvalReport, Expectation, Header, Results, SubjectComparison, Transcript, Trial,
+};
 use serde_json::{Value, json};
 
 /// A report on cases whose subject said `right`, something else, or failed.
@@ -14,7 +16,9 @@ fn report(subject: &str, answers: &[(&str, &str)]) -> EvalReport {
     for (case, (_, answer)) in cases.iter().zip(answers) {
         let transcript = match *answer {
             "fail" => Transcript::failed("no <connection> & \"more\"\u{1}"),
-            "call" => Transcript::new().with_text("right").with_call("f", json!({})),
+            "call" => Transcript::new()
+                .with_text("right")
+                .with_call("f", json!({})),
             text => Transcript::new().with_text(text),
         };
         let mut trial = Trial::new(case, subject, 0, transcript.with_usage(Usage::new(10, 2)));
@@ -26,7 +30,15 @@ fn report(subject: &str, answers: &[(&str, &str)]) -> EvalReport {
 
 #[test]
 fn report_counts_by_category_and_in_all() {
-    let report = report("levity", &[("a-1", "right"), ("a-2", "call"), ("b-1", "wrong"), ("b-2", "fail")]);
+    let report = report(
+        "levity",
+        &[
+            ("a-1", "right"),
+            ("a-2", "call"),
+            ("b-1", "wrong"),
+            ("b-2", "fail"),
+        ],
+    );
     let expected = "\
 subject levity, suite own, judged by levity
 
@@ -37,15 +49,28 @@ all            4       2    50.0%    15.0-85.0%           1       1         40  
 ";
     assert_eq!(report.to_text(), expected);
     let json: Value = serde_json::from_str(&report.to_json()).unwrap();
-    assert_eq!((&json["total"]["passed"], &json["categories"]["b"]["errors"]), (&json!(2), &json!(1)));
+    assert_eq!(
+        (&json["total"]["passed"], &json["categories"]["b"]["errors"]),
+        (&json!(2), &json!(1))
+    );
     assert_eq!(json["judge"], "levity");
     let report = report.only(&["a"]);
-    assert_eq!((report.total.trials, report.total.passed, report.categories.len()), (2, 2, 1));
+    assert_eq!(
+        (
+            report.total.trials,
+            report.total.passed,
+            report.categories.len()
+        ),
+        (2, 2, 1)
+    );
 }
 
 #[test]
 fn junit_names_failures_and_errors_and_escapes_them() {
-    let report = report("levity", &[("a-1", "right"), ("a-2", "wrong"), ("a-3", "fail")]);
+    let report = report(
+        "levity",
+        &[("a-1", "right"), ("a-2", "wrong"), ("a-3", "fail")],
+    );
     let expected = r#"<?xml version="1.0" encoding="UTF-8"?>
 <testsuites name="own" tests="3" failures="1" errors="1" time="4.500">
   <testsuite name="a" tests="3" failures="1" errors="1" time="4.500">
@@ -60,20 +85,37 @@ fn junit_names_failures_and_errors_and_escapes_them() {
 
 #[test]
 fn comparison_pairs_trials_and_tests_the_difference() {
-    let one: Vec<(String, &str)> =
-        (0..10).map(|n| (format!("a-{n}"), if n < 9 { "right" } else { "wrong" })).collect();
-    let two: Vec<(String, &str)> =
-        (0..11).map(|n| (format!("a-{n}"), if n > 8 { "right" } else { "wrong" })).collect();
+    let one: Vec<(String, &str)> = (0..10)
+        .map(|n| (format!("a-{n}"), if n < 9 { "right" } else { "wrong" }))
+        .collect();
+    let two: Vec<(String, &str)> = (0..11)
+        .map(|n| (format!("a-{n}"), if n > 8 { "right" } else { "wrong" }))
+        .collect();
     // Each has a case that the other does not have.
-    let one: Vec<(String, &str)> = one.into_iter().chain([("b-1".to_owned(), "right")]).collect();
+    let one: Vec<(String, &str)> = one
+        .into_iter()
+        .chain([("b-1".to_owned(), "right")])
+        .collect();
     let of = |name: &str, answers: &[(String, &'static str)]| {
-        report(name, &answers.iter().map(|(id, answer)| (&**id, *answer)).collect::<Vec<_>>())
+        report(
+            name,
+            &answers
+                .iter()
+                .map(|(id, answer)| (&**id, *answer))
+                .collect::<Vec<_>>(),
+        )
     };
     let comparison = SubjectComparison::new(&of("levity", &one), &of("plain", &two));
     assert_eq!((comparison.pairs, comparison.both), (10, 0));
-    assert_eq!((comparison.only_first.len(), &comparison.only_second[..]), (9, &["a-9".to_owned()][..]));
+    assert_eq!(
+        (comparison.only_first.len(), &comparison.only_second[..]),
+        (9, &["a-9".to_owned()][..])
+    );
     assert_eq!(comparison.p_value, 0.021484375);
-    assert_eq!((comparison.first.unpaired, comparison.second.unpaired), (1, 1));
+    assert_eq!(
+        (comparison.first.unpaired, comparison.second.unpaired),
+        (1, 1)
+    );
     assert!(comparison.is_same_judge());
     let text = comparison.to_text();
     for part in [

@@ -11,7 +11,12 @@ fn header() -> Header {
 }
 
 fn trial(id: &str) -> Trial {
-    Trial::new(&add_case(id), "levity", 0, Transcript::new().with_call("add", json!({"a": 2, "b": 5})))
+    Trial::new(
+        &add_case(id),
+        "levity",
+        0,
+        Transcript::new().with_call("add", json!({"a": 2, "b": 5})),
+    )
 }
 
 #[test]
@@ -22,13 +27,25 @@ fn results_drop_a_line_that_a_kill_cut_short() {
     results.append(trial("1")).unwrap();
     drop(results);
     let path = folder.path().join("trials.jsonl");
-    OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"case\": \"2\", \"subj").unwrap();
+    OpenOptions::new()
+        .append(true)
+        .open(&path)
+        .unwrap()
+        .write_all(b"{\"case\": \"2\", \"subj")
+        .unwrap();
     assert_eq!(Results::open(folder.path()).unwrap().trials().len(), 1);
     let mut results = Results::create(folder.path(), &header(), &cases).unwrap();
     results.append(trial("2")).unwrap();
     drop(results);
     let results = Results::open(folder.path()).unwrap();
-    assert_eq!(results.trials().iter().map(|trial| &*trial.case).collect::<Vec<_>>(), ["1", "2"]);
+    assert_eq!(
+        results
+            .trials()
+            .iter()
+            .map(|trial| &*trial.case)
+            .collect::<Vec<_>>(),
+        ["1", "2"]
+    );
     assert_eq!(fs::read_to_string(path).unwrap().lines().count(), 2);
 }
 
@@ -48,14 +65,22 @@ fn results_of_another_evaluation_are_refused() {
     let refused = |header: &Header, id: &str, prompt: &str| {
         let mut case = add_case(id);
         case.messages[0].content = prompt.to_owned();
-        Results::create(folder.path(), header, &[case]).unwrap_err().to_string()
+        Results::create(folder.path(), header, &[case])
+            .unwrap_err()
+            .to_string()
     };
     let other = Header::new("own", "levity").with_setting("model", "another");
     let error = refused(&other, "1", "What is 2 + 5?");
-    assert!(error.contains("`model` is \"scripted\" there and \"another\" here"), "{error}");
-    assert!(refused(&Header::new("own", "rig"), "1", "What is 2 + 5?").contains("another evaluation"));
+    assert!(
+        error.contains("`model` is \"scripted\" there and \"another\" here"),
+        "{error}"
+    );
+    assert!(
+        refused(&Header::new("own", "rig"), "1", "What is 2 + 5?").contains("another evaluation")
+    );
     assert!(refused(&header(), "1", "What is 3 + 4?").contains("case `1`"));
-    let twice = Results::create(folder.path(), &header(), &[add_case("2"), add_case("2")]).unwrap_err();
+    let twice =
+        Results::create(folder.path(), &header(), &[add_case("2"), add_case("2")]).unwrap_err();
     assert!(twice.to_string().contains("two cases"), "{twice}");
     // More cases of the same suite are welcome.
     let results = Results::create(folder.path(), &header(), &[add_case("2")]).unwrap();
@@ -77,7 +102,8 @@ fn results_are_written_by_one_process_at_a_time() {
 #[test]
 fn scores_are_current_until_a_trial_is_added() {
     let folder = tempfile::tempdir().unwrap();
-    let mut results = Results::create(folder.path(), &header(), &[add_case("1"), add_case("2")]).unwrap();
+    let mut results =
+        Results::create(folder.path(), &header(), &[add_case("1"), add_case("2")]).unwrap();
     results.append(trial("1")).unwrap();
     assert_eq!(results.scores().unwrap(), None);
     let scores = results.check_all();
@@ -119,13 +145,18 @@ async fn links_among_results_are_not_written_through() {
             let results = Results::create(folder.path(), &header, cases);
             if name == "trials.jsonl" {
                 let error = results.unwrap_err().to_string();
-                assert!(error.contains("is a link, and levity writes through none"), "{error}");
+                assert!(
+                    error.contains("is a link, and levity writes through none"),
+                    "{error}"
+                );
             } else if let Ok(results) = results {
                 results.write_scores(&results.check_all()).unwrap();
                 results.write_file("report.json", "{}").unwrap();
             }
             let log = folder.path().join("subject.log");
-            let subject = CommandSubject::new("x", "sh").args(["-c", "echo hello >&2"]).log(log);
+            let subject = CommandSubject::new("x", "sh")
+                .args(["-c", "echo hello >&2"])
+                .log(log);
             subject.answer(&case).await;
             let now = fs::read_to_string(&victim).ok();
             assert_eq!(now.as_deref(), exists.then_some("mine"), "{name}");

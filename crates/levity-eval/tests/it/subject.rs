@@ -10,14 +10,27 @@ use crate::add_case;
 async fn agent_subject_stops_after_the_first_turn_that_reaches_a_tool() {
     // A second reply would be an error of the script.
     let model = ScriptedModel::new().call("add", json!({"a": 2, "b": 5}));
-    let transcript = AgentSubject::new("levity", model).answer(&add_case("1")).await;
+    let transcript = AgentSubject::new("levity", model)
+        .answer(&add_case("1"))
+        .await;
     assert_eq!(transcript.error, None);
     assert_eq!(
         (&*transcript.calls[0].name, &transcript.calls[0].arguments),
         ("add", &json!({"a": 2, "b": 5}))
     );
-    assert_eq!((transcript.calls.len(), transcript.replies, &*transcript.text), (1, Some(1), ""));
-    assert_eq!(transcript.messages.len(), 3, "the question, the call and its result");
+    assert_eq!(
+        (
+            transcript.calls.len(),
+            transcript.replies,
+            &*transcript.text
+        ),
+        (1, Some(1), "")
+    );
+    assert_eq!(
+        transcript.messages.len(),
+        3,
+        "the question, the call and its result"
+    );
 }
 
 #[tokio::test]
@@ -26,14 +39,24 @@ async fn agent_subject_stops_also_where_a_note_follows_the_result() {
     let model = ScriptedModel::new().call("add", json!({"a": 2, "b": 5}));
     let subject = AgentSubject::new("levity", model).configure(|agent| agent.max_turns(2));
     let transcript = subject.answer(&add_case("1")).await;
-    assert_eq!((transcript.error, transcript.calls.len(), transcript.replies), (None, 1, Some(1)));
+    assert_eq!(
+        (transcript.error, transcript.calls.len(), transcript.replies),
+        (None, 1, Some(1))
+    );
 }
 
 #[tokio::test]
 async fn agent_subject_lets_the_model_correct_arguments() {
-    let model = ScriptedModel::new().call("add", json!({"a": 2})).call("add", json!({"a": 2, "b": 5}));
-    let transcript = AgentSubject::new("levity", model).answer(&add_case("1")).await;
-    assert_eq!((transcript.error, transcript.calls.len(), transcript.replies), (None, 1, Some(2)));
+    let model = ScriptedModel::new()
+        .call("add", json!({"a": 2}))
+        .call("add", json!({"a": 2, "b": 5}));
+    let transcript = AgentSubject::new("levity", model)
+        .answer(&add_case("1"))
+        .await;
+    assert_eq!(
+        (transcript.error, transcript.calls.len(), transcript.replies),
+        (None, 1, Some(2))
+    );
 }
 
 #[tokio::test]
@@ -41,9 +64,13 @@ async fn agent_subject_keeps_text_usage_and_run() {
     let runtime = Runtime::new().with_journal(MemoryJournal::new());
     let kept = runtime.clone();
     let model = ScriptedModel::new().reply("Seven.");
-    let subject = AgentSubject::new("levity", model).configure(move |agent| agent.runtime(runtime.clone()));
+    let subject =
+        AgentSubject::new("levity", model).configure(move |agent| agent.runtime(runtime.clone()));
     let transcript = subject.answer(&add_case("1")).await;
-    assert_eq!((&*transcript.text, transcript.calls.len(), transcript.error), ("Seven.", 0, None));
+    assert_eq!(
+        (&*transcript.text, transcript.calls.len(), transcript.error),
+        ("Seven.", 0, None)
+    );
     assert_ne!(transcript.usage, Usage::default());
     let run = transcript.run.unwrap();
     assert!(kept.journal().open(&run.as_str().into()).await.is_ok());
@@ -51,13 +78,19 @@ async fn agent_subject_keeps_text_usage_and_run() {
 
 #[tokio::test]
 async fn agent_subject_turns_failures_into_errors_with_what_was_reached() {
-    let model = ScriptedModel::new().call("add", json!({"a": "two"})).fail(ModelErrorKind::Overloaded);
-    let transcript = AgentSubject::new("levity", model).answer(&add_case("1")).await;
+    let model = ScriptedModel::new()
+        .call("add", json!({"a": "two"}))
+        .fail(ModelErrorKind::Overloaded);
+    let transcript = AgentSubject::new("levity", model)
+        .answer(&add_case("1"))
+        .await;
     assert!(transcript.error.is_some() && transcript.calls.is_empty());
     assert_eq!(transcript.replies, Some(2));
     let mut case = add_case("1");
     case.tools[0].name = "not a name".to_owned();
-    let transcript = AgentSubject::new("levity", ScriptedModel::new()).answer(&case).await;
+    let transcript = AgentSubject::new("levity", ScriptedModel::new())
+        .answer(&case)
+        .await;
     assert!(transcript.error.unwrap().contains("not a name"));
 }
 
@@ -82,19 +115,35 @@ async fn agent_subject_sends_system_history_and_options() {
     let request = script.requests().remove(0);
     assert_eq!(request.system.as_deref(), Some("Be brief."));
     assert_eq!(request.options.temperature, Some(0.0));
-    let texts: Vec<_> =
-        request.history.messages().iter().map(|message| message.text().into_owned()).collect();
+    let texts: Vec<_> = request
+        .history
+        .messages()
+        .iter()
+        .map(|message| message.text().into_owned())
+        .collect();
     assert_eq!(texts, ["I like blue.", "Noted.", "What do I like?"]);
 }
 
 #[tokio::test]
 async fn agent_subject_keeps_parallel_calls_of_one_turn() {
-    let call =
-        |id: &str, a: i64| Part::ToolCall(levity_core::ToolCall::new(id, "add", json!({"a": a, "b": 5})));
+    let call = |id: &str, a: i64| {
+        Part::ToolCall(levity_core::ToolCall::new(
+            id,
+            "add",
+            json!({"a": a, "b": 5}),
+        ))
+    };
     let reply = Message::new(Role::Assistant, [call("1", 1), call("2", 2)]);
-    let model = levity_test::FunctionModel::new(move |_| Ok(levity_core::Response::new(reply.clone())));
-    let transcript = AgentSubject::new("levity", model).answer(&add_case("1")).await;
-    let first: Vec<_> = transcript.calls.iter().map(|call| call.arguments["a"].clone()).collect();
+    let model =
+        levity_test::FunctionModel::new(move |_| Ok(levity_core::Response::new(reply.clone())));
+    let transcript = AgentSubject::new("levity", model)
+        .answer(&add_case("1"))
+        .await;
+    let first: Vec<_> = transcript
+        .calls
+        .iter()
+        .map(|call| call.arguments["a"].clone())
+        .collect();
     assert_eq!(first, [1, 2]);
 }
 
@@ -120,10 +169,14 @@ mod command {
 
     #[tokio::test]
     async fn command_subject_is_started_again_after_it_ended() {
-        let subject = sh(r#"read question; echo '{"calls": [{"name": "add", "arguments": {"a": 2}}]}'"#);
+        let subject =
+            sh(r#"read question; echo '{"calls": [{"name": "add", "arguments": {"a": 2}}]}'"#);
         for id in ["1", "2", "3"] {
             let transcript = subject.answer(&add_case(id)).await;
-            assert_eq!((transcript.error, &transcript.calls[0].arguments["a"]), (None, &2.into()));
+            assert_eq!(
+                (transcript.error, &transcript.calls[0].arguments["a"]),
+                (None, &2.into())
+            );
         }
     }
 
@@ -131,12 +184,18 @@ mod command {
     async fn command_subject_gets_the_question_and_not_the_answer() {
         let folder = tempfile::tempdir().unwrap();
         let seen = folder.path().join("seen");
-        let subject =
-            sh(&format!("read -r question; printf '%s' \"$question\" > {}; echo '{{}}'", seen.display()));
+        let subject = sh(&format!(
+            "read -r question; printf '%s' \"$question\" > {}; echo '{{}}'",
+            seen.display()
+        ));
         subject.answer(&add_case("1")).await;
-        let seen: serde_json::Value = serde_json::from_slice(&std::fs::read(seen).unwrap()).unwrap();
+        let seen: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(seen).unwrap()).unwrap();
         assert_eq!(seen["tools"][0]["name"], "add");
-        assert!(seen.get("expect").is_none() && seen.get("source").is_none(), "{seen}");
+        assert!(
+            seen.get("expect").is_none() && seen.get("source").is_none(),
+            "{seen}"
+        );
     }
 
     #[tokio::test]
@@ -147,9 +206,18 @@ mod command {
             (sh("exit 3"), "exit status: 3"),
             (sh("read question; echo no json"), "no transcript"),
             (sh("read question; echo; sleep 0"), "without an answer"),
-            (CommandSubject::new("none", "/nowhere/at/all"), "cannot be started"),
-            (sh("read question; echo oops >&2; exit 1").log(&log), "subject.log"),
-            (sh(r#"read question; echo '{"error": "out of memory"}'"#), "out of memory"),
+            (
+                CommandSubject::new("none", "/nowhere/at/all"),
+                "cannot be started",
+            ),
+            (
+                sh("read question; echo oops >&2; exit 1").log(&log),
+                "subject.log",
+            ),
+            (
+                sh(r#"read question; echo '{"error": "out of memory"}'"#),
+                "out of memory",
+            ),
         ] {
             let error = subject.answer(&add_case("1")).await.error.unwrap();
             assert!(error.contains(reason), "{error}");

@@ -80,14 +80,23 @@ impl Blocks {
             let message = format!("the reply has more than {MOST_OPEN} blocks without an end");
             return Err(ModelError::new(ModelErrorKind::Malformed, message));
         }
-        let Value::Object(mut block) = block else { return Ok(()) };
-        let kind = block.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let Value::Object(mut block) = block else {
+            return Ok(());
+        };
+        let kind = block
+            .get("type")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned();
         let begun = match &*kind {
             "text" => self.begin_text(&mut block, sink),
             "thinking" => self.begin_thinking(&mut block, sink),
             "tool_use" => self.begin_call(&mut block, sink),
             "" => return Ok(()),
-            _ => Block::Other { block, input: String::new() },
+            _ => Block::Other {
+                block,
+                input: String::new(),
+            },
         };
         self.open.push((index, begun));
         Ok(())
@@ -102,7 +111,10 @@ impl Blocks {
         if citations.is_some() && self.last == Last::Text {
             self.seal(sink);
         }
-        let mut begun = Block::Text { citations: citations.unwrap_or_default(), said: false };
+        let mut begun = Block::Text {
+            citations: citations.unwrap_or_default(),
+            said: false,
+        };
         self.say(&mut begun, take_text(block, "text"), sink);
         begun
     }
@@ -112,7 +124,10 @@ impl Blocks {
         if self.last == Last::Thinking {
             self.seal(sink);
         }
-        let mut begun = Block::Thinking { signature: take_text(block, "signature"), said: false };
+        let mut begun = Block::Thinking {
+            signature: take_text(block, "signature"),
+            said: false,
+        };
         self.say(&mut begun, take_text(block, "thinking"), sink);
         begun
     }
@@ -128,12 +143,26 @@ impl Blocks {
         self.calls = self.calls.saturating_add(1);
         self.last = Last::Other;
         let (id, name) = (take_text(block, "id"), take_text(block, "name"));
-        sink.push(Delta::CallStart { index, id: CallId::new(id), name });
-        if let Some(caller) = block.shift_remove("caller").filter(|caller| !caller.is_null()) {
-            sink.push(Delta::Opaque(ProviderState::new(NAME, json!({ "caller": caller }))));
+        sink.push(Delta::CallStart {
+            index,
+            id: CallId::new(id),
+            name,
+        });
+        if let Some(caller) = block
+            .shift_remove("caller")
+            .filter(|caller| !caller.is_null())
+        {
+            sink.push(Delta::Opaque(ProviderState::new(
+                NAME,
+                json!({ "caller": caller }),
+            )));
         }
-        let is_empty = |input: &Value| input.is_null() || input.as_object().is_some_and(Map::is_empty);
-        Block::Call { index, input: block.shift_remove("input").filter(|input| !is_empty(input)) }
+        let is_empty =
+            |input: &Value| input.is_null() || input.as_object().is_some_and(Map::is_empty);
+        Block::Call {
+            index,
+            input: block.shift_remove("input").filter(|input| !is_empty(input)),
+        }
     }
 
     /// More of a block: of the one with this number, or of the last.
@@ -156,7 +185,9 @@ impl Blocks {
             }
             return Ok(());
         };
-        let Some((_, block)) = self.open.get_mut(at) else { return Ok(()) };
+        let Some((_, block)) = self.open.get_mut(at) else {
+            return Ok(());
+        };
         let mut taken = std::mem::replace(block, Block::text());
         let result = self.take(&mut taken, piece, sink);
         if let Some((_, block)) = self.open.get_mut(at) {
@@ -179,7 +210,10 @@ impl Blocks {
             }
             (Block::Call { index, input }, Piece::Json(text)) if !text.is_empty() => {
                 *input = None;
-                sink.push(Delta::CallArgs { index: *index, text });
+                sink.push(Delta::CallArgs {
+                    index: *index,
+                    text,
+                });
             }
             (Block::Other { input, .. }, Piece::Json(text)) => {
                 self.hold(text.len())?;
@@ -190,8 +224,15 @@ impl Blocks {
                 citations.push(citation);
             }
             (Block::Other { block, .. }, Piece::Fields(Value::Object(fields))) => {
-                self.hold(fields.iter().map(|(name, value)| name.len() + value.to_string().len()).sum())?;
-                fields.into_iter().for_each(|(name, value)| add_field(block, name, value));
+                self.hold(
+                    fields
+                        .iter()
+                        .map(|(name, value)| name.len() + value.to_string().len())
+                        .sum(),
+                )?;
+                fields
+                    .into_iter()
+                    .for_each(|(name, value)| add_field(block, name, value));
             }
             _ => {}
         }
@@ -234,9 +275,13 @@ impl Blocks {
         }
     }
 
-    /// Ends what was left open, but for calls: servers that do not end their blocks may go on with those.
+    /// Ends what was left open, but for calls: servers that do not end their blocks may go on with
+    /// those.
     fn end_others(&mut self, sink: &mut Sink) {
-        while let Some((_, block)) = self.open.pop_if(|(_, block)| !matches!(block, Block::Call { .. })) {
+        while let Some((_, block)) = self
+            .open
+            .pop_if(|(_, block)| !matches!(block, Block::Call { .. }))
+        {
             self.close(block, sink);
         }
     }
@@ -250,9 +295,14 @@ impl Blocks {
 
     fn close(&mut self, block: Block, sink: &mut Sink) {
         match block {
-            Block::Text { citations, said, .. } => {
+            Block::Text {
+                citations, said, ..
+            } => {
                 if said && !citations.is_empty() {
-                    sink.push(Delta::Opaque(ProviderState::new(NAME, json!({ "citations": citations }))));
+                    sink.push(Delta::Opaque(ProviderState::new(
+                        NAME,
+                        json!({ "citations": citations }),
+                    )));
                     self.last = Last::Other;
                 }
             }
@@ -270,14 +320,20 @@ impl Blocks {
             }
             Block::Call { index, input } => {
                 if let Some(input) = input {
-                    sink.push(Delta::CallArgs { index, text: input.to_string() });
+                    sink.push(Delta::CallArgs {
+                        index,
+                        text: input.to_string(),
+                    });
                 }
             }
             Block::Other { mut block, input } => {
                 if let Ok(input) = serde_json::from_str::<Value>(&input) {
                     block.insert("input".to_owned(), input);
                 }
-                sink.push(Delta::Part(Part::Opaque(ProviderState::new(NAME, Value::Object(block)))));
+                sink.push(Delta::Part(Part::Opaque(ProviderState::new(
+                    NAME,
+                    Value::Object(block),
+                ))));
                 self.last = Last::Other;
             }
         }
@@ -295,11 +351,17 @@ impl Blocks {
 
 impl Block {
     fn text() -> Self {
-        Self::Text { citations: Vec::new(), said: false }
+        Self::Text {
+            citations: Vec::new(),
+            said: false,
+        }
     }
 
     fn thinking() -> Self {
-        Self::Thinking { signature: String::new(), said: false }
+        Self::Thinking {
+            signature: String::new(),
+            said: false,
+        }
     }
 }
 
@@ -329,18 +391,29 @@ mod tests {
     #[test]
     fn calls_without_end_are_refused() {
         let (mut blocks, mut sink) = (Blocks::default(), Sink::default());
-        let mut begin = |at| blocks.begin(Some(at), json!({"type": "tool_use", "id": "a"}), &mut sink);
+        let mut begin =
+            |at| blocks.begin(Some(at), json!({"type": "tool_use", "id": "a"}), &mut sink);
         let refused = (0..2_000).find_map(|at| begin(at).err());
-        assert_eq!(refused.map(|error| error.kind()), Some(ModelErrorKind::Malformed));
+        assert_eq!(
+            refused.map(|error| error.kind()),
+            Some(ModelErrorKind::Malformed)
+        );
     }
 
     #[test]
     fn a_block_without_end_is_refused() {
         let (mut blocks, mut sink) = (Blocks::default(), Sink::default());
-        let begun = blocks.begin(Some(0), json!({"type": "server_tool_use", "input": {}}), &mut sink);
+        let begun = blocks.begin(
+            Some(0),
+            json!({"type": "server_tool_use", "input": {}}),
+            &mut sink,
+        );
         assert!(begun.is_ok());
         let piece = || Piece::Json("x".repeat(1 << 20));
         let refused = (0..40).find_map(|_| blocks.more(Some(0), piece(), &mut sink).err());
-        assert_eq!(refused.map(|error| error.kind()), Some(ModelErrorKind::Malformed));
+        assert_eq!(
+            refused.map(|error| error.kind()),
+            Some(ModelErrorKind::Malformed)
+        );
     }
 }

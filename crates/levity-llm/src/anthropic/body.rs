@@ -11,30 +11,59 @@ use crate::body::{Body, List, list, write as write_json};
 use crate::http::Asked;
 
 pub(super) fn write(wire: &Anthropic, asked: Asked<'_>) -> Result<Vec<u8>, ModelError> {
-    let Asked { card, request, stream, endpoint, origin } = asked;
-    let extra = Extra { request: &request.options.extra, all: endpoint.extra() };
+    let Asked {
+        card,
+        request,
+        stream,
+        endpoint,
+        origin,
+    } = asked;
+    let extra = Extra {
+        request: &request.options.extra,
+        all: endpoint.extra(),
+    };
     let generation = wire.generation(card);
-    let fixed = extra.get("thinking").and_then(|thinking| thinking.get("budget_tokens")?.as_u64());
+    let fixed = extra
+        .get("thinking")
+        .and_then(|thinking| thinking.get("budget_tokens")?.as_u64());
     let options = &request.options;
-    let to = To { origin, claude: generation != Generation::UNKNOWN };
+    let to = To {
+        origin,
+        claude: generation != Generation::UNKNOWN,
+    };
     let lines = messages::lines(request, to)?;
-    let mode =
-        options.thinking.filter(|mode| thinking::is_off(*mode) || may_think(request, generation, &lines));
+    let mode = options
+        .thinking
+        .filter(|mode| thinking::is_off(*mode) || may_think(request, generation, &lines));
     let plan = thinking::plan(mode, generation, options.max_tokens, card.max_output, fixed);
     let shape = request.output.as_deref().map(Shape::of);
-    let mut body = Draft { body: Body::new(), extra };
+    let mut body = Draft {
+        body: Body::new(),
+        extra,
+    };
     body.own("model", &card.id);
     body.own("max_tokens", &plan.max_tokens);
     if stream {
         body.own("stream", &true);
     }
-    // Whoever marks something sets all marks: the API takes four in all, and no long-lived one behind a short-lived.
-    let marks = if extra.is_marked() || messages::are_marked(&lines) { Marks::none() } else { wire.marks };
+    // Whoever marks something sets all marks: the API takes four in all, and no long-lived one
+    // behind a short-lived.
+    let marks = if extra.is_marked() || messages::are_marked(&lines) {
+        Marks::none()
+    } else {
+        wire.marks
+    };
     body.system(request, shape.as_ref(), marks);
     body.tools(request, marks);
     let mut written = Ok(());
-    let marks = if is_lasting(request, extra) { marks } else { Marks::none() };
-    body.raw("messages", |bytes| written = messages::write(bytes, lines, generation, marks, to));
+    let marks = if is_lasting(request, extra) {
+        marks
+    } else {
+        Marks::none()
+    };
+    body.raw("messages", |bytes| {
+        written = messages::write(bytes, lines, generation, marks, to)
+    });
     written?;
     if let Some(thinking) = &plan.thinking {
         body.own("thinking", thinking);
@@ -44,12 +73,12 @@ pub(super) fn write(wire: &Anthropic, asked: Asked<'_>) -> Result<Vec<u8>, Model
     Ok(body.finish())
 }
 
-/// Whether the model may be told to think here. Models that are given tokens for it (Claude 3.7 to 4.5) refuse to begin
-/// in the middle of a turn: while tools answer, what the model said last must begin with a thought of its own. Nor do
-/// they think where a call is demanded.
+/// Whether the model may be told to think here. Models that are given tokens for it (Claude 3.7 to
+/// 4.5) refuse to begin in the middle of a turn: while tools answer, what the model said last must
+/// begin with a thought of its own. Nor do they think where a call is demanded.
 fn may_think(request: &Request, generation: Generation, lines: &[messages::Line<'_>]) -> bool {
-    let is_free =
-        matches!(request.tool_choice, ToolChoice::Auto | ToolChoice::None) || request.tools.is_empty();
+    let is_free = matches!(request.tool_choice, ToolChoice::Auto | ToolChoice::None)
+        || request.tools.is_empty();
     !generation.is_strict() || (is_free && messages::goes_on_thinking(lines))
 }
 
@@ -71,17 +100,23 @@ impl<'a> Extra<'a> {
     }
 
     fn iter(self) -> impl Iterator<Item = (&'a String, &'a Value)> {
-        let others = self.all.iter().filter(move |(name, _)| !self.request.contains_key(*name));
+        let others = self
+            .all
+            .iter()
+            .filter(move |(name, _)| !self.request.contains_key(*name));
         self.request.iter().chain(others)
     }
 
     /// Whether the user marks something for the prompt cache, in any field, or has the API do so.
     fn is_marked(self) -> bool {
-        self.iter().any(|(name, value)| name == MARK || has_mark(value))
+        self.iter()
+            .any(|(name, value)| name == MARK || has_mark(value))
     }
 
     fn tools(self) -> &'a [Value] {
-        self.get("tools").and_then(Value::as_array).map_or(&[], Vec::as_slice)
+        self.get("tools")
+            .and_then(Value::as_array)
+            .map_or(&[], Vec::as_slice)
     }
 }
 
@@ -106,7 +141,8 @@ impl Shape {
         let words = || {
             let schema = &output.schema;
             format!(
-                "Give your final answer as JSON, with nothing around it, that matches this JSON Schema:\n{schema}"
+                "Give your final answer as JSON, with nothing around it, that matches this JSON \
+                    Schema:\n{schema}"
             )
         };
         schema::output(&output.schema).map_or_else(|| Self::Words(words()), Self::Held)
@@ -139,7 +175,10 @@ impl Draft<'_> {
             _ => None,
         };
         let texts: Vec<&str> = request.system.as_deref().into_iter().chain(words).collect();
-        let texts: Vec<_> = texts.into_iter().filter(|text| !text.trim().is_empty()).collect();
+        let texts: Vec<_> = texts
+            .into_iter()
+            .filter(|text| !text.trim().is_empty())
+            .collect();
         match texts.as_slice() {
             [] => {}
             [text] if !marks.are_set() => self.own("system", text),
@@ -173,7 +212,10 @@ impl Draft<'_> {
                     if !tool.description.is_empty() {
                         json.insert("description".to_owned(), tool.description.as_str().into());
                     }
-                    json.insert("input_schema".to_owned(), schema::input(&tool.input).into_owned());
+                    json.insert(
+                        "input_schema".to_owned(),
+                        schema::input(&tool.input).into_owned(),
+                    );
                     add_marked(list, &Value::Object(json), marks, at + 1 == last);
                 }
                 hosted.iter().for_each(|tool| list.item(tool));
@@ -182,7 +224,9 @@ impl Draft<'_> {
         match &request.tool_choice {
             ToolChoice::None => self.own("tool_choice", &json!({"type": "none"})),
             ToolChoice::Required => self.own("tool_choice", &json!({"type": "any"})),
-            ToolChoice::Tool(name) => self.own("tool_choice", &json!({"type": "tool", "name": name})),
+            ToolChoice::Tool(name) => {
+                self.own("tool_choice", &json!({"type": "tool", "name": name}))
+            }
             _ => {}
         }
     }
@@ -190,12 +234,17 @@ impl Draft<'_> {
     /// The shape of the answer and the effort, beside what else the user puts there.
     fn output(&mut self, shape: Option<Shape>, effort: Option<&str>) {
         let given = self.extra.get("output_config");
-        let mut config = given.and_then(Value::as_object).cloned().unwrap_or_default();
+        let mut config = given
+            .and_then(Value::as_object)
+            .cloned()
+            .unwrap_or_default();
         if let Some(effort) = effort {
             config.entry("effort").or_insert_with(|| effort.into());
         }
         if let (Some(Shape::Held(schema)), None) = (shape, self.extra.get("output_format")) {
-            config.entry("format").or_insert_with(|| json!({"type": "json_schema", "schema": schema}));
+            config
+                .entry("format")
+                .or_insert_with(|| json!({"type": "json_schema", "schema": schema}));
         }
         if !config.is_empty() {
             self.body.field("output_config", &config);
@@ -220,7 +269,11 @@ impl Draft<'_> {
 
     fn finish(mut self) -> Vec<u8> {
         let merged = ["tools", "output_config"];
-        for (name, value) in self.extra.iter().filter(|(name, _)| !merged.contains(&name.as_str())) {
+        for (name, value) in self
+            .extra
+            .iter()
+            .filter(|(name, _)| !merged.contains(&name.as_str()))
+        {
             self.body.field(name, value);
         }
         self.body.finish()
@@ -237,10 +290,15 @@ fn add_marked(list: &mut List<'_>, item: &Value, marks: Marks, here: bool) {
     list.add(&bytes);
 }
 
-/// Where the provider's own tools did their work when the model was last heard, so that they find it again.
+/// Where the provider's own tools did their work when the model was last heard, so that they find
+/// it again.
 fn container<'a>(request: &'a Request, to: To<'_>) -> Option<&'a Value> {
-    let mut replies =
-        request.history.messages().iter().rev().filter(|m| m.role == levity_core::Role::Assistant);
+    let mut replies = request
+        .history
+        .messages()
+        .iter()
+        .rev()
+        .filter(|m| m.role == levity_core::Role::Assistant);
     let parts = replies.next()?.parts.iter();
     parts.rev().find_map(|part| match part {
         levity_core::Part::Opaque(opaque) => to.own(Some(opaque))?.get("container"),

@@ -70,11 +70,16 @@ impl Decode for Decoder {
             Ok(event) => event,
             Err(error) => return odd(name, data, error),
         };
-        let kind = if event.kind.is_empty() { name } else { &event.kind };
+        let kind = if event.kind.is_empty() {
+            name
+        } else {
+            &event.kind
+        };
         match kind {
             "content_block_delta" => self.more(event.index, event.delta, data, sink),
             "content_block_start" => {
-                self.blocks.begin(event.index, event.content_block.unwrap_or_default(), sink)
+                self.blocks
+                    .begin(event.index, event.content_block.unwrap_or_default(), sink)
             }
             "content_block_stop" => {
                 self.blocks.end(event.index, sink);
@@ -95,7 +100,9 @@ impl Decode for Decoder {
             }
             _ => match event.error.filter(|error| !error.is_null()) {
                 Some(error) => Err(failed(&json!({ "error": error }))),
-                None if kind == "error" => Err(failed(&serde_json::from_slice(data).unwrap_or_default())),
+                None if kind == "error" => {
+                    Err(failed(&serde_json::from_slice(data).unwrap_or_default()))
+                }
                 // Pings, and what may come later.
                 None => Ok(()),
             },
@@ -104,14 +111,21 @@ impl Decode for Decoder {
 
     fn end(&mut self, sink: &mut Sink) -> Result<(), ModelError> {
         if !self.ended && self.stop.is_none() {
-            return Err(ModelError::new(ModelErrorKind::Transport, "the reply broke off before its end"));
+            return Err(ModelError::new(
+                ModelErrorKind::Transport,
+                "the reply broke off before its end",
+            ));
         }
         self.blocks.finish(sink);
         if let Some(container) = self.container.take() {
             let data = json!({ "container": container });
             sink.push(Delta::Part(Part::Opaque(ProviderState::new(NAME, data))));
         }
-        if let Some(finish) = self.stop.take().and_then(|word| finish(&word, self.blocks.calls() > 0)) {
+        if let Some(finish) = self
+            .stop
+            .take()
+            .and_then(|word| finish(&word, self.blocks.calls() > 0))
+        {
             sink.push(Delta::Finish(finish));
         }
         Ok(())
@@ -120,7 +134,12 @@ impl Decode for Decoder {
 
 impl Decoder {
     fn start(&mut self, mut message: Value, sink: &mut Sink) {
-        sink.model(message.get("model").and_then(Value::as_str).unwrap_or_default());
+        sink.model(
+            message
+                .get("model")
+                .and_then(Value::as_str)
+                .unwrap_or_default(),
+        );
         self.count(message.get("usage"), sink);
         self.keep(message.get_mut("container").map(Value::take));
     }
@@ -171,17 +190,31 @@ impl Decoder {
 /// Reads a reply that came in one piece.
 pub(super) fn whole(reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
     let Some(content) = reply.get("content").and_then(Value::as_array) else {
-        return Err(ModelError::new(ModelErrorKind::Malformed, "the reply has no content"));
+        return Err(ModelError::new(
+            ModelErrorKind::Malformed,
+            "the reply has no content",
+        ));
     };
-    let mut decoder = Decoder { ended: true, ..Decoder::default() };
+    let mut decoder = Decoder {
+        ended: true,
+        ..Decoder::default()
+    };
     for block in content {
         decoder.blocks.begin(None, block.clone(), sink)?;
         decoder.blocks.end(None, sink);
     }
-    sink.model(reply.get("model").and_then(Value::as_str).unwrap_or_default());
+    sink.model(
+        reply
+            .get("model")
+            .and_then(Value::as_str)
+            .unwrap_or_default(),
+    );
     decoder.count(reply.get("usage"), sink);
     decoder.keep(reply.get("container").cloned());
-    decoder.stop = reply.get("stop_reason").and_then(Value::as_str).map(str::to_owned);
+    decoder.stop = reply
+        .get("stop_reason")
+        .and_then(Value::as_str)
+        .map(str::to_owned);
     decoder.end(sink)
 }
 
@@ -204,13 +237,19 @@ impl Counts {
     fn update(&mut self, usage: &Value) {
         let number = |path: &str| usage.pointer(path).and_then(Value::as_u64);
         let by_age = || {
-            let ages =
-                ["/cache_creation/ephemeral_5m_input_tokens", "/cache_creation/ephemeral_1h_input_tokens"];
-            ages.into_iter().filter_map(number).reduce(u64::saturating_add)
+            let ages = [
+                "/cache_creation/ephemeral_5m_input_tokens",
+                "/cache_creation/ephemeral_1h_input_tokens",
+            ];
+            ages.into_iter()
+                .filter_map(number)
+                .reduce(u64::saturating_add)
         };
         self.input = number("/input_tokens").or(self.input);
         self.read = number("/cache_read_input_tokens").or(self.read);
-        self.written = number("/cache_creation_input_tokens").or_else(by_age).or(self.written);
+        self.written = number("/cache_creation_input_tokens")
+            .or_else(by_age)
+            .or(self.written);
         self.output = number("/output_tokens").or(self.output);
         self.thought = number("/output_tokens_details/thinking_tokens").or(self.thought);
         self.hour = number("/cache_creation/ephemeral_1h_input_tokens").or(self.hour);
@@ -221,7 +260,10 @@ impl Counts {
 
     fn usage(&self) -> Usage {
         let mut usage = Usage::default();
-        usage.input = [self.input, self.read, self.written].into_iter().flatten().reduce(u64::saturating_add);
+        usage.input = [self.input, self.read, self.written]
+            .into_iter()
+            .flatten()
+            .reduce(u64::saturating_add);
         usage.output = self.output;
         usage.cached = self.read;
         usage.cache_written = self.written;
@@ -254,15 +296,19 @@ fn failed(value: &Value) -> ModelError {
 /// An event that is not as it should be. One of a kind that is not known is none of the reply's.
 fn odd(name: &str, data: &[u8], error: serde_json::Error) -> Result<(), ModelError> {
     let value: Option<Value> = serde_json::from_slice(data).ok();
-    let kind = value.as_ref().map(|value| value.get("type").and_then(Value::as_str).unwrap_or(name));
+    let kind = value
+        .as_ref()
+        .map(|value| value.get("type").and_then(Value::as_str).unwrap_or(name));
     match kind {
         None if name == "error" => {
-            let message = String::from_utf8_lossy(data.get(..data.len().min(500)).unwrap_or_default());
+            let message =
+                String::from_utf8_lossy(data.get(..data.len().min(500)).unwrap_or_default());
             Err(ModelError::new(ModelErrorKind::Server, message))
         }
-        Some(kind) if !kind.starts_with("content_block_") && !kind.starts_with("message_") => {
-            value.as_ref().and_then(plain).map_or(Ok(()), |failure| Err(failure.into_error(None)))
-        }
+        Some(kind) if !kind.starts_with("content_block_") && !kind.starts_with("message_") => value
+            .as_ref()
+            .and_then(plain)
+            .map_or(Ok(()), |failure| Err(failure.into_error(None))),
         _ => {
             let message = "a piece of the reply cannot be read";
             Err(ModelError::new(ModelErrorKind::Malformed, message).with_source(error))

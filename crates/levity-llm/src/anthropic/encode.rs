@@ -2,7 +2,9 @@
 
 use std::borrow::Cow;
 
-use levity_core::{Content, Message, Part, ProviderState, Role, Text, Thinking, ToolCall, ToolResult};
+use levity_core::{
+    Content, Message, Part, ProviderState, Role, Text, Thinking, ToolCall, ToolResult,
+};
 use serde_json::{Map, Value, json};
 
 use super::{NAME, media};
@@ -28,16 +30,32 @@ impl To<'_> {
         self.origin.data(NAME, opaque, Bound::Account)
     }
 
-    /// Data of a thought. Signatures of a Claude hold wherever one is served: by Anthropic, Bedrock and Vertex AI, for
-    /// any account. Those of other models that speak the protocol are their server's business.
+    /// Data of a thought. Signatures of a Claude hold wherever one is served: by Anthropic, Bedrock
+    /// and Vertex AI, for any account. Those of other models that speak the protocol are their
+    /// server's business.
     fn own_thought<'a>(&self, opaque: Option<&'a ProviderState>) -> Option<&'a Value> {
-        self.origin.data(NAME, opaque, if self.claude { Bound::Family } else { Bound::Server })
+        self.origin.data(
+            NAME,
+            opaque,
+            if self.claude {
+                Bound::Family
+            } else {
+                Bound::Server
+            },
+        )
     }
 
     /// A block of the provider's own.
     fn own_block<'a>(&self, opaque: &'a ProviderState) -> Option<&'a Value> {
-        let is_thought = opaque.data.get("type").is_some_and(|kind| kind == "redacted_thinking");
-        if is_thought { self.own_thought(Some(opaque)) } else { self.own(Some(opaque)) }
+        let is_thought = opaque
+            .data
+            .get("type")
+            .is_some_and(|kind| kind == "redacted_thinking");
+        if is_thought {
+            self.own_thought(Some(opaque))
+        } else {
+            self.own(Some(opaque))
+        }
     }
 }
 
@@ -58,8 +76,8 @@ pub(super) fn blocks(message: &Message, to: To<'_>) -> Result<Vec<u8>, Refused> 
     Ok(bytes)
 }
 
-/// How many parts of a reply can go back. The API refuses one that ends with a thought, which happens when it was
-/// cut off while the model thought.
+/// How many parts of a reply can go back. The API refuses one that ends with a thought, which
+/// happens when it was cut off while the model thought.
 pub(super) fn sayable(parts: &[Part], to: To<'_>) -> usize {
     let is_thought = |part: &Part| match part {
         Part::Thinking(_) => true,
@@ -70,7 +88,10 @@ pub(super) fn sayable(parts: &[Part], to: To<'_>) -> usize {
         },
         _ => false,
     };
-    parts.iter().rposition(|part| !is_thought(part)).map_or(0, |last| last + 1)
+    parts
+        .iter()
+        .rposition(|part| !is_thought(part))
+        .map_or(0, |last| last + 1)
 }
 
 fn block(part: &Part, role: Role, to: To<'_>) -> Result<Vec<u8>, Refused> {
@@ -95,7 +116,12 @@ fn text(part: &Text, to: To<'_>) -> Vec<u8> {
     let mut body = Body::new();
     body.field("type", "text");
     body.field("text", &part.text);
-    for (name, value) in to.own(part.opaque.as_ref()).and_then(Value::as_object).into_iter().flatten() {
+    for (name, value) in to
+        .own(part.opaque.as_ref())
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
         match name.as_str() {
             "type" | "text" => {}
             "citations" => body.field(name, &citations(value)),
@@ -108,21 +134,30 @@ fn text(part: &Text, to: To<'_>) -> Vec<u8> {
 /// Citations as they may go back: a file that there is none of must not be named.
 fn citations(citations: &Value) -> Cow<'_, Value> {
     let is_empty = |citation: &Value| citation.get("file_id").is_some_and(Value::is_null);
-    let Some(list) = citations.as_array().filter(|list| list.iter().any(is_empty)) else {
+    let Some(list) = citations
+        .as_array()
+        .filter(|list| list.iter().any(is_empty))
+    else {
         return Cow::Borrowed(citations);
     };
     let mut list = list.clone();
     for citation in list.iter_mut().filter(|citation| is_empty(citation)) {
-        citation.as_object_mut().map(|citation| citation.shift_remove("file_id"));
+        citation
+            .as_object_mut()
+            .map(|citation| citation.shift_remove("file_id"));
     }
     Cow::Owned(Value::Array(list))
 }
 
 /// A thought, if it is signed.
 fn thinking(part: &Thinking, to: To<'_>) -> Vec<u8> {
-    let signature =
-        to.own_thought(part.opaque.as_ref()).and_then(|data| data.get("signature")).and_then(Value::as_str);
-    let Some(signature) = signature.filter(|signature| !signature.is_empty()) else { return Vec::new() };
+    let signature = to
+        .own_thought(part.opaque.as_ref())
+        .and_then(|data| data.get("signature"))
+        .and_then(Value::as_str);
+    let Some(signature) = signature.filter(|signature| !signature.is_empty()) else {
+        return Vec::new();
+    };
     let mut body = Body::new();
     body.field("type", "thinking");
     body.field("thinking", &part.text);
@@ -136,11 +171,16 @@ fn call(call: &ToolCall, to: To<'_>) -> Vec<u8> {
     body.field("id", &id(call.id.as_str()));
     body.field("name", &names::tool(&call.name, ""));
     body.field("input", &input(call));
-    body.optional("caller", to.own(call.opaque.as_ref()).and_then(|data| data.get("caller")));
+    body.optional(
+        "caller",
+        to.own(call.opaque.as_ref())
+            .and_then(|data| data.get("caller")),
+    );
     body.finish()
 }
 
-/// The arguments. The API takes an object only; its documentation shows this way to give back anything else.
+/// The arguments. The API takes an object only; its documentation shows this way to give back
+/// anything else.
 fn input(call: &ToolCall) -> Cow<'_, Value> {
     match (&call.raw, &call.args) {
         (Some(raw), _) => Cow::Owned(json!({ "INVALID_JSON": raw })),
@@ -150,14 +190,20 @@ fn input(call: &ToolCall) -> Cow<'_, Value> {
     }
 }
 
-/// The id of a call: letters, digits, `_` and `-`. Others, which another provider gave out, are put by their codes, and
-/// long ones are cut.
+/// The id of a call: letters, digits, `_` and `-`. Others, which another provider gave out, are put
+/// by their codes, and long ones are cut.
 fn id(id: &str) -> Cow<'_, str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if id.chars().all(fits) {
         return names::id(Cow::Borrowed(id));
     }
-    let put = |c: char| if fits(c) { c.to_string() } else { format!("_{:x}_", u32::from(c)) };
+    let put = |c: char| {
+        if fits(c) {
+            c.to_string()
+        } else {
+            format!("_{:x}_", u32::from(c))
+        }
+    };
     names::id(Cow::Owned(id.chars().map(put).collect()))
 }
 
@@ -176,7 +222,11 @@ fn result(result: &ToolResult, to: To<'_>) -> Vec<u8> {
         body.field("is_error", &true);
     }
     let known = ["type", "tool_use_id", "is_error"];
-    for (name, value) in fields.into_iter().flatten().filter(|(name, _)| !known.contains(&name.as_str())) {
+    for (name, value) in fields
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| !known.contains(&name.as_str()))
+    {
         body.field(name, value);
     }
     body.finish()
@@ -207,14 +257,19 @@ fn content(result: &ToolResult, to: To<'_>) -> Vec<u8> {
             _ => {}
         }
     }
-    crate::body::list(&mut bytes, |list| blocks.iter().for_each(|block| list.add(block)));
+    crate::body::list(&mut bytes, |list| {
+        blocks.iter().for_each(|block| list.add(block))
+    });
     bytes
 }
 
 /// A block of the provider's own, as it came. What has no type is no block.
 fn opaque(opaque: &ProviderState, to: To<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
-    if let Some(block) = to.own_block(opaque).filter(|block| block.get("type").is_some()) {
+    if let Some(block) = to
+        .own_block(opaque)
+        .filter(|block| block.get("type").is_some())
+    {
         write(&mut bytes, block);
     }
     bytes

@@ -8,12 +8,15 @@ impl Generation {
     /// Some model that speaks the protocol.
     pub(super) const UNKNOWN: Self = Self(0, 0);
 
-    /// The numbers behind `claude` in a name: `claude-opus-4-1-20250805`, `claude-3-5-haiku-latest`,
-    /// `anthropic/claude-sonnet-4.5`, `claude-sonnet-5`. Longer ones are dates.
+    /// The numbers behind `claude` in a name: `claude-opus-4-1-20250805`,
+    /// `claude-3-5-haiku-latest`, `anthropic/claude-sonnet-4.5`, `claude-sonnet-5`. Longer ones are
+    /// dates.
     pub(super) fn of(id: &str) -> Option<Self> {
         let lower = id.to_ascii_lowercase();
         let (_, name) = lower.split_once("claude")?;
-        let words = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+        let words = name
+            .split(|c: char| !c.is_ascii_alphanumeric())
+            .filter(|word| !word.is_empty());
         let number = |word: &str| word.parse::<u32>().ok().filter(|number| *number < 100);
         let mut numbers = words.map(number).skip_while(Option::is_none);
         let major = numbers.next().flatten()?;
@@ -25,7 +28,8 @@ impl Generation {
         self == Self::UNKNOWN || self >= Self(3, 7)
     }
 
-    /// Whether it is given tokens for thinking, and refuses them where a turn has begun without a thought.
+    /// Whether it is given tokens for thinking, and refuses them where a turn has begun without a
+    /// thought.
     pub(super) fn is_strict(self) -> bool {
         self >= Self(3, 7) && !self.is_adaptive()
     }
@@ -65,7 +69,11 @@ mod tests {
             ("qwen3", None),
         ];
         for (id, expected) in known {
-            assert_eq!(Generation::of(id), expected.map(|(major, minor)| Generation(major, minor)), "{id}");
+            assert_eq!(
+                Generation::of(id),
+                expected.map(|(major, minor)| Generation(major, minor)),
+                "{id}"
+            );
         }
     }
 }

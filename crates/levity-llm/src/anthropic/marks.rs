@@ -43,8 +43,8 @@ impl Marks {
         self.0.is_some()
     }
 
-    /// Marks the object that `bytes` end with. It is written over the object's end, so that nothing has to be
-    /// encoded anew for a mark that moves.
+    /// Marks the object that `bytes` end with. It is written over the object's end, so that nothing
+    /// has to be encoded anew for a mark that moves.
     pub(super) fn put(self, bytes: &mut Vec<u8>) {
         let Some(ttl) = self.0 else { return };
         if bytes.pop_if(|last| *last == b'}').is_some() {
@@ -56,7 +56,8 @@ impl Marks {
     }
 }
 
-/// Whether somebody has set a mark in these blocks. In a text the quotation marks would not stand so.
+/// Whether somebody has set a mark in these blocks. In a text the quotation marks would not stand
+/// so.
 pub(super) fn is_marked(json: &[u8]) -> bool {
     memchr::memmem::find(json, br#""cache_control":"#).is_some()
 }

@@ -16,8 +16,9 @@ pub(super) struct Plan {
     pub(super) effort: Option<&'static str>,
 }
 
-/// Fits thinking and the longest reply together. `wanted` is what the request says of its length, `longest` what
-/// the model can do, `fixed` a number of tokens for thinking that the user has set beside the options.
+/// Fits thinking and the longest reply together. `wanted` is what the request says of its length,
+/// `longest` what the model can do, `fixed` a number of tokens for thinking that the user has set
+/// beside the options.
 pub(super) fn plan(
     mode: Option<ThinkingMode>,
     generation: Generation,
@@ -26,11 +27,21 @@ pub(super) fn plan(
     fixed: Option<u64>,
 ) -> Plan {
     let adaptive = generation.is_adaptive();
-    let budget = mode.filter(|_| !adaptive && fixed.is_none()).and_then(tokens);
+    let budget = mode
+        .filter(|_| !adaptive && fixed.is_none())
+        .and_then(tokens);
     // The length counts thoughts as well, so without a word on it they come on top.
-    let beside = || generation.max_tokens().saturating_add(fixed.or(budget).unwrap_or(0));
+    let beside = || {
+        generation
+            .max_tokens()
+            .saturating_add(fixed.or(budget).unwrap_or(0))
+    };
     let max_tokens = wanted.or(longest).unwrap_or_else(beside);
-    let mut plan = Plan { max_tokens, thinking: None, effort: None };
+    let mut plan = Plan {
+        max_tokens,
+        thinking: None,
+        effort: None,
+    };
     match mode {
         None => {}
         Some(mode) if is_off(mode) => {
@@ -43,7 +54,8 @@ pub(super) fn plan(
         }
         Some(_) => {
             let tokens = budget.and_then(|budget| below(budget, max_tokens));
-            plan.thinking = tokens.map(|tokens| json!({"type": "enabled", "budget_tokens": tokens}));
+            plan.thinking =
+                tokens.map(|tokens| json!({"type": "enabled", "budget_tokens": tokens}));
         }
     }
     plan
@@ -87,18 +99,35 @@ mod tests {
 
     /// Thinking tokens and the longest reply, of a model that is given tokens.
     #[track_caller]
-    fn check(mode: ThinkingMode, wanted: Option<u64>, longest: Option<u64>, expected: (Option<u64>, u64)) {
+    fn check(
+        mode: ThinkingMode,
+        wanted: Option<u64>,
+        longest: Option<u64>,
+        expected: (Option<u64>, u64),
+    ) {
         let plan = plan(Some(mode), Generation(4, 5), wanted, longest, None);
-        let tokens = plan.thinking.and_then(|thinking| thinking["budget_tokens"].as_u64());
+        let tokens = plan
+            .thinking
+            .and_then(|thinking| thinking["budget_tokens"].as_u64());
         assert_eq!((tokens, plan.max_tokens), expected, "{mode:?}");
     }
 
     #[test]
     fn thinking_fits_below_the_longest_reply() {
         check(ThinkingMode::Low, None, None, (Some(2_048), 10_240));
-        check(ThinkingMode::Auto, None, Some(64_000), (Some(8_192), 64_000));
+        check(
+            ThinkingMode::Auto,
+            None,
+            Some(64_000),
+            (Some(8_192), 64_000),
+        );
         check(ThinkingMode::Budget(10), None, None, (Some(1_024), 9_216));
-        check(ThinkingMode::Budget(4_000), Some(4_001), None, (Some(4_000), 4_001));
+        check(
+            ThinkingMode::Budget(4_000),
+            Some(4_001),
+            None,
+            (Some(4_000), 4_001),
+        );
         check(ThinkingMode::High, Some(4_000), None, (Some(3_000), 4_000));
         check(ThinkingMode::High, Some(1_100), None, (Some(1_024), 1_100));
         check(ThinkingMode::High, Some(1_024), None, (None, 1_024));
@@ -108,7 +137,12 @@ mod tests {
             None,
             (Some(u64::MAX - u64::MAX / 4), u64::MAX),
         );
-        check(ThinkingMode::Budget(u64::MAX), None, None, (Some(u64::MAX - u64::MAX / 4), u64::MAX));
+        check(
+            ThinkingMode::Budget(u64::MAX),
+            None,
+            None,
+            (Some(u64::MAX - u64::MAX / 4), u64::MAX),
+        );
     }
 
     #[test]
@@ -123,10 +157,24 @@ mod tests {
         for (mode, effort) in modes {
             let plan = ask(mode);
             let thinking = Some(json!({"type": "adaptive", "display": "summarized"}));
-            assert_eq!(plan, Plan { max_tokens: 8_192, thinking, effort }, "{mode:?}");
+            assert_eq!(
+                plan,
+                Plan {
+                    max_tokens: 8_192,
+                    thinking,
+                    effort
+                },
+                "{mode:?}"
+            );
         }
-        assert_eq!(ask(ThinkingMode::Budget(0)).thinking, Some(json!({"type": "disabled"})));
-        assert_eq!(plan(Some(ThinkingMode::Off), Generation(3, 5), None, None, None).thinking, None);
+        assert_eq!(
+            ask(ThinkingMode::Budget(0)).thinking,
+            Some(json!({"type": "disabled"}))
+        );
+        assert_eq!(
+            plan(Some(ThinkingMode::Off), Generation(3, 5), None, None, None).thinking,
+            None
+        );
     }
 
     #[test]

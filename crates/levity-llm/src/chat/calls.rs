@@ -48,11 +48,15 @@ impl Function<'_> {
 
 impl<'a> From<Function<'a>> for CallPiece<'a> {
     fn from(function: Function<'a>) -> Self {
-        Self { function: Some(function), ..Self::default() }
+        Self {
+            function: Some(function),
+            ..Self::default()
+        }
     }
 }
 
-/// The calls of a reply, in the order in which they began. A piece finds its call without a look at the others.
+/// The calls of a reply, in the order in which they began. A piece finds its call without a look at
+/// the others.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     all: Vec<Call>,
@@ -70,7 +74,8 @@ struct Call {
     held: String,
     /// Whether all of its arguments came at once.
     whole: bool,
-    /// Whether its input is a text of its own, and no JSON; for those who listen it becomes a JSON string.
+    /// Whether its input is a text of its own, and no JSON; for those who listen it becomes a JSON
+    /// string.
     custom: bool,
     /// Whether a piece of its arguments was told.
     said: bool,
@@ -83,10 +88,14 @@ impl Calls {
         self.all.is_empty()
     }
 
-    /// Takes a call, or more of one. Numbers, ids and names may be missing, and a call may come whole.
+    /// Takes a call, or more of one. Numbers, ids and names may be missing, and a call may come
+    /// whole.
     pub(super) fn take(&mut self, piece: CallPiece<'_>, sink: &mut Sink) {
         let number = piece.index.0;
-        let custom = piece.custom.filter(|custom| !custom.says_nothing()).map(|custom| *custom);
+        let custom = piece
+            .custom
+            .filter(|custom| !custom.says_nothing())
+            .map(|custom| *custom);
         let function = piece.function.filter(|function| !function.says_nothing());
         let is_custom = function.is_none() && custom.is_some();
         let function = function.or(custom);
@@ -96,12 +105,19 @@ impl Calls {
             Said::Text(text) => text,
             Said::Other(value) => Cow::Owned(value.to_string()),
         };
-        let at = self.find(number, id, name).unwrap_or_else(|| self.begin(number, id, name, &text));
+        let at = self
+            .find(number, id, name)
+            .unwrap_or_else(|| self.begin(number, id, name, &text));
         if let Some(call) = self.all.get_mut(at).filter(|_| is_custom) {
             call.custom = true;
         }
         self.name(at, id, name, sink);
-        self.add(at, text, piece.extra_content.filter(|extra| extra.is_object()), sink);
+        self.add(
+            at,
+            text,
+            piece.extra_content.filter(|extra| extra.is_object()),
+            sink,
+        );
     }
 
     fn at(&self, at: usize) -> Option<&Call> {
@@ -136,7 +152,9 @@ impl Calls {
             said: false,
             extra: None,
         });
-        number.into_iter().for_each(|number| _ = self.numbers.insert(number, at));
+        number
+            .into_iter()
+            .for_each(|number| _ = self.numbers.insert(number, at));
         self.note_id(id, at);
         at
     }
@@ -151,7 +169,9 @@ impl Calls {
 
     /// Tells of a call as soon as it has a name.
     fn name(&mut self, at: usize, id: &str, name: &str, sink: &mut Sink) {
-        let Some(call) = self.all.get_mut(at).filter(|call| !call.named) else { return };
+        let Some(call) = self.all.get_mut(at).filter(|call| !call.named) else {
+            return;
+        };
         let takes_id = call.id.is_empty();
         if takes_id {
             id.clone_into(&mut call.id);
@@ -165,7 +185,9 @@ impl Calls {
     }
 
     fn add(&mut self, at: usize, text: Cow<'_, str>, extra: Option<Box<Value>>, sink: &mut Sink) {
-        let Some(call) = self.all.get_mut(at) else { return };
+        let Some(call) = self.all.get_mut(at) else {
+            return;
+        };
         if extra.is_some() {
             call.extra = extra;
         }
@@ -178,9 +200,18 @@ impl Calls {
 
     /// Tells of calls whose name never came, and ends texts, unless the reply was cut within.
     pub(super) fn end(&mut self, cut: bool, sink: &mut Sink) {
-        let nameless = self.all.iter_mut().enumerate().filter(|(_, call)| !call.named);
+        let nameless = self
+            .all
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, call)| !call.named);
         nameless.for_each(|(at, call)| call.start(at, "", sink));
-        for (at, call) in self.all.iter_mut().enumerate().filter(|(_, call)| call.custom) {
+        for (at, call) in self
+            .all
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, call)| call.custom)
+        {
             let quotes = match (call.said, cut) {
                 (true, false) => "\"",
                 (true, true) => "",
@@ -200,7 +231,11 @@ impl Call {
     fn start(&mut self, at: usize, name: &str, sink: &mut Sink) {
         self.named = true;
         let (id, name) = (CallId::new(&*self.id), name.to_owned());
-        sink.push(Delta::CallStart { index: index(at), id, name });
+        sink.push(Delta::CallStart {
+            index: index(at),
+            id,
+            name,
+        });
         let held = std::mem::take(&mut self.held);
         self.tell(at, Cow::Owned(held), sink);
     }
@@ -209,23 +244,31 @@ impl Call {
     fn tell(&mut self, at: usize, text: Cow<'_, str>, sink: &mut Sink) {
         if self.custom {
             if !text.is_empty() {
-                let quote = if std::mem::replace(&mut self.said, true) { "" } else { "\"" };
+                let quote = if std::mem::replace(&mut self.said, true) {
+                    ""
+                } else {
+                    "\""
+                };
                 sink.add_args(index(at), Cow::Owned(format!("{quote}{}", escaped(&text))));
             }
             return;
         }
         let extra = self.extra.take();
-        // State belongs to what was spoken of last, so the call is spoken of also where there is nothing to say.
+        // State belongs to what was spoken of last, so the call is spoken of also where there is
+        // nothing to say.
         if !text.is_empty() || extra.is_some() {
             sink.add_args(index(at), text);
         }
         if let Some(extra) = extra {
-            sink.push(Delta::Opaque(ProviderState::new(NAME, json!({ "extra_content": extra }))));
+            sink.push(Delta::Opaque(ProviderState::new(
+                NAME,
+                json!({ "extra_content": extra }),
+            )));
         }
     }
 
-    /// Whether a piece with the same number, or the same id, belongs to this call: some servers give one
-    /// number to all calls, and some a new id to every piece.
+    /// Whether a piece with the same number, or the same id, belongs to this call: some servers
+    /// give one number to all calls, and some a new id to every piece.
     fn goes_on(&self, id: &str, name: &str) -> bool {
         let same_id = !id.is_empty() && self.id == id;
         name.is_empty() || same_id || (!self.whole && (id.is_empty() || self.id.is_empty()))
@@ -258,19 +301,31 @@ mod tests {
             let (mut numbered, mut named) = (Calls::default(), Calls::default());
             LOOKED.set(0);
             for n in 0..count {
-                take(&mut numbered, &json!({"index": n, "function": {"name": "add", "arguments": ""}}));
+                take(
+                    &mut numbered,
+                    &json!({"index": n, "function": {"name": "add", "arguments": ""}}),
+                );
                 take(
                     &mut named,
                     &json!({"id": format!("c{n}"), "function": {"name": "add", "arguments": ""}}),
                 );
             }
             for n in (0..count).rev() {
-                take(&mut numbered, &json!({"index": n, "function": {"arguments": "{}"}}));
-                take(&mut named, &json!({"id": format!("c{n}"), "function": {"arguments": "{}"}}));
+                take(
+                    &mut numbered,
+                    &json!({"index": n, "function": {"arguments": "{}"}}),
+                );
+                take(
+                    &mut named,
+                    &json!({"id": format!("c{n}"), "function": {"arguments": "{}"}}),
+                );
             }
             assert_eq!((numbered.all.len(), named.all.len()), (count, count));
             let looked = LOOKED.get();
-            assert!(looked <= 4 * count, "{looked} looks for {count} calls, twice");
+            assert!(
+                looked <= 4 * count,
+                "{looked} looks for {count} calls, twice"
+            );
         }
     }
 }

@@ -1,8 +1,8 @@
 //! What is read of a chunk.
 //!
-//! A long reply has many chunks, and all but a few fields of each are missing. So chunks are filled where they lie: what
-//! `serde` derives would move every field several times. It also makes it easy to take what servers send: a
-//! field of a type that nobody expects is left alone.
+//! A long reply has many chunks, and all but a few fields of each are missing. So chunks are filled
+//! where they lie: what `serde` derives would move every field several times. It also makes it easy
+//! to take what servers send: a field of a type that nobody expects is left alone.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -80,10 +80,18 @@ impl<'a> Choices<'a> {
 
 impl Piece<'_> {
     pub(super) fn says_nothing(&self) -> bool {
-        let texts = [&self.content, &self.reasoning_content, &self.reasoning, &self.refusal];
+        let texts = [
+            &self.content,
+            &self.reasoning_content,
+            &self.reasoning,
+            &self.refusal,
+        ];
         texts.iter().all(|text| text.is_empty())
             && self.tool_calls.is_empty()
-            && self.function_call.as_ref().is_none_or(|function| function.says_nothing())
+            && self
+                .function_call
+                .as_ref()
+                .is_none_or(|function| function.says_nothing())
     }
 }
 

@@ -55,15 +55,21 @@ impl Decode for Decoder {
         }
         let mut chunk = Chunk::default();
         fill(&mut chunk, data).map_err(|error| {
-            ModelError::new(ModelErrorKind::Malformed, "a piece of the reply cannot be read")
-                .with_source(error)
+            ModelError::new(
+                ModelErrorKind::Malformed,
+                "a piece of the reply cannot be read",
+            )
+            .with_source(error)
         })?;
         self.chunk(&mut chunk, || Failure::read(data), sink)
     }
 
     fn end(&mut self, sink: &mut Sink) -> Result<(), ModelError> {
         if !self.ended && !self.counted && self.word.as_deref().unwrap_or_default().is_empty() {
-            return Err(ModelError::new(ModelErrorKind::Transport, "the reply broke off before its end"));
+            return Err(ModelError::new(
+                ModelErrorKind::Transport,
+                "the reply broke off before its end",
+            ));
         }
         if let Some(mut tags) = self.tags.take() {
             tags.end(|piece| self.tagged(piece, sink));
@@ -85,7 +91,10 @@ impl Decode for Decoder {
 impl Decoder {
     /// A decoder that looks for thoughts in the text.
     pub(super) fn with_tags(wanted: bool) -> Self {
-        Self { tags: wanted.then(Thoughts::default), ..Self::default() }
+        Self {
+            tags: wanted.then(Thoughts::default),
+            ..Self::default()
+        }
     }
 
     fn chunk(
@@ -98,9 +107,13 @@ impl Decoder {
             return Err(failure().into_error(None));
         }
         sink.model(chunk.model.as_str());
-        let counts = chunk.usage.take().or(chunk.x_groq.usage.take()).filter(|counts| counts.any);
-        // Counts on their own, behind the reply and with nothing behind them, are its end where no other is marked.
-        // Some servers send them first, and some in every chunk.
+        let counts = chunk
+            .usage
+            .take()
+            .or(chunk.x_groq.usage.take())
+            .filter(|counts| counts.any);
+        // Counts on their own, behind the reply and with nothing behind them, are its end where no
+        // other is marked. Some servers send them first, and some in every chunk.
         self.counted = match &counts {
             Some(_) => self.begun && chunk.choices.is_empty(),
             None => self.counted && chunk.choices.is_empty(),
@@ -111,7 +124,10 @@ impl Decoder {
             usage.priority = self.prioritised;
             sink.push(Delta::Usage(usage));
         }
-        let mut first = chunk.choices.iter_mut().filter(|choice| choice.index.0.unwrap_or(0) == 0);
+        let mut first = chunk
+            .choices
+            .iter_mut()
+            .filter(|choice| choice.index.0.unwrap_or(0) == 0);
         first.try_for_each(|choice| self.choice(choice, sink))
     }
 
@@ -122,7 +138,11 @@ impl Decoder {
         // Some repeat all that was said in a `message` beside the new piece, or say it there alone.
         let alone = choice.delta.says_nothing();
         self.begun |= !alone || choice.message.is_some() || !choice.delta.images.is_empty();
-        match choice.message.take().filter(|message| alone && (!self.spoke || self.is_news(message))) {
+        match choice
+            .message
+            .take()
+            .filter(|message| alone && (!self.spoke || self.is_news(message)))
+        {
             Some(mut piece) => self.piece(&mut piece, sink),
             None => self.piece(&mut choice.delta, sink),
         }
@@ -134,7 +154,8 @@ impl Decoder {
         Ok(())
     }
 
-    /// Whether a message has calls and nothing else, and none came before: some put them apart from the text.
+    /// Whether a message has calls and nothing else, and none came before: some put them apart from
+    /// the text.
     fn is_news(&self, message: &Piece<'_>) -> bool {
         message.content.is_empty() && self.calls.is_empty()
     }
@@ -144,15 +165,25 @@ impl Decoder {
         if piece.reasoning_content.is_empty() {
             self.think(take(&mut piece.reasoning), Field::Reasoning, sink);
         } else {
-            self.think(take(&mut piece.reasoning_content), Field::ReasoningContent, sink);
+            self.think(
+                take(&mut piece.reasoning_content),
+                Field::ReasoningContent,
+                sink,
+            );
         }
-        take(&mut piece.reasoning_details).into_iter().for_each(|detail| self.keep_detail(detail));
+        take(&mut piece.reasoning_details)
+            .into_iter()
+            .for_each(|detail| self.keep_detail(detail));
         match take(&mut piece.content) {
             Said::Text(text) if self.tags.is_none() => self.say(text, sink),
             Said::Text(text) => self.say_tagged(&text, sink),
             Said::Other(parts) => self.parts(&parts, sink),
         }
-        if let Some(text) = piece.audio.as_ref().and_then(|audio| audio.get("transcript")?.as_str()) {
+        if let Some(text) = piece
+            .audio
+            .as_ref()
+            .and_then(|audio| audio.get("transcript")?.as_str())
+        {
             self.say(text, sink);
         }
         match take(&mut piece.refusal) {
@@ -168,7 +199,9 @@ impl Decoder {
             self.close(sink);
             self.calls.take(call, sink);
         }
-        let images = take(&mut piece.images).into_iter().filter_map(|image| picture(&image));
+        let images = take(&mut piece.images)
+            .into_iter()
+            .filter_map(|image| picture(&image));
         images.for_each(|media| self.show(media, sink));
         if let Some(extra) = piece.extra_content.take().filter(|extra| extra.is_object()) {
             self.kept.insert("extra_content".to_owned(), *extra);
@@ -203,19 +236,26 @@ impl Decoder {
     /// Notes where the thoughts came from that have come to their end.
     fn close(&mut self, sink: &mut Sink) {
         if let Some(field) = self.thinking.take() {
-            sink.push(Delta::Opaque(ProviderState::new(NAME, json!({ "field": field.name() }))));
+            sink.push(Delta::Opaque(ProviderState::new(
+                NAME,
+                json!({ "field": field.name() }),
+            )));
         }
     }
 
     fn say_tagged(&mut self, text: &str, sink: &mut Sink) {
-        let Some(mut tags) = self.tags.take() else { return };
+        let Some(mut tags) = self.tags.take() else {
+            return;
+        };
         tags.take(text, |piece| self.tagged(piece, sink));
         self.tags = Some(tags);
     }
 
     fn tagged(&mut self, piece: thoughts::Piece, sink: &mut Sink) {
         match piece {
-            thoughts::Piece::Thinking(text) => self.think(Said::Text(text.into()), Field::Tags, sink),
+            thoughts::Piece::Thinking(text) => {
+                self.think(Said::Text(text.into()), Field::Tags, sink)
+            }
             thoughts::Piece::Text(text) => self.say(text, sink),
         }
     }
@@ -239,9 +279,13 @@ impl Decoder {
         sink.push(Delta::Part(Part::Media(media)));
     }
 
-    /// Reasoning with signatures, which goes back as it came. What can be read of it comes under its own name too.
+    /// Reasoning with signatures, which goes back as it came. What can be read of it comes under
+    /// its own name too.
     fn keep_detail(&mut self, detail: Value) {
-        let kept = self.kept.entry("reasoning_details").or_insert_with(|| Value::Array(Vec::new()));
+        let kept = self
+            .kept
+            .entry("reasoning_details")
+            .or_insert_with(|| Value::Array(Vec::new()));
         if let Value::Array(kept) = kept {
             join(kept, detail);
         }
@@ -269,10 +313,16 @@ fn fill<'a>(chunk: &mut Chunk<'a>, data: &'a [u8]) -> serde_json::Result<()> {
 /// Adds a detail to those before it, or to the last when it goes on with that.
 fn join(kept: &mut Vec<Value>, detail: Value) {
     let same = |a: &Value, b: &Value| {
-        a.get("index").is_some() && a.get("index") == b.get("index") && a.get("type") == b.get("type")
+        a.get("index").is_some()
+            && a.get("index") == b.get("index")
+            && a.get("type") == b.get("type")
     };
-    let Some(last) = kept.last_mut().filter(|last| same(last, &detail)) else { return kept.push(detail) };
-    let (Value::Object(last), Value::Object(detail)) = (last, detail) else { return };
+    let Some(last) = kept.last_mut().filter(|last| same(last, &detail)) else {
+        return kept.push(detail);
+    };
+    let (Value::Object(last), Value::Object(detail)) = (last, detail) else {
+        return;
+    };
     for (name, value) in detail {
         match (last.get_mut(&name), value) {
             (Some(Value::String(old)), Value::String(more))
@@ -288,8 +338,14 @@ fn join(kept: &mut Vec<Value>, detail: Value) {
 
 /// A picture that the model made.
 fn picture(part: &Value) -> Option<Media> {
-    let url = part.pointer("/image_url/url").or_else(|| part.get("image_url"))?.as_str()?;
-    let Some((head, data)) = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,")) else {
+    let url = part
+        .pointer("/image_url/url")
+        .or_else(|| part.get("image_url"))?
+        .as_str()?;
+    let Some((head, data)) = url
+        .strip_prefix("data:")
+        .and_then(|rest| rest.split_once(";base64,"))
+    else {
         return Some(Media::url("image/png", url));
     };
     Some(Media::bytes(head, STANDARD.decode(data).ok()?))
@@ -305,7 +361,11 @@ fn all_text(value: &Value) -> String {
 }
 
 /// Reads a reply that came in one piece.
-pub(super) fn whole(mut decoder: Decoder, reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
+pub(super) fn whole(
+    mut decoder: Decoder,
+    reply: &Value,
+    sink: &mut Sink,
+) -> Result<(), ModelError> {
     let mut chunk = Chunk::deserialize(reply).map_err(|error| {
         ModelError::new(ModelErrorKind::Malformed, "the reply cannot be read").with_source(error)
     })?;
@@ -314,7 +374,10 @@ pub(super) fn whole(mut decoder: Decoder, reply: &Value, sink: &mut Sink) -> Res
         if !failure.message.is_empty() {
             return Err(failure.into_error(None));
         }
-        return Err(ModelError::new(ModelErrorKind::Malformed, "the reply has no choices"));
+        return Err(ModelError::new(
+            ModelErrorKind::Malformed,
+            "the reply has no choices",
+        ));
     }
     // The pieces are the same; only the names around them differ.
     decoder.chunk(&mut chunk, || Failure::any(reply), sink)?;

@@ -14,7 +14,8 @@ use crate::body::Body;
 use crate::embed::{Embeds, Remote, Texts, embedder, malformed, odd};
 use crate::http::{Endpoint, Secret};
 
-/// An embedder of OpenAI's, or of any server that speaks the same: llama.cpp, vLLM, Mistral, Together and others.
+/// An embedder of OpenAI's, or of any server that speaks the same: llama.cpp, vLLM, Mistral,
+/// Together and others.
 ///
 /// ```
 /// use levity_core::Embedder as _;
@@ -47,25 +48,46 @@ impl OpenAiEmbedder {
         wire: Wire,
         batch: usize,
     ) -> Self {
-        Self(Remote::new(wire, EmbedderCard::new(provider, model), Endpoint::new(base), batch))
+        Self(Remote::new(
+            wire,
+            EmbedderCard::new(provider, model),
+            Endpoint::new(base),
+            batch,
+        ))
     }
 
     /// An embedder of OpenAI's. 256 texts go into one request.
     pub fn new(key: impl Into<Secret>, model: impl Into<String>) -> Self {
-        let wire = Wire { key: Some(key.into()), bytes: true, ..Wire::default() };
+        let wire = Wire {
+            key: Some(key.into()),
+            bytes: true,
+            ..Wire::default()
+        };
         Self::over("openai", "https://api.openai.com/v1", model, wire, 256)
     }
 
-    /// An embedder of OpenAI's that Azure serves under the name of a deployment. The address is the resource's:
-    /// `https://NAME.openai.azure.com`.
-    pub fn azure(resource: impl AsRef<str>, key: impl Into<Secret>, deployment: impl Into<String>) -> Self {
-        let base = format!("{}/openai/v1", resource.as_ref().trim().trim_end_matches('/'));
-        let wire = Wire { key: Some(key.into()), bare_key: true, bytes: true, ..Wire::default() };
+    /// An embedder of OpenAI's that Azure serves under the name of a deployment. The address is the
+    /// resource's: `https://NAME.openai.azure.com`.
+    pub fn azure(
+        resource: impl AsRef<str>,
+        key: impl Into<Secret>,
+        deployment: impl Into<String>,
+    ) -> Self {
+        let base = format!(
+            "{}/openai/v1",
+            resource.as_ref().trim().trim_end_matches('/')
+        );
+        let wire = Wire {
+            key: Some(key.into()),
+            bare_key: true,
+            bytes: true,
+            ..Wire::default()
+        };
         Self::over("azure", base, deployment, wire, 256)
     }
 
-    /// An embedder of a server that speaks the same; its address ends where `/embeddings` begins. 32 texts go into
-    /// one request; some servers take [fewer](Self::with_batch).
+    /// An embedder of a server that speaks the same; its address ends where `/embeddings` begins.
+    /// 32 texts go into one request; some servers take [fewer](Self::with_batch).
     pub fn compatible(base_url: impl AsRef<str>, model: impl Into<String>) -> Self {
         Self::over("compatible", base_url, model, Wire::default(), 32)
     }
@@ -77,7 +99,8 @@ impl OpenAiEmbedder {
         self
     }
 
-    /// Puts this before texts that are kept and before those that are looked for, as the model's makers want it.
+    /// Puts this before texts that are kept and before those that are looked for, as the model's
+    /// makers want it.
     #[must_use]
     pub fn with_prefixes(mut self, document: impl Into<String>, query: impl Into<String>) -> Self {
         (self.0.wire.document, self.0.wire.query) = (document.into(), query.into());
@@ -95,13 +118,20 @@ impl Embeds for Wire {
     fn headers(&self) -> Vec<(&'static str, Secret)> {
         let header = |key: &Secret| match self.bare_key {
             true => ("api-key", key.clone()),
-            false => ("authorization", Secret::new(format!("Bearer {}", key.expose()))),
+            false => (
+                "authorization",
+                Secret::new(format!("Bearer {}", key.expose())),
+            ),
         };
         self.key.iter().map(header).collect()
     }
 
     fn prefix(&self, _: &EmbedderCard, purpose: Purpose) -> Cow<'_, str> {
-        if purpose == Purpose::Query { (&self.query).into() } else { (&self.document).into() }
+        if purpose == Purpose::Query {
+            (&self.query).into()
+        } else {
+            (&self.document).into()
+        }
     }
 
     fn body(&self, asked: &Texts<'_>) -> Vec<u8> {
@@ -115,7 +145,9 @@ impl Embeds for Wire {
 
     fn read(&self, reply: &[u8]) -> Result<(Vec<Vec<f32>>, Option<u64>), ModelError> {
         let reply: Reply = serde_json::from_slice(reply).map_err(|error| odd(reply, &error))?;
-        let tokens = reply.usage.and_then(|usage| usage.prompt_tokens.or(usage.total_tokens));
+        let tokens = reply
+            .usage
+            .and_then(|usage| usage.prompt_tokens.or(usage.total_tokens));
         Ok((in_order(reply.data)?, tokens))
     }
 }
@@ -179,7 +211,11 @@ fn in_order(data: Vec<Entry>) -> Result<Vec<Vec<f32>>, ModelError> {
         let vector = numbers(entry.embedding)?;
         match places.get_mut(entry.index.unwrap_or(at)) {
             Some(place @ None) => *place = Some(vector),
-            _ => return Err(malformed("the vectors are not numbered one after the other")),
+            _ => {
+                return Err(malformed(
+                    "the vectors are not numbered one after the other",
+                ));
+            }
         }
     }
     Ok(places.into_iter().flatten().collect())

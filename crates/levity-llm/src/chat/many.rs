@@ -1,4 +1,5 @@
-//! Lists that servers fill as they see fit: nothing, `null` and anything else that is no list are an empty one.
+//! Lists that servers fill as they see fit: nothing, `null` and anything else that is no list are
+//! an empty one.
 
 use std::fmt;
 use std::marker::PhantomData;

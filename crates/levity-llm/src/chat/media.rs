@@ -53,7 +53,12 @@ impl fmt::Display for Url<'_> {
         match &self.0.source {
             MediaSource::Url(url) => f.write_str(url),
             MediaSource::Bytes(bytes) => {
-                write!(f, "data:{};base64,{}", self.0.mime, Base64Display::new(bytes.as_slice(), &STANDARD))
+                write!(
+                    f,
+                    "data:{};base64,{}",
+                    self.0.mime,
+                    Base64Display::new(bytes.as_slice(), &STANDARD)
+                )
             }
             _ => Ok(()),
         }
@@ -67,22 +72,32 @@ fn base64<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error>
 /// The part that a thing becomes.
 ///
 /// # Errors
-/// `BadRequest` when OpenAI takes no such thing. Other servers take more or less, and say so themselves.
+/// `BadRequest` when OpenAI takes no such thing. Other servers take more or less, and say so
+/// themselves.
 pub(super) fn part(media: &Media, dialect: Dialect) -> Result<MediaPart<'_>, ModelError> {
     let at = || At { url: Url(media) };
     let kind = media.mime.split_once('/');
     let (part, taken) = match (&media.source, kind) {
         (_, Some(("image", _))) => (MediaPart::ImageUrl { image_url: at() }, true),
         (MediaSource::Bytes(bytes), Some(("audio", format))) => {
-            let input_audio = Sound { data: bytes.as_slice(), format: sound(format) };
+            let input_audio = Sound {
+                data: bytes.as_slice(),
+                format: sound(format),
+            };
             (MediaPart::InputAudio { input_audio }, true)
         }
         (_, Some(("audio", _))) => (MediaPart::AudioUrl { audio_url: at() }, false),
         (_, Some(("video", _))) => (MediaPart::VideoUrl { video_url: at() }, false),
         (source, _) => {
             let filename = media.name.as_deref().unwrap_or("file");
-            let file = File { filename, file_data: Url(media) };
-            (MediaPart::File { file }, matches!(source, MediaSource::Bytes(_)))
+            let file = File {
+                filename,
+                file_data: Url(media),
+            };
+            (
+                MediaPart::File { file },
+                matches!(source, MediaSource::Bytes(_)),
+            )
         }
     };
     if taken || dialect != Dialect::OpenAi {
@@ -110,7 +125,9 @@ pub(super) fn shown<'a>(
     all: impl Iterator<Item = &'a Media>,
     dialect: Dialect,
 ) -> Result<(), ModelError> {
-    let parts = all.map(|media| part(media, dialect)).collect::<Result<Vec<_>, _>>()?;
+    let parts = all
+        .map(|media| part(media, dialect))
+        .collect::<Result<Vec<_>, _>>()?;
     if parts.is_empty() {
         return Ok(());
     }
@@ -119,7 +136,9 @@ pub(super) fn shown<'a>(
     }
     let mut body = Body::new();
     body.field("role", "user");
-    body.raw("content", |bytes| list(bytes, |list| parts.iter().for_each(|part| list.item(part))));
+    body.raw("content", |bytes| {
+        list(bytes, |list| parts.iter().for_each(|part| list.item(part)))
+    });
     bytes.extend(body.finish());
     Ok(())
 }

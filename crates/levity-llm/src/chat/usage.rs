@@ -48,7 +48,9 @@ impl<'de> Fields<'de> for Counts {
             "completion_tokens_details" => fields.next_value_seed(InPlace(&mut self.completion))?,
             "prompt_cache_hit_tokens" => self.prompt_cache_hit_tokens = fields.next_value()?,
             "cache_read_input_tokens" => self.cache_read_input_tokens = fields.next_value()?,
-            "cache_creation_input_tokens" => self.cache_creation_input_tokens = fields.next_value()?,
+            "cache_creation_input_tokens" => {
+                self.cache_creation_input_tokens = fields.next_value()?
+            }
             "cost" => self.cost = fields.next_value()?,
             _ => self.beside.set(name, fields)?,
         }
@@ -83,13 +85,28 @@ impl Counts {
         counts.input = first(&[self.prompt_tokens, self.input_tokens]);
         counts.output = first(&[self.completion_tokens, self.output_tokens]);
         let (hit, read) = (self.prompt_cache_hit_tokens, self.cache_read_input_tokens);
-        counts.cached = first(&[self.prompt.cached_tokens, hit, read, self.beside.cached_tokens]);
-        counts.cache_written = first(&[self.prompt.cache_write_tokens, self.cache_creation_input_tokens]);
-        counts.reasoning = first(&[self.completion.reasoning_tokens, self.beside.reasoning_tokens]);
+        counts.cached = first(&[
+            self.prompt.cached_tokens,
+            hit,
+            read,
+            self.beside.cached_tokens,
+        ]);
+        counts.cache_written = first(&[
+            self.prompt.cache_write_tokens,
+            self.cache_creation_input_tokens,
+        ]);
+        counts.reasoning = first(&[
+            self.completion.reasoning_tokens,
+            self.beside.reasoning_tokens,
+        ]);
         // Some count reasoning beside the output; the total tells.
-        if let (Some(input), Some(output), Some(reasoning)) = (counts.input, counts.output, counts.reasoning)
+        if let (Some(input), Some(output), Some(reasoning)) =
+            (counts.input, counts.output, counts.reasoning)
             && reasoning > 0
-            && self.total_tokens.0 == input.checked_add(output).and_then(|sum| sum.checked_add(reasoning))
+            && self.total_tokens.0
+                == input
+                    .checked_add(output)
+                    .and_then(|sum| sum.checked_add(reasoning))
         {
             counts.output = Some(output.saturating_add(reasoning));
         }
@@ -99,7 +116,10 @@ impl Counts {
 
     /// The money, of servers that say it in dollars.
     fn cost(&self) -> Option<Money> {
-        let dollars = self.cost.as_f64().or_else(|| self.cost.get("total_cost")?.as_f64())?;
+        let dollars = self
+            .cost
+            .as_f64()
+            .or_else(|| self.cost.get("total_cost")?.as_f64())?;
         (dollars >= 0.0).then(|| Money::from_dollars(dollars))
     }
 }
@@ -111,13 +131,21 @@ mod tests {
     use super::*;
 
     fn count(usage: &Value) -> Usage {
-        Counts::deserialize(usage).map(|counts| counts.usage()).unwrap_or_default()
+        Counts::deserialize(usage)
+            .map(|counts| counts.usage())
+            .unwrap_or_default()
     }
 
     #[track_caller]
     fn check(usage: &Value, expected: [Option<u64>; 5]) {
         let counts = count(usage);
-        let found = [counts.input, counts.output, counts.cached, counts.cache_written, counts.reasoning];
+        let found = [
+            counts.input,
+            counts.output,
+            counts.cached,
+            counts.cache_written,
+            counts.reasoning,
+        ];
         assert_eq!(found, expected, "{usage}");
     }
 
@@ -128,15 +156,24 @@ mod tests {
             &json!({"prompt_tokens": 9, "completion_tokens": 7, "prompt_tokens_details": details, "completion_tokens_details": {"reasoning_tokens": 5}, "total_tokens": 16}),
             [Some(9), Some(7), Some(3), Some(2), Some(5)],
         );
-        check(&json!({"prompt_tokens": 9, "prompt_tokens_details": null}), [Some(9), None, None, None, None]);
+        check(
+            &json!({"prompt_tokens": 9, "prompt_tokens_details": null}),
+            [Some(9), None, None, None, None],
+        );
         check(
             &json!({"prompt_cache_hit_tokens": 4, "prompt_tokens": 9}),
             [Some(9), None, Some(4), None, None],
         );
-        check(&json!({"cached_tokens": 4, "reasoning_tokens": 1}), [None, None, Some(4), None, Some(1)]);
+        check(
+            &json!({"cached_tokens": 4, "reasoning_tokens": 1}),
+            [None, None, Some(4), None, Some(1)],
+        );
         let named = json!({"input_tokens": 1, "output_tokens": 2, "cache_read_input_tokens": 3, "cache_creation_input_tokens": 4});
         check(&named, [Some(1), Some(2), Some(3), Some(4), None]);
-        check(&json!({"prompt_tokens": "many", "completion_tokens": -1}), [None; 5]);
+        check(
+            &json!({"prompt_tokens": "many", "completion_tokens": -1}),
+            [None; 5],
+        );
     }
 
     #[test]
@@ -159,7 +196,13 @@ mod tests {
     fn money_is_told_in_dollars() {
         let cost = |value: Value| count(&json!({ "cost": value })).cost.map(Money::nanos);
         assert_eq!(cost(json!(0.0002365)), Some(236_500));
-        assert_eq!(cost(json!({"total_cost": 0.006, "request_cost": 0.005})), Some(6_000_000));
-        assert_eq!((cost(json!(null)), cost(json!("free")), cost(json!(-1))), (None, None, None));
+        assert_eq!(
+            cost(json!({"total_cost": 0.006, "request_cost": 0.005})),
+            Some(6_000_000)
+        );
+        assert_eq!(
+            (cost(json!(null)), cost(json!("free")), cost(json!(-1))),
+            (None, None, None)
+        );
     }
 }

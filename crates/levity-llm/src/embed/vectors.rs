@@ -16,7 +16,10 @@ pub(super) struct Checked {
 impl Checked {
     /// Vectors of so many components, or as many as the first one has.
     pub(super) fn new(dimensions: Option<usize>) -> Self {
-        Self { vectors: Vec::new(), dimensions }
+        Self {
+            vectors: Vec::new(),
+            dimensions,
+        }
     }
 
     /// Takes the vectors of `count` texts.
@@ -36,11 +39,16 @@ impl Checked {
     fn check_length(&mut self, length: usize) -> Result<(), ModelError> {
         let dimensions = *self.dimensions.get_or_insert(length);
         match length {
-            0 => Err(malformed("a vector is empty; is it a model for embeddings?")),
-            length if length > MOST => Err(malformed(format!("a vector has more than {MOST} components"))),
+            0 => Err(malformed(
+                "a vector is empty; is it a model for embeddings?",
+            )),
+            length if length > MOST => Err(malformed(format!(
+                "a vector has more than {MOST} components"
+            ))),
             length if length != dimensions => {
                 let message = format!(
-                    "a vector has {length} components, not {dimensions}; leave the number to the model, or ask for \
+                    "a vector has {length} components, not {dimensions}; leave the number to the \
+                        model, or ask for \
                      one that it has"
                 );
                 Err(malformed(message))
@@ -52,12 +60,18 @@ impl Checked {
 
 /// Gives a vector the length 1.
 fn normalise(vector: &mut [f32]) -> Result<(), ModelError> {
-    let length = vector.iter().map(|part| f64::from(*part) * f64::from(*part)).sum::<f64>().sqrt();
+    let length = vector
+        .iter()
+        .map(|part| f64::from(*part) * f64::from(*part))
+        .sum::<f64>()
+        .sqrt();
     if !length.is_finite() {
         return Err(malformed("a vector has components that are no numbers"));
     }
     if length == 0.0 {
-        return Err(malformed("a vector has no direction, although its text says something"));
+        return Err(malformed(
+            "a vector has no direction, although its text says something",
+        ));
     }
     for part in vector {
         #[expect(clippy::cast_possible_truncation, reason = "it is at most 1")]

@@ -52,21 +52,31 @@ impl Table {
             return Err("its header is too long; it is no safetensors file".to_owned());
         }
         let (header, data) = rest.split_at(length);
-        let entries: HashMap<String, Entry> =
-            serde_json::from_slice(header).map_err(|error| format!("its header cannot be read: {error}"))?;
+        let entries: HashMap<String, Entry> = serde_json::from_slice(header)
+            .map_err(|error| format!("its header cannot be read: {error}"))?;
         let tensor = matrix(entries)?;
         let kind = Kind::named(&tensor.dtype)?;
-        let [rows, columns] = tensor.shape[..] else { return Err("it has no matrix".to_owned()) };
+        let [rows, columns] = tensor.shape[..] else {
+            return Err("it has no matrix".to_owned());
+        };
         if rows == 0 || !(1..=MOST_COLUMNS).contains(&columns) {
             return Err(format!("its matrix has {rows} rows and {columns} columns"));
         }
         let [from, to] = tensor.data_offsets;
-        let size = rows.checked_mul(columns).and_then(|count| count.checked_mul(kind.size()));
+        let size = rows
+            .checked_mul(columns)
+            .and_then(|count| count.checked_mul(kind.size()));
         if size.is_none() || to > data.len() || to.checked_sub(from) != size {
             return Err("its matrix does not lie within the file".to_owned());
         }
         let start = 8 + length + from;
-        let table = Self { bytes, start, rows, columns, kind };
+        let table = Self {
+            bytes,
+            start,
+            rows,
+            columns,
+            kind,
+        };
         table.check()?;
         Ok(table)
     }
@@ -76,15 +86,27 @@ impl Table {
         let end = self.start + self.rows * self.columns * self.kind.size();
         let numbers = self.bytes.get(self.start..end).unwrap_or_default();
         let finite = match self.kind {
-            Kind::F32 => numbers.as_chunks::<4>().0.iter().all(|part| f32::from_le_bytes(*part).is_finite()),
-            Kind::F16 => {
-                numbers.as_chunks::<2>().0.iter().all(|part| u16::from_le_bytes(*part) & 0x7c00 != 0x7c00)
-            }
-            Kind::Bf16 => {
-                numbers.as_chunks::<2>().0.iter().all(|part| u16::from_le_bytes(*part) & 0x7f80 != 0x7f80)
-            }
+            Kind::F32 => numbers
+                .as_chunks::<4>()
+                .0
+                .iter()
+                .all(|part| f32::from_le_bytes(*part).is_finite()),
+            Kind::F16 => numbers
+                .as_chunks::<2>()
+                .0
+                .iter()
+                .all(|part| u16::from_le_bytes(*part) & 0x7c00 != 0x7c00),
+            Kind::Bf16 => numbers
+                .as_chunks::<2>()
+                .0
+                .iter()
+                .all(|part| u16::from_le_bytes(*part) & 0x7f80 != 0x7f80),
         };
-        if finite { Ok(()) } else { Err("its matrix has components that are no numbers".to_owned()) }
+        if finite {
+            Ok(())
+        } else {
+            Err("its matrix has components that are no numbers".to_owned())
+        }
     }
 
     pub(super) fn rows(&self) -> usize {
@@ -114,11 +136,19 @@ impl Table {
         let size = self.columns * self.kind.size();
         let row = usize::try_from(token).unwrap_or(usize::MAX);
         // Every token has a row, and every row lies within the file.
-        let from = row.checked_mul(size).and_then(|from| from.checked_add(self.start));
-        let numbers = from.and_then(|from| self.bytes.get(from..from.checked_add(size)?)).unwrap_or_default();
+        let from = row
+            .checked_mul(size)
+            .and_then(|from| from.checked_add(self.start));
+        let numbers = from
+            .and_then(|from| self.bytes.get(from..from.checked_add(size)?))
+            .unwrap_or_default();
         match self.kind {
-            Kind::F32 => add(sum, numbers.as_chunks::<4>().0, |part| f32::from_le_bytes(*part)),
-            Kind::F16 => add(sum, numbers.as_chunks::<2>().0, |part| half(u16::from_le_bytes(*part))),
+            Kind::F32 => add(sum, numbers.as_chunks::<4>().0, |part| {
+                f32::from_le_bytes(*part)
+            }),
+            Kind::F16 => add(sum, numbers.as_chunks::<2>().0, |part| {
+                half(u16::from_le_bytes(*part))
+            }),
             Kind::Bf16 => add(sum, numbers.as_chunks::<2>().0, |part| {
                 f32::from_bits(u32::from(u16::from_le_bytes(*part)) << 16)
             }),
@@ -172,7 +202,11 @@ fn half(bits: u16) -> f32 {
 
 impl fmt::Debug for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Table({} x {}, {:?})", self.rows, self.columns, self.kind)
+        write!(
+            f,
+            "Table({} x {}, {:?})",
+            self.rows, self.columns, self.kind
+        )
     }
 }
 

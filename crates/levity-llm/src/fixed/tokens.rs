@@ -80,20 +80,40 @@ impl Tokens {
             serde_json::from_slice(bytes).map_err(|error| format!("it cannot be read: {error}"))?;
         let model = document.model;
         let affixed = [&model.continuing_subword_prefix, &model.end_of_word_suffix];
-        let affixed = affixed.iter().any(|affix| affix.as_ref().is_some_and(|affix| !affix.is_empty()));
+        let affixed = affixed
+            .iter()
+            .any(|affix| affix.as_ref().is_some_and(|affix| !affix.is_empty()));
         if model.kind != "BPE" || affixed || !document.pre_tokenizer.is_null() {
             return Err("it is no plain byte-pair encoding; other kinds are not read".to_owned());
         }
         let mut steps = Vec::new();
         read_steps(&document.normalizer, &mut steps)?;
         let known = model.vocab;
-        let merges = model.merges.iter().zip(0..).map(|(pair, rank)| merge(pair, rank, &known));
-        let merges = merges.collect::<Option<_>>().ok_or("it joins tokens that it does not have")?;
-        let byte = |byte: u8| known.get(&format!("<0x{byte:02X}>")).copied().filter(|_| model.byte_fallback);
+        let merges = model
+            .merges
+            .iter()
+            .zip(0..)
+            .map(|(pair, rank)| merge(pair, rank, &known));
+        let merges = merges
+            .collect::<Option<_>>()
+            .ok_or("it joins tokens that it does not have")?;
+        let byte = |byte: u8| {
+            known
+                .get(&format!("<0x{byte:02X}>"))
+                .copied()
+                .filter(|_| model.byte_fallback)
+        };
         let bytes = (0..=u8::MAX).map(byte).collect();
         let unknown = model.unk_token.and_then(|token| known.get(&token).copied());
         let count = known.values().max().map_or(0, |last| *last as usize + 1);
-        Ok(Self { steps, known, bytes, unknown, merges, count })
+        Ok(Self {
+            steps,
+            known,
+            bytes,
+            unknown,
+            merges,
+            count,
+        })
     }
 
     /// One more than the last token's number.
@@ -129,7 +149,9 @@ impl Tokens {
 
     /// A character that is no token, byte by byte.
     fn spell(&self, c: &str, tokens: &mut Vec<u32>) {
-        let bytes = c.bytes().map(|byte| self.bytes.get(usize::from(byte)).copied().flatten());
+        let bytes = c
+            .bytes()
+            .map(|byte| self.bytes.get(usize::from(byte)).copied().flatten());
         match bytes.collect::<Option<Vec<_>>>() {
             Some(bytes) => tokens.extend(bytes),
             // Several in a row are one.
@@ -150,7 +172,9 @@ impl Tokens {
             if chain.pair(left) != Some(pair) {
                 continue;
             }
-            let Some((_, joined)) = self.merges.get(&pair) else { continue };
+            let Some((_, joined)) = self.merges.get(&pair) else {
+                continue;
+            };
             let before = chain.join(left, *joined);
             self.push(&chain, left, &mut pairs);
             if let Some(before) = before {
@@ -182,7 +206,11 @@ impl Chain {
     fn new(tokens: Vec<u32>) -> Self {
         let count = tokens.len();
         let before = (0..count).map(|at| at.wrapping_sub(1)).collect();
-        Self { tokens: tokens.into_iter().map(Some).collect(), next: (1..=count).collect(), before }
+        Self {
+            tokens: tokens.into_iter().map(Some).collect(),
+            next: (1..=count).collect(),
+            before,
+        }
     }
 
     /// The token here and the one behind it.
@@ -201,7 +229,10 @@ impl Chain {
         if let Some(before) = self.before.get_mut(after) {
             *before = left;
         }
-        self.before.get(left).copied().filter(|before| *before < left)
+        self.before
+            .get(left)
+            .copied()
+            .filter(|before| *before < left)
     }
 }
 
@@ -212,22 +243,38 @@ fn merge(pair: &Pair, rank: u32, known: &HashMap<String, u32>) -> Option<((u32, 
 }
 
 fn read_steps(value: &Value, steps: &mut Vec<Step>) -> Result<(), String> {
-    let text = |value: &Value| value.as_str().filter(|text| text.len() <= LONGEST_STEP).map(str::to_owned);
+    let text = |value: &Value| {
+        value
+            .as_str()
+            .filter(|text| text.len() <= LONGEST_STEP)
+            .map(str::to_owned)
+    };
     let step = match value.get("type").and_then(Value::as_str) {
         None if value.is_null() => return Ok(()),
         Some("Sequence") => {
-            let list = value.get("normalizers").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+            let list = value
+                .get("normalizers")
+                .and_then(Value::as_array)
+                .map_or(&[][..], Vec::as_slice);
             return list.iter().try_for_each(|value| read_steps(value, steps));
         }
         Some("Prepend") => value.get("prepend").and_then(text).map(Step::Prepend),
         Some("Replace") => {
-            let old = value.pointer("/pattern/String").and_then(text).filter(|old| !old.is_empty());
-            old.zip(value.get("content").and_then(text)).map(|(old, new)| Step::Replace(old, new))
+            let old = value
+                .pointer("/pattern/String")
+                .and_then(text)
+                .filter(|old| !old.is_empty());
+            old.zip(value.get("content").and_then(text))
+                .map(|(old, new)| Step::Replace(old, new))
         }
         _ => None,
     };
     steps.push(step.ok_or("it changes texts in a way that is not known here")?);
-    if steps.len() > MOST_STEPS { Err("it changes texts in too many ways".to_owned()) } else { Ok(()) }
+    if steps.len() > MOST_STEPS {
+        Err("it changes texts in too many ways".to_owned())
+    } else {
+        Ok(())
+    }
 }
 
 impl fmt::Debug for Tokens {

@@ -26,14 +26,22 @@ pub(super) struct Args {
 
 impl Default for Args {
     fn default() -> Self {
-        Self { value: Value::Object(Map::new()), size: 0, open: None }
+        Self {
+            value: Value::Object(Map::new()),
+            size: 0,
+            open: None,
+        }
     }
 }
 
 impl Args {
     /// Takes all of them at once.
     pub(super) fn set(&mut self, value: Value) {
-        *self = Self { value, size: self.size, open: None };
+        *self = Self {
+            value,
+            size: self.size,
+            open: None,
+        };
     }
 
     /// Takes one value, or more of a text.
@@ -41,7 +49,11 @@ impl Args {
         let more = partial.will_continue == Some(true);
         let text = partial.string_value.as_ref().map_or(0, String::len);
         self.hold(PLACE + partial.json_path.len() + text)?;
-        let new = match (partial.string_value, partial.number_value, partial.bool_value) {
+        let new = match (
+            partial.string_value,
+            partial.number_value,
+            partial.bool_value,
+        ) {
             (Some(text), ..) => Value::String(text),
             (_, Some(number), _) => number,
             (.., Some(truth)) => Value::Bool(truth),
@@ -84,7 +96,8 @@ impl Args {
     }
 }
 
-/// Where a path such as `$.a[0].b` or `$['a'][0]` leads. What is not there yet is made, as long as there is room.
+/// Where a path such as `$.a[0].b` or `$['a'][0]` leads. What is not there yet is made, as long as
+/// there is room.
 fn place<'a>(value: &'a mut Value, path: &str, room: &mut usize) -> Option<&'a mut Value> {
     let mut rest = path.strip_prefix('$')?;
     let mut slot = value;
@@ -158,7 +171,10 @@ fn quoted(text: &str, quote: char) -> Option<(Step, &str)> {
 }
 
 fn unreadable() -> ModelError {
-    ModelError::new(ModelErrorKind::Malformed, "a call's arguments came in a shape that cannot be read")
+    ModelError::new(
+        ModelErrorKind::Malformed,
+        "a call's arguments came in a shape that cannot be read",
+    )
 }
 
 #[cfg(test)]
@@ -168,11 +184,17 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    #[expect(clippy::needless_pass_by_value, reason = "cases are written down in place")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "cases are written down in place"
+    )]
     fn check(partials: Value, expected: Option<Value>) {
         let partials: Vec<Partial> = serde_json::from_value(partials).unwrap();
         let mut args = Args::default();
-        let added: Result<Vec<()>, _> = partials.into_iter().map(|partial| args.add(partial)).collect();
+        let added: Result<Vec<()>, _> = partials
+            .into_iter()
+            .map(|partial| args.add(partial))
+            .collect();
         assert_eq!(added.ok().map(|_| args.value), expected);
     }
 
@@ -207,10 +229,13 @@ mod tests {
                 if piece.get("jsonPath").is_none() {
                     piece["jsonPath"] = format!("$.a[{}]", (n + 1) * 1_000).into();
                 }
-                args.add(serde_json::from_value(piece).unwrap()).err().map(|_| n)
+                args.add(serde_json::from_value(piece).unwrap())
+                    .err()
+                    .map(|_| n)
             })
         };
-        let text = json!({"jsonPath": "$.a", "stringValue": "x".repeat(1 << 14), "willContinue": true});
+        let text =
+            json!({"jsonPath": "$.a", "stringValue": "x".repeat(1 << 14), "willContinue": true});
         assert!(endless(text).is_some_and(|n| n < 2_100));
         assert!(endless(json!({"numberValue": 1})).is_some_and(|n| n < 2_100));
     }
@@ -218,11 +243,24 @@ mod tests {
     #[test]
     fn paths_that_lead_nowhere_are_refused() {
         let deep = format!("${}", ".a".repeat(100));
-        for path in
-            ["", "a", "$a", "$.", "$[", "$[x]", "$['a", "$['a'x", "$.a[99999999999]", "$.a[2000]", &deep]
-        {
+        for path in [
+            "",
+            "a",
+            "$a",
+            "$.",
+            "$[",
+            "$[x]",
+            "$['a",
+            "$['a'x",
+            "$.a[99999999999]",
+            "$.a[2000]",
+            &deep,
+        ] {
             check(json!([{"jsonPath": path, "numberValue": 1}]), None);
         }
-        check(json!([{"jsonPath": "$.a", "numberValue": 1}, {"jsonPath": "$.a.b", "numberValue": 1}]), None);
+        check(
+            json!([{"jsonPath": "$.a", "numberValue": 1}, {"jsonPath": "$.a.b", "numberValue": 1}]),
+            None,
+        );
     }
 }

@@ -14,7 +14,8 @@ pub(super) enum Family {
     Old,
     /// Gemini 2.5: thinks by a budget.
     Budget { pro: bool },
-    /// Gemini 3 and later, and names that stand for the latest: thinks by levels, wants signatures back.
+    /// Gemini 3 and later, and names that stand for the latest: thinks by levels, wants signatures
+    /// back.
     Level { pro: bool, medium: bool },
     /// A model whose name tells nothing, such as a tuned one.
     Unknown,
@@ -22,7 +23,11 @@ pub(super) enum Family {
 
 impl Family {
     pub(super) fn of(model: &str) -> Self {
-        let name = model.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
+        let name = model
+            .rsplit('/')
+            .next()
+            .unwrap_or_default()
+            .to_ascii_lowercase();
         let pro = name.contains("pro");
         if name.starts_with("gemma") || name.starts_with("learnlm") {
             return Self::Old;
@@ -30,13 +35,18 @@ impl Family {
         if !name.contains("gemini") {
             return Self::Unknown;
         }
-        let version =
-            name.split('-').find_map(|word| word.parse::<f32>().ok()).filter(|version| *version < 100.0);
+        let version = name
+            .split('-')
+            .find_map(|word| word.parse::<f32>().ok())
+            .filter(|version| *version < 100.0);
         match version {
             Some(version) if version < 2.5 => Self::Old,
             Some(version) if version < 3.0 => Self::Budget { pro },
             // The first of them knows only little and much.
-            Some(version) => Self::Level { pro, medium: !pro || version > 3.0 },
+            Some(version) => Self::Level {
+                pro,
+                medium: !pro || version > 3.0,
+            },
             None if name.ends_with("-latest") => Self::Level { pro, medium: true },
             None => Self::Unknown,
         }
@@ -80,14 +90,22 @@ impl Told<'_> {
 
 /// The instructions, and the answer's shape where only words can say it.
 pub(super) fn told(request: &Request, family: Family, has_tools: bool) -> Told<'_> {
-    let output = request.output.as_ref().filter(|_| !holds_to_schema(family, has_tools));
-    let ask = "When you answer, answer with JSON and nothing around it. It must match this JSON Schema";
+    let output = request
+        .output
+        .as_ref()
+        .filter(|_| !holds_to_schema(family, has_tools));
+    let ask =
+        "When you answer, answer with JSON and nothing around it. It must match this JSON Schema";
     let shape = output.map(|output| format!("{ask}: {}", output.schema));
-    Told { system: request.system.as_deref().unwrap_or_default(), shape }
+    Told {
+        system: request.system.as_deref().unwrap_or_default(),
+        shape,
+    }
 }
 
-/// Whether the answer can be held to a schema. Before Gemini 3 the API refuses one beside tools, be they functions or
-/// Google's own: "Tool use with a response mime type: 'application/json' is unsupported".
+/// Whether the answer can be held to a schema. Before Gemini 3 the API refuses one beside tools, be
+/// they functions or Google's own: "Tool use with a response mime type: 'application/json' is
+/// unsupported".
 fn holds_to_schema(family: Family, has_tools: bool) -> bool {
     !has_tools || family.has_schema_beside_tools()
 }
@@ -111,34 +129,58 @@ pub(super) fn tools(request: &Request) -> Map<String, Value> {
 pub(super) fn generation(request: &Request, family: Family, has_tools: bool) -> Map<String, Value> {
     let options = &request.options;
     let mut own = Map::new();
-    let mut set = |name: &str, value: Option<Value>| own.extend(value.map(|value| (name.to_owned(), value)));
+    let mut set =
+        |name: &str, value: Option<Value>| own.extend(value.map(|value| (name.to_owned(), value)));
     set("temperature", options.temperature.map(Value::from));
     set("topP", options.top_p.map(Value::from));
     set("maxOutputTokens", options.max_tokens.map(Value::from));
     set("seed", options.seed.map(Value::from));
-    set("stopSequences", (!options.stop.is_empty()).then(|| json!(options.stop)));
-    set("thinkingConfig", options.thinking.and_then(|mode| thinking(mode, family)));
-    if let Some(output) = request.output.as_ref().filter(|_| holds_to_schema(family, has_tools)) {
+    set(
+        "stopSequences",
+        (!options.stop.is_empty()).then(|| json!(options.stop)),
+    );
+    set(
+        "thinkingConfig",
+        options.thinking.and_then(|mode| thinking(mode, family)),
+    );
+    if let Some(output) = request
+        .output
+        .as_ref()
+        .filter(|_| holds_to_schema(family, has_tools))
+    {
         set("responseMimeType", Some(json!("application/json")));
-        set("responseJsonSchema", Some(schema::gemini::narrow(&output.schema)));
+        set(
+            "responseJsonSchema",
+            Some(schema::gemini::narrow(&output.schema)),
+        );
     }
     own
 }
 
 /// `thinkingConfig`. A model that cannot be kept from thinking thinks as little as it can.
 fn thinking(mode: ThinkingMode, family: Family) -> Option<Value> {
-    let mode = if mode == ThinkingMode::Budget(0) { ThinkingMode::Off } else { mode };
+    let mode = if mode == ThinkingMode::Budget(0) {
+        ThinkingMode::Off
+    } else {
+        mode
+    };
     let shown = mode != ThinkingMode::Off;
     let mut config = match family {
         Family::Old => return None,
         Family::Budget { .. } | Family::Unknown => {
-            let least = if family == (Family::Budget { pro: true }) { 128 } else { 0 };
+            let least = if family == (Family::Budget { pro: true }) {
+                128
+            } else {
+                0
+            };
             let budget: i64 = match mode {
                 ThinkingMode::Off => least,
                 ThinkingMode::Low => 1_024,
                 ThinkingMode::Medium => 8_192,
                 ThinkingMode::High => 24_576,
-                ThinkingMode::Budget(tokens) => i64::try_from(tokens).unwrap_or(i64::MAX).max(least),
+                ThinkingMode::Budget(tokens) => {
+                    i64::try_from(tokens).unwrap_or(i64::MAX).max(least)
+                }
                 _ => -1,
             };
             json!({ "thinkingBudget": budget })
@@ -179,11 +221,32 @@ mod tests {
         check("gemini-1.5-flash", Family::Old);
         check("gemini-2.0-flash-001", Family::Old);
         check("gemma-3-27b-it", Family::Old);
-        check("models/gemini-2.5-flash-lite", Family::Budget { pro: false });
+        check(
+            "models/gemini-2.5-flash-lite",
+            Family::Budget { pro: false },
+        );
         check("gemini-2.5-pro-preview-05-06", Family::Budget { pro: true });
-        check("gemini-3-pro-preview", Family::Level { pro: true, medium: false });
-        check("publishers/google/models/gemini-3.1-flash", Family::Level { pro: false, medium: true });
-        check("gemini-flash-latest", Family::Level { pro: false, medium: true });
+        check(
+            "gemini-3-pro-preview",
+            Family::Level {
+                pro: true,
+                medium: false,
+            },
+        );
+        check(
+            "publishers/google/models/gemini-3.1-flash",
+            Family::Level {
+                pro: false,
+                medium: true,
+            },
+        );
+        check(
+            "gemini-flash-latest",
+            Family::Level {
+                pro: false,
+                medium: true,
+            },
+        );
         check("gemini-exp-1206", Family::Unknown);
         check("tunedModels/mine", Family::Unknown);
     }
@@ -191,21 +254,73 @@ mod tests {
     #[test]
     fn thinking_is_said_as_the_model_takes_it() {
         let check = |mode, name: &str, expected: Value| {
-            assert_eq!(thinking(mode, Family::of(name)).unwrap_or_default(), expected, "{mode:?} for {name}");
+            assert_eq!(
+                thinking(mode, Family::of(name)).unwrap_or_default(),
+                expected,
+                "{mode:?} for {name}"
+            );
         };
         let shown = |name: &str, value: Value| json!({name: value, "includeThoughts": true});
-        check(ThinkingMode::Off, "gemini-2.5-flash", json!({"thinkingBudget": 0}));
-        check(ThinkingMode::Off, "gemini-2.5-pro", json!({"thinkingBudget": 128}));
-        check(ThinkingMode::Budget(0), "gemini-2.5-pro", json!({"thinkingBudget": 128}));
-        check(ThinkingMode::Auto, "gemini-2.5-flash", shown("thinkingBudget", json!(-1)));
-        check(ThinkingMode::Budget(500), "gemini-2.5-flash", shown("thinkingBudget", json!(500)));
-        check(ThinkingMode::Off, "gemini-3-flash", json!({"thinkingLevel": "MINIMAL"}));
-        check(ThinkingMode::Off, "gemini-3-pro", json!({"thinkingLevel": "LOW"}));
-        check(ThinkingMode::High, "gemini-3-pro", shown("thinkingLevel", json!("HIGH")));
-        check(ThinkingMode::Medium, "gemini-3-pro", shown("thinkingLevel", json!("HIGH")));
-        check(ThinkingMode::Medium, "gemini-3.1-pro", shown("thinkingLevel", json!("MEDIUM")));
-        check(ThinkingMode::Budget(500), "gemini-3-pro", shown("thinkingBudget", json!(500)));
-        check(ThinkingMode::Auto, "gemini-3-pro", json!({"includeThoughts": true}));
+        check(
+            ThinkingMode::Off,
+            "gemini-2.5-flash",
+            json!({"thinkingBudget": 0}),
+        );
+        check(
+            ThinkingMode::Off,
+            "gemini-2.5-pro",
+            json!({"thinkingBudget": 128}),
+        );
+        check(
+            ThinkingMode::Budget(0),
+            "gemini-2.5-pro",
+            json!({"thinkingBudget": 128}),
+        );
+        check(
+            ThinkingMode::Auto,
+            "gemini-2.5-flash",
+            shown("thinkingBudget", json!(-1)),
+        );
+        check(
+            ThinkingMode::Budget(500),
+            "gemini-2.5-flash",
+            shown("thinkingBudget", json!(500)),
+        );
+        check(
+            ThinkingMode::Off,
+            "gemini-3-flash",
+            json!({"thinkingLevel": "MINIMAL"}),
+        );
+        check(
+            ThinkingMode::Off,
+            "gemini-3-pro",
+            json!({"thinkingLevel": "LOW"}),
+        );
+        check(
+            ThinkingMode::High,
+            "gemini-3-pro",
+            shown("thinkingLevel", json!("HIGH")),
+        );
+        check(
+            ThinkingMode::Medium,
+            "gemini-3-pro",
+            shown("thinkingLevel", json!("HIGH")),
+        );
+        check(
+            ThinkingMode::Medium,
+            "gemini-3.1-pro",
+            shown("thinkingLevel", json!("MEDIUM")),
+        );
+        check(
+            ThinkingMode::Budget(500),
+            "gemini-3-pro",
+            shown("thinkingBudget", json!(500)),
+        );
+        check(
+            ThinkingMode::Auto,
+            "gemini-3-pro",
+            json!({"includeThoughts": true}),
+        );
         check(ThinkingMode::High, "gemini-2.0-flash", Value::Null);
     }
 }

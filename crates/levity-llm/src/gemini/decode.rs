@@ -3,7 +3,9 @@
 use base64::Engine as _;
 use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
-use levity_core::{CallId, Delta, Finish, Media, ModelError, ModelErrorKind, Part, ProviderState, Usage};
+use levity_core::{
+    CallId, Delta, Finish, Media, ModelError, ModelErrorKind, Part, ProviderState, Usage,
+};
 use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 
@@ -57,7 +59,10 @@ impl Decode for Decoder {
 
     fn end(&mut self, sink: &mut Sink) -> Result<(), ModelError> {
         if self.finish.is_none() && self.blocked.is_none() {
-            return Err(ModelError::new(ModelErrorKind::Transport, "the reply broke off before its end"));
+            return Err(ModelError::new(
+                ModelErrorKind::Transport,
+                "the reply broke off before its end",
+            ));
         }
         self.finish(sink)
     }
@@ -72,15 +77,19 @@ pub(super) fn whole(reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
     };
     let mut any = false;
     for piece in pieces {
-        any |=
-            piece.get("candidates").is_some_and(|list| list.as_array().is_none_or(|list| !list.is_empty()));
+        any |= piece
+            .get("candidates")
+            .is_some_and(|list| list.as_array().is_none_or(|list| !list.is_empty()));
         match Chunk::deserialize(piece) {
             Ok(chunk) => decoder.chunk(chunk, sink)?,
             Err(_) => decoder.odd(piece.clone(), sink)?,
         }
     }
     if !any && decoder.blocked.is_none() {
-        return Err(ModelError::new(ModelErrorKind::Malformed, "the reply has no candidates"));
+        return Err(ModelError::new(
+            ModelErrorKind::Malformed,
+            "the reply has no candidates",
+        ));
     }
     decoder.finish(sink)
 }
@@ -101,7 +110,9 @@ impl Decoder {
 
     fn chunk(&mut self, chunk: Chunk, sink: &mut Sink) -> Result<(), ModelError> {
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
-            return Err(plain(&json!({ "error": error })).unwrap_or_default().into_error(None));
+            return Err(plain(&json!({ "error": error }))
+                .unwrap_or_default()
+                .into_error(None));
         }
         sink.model(chunk.model_version.as_str().unwrap_or_default());
         if let Some(usage) = chunk.usage_metadata.and_then(|counts| count(&counts)) {
@@ -109,7 +120,11 @@ impl Decoder {
         }
         let block = chunk.prompt_feedback.and_then(|feedback| {
             let reason = feedback.block_reason.filter(|reason| !reason.is_empty())?;
-            Some(withheld("the prompt was blocked", &reason, feedback.block_reason_message.as_deref()))
+            Some(withheld(
+                "the prompt was blocked",
+                &reason,
+                feedback.block_reason_message.as_deref(),
+            ))
         });
         self.blocked = block.or_else(|| self.blocked.take());
         let first = |candidate: &Candidate| candidate.index.unwrap_or(0) == 0;
@@ -128,20 +143,35 @@ impl Decoder {
             sink.push(Delta::Usage(usage));
         }
         let parts = candidate.content.and_then(|content| content.parts);
-        parts.into_iter().flatten().try_for_each(|piece| self.piece(piece, sink))?;
+        parts
+            .into_iter()
+            .flatten()
+            .try_for_each(|piece| self.piece(piece, sink))?;
         let says = |word: &String| !word.is_empty() && word != "FINISH_REASON_UNSPECIFIED";
-        let Some(word) = candidate.finish_reason.filter(says) else { return Ok(()) };
+        let Some(word) = candidate.finish_reason.filter(says) else {
+            return Ok(());
+        };
         if is_filter(&word) {
-            self.blocked =
-                Some(withheld("the reply was withheld", &word, candidate.finish_message.as_deref()));
+            self.blocked = Some(withheld(
+                "the reply was withheld",
+                &word,
+                candidate.finish_message.as_deref(),
+            ));
         }
         self.finish = Some(word);
         Ok(())
     }
 
     fn piece(&mut self, piece: Piece, sink: &mut Sink) -> Result<(), ModelError> {
-        let Piece { text, thought, call, data, mut rest } = piece;
-        let is_thought = thought && call.is_none() && data.is_none() && text.is_some() && rest.is_empty();
+        let Piece {
+            text,
+            thought,
+            call,
+            data,
+            mut rest,
+        } = piece;
+        let is_thought =
+            thought && call.is_none() && data.is_none() && text.is_some() && rest.is_empty();
         if thought {
             rest.insert("thought".to_owned(), true.into());
         }
@@ -161,7 +191,11 @@ impl Decoder {
             }
             // A signature belongs to the part it came with, so this one stays by itself.
             (.., Some(text)) => {
-                let mut part = if thought { Part::thinking(text) } else { Part::text(text) };
+                let mut part = if thought {
+                    Part::thinking(text)
+                } else {
+                    Part::text(text)
+                };
                 part.set_opaque(own(rest));
                 self.say(Delta::Part(part), sink);
             }
@@ -180,12 +214,20 @@ impl Decoder {
     /// Says that the thoughts before are Gemini's own: only those go back to it.
     fn mark(&mut self, sink: &mut Sink) {
         if std::mem::replace(&mut self.thinks, false) {
-            sink.push(Delta::Opaque(ProviderState::new(NAME, json!({"thought": true}))));
+            sink.push(Delta::Opaque(ProviderState::new(
+                NAME,
+                json!({"thought": true}),
+            )));
         }
     }
 
     /// A call, or more of one.
-    fn call(&mut self, call: Call, rest: Map<String, Value>, sink: &mut Sink) -> Result<(), ModelError> {
+    fn call(
+        &mut self,
+        call: Call,
+        rest: Map<String, Value>,
+        sink: &mut Sink,
+    ) -> Result<(), ModelError> {
         let name = call.name.unwrap_or_default();
         if !name.is_empty() || self.open.is_none() {
             self.close(false, sink);
@@ -195,13 +237,22 @@ impl Decoder {
             }
             self.begin(name, call.id.unwrap_or_default(), sink);
         }
-        let Some(open) = &mut self.open else { return Ok(()) };
-        open.args.hold(rest.iter().map(|(name, value)| name.len() + value.to_string().len()).sum())?;
+        let Some(open) = &mut self.open else {
+            return Ok(());
+        };
+        open.args.hold(
+            rest.iter()
+                .map(|(name, value)| name.len() + value.to_string().len())
+                .sum(),
+        )?;
         open.fields.extend(rest);
         if let Some(args) = call.args.filter(|args| !args.is_null()) {
             open.args.set(args);
         }
-        call.partial_args.into_iter().flatten().try_for_each(|partial| open.args.add(partial))?;
+        call.partial_args
+            .into_iter()
+            .flatten()
+            .try_for_each(|partial| open.args.add(partial))?;
         if call.will_continue != Some(true) {
             self.close(false, sink);
         }
@@ -211,17 +262,35 @@ impl Decoder {
     fn begin(&mut self, name: String, id: String, sink: &mut Sink) {
         let index = self.calls;
         self.calls = self.calls.saturating_add(1);
-        let mut open = Open { index, ..Open::default() };
+        let mut open = Open {
+            index,
+            ..Open::default()
+        };
         // Ids that Gemini gave go back to it; those that are made here do not.
         if !id.is_empty() {
-            open.fields.insert("functionCall".to_owned(), json!({ "id": id }));
+            open.fields
+                .insert("functionCall".to_owned(), json!({ "id": id }));
         }
-        self.say(Delta::CallStart { index, id: CallId::new(id), name }, sink);
+        self.say(
+            Delta::CallStart {
+                index,
+                id: CallId::new(id),
+                name,
+            },
+            sink,
+        );
         self.open = Some(open);
     }
 
     fn close(&mut self, cut: bool, sink: &mut Sink) {
-        let Some(Open { index, args, fields }) = self.open.take() else { return };
+        let Some(Open {
+            index,
+            args,
+            fields,
+        }) = self.open.take()
+        else {
+            return;
+        };
         let text = if cut { args.cut() } else { args.whole() };
         sink.push(Delta::CallArgs { index, text });
         if !fields.is_empty() {
@@ -236,14 +305,19 @@ impl Decoder {
         let called = self.calls > 0;
         let finish = match (&self.blocked, self.finish.as_deref()) {
             (Some(why), _) if !self.spoke => {
-                return Err(ModelError::new(ModelErrorKind::ContentFiltered, why.as_str()));
+                return Err(ModelError::new(
+                    ModelErrorKind::ContentFiltered,
+                    why.as_str(),
+                ));
             }
             (Some(_), _) => Finish::ContentFilter,
             (None, None) => return Ok(()),
             (None, Some("STOP")) if !called => Finish::Stop,
             (None, Some("MAX_TOKENS")) => Finish::Length,
             // These say what is wrong with the call, which is no less one.
-            (None, Some(word)) if !called || word.contains("CALL") => Finish::Other(word.to_owned()),
+            (None, Some(word)) if !called || word.contains("CALL") => {
+                Finish::Other(word.to_owned())
+            }
             (None, Some(_)) => Finish::ToolCalls,
         };
         sink.push(Delta::Finish(finish));
@@ -253,23 +327,38 @@ impl Decoder {
 
 /// Whether a word for the end means that the rest is withheld.
 fn is_filter(word: &str) -> bool {
-    let words = ["SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR"];
+    let words = [
+        "SAFETY",
+        "RECITATION",
+        "BLOCKLIST",
+        "PROHIBITED_CONTENT",
+        "SPII",
+        "MODEL_ARMOR",
+    ];
     words.contains(&word.strip_prefix("IMAGE_").unwrap_or(word))
 }
 
 fn withheld(what: &str, reason: &str, message: Option<&str>) -> String {
-    let (message, reason) = (whole_words(message.unwrap_or_default(), 500), whole_words(reason, 100));
+    let (message, reason) = (
+        whole_words(message.unwrap_or_default(), 500),
+        whole_words(reason, 100),
+    );
     match message {
         "" => format!("{what}: `{reason}`"),
         message => format!("{what}: `{reason}`, {message}"),
     }
 }
 
-/// The first words of a text, as many as fit. Keys that were sent are taken out of errors later, and a part of one would not be found.
+/// The first words of a text, as many as fit. Keys that were sent are taken out of errors later,
+/// and a part of one would not be found.
 fn whole_words(text: &str, most: usize) -> &str {
     let cut = levity_core::text::head(text.trim(), most);
     let goes_on = text.trim()[cut.len()..].starts_with(|c: char| !c.is_whitespace());
-    let whole = if goes_on { cut.trim_end_matches(|c: char| !c.is_whitespace()) } else { cut };
+    let whole = if goes_on {
+        cut.trim_end_matches(|c: char| !c.is_whitespace())
+    } else {
+        cut
+    };
     whole.trim_end()
 }
 
@@ -281,7 +370,10 @@ fn own(fields: Map<String, Value>) -> ProviderState {
 fn medium(data: Blob, mut rest: Map<String, Value>) -> Part {
     let mime = data.mime_type.unwrap_or_default();
     let Some(bytes) = decoded(&data.data) else {
-        rest.insert("inlineData".to_owned(), json!({"mimeType": mime, "data": data.data}));
+        rest.insert(
+            "inlineData".to_owned(),
+            json!({"mimeType": mime, "data": data.data}),
+        );
         return Part::Opaque(own(rest));
     };
     let mut media = Media::bytes(mime, bytes);
@@ -291,12 +383,18 @@ fn medium(data: Blob, mut rest: Map<String, Value>) -> Part {
 
 /// Base64 in either alphabet, padded or not.
 fn decoded(text: &str) -> Option<Vec<u8>> {
-    let config = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
-    let alphabet = if text.contains(['-', '_']) { &URL_SAFE } else { &STANDARD };
+    let config =
+        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let alphabet = if text.contains(['-', '_']) {
+        &URL_SAFE
+    } else {
+        &STANDARD
+    };
     GeneralPurpose::new(alphabet, config).decode(text).ok()
 }
 
-/// How many searches a reply is grounded in, which have a fee each. Queries that say nothing have none.
+/// How many searches a reply is grounded in, which have a fee each. Queries that say nothing have
+/// none.
 fn searches(grounding: &Value) -> Option<u64> {
     let queries = grounding.get("webSearchQueries")?.as_array()?;
     let says = |query: &&Value| query.as_str().is_none_or(|query| !query.trim().is_empty());
@@ -310,22 +408,33 @@ fn count(counts: &Counts) -> Option<Usage> {
         (a, b) => Some(a.unwrap_or(0).saturating_add(b.unwrap_or(0))),
     };
     let mut usage = Usage::default();
-    usage.input =
-        counts.prompt_token_count.and_then(|tokens| sum(Some(tokens), counts.tool_use_prompt_token_count));
+    usage.input = counts
+        .prompt_token_count
+        .and_then(|tokens| sum(Some(tokens), counts.tool_use_prompt_token_count));
     usage.output = sum(counts.candidates_token_count, counts.thoughts_token_count)
         .or_else(|| counts.total_token_count?.checked_sub(usage.input?));
     usage.cached = counts.cached_content_token_count;
     usage.reasoning = counts.thoughts_token_count;
-    let tiers = [&counts.service_tier, &counts.traffic_type].into_iter().filter_map(Value::as_str);
-    usage.priority = tiers.into_iter().any(|tier| tier.to_ascii_lowercase().ends_with("priority"));
+    let tiers = [&counts.service_tier, &counts.traffic_type]
+        .into_iter()
+        .filter_map(Value::as_str);
+    usage.priority = tiers
+        .into_iter()
+        .any(|tier| tier.to_ascii_lowercase().ends_with("priority"));
     (usage != Usage::default()).then_some(usage)
 }
 
 fn unreadable(error: serde_json::Error) -> ModelError {
     // A stream that is cut within a piece ends with the beginning of one.
     let (kind, message) = match error.is_eof() {
-        true => (ModelErrorKind::Transport, "the reply broke off before its end"),
-        false => (ModelErrorKind::Malformed, "a piece of the reply cannot be read"),
+        true => (
+            ModelErrorKind::Transport,
+            "the reply broke off before its end",
+        ),
+        false => (
+            ModelErrorKind::Malformed,
+            "a piece of the reply cannot be read",
+        ),
     };
     ModelError::new(kind, message).with_source(error)
 }
@@ -337,7 +446,11 @@ mod tests {
     #[test]
     fn text_that_is_cut_ends_with_a_whole_word() {
         for (text, most, expected) in [
-            ("blocked for AIzaSecret here", 100, "blocked for AIzaSecret here"),
+            (
+                "blocked for AIzaSecret here",
+                100,
+                "blocked for AIzaSecret here",
+            ),
             ("blocked for AIzaSecret here", 20, "blocked for"),
             ("blocked for AIzaSecret here", 22, "blocked for AIzaSecret"),
             ("AIzaSecret", 5, ""),

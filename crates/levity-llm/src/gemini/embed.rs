@@ -24,8 +24,8 @@ const MOST: usize = 100;
 /// assert_eq!(embedder.card().id, "gemini-embedding-001");
 /// ```
 ///
-/// Texts that are kept and texts that are looked for are told apart as each model wants it: by a task type, or by
-/// words before the text since Gemini Embedding 2.
+/// Texts that are kept and texts that are looked for are told apart as each model wants it: by a
+/// task type, or by words before the text since Gemini Embedding 2.
 #[derive(Clone, Debug)]
 pub struct GeminiEmbedder(Remote<Wire>);
 
@@ -35,10 +35,16 @@ pub(crate) struct Wire {
 }
 
 impl GeminiEmbedder {
-    /// An embedder on Google AI Studio. 100 texts go into one request, which is the most that Google takes.
+    /// An embedder on Google AI Studio. 100 texts go into one request, which is the most that
+    /// Google takes.
     pub fn new(key: impl Into<Secret>, model: impl Into<String>) -> Self {
         let endpoint = Endpoint::new(Place::AiStudio.base());
-        Self(Remote::new(Wire { key: key.into() }, EmbedderCard::new("gemini", model), endpoint, MOST))
+        Self(Remote::new(
+            Wire { key: key.into() },
+            EmbedderCard::new("gemini", model),
+            endpoint,
+            MOST,
+        ))
     }
 }
 
@@ -71,7 +77,11 @@ impl Embeds for Wire {
     fn body(&self, asked: &Texts<'_>) -> Vec<u8> {
         let folder = Place::AiStudio.folder(&asked.card.id);
         let model = folder.strip_prefix("/v1beta/").unwrap_or(&folder);
-        let task = if asked.purpose == Purpose::Query { "RETRIEVAL_QUERY" } else { "RETRIEVAL_DOCUMENT" };
+        let task = if asked.purpose == Purpose::Query {
+            "RETRIEVAL_QUERY"
+        } else {
+            "RETRIEVAL_DOCUMENT"
+        };
         let mut body = Body::over(asked.endpoint.extra());
         body.raw("requests", |bytes| {
             list(bytes, |list| {
@@ -94,7 +104,11 @@ impl Embeds for Wire {
 
     fn read(&self, reply: &[u8]) -> Result<(Vec<Vec<f32>>, Option<u64>), ModelError> {
         let reply: Reply = serde_json::from_slice(reply).map_err(|error| odd(reply, &error))?;
-        let vectors = reply.embeddings.into_iter().map(|entry| entry.values).collect();
+        let vectors = reply
+            .embeddings
+            .into_iter()
+            .map(|entry| entry.values)
+            .collect();
         Ok((vectors, reply.usage.and_then(|usage| usage.tokens)))
     }
 }

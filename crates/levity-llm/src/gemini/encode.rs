@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use levity_core::{
-    Content, Media, MediaSource, Message, Part, ProviderState, Request, Role, ToolCall, ToolResult, ToolSpec,
+    Content, Media, MediaSource, Message, Part, ProviderState, Request, Role, ToolCall, ToolResult,
+    ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
@@ -17,18 +18,32 @@ use crate::{names, schema};
 
 type Fields = Map<String, Value>;
 
-/// Gemini's own word for a call that it did not make itself: newer models refuse one without a signature.
+/// Gemini's own word for a call that it did not make itself: newer models refuse one without a
+/// signature.
 const UNSIGNED: &str = "skip_thought_signature_validator";
 
 pub(super) fn contents(request: &Request, family: Family, origin: &Origin, list: &mut List<'_>) {
-    let wire = if family.signs() { "gemini, signed" } else { NAME };
-    let to = To { origin, signs: family.signs() };
+    let wire = if family.signs() {
+        "gemini, signed"
+    } else {
+        NAME
+    };
+    let to = To {
+        origin,
+        signs: family.signs(),
+    };
     let messages = request.history.messages();
     for (at, message) in messages.iter().enumerate() {
-        // Answers stand right behind their calls in any history, so what is made of them cannot change.
-        let calls = at.checked_sub(1).and_then(|before| messages.get(before)).map(|calls| &**calls);
+        // Answers stand right behind their calls in any history, so what is made of them cannot
+        // change.
+        let calls = at
+            .checked_sub(1)
+            .and_then(|before| messages.get(before))
+            .map(|calls| &**calls);
         let key = origin.key(wire, message, calls);
-        let json = request.history.encoded(at, key, || encode(message, calls, to));
+        let json = request
+            .history
+            .encoded(at, key, || encode(message, calls, to));
         list.add(&json);
     }
 }
@@ -42,7 +57,8 @@ struct To<'a> {
 }
 
 impl To<'_> {
-    /// The fields that came with a part, if they may go back: Google says nothing of who else can read a signature.
+    /// The fields that came with a part, if they may go back: Google says nothing of who else can
+    /// read a signature.
     fn own<'a>(&self, opaque: Option<&'a ProviderState>) -> Option<&'a Fields> {
         self.origin.data(NAME, opaque, Bound::Account)?.as_object()
     }
@@ -52,9 +68,17 @@ fn encode(message: &Message, calls: Option<&Message>, to: To<'_>) -> Vec<u8> {
     let parts = match message.role {
         Role::Assistant => said(message, to),
         Role::Tool => answers(message, calls, to),
-        Role::System | Role::User => message.parts.iter().filter_map(|part| told(part, to)).collect(),
+        Role::System | Role::User => message
+            .parts
+            .iter()
+            .filter_map(|part| told(part, to))
+            .collect(),
     };
-    let role = if message.role == Role::Assistant { "model" } else { "user" };
+    let role = if message.role == Role::Assistant {
+        "model"
+    } else {
+        "user"
+    };
     let mut bytes = Vec::new();
     if !parts.is_empty() {
         write(&mut bytes, &json!({"role": role, "parts": parts}));
@@ -82,9 +106,14 @@ fn said(message: &Message, to: To<'_>) -> Vec<Value> {
             Part::Text(text) if text.text.is_empty() && fields.is_none() => return None,
             Part::Text(text) => with(json!({"text": text.text}), fields),
             // What others thought is not Gemini's business.
-            Part::Thinking(thinking) => with(json!({"text": thinking.text, "thought": true}), Some(fields?)),
+            Part::Thinking(thinking) => with(
+                json!({"text": thinking.text, "thought": true}),
+                Some(fields?),
+            ),
             Part::Media(media) => medium(media, to),
-            Part::ToolCall(call) => self::call(call, to.signs && std::mem::replace(&mut first, false), to),
+            Part::ToolCall(call) => {
+                self::call(call, to.signs && std::mem::replace(&mut first, false), to)
+            }
             Part::Opaque(_) => fields?.clone().into(),
             _ => return None,
         })
@@ -122,7 +151,8 @@ fn answers(message: &Message, calls: Option<&Message>, to: To<'_>) -> Vec<Value>
             Content::Media(media) => Some(media),
             _ => None,
         });
-        let (within, beside): (Vec<&Media>, Vec<&Media>) = media.partition(|media| to.signs && fits(media));
+        let (within, beside): (Vec<&Media>, Vec<&Media>) =
+            media.partition(|media| to.signs && fits(media));
         if !within.is_empty() {
             answer["parts"] = within.into_iter().map(|media| medium(media, to)).collect();
         }
@@ -154,13 +184,23 @@ fn id<'a>(call: &'a ToolCall, to: To<'_>) -> Option<&'a Value> {
 
 /// Whether a medium can stand in an answer.
 fn fits(media: &Media) -> bool {
-    let kinds = ["image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"];
+    let kinds = [
+        "image/png",
+        "image/jpeg",
+        "image/webp",
+        "application/pdf",
+        "text/plain",
+    ];
     matches!(media.source, MediaSource::Bytes(_)) && kinds.contains(&&*media.mime)
 }
 
-/// What a tool answered. Gemini takes an object, in which `output` and `error` have a meaning of their own.
+/// What a tool answered. Gemini takes an object, in which `output` and `error` have a meaning of
+/// their own.
 fn response(result: &ToolResult) -> Value {
-    let has_text = result.content.iter().any(|content| matches!(content, Content::Text(_)));
+    let has_text = result
+        .content
+        .iter()
+        .any(|content| matches!(content, Content::Text(_)));
     match &result.value {
         _ if result.is_error() => json!({"error": result.text()}),
         Some(Value::Object(map))
@@ -178,7 +218,10 @@ fn medium(media: &Media, to: To<'_>) -> Value {
     let part = match &media.source {
         MediaSource::Bytes(bytes) => inline(&media.mime, STANDARD.encode(bytes.as_slice())),
         MediaSource::Url(url) => match data_url(url) {
-            Some((mime, data)) => inline(if mime.is_empty() { &media.mime } else { mime }, data.to_owned()),
+            Some((mime, data)) => inline(
+                if mime.is_empty() { &media.mime } else { mime },
+                data.to_owned(),
+            ),
             None if media.mime.is_empty() => json!({"fileData": {"fileUri": url}}),
             None => json!({"fileData": {"mimeType": media.mime, "fileUri": url}}),
         },

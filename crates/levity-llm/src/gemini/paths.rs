@@ -16,8 +16,10 @@ impl Place {
             Self::AiStudio => "https://generativelanguage.googleapis.com".to_owned(),
             Self::Vertex { region, .. } => {
                 // It becomes a part of the host's name, and may not change what follows.
-                let region: String =
-                    region.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
+                let region: String = region
+                    .chars()
+                    .filter(|c| c.is_ascii_alphanumeric() || *c == '-')
+                    .collect();
                 match &*region {
                     "global" => "https://aiplatform.googleapis.com".to_owned(),
                     "us" | "eu" => format!("https://aiplatform.{region}.rep.googleapis.com"),
@@ -29,18 +31,28 @@ impl Place {
 
     /// The path for a model, which may be named with the folders above it.
     pub(super) fn path(&self, model: &str, stream: bool) -> String {
-        let verb = if stream { "streamGenerateContent?alt=sse" } else { "generateContent" };
+        let verb = if stream {
+            "streamGenerateContent?alt=sse"
+        } else {
+            "generateContent"
+        };
         format!("{}:{verb}", self.folder(model))
     }
 
     /// The path of a model, before what is asked of it.
     pub(super) fn folder(&self, model: &str) -> String {
-        let steps: Vec<&str> =
-            model.split('/').filter(|step| !matches!(step.trim(), "" | "." | "..")).collect();
+        let steps: Vec<&str> = model
+            .split('/')
+            .filter(|step| !matches!(step.trim(), "" | "." | ".."))
+            .collect();
         match self {
             Self::AiStudio => format!("/v1beta/{}", ai_studio(&steps)),
             Self::Vertex { project, region } => {
-                let location = format!("projects/{}/locations/{}", percent(project), percent(region));
+                let location = format!(
+                    "projects/{}/locations/{}",
+                    percent(project),
+                    percent(region)
+                );
                 match &*steps {
                     ["projects", ..] => format!("/v1/{}", joined(&steps)),
                     steps => format!("/v1/{location}/{}", vertex(steps)),
@@ -53,7 +65,9 @@ impl Place {
 fn ai_studio(steps: &[&str]) -> String {
     match steps {
         ["models" | "tunedModels", ..] if steps.len() > 1 => joined(steps),
-        ["publishers", _, "models", model] | ["google", model] => format!("models/{}", percent(model)),
+        ["publishers", _, "models", model] | ["google", model] => {
+            format!("models/{}", percent(model))
+        }
         steps => format!("models/{}", joined(steps)),
     }
 }
@@ -62,13 +76,21 @@ fn vertex(steps: &[&str]) -> String {
     match steps {
         ["publishers" | "endpoints", _, ..] => joined(steps),
         ["models", model] => format!("publishers/google/models/{}", percent(model)),
-        [publisher, model] => format!("publishers/{}/models/{}", percent(publisher), percent(model)),
+        [publisher, model] => format!(
+            "publishers/{}/models/{}",
+            percent(publisher),
+            percent(model)
+        ),
         steps => format!("publishers/google/models/{}", joined(steps)),
     }
 }
 
 fn joined(steps: &[&str]) -> String {
-    steps.iter().map(|step| percent(step.trim())).collect::<Vec<_>>().join("/")
+    steps
+        .iter()
+        .map(|step| percent(step.trim()))
+        .collect::<Vec<_>>()
+        .join("/")
 }
 
 /// Text as it may stand in a path or a form.
@@ -92,12 +114,21 @@ mod tests {
 
     #[track_caller]
     fn check(place: &Place, model: &str, expected: &str) {
-        assert_eq!(place.path(model, false), format!("{expected}:generateContent"));
-        assert_eq!(place.path(model, true), format!("{expected}:streamGenerateContent?alt=sse"));
+        assert_eq!(
+            place.path(model, false),
+            format!("{expected}:generateContent")
+        );
+        assert_eq!(
+            place.path(model, true),
+            format!("{expected}:streamGenerateContent?alt=sse")
+        );
     }
 
     fn vertex_in(region: &str) -> Place {
-        Place::Vertex { project: "p 1".to_owned(), region: region.to_owned() }
+        Place::Vertex {
+            project: "p 1".to_owned(),
+            region: region.to_owned(),
+        }
     }
 
     #[test]
@@ -117,19 +148,43 @@ mod tests {
     fn models_on_vertex_are_found_by_any_of_their_names() {
         let check = |model, expected: &str| check(&vertex_in("us-central1"), model, expected);
         let here = "/v1/projects/p%201/locations/us-central1";
-        check("gemini-2.5-pro", &format!("{here}/publishers/google/models/gemini-2.5-pro"));
-        check("models/gemini-2.5-pro", &format!("{here}/publishers/google/models/gemini-2.5-pro"));
-        check("publishers/meta/models/x@001", &format!("{here}/publishers/meta/models/x@001"));
+        check(
+            "gemini-2.5-pro",
+            &format!("{here}/publishers/google/models/gemini-2.5-pro"),
+        );
+        check(
+            "models/gemini-2.5-pro",
+            &format!("{here}/publishers/google/models/gemini-2.5-pro"),
+        );
+        check(
+            "publishers/meta/models/x@001",
+            &format!("{here}/publishers/meta/models/x@001"),
+        );
         check("meta/x", &format!("{here}/publishers/meta/models/x"));
         check("endpoints/123", &format!("{here}/endpoints/123"));
-        check("projects/q/locations/l/endpoints/7", "/v1/projects/q/locations/l/endpoints/7");
+        check(
+            "projects/q/locations/l/endpoints/7",
+            "/v1/projects/q/locations/l/endpoints/7",
+        );
     }
 
     #[test]
     fn regions_have_servers() {
-        assert_eq!(vertex_in("global").base(), "https://aiplatform.googleapis.com");
-        assert_eq!(vertex_in("eu").base(), "https://aiplatform.eu.rep.googleapis.com");
-        assert_eq!(vertex_in("us-east5").base(), "https://us-east5-aiplatform.googleapis.com");
-        assert_eq!(vertex_in("evil.com/#").base(), "https://evilcom-aiplatform.googleapis.com");
+        assert_eq!(
+            vertex_in("global").base(),
+            "https://aiplatform.googleapis.com"
+        );
+        assert_eq!(
+            vertex_in("eu").base(),
+            "https://aiplatform.eu.rep.googleapis.com"
+        );
+        assert_eq!(
+            vertex_in("us-east5").base(),
+            "https://us-east5-aiplatform.googleapis.com"
+        );
+        assert_eq!(
+            vertex_in("evil.com/#").base(),
+            "https://evilcom-aiplatform.googleapis.com"
+        );
     }
 }

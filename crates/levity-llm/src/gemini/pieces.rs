@@ -110,7 +110,9 @@ impl<'de> Deserialize<'de> for Piece {
                 while let Some(name) = map.next_key::<String>()? {
                     match &*name {
                         "text" => piece.text = map.next_value()?,
-                        "thought" => piece.thought = map.next_value::<Option<bool>>()?.unwrap_or_default(),
+                        "thought" => {
+                            piece.thought = map.next_value::<Option<bool>>()?.unwrap_or_default()
+                        }
                         "functionCall" => piece.call = map.next_value()?,
                         "inlineData" => piece.data = map.next_value()?,
                         _ => piece.keep(name, map.next_value()?),
@@ -137,22 +139,41 @@ pub(super) fn tidy(reply: &mut Value) {
     let Value::Object(reply) = reply else { return };
     listed(reply, "candidates");
     for candidate in each(reply, "candidates") {
-        only(candidate, &["finishReason", "finishMessage"], Value::is_string);
+        only(
+            candidate,
+            &["finishReason", "finishMessage"],
+            Value::is_string,
+        );
         only(candidate, &["index"], Value::is_u64);
         only(candidate, &["content"], Value::is_object);
-        let Some(Value::Object(content)) = candidate.get_mut("content") else { continue };
+        let Some(Value::Object(content)) = candidate.get_mut("content") else {
+            continue;
+        };
         listed(content, "parts");
         each(content, "parts").for_each(tidy_part);
     }
-    only(reply, &["usageMetadata", "promptFeedback"], Value::is_object);
+    only(
+        reply,
+        &["usageMetadata", "promptFeedback"],
+        Value::is_object,
+    );
     if let Some(Value::Object(counts)) = reply.get_mut("usageMetadata") {
-        for (_, count) in counts.iter_mut().filter(|(name, _)| name.ends_with("Count")) {
-            let number = count.as_u64().or_else(|| count.as_str()?.trim().parse().ok());
+        for (_, count) in counts
+            .iter_mut()
+            .filter(|(name, _)| name.ends_with("Count"))
+        {
+            let number = count
+                .as_u64()
+                .or_else(|| count.as_str()?.trim().parse().ok());
             *count = number.map_or(Value::Null, Value::from);
         }
     }
     if let Some(Value::Object(feedback)) = reply.get_mut("promptFeedback") {
-        only(feedback, &["blockReason", "blockReasonMessage"], Value::is_string);
+        only(
+            feedback,
+            &["blockReason", "blockReasonMessage"],
+            Value::is_string,
+        );
     }
 }
 
@@ -193,7 +214,10 @@ fn listed(map: &mut Map<String, Value>, name: &str) {
     }
 }
 
-fn each<'a>(map: &'a mut Map<String, Value>, name: &str) -> impl Iterator<Item = &'a mut Map<String, Value>> {
+fn each<'a>(
+    map: &'a mut Map<String, Value>,
+    name: &str,
+) -> impl Iterator<Item = &'a mut Map<String, Value>> {
     let items = map.get_mut(name).and_then(Value::as_array_mut);
     items.into_iter().flatten().filter_map(Value::as_object_mut)
 }

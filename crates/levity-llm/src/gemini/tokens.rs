@@ -39,7 +39,10 @@ pub struct AccessToken {
 impl AccessToken {
     /// A token that can be used until it is refused.
     pub fn new(token: impl Into<Secret>) -> Self {
-        Self { token: token.into(), lifetime: None }
+        Self {
+            token: token.into(),
+            lifetime: None,
+        }
     }
 
     /// Sets how long it can be used from now on.
@@ -52,8 +55,8 @@ impl AccessToken {
 
 /// Where access tokens come from. Clones share one token.
 ///
-/// A token is kept until a minute before its end. Then a new one is asked for, once, however many calls wait for it. A
-/// token that the server refuses (401) is not sent again.
+/// A token is kept until a minute before its end. Then a new one is asked for, once, however many
+/// calls wait for it. A token that the server refuses (401) is not sent again.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -91,8 +94,14 @@ enum Source {
 impl AccessTokens {
     /// One token and no other.
     pub fn fixed(token: impl Into<Secret>) -> Self {
-        let kept = Kept { token: token.into(), until: None };
-        Self(Arc::new(Inner { source: Source::Fixed, kept: Mutex::new(Some(kept)) }))
+        let kept = Kept {
+            token: token.into(),
+            until: None,
+        };
+        Self(Arc::new(Inner {
+            source: Source::Fixed,
+            kept: Mutex::new(Some(kept)),
+        }))
     }
 
     /// Asks `ask` whenever a token is needed and the last one is at its end.
@@ -104,33 +113,39 @@ impl AccessTokens {
         Self::of(Source::Ask(Box::new(move || Box::pin(ask()))))
     }
 
-    /// Credentials in a file: those of `gcloud auth application-default login`, or the key of a service account.
-    /// The file is read again whenever a token is needed.
+    /// Credentials in a file: those of `gcloud auth application-default login`, or the key of a
+    /// service account. The file is read again whenever a token is needed.
     ///
     /// # Errors
     /// [`Auth`](ModelErrorKind::Auth) when the file cannot be read, or holds something else.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, ModelError> {
-        Ok(Self::of(Source::Credentials(Credentials::read(path.as_ref())?)))
+        Ok(Self::of(Source::Credentials(Credentials::read(
+            path.as_ref(),
+        )?)))
     }
 
-    /// The application-default credentials: the file that `GOOGLE_APPLICATION_CREDENTIALS` names, or else the one
-    /// that `gcloud auth application-default login` writes.
+    /// The application-default credentials: the file that `GOOGLE_APPLICATION_CREDENTIALS` names,
+    /// or else the one that `gcloud auth application-default login` writes.
     ///
     /// # Errors
     /// [`Auth`](ModelErrorKind::Auth) when there is no such file, or it cannot be used.
     pub fn from_env() -> Result<Self, ModelError> {
         let place = credentials::place(|name| std::env::var_os(name), cfg!(windows));
         Self::from_file(place.ok_or_else(|| {
-            let message = "no home directory is known: name a file in `GOOGLE_APPLICATION_CREDENTIALS`";
+            let message =
+                "no home directory is known: name a file in `GOOGLE_APPLICATION_CREDENTIALS`";
             ModelError::new(ModelErrorKind::Auth, message)
         })?)
     }
 
-    /// Asks this server for tokens, in place of the one that the credentials name: a proxy, or a test's own.
+    /// Asks this server for tokens, in place of the one that the credentials name: a proxy, or a
+    /// test's own.
     #[must_use]
     pub fn with_token_url(self, url: impl AsRef<str>) -> Self {
         match &self.0.source {
-            Source::Credentials(known) => Self::of(Source::Credentials(known.clone().with_url(url.as_ref()))),
+            Source::Credentials(known) => {
+                Self::of(Source::Credentials(known.clone().with_url(url.as_ref())))
+            }
             _ => self,
         }
     }
@@ -138,25 +153,36 @@ impl AccessTokens {
     /// A token that can be used now.
     ///
     /// # Errors
-    /// What the callback or Google said, or [`Auth`](ModelErrorKind::Auth) when a fixed token was refused before.
+    /// What the callback or Google said, or [`Auth`](ModelErrorKind::Auth) when a fixed token was
+    /// refused before.
     pub async fn token(&self) -> Result<Secret, ModelError> {
         let mut kept = self.0.kept.lock().await;
-        if let Some(known) = kept.as_ref().filter(|known| known.until.is_none_or(|until| now() < until)) {
+        if let Some(known) = kept
+            .as_ref()
+            .filter(|known| known.until.is_none_or(|until| now() < until))
+        {
             return Ok(known.token.clone());
         }
         *kept = None;
         let fresh = self.0.source.ask().await?;
         // What lives longer than the clock can tell is used until it is refused.
-        let until =
-            fresh.lifetime.and_then(|life| now().checked_add(life.saturating_sub(MARGIN.min(life / 2))));
-        *kept = Some(Kept { token: fresh.token.clone(), until });
+        let until = fresh
+            .lifetime
+            .and_then(|life| now().checked_add(life.saturating_sub(MARGIN.min(life / 2))));
+        *kept = Some(Kept {
+            token: fresh.token.clone(),
+            until,
+        });
         Ok(fresh.token)
     }
 
     /// Forgets a token that was refused, unless there is another one already.
     pub(crate) async fn refused(&self, token: &str) {
         let mut kept = self.0.kept.lock().await;
-        if kept.as_ref().is_some_and(|known| known.token.expose() == token) {
+        if kept
+            .as_ref()
+            .is_some_and(|known| known.token.expose() == token)
+        {
             *kept = None;
         }
     }
@@ -170,7 +196,10 @@ impl AccessTokens {
     }
 
     fn of(source: Source) -> Self {
-        Self(Arc::new(Inner { source, kept: Mutex::new(None) }))
+        Self(Arc::new(Inner {
+            source,
+            kept: Mutex::new(None),
+        }))
     }
 }
 

@@ -52,7 +52,12 @@ impl Default for TimeLimits {
     fn default() -> Self {
         let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
         let (first_byte, stall, total) = (minutes(5), minutes(2), minutes(30));
-        Self { connect: Duration::from_secs(10), first_byte, stall, total }
+        Self {
+            connect: Duration::from_secs(10),
+            first_byte,
+            stall,
+            total,
+        }
     }
 }
 
@@ -118,38 +123,66 @@ impl Endpoint {
         bare_url(&self.base)
     }
 
-    /// Everything in the address that may be a key: user, password, steps of the path that are not shown, what the query and the
-    /// fragment hold; and the header that the HTTP client makes of user and password. A server that repeats a request in an error
-    /// would show it.
+    /// Everything in the address that may be a key: user, password, steps of the path that are not
+    /// shown, what the query and the fragment hold; and the header that the HTTP client makes of
+    /// user and password. A server that repeats a request in an error would show it.
     pub(crate) fn address_secrets(&self) -> Vec<String> {
         let base: &str = &self.base;
         let (before, fragment) = base.split_once('#').unwrap_or((base, ""));
         let (place, query) = before.split_once('?').unwrap_or((before, ""));
         let host = place.split_once("://").map_or("", |(_, rest)| rest);
-        let user = host.split('/').next().and_then(|host| host.rsplit_once('@')).map_or("", |(user, _)| user);
+        let user = host
+            .split('/')
+            .next()
+            .and_then(|host| host.rsplit_once('@'))
+            .map_or("", |(user, _)| user);
         // A value that is too short to look for is found with its name.
-        let pairs = query.split('&').filter(|pair| !HARMLESS.contains(&pair.split('=').next().unwrap_or("")));
-        let values = pairs.clone().filter_map(|pair| pair.split_once('=')).map(|(_, value)| value);
-        let hidden =
-            |step: &&str| !step.contains('@') && bare_url(&format!("h/{step}")) != format!("h/{step}");
+        let pairs = query
+            .split('&')
+            .filter(|pair| !HARMLESS.contains(&pair.split('=').next().unwrap_or("")));
+        let values = pairs
+            .clone()
+            .filter_map(|pair| pair.split_once('='))
+            .map(|(_, value)| value);
+        let hidden = |step: &&str| {
+            !step.contains('@') && bare_url(&format!("h/{step}")) != format!("h/{step}")
+        };
         let steps = host.split('/').skip(1).filter(hidden);
-        let found = pairs.chain(values).chain(user.splitn(2, ':')).chain([user, fragment]).chain(steps);
+        let found = pairs
+            .chain(values)
+            .chain(user.splitn(2, ':'))
+            .chain([user, fragment])
+            .chain(steps);
         let both = |part: &str| [part.to_owned(), decoded(part)];
-        let found: Vec<String> = found.filter(|part| !part.is_empty()).flat_map(both).collect();
+        let found: Vec<String> = found
+            .filter(|part| !part.is_empty())
+            .flat_map(both)
+            .collect();
         found.into_iter().chain(self.user_secrets()).collect()
     }
 
-    /// User and password as the HTTP client reads them, which may be where nobody looks for them, and sends them.
+    /// User and password as the HTTP client reads them, which may be where nobody looks for them,
+    /// and sends them.
     fn user_secrets(&self) -> Vec<String> {
-        let Ok(url) = reqwest::Url::parse(&self.base) else { return Vec::new() };
+        let Ok(url) = reqwest::Url::parse(&self.base) else {
+            return Vec::new();
+        };
         let (user, password) = (url.username(), url.password().unwrap_or_default());
         if user.is_empty() && password.is_empty() {
             return Vec::new();
         }
-        let both = |part: &str| [part.to_owned(), String::from_utf8_lossy(&unescaped(part)).into_owned()];
+        let both = |part: &str| {
+            [
+                part.to_owned(),
+                String::from_utf8_lossy(&unescaped(part)).into_owned(),
+            ]
+        };
         let sent = [&*unescaped(user), b":", &*unescaped(password)].concat();
         let headers = basic(&sent);
-        let parts = [user, password].into_iter().flat_map(both).filter(|part| !part.is_empty());
+        let parts = [user, password]
+            .into_iter()
+            .flat_map(both)
+            .filter(|part| !part.is_empty());
         parts.chain(headers).collect()
     }
 
@@ -164,11 +197,16 @@ impl Endpoint {
         body.shrink_to_fit();
         let (url, headers) = (self.url(path), self.headers(own)?);
         let client = Shared::here(self.limits.connect)?;
-        self.wait(pin!(client.post(&url, headers, body.into()))).await
+        self.wait(pin!(client.post(&url, headers, body.into())))
+            .await
     }
 
     /// Asks for what stands at a path, and waits for the reply to begin.
-    pub(crate) async fn get(&self, path: &str, own: &[(&str, Secret)]) -> Result<Reply, ModelError> {
+    pub(crate) async fn get(
+        &self,
+        path: &str,
+        own: &[(&str, Secret)],
+    ) -> Result<Reply, ModelError> {
         let (url, headers) = (self.url(path), self.headers(own)?);
         let client = Shared::here(self.limits.connect)?;
         self.wait(pin!(client.get(&url, headers))).await
@@ -180,26 +218,38 @@ impl Endpoint {
     ) -> Result<Reply, ModelError> {
         let mut timer = Timer::new(self.limits.total);
         match timer.limit(self.limits.first_byte, sent).await {
-            Some(Ok(response)) => Ok(Reply { response, stall: self.limits.stall, timer }),
+            Some(Ok(response)) => Ok(Reply {
+                response,
+                stall: self.limits.stall,
+                timer,
+            }),
             Some(Err(error)) => Err(failed(error, self.limits.connect)),
             None if timer.is_over() => Err(too_slow("the call", self.limits.total)),
-            None => Err(too_slow("the beginning of the reply", self.limits.first_byte)),
+            None => Err(too_slow(
+                "the beginning of the reply",
+                self.limits.first_byte,
+            )),
         }
     }
 
-    /// Where a request goes. The address may be given with the version that paths begin with, or with another one,
-    /// which then counts; and with a query, which goes behind the path.
+    /// Where a request goes. The address may be given with the version that paths begin with, or
+    /// with another one, which then counts; and with a query, which goes behind the path.
     fn url(&self, path: &str) -> String {
         let (base, query) = self.base.split_once('?').unwrap_or((&self.base, ""));
         let base = base.trim_end_matches('/');
         let versioned = base.rsplit('/').next().is_some_and(is_version);
         let path = match path.trim_start_matches('/').split_once('/') {
-            Some((first, _)) if versioned && is_version(first) => path.get(first.len() + 1..).unwrap_or(path),
+            Some((first, _)) if versioned && is_version(first) => {
+                path.get(first.len() + 1..).unwrap_or(path)
+            }
             _ => path,
         };
         match query {
             "" => format!("{base}{path}"),
-            query => format!("{base}{path}{}{query}", if path.contains('?') { '&' } else { '?' }),
+            query => format!(
+                "{base}{path}{}{query}",
+                if path.contains('?') { '&' } else { '?' }
+            ),
         }
     }
 
@@ -208,14 +258,21 @@ impl Endpoint {
         headers.insert("content-type", HeaderValue::from_static("application/json"));
         let own = own.iter().map(|(name, value)| (*name, value));
         // What the user set comes last, and so counts.
-        for (name, value) in own.chain(self.headers.iter().map(|(name, value)| (name.as_str(), value))) {
+        for (name, value) in own.chain(
+            self.headers
+                .iter()
+                .map(|(name, value)| (name.as_str(), value)),
+        ) {
             let wrong = || {
                 let message = format!("the header `{name}` cannot be sent as it is");
                 ModelError::new(ModelErrorKind::BadRequest, message)
             };
             let mut value = HeaderValue::from_str(value.expose()).map_err(|_| wrong())?;
             value.set_sensitive(true);
-            headers.insert(HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?, value);
+            headers.insert(
+                HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?,
+                value,
+            );
         }
         Ok(headers)
     }
@@ -223,7 +280,9 @@ impl Endpoint {
 
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Endpoint").field("base", &self.shown()).finish_non_exhaustive()
+        f.debug_struct("Endpoint")
+            .field("base", &self.shown())
+            .finish_non_exhaustive()
     }
 }
 
@@ -234,31 +293,53 @@ pub(super) fn proxy_secrets() -> &'static [String] {
 }
 
 fn secrets_of_proxies(var: impl Fn(&str) -> Option<String>) -> Vec<String> {
-    let names = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
-    let address = |url: String| if url.contains("://") { url } else { format!("http://{url}") };
+    let names = [
+        "HTTP_PROXY",
+        "http_proxy",
+        "HTTPS_PROXY",
+        "https_proxy",
+        "ALL_PROXY",
+        "all_proxy",
+    ];
+    let address = |url: String| {
+        if url.contains("://") {
+            url
+        } else {
+            format!("http://{url}")
+        }
+    };
     let proxies = names.iter().filter_map(|name| var(name)).map(address);
     let secrets = proxies.flat_map(|url| Endpoint::new(url).user_secrets());
     // A user's name may be a word.
     secrets.filter(|secret| secret.len() >= 8).collect()
 }
 
-/// What is sent for a user and a password, in both alphabets. The signs that fill it up are no part of it.
+/// What is sent for a user and a password, in both alphabets. The signs that fill it up are no part
+/// of it.
 fn basic(pair: &[u8]) -> [String; 2] {
     [STANDARD_NO_PAD.encode(pair), URL_SAFE_NO_PAD.encode(pair)]
 }
 
-/// The forms in which a server may repeat the value of a header: without the scheme before it, and for a user and a password what
-/// it reads there.
+/// The forms in which a server may repeat the value of a header: without the scheme before it, and
+/// for a user and a password what it reads there.
 pub(super) fn header_secrets(value: &str) -> Vec<String> {
-    let Some((scheme, rest)) = value.split_once(' ') else { return vec![value.to_owned()] };
+    let Some((scheme, rest)) = value.split_once(' ') else {
+        return vec![value.to_owned()];
+    };
     let rest = rest.trim();
     let mut found = vec![value.to_owned(), rest.to_owned()];
     if scheme.eq_ignore_ascii_case("basic") {
         let bare = rest.trim_end_matches('=');
-        let pair = STANDARD_NO_PAD.decode(bare).or_else(|_| URL_SAFE_NO_PAD.decode(bare)).unwrap_or_default();
+        let pair = STANDARD_NO_PAD
+            .decode(bare)
+            .or_else(|_| URL_SAFE_NO_PAD.decode(bare))
+            .unwrap_or_default();
         found.extend(basic(&pair).into_iter().filter(|_| !pair.is_empty()));
         let pair = String::from_utf8_lossy(&pair);
-        found.extend(pair.split_once(':').map(|(_, password)| password.to_owned()));
+        found.extend(
+            pair.split_once(':')
+                .map(|(_, password)| password.to_owned()),
+        );
         found.push(pair.into_owned());
     }
     found
@@ -274,7 +355,10 @@ fn unescaped(part: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(part.len());
     let mut rest = part.as_bytes();
     while let Some((first, after)) = rest.split_first() {
-        let code = after.get(..2).filter(|_| *first == b'%').and_then(|two| std::str::from_utf8(two).ok());
+        let code = after
+            .get(..2)
+            .filter(|_| *first == b'%')
+            .and_then(|two| std::str::from_utf8(two).ok());
         match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
             Some(byte) => {
                 bytes.push(byte);
@@ -314,20 +398,28 @@ impl Reply {
 
     /// The next bytes, or `None` at the end.
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, ModelError> {
-        match self.timer.limit(self.stall, pin!(self.response.chunk())).await {
+        match self
+            .timer
+            .limit(self.stall, pin!(self.response.chunk()))
+            .await
+        {
             Some(Ok(chunk)) => Ok(chunk),
             Some(Err(error)) => Err(broken(&error)),
-            None if self.timer.is_over() => {
-                Err(ModelError::new(ModelErrorKind::Timeout, "the call took longer than it may in all"))
-            }
+            None if self.timer.is_over() => Err(ModelError::new(
+                ModelErrorKind::Timeout,
+                "the call took longer than it may in all",
+            )),
             None => Err(too_slow("more of the reply", self.stall)),
         }
     }
 
-    /// Reads what is left, if it is little and comes soon. A program that is busy with thousands of calls takes its
-    /// time, and would need a new connection for each; a server that never ends its reply must not hold us up.
+    /// Reads what is left, if it is little and comes soon. A program that is busy with thousands of
+    /// calls takes its time, and would need a new connection for each; a server that never ends its
+    /// reply must not hold us up.
     pub(crate) async fn drain(&mut self) {
-        let Self { response, timer, .. } = self;
+        let Self {
+            response, timer, ..
+        } = self;
         let rest = async {
             for _ in 0..16 {
                 if !matches!(response.chunk().await, Ok(Some(_))) {
@@ -356,12 +448,13 @@ impl Reply {
 pub(super) fn failed(error: reqwest::Error, connect: Duration) -> ModelError {
     let error = error.without_url();
     if error.is_builder() {
-        let message =
-            "the server's address is no URL of `http` or `https`; write it as `http://HOST:PORT/v1`";
+        let message = "the server's address is no URL of `http` or `https`; write it as \
+            `http://HOST:PORT/v1`";
         return ModelError::new(ModelErrorKind::BadRequest, message).with_source(root(&error));
     }
     if error.is_connect() && error.is_timeout() {
-        let message = format!("no connection within {connect:?}; check the address and the network");
+        let message =
+            format!("no connection within {connect:?}; check the address and the network");
         return ModelError::new(ModelErrorKind::Timeout, message).with_unreachable();
     }
     if error.is_timeout() {
@@ -371,7 +464,11 @@ pub(super) fn failed(error: reqwest::Error, connect: Duration) -> ModelError {
         return broken(&error);
     }
     let (what, advice) = why_unreachable(&error);
-    let message = if advice.is_empty() { what.clone() } else { format!("{what}; {advice}") };
+    let message = if advice.is_empty() {
+        what.clone()
+    } else {
+        format!("{what}; {advice}")
+    };
     let error = ModelError::new(ModelErrorKind::Transport, message).with_unreachable();
     // Its words are in the message already.
     error.with_source(what)
@@ -395,7 +492,9 @@ fn why_unreachable(error: &reqwest::Error) -> (String, &'static str) {
         return ("the host name is not known".to_owned(), "check the address");
     }
     match find::<io::Error>(error).map(io::Error::kind) {
-        Some(io::ErrorKind::ConnectionRefused) => ("connection refused".to_owned(), "is the server running?"),
+        Some(io::ErrorKind::ConnectionRefused) => {
+            ("connection refused".to_owned(), "is the server running?")
+        }
         Some(io::ErrorKind::Other | io::ErrorKind::InvalidData) | None => (root(error), ""),
         Some(kind) => (kind.to_string(), ""),
     }
@@ -406,22 +505,28 @@ fn broken(error: &reqwest::Error) -> ModelError {
     let parse = find::<hyper::Error>(error).is_some_and(hyper::Error::is_parse);
     let what = match find::<io::Error>(error).map(io::Error::kind) {
         _ if parse => {
-            "the server does not speak HTTP on this port; write `https://` if it speaks TLS".to_owned()
+            "the server does not speak HTTP on this port; write `https://` if it speaks TLS"
+                .to_owned()
         }
-        Some(kind) if !matches!(kind, io::ErrorKind::Other) => format!("the connection broke: {kind}"),
+        Some(kind) if !matches!(kind, io::ErrorKind::Other) => {
+            format!("the connection broke: {kind}")
+        }
         _ => format!("the connection broke: {}", root(error)),
     };
     ModelError::new(ModelErrorKind::Transport, what).with_source(root(error))
 }
 
-/// The first error of this type that another came from. An error inside of an I/O error is looked at too.
+/// The first error of this type that another came from. An error inside of an I/O error is looked
+/// at too.
 fn find<T: Error + 'static>(error: &reqwest::Error) -> Option<&T> {
     let mut next: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(error) = next {
         if let Some(found) = error.downcast_ref() {
             return Some(found);
         }
-        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        let inner = error
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref);
         next = match inner {
             Some(inner) => Some(inner),
             None => error.source(),
@@ -446,7 +551,10 @@ fn texts(error: &reqwest::Error) -> Vec<String> {
 }
 
 fn too_slow(what: &str, limit: Duration) -> ModelError {
-    ModelError::new(ModelErrorKind::Timeout, format!("{what} did not come within {limit:?}"))
+    ModelError::new(
+        ModelErrorKind::Timeout,
+        format!("{what} did not come within {limit:?}"),
+    )
 }
 
 #[cfg(test)]
@@ -463,11 +571,27 @@ mod tests {
         check("http://h", "/v1/messages", "http://h/v1/messages");
         check("http://h/v1/", "/v1/messages", "http://h/v1/messages");
         check("http://h/v1", "/responses", "http://h/v1/responses");
-        check("http://h/v1beta", "/v1beta/models/x:y?alt=sse", "http://h/v1beta/models/x:y?alt=sse");
-        check("http://h/v1beta1", "/v1/projects/p", "http://h/v1beta1/projects/p");
+        check(
+            "http://h/v1beta",
+            "/v1beta/models/x:y?alt=sse",
+            "http://h/v1beta/models/x:y?alt=sse",
+        );
+        check(
+            "http://h/v1beta1",
+            "/v1/projects/p",
+            "http://h/v1beta1/projects/p",
+        );
         check("http://h/very", "/v1/messages", "http://h/very/v1/messages");
-        check("http://h/openai/?api-version=1", "/responses", "http://h/openai/responses?api-version=1");
-        check("http://h?key=1", "/v1beta/models/x:y?alt=sse", "http://h/v1beta/models/x:y?alt=sse&key=1");
+        check(
+            "http://h/openai/?api-version=1",
+            "/responses",
+            "http://h/openai/responses?api-version=1",
+        );
+        check(
+            "http://h?key=1",
+            "/v1beta/models/x:y?alt=sse",
+            "http://h/v1beta/models/x:y?alt=sse&key=1",
+        );
         check("http://h/token", "", "http://h/token");
         assert!(!format!("{:?}", Endpoint::new("http://h?key=abc")).contains("abc"));
     }
@@ -477,8 +601,20 @@ mod tests {
         for (value, secrets) in [
             ("abc", &["abc"][..]),
             ("Bearer abc", &["Bearer abc", "abc"]),
-            ("Basic bWU6cGFzcw==", &["Basic bWU6cGFzcw==", "bWU6cGFzcw==", "bWU6cGFzcw", "pass", "me:pass"]),
-            ("basic bWU6cGFzcw", &["basic bWU6cGFzcw", "bWU6cGFzcw", "pass", "me:pass"]),
+            (
+                "Basic bWU6cGFzcw==",
+                &[
+                    "Basic bWU6cGFzcw==",
+                    "bWU6cGFzcw==",
+                    "bWU6cGFzcw",
+                    "pass",
+                    "me:pass",
+                ],
+            ),
+            (
+                "basic bWU6cGFzcw",
+                &["basic bWU6cGFzcw", "bWU6cGFzcw", "pass", "me:pass"],
+            ),
             ("Basic %", &["Basic %", "%", ""]),
         ] {
             let mut found = header_secrets(value);
@@ -489,11 +625,15 @@ mod tests {
 
     #[test]
     fn proxies_are_known_by_what_is_sent_to_them() {
-        let of = |url: &str| secrets_of_proxies(|name| (name == "https_proxy").then(|| url.to_owned()));
+        let of =
+            |url: &str| secrets_of_proxies(|name| (name == "https_proxy").then(|| url.to_owned()));
         for url in ["http://me:password@proxy:3128", "me:password@proxy:3128"] {
             let found = of(url);
             assert!(found.iter().any(|secret| secret == "password"), "{found:?}");
-            assert!(found.iter().any(|secret| secret == "bWU6cGFzc3dvcmQ"), "{found:?}");
+            assert!(
+                found.iter().any(|secret| secret == "bWU6cGFzc3dvcmQ"),
+                "{found:?}"
+            );
         }
         assert!(of("http://proxy:3128").is_empty() && of("").is_empty());
     }
@@ -504,11 +644,30 @@ mod tests {
             ("http://h/v1", &[][..]),
             ("http://h/s/0123456789abcdef0/v1", &["0123456789abcdef0"]),
             ("http://h?key=abc", &["key=abc", "abc"]),
-            ("http://h?api-version=2026-01-01&sig=a%2Fb", &["sig=a%2Fb", "a%2Fb", "sig=a/b", "a/b"]),
-            ("http://me:pass@h/v1#frag", &["me", "pass", "me:pass", "frag", "bWU6cGFzcw"]),
+            (
+                "http://h?api-version=2026-01-01&sig=a%2Fb",
+                &["sig=a%2Fb", "a%2Fb", "sig=a/b", "a/b"],
+            ),
+            (
+                "http://me:pass@h/v1#frag",
+                &["me", "pass", "me:pass", "frag", "bWU6cGFzcw"],
+            ),
             ("http://token@h/v1", &["token", "dG9rZW46"]),
-            ("http://me:p%2Bs%3F@h", &["me", "p%2Bs%3F", "p+s?", "me:p%2Bs%3F", "me:p+s?", "bWU6cCtzPw"]),
-            ("http://me:~~~@h", &["me", "~~~", "me:~~~", "bWU6fn5-", "bWU6fn5+"]),
+            (
+                "http://me:p%2Bs%3F@h",
+                &[
+                    "me",
+                    "p%2Bs%3F",
+                    "p+s?",
+                    "me:p%2Bs%3F",
+                    "me:p+s?",
+                    "bWU6cCtzPw",
+                ],
+            ),
+            (
+                "http://me:~~~@h",
+                &["me", "~~~", "me:~~~", "bWU6fn5-", "bWU6fn5+"],
+            ),
             ("http:///me:pass@h", &["me", "pass", "bWU6cGFzcw"]),
             ("http:\\\\me:pass@h", &["me", "pass", "bWU6cGFzcw"]),
         ] {
@@ -519,7 +678,12 @@ mod tests {
             expected.sort_unstable();
             assert_eq!(found, expected, "{base}");
             let debug = format!("{:?}", Endpoint::new(base));
-            assert!(secrets.iter().all(|secret| *secret == "me" || !debug.contains(secret)), "{debug}");
+            assert!(
+                secrets
+                    .iter()
+                    .all(|secret| *secret == "me" || !debug.contains(secret)),
+                "{debug}"
+            );
         }
     }
 }

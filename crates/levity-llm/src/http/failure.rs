@@ -9,10 +9,12 @@ use serde_json::Value;
 
 use super::foreign::{markup, words};
 
-/// The longest message that is passed on. It is cut when it is without secrets: of one that is cut itself, a part would be left.
+/// The longest message that is passed on. It is cut when it is without secrets: of one that is cut
+/// itself, a part would be left.
 pub(super) const LONGEST: usize = 2_000;
 
-/// What servers say of a request with which they will fail again, although they call it a fault of their own.
+/// What servers say of a request with which they will fail again, although they call it a fault of
+/// their own.
 const REFUSALS: [&str; 6] = [
     "input is not supported",
     "failed to parse messages",
@@ -45,14 +47,25 @@ pub(crate) fn plain(value: &Value) -> Option<Failure> {
 
 impl Failure {
     fn of(error: &Value, around: &Value) -> Self {
-        let mut failure = Self { message: words_of(error).unwrap_or_default(), ..Self::default() };
+        let mut failure = Self {
+            message: words_of(error).unwrap_or_default(),
+            ..Self::default()
+        };
         // What a server says that hands on the error of another.
         if let Some(raw) = error.pointer("/metadata/raw").and_then(Value::as_str) {
             failure.message = format!("{}: {raw}", failure.message);
         }
         let inner = error.get("innererror").unwrap_or(&Value::Null);
         for place in [around, error, inner] {
-            for name in ["type", "code", "status", "status_code", "raw_status_code", "reason", "error_type"] {
+            for name in [
+                "type",
+                "code",
+                "status",
+                "status_code",
+                "raw_status_code",
+                "reason",
+                "error_type",
+            ] {
                 let word = match place.get(name) {
                     Some(Value::String(word)) => word.to_lowercase(),
                     Some(Value::Number(number)) => number.to_string(),
@@ -63,7 +76,12 @@ impl Failure {
             }
         }
         // Google has the reason among the details.
-        for detail in error.get("details").and_then(Value::as_array).into_iter().flatten() {
+        for detail in error
+            .get("details")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+        {
             if let Some(reason) = detail.get("reason").and_then(Value::as_str) {
                 failure.words.push_str(&reason.to_lowercase());
                 failure.words.push(' ');
@@ -77,7 +95,10 @@ impl Failure {
     pub(crate) fn read(body: &[u8]) -> Self {
         match serde_json::from_slice::<Value>(body) {
             Ok(value) => Self::any(&value),
-            Err(_) => Self { message: page(body), ..Self::default() },
+            Err(_) => Self {
+                message: page(body),
+                ..Self::default()
+            },
         }
     }
 
@@ -93,10 +114,22 @@ impl Failure {
     /// The error that an HTTP reply of this status means.
     pub(crate) fn into_http_error(mut self, status: u16, headers: &HeaderMap) -> ModelError {
         self.retry_after = retry_after(headers).or(self.retry_after);
-        let id = ["x-request-id", "request-id", "x-goog-request-id", "x-amzn-requestid", "cf-ray"];
-        let id = id.iter().find_map(|name| headers.get(*name)?.to_str().ok()).map(str::to_owned);
+        let id = [
+            "x-request-id",
+            "request-id",
+            "x-goog-request-id",
+            "x-amzn-requestid",
+            "cf-ray",
+        ];
+        let id = id
+            .iter()
+            .find_map(|name| headers.get(*name)?.to_str().ok())
+            .map(str::to_owned);
         if self.message.is_empty() {
-            self.message = match headers.get("location").filter(|_| (300..400).contains(&status)) {
+            self.message = match headers
+                .get("location")
+                .filter(|_| (300..400).contains(&status))
+            {
                 Some(place) => redirect(place.as_bytes()),
                 None => format!("the server answered with status {status}"),
             };
@@ -117,15 +150,23 @@ impl Failure {
     /// The error that it means, of a reply that began well.
     pub(crate) fn into_error(self, status: Option<u16>) -> ModelError {
         let kind = self.kind(status.or_else(|| self.status_in_words()));
-        let message =
-            if self.message.is_empty() { "the provider says that it failed" } else { &*self.message };
+        let message = if self.message.is_empty() {
+            "the provider says that it failed"
+        } else {
+            &*self.message
+        };
         ModelError::new(kind, message)
     }
 
     /// A code that is an HTTP status.
     fn status_in_words(&self) -> Option<u16> {
-        let numbers = self.words.split_whitespace().filter_map(|word| word.parse::<u16>().ok());
-        numbers.into_iter().find(|number| (400..600).contains(number))
+        let numbers = self
+            .words
+            .split_whitespace()
+            .filter_map(|word| word.parse::<u16>().ok());
+        numbers
+            .into_iter()
+            .find(|number| (400..600).contains(number))
     }
 
     fn kind(&self, status: Option<u16>) -> ModelErrorKind {
@@ -154,11 +195,20 @@ impl Failure {
         if says(&too_large) || (tells(&too_long) && status != Some(429)) {
             return ModelErrorKind::ContextTooLong;
         }
-        if says(&["content_filter", "content_policy", "responsibleai", "safety"]) {
+        if says(&[
+            "content_filter",
+            "content_policy",
+            "responsibleai",
+            "safety",
+        ]) {
             return ModelErrorKind::ContentFiltered;
         }
-        if says(&["insufficient_quota", "billing", "payment_required", "api_key_invalid"])
-            || tells(&["credit balance is too low"])
+        if says(&[
+            "insufficient_quota",
+            "billing",
+            "payment_required",
+            "api_key_invalid",
+        ]) || tells(&["credit balance is too low"])
         {
             return ModelErrorKind::Auth;
         }
@@ -166,7 +216,9 @@ impl Failure {
             Some(401..=403) => ModelErrorKind::Auth,
             Some(408 | 504) => ModelErrorKind::Timeout,
             Some(413) => ModelErrorKind::ContextTooLong,
-            Some(429) => ModelErrorKind::RateLimited { retry_after: self.retry_after },
+            Some(429) => ModelErrorKind::RateLimited {
+                retry_after: self.retry_after,
+            },
             Some(503 | 529) => ModelErrorKind::Overloaded,
             // What llama.cpp says of a request that it cannot take.
             Some(500) if tells(&REFUSALS) => ModelErrorKind::BadRequest,
@@ -178,14 +230,28 @@ impl Failure {
 
     fn kind_by_words(&self, says: impl Fn(&[&str]) -> bool) -> ModelErrorKind {
         if says(&["rate_limit", "resource_exhausted", "too_many"]) {
-            return ModelErrorKind::RateLimited { retry_after: self.retry_after };
+            return ModelErrorKind::RateLimited {
+                retry_after: self.retry_after,
+            };
         }
         let kinds: [(&[&str], ModelErrorKind); 4] = [
-            (&["overloaded", "unavailable", "slow_down"], ModelErrorKind::Overloaded),
-            (&["authentication", "permission", "api_key", "unauthenticated"], ModelErrorKind::Auth),
+            (
+                &["overloaded", "unavailable", "slow_down"],
+                ModelErrorKind::Overloaded,
+            ),
+            (
+                &["authentication", "permission", "api_key", "unauthenticated"],
+                ModelErrorKind::Auth,
+            ),
             (&["timeout", "deadline"], ModelErrorKind::Timeout),
             (
-                &["invalid", "not_found", "bad_request", "tool_use_failed", "image_"],
+                &[
+                    "invalid",
+                    "not_found",
+                    "bad_request",
+                    "tool_use_failed",
+                    "image_",
+                ],
                 ModelErrorKind::BadRequest,
             ),
         ];
@@ -200,8 +266,18 @@ fn words_of(error: &Value) -> Option<String> {
         Value::String(text) => Some(text.clone()),
         Value::Array(items) => items.iter().find_map(words_of),
         Value::Object(map) => {
-            let names = ["message", "error", "detail", "msg", "error_message", "description", "errors"];
-            names.iter().find_map(|name| map.get(*name).and_then(words_of))
+            let names = [
+                "message",
+                "error",
+                "detail",
+                "msg",
+                "error_message",
+                "description",
+                "errors",
+            ];
+            names
+                .iter()
+                .find_map(|name| map.get(*name).and_then(words_of))
         }
         _ => None,
     }
@@ -215,18 +291,28 @@ fn page(body: &[u8]) -> String {
     if let Some(page) = markup(text) {
         return format!("the server sent {page}");
     }
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect()
 }
 
 /// A redirect, which is not followed, and where it leads: without what may be secret there.
 fn redirect(place: &[u8]) -> String {
     let place = String::from_utf8_lossy(place);
-    let place = match place.strip_prefix('/').filter(|rest| !rest.starts_with(['/', '\\'])) {
+    let place = match place
+        .strip_prefix('/')
+        .filter(|rest| !rest.starts_with(['/', '\\']))
+    {
         // A path on the same server.
-        Some(path) => bare_url(&format!("h/{path}")).trim_start_matches('h').to_owned(),
+        Some(path) => bare_url(&format!("h/{path}"))
+            .trim_start_matches('h')
+            .to_owned(),
         None => bare_url(&place),
     };
-    format!("the server redirects to `{}`, which is not followed; check the address", words(&place))
+    format!(
+        "the server redirects to `{}`, which is not followed; check the address",
+        words(&place)
+    )
 }
 
 /// How long a provider asks to wait, by its headers.
@@ -240,7 +326,10 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
         return Duration::try_from_secs_f64(seconds).ok();
     }
     let date = httpdate::parse_http_date(text).ok()?;
-    #[expect(clippy::disallowed_methods, reason = "the date in the header is one of the real clock")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the date in the header is one of the real clock"
+    )]
     let now = SystemTime::now();
     Some(date.duration_since(now).unwrap_or_default())
 }
@@ -248,7 +337,9 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 /// Google's `RetryInfo`: `{"retryDelay": "34.4s"}` among the details.
 fn google_delay(error: &Value) -> Option<Duration> {
     let details = error.get("details")?.as_array()?;
-    let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;
+    let delay = details
+        .iter()
+        .find_map(|detail| detail.get("retryDelay")?.as_str())?;
     Duration::try_from_secs_f64(delay.strip_suffix('s')?.parse().ok()?).ok()
 }
 
@@ -259,17 +350,28 @@ mod tests {
     #[track_caller]
     fn check(status: u16, body: &str, kind: ModelErrorKind, message: &str) {
         let error = Failure::read(body.as_bytes()).into_http_error(status, &HeaderMap::new());
-        assert_eq!((error.kind(), &*error.to_string()), (kind, message), "{body}");
+        assert_eq!(
+            (error.kind(), &*error.to_string()),
+            (kind, message),
+            "{body}"
+        );
     }
 
     #[test]
     fn bodies_have_many_shapes() {
-        use ModelErrorKind::{Auth, BadRequest, ContentFiltered, ContextTooLong, RateLimited, Server};
+        use ModelErrorKind::{
+            Auth, BadRequest, ContentFiltered, ContextTooLong, RateLimited, Server,
+        };
         // OpenAI, and most of the others.
         let body = r#"{"error":{"message":"no such model","type":"invalid_request_error","param":null,"code":"model_not_found"}}"#;
         check(404, body, BadRequest, "no such model");
         // Ollama, Venice.
-        check(404, r#"{"error":"model 'x' not found"}"#, BadRequest, "model 'x' not found");
+        check(
+            404,
+            r#"{"error":"model 'x' not found"}"#,
+            BadRequest,
+            "model 'x' not found",
+        );
         // xAI.
         check(
             400,
@@ -281,10 +383,14 @@ mod tests {
         let body = r#"{"object":"error","message":"not enabled","type":"invalid_request_invalid_args","param":null,"code":"3051","raw_status_code":400}"#;
         check(400, body, BadRequest, "not enabled");
         // Mistral, ChatGPT.
-        check(401, r#"{"detail":"Invalid API Key"}"#, Auth, "Invalid API Key");
+        check(
+            401,
+            r#"{"detail":"Invalid API Key"}"#,
+            Auth,
+            "Invalid API Key",
+        );
         // Whatever is built on FastAPI.
-        let body =
-            r#"{"detail":[{"type":"missing","loc":["body","messages"],"msg":"Field required","input":{}}]}"#;
+        let body = r#"{"detail":[{"type":"missing","loc":["body","messages"],"msg":"Field required","input":{}}]}"#;
         check(422, body, BadRequest, "Field required");
         // Mistral, of old.
         let body = r#"{"object":"error","message":{"detail":[{"type":"extra_forbidden","loc":["body"],"msg":"Extra inputs are not permitted"}]},"type":"invalid_request_error","code":null}"#;
@@ -297,16 +403,34 @@ mod tests {
             "Missing Authentication header",
         );
         let body = r#"{"error":{"message":"Provider returned error","code":429,"metadata":{"raw":"slow down","provider_name":"P"}}}"#;
-        check(429, body, RateLimited { retry_after: None }, "Provider returned error: slow down");
+        check(
+            429,
+            body,
+            RateLimited { retry_after: None },
+            "Provider returned error: slow down",
+        );
         // Azure.
-        let body = r#"{"error":{"code":"RateLimitReached","message":"too fast","details":"too fast"}}"#;
+        let body =
+            r#"{"error":{"code":"RateLimitReached","message":"too fast","details":"too fast"}}"#;
         check(429, body, RateLimited { retry_after: None }, "too fast");
         let body = r#"{"error":{"message":"filtered","code":null,"status":400,"innererror":{"code":"ResponsibleAIPolicyViolation"}}}"#;
         check(400, body, ContentFiltered, "filtered");
-        check(404, r#"{"statusCode":404,"message":"Resource not found"}"#, BadRequest, "Resource not found");
+        check(
+            404,
+            r#"{"statusCode":404,"message":"Resource not found"}"#,
+            BadRequest,
+            "Resource not found",
+        );
         // Google, behind this protocol.
         let body = r#"[{"error":{"code":429,"message":"exhausted","status":"RESOURCE_EXHAUSTED","details":[{"@type":"t","retryDelay":"1.5s"}]}}]"#;
-        check(429, body, RateLimited { retry_after: Some(Duration::from_millis(1_500)) }, "exhausted");
+        check(
+            429,
+            body,
+            RateLimited {
+                retry_after: Some(Duration::from_millis(1_500)),
+            },
+            "exhausted",
+        );
         // Cloudflare, and pages of proxies.
         check(
             403,
@@ -326,12 +450,32 @@ mod tests {
         check(500, "null", Server, "the server answered with status 500");
         // Windows that are too small.
         let body = r#"{"error":{"code":400,"message":"request (9 tokens) exceeds the available context size (5 tokens)","type":"exceed_context_size_error"}}"#;
-        check(400, body, ContextTooLong, "request (9 tokens) exceeds the available context size (5 tokens)");
+        check(
+            400,
+            body,
+            ContextTooLong,
+            "request (9 tokens) exceeds the available context size (5 tokens)",
+        );
         let body = r#"{"error":{"message":"The total length of all messages is too long.","type":"too_many_prompt_tokens","code":400}}"#;
-        check(400, body, ContextTooLong, "The total length of all messages is too long.");
-        check(400, r#"{"error":{"message":"prompt too long"}}"#, ContextTooLong, "prompt too long");
+        check(
+            400,
+            body,
+            ContextTooLong,
+            "The total length of all messages is too long.",
+        );
+        check(
+            400,
+            r#"{"error":{"message":"prompt too long"}}"#,
+            ContextTooLong,
+            "prompt too long",
+        );
         // No money.
-        check(429, r#"{"error":{"message":"no credit","code":"insufficient_quota"}}"#, Auth, "no credit");
+        check(
+            429,
+            r#"{"error":{"message":"no credit","code":"insufficient_quota"}}"#,
+            Auth,
+            "no credit",
+        );
         check(
             500,
             r#"{"error":{"message":"audio input is not supported"}}"#,
@@ -360,7 +504,10 @@ mod tests {
             ("//me:hush@h", "***"),
         ] {
             let said = redirect(place.as_bytes());
-            assert!(said.contains(&format!("to `{shown}`")) && !said.contains("hush"), "{place}: {said}");
+            assert!(
+                said.contains(&format!("to `{shown}`")) && !said.contains("hush"),
+                "{place}: {said}"
+            );
         }
     }
 

@@ -1,4 +1,5 @@
-//! Replies that no model gave: web pages, documents of another API, text, compressed data, nothing at all.
+//! Replies that no model gave: web pages, documents of another API, text, compressed data, nothing
+//! at all.
 
 use levity_core::text::{head, one_line};
 use levity_core::{ModelError, ModelErrorKind};
@@ -16,7 +17,8 @@ const LONGEST: usize = 120;
 /// The longest name of a field that is repeated, in bytes.
 const LONGEST_NAME: usize = 32;
 
-/// Content types that are shown. A server may repeat a key in one, in other letters than it was sent.
+/// Content types that are shown. A server may repeat a key in one, in other letters than it was
+/// sent.
 const KINDS: [&str; 26] = [
     "application/grpc",
     "application/gzip",
@@ -47,7 +49,15 @@ const KINDS: [&str; 26] = [
 ];
 
 /// Compressions that are shown.
-const ENCODINGS: [&str; 7] = ["br", "compress", "deflate", "gzip", "x-compress", "x-gzip", "zstd"];
+const ENCODINGS: [&str; 7] = [
+    "br",
+    "compress",
+    "deflate",
+    "gzip",
+    "x-compress",
+    "x-gzip",
+    "zstd",
+];
 
 /// What the headers say of a body.
 #[derive(Clone, Debug, Default)]
@@ -60,10 +70,22 @@ pub(super) struct Came {
 impl Came {
     pub(super) fn of(status: u16, headers: &HeaderMap) -> Self {
         let header = |name: &str| {
-            let value = headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-            value.split(';').next().unwrap_or_default().trim().to_lowercase()
+            let value = headers
+                .get(name)
+                .and_then(|value| value.to_str().ok())
+                .unwrap_or_default();
+            value
+                .split(';')
+                .next()
+                .unwrap_or_default()
+                .trim()
+                .to_lowercase()
         };
-        Self { kind: header("content-type"), encoding: header("content-encoding"), status: Some(status) }
+        Self {
+            kind: header("content-type"),
+            encoding: header("content-encoding"),
+            status: Some(status),
+        }
     }
 
     /// The content type in words.
@@ -75,8 +97,9 @@ impl Came {
         }
     }
 
-    /// The error that a body means which is no reply of a model's, given how it begins. A server that said that a
-    /// reply comes and sent nothing may do better next time; whatever else came will come again.
+    /// The error that a body means which is no reply of a model's, given how it begins. A server
+    /// that said that a reply comes and sent nothing may do better next time; whatever else came
+    /// will come again.
     pub(super) fn error(&self, body: &[u8]) -> ModelError {
         let body = without_mark(body).trim_ascii();
         let kind = self.shown();
@@ -93,9 +116,11 @@ impl Came {
                 None => self.text(body, kind),
             },
         };
-        let message = format!("the server sent {what} instead of a model's reply; check the address");
+        let message =
+            format!("the server sent {what} instead of a model's reply; check the address");
         let error = ModelError::new(ModelErrorKind::Malformed, message);
-        self.status.map_or(error.clone(), |status| error.with_status(status))
+        self.status
+            .map_or(error.clone(), |status| error.with_status(status))
     }
 
     fn announces_reply(&self) -> bool {
@@ -105,17 +130,25 @@ impl Came {
     fn text(&self, body: &[u8], kind: &str) -> String {
         let text = String::from_utf8_lossy(body.get(..HEAD).unwrap_or(body));
         // What is cut may be a key.
-        let whole =
-            if body.len() < HEAD { &text } else { text.trim_end_matches(|c: char| c.is_ascii_graphic()) };
+        let whole = if body.len() < HEAD {
+            &text
+        } else {
+            text.trim_end_matches(|c: char| c.is_ascii_graphic())
+        };
         let text = if whole.is_empty() { &text } else { whole };
         if let Some(page) = markup(text) {
             return format!("{page} ({kind})");
         }
-        if self.kind == "text/event-stream" || text.starts_with("data:") || text.starts_with("event:") {
+        if self.kind == "text/event-stream"
+            || text.starts_with("data:")
+            || text.starts_with("event:")
+        {
             return format!("a stream of events ({kind})");
         }
-        let control =
-            text.chars().filter(|c| c.is_control() && !c.is_whitespace() || *c == '\u{fffd}').count();
+        let control = text
+            .chars()
+            .filter(|c| c.is_control() && !c.is_whitespace() || *c == '\u{fffd}')
+            .count();
         if control > 0 {
             return format!("bytes that are no text ({kind})");
         }
@@ -128,7 +161,10 @@ impl Came {
 
 /// The error that a body means which is something else than JSON.
 pub(crate) fn foreign(reply: &Reply, body: &[u8]) -> Option<ModelError> {
-    let known = matches!(without_mark(body).trim_ascii_start(), [] | [b'{' | b'[', ..]);
+    let known = matches!(
+        without_mark(body).trim_ascii_start(),
+        [] | [b'{' | b'[', ..]
+    );
     (!known).then(|| Came::of(reply.status(), reply.headers()).error(body))
 }
 
@@ -146,25 +182,44 @@ pub(super) fn other_json(value: &Value, came: &Came, wire: &ModelError) -> Model
         _ => "a bare JSON value".to_owned(),
     };
     let said = wire.message();
-    let message =
-        format!("{said}: the server sent {what} ({kind}) instead of a model's reply; check the address");
+    let message = format!(
+        "{said}: the server sent {what} ({kind}) instead of a model's reply; check the address"
+    );
     let error = ModelError::new(ModelErrorKind::Malformed, message);
-    came.status.map_or(error.clone(), |status| error.with_status(status))
+    came.status
+        .map_or(error.clone(), |status| error.with_status(status))
 }
 
-/// What a text of tags is, with its title or first words where it has some; nothing of one that is no such text.
+/// What a text of tags is, with its title or first words where it has some; nothing of one that is
+/// no such text.
 pub(super) fn markup(text: &str) -> Option<String> {
     let text = text.trim_start();
     if !text.starts_with('<') {
         return None;
     }
     let lower = text.to_ascii_lowercase();
-    let html = ["<!doctype html", "<html", "<head", "<body", "<title", "<h1", "<center", "<p>", "<script"];
+    let html = [
+        "<!doctype html",
+        "<html",
+        "<head",
+        "<body",
+        "<title",
+        "<h1",
+        "<center",
+        "<p>",
+        "<script",
+    ];
     if html.iter().any(|tag| lower.contains(tag)) {
-        let title = ["title", "h1", "h2", "p"].iter().find_map(|tag| inside(text, &lower, tag));
-        return Some(title.map_or("a web page".to_owned(), |title| format!("a web page titled `{title}`")));
+        let title = ["title", "h1", "h2", "p"]
+            .iter()
+            .find_map(|tag| inside(text, &lower, tag));
+        return Some(title.map_or("a web page".to_owned(), |title| {
+            format!("a web page titled `{title}`")
+        }));
     }
-    let said = ["message", "code", "faultstring", "title"].iter().find_map(|tag| inside(text, &lower, tag));
+    let said = ["message", "code", "faultstring", "title"]
+        .iter()
+        .find_map(|tag| inside(text, &lower, tag));
     Some(said.map_or("XML".to_owned(), |said| format!("XML that says `{said}`")))
 }
 
@@ -173,12 +228,18 @@ fn inside(text: &str, lower: &str, tag: &str) -> Option<String> {
     let mut from = 0;
     while let Some(found) = lower.get(from..)?.find(&format!("<{tag}")) {
         let after = from + found + 1 + tag.len();
-        let begins =
-            lower.as_bytes().get(after).is_some_and(|byte| matches!(byte, b'>' | b' ' | b'\n' | b'\t'));
+        let begins = lower
+            .as_bytes()
+            .get(after)
+            .is_some_and(|byte| matches!(byte, b'>' | b' ' | b'\n' | b'\t'));
         if begins {
             let start = after + lower.get(after..)?.find('>')? + 1;
-            let end = lower.get(start..)?.find('<').map_or(lower.len(), |end| start + end);
-            return Some(words(&unescaped(text.get(start..end)?))).filter(|words| !words.is_empty());
+            let end = lower
+                .get(start..)?
+                .find('<')
+                .map_or(lower.len(), |end| start + end);
+            return Some(words(&unescaped(text.get(start..end)?)))
+                .filter(|words| !words.is_empty());
         }
         from = after;
     }
@@ -186,13 +247,22 @@ fn inside(text: &str, lower: &str, tag: &str) -> Option<String> {
 }
 
 fn unescaped(text: &str) -> String {
-    let names =
-        [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&nbsp;", " "), ("&amp;", "&")];
-    names.iter().fold(text.to_owned(), |text, (name, letter)| text.replace(name, letter))
+    let names = [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&quot;", "\""),
+        ("&#39;", "'"),
+        ("&nbsp;", " "),
+        ("&amp;", "&"),
+    ];
+    names.iter().fold(text.to_owned(), |text, (name, letter)| {
+        text.replace(name, letter)
+    })
 }
 
-/// A server's words for a message of ours: on one line, short, without tags, quotes of ours and letters that change
-/// how the rest is shown. They end with a whole word: a part of a key would not be found as one.
+/// A server's words for a message of ours: on one line, short, without tags, quotes of ours and
+/// letters that change how the rest is shown. They end with a whole word: a part of a key would not
+/// be found as one.
 pub(super) fn words(text: &str) -> String {
     words_within(text, LONGEST)
 }
@@ -212,7 +282,11 @@ fn words_within(text: &str, most: usize) -> String {
     }
     let cut = head(&line, most);
     let goes_on = line[cut.len()..].starts_with(|c: char| c.is_ascii_graphic());
-    let whole = if goes_on { cut.trim_end_matches(|c: char| c.is_ascii_graphic()) } else { cut };
+    let whole = if goes_on {
+        cut.trim_end_matches(|c: char| c.is_ascii_graphic())
+    } else {
+        cut
+    };
     match whole.trim_end() {
         "" => "…".to_owned(),
         whole => whole.to_owned(),
@@ -226,7 +300,10 @@ fn compression(body: &[u8], encoding: &str) -> Option<&'static str> {
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("zstd"),
         [0x78, 0x01 | 0x9c | 0xda, ..] => Some("deflate"),
         _ if matches!(encoding, "" | "identity") => None,
-        _ => ENCODINGS.into_iter().find(|known| *known == encoding).or(Some("unknown")),
+        _ => ENCODINGS
+            .into_iter()
+            .find(|known| *known == encoding)
+            .or(Some("unknown")),
     }
 }
 
@@ -244,7 +321,11 @@ mod tests {
 
     #[track_caller]
     fn check(kind: &str, body: &[u8], expected: &str) {
-        let came = Came { kind: kind.to_owned(), encoding: String::new(), status: Some(200) };
+        let came = Came {
+            kind: kind.to_owned(),
+            encoding: String::new(),
+            status: Some(200),
+        };
         let error = came.error(body);
         assert_eq!(
             error.message(),
@@ -262,7 +343,11 @@ mod tests {
             b"<!DOCTYPE html><html><head><title>Sign in</title>",
             "a web page titled `Sign in` (text/html)",
         );
-        check(html, b"<html>\n<body>\n<h1>It\nworks!</h1>", "a web page titled `It works!` (text/html)");
+        check(
+            html,
+            b"<html>\n<body>\n<h1>It\nworks!</h1>",
+            "a web page titled `It works!` (text/html)",
+        );
         check(
             html,
             b"<HTML><TITLE>\n Wi-Fi &amp; more `x`\t</TITLE>",
@@ -288,23 +373,46 @@ mod tests {
         check("application/xml", b"<a/>", "XML (application/xml)");
         check(html, b"", "an empty body (text/html)");
         check("text/plain", b"OK", "text, `OK` (text/plain)");
-        check("text/plain", b"Ollama is\r\nrunning", "text, `Ollama is running` (text/plain)");
+        check(
+            "text/plain",
+            b"Ollama is\r\nrunning",
+            "text, `Ollama is running` (text/plain)",
+        );
         check(
             "application/json",
             b"\x1f\x8b\x08\x00",
             "compressed data (gzip, application/json), which was not asked for,",
         );
-        check("image/png", b"\x89PNG\r\n\x1a\n", "bytes that are no text (image/png)");
-        check("text/event-stream", b"hello", "a stream of events (text/event-stream)");
+        check(
+            "image/png",
+            b"\x89PNG\r\n\x1a\n",
+            "bytes that are no text (image/png)",
+        );
+        check(
+            "text/event-stream",
+            b"hello",
+            "a stream of events (text/event-stream)",
+        );
         let long = format!("<html><title>{}", "ä".repeat(9_000));
-        let came = Came { kind: "text/html".to_owned(), ..Came::default() };
+        let came = Came {
+            kind: "text/html".to_owned(),
+            ..Came::default()
+        };
         assert!(came.error(long.as_bytes()).message().len() < 250);
     }
 
     #[test]
     fn empty_body_that_was_to_be_a_reply_may_come_again() {
-        for kind in ["", "application/json", "text/event-stream", "application/x-ndjson"] {
-            let came = Came { kind: kind.to_owned(), ..Came::default() };
+        for kind in [
+            "",
+            "application/json",
+            "text/event-stream",
+            "application/x-ndjson",
+        ] {
+            let came = Came {
+                kind: kind.to_owned(),
+                ..Came::default()
+            };
             assert!(came.error(b" \n").is_retryable(), "{kind}");
         }
     }

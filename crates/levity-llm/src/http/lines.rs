@@ -44,11 +44,23 @@ impl<F: FnMut(&str, &[u8]) -> Result<(), ModelError>> Events for F {
 impl Lines {
     pub(crate) fn new(framing: Framing) -> Self {
         let (name, data) = (String::new(), Vec::new());
-        Self { framing, open: Vec::new(), name, data, has_data: false, begun: false, returned: false }
+        Self {
+            framing,
+            open: Vec::new(),
+            name,
+            data,
+            has_data: false,
+            begun: false,
+            returned: false,
+        }
     }
 
     /// Takes the next bytes.
-    pub(crate) fn push(&mut self, bytes: &[u8], events: &mut impl Events) -> Result<(), ModelError> {
+    pub(crate) fn push(
+        &mut self,
+        bytes: &[u8],
+        events: &mut impl Events,
+    ) -> Result<(), ModelError> {
         match self.framing {
             Framing::Sse => self.push_sse(bytes, events),
             Framing::JsonLines => self.push_lines(bytes, events),
@@ -88,11 +100,20 @@ impl Lines {
         within(line.len())?;
         let line = self.line(line).trim_ascii();
         self.begun |= !line.is_empty();
-        if line.is_empty() { Ok(()) } else { events.event("", line) }
+        if line.is_empty() {
+            Ok(())
+        } else {
+            events.event("", line)
+        }
     }
 
-    /// Lines end with a line feed, a carriage return, or both. Data that is all there is not copied.
-    fn push_sse<'a>(&mut self, mut bytes: &'a [u8], events: &mut impl Events) -> Result<(), ModelError> {
+    /// Lines end with a line feed, a carriage return, or both. Data that is all there is not
+    /// copied.
+    fn push_sse<'a>(
+        &mut self,
+        mut bytes: &'a [u8],
+        events: &mut impl Events,
+    ) -> Result<(), ModelError> {
         let mut held: Option<&'a [u8]> = None;
         if bytes.is_empty() {
             return Ok(());
@@ -126,7 +147,11 @@ impl Lines {
 
     /// A line, without the mark that may stand at the very beginning.
     fn line<'a>(&self, line: &'a [u8]) -> &'a [u8] {
-        if self.begun { line } else { line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line) }
+        if self.begun {
+            line
+        } else {
+            line.strip_prefix("\u{feff}".as_bytes()).unwrap_or(line)
+        }
     }
 
     fn keep(&mut self, bytes: &[u8]) -> Result<(), ModelError> {
@@ -146,7 +171,8 @@ impl Lines {
         self.open = line;
     }
 
-    /// Takes a line of an event. The first line of data is held, in the hope that it is the only one.
+    /// Takes a line of an event. The first line of data is held, in the hope that it is the only
+    /// one.
     fn field<'a>(
         &mut self,
         line: &'a [u8],
@@ -188,7 +214,11 @@ impl Lines {
     }
 
     /// The event has come to its end.
-    fn dispatch(&mut self, held: Option<&[u8]>, events: &mut impl Events) -> Result<(), ModelError> {
+    fn dispatch(
+        &mut self,
+        held: Option<&[u8]>,
+        events: &mut impl Events,
+    ) -> Result<(), ModelError> {
         let has_data = std::mem::take(&mut self.has_data);
         let sent = match held {
             Some(data) => within(data.len()).and_then(|()| events.event(&self.name, data)),
@@ -222,17 +252,28 @@ mod tests {
         };
         let mut lines = Lines::new(framing);
         for piece in bytes.chunks(piece).flat_map(|piece| [piece, b""]) {
-            lines.push(piece, &mut take).unwrap_or_else(|error| panic!("{error}"));
+            lines
+                .push(piece, &mut take)
+                .unwrap_or_else(|error| panic!("{error}"));
         }
-        lines.finish(&mut take).unwrap_or_else(|error| panic!("{error}"));
+        lines
+            .finish(&mut take)
+            .unwrap_or_else(|error| panic!("{error}"));
         found
     }
 
     #[track_caller]
     fn check(framing: Framing, text: &str, expected: &[(&str, &str)]) {
-        let expected: Vec<_> = expected.iter().map(|(n, d)| ((*n).to_owned(), (*d).to_owned())).collect();
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|(n, d)| ((*n).to_owned(), (*d).to_owned()))
+            .collect();
         for piece in [1, 2, 3, 7, 4096] {
-            assert_eq!(events(framing, text.as_bytes(), piece), expected, "in pieces of {piece}");
+            assert_eq!(
+                events(framing, text.as_bytes(), piece),
+                expected,
+                "in pieces of {piece}"
+            );
         }
     }
 
@@ -243,7 +284,10 @@ mod tests {
         sse("event: ping\r\ndata: {}\r\n\r\n", &[("ping", "{}")]);
         sse(": comment\n\ndata:ä\ndata: ü\n\n", &[("", "ä\nü")]);
         sse("id: 7\nretry: 10\n\n", &[]);
-        sse("\u{feff}data: last, without an end", &[("", "last, without an end")]);
+        sse(
+            "\u{feff}data: last, without an end",
+            &[("", "last, without an end")],
+        );
         sse("event: a\n\ndata: b\n\n", &[("", "b")]);
         sse("data\n\n", &[("", "")]);
         sse("data: a\nevent: named\n\n", &[("named", "a")]);
@@ -251,28 +295,54 @@ mod tests {
             "data: a\r\rdata: b\r\n\r\ndata: c\n\rdata: d\r\n",
             &[("", "a"), ("", "b"), ("", "c"), ("", "d")],
         );
-        sse("data: a\rdata: b\r\ndata: c\n\ndata:\ndata:\n\n", &[("", "a\nb\nc"), ("", "\n")]);
-        sse("event: \nevent: x\n: data: no\ndata:  two\nid\n\n\n\n", &[("x", " two")]);
+        sse(
+            "data: a\rdata: b\r\ndata: c\n\ndata:\ndata:\n\n",
+            &[("", "a\nb\nc"), ("", "\n")],
+        );
+        sse(
+            "event: \nevent: x\n: data: no\ndata:  two\nid\n\n\n\n",
+            &[("x", " two")],
+        );
         sse("\u{feff}\n\u{feff}data: no\n\ndata: yes", &[("", "yes")]);
     }
 
     #[test]
     fn lines_of_json_come_whole() {
-        check(Framing::JsonLines, "{\"a\":1}\n\r\n  \n{\"ä\":2}", &[("", "{\"a\":1}"), ("", "{\"ä\":2}")]);
-        check(Framing::JsonLines, "\u{feff}{\r}\r\n{ }\n", &[("", "{\r}"), ("", "{ }")]);
+        check(
+            Framing::JsonLines,
+            "{\"a\":1}\n\r\n  \n{\"ä\":2}",
+            &[("", "{\"a\":1}"), ("", "{\"ä\":2}")],
+        );
+        check(
+            Framing::JsonLines,
+            "\u{feff}{\r}\r\n{ }\n",
+            &[("", "{\r}"), ("", "{ }")],
+        );
     }
 
     #[test]
     fn a_line_or_an_event_without_end_is_refused() {
         let data = format!("data: {}\n", "x".repeat(1_000));
-        for (framing, piece) in [(Framing::Sse, "x"), (Framing::JsonLines, "x"), (Framing::Sse, &*data)] {
+        for (framing, piece) in [
+            (Framing::Sse, "x"),
+            (Framing::JsonLines, "x"),
+            (Framing::Sse, &*data),
+        ] {
             let mut lines = Lines::new(framing);
             let piece = piece.repeat((1 << 20) / piece.len());
             let mut take = |_: &str, _: &[u8]| Ok(());
             let refused = (0..80).find_map(|_| lines.push(piece.as_bytes(), &mut take).err());
-            assert_eq!(refused.map(|error| error.kind()), Some(ModelErrorKind::Malformed), "{framing:?}");
+            assert_eq!(
+                refused.map(|error| error.kind()),
+                Some(ModelErrorKind::Malformed),
+                "{framing:?}"
+            );
             let whole = format!("data: {}\n\n", "x".repeat(LONGEST + 1));
-            assert!(Lines::new(framing).push(whole.as_bytes(), &mut take).is_err());
+            assert!(
+                Lines::new(framing)
+                    .push(whole.as_bytes(), &mut take)
+                    .is_err()
+            );
         }
     }
 }

@@ -16,7 +16,8 @@ use tokio::time::Instant;
 /// How soon a connection breaks that was closed before the request was sent on it.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// A client, shared by all models of a process, as far as can be: connections belong to a tokio runtime.
+/// A client, shared by all models of a process, as far as can be: connections belong to a tokio
+/// runtime.
 #[derive(Clone, Debug)]
 pub(super) struct Shared {
     client: Client,
@@ -51,12 +52,17 @@ impl Shared {
         Ok(client)
     }
 
-    pub(super) async fn get(&self, url: &str, headers: HeaderMap) -> Result<Response, reqwest::Error> {
+    pub(super) async fn get(
+        &self,
+        url: &str,
+        headers: HeaderMap,
+    ) -> Result<Response, reqwest::Error> {
         self.client.get(url).headers(headers).send().await
     }
 
-    /// Sends a request. Some servers close a connection behind a reply and say the opposite, which is noticed only by
-    /// the next request on it: that one has reached nobody, and is sent again, once.
+    /// Sends a request. Some servers close a connection behind a reply and say the opposite, which
+    /// is noticed only by the next request on it: that one has reached nobody, and is sent again,
+    /// once.
     pub(super) async fn post(
         &self,
         url: &str,
@@ -70,7 +76,13 @@ impl Shared {
         let begun = Instant::now();
         let used = self.used.load(Ordering::Relaxed);
         let again = used.then(|| (headers.clone(), body.clone()));
-        let mut sent = self.client.post(url).headers(headers).body(body).send().await;
+        let mut sent = self
+            .client
+            .post(url)
+            .headers(headers)
+            .body(body)
+            .send()
+            .await;
         if let (Err(error), Some((headers, body))) = (&sent, again)
             && was_closed(error)
             && begun.elapsed() < AT_ONCE

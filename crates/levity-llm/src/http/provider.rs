@@ -1,10 +1,12 @@
 //! What every provider's model offers beside its own settings.
 
-/// Gives a type that wraps a [`Remote`](super::Remote) the settings all providers share, and makes it a model.
+/// Gives a type that wraps a [`Remote`](super::Remote) the settings all providers share, and makes
+/// it a model.
 macro_rules! provider {
     ($model:ident) => {
         impl $model {
-            /// Changes where the server is and how it is reached: address, headers, fields, time limits.
+            /// Changes where the server is and how it is reached: address, headers, fields, time
+            /// limits.
             #[must_use]
             pub fn with_endpoint(
                 mut self,
@@ -21,11 +23,12 @@ macro_rules! provider {
                 self
             }
 
-            /// Sets whether a call that the model wrote as text is read as a call, where the server did not recognise
-            /// it. On by default for servers of others' models and for Ollama, off for OpenAI, Anthropic and Gemini.
+            /// Sets whether a call that the model wrote as text is read as a call, where the server
+            /// did not recognise it. On by default for servers of others' models and for Ollama,
+            /// off for OpenAI, Anthropic and Gemini.
             ///
-            /// Only text that is nothing but calls of offered tools is read so, and a notice in the stream says that
-            /// it happened. `docs/models.md` lists the forms.
+            /// Only text that is nothing but calls of offered tools is read so, and a notice in the
+            /// stream says that it happened. `docs/models.md` lists the forms.
             #[must_use]
             pub fn with_text_calls(mut self, on: bool) -> Self {
                 self.0.rescues = on;

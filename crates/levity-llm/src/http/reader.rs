@@ -72,8 +72,8 @@ impl<W: Wire> Reader<W> {
                 return Ok(());
             }
             let start = without_mark(start).trim_ascii_start();
-            // Some servers answer with one JSON value, be it an error or all of the reply. A web page has no events
-            // either, and is taken in to say what it is.
+            // Some servers answer with one JSON value, be it an error or all of the reply. A web
+            // page has no events either, and is taken in to say what it is.
             let whole = matches!(first, b'{' | b'[') && W::FRAMING == Framing::Sse;
             let foreign = matches!(first, b'<' | 0x1f);
             self.whole = (whole || foreign).then(Vec::new);
@@ -93,7 +93,8 @@ impl<W: Wire> Reader<W> {
         }
         if self.events == 0 {
             let room = HEAD.saturating_sub(self.head.len());
-            self.head.extend_from_slice(chunk.get(..room).unwrap_or(chunk));
+            self.head
+                .extend_from_slice(chunk.get(..room).unwrap_or(chunk));
         }
         let (lines, mut events) = self.feed();
         let taken = lines.push(chunk, &mut events);
@@ -101,13 +102,29 @@ impl<W: Wire> Reader<W> {
     }
 
     fn feed(&mut self) -> (&mut Lines, Feed<'_, W::Decoder>) {
-        let Self { lines, decoder, sink, events, replaced, .. } = self;
-        (lines, Feed { decoder, sink, events, replaced })
+        let Self {
+            lines,
+            decoder,
+            sink,
+            events,
+            replaced,
+            ..
+        } = self;
+        (
+            lines,
+            Feed {
+                decoder,
+                sink,
+                events,
+                replaced,
+            },
+        )
     }
 
     /// An error of the first event. One that is no JSON at all is no reply of a model's.
     fn first(&self, error: ModelError) -> ModelError {
-        let json = matches!(self.head.trim_ascii_start(), [b'{' | b'[', ..]) || W::FRAMING == Framing::Sse;
+        let json =
+            matches!(self.head.trim_ascii_start(), [b'{' | b'[', ..]) || W::FRAMING == Framing::Sse;
         if self.events > 1 || json || error.kind() != ModelErrorKind::Malformed {
             return error;
         }
@@ -121,20 +138,24 @@ impl<W: Wire> Reader<W> {
         }
         let (lines, mut events) = self.feed();
         let finished = lines.finish(&mut events);
-        finished.map_err(|error| self.first(error)).map_err(|error| match error.kind() {
-            // The last line had no end.
-            ModelErrorKind::Malformed if error.status().is_none() => {
-                self.foreign().unwrap_or_else(|| broken_off().with_source(error))
-            }
-            _ => error,
-        })?;
+        finished
+            .map_err(|error| self.first(error))
+            .map_err(|error| match error.kind() {
+                // The last line had no end.
+                ModelErrorKind::Malformed if error.status().is_none() => self
+                    .foreign()
+                    .unwrap_or_else(|| broken_off().with_source(error)),
+                _ => error,
+            })?;
         if self.sink.done {
             return Ok(());
         }
-        self.decoder.end(&mut self.sink).map_err(|error| match error.kind() {
-            ModelErrorKind::Transport => self.foreign().unwrap_or(error),
-            _ => error,
-        })
+        self.decoder
+            .end(&mut self.sink)
+            .map_err(|error| match error.kind() {
+                ModelErrorKind::Transport => self.foreign().unwrap_or(error),
+                _ => error,
+            })
     }
 
     /// The error of a stream that ended without anything of a reply, if that was never one.
@@ -153,7 +174,8 @@ impl<W: Wire> Reader<W> {
                 let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
                 let value: Value = serde_json::from_slice(line).ok()?;
                 let error = self.wire.whole(&value, &mut self.sink.again()).err()?;
-                (error.kind() == ModelErrorKind::Malformed).then(|| other_json(&value, &self.came, &error))
+                (error.kind() == ModelErrorKind::Malformed)
+                    .then(|| other_json(&value, &self.came, &error))
             }
         }
     }
@@ -168,7 +190,10 @@ fn within(length: usize) -> Result<(), ModelError> {
 }
 
 fn broken_off() -> ModelError {
-    ModelError::new(ModelErrorKind::Transport, "the reply broke off before its end")
+    ModelError::new(
+        ModelErrorKind::Transport,
+        "the reply broke off before its end",
+    )
 }
 
 /// Reads a reply that came in one piece.
@@ -193,31 +218,43 @@ pub(super) fn read_whole(
         return Err(failure.into_error(None));
     }
     let mut sink = sink.again();
-    wire.whole(&value, &mut sink).map_err(|error| match error.kind() {
-        ModelErrorKind::Malformed => other_json(&value, came, &error),
-        // Words without any sign of an error are of another API, and will be the same next time.
-        ModelErrorKind::Server if !tells_failure(&value) => other_json(&value, came, &error),
-        _ => error,
-    })?;
+    wire.whole(&value, &mut sink)
+        .map_err(|error| match error.kind() {
+            ModelErrorKind::Malformed => other_json(&value, came, &error),
+            // Words without any sign of an error are of another API, and will be the same next
+            // time.
+            ModelErrorKind::Server if !tells_failure(&value) => other_json(&value, came, &error),
+            _ => error,
+        })?;
     Ok(sink)
 }
 
 /// Whether an object says by its fields that something failed.
 fn tells_failure(value: &Value) -> bool {
-    let names =
-        ["error", "errors", "code", "status", "status_code", "type", "detail", "msg", "error_message"];
+    let names = [
+        "error",
+        "errors",
+        "code",
+        "status",
+        "status_code",
+        "type",
+        "detail",
+        "msg",
+        "error_message",
+    ];
     names.iter().any(|name| value.get(name).is_some())
 }
 
-/// A text with U+FFFD in place of bytes that are no UTF-8. Inside of a JSON string that harms one letter; anywhere else
-/// the text is no JSON then, as it was none before.
+/// A text with U+FFFD in place of bytes that are no UTF-8. Inside of a JSON string that harms one
+/// letter; anywhere else the text is no JSON then, as it was none before.
 fn readable<'a>(data: &'a [u8], replaced: &mut bool) -> Cow<'a, [u8]> {
     if std::str::from_utf8(data).is_ok() {
         return Cow::Borrowed(data);
     }
     if !std::mem::replace(replaced, true) {
         #[cfg(feature = "tracing")]
-        tracing::warn!(target: "levity::model", "a reply has bytes that are no UTF-8; they are shown as U+FFFD");
+        tracing::warn!(target: "levity::model", "a reply has bytes that are no UTF-8; they are \
+            shown as U+FFFD");
     }
     Cow::Owned(String::from_utf8_lossy(data).into_owned().into_bytes())
 }
@@ -232,14 +269,22 @@ pub(crate) fn fold<'a, W: Wire>(
     let mut fold = Fold::new();
     for chunk in chunks {
         let taken = reader.take(chunk);
-        reader.sink.deltas.drain(..).try_for_each(|delta| fold.push(delta))?;
+        reader
+            .sink
+            .deltas
+            .drain(..)
+            .try_for_each(|delta| fold.push(delta))?;
         taken.map_err(|error| fold.broken(error))?;
         if reader.sink.done {
             return Ok(fold.finish());
         }
     }
     let ended = reader.end();
-    reader.sink.deltas.drain(..).try_for_each(|delta| fold.push(delta))?;
+    reader
+        .sink
+        .deltas
+        .drain(..)
+        .try_for_each(|delta| fold.push(delta))?;
     ended.map_err(|error| fold.broken(error))?;
     Ok(fold.finish())
 }
@@ -257,6 +302,7 @@ impl<D: Decode> Events for Feed<'_, D> {
         if self.sink.done {
             return Ok(());
         }
-        self.decoder.event(name, &readable(data, self.replaced), self.sink)
+        self.decoder
+            .event(name, &readable(data, self.replaced), self.sink)
     }
 }

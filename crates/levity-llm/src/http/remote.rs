@@ -7,7 +7,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use levity_core::text::{chain, head};
 use levity_core::{
-    CallId, Delta, Deltas, Finish, Fold, Model, ModelCard, ModelError, Part, ProviderState, Request, Response,
+    CallId, Delta, Deltas, Finish, Fold, Model, ModelCard, ModelError, Part, ProviderState,
+    Request, Response,
 };
 use serde_json::Value;
 
@@ -58,7 +59,8 @@ pub(crate) trait Wire: Clone + Send + Sync + 'static {
     /// `BadRequest` when the request has something in it that the provider cannot be given.
     fn body(&self, asked: Asked<'_>) -> Result<Vec<u8>, ModelError>;
 
-    /// Which nulls in the arguments of calls stand for nothing, given the tools that the body offers.
+    /// Which nulls in the arguments of calls stand for nothing, given the tools that the body
+    /// offers.
     fn nulls(&self, _: &Request) -> Option<Arc<Nulls>> {
         None
     }
@@ -74,13 +76,15 @@ pub(crate) trait Wire: Clone + Send + Sync + 'static {
     /// Reads a reply that came in one piece.
     fn whole(&self, reply: &Value, sink: &mut Sink) -> Result<(), ModelError>;
 
-    /// Reads a reply in one piece that is as replies mostly are, without taking it apart first. Where it says no, the
-    /// reply is left to [`whole`](Self::whole), and what is in the sink to nobody.
+    /// Reads a reply in one piece that is as replies mostly are, without taking it apart first.
+    /// Where it says no, the reply is left to [`whole`](Self::whole), and what is in the sink to
+    /// nobody.
     fn usual(&self, _: &[u8], _: &mut Sink) -> bool {
         false
     }
 
-    /// Says more of an error that came instead of a reply, where the provider knows what to do about it.
+    /// Says more of an error that came instead of a reply, where the provider knows what to do
+    /// about it.
     fn explain(&self, error: ModelError, _: &ModelCard, _: &Endpoint) -> ModelError {
         error
     }
@@ -145,7 +149,11 @@ const LONGEST_NAME: usize = 256;
 #[allow(dead_code, reason = "not every provider needs all of it")]
 impl Sink {
     pub(super) fn new(nulls: Option<Arc<Nulls>>, origin: Option<Arc<str>>) -> Self {
-        Self { nulls, origin, ..Self::default() }
+        Self {
+            nulls,
+            origin,
+            ..Self::default()
+        }
     }
 
     /// Begins anew.
@@ -158,15 +166,22 @@ impl Sink {
         }
     }
 
-    /// Takes a piece. A whole part with text in it is told as text, since many listen for nothing else.
+    /// Takes a piece. A whole part with text in it is told as text, since many listen for nothing
+    /// else.
     pub(crate) fn push(&mut self, delta: Delta) {
-        let Delta::Part(part) = delta else { return self.add(delta) };
+        let Delta::Part(part) = delta else {
+            return self.add(delta);
+        };
         let begins = match (&part, self.last) {
             (Part::Text(part), Last::Text) if !part.text.is_empty() => Some(Part::text("")),
-            (Part::Thinking(part), Last::Thinking) if !part.text.is_empty() => Some(Part::thinking("")),
+            (Part::Thinking(part), Last::Thinking) if !part.text.is_empty() => {
+                Some(Part::thinking(""))
+            }
             _ => None,
         };
-        begins.into_iter().for_each(|empty| self.add(Delta::Part(empty)));
+        begins
+            .into_iter()
+            .for_each(|empty| self.add(Delta::Part(empty)));
         Delta::of_part(part).for_each(|delta| self.add(delta));
     }
 
@@ -223,14 +238,23 @@ impl Sink {
         }
     }
 
-    /// A word of the server's for names and ends, without the keys that were sent and no longer than such words are.
+    /// A word of the server's for names and ends, without the keys that were sent and no longer
+    /// than such words are.
     fn clean_name(&self, name: &str) -> String {
-        let clean = self.secrets.as_ref().and_then(|secrets| secrets.clean(name));
-        clean.as_deref().unwrap_or(name).chars().take(LONGEST_NAME).collect()
+        let clean = self
+            .secrets
+            .as_ref()
+            .and_then(|secrets| secrets.clean(name));
+        clean
+            .as_deref()
+            .unwrap_or(name)
+            .chars()
+            .take(LONGEST_NAME)
+            .collect()
     }
 
-    /// Takes the keys that were sent out of all that is kept as the server says it, but for what the model says: programs do not look
-    /// for keys there.
+    /// Takes the keys that were sent out of all that is kept as the server says it, but for what
+    /// the model says: programs do not look for keys there.
     fn clean(&self, delta: &mut Delta) {
         if let Delta::Finish(Finish::Other(word)) = delta {
             *word = self.clean_name(word);
@@ -254,7 +278,9 @@ impl Sink {
 
     /// Whether it is known why the model stopped.
     pub(crate) fn has_finish(&self) -> bool {
-        self.deltas.iter().any(|delta| matches!(delta, Delta::Finish(_)))
+        self.deltas
+            .iter()
+            .any(|delta| matches!(delta, Delta::Finish(_)))
     }
 
     /// Text, unless there is none.
@@ -283,11 +309,15 @@ impl Sink {
     /// More of a call's arguments, in the same way.
     pub(crate) fn add_args(&mut self, call: u32, text: Cow<'_, str>) {
         match (self.deltas.back_mut(), self.filters.get_mut(&call)) {
-            (Some(Delta::CallArgs { index, text: last }), filter) if *index == call => match filter {
+            (Some(Delta::CallArgs { index, text: last }), filter) if *index == call => match filter
+            {
                 Some(filter) => last.push_str(&filter.feed(&text)),
                 None => last.push_str(&text),
             },
-            _ => self.push(Delta::CallArgs { index: call, text: text.into_owned() }),
+            _ => self.push(Delta::CallArgs {
+                index: call,
+                text: text.into_owned(),
+            }),
         }
     }
 
@@ -319,8 +349,8 @@ pub(crate) fn scrubbed(
     Secrets::of(headers, endpoint).scrub(error)
 }
 
-/// What was sent and must not be shown, though a server may repeat it. It is also found as it is written within JSON and
-/// within addresses.
+/// What was sent and must not be shown, though a server may repeat it. It is also found as it is
+/// written within JSON and within addresses.
 #[derive(Debug)]
 pub(crate) struct Secrets(levity_core::Secrets);
 
@@ -328,12 +358,27 @@ impl Secrets {
     fn of(own: &[(&'static str, Secret)], endpoint: &Endpoint) -> Self {
         // Others, such as a project, help to understand an error.
         let tells = |name: &str| name == "authorization" || name.contains("key");
-        let own = own.iter().filter(|(name, _)| tells(name)).map(|(_, secret)| secret);
-        let headers = own.chain(endpoint.secrets()).flat_map(|secret| header_secrets(secret.expose()));
+        let own = own
+            .iter()
+            .filter(|(name, _)| tells(name))
+            .map(|(_, secret)| secret);
+        let headers = own
+            .chain(endpoint.secrets())
+            .flat_map(|secret| header_secrets(secret.expose()));
         // What is shorter is no key, and may be a word.
-        let headers = headers.filter(|bare| bare.len() >= 8).chain(proxy_secrets().iter().cloned());
-        let known = headers.fold(levity_core::Secrets::new().known_only(), levity_core::Secrets::known);
-        Self(endpoint.address_secrets().into_iter().fold(known, levity_core::Secrets::known))
+        let headers = headers
+            .filter(|bare| bare.len() >= 8)
+            .chain(proxy_secrets().iter().cloned());
+        let known = headers.fold(
+            levity_core::Secrets::new().known_only(),
+            levity_core::Secrets::known,
+        );
+        Self(
+            endpoint
+                .address_secrets()
+                .into_iter()
+                .fold(known, levity_core::Secrets::known),
+        )
     }
 
     /// A text without them; `None` when it has none.
@@ -382,8 +427,8 @@ impl Secrets {
     }
 }
 
-/// Whether fields of the provider's own name a time for its cache. What time it is does not matter: the longest costs
-/// the most.
+/// Whether fields of the provider's own name a time for its cache. What time it is does not matter:
+/// the longest costs the most.
 fn asks_for_hour(fields: &serde_json::Map<String, Value>) -> bool {
     fn names(value: &Value) -> bool {
         match value {
@@ -412,14 +457,19 @@ impl Place {
 
     /// An error of a request that never left.
     fn unsent(&self, error: ModelError) -> ModelError {
-        if error.model().is_some() { error } else { error.with_model(&*self.model) }
+        if error.model().is_some() {
+            error
+        } else {
+            error.with_model(&*self.model)
+        }
     }
 
     /// An error of a request that was sent, or was to be.
     pub(crate) fn sent(&self, error: ModelError) -> ModelError {
-        // What a value is that has another type may be anything, also a key; where it is says enough.
-        let wrong =
-            std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<serde_json::Error>());
+        // What a value is that has another type may be anything, also a key; where it is says
+        // enough.
+        let wrong = std::error::Error::source(&error)
+            .and_then(|cause| cause.downcast_ref::<serde_json::Error>());
         let place = wrong
             .filter(|error| error.is_data())
             .map(|error| format!("line {}, column {}", error.line(), error.column()));
@@ -450,7 +500,13 @@ pub(crate) struct Remote<W> {
 impl<W: Wire> Remote<W> {
     /// A model of this name, with what the list says of it.
     pub(crate) fn new(wire: W, card: ModelCard, endpoint: Endpoint) -> Self {
-        Self { wire, card: ModelList::builtin().complete(card), endpoint, streams: true, rescues: false }
+        Self {
+            wire,
+            card: ModelList::builtin().complete(card),
+            endpoint,
+            streams: true,
+            rescues: false,
+        }
     }
 
     /// Sends a request. A reply that comes in one piece is read here.
@@ -460,17 +516,34 @@ impl<W: Wire> Remote<W> {
         let (card, endpoint) = (&self.card, &self.endpoint);
         let place = Place::new(&card.provider, &card.id, endpoint);
         let origin = &Origin::new(endpoint, self.wire.account(), &card.id);
-        let body = self.wire.body(Asked { card, request, stream: self.streams, endpoint, origin });
-        let begun = self.begin(body.map_err(|error| place.unsent(error))?, &place).await;
+        let body = self.wire.body(Asked {
+            card,
+            request,
+            stream: self.streams,
+            endpoint,
+            origin,
+        });
+        let begun = self
+            .begin(body.map_err(|error| place.unsent(error))?, &place)
+            .await;
         let (mut reply, secrets) =
             begun.map_err(|error| place.sent(self.wire.explain(error, card, endpoint)))?;
-        let mut reader = Reader::new(self.wire.clone(), self.wire.nulls(request), Some(origin.name()));
-        let rescue = self.rescues.then(|| Rescue::new(request, offered.clone())).flatten();
+        let mut reader = Reader::new(
+            self.wire.clone(),
+            self.wire.nulls(request),
+            Some(origin.name()),
+        );
+        let rescue = self
+            .rescues
+            .then(|| Rescue::new(request, offered.clone()))
+            .flatten();
         reader.sink.offered = offered;
         reader.sink.secrets = Some(secrets.clone());
         reader.came = Came::of(reply.status(), reply.headers());
-        reader.sink.prioritised =
-            reply.headers().get("x-gemini-service-tier").is_some_and(|tier| tier == "priority");
+        reader.sink.prioritised = reply
+            .headers()
+            .get("x-gemini-service-tier")
+            .is_some_and(|tier| tier == "priority");
         if !self.streams {
             let read = match reply.rest(LONGEST + 1).await {
                 Ok(body) => read_whole(&self.wire, &body, &reader.sink, &reader.came),
@@ -478,15 +551,31 @@ impl<W: Wire> Remote<W> {
             };
             reader.sink = read.map_err(|error| place.sent(secrets.scrub(error)))?;
         }
-        let mut flow = Flow { reply, secrets, place, reader, rescue, failed: None, over: !self.streams };
+        let mut flow = Flow {
+            reply,
+            secrets,
+            place,
+            reader,
+            rescue,
+            failed: None,
+            over: !self.streams,
+        };
         if flow.over {
             flow.rescue(true);
         }
         Ok(flow)
     }
 
-    async fn begin(&self, body: Vec<u8>, place: &Place) -> Result<(Reply, Arc<Secrets>), ModelError> {
-        let headers = self.wire.headers().await.map_err(|error| place.unsent(error))?;
+    async fn begin(
+        &self,
+        body: Vec<u8>,
+        place: &Place,
+    ) -> Result<(Reply, Arc<Secrets>), ModelError> {
+        let headers = self
+            .wire
+            .headers()
+            .await
+            .map_err(|error| place.unsent(error))?;
         let path = self.wire.path(&self.card, self.streams);
         let mut reply = self.endpoint.send(&path, &headers, body).await?;
         if (200..300).contains(&reply.status()) {
@@ -508,24 +597,38 @@ impl<W: Wire> Model for Remote<W> {
 
     fn cost_bound(&self, request: &Request) -> levity_core::CostBound {
         let extra = self.endpoint.extra();
-        let mut worst = levity_core::CostBound::of(&self.card, request).with_fields(&self.card, extra);
-        let hour = self.wire.keeps_an_hour() || asks_for_hour(extra) || asks_for_hour(&request.options.extra);
-        worst.price = worst.price.map(|price| if hour { price.with_hour() } else { price.without_hour() });
+        let mut worst =
+            levity_core::CostBound::of(&self.card, request).with_fields(&self.card, extra);
+        let hour = self.wire.keeps_an_hour()
+            || asks_for_hour(extra)
+            || asks_for_hour(&request.options.extra);
+        worst.price = worst.price.map(|price| {
+            if hour {
+                price.with_hour()
+            } else {
+                price.without_hour()
+            }
+        });
         worst
     }
 
     async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
         let flow = self.open(&request).await?;
-        Ok(Deltas::new(futures_util::stream::unfold(flow, |mut flow| async move {
-            flow.next().await.map(|delta| (delta, flow))
-        })))
+        Ok(Deltas::new(futures_util::stream::unfold(
+            flow,
+            |mut flow| async move { flow.next().await.map(|delta| (delta, flow)) },
+        )))
     }
 
     async fn complete(&self, request: Request) -> Result<Response, ModelError> {
         let mut flow = self.open(&request).await?;
         let mut fold = Fold::new();
         while flow.fill().await.map_err(|error| fold.broken(error))? {
-            flow.reader.sink.deltas.drain(..).try_for_each(|delta| fold.push(delta))?;
+            flow.reader
+                .sink
+                .deltas
+                .drain(..)
+                .try_for_each(|delta| fold.push(delta))?;
         }
         Ok(fold.finish())
     }
@@ -552,7 +655,8 @@ impl<W: Wire> Flow<W> {
         }
     }
 
-    /// Waits until there is more to say; `false` at the end. What came before an error is said first.
+    /// Waits until there is more to say; `false` at the end. What came before an error is said
+    /// first.
     async fn fill(&mut self) -> Result<bool, ModelError> {
         while self.reader.sink.deltas.is_empty() {
             if self.over {
@@ -569,10 +673,14 @@ impl<W: Wire> Flow<W> {
 
     /// Looks for calls in the text of the pieces that came.
     fn rescue(&mut self, end: bool) {
-        let Some(rescue) = &mut self.rescue else { return };
+        let Some(rescue) = &mut self.rescue else {
+            return;
+        };
         let deltas = &mut self.reader.sink.deltas;
         let mut out = VecDeque::with_capacity(deltas.len());
-        deltas.drain(..).for_each(|delta| rescue.take(delta, &mut out));
+        deltas
+            .drain(..)
+            .for_each(|delta| rescue.take(delta, &mut out));
         if end {
             rescue.end(&mut out);
         }

@@ -17,11 +17,15 @@ pub(super) struct Timer {
 impl Timer {
     pub(super) fn new(total: Duration) -> Self {
         let until = after(total);
-        Self { until, sleep: Box::pin(sleep_until(until)) }
+        Self {
+            until,
+            sleep: Box::pin(sleep_until(until)),
+        }
     }
 
-    /// What comes of the work, unless it takes longer than `most`, or the call than it may. What is there at
-    /// once needs no clock. The work is lent: every future that it is handed on to keeps room for it.
+    /// What comes of the work, unless it takes longer than `most`, or the call than it may. What is
+    /// there at once needs no clock. The work is lent: every future that it is handed on to keeps
+    /// room for it.
     pub(super) async fn limit<T>(
         &mut self,
         most: Duration,
@@ -46,7 +50,10 @@ impl Timer {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a limit on a connection is one of the real clock")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a limit on a connection is one of the real clock"
+)]
 fn after(time: Duration) -> Instant {
     let (now, years) = (Instant::now(), Duration::from_secs(30 * 365 * 86_400));
     now + time.min(years)

@@ -24,7 +24,9 @@ impl Cursor<'_> {
     /// Whether a string in this role ends at a quote with `after` right behind it.
     pub(super) fn ends(&self, role: Role, after: usize) -> bool {
         let next = self.past_space(after);
-        let Some(byte) = self.byte(next) else { return true };
+        let Some(byte) = self.byte(next) else {
+            return true;
+        };
         if self.is(next, "```") || self.comment(next) && (byte != b'#' || next > after) {
             return true;
         }
@@ -56,7 +58,10 @@ impl Cursor<'_> {
             _ if self.quote(next).is_some() => {
                 self.quoted_key(next) == Some(true) || apart && self.quoted_end(next)
             }
-            _ => self.text[after..next].contains('\n') && (self.bare_key(next) || self.object_follows(next)),
+            _ => {
+                self.text[after..next].contains('\n')
+                    && (self.bare_key(next) || self.object_follows(next))
+            }
         }
     }
 
@@ -74,10 +79,13 @@ impl Cursor<'_> {
         }
     }
 
-    /// Whether a number or literal at `next` is the next element, so that only the comma before it is missing. On the
-    /// same line as the quote, what comes behind it must be the end of an element too: it may be a part of a sentence.
+    /// Whether a number or literal at `next` is the next element, so that only the comma before it
+    /// is missing. On the same line as the quote, what comes behind it must be the end of an
+    /// element too: it may be a part of a sentence.
     fn atom_follows(&self, after: usize, next: usize) -> bool {
-        let Some(end) = self.atom_end(next, Role::Element) else { return false };
+        let Some(end) = self.atom_end(next, Role::Element) else {
+            return false;
+        };
         let then = self.past_space(end);
         match self.byte(then) {
             Some(b']') => true,
@@ -86,17 +94,21 @@ impl Cursor<'_> {
         }
     }
 
-    /// Whether a new line at `next` begins another object of a list, so that this one was not closed.
+    /// Whether a new line at `next` begins another object of a list, so that this one was not
+    /// closed.
     fn object_follows(&self, next: usize) -> bool {
         self.open.lists > 0
             && self.byte(next) == Some(b'{')
             && self.quoted_key(self.past_space(next + 1)) == Some(true)
     }
 
-    /// Whether the comma before `at` ends the value of a member: what follows reads as the next key.
+    /// Whether the comma before `at` ends the value of a member: what follows reads as the next
+    /// key.
     pub(super) fn comma_ends_member(&self, at: usize) -> bool {
         let next = self.past_space(at);
-        let Some(byte) = self.byte(next) else { return true };
+        let Some(byte) = self.byte(next) else {
+            return true;
+        };
         match byte {
             b'}' | b']' | b',' | b'{' => true,
             b'.' => self.is(next, "..."),
@@ -109,7 +121,9 @@ impl Cursor<'_> {
     /// Whether the comma before `at` ends an element: what follows reads as the next one.
     fn comma_ends_element(&self, at: usize) -> bool {
         let next = self.past_space(at);
-        let Some(byte) = self.byte(next) else { return true };
+        let Some(byte) = self.byte(next) else {
+            return true;
+        };
         match byte {
             b'}' | b']' | b')' | b',' | b'{' | b'[' | b'-' | b'+' | b'.' | b'0'..=b'9' => true,
             _ if self.comment(next) || self.is(next, "```") => true,
@@ -131,14 +145,17 @@ impl Cursor<'_> {
 
     /// Whether the quoted text at `at` is near its end, and the end of a member's value with it.
     fn quoted_end(&self, at: usize) -> bool {
-        let Some(after) = self.near_end(at) else { return self.text[at..self.end].len() < KEY };
+        let Some(after) = self.near_end(at) else {
+            return self.text[at..self.end].len() < KEY;
+        };
         let next = self.past_space(after);
         matches!(self.byte(next), None | Some(b'}' | b',' | b'"' | b'\''))
     }
 
     /// Whether the quoted text at `at` is followed by a colon.
     pub(super) fn quoted_colon(&self, at: usize) -> bool {
-        self.near_end(at).is_some_and(|after| self.byte(self.past_space(after)) == Some(b':'))
+        self.near_end(at)
+            .is_some_and(|after| self.byte(self.past_space(after)) == Some(b':'))
     }
 
     /// What is right behind the quoted text at `at`, if that is short and on one line.
@@ -162,27 +179,39 @@ impl Cursor<'_> {
     pub(super) fn bare_key(&self, at: usize) -> bool {
         let length = self.word(at);
         let next = self.past_space(at + length);
-        length > 0 && self.byte(next) == Some(b':') && !matches!(self.byte(next + 1), Some(b':' | b'/'))
+        length > 0
+            && self.byte(next) == Some(b':')
+            && !matches!(self.byte(next + 1), Some(b':' | b'/'))
     }
 
     /// Whether the one word at `at` is an element of a list.
     fn single_word(&self, at: usize) -> bool {
         let length = self.word(at);
         length > 0
-            && matches!(self.byte(self.past_space(at + length)), None | Some(b',' | b']' | b'(' | b':'))
+            && matches!(
+                self.byte(self.past_space(at + length)),
+                None | Some(b',' | b']' | b'(' | b':')
+            )
     }
 
     /// Whether a literal stands at `at`, as a word of its own.
     pub(super) fn literal(&self, at: usize) -> bool {
         let word = self.text.get(at..at + self.word(at)).unwrap_or_default();
-        ["true", "false", "null", "none", "nan"].iter().any(|literal| word.eq_ignore_ascii_case(literal))
+        ["true", "false", "null", "none", "nan"]
+            .iter()
+            .any(|literal| word.eq_ignore_ascii_case(literal))
     }
 
     /// The length of the word at `at`, up to a limit.
     fn word(&self, at: usize) -> usize {
-        let rest = self.text.as_bytes().get(at..self.end.min(at + KEY)).unwrap_or_default();
-        let part =
-            |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'-' | b'.' | 0x80..);
+        let rest = self
+            .text
+            .as_bytes()
+            .get(at..self.end.min(at + KEY))
+            .unwrap_or_default();
+        let part = |byte: &u8| {
+            byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'-' | b'.' | 0x80..)
+        };
         rest.iter().take_while(|byte| part(byte)).count()
     }
 

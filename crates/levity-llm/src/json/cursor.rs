@@ -38,11 +38,23 @@ pub(super) enum Quote {
 impl<'a> Cursor<'a> {
     pub(super) fn new(text: &'a str, at: usize, end: usize) -> Self {
         let (mends, open) = (Mends::default(), Open::default());
-        Self { text, at, end, mends, open, loose: false, unterminated: false }
+        Self {
+            text,
+            at,
+            end,
+            mends,
+            open,
+            loose: false,
+            unterminated: false,
+        }
     }
 
     pub(super) fn byte(&self, at: usize) -> Option<u8> {
-        if at < self.end { self.text.as_bytes().get(at).copied() } else { None }
+        if at < self.end {
+            self.text.as_bytes().get(at).copied()
+        } else {
+            None
+        }
     }
 
     pub(super) fn peek(&self) -> Option<u8> {
@@ -51,7 +63,10 @@ impl<'a> Cursor<'a> {
 
     /// Whether `what` stands at `at`.
     pub(super) fn is(&self, at: usize, what: &str) -> bool {
-        self.text.as_bytes().get(at..self.end).is_some_and(|rest| rest.starts_with(what.as_bytes()))
+        self.text
+            .as_bytes()
+            .get(at..self.end)
+            .is_some_and(|rest| rest.starts_with(what.as_bytes()))
     }
 
     /// Passes over one character, if there is one.
@@ -95,14 +110,17 @@ impl<'a> Cursor<'a> {
         };
         // The opener of a block is passed first, so that `/*/` does not close itself.
         let from = if closer == "\n" { 0 } else { 2 };
-        let length = rest[from..].find(closer).map(|found| from + found + closer.len());
+        let length = rest[from..]
+            .find(closer)
+            .map(|found| from + found + closer.len());
         self.at += length.unwrap_or(rest.len());
         self.mends.add(Repair::Comment);
     }
 
     fn skip_foreign_space(&mut self) -> bool {
         let next = self.text[self.at..self.end].chars().next();
-        let space = next.filter(|c| c.is_whitespace() || matches!(c, '\u{feff}' | '\u{200b}'..='\u{200d}'));
+        let space =
+            next.filter(|c| c.is_whitespace() || matches!(c, '\u{feff}' | '\u{200b}'..='\u{200d}'));
         self.at += space.map_or(0, char::len_utf8);
         space.is_some()
     }
@@ -136,10 +154,12 @@ impl<'a> Cursor<'a> {
         Some(found)
     }
 
-    /// The length of what may close a string of this kind at `at`; none if it cannot be closed there.
+    /// The length of what may close a string of this kind at `at`; none if it cannot be closed
+    /// there.
     ///
-    /// Whatever opens a string can close one of the same kind. So a search for the end of a string never
-    /// passes the beginning of the next, and many strings without an end cost no more than one.
+    /// Whatever opens a string can close one of the same kind. So a search for the end of a string
+    /// never passes the beginning of the next, and many strings without an end cost no more than
+    /// one.
     pub(super) fn closer(&self, quote: Quote, at: usize) -> Option<usize> {
         let byte = self.byte(at)?;
         match (quote, byte) {
@@ -147,9 +167,10 @@ impl<'a> Cursor<'a> {
             (Quote::Single | Quote::CurlySingle, b'\'') => Some(1),
             (Quote::Back, b'`') => Some(1),
             (Quote::Angle, 0xC2) => matches!(self.byte(at + 1), Some(0xAB | 0xBB)).then_some(2),
-            (Quote::Escaped | Quote::CurlyDouble | Quote::CurlySingle, b'\\' | 0xE2) => {
-                self.quote(at).filter(|found| found.0 == quote).map(|found| found.1)
-            }
+            (Quote::Escaped | Quote::CurlyDouble | Quote::CurlySingle, b'\\' | 0xE2) => self
+                .quote(at)
+                .filter(|found| found.0 == quote)
+                .map(|found| found.1),
             _ => None,
         }
     }

@@ -17,7 +17,8 @@ pub enum JsonErrorKind {
 
 /// Why there is no value to be had from a text, and the text.
 ///
-/// The text is neither in `Display` nor in `Debug`; the source of a [`JsonErrorKind::Shape`] may quote a part of it.
+/// The text is neither in `Display` nor in `Debug`; the source of a [`JsonErrorKind::Shape`] may
+/// quote a part of it.
 pub struct JsonError {
     kind: JsonErrorKind,
     text: Box<str>,
@@ -27,11 +28,19 @@ pub struct JsonError {
 
 impl JsonError {
     pub(super) fn new(kind: JsonErrorKind, text: &str, at: Option<usize>) -> Self {
-        Self { kind, text: text.into(), at, source: None }
+        Self {
+            kind,
+            text: text.into(),
+            at,
+            source: None,
+        }
     }
 
     pub(super) fn shape(text: &str, at: usize, source: serde_json::Error) -> Self {
-        Self { source: Some(source), ..Self::new(JsonErrorKind::Shape, text, Some(at)) }
+        Self {
+            source: Some(source),
+            ..Self::new(JsonErrorKind::Shape, text, Some(at))
+        }
     }
 
     /// What is wrong.
@@ -58,7 +67,11 @@ impl JsonError {
 impl fmt::Display for JsonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            JsonErrorKind::Nothing => write!(f, "there is no JSON in the {} bytes of text", self.text.len())?,
+            JsonErrorKind::Nothing => write!(
+                f,
+                "there is no JSON in the {} bytes of text",
+                self.text.len()
+            )?,
             JsonErrorKind::TooDeep => write!(f, "the JSON is nested deeper than 128")?,
             JsonErrorKind::Missing(keys) => write!(f, "the JSON lacks `{}`", keys.join("`, `"))?,
             JsonErrorKind::Shape => write!(f, "the JSON has another shape than was asked for")?,
@@ -70,7 +83,11 @@ impl fmt::Display for JsonError {
 impl fmt::Debug for JsonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("JsonError");
-        debug.field("kind", &self.kind).field("at", &self.at).field("bytes", &self.text.len()).finish()
+        debug
+            .field("kind", &self.kind)
+            .field("at", &self.at)
+            .field("bytes", &self.text.len())
+            .finish()
     }
 }
 

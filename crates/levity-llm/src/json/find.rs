@@ -8,8 +8,8 @@ use super::mend::{Mends, Repair};
 use super::parser::{Parser, TooDeep};
 use super::scalar::Scalar;
 
-/// How often a text is gone over again from a place that turned out to be prose. The limit keeps the time in
-/// proportion to the length.
+/// How often a text is gone over again from a place that turned out to be prose. The limit keeps
+/// the time in proportion to the length.
 const RETRIES: usize = 4;
 
 /// A value in a text.
@@ -30,8 +30,8 @@ enum Place {
     JsonFence,
 }
 
-/// The objects and arrays in `text`, the likeliest first, `keep` of them at most; else a scalar that is all
-/// there is.
+/// The objects and arrays in `text`, the likeliest first, `keep` of them at most; else a scalar
+/// that is all there is.
 pub(super) fn find(text: &str, keep: usize) -> Result<Vec<Found>, TooDeep> {
     let whole = trimmed(text, 0..text.len());
     let mut best = Vec::new();
@@ -89,14 +89,23 @@ struct Finder<'a> {
 
 impl<'a> Finder<'a> {
     fn new(text: &'a str, at: usize, keep: usize) -> Self {
-        Self { text, at, keep, place: Place::Prose, retries: RETRIES, best: Vec::new(), fenced: None }
+        Self {
+            text,
+            at,
+            keep,
+            place: Place::Prose,
+            retries: RETRIES,
+            best: Vec::new(),
+            fenced: None,
+        }
     }
 
     fn run(mut self) -> Result<Vec<Found>, TooDeep> {
         let begin = self.at;
         self.opening()?;
-        while let Some(next) =
-            self.text.as_bytes()[self.at..].iter().position(|b| matches!(b, b'{' | b'[' | b'`'))
+        while let Some(next) = self.text.as_bytes()[self.at..]
+            .iter()
+            .position(|b| matches!(b, b'{' | b'[' | b'`'))
         {
             self.at += next;
             if self.text.as_bytes()[self.at] != b'`' {
@@ -108,8 +117,12 @@ impl<'a> Finder<'a> {
             }
         }
         if self.best.is_empty() {
-            let until_fence = |at: usize| at + self.text[at..].find("```").unwrap_or(self.text.len() - at);
-            let places = [Some(begin..self.text.len()), self.fenced.map(|at| at..until_fence(at))];
+            let until_fence =
+                |at: usize| at + self.text[at..].find("```").unwrap_or(self.text.len() - at);
+            let places = [
+                Some(begin..self.text.len()),
+                self.fenced.map(|at| at..until_fence(at)),
+            ];
             return Ok(places
                 .into_iter()
                 .flatten()
@@ -120,7 +133,8 @@ impl<'a> Finder<'a> {
         Ok(self.best.into_iter().map(|(_, found)| found).collect())
     }
 
-    /// The beginning of the text or of a fence: here JSON may begin that does not look like it elsewhere.
+    /// The beginning of the text or of a fence: here JSON may begin that does not look like it
+    /// elsewhere.
     fn opening(&mut self) -> Result<(), TooDeep> {
         let mut cursor = Cursor::new(self.text, self.at, self.text.len());
         let mut start = cursor.past_space(self.at);
@@ -143,13 +157,17 @@ impl<'a> Finder<'a> {
 
     /// A fence opens or closes.
     fn fence(&mut self) -> Result<(), TooDeep> {
-        self.at += self.text[self.at..].bytes().take_while(|byte| *byte == b'`').count();
+        self.at += self.text[self.at..]
+            .bytes()
+            .take_while(|byte| *byte == b'`')
+            .count();
         if self.place != Place::Prose {
             self.place = Place::Prose;
             return Ok(());
         }
         let rest = &self.text[self.at..];
-        let part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'_' | b'#');
+        let part =
+            |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'_' | b'#');
         let language = &rest[..rest.bytes().take(16).take_while(part).count()];
         self.place = place_of(language);
         self.at += language.len();
@@ -171,7 +189,9 @@ impl<'a> Finder<'a> {
         let cursor = Cursor::new(self.text, self.at, self.text.len());
         let object = cursor.peek() == Some(b'{');
         let next = cursor.past_space(self.at + 1);
-        let Some(byte) = cursor.byte(next) else { return false };
+        let Some(byte) = cursor.byte(next) else {
+            return false;
+        };
         match byte {
             // In code that is an empty block.
             b'}' => object && self.place == Place::Prose,
@@ -191,7 +211,9 @@ impl<'a> Finder<'a> {
         let mut parser = Parser::new(Cursor::new(self.text, start, self.text.len()), opening);
         let mut value = parser.value()?;
         if parser.cursor.unterminated && self.place != Place::Prose && self.retry() {
-            let end = self.text[start..].find("\n```").map_or(self.text.len(), |found| start + found);
+            let end = self.text[start..]
+                .find("\n```")
+                .map_or(self.text.len(), |found| start + found);
             parser = Parser::new(Cursor::new(self.text, start, end), opening);
             value = parser.value()?;
         }
@@ -212,14 +234,27 @@ impl<'a> Finder<'a> {
 
     /// Puts a value among the best, if it is one of them.
     fn take(&mut self, cursor: &Cursor<'_>, value: Value, start: usize) -> Place {
-        let prose = cursor.loose && cursor.mends.contains(Repair::Truncated) && self.place == Place::Prose;
+        let prose =
+            cursor.loose && cursor.mends.contains(Repair::Truncated) && self.place == Place::Prose;
         let place = if prose { Place::Doubtful } else { self.place };
         self.at = cursor.at.max(start + 1);
         let span = trimmed(self.text, start..cursor.at.max(start + 1));
         let rank = (place, span.len());
-        let behind = self.best.iter().position(|(place, found)| (*place, found.span.len()) <= rank);
-        self.best
-            .insert(behind.unwrap_or(self.best.len()), (place, Found { value, mends: cursor.mends, span }));
+        let behind = self
+            .best
+            .iter()
+            .position(|(place, found)| (*place, found.span.len()) <= rank);
+        self.best.insert(
+            behind.unwrap_or(self.best.len()),
+            (
+                place,
+                Found {
+                    value,
+                    mends: cursor.mends,
+                    span,
+                },
+            ),
+        );
         self.best.truncate(self.keep);
         place
     }
@@ -237,7 +272,11 @@ impl<'a> Finder<'a> {
             }
         };
         let whole = cursor.at == span.end && !cursor.unterminated;
-        whole.then_some(Found { value, mends: cursor.mends, span })
+        whole.then_some(Found {
+            value,
+            mends: cursor.mends,
+            span,
+        })
     }
 }
 

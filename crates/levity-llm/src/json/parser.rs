@@ -53,19 +53,34 @@ const NONE: u8 = 0;
 
 impl List {
     fn new(close: u8) -> Self {
-        Self { items: Vec::new(), close, comma: true }
+        Self {
+            items: Vec::new(),
+            close,
+            comma: true,
+        }
     }
 }
 
 impl Object {
     fn new(close: u8) -> Self {
-        Self { map: Map::new(), key: None, close, comma: true, extra: 0 }
+        Self {
+            map: Map::new(),
+            key: None,
+            close,
+            comma: true,
+            extra: 0,
+        }
     }
 }
 
 impl<'a> Parser<'a> {
     pub(super) fn new(cursor: Cursor<'a>, series: bool) -> Self {
-        Self { cursor, stack: Vec::with_capacity(8), series, done: None }
+        Self {
+            cursor,
+            stack: Vec::with_capacity(8),
+            series,
+            done: None,
+        }
     }
 
     /// Reads the object or array that begins here.
@@ -125,7 +140,11 @@ impl<'a> Parser<'a> {
     }
 
     fn count(&mut self, frame: &Frame) -> &mut usize {
-        let Open { lists, objects, calls } = &mut self.cursor.open;
+        let Open {
+            lists,
+            objects,
+            calls,
+        } = &mut self.cursor.open;
         match frame {
             Frame::List(List { close: b')', .. }) => calls,
             Frame::List(List { close: b'}', .. }) | Frame::Object(_) => objects,
@@ -144,7 +163,9 @@ impl<'a> Parser<'a> {
     fn close(&mut self) {
         let value = match self.pop() {
             // A comma makes a tuple of what would be a value in brackets.
-            Some(Frame::List(mut list)) if list.close == b')' && list.items.len() == 1 && !list.comma => {
+            Some(Frame::List(mut list))
+                if list.close == b')' && list.items.len() == 1 && !list.comma =>
+            {
                 list.items.remove(0)
             }
             Some(Frame::List(list)) => Value::Array(list.items),
@@ -171,7 +192,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The outermost value is there. If others follow behind a comma, the brackets around them are missing.
+    /// The outermost value is there. If others follow behind a comma, the brackets around them are
+    /// missing.
     fn finish(&mut self, value: Value) {
         let cursor = &mut self.cursor;
         let next = cursor.past_space(cursor.at);
@@ -183,7 +205,11 @@ impl<'a> Parser<'a> {
         self.series = false;
         cursor.mends.add(Repair::Bracket);
         cursor.open.lists += 1;
-        self.stack.push(Frame::List(List { items: vec![value], close: NONE, comma: false }));
+        self.stack.push(Frame::List(List {
+            items: vec![value],
+            close: NONE,
+            comma: false,
+        }));
     }
 
     /// Reads a value, or begins to.
@@ -241,7 +267,11 @@ impl<'a> Parser<'a> {
 
     /// A closing bracket: of this frame, of one around it, or of none.
     fn closer(&mut self, byte: u8, close: u8, comma: bool) {
-        let Open { lists, objects, calls } = self.cursor.open;
+        let Open {
+            lists,
+            objects,
+            calls,
+        } = self.cursor.open;
         let around = match byte {
             b']' => lists,
             b'}' => objects,

@@ -45,11 +45,16 @@ impl Cursor<'_> {
     /// The number or literal at `at`, and where it ends.
     fn atom_at(&self, at: usize, role: Role) -> Option<(Value, Option<Repair>, usize)> {
         let rest = self.text.as_bytes().get(at..self.end)?;
-        let part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.' | b'_');
+        let part =
+            |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.' | b'_');
         let after = at + rest.iter().take_while(|byte| part(byte)).count();
         let word = &self.text[at..after];
         let first = *rest.first()?;
-        let found = if first.is_ascii_alphabetic() { None } else { number(word) };
+        let found = if first.is_ascii_alphabetic() {
+            None
+        } else {
+            number(word)
+        };
         let (value, mend) = match found {
             Some(found) => found,
             None => literal(word, after == self.end && role != Role::Alone)?,
@@ -59,9 +64,19 @@ impl Cursor<'_> {
 
     /// Whether a number or literal ends at `after`, rather than being the beginning of some words.
     fn atom_ends(&self, after: usize, role: Role) -> bool {
-        let blanks = self.text.as_bytes().get(after..self.end).unwrap_or_default();
-        let next = after + blanks.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
-        let Some(byte) = self.byte(next) else { return true };
+        let blanks = self
+            .text
+            .as_bytes()
+            .get(after..self.end)
+            .unwrap_or_default();
+        let next = after
+            + blanks
+                .iter()
+                .take_while(|byte| matches!(byte, b' ' | b'\t'))
+                .count();
+        let Some(byte) = self.byte(next) else {
+            return true;
+        };
         let apart = next > after;
         if role == Role::Alone {
             return byte == b'\n' && self.past_space(next) == self.end;
@@ -80,9 +95,11 @@ impl Cursor<'_> {
 
     /// `1,234,567` as the value of a member; in a list that is three numbers.
     fn thousands(&self, role: Role, after: usize) -> Option<(Value, Option<Repair>, usize)> {
-        let digits = |at: usize| (at..).take_while(|&at| self.byte(at).is_some_and(|b| b.is_ascii_digit()));
+        let digits =
+            |at: usize| (at..).take_while(|&at| self.byte(at).is_some_and(|b| b.is_ascii_digit()));
         let sign = usize::from(self.byte(self.at) == Some(b'-'));
-        let short = (1..=3).contains(&(after - self.at - sign)) && digits(self.at + sign).take(3).count() > 0;
+        let short = (1..=3).contains(&(after - self.at - sign))
+            && digits(self.at + sign).take(3).count() > 0;
         if role != Role::Member || !short || self.byte(after) != Some(b',') {
             return None;
         }
@@ -106,9 +123,14 @@ impl Cursor<'_> {
                 self.mends.add(Repair::Call);
                 return Scalar::Call;
             }
-            if self.at - start <= 2 && self.quote(self.at).is_some() && prefix(&self.text[start..self.at]) {
+            if self.at - start <= 2
+                && self.quote(self.at).is_some()
+                && prefix(&self.text[start..self.at])
+            {
                 self.mends.add(Repair::Quotes);
-                return self.string(role).map_or(Scalar::Nothing, |text| Scalar::Value(Value::String(text)));
+                return self
+                    .string(role)
+                    .map_or(Scalar::Nothing, |text| Scalar::Value(Value::String(text)));
             }
             if self.bare_ends(role, start, byte) {
                 break;
@@ -119,7 +141,8 @@ impl Cursor<'_> {
     }
 
     fn bare_ends(&self, role: Role, start: usize, byte: u8) -> bool {
-        let blank_before = || self.at > start && self.text.as_bytes()[self.at - 1].is_ascii_whitespace();
+        let blank_before =
+            || self.at > start && self.text.as_bytes()[self.at - 1].is_ascii_whitespace();
         match byte {
             b'\n' => true,
             b',' | b';' if role == Role::Member => self.comma_ends_member(self.at + 1),
@@ -129,7 +152,10 @@ impl Cursor<'_> {
             b')' => self.open.calls > 0,
             b':' => {
                 role == Role::Element
-                    && matches!(self.byte(self.at + 1), Some(b' ' | b'"' | b'\'' | b'{' | b'['))
+                    && matches!(
+                        self.byte(self.at + 1),
+                        Some(b' ' | b'"' | b'\'' | b'{' | b'[')
+                    )
             }
             b'/' | b'#' | b'<' => blank_before() && self.comment(self.at),
             b'`' => self.is(self.at, "```"),
@@ -143,13 +169,16 @@ impl Cursor<'_> {
         if words.is_empty() {
             self.bump();
         }
-        if words.is_empty() || words.starts_with("...") || words.starts_with('…') || words == "-" {
+        if words.is_empty() || words.starts_with("...") || words.starts_with('…') || words == "-"
+        {
             self.mends.add(Repair::Dropped);
             return Scalar::Nothing;
         }
         self.mends.add(Repair::BareValue);
         self.loose |= words.contains(' ');
-        let unquoted = words.strip_suffix(['"', '\'', '”', '’', '`']).unwrap_or(words);
+        let unquoted = words
+            .strip_suffix(['"', '\'', '”', '’', '`'])
+            .unwrap_or(words);
         Scalar::Value(Value::String(unquoted.to_owned()))
     }
 }
@@ -163,7 +192,10 @@ fn callable(words: &str) -> bool {
 
 /// Whether these letters before a quote say what kind of string it is, as in Python.
 fn prefix(letters: &str) -> bool {
-    matches!(letters, "f" | "r" | "b" | "u" | "rb" | "br" | "fr" | "rf" | "F" | "R" | "B" | "U")
+    matches!(
+        letters,
+        "f" | "r" | "b" | "u" | "rb" | "br" | "fr" | "rf" | "F" | "R" | "B" | "U"
+    )
 }
 
 /// The literal that a word is, or the beginning of, if the text ends there.
@@ -186,14 +218,21 @@ fn literal(word: &str, cut: bool) -> Option<(Value, Option<Repair>)> {
     } else {
         return None;
     };
-    let mend = if cut && word.len() < 4 { Repair::Truncated } else { Repair::Literal };
+    let mend = if cut && word.len() < 4 {
+        Repair::Truncated
+    } else {
+        Repair::Literal
+    };
     Some((found, Some(mend)))
 }
 
 /// Whether a word stands for what JSON cannot say.
 fn nothing(word: &str) -> bool {
     let unsigned = word.strip_prefix(['-', '+']).unwrap_or(word);
-    matches!(unsigned, "undefined" | "nil" | "NaN" | "nan" | "Infinity" | "infinity" | "inf" | "Inf")
+    matches!(
+        unsigned,
+        "undefined" | "nil" | "NaN" | "nan" | "Infinity" | "infinity" | "inf" | "Inf"
+    )
 }
 
 /// The number that a word is, and whether it had to be mended.
@@ -227,7 +266,9 @@ fn radix(word: &str) -> Option<Value> {
         return None;
     }
     if negative {
-        return i64::from_str_radix(&format!("-{digits}"), radix).ok().map(Value::from);
+        return i64::from_str_radix(&format!("-{digits}"), radix)
+            .ok()
+            .map(Value::from);
     }
     u64::from_str_radix(&digits, radix).ok().map(Value::from)
 }
@@ -257,5 +298,9 @@ fn decimal(word: &str) -> Option<Value> {
         clean.push_str(&format!("e{exponent_sign}{power}"));
     }
     // What is too big for a number keeps its digits as a string.
-    Some(clean.parse::<Number>().map_or_else(|_| Value::String(word.to_owned()), Value::Number))
+    Some(
+        clean
+            .parse::<Number>()
+            .map_or_else(|_| Value::String(word.to_owned()), Value::Number),
+    )
 }

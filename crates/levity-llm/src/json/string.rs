@@ -7,12 +7,16 @@ use super::mend::Repair;
 /// How far the end of a key is looked for beyond the first quote that does not look like it.
 const KEY: usize = 256;
 
-/// Bytes that may mean something in a string: quotes, the first bytes of quotes, backslashes, control characters.
+/// Bytes that may mean something in a string: quotes, the first bytes of quotes, backslashes,
+/// control characters.
 const SPECIAL: [bool; 256] = {
     let mut special = [false; 256];
     let mut byte = 0;
     while byte < special.len() {
-        special[byte] = matches!(byte as u8, 0..0x20 | b'"' | b'\'' | b'`' | b'\\' | 0xC2 | 0xE2);
+        special[byte] = matches!(
+            byte as u8,
+            0..0x20 | b'"' | b'\'' | b'`' | b'\\' | 0xC2 | 0xE2
+        );
         byte += 1;
     }
     special
@@ -33,7 +37,8 @@ struct Reading {
 }
 
 impl Cursor<'_> {
-    /// Reads a string, with those that are joined to it. None for a key of which too little is there.
+    /// Reads a string, with those that are joined to it. None for a key of which too little is
+    /// there.
     pub(super) fn string(&mut self, role: Role) -> Option<String> {
         let mut whole = self.one_string(role)?;
         while role != Role::Key
@@ -53,10 +58,19 @@ impl Cursor<'_> {
         }
         self.at += length;
         let (start, out) = (self.at, String::new());
-        let mut reading = Reading { quote, start, out, from: start, inner: None, first: None };
+        let mut reading = Reading {
+            quote,
+            start,
+            out,
+            from: start,
+            inner: None,
+            first: None,
+        };
         loop {
             self.plain();
-            let Some(byte) = self.peek() else { return self.cut_off(reading, role) };
+            let Some(byte) = self.peek() else {
+                return self.cut_off(reading, role);
+            };
             if let Some(length) = self.closer(quote, self.at) {
                 if let Some(done) = self.at_quote(&mut reading, role, length) {
                     return Some(done);
@@ -74,7 +88,11 @@ impl Cursor<'_> {
                     self.at += 1;
                 }
             }
-            if role == Role::Key && reading.first.is_some_and(|(first, _)| self.at > first + KEY) {
+            if role == Role::Key
+                && reading
+                    .first
+                    .is_some_and(|(first, _)| self.at > first + KEY)
+            {
                 return Some(self.cut_key(reading));
             }
         }
@@ -82,8 +100,15 @@ impl Cursor<'_> {
 
     /// Passes over bytes that mean themselves in any string.
     fn plain(&mut self) {
-        let rest = self.text.as_bytes().get(self.at..self.end).unwrap_or_default();
-        self.at += rest.iter().position(|byte| SPECIAL[usize::from(*byte)]).unwrap_or(rest.len());
+        let rest = self
+            .text
+            .as_bytes()
+            .get(self.at..self.end)
+            .unwrap_or_default();
+        self.at += rest
+            .iter()
+            .position(|byte| SPECIAL[usize::from(*byte)])
+            .unwrap_or(rest.len());
     }
 
     fn flush(&self, reading: &mut Reading) {
@@ -99,7 +124,9 @@ impl Cursor<'_> {
             self.at = after;
             return Some(self.undouble(std::mem::take(&mut reading.out), reading));
         }
-        if role == Role::Member && self.byte(self.past_space(after)) == Some(b':') && self.before_key(reading)
+        if role == Role::Member
+            && self.byte(self.past_space(after)) == Some(b':')
+            && self.before_key(reading)
         {
             return Some(self.end_before_key(reading));
         }
@@ -124,16 +151,24 @@ impl Cursor<'_> {
             _ => return out,
         };
         let doubled = reading.first.is_some_and(|first| first.0 == reading.start)
-            && reading.inner.is_some_and(|inner| inner.0 > reading.start && inner.1 + 1 == out.len());
-        match out.strip_prefix(mark).and_then(|out| out.strip_suffix(mark)) {
+            && reading
+                .inner
+                .is_some_and(|inner| inner.0 > reading.start && inner.1 + 1 == out.len());
+        match out
+            .strip_prefix(mark)
+            .and_then(|out| out.strip_suffix(mark))
+        {
             Some(inside) if doubled => inside.to_owned(),
             _ => out,
         }
     }
 
-    /// Whether the last quote inside begins the next member, so that the end of this string is missing.
+    /// Whether the last quote inside begins the next member, so that the end of this string is
+    /// missing.
     fn before_key(&self, reading: &Reading) -> bool {
-        let Some((inner, _)) = reading.inner else { return false };
+        let Some((inner, _)) = reading.inner else {
+            return false;
+        };
         let before = &self.text[reading.start..inner];
         let trimmed = before.trim_end();
         trimmed.ends_with(',') || before[trimmed.len()..].contains('\n')
@@ -146,14 +181,21 @@ impl Cursor<'_> {
         self.at = inner;
         self.mends.add(Repair::Quotes);
         let text = reading.out.trim_end();
-        text.strip_suffix(',').unwrap_or(text).trim_end_matches(['”', '’', ' ']).to_owned()
+        text.strip_suffix(',')
+            .unwrap_or(text)
+            .trim_end_matches(['”', '’', ' '])
+            .to_owned()
     }
 
     /// The colon in what should be a key.
     fn colon(&self, reading: &Reading) -> Option<usize> {
         // Only the part before the first quote is searched, so that it is searched once.
-        let first = reading.first.filter(|first| Some(*first) == reading.inner)?;
-        self.text[reading.start..first.0].find(':').map(|found| reading.start + found)
+        let first = reading
+            .first
+            .filter(|first| Some(*first) == reading.inner)?;
+        self.text[reading.start..first.0]
+            .find(':')
+            .map(|found| reading.start + found)
     }
 
     /// Ends a key without a closing quote at its colon.
@@ -194,16 +236,18 @@ impl Cursor<'_> {
         Some(reading.out)
     }
 
-    /// How much of the end of an unclosed string is what closes all that is open. A brace or bracket that
-    /// the string itself opened is its own.
+    /// How much of the end of an unclosed string is what closes all that is open. A brace or
+    /// bracket that the string itself opened is its own.
     fn closers(&self, reading: &Reading) -> Option<usize> {
         let rest = &self.text[reading.from..self.end];
-        let tail = rest.trim_end_matches(|c: char| c.is_ascii_whitespace() || matches!(c, '}' | ']'));
+        let tail =
+            rest.trim_end_matches(|c: char| c.is_ascii_whitespace() || matches!(c, '}' | ']'));
         let count = |closer| rest[tail.len()..].matches(closer).count();
         let open = self.open.objects + self.open.lists > 0;
         let fits = open && count('}') == self.open.objects && count(']') == self.open.lists;
-        let tally =
-            |brackets: [char; 2]| reading.out.matches(brackets).count() + tail.matches(brackets).count();
+        let tally = |brackets: [char; 2]| {
+            reading.out.matches(brackets).count() + tail.matches(brackets).count()
+        };
         let own = tally(['{', '[']) > tally(['}', ']']);
         (fits && !own).then_some(rest.len() - tail.len())
     }

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use levity_core::{
-    CostBound, Delta, Deltas, Model, ModelCard, ModelError, ProviderState, Request, Response, ToolCall,
-    ToolChoice, Usage,
+    CostBound, Delta, Deltas, Model, ModelCard, ModelError, ProviderState, Request, Response,
+    ToolCall, ToolChoice, Usage,
 };
 use serde::{Deserialize, Serialize};
 
@@ -22,14 +22,15 @@ pub(crate) use evidence::{refuses_schema, refuses_tools};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ToolMode {
-    /// Tools go into the field that the provider has for them. Calls that the model writes as text are read as well, where the
-    /// provider's model does that.
+    /// Tools go into the field that the provider has for them. Calls that the model writes as text
+    /// are read as well, where the provider's model does that.
     #[default]
     Native,
-    /// As [`Native`](Self::Native), and a sentence of the system prompt says when to call a tool: for models that write calls as
-    /// text, since small models call a tool for every question.
+    /// As [`Native`](Self::Native), and a sentence of the system prompt says when to call a tool:
+    /// for models that write calls as text, since small models call a tool for every question.
     Guided,
-    /// The system prompt describes the tools, and a JSON Schema holds each reply to a call or an answer.
+    /// The system prompt describes the tools, and a JSON Schema holds each reply to a call or an
+    /// answer.
     Structured,
     /// The system prompt describes the tools, and calls are read from the text.
     Text,
@@ -48,16 +49,19 @@ impl fmt::Display for ToolMode {
 
 /// Finds out from the first replies how tools reach a model, and stays with that.
 ///
-/// Servers differ: some refuse tools, some take them and never show them to the model, some take no JSON Schema. The first
-/// request with tools goes out as it is. The layer changes the [`ToolMode`] and sends the request again
+/// Servers differ: some refuse tools, some take them and never show them to the model, some take no
+/// JSON Schema. The first request with tools goes out as it is. The layer changes the [`ToolMode`]
+/// and sends the request again
 ///
 /// - when the server refuses the tools,
-/// - when no call came and the server counted fewer tokens than the tools have: its chat template drops them,
+/// - when no call came and the server counted fewer tokens than the tools have: its chat template
+///   drops them,
 /// - when the server refuses the JSON Schema of the [structured](ToolMode::Structured) mode.
 ///
-/// A reply that does not keep to the JSON Schema ends the structured mode, too, and a call that the model wrote as text begins the
-/// [guided](ToolMode::Guided) mode. Each change is told by a [`Delta::Notice`]. The layer sends nothing that was not asked for, so a
-/// server that needs no help sees no difference.
+/// A reply that does not keep to the JSON Schema ends the structured mode, too, and a call that the
+/// model wrote as text begins the [guided](ToolMode::Guided) mode. Each change is told by a
+/// [`Delta::Notice`]. The layer sends nothing that was not asked for, so a server that needs no
+/// help sees no difference.
 ///
 /// ```
 /// use levity_core::{Model, ModelError, ModelErrorKind, Request, ToolSpec};
@@ -104,22 +108,38 @@ impl<M: Model + 'static> AdaptTools<M> {
         card.abilities.tools = true;
         let native = Arc::new(model);
         let broken = Arc::new(AtomicBool::new(false));
-        let structured = TextTools::new(native.clone()).structured().with_broken(broken.clone());
+        let structured = TextTools::new(native.clone())
+            .structured()
+            .with_broken(broken.clone());
         let text = TextTools::new(native.clone());
-        let shared =
-            Shared { native, structured, text, broken, learned: Mutex::new(None), counts: true, tell: None };
-        Self { shared: Arc::new(shared), card }
+        let shared = Shared {
+            native,
+            structured,
+            text,
+            broken,
+            learned: Mutex::new(None),
+            counts: true,
+            tell: None,
+        };
+        Self {
+            shared: Arc::new(shared),
+            card,
+        }
     }
 
     /// Begins with a mode that was learned before; see [`mode`](Self::mode).
     #[must_use]
     pub fn with_mode(self, mode: ToolMode) -> Self {
-        *self.shared.learned.lock().unwrap_or_else(PoisonError::into_inner) = Some(mode);
+        *self
+            .shared
+            .learned
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(mode);
         self
     }
 
-    /// Calls `tell` with each mode that is learned, so that it can be kept for the next program. It has no effect once the model
-    /// is in use.
+    /// Calls `tell` with each mode that is learned, so that it can be kept for the next program. It
+    /// has no effect once the model is in use.
     #[must_use]
     pub fn on_learned(mut self, tell: impl Fn(ToolMode) + Send + Sync + 'static) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
@@ -128,8 +148,8 @@ impl<M: Model + 'static> AdaptTools<M> {
         self
     }
 
-    /// Does not judge by the server's counts of tokens, for servers that leave out what they have in their cache. It has no effect
-    /// once the model is in use.
+    /// Does not judge by the server's counts of tokens, for servers that leave out what they have
+    /// in their cache. It has no effect once the model is in use.
     #[must_use]
     pub fn ignore_counts(mut self) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
@@ -156,7 +176,11 @@ impl<M: Model + 'static> Shared<M> {
     }
 
     fn learn(&self, mode: ToolMode) {
-        let before = self.learned.lock().unwrap_or_else(PoisonError::into_inner).replace(mode);
+        let before = self
+            .learned
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .replace(mode);
         if let Some(tell) = self.tell.as_ref().filter(|_| before != Some(mode)) {
             tell(mode);
         }
@@ -172,30 +196,45 @@ impl<M: Model + 'static> Shared<M> {
 
     /// The mode for models that do not see tools.
     fn without_tools(&self) -> ToolMode {
-        if self.native.card().abilities.output_schema { ToolMode::Structured } else { ToolMode::Text }
+        if self.native.card().abilities.output_schema {
+            ToolMode::Structured
+        } else {
+            ToolMode::Text
+        }
     }
 
     /// The mode to go on with after a failure, if the failure is that of the mode.
     fn after_error(&self, mode: ToolMode, error: &ModelError) -> Option<Change> {
         let why = evidence::first_line(error);
         match mode {
-            ToolMode::Native | ToolMode::Guided if refuses_tools(error) => {
-                Some(Change { to: self.without_tools(), why: format!("the server takes no tools ({why})") })
-            }
-            ToolMode::Structured if refuses_schema(error) => {
-                Some(Change { to: ToolMode::Text, why: format!("the server takes no JSON Schema ({why})") })
-            }
+            ToolMode::Native | ToolMode::Guided if refuses_tools(error) => Some(Change {
+                to: self.without_tools(),
+                why: format!("the server takes no tools ({why})"),
+            }),
+            ToolMode::Structured if refuses_schema(error) => Some(Change {
+                to: ToolMode::Text,
+                why: format!("the server takes no JSON Schema ({why})"),
+            }),
             _ => None,
         }
     }
 
     /// The mode to go on with after a whole reply, if the model did not see the tools.
-    fn after_reply(&self, mode: ToolMode, request: &Request, called: bool, usage: &Usage) -> Option<Change> {
-        let unknown = self.counts && mode == ToolMode::Native && self.learned().is_none() && !called;
+    fn after_reply(
+        &self,
+        mode: ToolMode,
+        request: &Request,
+        called: bool,
+        usage: &Usage,
+    ) -> Option<Change> {
+        let unknown =
+            self.counts && mode == ToolMode::Native && self.learned().is_none() && !called;
         let counted = usage.input.filter(|_| unknown && !usage.estimated)?;
         evidence::drops_tools(request, counted).then(|| Change {
             to: self.without_tools(),
-            why: format!("the server does not show the tools to the model (it counted {counted} tokens)"),
+            why: format!(
+                "the server does not show the tools to the model (it counted {counted} tokens)"
+            ),
         })
     }
 
@@ -203,17 +242,21 @@ impl<M: Model + 'static> Shared<M> {
     fn keep(&self, mode: ToolMode, wrote_call: bool) -> Option<String> {
         let broken = mode == ToolMode::Structured && self.broken.swap(false, Ordering::Relaxed);
         let (next, why) = match mode {
-            ToolMode::Structured if broken => {
-                (ToolMode::Text, Some("the reply does not keep to its JSON Schema"))
+            ToolMode::Structured if broken => (
+                ToolMode::Text,
+                Some("the reply does not keep to its JSON Schema"),
+            ),
+            ToolMode::Native if wrote_call => {
+                (ToolMode::Guided, Some("the model writes calls as text"))
             }
-            ToolMode::Native if wrote_call => (ToolMode::Guided, Some("the model writes calls as text")),
             mode => (mode, None),
         };
         self.learn(next);
         why.map(|why| told(why, next))
     }
 
-    /// Sends a request and hands the reply on, but for its end. The change that the reply asks for, if it does.
+    /// Sends a request and hands the reply on, but for its end. The change that the reply asks for,
+    /// if it does.
     async fn attempt(
         &self,
         mode: ToolMode,
@@ -229,14 +272,17 @@ impl<M: Model + 'static> Shared<M> {
         while let Some(delta) = deltas.next().await {
             let delta = match delta {
                 Ok(delta) => delta,
-                Err(error) if attempt.shown || tally.now().input.is_some() => return Err(error.with_charge()),
+                Err(error) if attempt.shown || tally.now().input.is_some() => {
+                    return Err(error.with_charge());
+                }
                 Err(error) => return attempt.failed(self.after_error(mode, &error), error),
             };
             attempt.shown |= delta.is_content();
-            attempt.called |=
-                matches!(delta, Delta::CallStart { .. } | Delta::Part(levity_core::Part::ToolCall(_)));
-            attempt.wrote_call |=
-                matches!(&delta, Delta::Opaque(opaque) if &*opaque.provider == ProviderState::TEXT_CALL);
+            attempt.called |= matches!(
+                delta,
+                Delta::CallStart { .. } | Delta::Part(levity_core::Part::ToolCall(_))
+            );
+            attempt.wrote_call |= matches!(&delta, Delta::Opaque(opaque) if &*opaque.provider == ProviderState::TEXT_CALL);
             match tally.see(delta) {
                 Some(Delta::Finish(finish)) => attempt.finish = Some(Delta::Finish(finish)),
                 Some(delta) => out.send(delta).await,
@@ -262,7 +308,11 @@ struct Attempt {
 impl Attempt {
     fn failed(mut self, change: Option<Change>, error: ModelError) -> Result<Self, ModelError> {
         self.change = change;
-        if self.change.is_some() { Ok(self) } else { Err(error) }
+        if self.change.is_some() {
+            Ok(self)
+        } else {
+            Err(error)
+        }
     }
 }
 
@@ -273,13 +323,17 @@ fn told(why: &str, to: ToolMode) -> String {
         ToolMode::Structured => {
             "the prompt describes the tools and a JSON Schema holds the replies from now on"
         }
-        ToolMode::Text => "the prompt describes the tools and calls are read from the text from now on",
+        ToolMode::Text => {
+            "the prompt describes the tools and calls are read from the text from now on"
+        }
     };
     format!("{why}: {how}")
 }
 
-/// The sentence of the guided mode. Of four that were measured with a small model, it did best over all.
-const GUIDE: &str = "Choose the function that fits the question best and call it. If no function fits, answer the question yourself.";
+/// The sentence of the guided mode. Of four that were measured with a small model, it did best over
+/// all.
+const GUIDE: &str = "Choose the function that fits the question best and call it. If no function \
+    fits, answer the question yourself.";
 
 /// The request as it is sent in a mode.
 fn in_mode(mode: ToolMode, request: &Request) -> Request {
@@ -287,8 +341,10 @@ fn in_mode(mode: ToolMode, request: &Request) -> Request {
     if mode != ToolMode::Guided || request.tool_choice != ToolChoice::Auto {
         return request;
     }
-    let system =
-        request.system.as_deref().map_or_else(|| GUIDE.into(), |system| format!("{system}\n\n{GUIDE}"));
+    let system = request
+        .system
+        .as_deref()
+        .map_or_else(|| GUIDE.into(), |system| format!("{system}\n\n{GUIDE}"));
     request.with_system(system)
 }
 
@@ -306,7 +362,11 @@ impl<M: Model + 'static> Model for AdaptTools<M> {
 
     async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
         if !offers(&request) {
-            return self.shared.model(self.mode().unwrap_or_default()).stream(request).await;
+            return self
+                .shared
+                .model(self.mode().unwrap_or_default())
+                .stream(request)
+                .await;
         }
         let shared = self.shared.clone();
         Ok(flow::deltas(move |out| async move {
@@ -323,14 +383,18 @@ impl<M: Model + 'static> Model for AdaptTools<M> {
                     }
                     break;
                 };
-                out.send(Delta::Notice { text: told(&why, to) }).await;
+                out.send(Delta::Notice {
+                    text: told(&why, to),
+                })
+                .await;
                 if attempt.shown {
                     out.send(Delta::Restart { reason: why }).await;
                 }
                 tally.again(shared.native.card());
                 mode = to;
             }
-            out.send(Delta::Usage(tally.total(shared.native.card()))).await;
+            out.send(Delta::Usage(tally.total(shared.native.card())))
+                .await;
             Ok(())
         }))
     }
@@ -381,7 +445,14 @@ impl<M: Model + 'static> Model for AdaptTools<M> {
 
 impl<M: Model> fmt::Debug for AdaptTools<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let learned = *self.shared.learned.lock().unwrap_or_else(PoisonError::into_inner);
-        f.debug_struct("AdaptTools").field("model", &self.card.id).field("mode", &learned).finish()
+        let learned = *self
+            .shared
+            .learned
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        f.debug_struct("AdaptTools")
+            .field("model", &self.card.id)
+            .field("mode", &learned)
+            .finish()
     }
 }

@@ -2,7 +2,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use levity_core::{CostBound, Deltas, Model, ModelCard, ModelError, Request, Response, Role, ThinkingMode};
+use levity_core::{
+    CostBound, Deltas, Model, ModelCard, ModelError, Request, Response, Role, ThinkingMode,
+};
 
 /// What words begin with that ask for thinking.
 const WORDS: [&str; 26] = [
@@ -36,14 +38,14 @@ const WORDS: [&str; 26] = [
 
 /// Switches thinking on for queries that need it.
 ///
-/// A query needs it when one of its words begins with one of [`words`](Self::words) (`analys`, `compar`,
-/// `why`, …), or when it is longer than [`longer_than`](Self::longer_than) (1,500 characters). The query is the
-/// last message of the user's. Thinking is then set to [`mode`](Self::mode) (`Auto`), and left to the model
-/// otherwise.
+/// A query needs it when one of its words begins with one of [`words`](Self::words) (`analys`,
+/// `compar`, `why`, …), or when it is longer than [`longer_than`](Self::longer_than) (1,500
+/// characters). The query is the last message of the user's. Thinking is then set to
+/// [`mode`](Self::mode) (`Auto`), and left to the model otherwise.
 ///
-/// A request that says itself how much to think is left alone, and so is a model that cannot think. Where the reply has room
-/// for fewer than [`room`](Self::room) tokens (4,096), as when little of a budget is left, nothing is switched on: thoughts
-/// would use up what the answer needs.
+/// A request that says itself how much to think is left alone, and so is a model that cannot think.
+/// Where the reply has room for fewer than [`room`](Self::room) tokens (4,096), as when little of a
+/// budget is left, nothing is switched on: thoughts would use up what the answer needs.
 ///
 /// ```
 /// use levity_core::{Abilities, Message, Model, ModelCard, Request, ThinkingMode};
@@ -85,13 +87,25 @@ impl<M: Model> AutoThinking<M> {
         let words = WORDS.map(str::to_owned).to_vec();
         let (longer_than, mode) = (Self::DEFAULT_LONGER_THAN, ThinkingMode::Auto);
         let room = Self::DEFAULT_ROOM;
-        Self { inner: model, words, longer_than, room, mode, otherwise: None, rule: None }
+        Self {
+            inner: model,
+            words,
+            longer_than,
+            room,
+            mode,
+            otherwise: None,
+            rule: None,
+        }
     }
 
-    /// Sets the words that ask for thinking: a word of the query must begin with one of them, in any case.
+    /// Sets the words that ask for thinking: a word of the query must begin with one of them, in
+    /// any case.
     #[must_use]
     pub fn words(mut self, words: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.words = words.into_iter().map(|word| word.into().to_lowercase()).collect();
+        self.words = words
+            .into_iter()
+            .map(|word| word.into().to_lowercase())
+            .collect();
         self.words.retain(|word| !word.is_empty());
         self
     }
@@ -126,7 +140,10 @@ impl<M: Model> AutoThinking<M> {
 
     /// Sets another rule, in place of words and length.
     #[must_use]
-    pub fn rule(mut self, rule: impl Fn(&Request) -> Option<ThinkingMode> + Send + Sync + 'static) -> Self {
+    pub fn rule(
+        mut self,
+        rule: impl Fn(&Request) -> Option<ThinkingMode> + Send + Sync + 'static,
+    ) -> Self {
         self.rule = Some(Arc::new(rule));
         self
     }
@@ -139,9 +156,13 @@ impl<M: Model> AutoThinking<M> {
             Some(rule) => rule(&request),
             None => self.needed(&request).then_some(self.mode),
         };
-        let has_room = request.options.max_tokens.is_none_or(|most| most >= self.room);
-        let fits =
-            |mode: &ThinkingMode| has_room || matches!(mode, ThinkingMode::Off | ThinkingMode::Budget(0));
+        let has_room = request
+            .options
+            .max_tokens
+            .is_none_or(|most| most >= self.room);
+        let fits = |mode: &ThinkingMode| {
+            has_room || matches!(mode, ThinkingMode::Off | ThinkingMode::Budget(0))
+        };
         if let Some(mode) = mode.or(self.otherwise).filter(fits) {
             Arc::make_mut(&mut request.options).thinking = Some(mode);
         }
@@ -167,7 +188,9 @@ pub(super) fn query(request: &Request) -> String {
 pub(super) fn has_word(text: &str, words: &[impl AsRef<str>]) -> bool {
     let text = text.to_lowercase();
     let begins = |at: usize| !text[..at].ends_with(|before: char| before.is_alphanumeric());
-    words.iter().any(|word| text.match_indices(word.as_ref()).any(|(at, _)| begins(at)))
+    words
+        .iter()
+        .any(|word| text.match_indices(word.as_ref()).any(|(at, _)| begins(at)))
 }
 
 /// Whether the query of a request asks for some thought, by its words.
@@ -199,6 +222,9 @@ impl<M: Model> Model for AutoThinking<M> {
 impl<M: Model> fmt::Debug for AutoThinking<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let model = &self.inner.card().id;
-        f.debug_struct("AutoThinking").field("model", model).field("mode", &self.mode).finish_non_exhaustive()
+        f.debug_struct("AutoThinking")
+            .field("model", model)
+            .field("mode", &self.mode)
+            .finish_non_exhaustive()
     }
 }

@@ -3,7 +3,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use levity_core::{CostBound, Deltas, Finish, Model, ModelCard, ModelError, Money, Request, Response, Usage};
+use levity_core::{
+    CostBound, Deltas, Finish, Model, ModelCard, ModelError, Money, Request, Response, Usage,
+};
 
 use super::{canonical, files, flow};
 
@@ -15,8 +17,8 @@ use memory::Memory;
 
 /// Where replies are kept: in memory, and in a folder if there is one. Clones share it.
 ///
-/// In memory it keeps the 256 replies used last, of 64 MiB together; in a folder the 10,000 newest. A folder
-/// may be shared by several processes; a damaged file counts as none and is written anew.
+/// In memory it keeps the 256 replies used last, of 64 MiB together; in a folder the 10,000 newest.
+/// A folder may be shared by several processes; a damaged file counts as none and is written anew.
 ///
 /// ```
 /// use levity_llm::layers::Cache;
@@ -54,14 +56,21 @@ impl Cache {
     /// An empty cache in memory.
     pub fn new() -> Self {
         let (entries, bytes) = (Self::DEFAULT_ENTRIES, Self::DEFAULT_BYTES);
-        Self { memory: Arc::default(), disk: None, entries, bytes, namespace: Namespace::default() }
+        Self {
+            memory: Arc::default(),
+            disk: None,
+            entries,
+            bytes,
+            namespace: Namespace::default(),
+        }
     }
 
-    /// Keeps replies apart from those of other namespaces, in memory and in the folder. Clones may have namespaces of their own.
+    /// Keeps replies apart from those of other namespaces, in memory and in the folder. Clones may
+    /// have namespaces of their own.
     ///
-    /// A request names its model by provider and id alone. Put the server's address into the namespace where two servers
-    /// offer models of the same name. Put a secret into it where others write into the folder: then they cannot plant replies,
-    /// because they cannot name them.
+    /// A request names its model by provider and id alone. Put the server's address into the
+    /// namespace where two servers offer models of the same name. Put a secret into it where others
+    /// write into the folder: then they cannot plant replies, because they cannot name them.
     #[must_use]
     pub fn namespace(mut self, namespace: impl Into<Arc<str>>) -> Self {
         self.namespace = Namespace(namespace.into());
@@ -82,7 +91,8 @@ impl Cache {
         self
     }
 
-    /// Keeps replies in this folder too, at most [`DEFAULT_FILES`](Self::DEFAULT_FILES); it is made when needed.
+    /// Keeps replies in this folder too, at most [`DEFAULT_FILES`](Self::DEFAULT_FILES); it is made
+    /// when needed.
     #[must_use]
     pub fn folder(self, folder: impl Into<PathBuf>) -> Self {
         self.folder_of(folder, Self::DEFAULT_FILES)
@@ -91,14 +101,24 @@ impl Cache {
     /// Keeps replies in this folder too, and about so many at most.
     #[must_use]
     pub fn folder_of(mut self, folder: impl Into<PathBuf>, files: usize) -> Self {
-        let disk = Disk { folder: folder.into(), most: files, written: 0.into() };
+        let disk = Disk {
+            folder: folder.into(),
+            most: files,
+            written: 0.into(),
+        };
         self.disk = Some(Arc::new(disk));
         self
     }
 
     async fn get(&self, key: &str) -> Option<Response> {
-        let kept = self.memory.lock().unwrap_or_else(PoisonError::into_inner).get(key);
-        let Some(disk) = self.disk.clone().filter(|_| kept.is_none()) else { return kept };
+        let kept = self
+            .memory
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(key);
+        let Some(disk) = self.disk.clone().filter(|_| kept.is_none()) else {
+            return kept;
+        };
         let name = key.to_owned();
         let read = files::aside(move || Ok(disk.get(&name))).await.ok()??;
         self.remember(key, &read);
@@ -107,7 +127,10 @@ impl Cache {
 
     /// Keeps a reply; a disk that fails is no reason to fail the call.
     async fn put(&self, key: String, response: &Response) {
-        let worth = matches!(response.finish, Finish::Stop | Finish::ToolCalls | Finish::Length);
+        let worth = matches!(
+            response.finish,
+            Finish::Stop | Finish::ToolCalls | Finish::Length
+        );
         if !worth {
             return;
         }
@@ -132,9 +155,9 @@ impl Default for Cache {
 
 /// Answers a request that was answered before without asking the model.
 ///
-/// Requests are the same when everything in them is, and the model's provider and id. What is kept are whole
-/// replies: no errors, nothing withheld, no stream that was dropped. A reply from the cache reports zero
-/// tokens and no cost, which no call does that was made.
+/// Requests are the same when everything in them is, and the model's provider and id. What is kept
+/// are whole replies: no errors, nothing withheld, no stream that was dropped. A reply from the
+/// cache reports zero tokens and no cost, which no call does that was made.
 ///
 /// A whole request is hashed for each call, so a long history costs its length.
 ///
@@ -161,7 +184,10 @@ pub struct Cached<M> {
 impl<M: Model + 'static> Cached<M> {
     /// Wraps a model.
     pub fn new(model: M, cache: Cache) -> Self {
-        Self { inner: Arc::new(model), cache }
+        Self {
+            inner: Arc::new(model),
+            cache,
+        }
     }
 
     fn key(&self, request: &Request) -> String {
@@ -214,6 +240,8 @@ impl<M: Model + 'static> Model for Cached<M> {
 
 impl<M: Model> fmt::Debug for Cached<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cached").field("model", &self.inner.card().id).finish_non_exhaustive()
+        f.debug_struct("Cached")
+            .field("model", &self.inner.card().id)
+            .finish_non_exhaustive()
     }
 }

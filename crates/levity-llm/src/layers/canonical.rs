@@ -2,8 +2,8 @@ use levity_core::__private::sha256;
 use levity_core::{ModelCard, Request};
 use serde_json::{Map, Value, json};
 
-/// A request as JSON, with the keys of every object in order: what means the same is written the same. What is not
-/// sent, the wholes of long results, is left out.
+/// A request as JSON, with the keys of every object in order: what means the same is written the
+/// same. What is not sent, the wholes of long results, is left out.
 pub(super) fn canonical(request: &Request) -> Value {
     if request.history.kept() == 0 {
         return sorted(serde_json::to_value(request).unwrap_or_default());
@@ -34,7 +34,12 @@ fn sorted(value: Value) -> Value {
         Value::Object(map) => {
             let mut entries: Vec<_> = map.into_iter().collect();
             entries.sort_by(|(a, _), (b, _)| a.cmp(b));
-            Value::Object(entries.into_iter().map(|(key, value)| (key, sorted(value))).collect::<Map<_, _>>())
+            Value::Object(
+                entries
+                    .into_iter()
+                    .map(|(key, value)| (key, sorted(value)))
+                    .collect::<Map<_, _>>(),
+            )
         }
         other => other,
     }

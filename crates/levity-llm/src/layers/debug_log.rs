@@ -14,10 +14,10 @@ mod text;
 
 /// Writes every prompt and every reply to a folder, as text to read.
 ///
-/// Each call has two files, `<time>_<number>_<name>_prompt.txt` and `.._response.txt`; the newest are also in
-/// `latest_prompt.txt` and `latest_response.txt`. The files of about 1,000 calls are kept, each of up to 1 MiB.
-/// Secrets are masked by a [`Scrub`]. A disk that fails does not fail the call;
-/// [`failures`](Self::failures) counts.
+/// Each call has two files, `<time>_<number>_<name>_prompt.txt` and `.._response.txt`; the newest
+/// are also in `latest_prompt.txt` and `latest_response.txt`. The files of about 1,000 calls are
+/// kept, each of up to 1 MiB. Secrets are masked by a [`Scrub`]. A disk that fails does not fail
+/// the call; [`failures`](Self::failures) counts.
 ///
 /// ```
 /// use levity_core::{Message, Model, Request};
@@ -70,7 +70,10 @@ impl<M: Model + 'static> DebugLog<M> {
             next: Arc::default(),
             failed: Arc::default(),
         };
-        Self { inner: Arc::new(model), log: Arc::new(log) }
+        Self {
+            inner: Arc::new(model),
+            log: Arc::new(log),
+        }
     }
 
     /// Sets the name in the files' names, such as the agent's; the model's id by default.
@@ -116,7 +119,13 @@ impl<M: Model + 'static> DebugLog<M> {
 
 /// A name that is fit for a file's.
 fn plain(name: &str) -> String {
-    let keep = |c: char| if c.is_ascii_alphanumeric() || "-.".contains(c) { c } else { '-' };
+    let keep = |c: char| {
+        if c.is_ascii_alphanumeric() || "-.".contains(c) {
+            c
+        } else {
+            '-'
+        }
+    };
     name.chars().map(keep).take(60).collect()
 }
 
@@ -131,7 +140,11 @@ impl Log {
         self.note(files::aside(move || log.write_prompt(&text)).await)
     }
 
-    async fn response(self: &Arc<Self>, stem: Option<String>, reply: Result<&Response, &ModelError>) {
+    async fn response(
+        self: &Arc<Self>,
+        stem: Option<String>,
+        reply: Result<&Response, &ModelError>,
+    ) {
         let Some(stem) = stem else { return };
         let text = text::response(reply, &self.scrub);
         let log = self.clone();
@@ -183,15 +196,24 @@ impl Log {
         if text.len() <= self.bytes {
             return text.into_owned();
         }
-        let cut =
-            |from: usize| (from..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+        let cut = |from: usize| {
+            (from..text.len())
+                .find(|at| text.is_char_boundary(*at))
+                .unwrap_or(text.len())
+        };
         let (head, tail) = (cut(self.bytes / 2), cut(text.len() - self.bytes / 2));
-        format!("{}\n[.. {} bytes left out ..]\n{}", &text[..head], tail - head, &text[tail..])
+        format!(
+            "{}\n[.. {} bytes left out ..]\n{}",
+            &text[..head],
+            tail - head,
+            &text[tail..]
+        )
     }
 
     fn sweep(&self) -> io::Result<()> {
         for kind in ["_prompt.txt", "_response.txt"] {
-            let ours = |name: &str| name.ends_with(kind) && name.starts_with(|c: char| c.is_ascii_digit());
+            let ours =
+                |name: &str| name.ends_with(kind) && name.starts_with(|c: char| c.is_ascii_digit());
             files::thin_out(&self.folder, self.calls, ours)?;
         }
         Ok(())

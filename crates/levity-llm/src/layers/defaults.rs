@@ -29,7 +29,10 @@ pub struct Defaults<M> {
 impl<M: Model> Defaults<M> {
     /// Wraps a model.
     pub fn new(model: M, options: Options) -> Self {
-        Self { inner: model, options }
+        Self {
+            inner: model,
+            options,
+        }
     }
 
     fn fill(&self, mut request: Request) -> Request {
@@ -45,7 +48,10 @@ impl<M: Model> Defaults<M> {
                 options.stop.clone_from(&own.stop);
             }
             for (name, value) in &own.extra {
-                options.extra.entry(name.clone()).or_insert_with(|| value.clone());
+                options
+                    .extra
+                    .entry(name.clone())
+                    .or_insert_with(|| value.clone());
             }
         }
         request

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 use levity_core::{Model, Options};
 
 use super::{
-    AdaptTools, AutoThinking, Cache, Cached, DebugLog, Defaults, Fallback, Rate, RateLimit, Record, Retry,
-    TextTools,
+    AdaptTools, AutoThinking, Cache, Cached, DebugLog, Defaults, Fallback, Rate, RateLimit, Record,
+    Retry, TextTools,
 };
 
 /// Wraps a model in layers; every model has these methods.
 ///
-/// The layer named last is the outermost, so `model.rate_limit(..).retry()` counts every attempt against the
-/// rate, and `model.retry().cached(..)` retries only what is not in the cache.
+/// The layer named last is the outermost, so `model.rate_limit(..).retry()` counts every attempt
+/// against the rate, and `model.retry().cached(..)` retries only what is not in the cache.
 ///
 /// ```
 /// use levity_llm::ModelExt;

@@ -3,7 +3,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::{
-    Abilities, CostBound, Delta, Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, Response,
+    Abilities, CostBound, Delta, Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request,
+    Response,
 };
 
 use super::tally::{Tally, attempt, dearest, either};
@@ -12,14 +13,14 @@ use super::{Kinds, flow};
 
 /// Calls the next model when the first fails.
 ///
-/// By default it does so after [errors that may pass](ModelErrorKind::is_retryable); choose others by
-/// [`on`](Self::on). Once a piece of the first model's reply was handed on, the next is not called, unless
-/// [`restart_after_first_delta`](Self::restart_after_first_delta) allows it. A [`Delta::Restart`] tells those
-/// who watch that the next model is called.
+/// By default it does so after [errors that may pass](ModelErrorKind::is_retryable); choose others
+/// by [`on`](Self::on). Once a piece of the first model's reply was handed on, the next is not
+/// called, unless [`restart_after_first_delta`](Self::restart_after_first_delta) allows it. A
+/// [`Delta::Restart`] tells those who watch that the next model is called.
 ///
-/// The card has the first model's name, and of everything else what holds for both: the smaller window,
-/// the abilities that both have, the dearer price. When both fail, the error is the second one's. The usage
-/// is that of both, and its cost goes by the price of the model that answered.
+/// The card has the first model's name, and of everything else what holds for both: the smaller
+/// window, the abilities that both have, the dearer price. When both fail, the error is the second
+/// one's. The usage is that of both, and its cost goes by the price of the model that answered.
 ///
 /// ```
 /// use levity_core::{Model, ModelErrorKind, Request};
@@ -47,7 +48,13 @@ impl<A: Model + 'static, B: Model + 'static> Fallback<A, B> {
     pub fn new(first: A, next: B) -> Self {
         let card = common(first.card(), next.card());
         let on = Kinds::new(ModelErrorKind::is_retryable);
-        Self { first: Arc::new(first), next: Arc::new(next), on, restart: false, card }
+        Self {
+            first: Arc::new(first),
+            next: Arc::new(next),
+            on,
+            restart: false,
+            card,
+        }
     }
 
     /// Sets after which errors the next model is called.
@@ -57,8 +64,8 @@ impl<A: Model + 'static, B: Model + 'static> Fallback<A, B> {
         self
     }
 
-    /// Calls the next model also when a part of the reply was handed on before it failed; whoever shows the
-    /// pieces is told to drop them by a [`Delta::Restart`].
+    /// Calls the next model also when a part of the reply was handed on before it failed; whoever
+    /// shows the pieces is told to drop them by a [`Delta::Restart`].
     #[must_use]
     pub fn restart_after_first_delta(mut self) -> Self {
         self.restart = true;
@@ -99,14 +106,20 @@ impl<A: Model + 'static, B: Model + 'static> Model for Fallback<A, B> {
         Ok(flow::deltas(move |out| async move {
             let (mut tally, mut shown) = (Tally::default(), false);
             let mut card = first.card();
-            if let Err(error) = attempt(&*first, request.clone(), &out, &mut tally, &mut shown).await {
+            if let Err(error) =
+                attempt(&*first, request.clone(), &out, &mut tally, &mut shown).await
+            {
                 let error = tally.fail(error);
                 if !on.contains(error.kind()) || (shown && !restart) {
                     return Err(error);
                 }
                 told::falls_back(card, next.card(), &error);
                 card = next.card();
-                let reason = format!("`{}` failed: {error}; next is `{}`", first.card().id, card.id);
+                let reason = format!(
+                    "`{}` failed: {error}; next is `{}`",
+                    first.card().id,
+                    card.id
+                );
                 out.send(Delta::Restart { reason }).await;
                 let reply = attempt(&*next, request, &out, &mut tally, &mut shown).await;
                 reply.map_err(|error| tally.fail(error))?;
@@ -126,14 +139,21 @@ impl<A: Model + 'static, B: Model + 'static> Model for Fallback<A, B> {
                     return Err(error);
                 }
                 told::falls_back(self.first.card(), self.next.card(), &error);
-                let reply = self.next.complete(request).await.map_err(|error| tally.fail(error))?;
+                let reply = self
+                    .next
+                    .complete(request)
+                    .await
+                    .map_err(|error| tally.fail(error))?;
                 Ok(tally.close(reply, self.next.card()))
             }
         }
     }
 
     fn cost_bound(&self, request: &Request) -> CostBound {
-        let (first, next) = (self.first.cost_bound(request), self.next.cost_bound(request));
+        let (first, next) = (
+            self.first.cost_bound(request),
+            self.next.cost_bound(request),
+        );
         either(first, next).with_sends(first.sends.saturating_add(next.sends))
     }
 }
@@ -141,6 +161,9 @@ impl<A: Model + 'static, B: Model + 'static> Model for Fallback<A, B> {
 impl<A: Model, B: Model> fmt::Debug for Fallback<A, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (first, next) = (&self.first.card().id, &self.next.card().id);
-        f.debug_struct("Fallback").field("first", first).field("next", next).finish()
+        f.debug_struct("Fallback")
+            .field("first", first)
+            .field("next", next)
+            .finish()
     }
 }

@@ -8,15 +8,18 @@ use std::task::{Context, Poll};
 use futures_core::Stream;
 use levity_core::{Delta, Deltas, Fold, Model, ModelError, Request, Response};
 
-/// The pieces that `make` hands out, in order, then its error if it ends with one. Nothing runs before the
-/// reply is polled, nor once it is dropped.
+/// The pieces that `make` hands out, in order, then its error if it ends with one. Nothing runs
+/// before the reply is polled, nor once it is dropped.
 pub(super) fn deltas<F>(make: impl FnOnce(Out) -> F) -> Deltas
 where
     F: Future<Output = Result<(), ModelError>> + Send + 'static,
 {
     let out = Out::default();
     let work = Box::pin(make(out.clone()));
-    Deltas::new(Flow { work: Some(work), out })
+    Deltas::new(Flow {
+        work: Some(work),
+        out,
+    })
 }
 
 /// Takes the pieces.
@@ -27,7 +30,14 @@ impl Out {
     /// Hands a piece out, and waits until it was taken.
     pub(super) async fn send(&self, delta: Delta) {
         *self.slot() = Some(delta);
-        poll_fn(|_| if self.slot().is_some() { Poll::Pending } else { Poll::Ready(()) }).await;
+        poll_fn(|_| {
+            if self.slot().is_some() {
+                Poll::Pending
+            } else {
+                Poll::Ready(())
+            }
+        })
+        .await;
     }
 
     fn slot(&self) -> MutexGuard<'_, Option<Delta>> {
@@ -36,7 +46,11 @@ impl Out {
 }
 
 /// Hands the pieces on and puts them together.
-pub(super) async fn forward(model: &dyn Model, request: Request, out: &Out) -> Result<Response, ModelError> {
+pub(super) async fn forward(
+    model: &dyn Model,
+    request: Request,
+    out: &Out,
+) -> Result<Response, ModelError> {
     let mut deltas = model.stream(request).await?;
     let mut fold = Fold::new();
     while let Some(delta) = deltas.next().await {
@@ -58,7 +72,9 @@ impl Stream for Flow {
     type Item = Result<Delta, ModelError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let Some(work) = &mut self.work else { return Poll::Ready(None) };
+        let Some(work) = &mut self.work else {
+            return Poll::Ready(None);
+        };
         let polled = work.as_mut().poll(cx);
         // A piece is always waited for, so one that is there belongs before the end.
         let piece = self.out.slot().take();

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    CostBound, Delta, Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, Response, Usage, World,
+    CostBound, Delta, Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, Response,
+    Usage, World,
 };
 
 use super::flow;
@@ -43,7 +44,12 @@ impl Rate {
 
     /// No limit.
     pub fn new() -> Self {
-        Self { requests: None, tokens: None, gap: Duration::ZERO, max_waiting: Self::DEFAULT_MAX_WAITING }
+        Self {
+            requests: None,
+            tokens: None,
+            gap: Duration::ZERO,
+            max_waiting: Self::DEFAULT_MAX_WAITING,
+        }
     }
 
     /// Gemini's free tier: 15 requests a minute, 4.5 s apart.
@@ -89,13 +95,13 @@ impl Default for Rate {
 
 /// Keeps the calls of a model to a [`Rate`].
 ///
-/// All layers of a process with the same [`key`](Self::key) count together, whatever agent they belong to; by
-/// default the key is the model's provider and id. Who comes first is served first. Those who watch see
-/// each wait as a [`Delta::Waiting`]; dropping the call gives its place up.
+/// All layers of a process with the same [`key`](Self::key) count together, whatever agent they
+/// belong to; by default the key is the model's provider and id. Who comes first is served first.
+/// Those who watch see each wait as a [`Delta::Waiting`]; dropping the call gives its place up.
 ///
-/// Tokens are estimated before a request is sent, at a quarter of its bytes, and corrected by what the
-/// provider counts. When it turns a request down and says when to come back, nobody with this key calls before
-/// then.
+/// Tokens are estimated before a request is sent, at a quarter of its bytes, and corrected by what
+/// the provider counts. When it turns a request down and says when to come back, nobody with this
+/// key calls before then.
 ///
 /// ```
 /// use levity_core::{Model, Request};
@@ -134,8 +140,16 @@ impl<M: Model + 'static> RateLimit<M> {
     /// Wraps a model.
     pub fn new(model: M, rate: Rate) -> Self {
         let key: Arc<str> = format!("{}/{}", model.card().provider, model.card().id).into();
-        let gate = Gate { limiter: Limiter::shared(&key), key, rate, world: Arc::new(SystemWorld) };
-        Self { inner: Arc::new(model), gate }
+        let gate = Gate {
+            limiter: Limiter::shared(&key),
+            key,
+            rate,
+            world: Arc::new(SystemWorld),
+        };
+        Self {
+            inner: Arc::new(model),
+            gate,
+        }
     }
 
     /// Wraps a model within [Gemini's free tier](Rate::gemini_free).
@@ -143,8 +157,8 @@ impl<M: Model + 'static> RateLimit<M> {
         Self::new(model, Rate::gemini_free())
     }
 
-    /// Sets what is counted together: all with the same key, in the whole process. What is left of a quota
-    /// usually goes by the account, so the account's name is a good key.
+    /// Sets what is counted together: all with the same key, in the whole process. What is left of
+    /// a quota usually goes by the account, so the account's name is a good key.
     #[must_use]
     pub fn key(mut self, key: impl Into<Arc<str>>) -> Self {
         self.gate.key = key.into();
@@ -162,7 +176,9 @@ impl<M: Model + 'static> RateLimit<M> {
 
 impl Gate {
     fn line_up(&self, request: &Request) -> Result<Place, ModelError> {
-        let place = self.limiter.line_up(estimate(request), &self.rate, self.world.now());
+        let place = self
+            .limiter
+            .line_up(estimate(request), &self.rate, self.world.now());
         place.ok_or_else(|| {
             let (key, waiting) = (&self.key, self.rate.max_waiting);
             let message = format!("{waiting} calls wait for the rate limit `{key}` already");
@@ -194,13 +210,18 @@ impl Gate {
 /// How many tokens a request is thought to be: a quarter of its bytes.
 fn estimate(request: &Request) -> u64 {
     let system = request.system.as_ref().map_or(0, |system| system.len());
-    let tool = |tool: &Arc<levity_core::ToolSpec>| tool.description.len() + tool.input.to_string().len();
+    let tool =
+        |tool: &Arc<levity_core::ToolSpec>| tool.description.len() + tool.input.to_string().len();
     let bytes = request.history.size() + system + request.tools.iter().map(tool).sum::<usize>();
     (bytes as u64).div_ceil(4)
 }
 
 /// Hands the pieces on and returns what they took.
-async fn forward(model: &dyn Model, request: Request, out: &flow::Out) -> Result<Usage, ModelError> {
+async fn forward(
+    model: &dyn Model,
+    request: Request,
+    out: &flow::Out,
+) -> Result<Usage, ModelError> {
     let mut deltas = model.stream(request).await?;
     let mut usage = Usage::default();
     while let Some(delta) = deltas.next().await {
@@ -226,7 +247,11 @@ impl<M: Model + 'static> Model for RateLimit<M> {
             let place = gate.line_up(&request)?;
             if !place.expected().is_zero() {
                 let reason = format!("rate limit `{}`", gate.key);
-                out.send(Delta::Waiting { time: place.expected(), reason }).await;
+                out.send(Delta::Waiting {
+                    time: place.expected(),
+                    reason,
+                })
+                .await;
             }
             let id = gate.pass(place).await;
             let reply = forward(&*model, request, &out).await;
@@ -239,7 +264,8 @@ impl<M: Model + 'static> Model for RateLimit<M> {
         let place = self.gate.line_up(&request)?;
         let id = self.gate.pass(place).await;
         let reply = self.inner.complete(request).await;
-        self.gate.settle(id, reply.as_ref().map(|reply| &reply.usage));
+        self.gate
+            .settle(id, reply.as_ref().map(|reply| &reply.usage));
         reply
     }
 
@@ -251,6 +277,9 @@ impl<M: Model + 'static> Model for RateLimit<M> {
 impl<M: Model> fmt::Debug for RateLimit<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let model = &self.inner.card().id;
-        f.debug_struct("RateLimit").field("model", model).field("key", &self.gate.key).finish_non_exhaustive()
+        f.debug_struct("RateLimit")
+            .field("model", model)
+            .field("key", &self.gate.key)
+            .finish_non_exhaustive()
     }
 }

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use levity_core::{CostBound, Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, Response};
+use levity_core::{
+    CostBound, Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, Response,
+};
 use levity_system::Replace;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -14,9 +16,9 @@ use super::{Scrub, canonical, files, flow};
 
 /// Writes each request and its reply to a file that a [`Replay`](super::Replay) answers from.
 ///
-/// The file has a line of JSON for each call: the request, its SHA-256, and the reply or the error. Secrets
-/// are masked by a [`Scrub`] before anything is hashed or written. A call whose line cannot be written fails:
-/// a recording with a gap would be found out only later.
+/// The file has a line of JSON for each call: the request, its SHA-256, and the reply or the error.
+/// Secrets are masked by a [`Scrub`] before anything is hashed or written. A call whose line cannot
+/// be written fails: a recording with a gap would be found out only later.
 ///
 /// ```
 /// use levity_core::{Model, Request};
@@ -74,9 +76,15 @@ impl<M: Model + 'static> Record<M> {
         // The new file is private also where the old one was not.
         Replace::new(path).write(b"")?;
         let file = File::options().append(true).open(path)?;
-        let tape =
-            Tape { file: Arc::new(Mutex::new(file)), path: Arc::new(path.into()), scrub: Arc::default() };
-        Ok(Self { inner: Arc::new(model), tape })
+        let tape = Tape {
+            file: Arc::new(Mutex::new(file)),
+            path: Arc::new(path.into()),
+            scrub: Arc::default(),
+        };
+        Ok(Self {
+            inner: Arc::new(model),
+            tape,
+        })
     }
 
     /// Sets what is masked; a [`Replay`](super::Replay) of the file must be given the same.
@@ -94,14 +102,29 @@ impl Tape {
         (canonical::key(card, &request), request)
     }
 
-    async fn write(&self, card: &ModelCard, call: (String, Value), reply: Reply) -> Result<(), ModelError> {
+    async fn write(
+        &self,
+        card: &ModelCard,
+        call: (String, Value),
+        reply: Reply,
+    ) -> Result<(), ModelError> {
         let (digest, request) = call;
-        let line = Line { digest, model: card.clone(), request, reply };
+        let line = Line {
+            digest,
+            model: card.clone(),
+            request,
+            reply,
+        };
         let tape = self.clone();
         let written = files::aside(move || tape.append(&line)).await;
         written.map_err(|error| {
-            let message = format!("the call could not be recorded in `{}`", self.path.display());
-            ModelError::new(ModelErrorKind::BadRequest, message).with_charge().with_source(error)
+            let message = format!(
+                "the call could not be recorded in `{}`",
+                self.path.display()
+            );
+            ModelError::new(ModelErrorKind::BadRequest, message)
+                .with_charge()
+                .with_source(error)
         })
     }
 
@@ -110,7 +133,10 @@ impl Tape {
         let mut value = serde_json::to_value(line)?;
         value["reply"] = scrubbed;
         let text = format!("{value}\n");
-        self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(text.as_bytes())
+        self.file
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .write_all(text.as_bytes())
     }
 }
 
@@ -134,7 +160,9 @@ impl<M: Model + 'static> Model for Record<M> {
     async fn complete(&self, request: Request) -> Result<Response, ModelError> {
         let call = self.tape.begin(self.inner.card(), &request);
         let reply = self.inner.complete(request).await;
-        self.tape.write(self.inner.card(), call, Reply::from(&reply)).await?;
+        self.tape
+            .write(self.inner.card(), call, Reply::from(&reply))
+            .await?;
         reply
     }
 
@@ -155,6 +183,9 @@ impl From<&Result<Response, ModelError>> for Reply {
 impl<M: Model> fmt::Debug for Record<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let model = &self.inner.card().id;
-        f.debug_struct("Record").field("model", model).field("path", &self.tape.path).finish_non_exhaustive()
+        f.debug_struct("Record")
+            .field("model", model)
+            .field("path", &self.tape.path)
+            .finish_non_exhaustive()
     }
 }

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use async_trait::async_trait;
-use levity_core::{CostBound, Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, Response};
+use levity_core::{
+    CostBound, Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, Response,
+};
 use serde_json::Value;
 
 use super::record::{Line, Reply};
@@ -60,10 +62,10 @@ pub enum ReplayError {
 
 /// Answers from a file that a [`Record`](super::Record) has written.
 ///
-/// A request gets the reply that was recorded for the same request; one that was made several times gets
-/// its replies in order. Any other fails with [`BadRequest`](ModelErrorKind::BadRequest), whose source is a
-/// [`ReplayError`] that says where it differs from the nearest recorded one. The card is the recorded
-/// model's.
+/// A request gets the reply that was recorded for the same request; one that was made several times
+/// gets its replies in order. Any other fails with [`BadRequest`](ModelErrorKind::BadRequest),
+/// whose source is a [`ReplayError`] that says where it differs from the nearest recorded one. The
+/// card is the recorded model's.
 pub struct Replay {
     card: ModelCard,
     scrub: Scrub,
@@ -89,10 +91,15 @@ impl Replay {
     /// When the file cannot be read, has no calls, or a line of it cannot be understood.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, ReplayError> {
         let path = path.as_ref();
-        let text =
-            fs::read_to_string(path).map_err(|cause| ReplayError::Read { path: path.into(), cause })?;
+        let text = fs::read_to_string(path).map_err(|cause| ReplayError::Read {
+            path: path.into(),
+            cause,
+        })?;
         let (mut state, mut card) = (State::default(), None);
-        for (line, text) in (1..).zip(text.lines()).filter(|(_, text)| !text.trim().is_empty()) {
+        for (line, text) in (1..)
+            .zip(text.lines())
+            .filter(|(_, text)| !text.trim().is_empty())
+        {
             let parsed: Line = serde_json::from_str(text).map_err(|cause| ReplayError::Line {
                 path: path.into(),
                 line,
@@ -105,7 +112,11 @@ impl Replay {
             state.lines.push((line, parsed.request));
         }
         let card = card.ok_or_else(|| ReplayError::Empty { path: path.into() })?;
-        Ok(Self { card, scrub: Scrub::new(), state: Mutex::new(state) })
+        Ok(Self {
+            card,
+            scrub: Scrub::new(),
+            state: Mutex::new(state),
+        })
     }
 
     /// Sets what is masked; the same as when it was recorded.
@@ -123,7 +134,9 @@ impl Replay {
             Some(replies) => match replies.left.pop_front() {
                 Some(Reply::Response(response)) => return Ok(response),
                 Some(Reply::Error(error)) => return Err(error),
-                None => ReplayError::UsedUp { times: replies.times },
+                None => ReplayError::UsedUp {
+                    times: replies.times,
+                },
             },
             None => state.nearest(&request),
         };
@@ -143,7 +156,10 @@ impl State {
         let nearest = compared.min_by_key(|(count, ..)| *count);
         let (_, line, mut differs) = nearest.unwrap_or_default();
         differs.truncate(SHOWN);
-        ReplayError::Differs { line, differs: differs.iter().map(|path| format!("`{path}`")).collect() }
+        ReplayError::Differs {
+            line,
+            differs: differs.iter().map(|path| format!("`{path}`")).collect(),
+        }
     }
 }
 
@@ -160,7 +176,11 @@ fn compare(path: &str, a: &Value, b: &Value, differs: &mut Vec<String>) {
         (Value::Object(a), Value::Object(b)) => {
             let added = b.keys().filter(|key| !a.contains_key(*key));
             for key in a.keys().chain(added) {
-                let inner = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                let inner = if path.is_empty() {
+                    key.clone()
+                } else {
+                    format!("{path}.{key}")
+                };
                 compare(
                     &inner,
                     a.get(key).unwrap_or(&Value::Null),
@@ -171,7 +191,10 @@ fn compare(path: &str, a: &Value, b: &Value, differs: &mut Vec<String>) {
         }
         (Value::Array(a), Value::Array(b)) => {
             for at in 0..a.len().max(b.len()) {
-                let (a, b) = (a.get(at).unwrap_or(&Value::Null), b.get(at).unwrap_or(&Value::Null));
+                let (a, b) = (
+                    a.get(at).unwrap_or(&Value::Null),
+                    b.get(at).unwrap_or(&Value::Null),
+                );
                 compare(&format!("{path}[{at}]"), a, b, differs);
             }
         }
@@ -187,7 +210,8 @@ impl Model for Replay {
     }
 
     async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
-        self.answer(&request).map(|response| Deltas::from_response(&response))
+        self.answer(&request)
+            .map(|response| Deltas::from_response(&response))
     }
 
     async fn complete(&self, request: Request) -> Result<Response, ModelError> {
@@ -201,7 +225,9 @@ impl Model for Replay {
 
 impl fmt::Debug for Replay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Replay").field("model", &self.card.id).finish_non_exhaustive()
+        f.debug_struct("Replay")
+            .field("model", &self.card.id)
+            .finish_non_exhaustive()
     }
 }
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    CostBound, Delta, Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, Response, World,
+    CostBound, Delta, Deltas, Model, ModelCard, ModelError, ModelErrorKind, Request, Response,
+    World,
 };
 
 use super::tally::{Tally, attempt};
@@ -15,14 +16,15 @@ use levity_system::SystemWorld;
 /// Sends a request again when it failed for a reason that may pass.
 ///
 /// - It sends up to 4 times ([`attempts`](Self::attempts)).
-/// - It waits between half and all of 1 s, 2 s, 4 s, … up to 60 s ([`backoff`](Self::backoff)); chance decides,
-///   so that many who failed together do not come back together.
-/// - When the provider says when to come back, it waits that long in full and up to a second more, however
-///   long that is, unless [`max_wait`](Self::max_wait) says otherwise.
+/// - It waits between half and all of 1 s, 2 s, 4 s, … up to 60 s ([`backoff`](Self::backoff));
+///   chance decides, so that many who failed together do not come back together.
+/// - When the provider says when to come back, it waits that long in full and up to a second more,
+///   however long that is, unless [`max_wait`](Self::max_wait) says otherwise.
 /// - Once a piece of the reply was handed on, it does not send again, unless
 ///   [`restart_after_first_delta`](Self::restart_after_first_delta) allows it.
 ///
-/// Those who watch see each wait as a [`Delta::Waiting`]. The usage it reports is that of all attempts.
+/// Those who watch see each wait as a [`Delta::Waiting`]. The usage it reports is that of all
+/// attempts.
 ///
 /// ```
 /// use levity_core::{Message, Model, ModelErrorKind, Request};
@@ -72,7 +74,12 @@ impl<M: Model + 'static> Retry<M> {
             max_wait: None,
             on: Kinds::new(ModelErrorKind::is_retryable),
         };
-        Self { inner: Arc::new(model), plan, restart: false, world: Arc::new(SystemWorld) }
+        Self {
+            inner: Arc::new(model),
+            plan,
+            restart: false,
+            world: Arc::new(SystemWorld),
+        }
     }
 
     /// Sets how often a request is sent at most; at least once.
@@ -89,8 +96,9 @@ impl<M: Model + 'static> Retry<M> {
         self
     }
 
-    /// Sets the longest wait that a provider may ask for; when it asks for more, the error is returned at
-    /// once. Without it, every wait is kept to, within the time that the caller gives the model.
+    /// Sets the longest wait that a provider may ask for; when it asks for more, the error is
+    /// returned at once. Without it, every wait is kept to, within the time that the caller gives
+    /// the model.
     #[must_use]
     pub fn max_wait(mut self, longest: Duration) -> Self {
         self.plan.max_wait = Some(longest);
@@ -105,8 +113,9 @@ impl<M: Model + 'static> Retry<M> {
         self
     }
 
-    /// Sends again also when a part of the reply was handed on before it failed. A [`Delta::Restart`] then
-    /// tells whoever shows the pieces to drop them; the whole reply is only that of the last attempt.
+    /// Sends again also when a part of the reply was handed on before it failed. A
+    /// [`Delta::Restart`] then tells whoever shows the pieces to drop them; the whole reply is only
+    /// that of the last attempt.
     #[must_use]
     pub fn restart_after_first_delta(mut self) -> Self {
         self.restart = true;
@@ -122,7 +131,8 @@ impl<M: Model + 'static> Retry<M> {
 }
 
 impl Plan {
-    /// How long to wait after this many attempts, the last of which failed so; `None` when it is over.
+    /// How long to wait after this many attempts, the last of which failed so; `None` when it is
+    /// over.
     fn wait(&self, failed: u64, error: &ModelError, world: &dyn World) -> Option<Duration> {
         if failed >= self.attempts || !self.on.contains(error.kind()) {
             return None;
@@ -161,14 +171,22 @@ impl<M: Model + 'static> Model for Retry<M> {
         let restart = self.restart;
         Ok(flow::deltas(move |out| async move {
             let (mut tally, mut shown, mut failed) = (Tally::default(), false, 0);
-            while let Err(error) = attempt(&*model, request.clone(), &out, &mut tally, &mut shown).await {
+            while let Err(error) =
+                attempt(&*model, request.clone(), &out, &mut tally, &mut shown).await
+            {
                 let error = tally.fail(error);
                 failed += 1;
-                let wait = plan.wait(failed, &error, &*world).filter(|_| restart || !shown);
+                let wait = plan
+                    .wait(failed, &error, &*world)
+                    .filter(|_| restart || !shown);
                 let Some(time) = wait else { return Err(error) };
                 told::waits(model.card(), failed, &error, time);
                 let reason = plan.reason(failed, &error);
-                out.send(Delta::Waiting { time, reason: reason.clone() }).await;
+                out.send(Delta::Waiting {
+                    time,
+                    reason: reason.clone(),
+                })
+                .await;
                 world.sleep(time).await;
                 if std::mem::take(&mut shown) {
                     out.send(Delta::Restart { reason }).await;
@@ -187,7 +205,9 @@ impl<M: Model + 'static> Model for Retry<M> {
                 Err(error) => tally.fail(error),
             };
             failed += 1;
-            let Some(time) = self.plan.wait(failed, &error, &*self.world) else { return Err(error) };
+            let Some(time) = self.plan.wait(failed, &error, &*self.world) else {
+                return Err(error);
+            };
             told::waits(self.inner.card(), failed, &error, time);
             self.world.sleep(time).await;
         }
@@ -202,6 +222,9 @@ impl<M: Model + 'static> Model for Retry<M> {
 impl<M: Model> fmt::Debug for Retry<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let attempts = self.plan.attempts;
-        f.debug_struct("Retry").field("model", &self.inner.card().id).field("attempts", &attempts).finish()
+        f.debug_struct("Retry")
+            .field("model", &self.inner.card().id)
+            .field("attempts", &attempts)
+            .finish()
     }
 }

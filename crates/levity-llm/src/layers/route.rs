@@ -13,13 +13,15 @@ use super::tally::{Tally, attempt, either};
 
 /// Chooses a model for each request: by cost, by difficulty, or by a rule of one's own.
 ///
-/// By default it takes the cheapest model that can do what the request needs: call tools, see images, keep
-/// to a schema, take in so many tokens (estimated at a quarter of the bytes). Models whose price is not known
-/// come after those whose price is. When none can, the first is asked, and says why it cannot.
+/// By default it takes the cheapest model that can do what the request needs: call tools, see
+/// images, keep to a schema, take in so many tokens (estimated at a quarter of the bytes). Models
+/// whose price is not known come after those whose price is. When none can, the first is asked, and
+/// says why it cannot.
 ///
-/// The card has the provider `route` and all ids as its id. Chosen by cost or difficulty, its abilities and
-/// its window are those that some model has; by a rule of one's own, those that all have. Its price is the
-/// dearest, and unknown when one is. The usage has the cost of the model that answered.
+/// The card has the provider `route` and all ids as its id. Chosen by cost or difficulty, its
+/// abilities and its window are those that some model has; by a rule of one's own, those that all
+/// have. Its price is the dearest, and unknown when one is. The usage has the cost of the model
+/// that answered.
 ///
 /// ```
 /// use levity_core::{Message, Model, ModelCard, Price, Request};
@@ -83,8 +85,8 @@ impl<F: Fn(&Request) -> Difficulty + Send + Sync> Classifier for F {
     }
 }
 
-/// Goes by the user's words and how much there is to read: what asks for thought is hard, and so is what has
-/// more than 40,000 bytes; what has more than 4,000 bytes or offers tools is in between.
+/// Goes by the user's words and how much there is to read: what asks for thought is hard, and so is
+/// what has more than 40,000 bytes; what has more than 4,000 bytes or offers tools is in between.
 fn by_words(request: &Request) -> Difficulty {
     let bytes = request.history.size();
     if asks_for_thought(request) || bytes > 40_000 {
@@ -100,7 +102,12 @@ impl Route {
     /// Begins with a model.
     pub fn new(model: impl Model + 'static) -> Self {
         let card = model.card().clone();
-        Self { models: vec![Arc::new(model)], choice: Choice::Cheapest, card }.with_card()
+        Self {
+            models: vec![Arc::new(model)],
+            choice: Choice::Cheapest,
+            card,
+        }
+        .with_card()
     }
 
     /// Adds a model. Where difficulty decides, those added later are for what is harder.
@@ -110,23 +117,28 @@ impl Route {
         self.with_card()
     }
 
-    /// Takes the first model for what is easy and the last for what is hard, as words and length have it; one
-    /// that cannot do what the request needs is passed over for the next.
+    /// Takes the first model for what is easy and the last for what is hard, as words and length
+    /// have it; one that cannot do what the request needs is passed over for the next.
     #[must_use]
     pub fn by_difficulty(self) -> Self {
         self.by_difficulty_of(by_words)
     }
 
-    /// Takes the first model for what is easy and the last for what is hard, as `classifier` has it.
+    /// Takes the first model for what is easy and the last for what is hard, as `classifier` has
+    /// it.
     #[must_use]
     pub fn by_difficulty_of(mut self, classifier: impl Classifier + 'static) -> Self {
         self.choice = Choice::Difficulty(Arc::new(classifier));
         self.with_card()
     }
 
-    /// Takes the model whose place the rule returns, counted from 0; a number too large means the last.
+    /// Takes the model whose place the rule returns, counted from 0; a number too large means the
+    /// last.
     #[must_use]
-    pub fn by(mut self, rule: impl Fn(&Request, &[&ModelCard]) -> usize + Send + Sync + 'static) -> Self {
+    pub fn by(
+        mut self,
+        rule: impl Fn(&Request, &[&ModelCard]) -> usize + Send + Sync + 'static,
+    ) -> Self {
         self.choice = Choice::Rule(Arc::new(rule));
         self.with_card()
     }
@@ -135,7 +147,10 @@ impl Route {
         let any = !matches!(self.choice, Choice::Rule(_));
         let cards: Vec<&ModelCard> = self.models.iter().map(Model::card).collect();
         let ids: Vec<&str> = cards.iter().map(|card| card.id.as_str()).collect();
-        let all = cards.iter().skip(1).fold(cards[0].clone(), |all, card| common(&all, card));
+        let all = cards
+            .iter()
+            .skip(1)
+            .fold(cards[0].clone(), |all, card| common(&all, card));
         let mut card = all;
         (card.provider, card.id) = ("route".into(), ids.join("|"));
         if any {
@@ -145,7 +160,9 @@ impl Route {
                 .map(|card| card.window)
                 .collect::<Option<Vec<_>>>()
                 .and_then(|all| all.into_iter().max());
-            card.abilities = cards.iter().fold(card.abilities, |all, card| some(all, card.abilities));
+            card.abilities = cards
+                .iter()
+                .fold(card.abilities, |all, card| some(all, card.abilities));
         }
         self.card = card;
         self
@@ -164,7 +181,10 @@ impl Route {
                     Difficulty::Hard => last,
                 };
                 let harder = (at..=last).chain((0..at).rev());
-                harder.into_iter().find(|at| can(cards[*at], request)).unwrap_or(at)
+                harder
+                    .into_iter()
+                    .find(|at| can(cards[*at], request))
+                    .unwrap_or(at)
             }
         };
         &self.models[at.min(last)]
@@ -185,7 +205,11 @@ const REPLY: u64 = 1_000;
 
 fn cheapest(request: &Request, cards: &[&ModelCard]) -> usize {
     let able = (0..cards.len()).filter(|at| can(cards[*at], request));
-    let cost = |at: &usize| cards[*at].price.map_or(Money::MAX, |price| price.most(size(request), REPLY));
+    let cost = |at: &usize| {
+        cards[*at]
+            .price
+            .map_or(Money::MAX, |price| price.most(size(request), REPLY))
+    };
     able.min_by_key(cost).unwrap_or(0)
 }
 
@@ -197,7 +221,11 @@ fn size(request: &Request) -> u64 {
 
 /// Whether a model can do what a request needs, as far as its card says.
 fn can(card: &ModelCard, request: &Request) -> bool {
-    let mut parts = request.history.messages().iter().flat_map(|message| &message.parts);
+    let mut parts = request
+        .history
+        .messages()
+        .iter()
+        .flat_map(|message| &message.parts);
     let images = !card.abilities.images && parts.any(|part| matches!(part, Part::Media(_)));
     let tools = !card.abilities.tools && !request.tools.is_empty();
     let schema = !card.abilities.output_schema && request.output.is_some();
@@ -217,7 +245,8 @@ impl Model for Route {
         Ok(flow::deltas(move |out| async move {
             let (mut tally, mut shown) = (Tally::default(), false);
             attempt(&*model, request, &out, &mut tally, &mut shown).await?;
-            out.send(levity_core::Delta::Usage(tally.total(model.card()))).await;
+            out.send(levity_core::Delta::Usage(tally.total(model.card())))
+                .await;
             Ok(())
         }))
     }
@@ -228,16 +257,19 @@ impl Model for Route {
         Ok(Tally::default().close(response, model.card()))
     }
 
-    /// The most that any of the models can take: a request that is asked about in pieces would be routed
-    /// otherwise than the whole.
+    /// The most that any of the models can take: a request that is asked about in pieces would be
+    /// routed otherwise than the whole.
     fn cost_bound(&self, request: &Request) -> CostBound {
         let all = self.models.iter().map(|model| model.cost_bound(request));
-        all.reduce(either).unwrap_or_else(|| CostBound::of(&self.card, request))
+        all.reduce(either)
+            .unwrap_or_else(|| CostBound::of(&self.card, request))
     }
 }
 
 impl fmt::Debug for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Route").field("models", &self.card.id).finish_non_exhaustive()
+        f.debug_struct("Route")
+            .field("models", &self.card.id)
+            .finish_non_exhaustive()
     }
 }

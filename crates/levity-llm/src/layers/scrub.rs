@@ -8,9 +8,10 @@ const MASK: &str = "***";
 
 /// Takes secrets out of what is written to files.
 ///
-/// It masks the texts it was told ([`secret`](Self::secret)), the values of keys such as `authorization`,
-/// `api_key` and `password`, and what looks like a secret to [`Secrets`]: a key of a well-known service (`sk-…`,
-/// `ghp_…`), what stands behind `Bearer`, `password=…`, a private key.
+/// It masks the texts it was told ([`secret`](Self::secret)), the values of keys such as
+/// `authorization`, `api_key` and `password`, and what looks like a secret to [`Secrets`]: a key of
+/// a well-known service (`sk-…`, `ghp_…`), what stands behind `Bearer`, `password=…`, a private
+/// key.
 ///
 /// ```
 /// use levity_llm::layers::Scrub;
@@ -30,7 +31,8 @@ impl Scrub {
         Self::default()
     }
 
-    /// Masks this text wherever it stands. A text of fewer than 4 bytes is ignored: it would stand everywhere.
+    /// Masks this text wherever it stands. A text of fewer than 4 bytes is ignored: it would stand
+    /// everywhere.
     #[must_use]
     pub fn secret(mut self, secret: impl Into<String>) -> Self {
         self.secrets = self.secrets.known(secret.into());

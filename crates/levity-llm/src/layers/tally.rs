@@ -5,8 +5,8 @@ use super::flow::Out;
 
 /// What all attempts at one request have used.
 ///
-/// An attempt that failed and may have cost something makes the whole an estimate without a cost: where
-/// money or tokens are limited, all that was reserved is then counted.
+/// An attempt that failed and may have cost something makes the whole an estimate without a cost:
+/// where money or tokens are limited, all that was reserved is then counted.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     before: Usage,
@@ -34,7 +34,11 @@ impl Tally {
             self.before += now;
             self.unsure = true;
         }
-        if self.unsure { error.with_charge() } else { error }
+        if self.unsure {
+            error.with_charge()
+        } else {
+            error
+        }
     }
 
     /// The counts of the attempt under way.
@@ -76,23 +80,27 @@ impl Tally {
     }
 }
 
-/// What a call cost, where that is certain. Input of which it is not known whether the provider put it into
-/// its cache has the dearest rate.
+/// What a call cost, where that is certain. Input of which it is not known whether the provider put
+/// it into its cache has the dearest rate.
 fn cost(price: Price, usage: &Usage) -> Option<levity_core::Money> {
     let (Some(input), Some(output), false) = (usage.input, usage.output, usage.estimated) else {
         return None;
     };
     let unsaid = price.cache_write.is_some() && usage.cache_written.is_none();
     Some(match unsaid {
-        true if usage.priority => {
-            price.prioritised().most(input, output).saturating_add(price.most_fees(usage))
-        }
-        true => price.most(input, output).saturating_add(price.most_fees(usage)),
+        true if usage.priority => price
+            .prioritised()
+            .most(input, output)
+            .saturating_add(price.most_fees(usage)),
+        true => price
+            .most(input, output)
+            .saturating_add(price.most_fees(usage)),
         false => price.cost_at_most(usage),
     })
 }
 
-/// Sends a request once and hands the pieces on. `shown` says whether a reader has seen some of the reply.
+/// Sends a request once and hands the pieces on. `shown` says whether a reader has seen some of the
+/// reply.
 pub(super) async fn attempt(
     model: &dyn Model,
     request: Request,
@@ -106,7 +114,9 @@ pub(super) async fn attempt(
     while let Some(delta) = deltas.next().await {
         let delta = delta.map_err(|error| if begun { error.with_charge() } else { error })?;
         begun |= delta.is_content() || matches!(delta, Delta::Usage(_));
-        let Some(delta) = tally.see(delta) else { continue };
+        let Some(delta) = tally.see(delta) else {
+            continue;
+        };
         *shown = delta.is_content() || (*shown && !matches!(delta, Delta::Restart { .. }));
         out.send(delta).await;
     }
@@ -126,21 +136,36 @@ pub(super) fn either(a: CostBound, b: CostBound) -> CostBound {
 /// The dearest of two prices in each respect; unknown when one of them is.
 pub(super) fn dearest(a: Option<Price>, b: Option<Price>) -> Option<Price> {
     let (a, b) = a.zip(b)?;
-    let rate = |a: Option<_>, b: Option<_>, plain| (a.is_some() || b.is_some()).then(|| a.max(b).max(plain));
+    let rate = |a: Option<_>, b: Option<_>, plain| {
+        (a.is_some() || b.is_some()).then(|| a.max(b).max(plain))
+    };
     let mut both = a;
     (both.input, both.output) = (a.input.max(b.input), a.output.max(b.output));
     both.cached = rate(a.cached, b.cached, Some(both.input)).flatten();
     both.cache_write = rate(a.cache_write, b.cache_write, Some(both.input)).flatten();
     let hour = a.cache_write_hour.is_some() || b.cache_write_hour.is_some();
-    both.cache_write_hour =
-        hour.then(|| a.with_hour().cache_write_hour.max(b.with_hour().cache_write_hour)).flatten();
+    both.cache_write_hour = hour
+        .then(|| {
+            a.with_hour()
+                .cache_write_hour
+                .max(b.with_hour().cache_write_hour)
+        })
+        .flatten();
     // What only one of them knows is not known of both.
     both.priority = a.priority.zip(b.priority).map(|(a, b)| a.max(b));
     both.fees.search = a.fees.search.zip(b.fees.search).map(|(a, b)| a.max(b));
     both.fees.session = a.fees.session.zip(b.fees.session).map(|(a, b)| a.max(b));
-    both.fees.most_uses = a.fees.most_uses.zip(b.fees.most_uses).map(|(a, b)| a.max(b));
+    both.fees.most_uses = a
+        .fees
+        .most_uses
+        .zip(b.fees.most_uses)
+        .map(|(a, b)| a.max(b));
     both.long = None;
-    let over = [a.long, b.long].into_iter().flatten().map(|long| long.over).min();
+    let over = [a.long, b.long]
+        .into_iter()
+        .flatten()
+        .map(|long| long.over)
+        .min();
     let long = over.and_then(|over| Some((over, dearest(Some(at_length(a)), Some(at_length(b)))?)));
     Some(long.map_or(both, |(over, long)| both.with_long(over, long)))
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use levity_core::{
-    CallId, CostBound, Delta, Deltas, Finish, Fold, Model, ModelCard, ModelError, ModelErrorKind, Part,
-    Request, Response,
+    CallId, CostBound, Delta, Deltas, Finish, Fold, Model, ModelCard, ModelError, ModelErrorKind,
+    Part, Request, Response,
 };
 
 use super::flow;
@@ -22,20 +22,22 @@ use structured::Reply;
 /// Gives tool calls to a model that has none of its own.
 ///
 /// The system prompt describes the tools and teaches the model to write a call as
-/// `<tool_call>{"name": .., "arguments": {..}}</tool_call>`. Calls and results of the conversation are put into words.
+/// `<tool_call>{"name": .., "arguments": {..}}</tool_call>`. Calls and results of the conversation
+/// are put into words.
 ///
-/// A reply becomes a call in any form that models are known to write, such as `{"name": .., "arguments": {..}}`,
-/// `[TOOL_CALLS] [..]`, `<function=name>..</function>`, `Action: name` or `TOOL_CALL: name`. The same conditions hold as for
-/// other models: the reply is a short lead-in at most and calls of offered tools, and the user asked for neither JSON nor code.
-/// Any other reply stays text. The call goes back to the model as the model wrote it.
+/// A reply becomes a call in any form that models are known to write, such as
+/// `{"name": .., "arguments": {..}}`, `[TOOL_CALLS] [..]`, `<function=name>..</function>`,
+/// `Action: name` or `TOOL_CALL: name`. The same conditions hold as for other models: the reply is
+/// a short lead-in at most and calls of offered tools, and the user asked for neither JSON nor
+/// code. Any other reply stays text. The call goes back to the model as the model wrote it.
 ///
 /// A model that has tool calls keeps them with [`beside_native`](Self::beside_native).
 ///
-/// `<think>..</think>` or `[Thinking: ..]` at the start of a reply becomes thinking. A result that the model makes up behind its
-/// calls is left out.
+/// `<think>..</think>` or `[Thinking: ..]` at the start of a reply becomes thinking. A result that
+/// the model makes up behind its calls is left out.
 ///
-/// With [`structured`](Self::structured), the reply is held to a JSON Schema instead: one of the tools with
-/// its arguments, or an answer.
+/// With [`structured`](Self::structured), the reply is held to a JSON Schema instead: one of the
+/// tools with its arguments, or an answer.
 ///
 /// ```
 /// use levity_core::{Model, Request, ToolSpec};
@@ -66,12 +68,18 @@ impl<M: Model + 'static> TextTools<M> {
     pub fn new(model: M) -> Self {
         let mut card = model.card().clone();
         card.abilities.tools = true;
-        Self { inner: Arc::new(model), card, structured: false, native: false, broken: None }
+        Self {
+            inner: Arc::new(model),
+            card,
+            structured: false,
+            native: false,
+            broken: None,
+        }
     }
 
-    /// Makes every reply, while tools are offered, one of a schema's `anyOf`: a call of a tool or an answer.
-    /// For endpoints that take a JSON Schema and models that otherwise call badly. A model whose card says
-    /// that it keeps to no schema is taught in words all the same.
+    /// Makes every reply, while tools are offered, one of a schema's `anyOf`: a call of a tool or
+    /// an answer. For endpoints that take a JSON Schema and models that otherwise call badly. A
+    /// model whose card says that it keeps to no schema is taught in words all the same.
     ///
     /// Such a reply has one call at most, and arrives as a whole.
     #[must_use]
@@ -80,8 +88,8 @@ impl<M: Model + 'static> TextTools<M> {
         self
     }
 
-    /// Leaves the model its own tool calls: requests are sent as they are, and a reply without such a call is read as in
-    /// [`TextTools`].
+    /// Leaves the model its own tool calls: requests are sent as they are, and a reply without such
+    /// a call is read as in [`TextTools`].
     ///
     /// ```
     /// # use levity_core::{Model, Request, ToolSpec};
@@ -111,12 +119,20 @@ impl<M: Model + 'static> TextTools<M> {
 
     fn form(&self) -> Form {
         let structured = self.structured && self.inner.card().abilities.output_schema;
-        if structured { Form::Structured } else { Form::Text }
+        if structured {
+            Form::Structured
+        } else {
+            Form::Text
+        }
     }
 
     /// The request that is sent in place of another.
     fn sent(&self, request: Request) -> Request {
-        if self.native { request } else { prompt::plain(request, self.form()) }
+        if self.native {
+            request
+        } else {
+            prompt::plain(request, self.form())
+        }
     }
 
     /// A reader of the reply to a request.
@@ -179,14 +195,18 @@ impl Reader {
     fn text(&mut self, text: &str, out: &mut VecDeque<Delta>) -> Result<(), ModelError> {
         let mut pieces = Vec::new();
         self.thoughts.take(text, |piece| pieces.push(piece));
-        pieces.into_iter().try_for_each(|piece| self.piece(piece, out))
+        pieces
+            .into_iter()
+            .try_for_each(|piece| self.piece(piece, out))
     }
 
     /// Hands on text that might have been the beginning of a thought.
     fn flush(&mut self, out: &mut VecDeque<Delta>) -> Result<(), ModelError> {
         let mut pieces = Vec::new();
         self.thoughts.end(|piece| pieces.push(piece));
-        pieces.into_iter().try_for_each(|piece| self.piece(piece, out))
+        pieces
+            .into_iter()
+            .try_for_each(|piece| self.piece(piece, out))
     }
 
     fn piece(&mut self, piece: Piece, out: &mut VecDeque<Delta>) -> Result<(), ModelError> {
@@ -257,9 +277,17 @@ impl Reader {
             Reply::Call { name, args } => {
                 // Calls of the model's own have small numbers.
                 let index = 1 << 16;
-                out.push_back(Delta::CallStart { index, id: CallId::from(""), name });
+                out.push_back(Delta::CallStart {
+                    index,
+                    id: CallId::from(""),
+                    name,
+                });
                 out.push_back(Delta::CallArgs { index, text: args });
-                if self.finish.as_ref().is_none_or(|finish| *finish == Finish::Stop) {
+                if self
+                    .finish
+                    .as_ref()
+                    .is_none_or(|finish| *finish == Finish::Stop)
+                {
                     self.finish = Some(Finish::ToolCalls);
                 }
             }
@@ -297,9 +325,15 @@ impl<M: Model + 'static> Model for TextTools<M> {
         let parts = response.message.parts.iter().cloned().map(Delta::Part);
         let end = [Delta::Usage(response.usage), Delta::Finish(response.finish)];
         for delta in parts.chain(response.model.map(Delta::Model)).chain(end) {
-            reader.take(delta)?.into_iter().try_for_each(|delta| fold.push(delta))?;
+            reader
+                .take(delta)?
+                .into_iter()
+                .try_for_each(|delta| fold.push(delta))?;
         }
-        reader.end()?.into_iter().try_for_each(|delta| fold.push(delta))?;
+        reader
+            .end()?
+            .into_iter()
+            .try_for_each(|delta| fold.push(delta))?;
         Ok(fold.finish())
     }
 
@@ -311,6 +345,8 @@ impl<M: Model + 'static> Model for TextTools<M> {
 impl<M: Model> fmt::Debug for TextTools<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let model = &self.inner.card().id;
-        f.debug_struct("TextTools").field("model", model).finish_non_exhaustive()
+        f.debug_struct("TextTools")
+            .field("model", model)
+            .finish_non_exhaustive()
     }
 }

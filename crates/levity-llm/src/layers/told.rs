@@ -15,7 +15,8 @@ pub(super) fn waits(card: &ModelCard, failed: u64, error: &ModelError, time: Dur
 /// A request is sent to another model.
 pub(super) fn falls_back(from: &ModelCard, to: &ModelCard, error: &ModelError) {
     #[cfg(feature = "tracing")]
-    tracing::warn!(target: "levity::model", model = from.id, next = to.id, %error, "another model is called");
+    tracing::warn!(target: "levity::model", model = from.id, next = to.id, %error, "another model \
+        is called");
     #[cfg(not(feature = "tracing"))]
     let _ = (from, to, error);
 }

@@ -26,8 +26,15 @@ impl Models {
     ];
 
     /// All providers, beside the servers of the list.
-    pub(super) const PROVIDERS: [&'static str; 7] =
-        ["gemini", "vertex", "openai", "openai-chat", "anthropic", "ollama", "compatible"];
+    pub(super) const PROVIDERS: [&'static str; 7] = [
+        "gemini",
+        "vertex",
+        "openai",
+        "openai-chat",
+        "anthropic",
+        "ollama",
+        "compatible",
+    ];
 
     /// The variables that may hold a provider's key.
     pub(super) fn keys_of(provider: &str) -> &'static [&'static str] {
@@ -49,9 +56,15 @@ impl Models {
         }
         let servers = self.list.servers.keys().map(String::as_str);
         let all: Vec<&str> = Self::PROVIDERS.into_iter().chain(servers).collect();
-        let near = alias(provider).or_else(|| nearest(provider, all.iter().copied())).map(str::to_owned);
+        let near = alias(provider)
+            .or_else(|| nearest(provider, all.iter().copied()))
+            .map(str::to_owned);
         let known: Vec<_> = all.iter().map(|name| format!("`{name}`")).collect();
-        Err(Error::UnknownProvider { provider: provider.to_owned(), known: known.join(", "), near })
+        Err(Error::UnknownProvider {
+            provider: provider.to_owned(),
+            known: known.join(", "),
+            near,
+        })
     }
 
     /// A model that finds out how tools reach it, where servers differ in that.
@@ -62,7 +75,8 @@ impl Models {
         }
         let mut model = AdaptTools::new(model);
         if place.api == Api::Ollama {
-            // It counts only what is not in its cache, and says by itself which models take no tools.
+            // It counts only what is not in its cache, and says by itself which models take no
+            // tools.
             model = model.ignore_counts();
         }
         if let Some(KeptModes(modes)) = self.modes.clone() {
@@ -75,7 +89,10 @@ impl Models {
         Ok(Arc::new(model))
     }
 
-    pub(super) fn build<'a>(&'a self, name: &'a Name<'a>) -> Result<(Arc<dyn Model>, Place<'a>), Error> {
+    pub(super) fn build<'a>(
+        &'a self,
+        name: &'a Name<'a>,
+    ) -> Result<(Arc<dyn Model>, Place<'a>), Error> {
         self.build_where(name, is_built)
     }
 
@@ -125,7 +142,10 @@ pub(super) fn feature(api: Api) -> (&'static str, bool) {
 pub(super) fn is_built(api: Api, provider: &str) -> Result<(), Error> {
     match feature(api) {
         (_, true) => Ok(()),
-        (feature, false) => Err(Error::Feature { provider: provider.to_owned(), feature }),
+        (feature, false) => Err(Error::Feature {
+            provider: provider.to_owned(),
+            feature,
+        }),
     }
 }
 
@@ -143,19 +163,28 @@ macro_rules! made {
         let mut card = levity_core::Model::card(&model).clone();
         card.provider = $name.provider.to_owned();
         let model = model.with_card($models.facts(card, $place.foreign.is_some()));
-        Arc::new(if $models.streams { model } else { model.without_streaming() })
+        Arc::new(if $models.streams {
+            model
+        } else {
+            model.without_streaming()
+        })
     }};
 }
 
 /// What stands in for a key that a server does not want.
-#[cfg(any(feature = "openai", feature = "compatible", feature = "anthropic", feature = "gemini"))]
+#[cfg(any(
+    feature = "openai",
+    feature = "compatible",
+    feature = "anthropic",
+    feature = "gemini"
+))]
 pub(super) fn or_none(key: Option<Secret>) -> Secret {
     key.unwrap_or_else(|| Secret::new("none"))
 }
 
 impl Models {
-    /// A card with what the lists say of its model. A list that a file names does not say what is paid with the user's own
-    /// key: limits on money go by it.
+    /// A card with what the lists say of its model. A list that a file names does not say what is
+    /// paid with the user's own key: limits on money go by it.
     #[allow(dead_code, reason = "only providers use it")]
     fn facts(&self, card: ModelCard, foreign: bool) -> ModelCard {
         let own = self.own.complete(card.clone());
@@ -168,13 +197,19 @@ impl Models {
 
     /// A model behind this API.
     #[allow(unused_variables, reason = "which are used depends on the features")]
-    fn at(&self, place: &Place<'_>, name: &Name<'_>, key: Option<Secret>) -> Result<Arc<dyn Model>, Error> {
+    fn at(
+        &self,
+        place: &Place<'_>,
+        name: &Name<'_>,
+        key: Option<Secret>,
+    ) -> Result<Arc<dyn Model>, Error> {
         let base_url = place.base_url.as_deref();
         let there = moved(base_url);
         match place.api {
             #[cfg(feature = "compatible")]
             Api::Chat => {
-                let model = crate::ChatModel::compatible(versioned(base_url.unwrap_or_default()), name.id);
+                let model =
+                    crate::ChatModel::compatible(versioned(base_url.unwrap_or_default()), name.id);
                 let model = key.map_or_else(|| model.clone(), |key| model.clone().with_key(key));
                 Ok(made!(self, place, name, model))
             }
@@ -189,13 +224,23 @@ impl Models {
                     }
                 };
                 let base_url = base_url.map(versioned);
-                Ok(made!(self, place, name, model.with_endpoint(moved(base_url.as_deref()))))
+                Ok(made!(
+                    self,
+                    place,
+                    name,
+                    model.with_endpoint(moved(base_url.as_deref()))
+                ))
             }
             #[cfg(feature = "openai")]
             Api::OpenAiChat => {
                 let base_url = base_url.map(versioned);
                 let model = crate::ChatModel::openai(or_none(key), name.id);
-                Ok(made!(self, place, name, model.with_endpoint(moved(base_url.as_deref()))))
+                Ok(made!(
+                    self,
+                    place,
+                    name,
+                    model.with_endpoint(moved(base_url.as_deref()))
+                ))
             }
             #[cfg(feature = "anthropic")]
             Api::Messages => {
@@ -215,28 +260,44 @@ impl Models {
                 let model = key.map_or_else(|| model.clone(), |key| model.clone().with_key(key));
                 Ok(made!(self, place, name, model.with_endpoint(there)))
             }
-            #[allow(unreachable_patterns, reason = "with all features there is nothing to refuse")]
-            api => Err(Error::Feature { provider: name.provider.to_owned(), feature: feature(api).0 }),
+            #[allow(
+                unreachable_patterns,
+                reason = "with all features there is nothing to refuse"
+            )]
+            api => Err(Error::Feature {
+                provider: name.provider.to_owned(),
+                feature: feature(api).0,
+            }),
         }
     }
 
     #[cfg(feature = "gemini")]
     fn vertex(&self, place: &Place<'_>, name: &Name<'_>) -> Result<Arc<dyn Model>, Error> {
-        let project = self.variables.first(&["GOOGLE_CLOUD_PROJECT"]).ok_or_else(|| Error::Missing {
-            provider: name.provider.to_owned(),
-            what: "a project",
-            variables: "`GOOGLE_CLOUD_PROJECT`".to_owned(),
-        })?;
-        let region = self.variables.first(&["GOOGLE_CLOUD_LOCATION", "GOOGLE_CLOUD_REGION"]);
+        let project = self
+            .variables
+            .first(&["GOOGLE_CLOUD_PROJECT"])
+            .ok_or_else(|| Error::Missing {
+                provider: name.provider.to_owned(),
+                what: "a project",
+                variables: "`GOOGLE_CLOUD_PROJECT`".to_owned(),
+            })?;
+        let region = self
+            .variables
+            .first(&["GOOGLE_CLOUD_LOCATION", "GOOGLE_CLOUD_REGION"]);
         let region = region.map_or("global", |found| found.value.expose());
-        let model =
-            crate::GeminiModel::vertex(project.value.expose(), region, self.tokens(place, name)?, name.id);
+        let model = crate::GeminiModel::vertex(
+            project.value.expose(),
+            region,
+            self.tokens(place, name)?,
+            name.id,
+        );
         let model = model.with_endpoint(moved(place.base_url.as_deref()));
         Ok(made!(self, place, name, model))
     }
 
-    /// Where access tokens come from: a variable, or a file that a variable names, or gcloud's own file. A file that names the
-    /// address has to hold the token itself: any other file that it names may be the user's.
+    /// Where access tokens come from: a variable, or a file that a variable names, or gcloud's own
+    /// file. A file that names the address has to hold the token itself: any other file that it
+    /// names may be the user's.
     #[cfg(feature = "gemini")]
     fn tokens(&self, place: &Place<'_>, name: &Name<'_>) -> Result<crate::AccessTokens, Error> {
         const TOKEN: &str = "GOOGLE_ACCESS_TOKEN";
@@ -250,12 +311,16 @@ impl Models {
         }
         let found = self.variables.first(&[TOKEN, CREDENTIALS]);
         // A project says who gets what is asked, as an address does.
-        let project = self.variables.first(&["GOOGLE_CLOUD_PROJECT"]).filter(|_| name.project().is_none());
+        let project = self
+            .variables
+            .first(&["GOOGLE_CLOUD_PROJECT"])
+            .filter(|_| name.project().is_none());
         if let Some(project) = project
             && let Some(file) = project.origin.file()
         {
             let beside = |found: &Found<'_, '_>| {
-                let is_own = found.name == TOKEN || is_in_folder_of(file, Path::new(found.value.expose()));
+                let is_own =
+                    found.name == TOKEN || is_in_folder_of(file, Path::new(found.value.expose()));
                 found.origin.file() == Some(file) && is_own
             };
             if !found.as_ref().is_some_and(beside) {
@@ -264,18 +329,26 @@ impl Models {
             }
         }
         match found {
-            Some(found) if found.name == TOKEN => Ok(crate::AccessTokens::fixed(found.value.clone())),
+            Some(found) if found.name == TOKEN => {
+                Ok(crate::AccessTokens::fixed(found.value.clone()))
+            }
             Some(found) => Ok(crate::AccessTokens::from_file(found.value.expose())?),
             None => Ok(crate::AccessTokens::from_env()?),
         }
     }
 }
 
-/// Whether a path leads into the folder of a file: such a file may name any file of the user's, and only those beside it are its own.
+/// Whether a path leads into the folder of a file: such a file may name any file of the user's, and
+/// only those beside it are its own.
 #[cfg(feature = "gemini")]
 fn is_in_folder_of(file: &Path, path: &Path) -> bool {
-    let folder = file.canonicalize().ok().and_then(|file| Some(file.parent()?.to_owned()));
-    folder.zip(path.canonicalize().ok()).is_some_and(|(folder, path)| path.starts_with(folder))
+    let folder = file
+        .canonicalize()
+        .ok()
+        .and_then(|file| Some(file.parent()?.to_owned()));
+    folder
+        .zip(path.canonicalize().ok())
+        .is_some_and(|(folder, path)| path.starts_with(folder))
 }
 
 /// Moves an endpoint to another address, if there is one.
@@ -286,24 +359,41 @@ pub(super) fn moved(base_url: Option<&str>) -> impl FnOnce(Endpoint) -> Endpoint
     }
 }
 
-/// An address without a path means the first version of the API there. What stands behind the path stays behind it.
+/// An address without a path means the first version of the API there. What stands behind the path
+/// stays behind it.
 #[cfg(any(feature = "openai", feature = "compatible"))]
 pub(super) fn versioned(base_url: &str) -> String {
     let end = base_url.find(['?', '#']).unwrap_or(base_url.len());
     let (place, behind) = base_url.split_at(end);
     let place = place.trim_end_matches('/');
     let host = place.split_once("://").map_or(place, |(_, host)| host);
-    if host.contains('/') { format!("{place}{behind}") } else { format!("{place}/v1{behind}") }
+    if host.contains('/') {
+        format!("{place}{behind}")
+    } else {
+        format!("{place}/v1{behind}")
+    }
 }
 
 /// Ollama's own variable may hold a host alone, and the address that the server listens on.
 pub(super) fn ollama_host(host: &str) -> String {
-    let url = if host.contains("://") { host.to_owned() } else { format!("http://{host}") };
-    let url = url.trim_end_matches('/').replace("://0.0.0.0", "://127.0.0.1");
+    let url = if host.contains("://") {
+        host.to_owned()
+    } else {
+        format!("http://{host}")
+    };
+    let url = url
+        .trim_end_matches('/')
+        .replace("://0.0.0.0", "://127.0.0.1");
     let (scheme, rest) = url.split_once("://").unwrap_or(("http", &url));
-    let has_port = rest.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let has_port = rest
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     // A port is only customary where the server speaks plain HTTP.
-    if has_port || rest.contains('/') || scheme == "https" { url } else { format!("{url}:11434") }
+    if has_port || rest.contains('/') || scheme == "https" {
+        url
+    } else {
+        format!("{url}:11434")
+    }
 }
 
 #[cfg(test)]
@@ -313,7 +403,10 @@ mod tests {
     #[test]
     fn feature_that_a_build_lacks_is_named_before_a_missing_key_or_address() {
         let lacks = |api: Api, provider: &str| {
-            Err(Error::Feature { provider: provider.to_owned(), feature: feature(api).0 })
+            Err(Error::Feature {
+                provider: provider.to_owned(),
+                feature: feature(api).0,
+            })
         };
         for (name, feature) in [
             ("openai:m", "openai"),
@@ -326,20 +419,35 @@ mod tests {
             ("groq:m", "compatible"),
         ] {
             let parsed = Name::parse(name).unwrap_or_else(|error| panic!("{error}"));
-            let error = Models::new().build_where(&parsed, lacks).err().map(|error| error.to_string());
+            let error = Models::new()
+                .build_where(&parsed, lacks)
+                .err()
+                .map(|error| error.to_string());
             let way = format!("`cargo add levity --features {feature}`");
-            assert!(error.as_ref().is_some_and(|error| error.contains(&way)), "{name}: {error:?}");
+            assert!(
+                error.as_ref().is_some_and(|error| error.contains(&way)),
+                "{name}: {error:?}"
+            );
         }
     }
 
     #[cfg(feature = "compatible")]
     #[test]
     fn an_address_without_a_path_gets_a_version() {
-        assert_eq!(versioned("http://127.0.0.1:8080"), "http://127.0.0.1:8080/v1");
-        assert_eq!(versioned("http://127.0.0.1:8080/"), "http://127.0.0.1:8080/v1");
+        assert_eq!(
+            versioned("http://127.0.0.1:8080"),
+            "http://127.0.0.1:8080/v1"
+        );
+        assert_eq!(
+            versioned("http://127.0.0.1:8080/"),
+            "http://127.0.0.1:8080/v1"
+        );
         assert_eq!(versioned("https://host/api/v3/"), "https://host/api/v3");
         assert_eq!(versioned("https://host?key=a/b"), "https://host/v1?key=a/b");
-        assert_eq!(versioned("https://host/api/?key=1#x"), "https://host/api?key=1#x");
+        assert_eq!(
+            versioned("https://host/api/?key=1#x"),
+            "https://host/api?key=1#x"
+        );
     }
 
     #[test]

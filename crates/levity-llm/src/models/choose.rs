@@ -16,7 +16,8 @@ struct Offer {
 }
 
 impl Models {
-    /// The model that the variables offer: what `LEVITY_MODEL` names, or else the first provider whose key is set.
+    /// The model that the variables offer: what `LEVITY_MODEL` names, or else the first provider
+    /// whose key is set.
     ///
     /// # Errors
     /// When there is none; the error names the variables to set.
@@ -32,10 +33,17 @@ impl Models {
         if let Some((name, origin)) = self.variables.get("LEVITY_MODEL") {
             let (name, foreign) = (name.expose().to_owned(), foreign("LEVITY_MODEL", origin));
             let model = self.resolve(name.trim(), foreign.as_ref(), 0)?;
-            let place = origin.file().map_or_else(String::new, |_| format!(" {origin}"));
+            let place = origin
+                .file()
+                .map_or_else(String::new, |_| format!(" {origin}"));
             let why = format!("`LEVITY_MODEL`{place} names it");
             let remark = self.remark_chosen(&name, foreign.as_ref());
-            return Ok(Chosen { model, name, why: with_remark(why, remark.as_ref()), remark });
+            return Ok(Chosen {
+                model,
+                name,
+                why: with_remark(why, remark.as_ref()),
+                remark,
+            });
         }
         let mut offers = self.offers().into_iter();
         let mut away = None;
@@ -47,20 +55,31 @@ impl Models {
                     let others: Vec<_> = offers.map(|offer| offer.provider).collect();
                     let remark = self.remark_chosen(&name, foreign.as_ref());
                     let why = reason(with_remark(offer.why, remark.as_ref()), &others);
-                    return Ok(Chosen { model, name, why, remark });
+                    return Ok(Chosen {
+                        model,
+                        name,
+                        why,
+                        remark,
+                    });
                 }
                 // Another provider in its place would hide what a file does.
-                Err(error) if foreign.is_some() || self.fails_by_file(&name, &error) => return Err(error),
+                Err(error) if foreign.is_some() || self.fails_by_file(&name, &error) => {
+                    return Err(error);
+                }
                 Err(error) => away = away.or(Some(error)),
             }
         }
-        Err(away.unwrap_or_else(|| Error::Nothing { variables: self.wanted(|api| feature(api).1) }))
+        Err(away.unwrap_or_else(|| Error::Nothing {
+            variables: self.wanted(|api| feature(api).1),
+        }))
     }
 
-    /// Says where the model of this name is and whose key it is asked with, as far as a file decides that: a `.env`, or a list that it
-    /// names. `None` if both are your own word. For a profile, it says so of each model behind it.
+    /// Says where the model of this name is and whose key it is asked with, as far as a file
+    /// decides that: a `.env`, or a list that it names. `None` if both are your own word. For a
+    /// profile, it says so of each model behind it.
     ///
-    /// Show it to whoever starts the program: whoever owns the address, the project or the account may see the conversation.
+    /// Show it to whoever starts the program: whoever owns the address, the project or the account
+    /// may see the conversation.
     ///
     /// ```
     /// # use levity_llm::Models;
@@ -96,7 +115,10 @@ impl Models {
 
     /// Returns whether a file may be why there is no model of this name.
     fn fails_by_file(&self, name: &str, error: &Error) -> bool {
-        let lacks = matches!(error, Error::Feature { .. } | Error::Missing { .. } | Error::Model(_));
+        let lacks = matches!(
+            error,
+            Error::Feature { .. } | Error::Missing { .. } | Error::Model(_)
+        );
         let place = Name::parse(name).and_then(|name| Ok(self.place(&name)?.foreign.is_some()));
         let account = matches!(error, Error::Model(_)) && self.remark(name, None).is_some();
         !lacks || account || place.unwrap_or(true)
@@ -105,7 +127,10 @@ impl Models {
     /// The same of a model that nobody named: a file may have chosen it.
     fn remark_chosen(&self, name: &str, foreign: Option<&Arc<Foreign>>) -> Option<String> {
         let choice = foreign.map(|foreign| foreign.remark_choice(name));
-        let all: Vec<String> = choice.into_iter().chain(self.remark(name, foreign)).collect();
+        let all: Vec<String> = choice
+            .into_iter()
+            .chain(self.remark(name, foreign))
+            .collect();
         (!all.is_empty()).then(|| all.join("; "))
     }
 
@@ -113,9 +138,15 @@ impl Models {
     fn offers(&self) -> Vec<Offer> {
         let mut offers = Vec::new();
         let mut offer = |provider: &str, found: Found<'_, '_>| {
-            let place = found.origin.file().map_or_else(String::new, |_| format!(" {}", found.origin));
+            let place = found
+                .origin
+                .file()
+                .map_or_else(String::new, |_| format!(" {}", found.origin));
             let why = format!("`{}` is set{place}", found.name);
-            offers.push(Offer { provider: provider.to_owned(), why });
+            offers.push(Offer {
+                provider: provider.to_owned(),
+                why,
+            });
         };
         for (provider, variables) in Self::KEYS {
             if let Some(found) = self.variables.first(variables) {
@@ -123,7 +154,10 @@ impl Models {
             }
         }
         for (provider, server) in &self.list.servers {
-            let set = server.key.as_deref().and_then(|key| self.variables.first(&[key]));
+            let set = server
+                .key
+                .as_deref()
+                .and_then(|key| self.variables.first(&[key]));
             if let (Some(found), true) = (set, server.default.is_some()) {
                 offer(provider, found);
             }
@@ -133,19 +167,30 @@ impl Models {
 
     /// The model to take of a provider, and the file that says so unless it is the user's own word.
     fn default_of(&self, provider: &str) -> (&str, Option<Arc<Foreign>>) {
-        let family = if provider == "vertex" { "gemini" } else { provider };
+        let family = if provider == "vertex" {
+            "gemini"
+        } else {
+            provider
+        };
         let list = &self.list;
-        if let Some(known) = list.defaults.get(provider).or_else(|| list.defaults.get(family)) {
+        if let Some(known) = list
+            .defaults
+            .get(provider)
+            .or_else(|| list.defaults.get(family))
+        {
             return (&known.id, known.foreign.clone());
         }
         match list.servers.get(provider) {
-            Some(server) => (server.default.as_deref().unwrap_or_default(), server.foreign.clone()),
+            Some(server) => (
+                server.default.as_deref().unwrap_or_default(),
+                server.foreign.clone(),
+            ),
             None => ("", None),
         }
     }
 
-    /// The variables to set, in words: one for each provider that is compiled in, and the features of the others. `has` says
-    /// whether an API is compiled in.
+    /// The variables to set, in words: one for each provider that is compiled in, and the features
+    /// of the others. `has` says whether an API is compiled in.
     fn wanted(&self, has: impl Fn(Api) -> bool) -> String {
         let providers = [
             ("gemini", Api::Gemini, "`GEMINI_API_KEY`"),
@@ -154,22 +199,37 @@ impl Models {
             ("vertex", Api::Vertex, "`GOOGLE_CLOUD_PROJECT`"),
             ("ollama", Api::Ollama, "`OLLAMA_HOST`"),
         ];
-        let (built, missing): (Vec<_>, Vec<_>) = providers.into_iter().partition(|(_, api, _)| has(*api));
-        let mut wanted: Vec<String> =
-            built.iter().map(|(name, _, variable)| format!("{variable} for {name}")).collect();
-        let servers = self.list.servers.iter().filter(|(_, server)| server.default.is_some());
+        let (built, missing): (Vec<_>, Vec<_>) =
+            providers.into_iter().partition(|(_, api, _)| has(*api));
+        let mut wanted: Vec<String> = built
+            .iter()
+            .map(|(name, _, variable)| format!("{variable} for {name}"))
+            .collect();
+        let servers = self
+            .list
+            .servers
+            .iter()
+            .filter(|(_, server)| server.default.is_some());
         let servers = servers.filter(|(_, server)| has(server.api));
         wanted.extend(
-            servers.filter_map(|(name, server)| Some(format!("`{}` for {name}", server.key.as_ref()?))),
+            servers.filter_map(|(name, server)| {
+                Some(format!("`{}` for {name}", server.key.as_ref()?))
+            }),
         );
-        let missing = missing.iter().map(|(_, api, _)| *api).chain((!has(Api::Chat)).then_some(Api::Chat));
+        let missing = missing
+            .iter()
+            .map(|(_, api, _)| *api)
+            .chain((!has(Api::Chat)).then_some(Api::Chat));
         let mut features: Vec<&str> = Vec::new();
         for name in missing.map(|api| feature(api).0) {
             if !features.contains(&name) {
                 features.push(name);
             }
         }
-        let features: Vec<_> = features.into_iter().map(|feature| format!("`{feature}`")).collect();
+        let features: Vec<_> = features
+            .into_iter()
+            .map(|feature| format!("`{feature}`"))
+            .collect();
         match (wanted.is_empty(), features.is_empty()) {
             (_, true) => wanted.join(", "),
             (true, false) => format!(
@@ -177,7 +237,11 @@ impl Models {
                 features.join(", ")
             ),
             (false, false) => {
-                format!("{} (not compiled in: levity's features {})", wanted.join(", "), features.join(", "))
+                format!(
+                    "{} (not compiled in: levity's features {})",
+                    wanted.join(", "),
+                    features.join(", ")
+                )
             }
         }
     }
@@ -194,7 +258,10 @@ fn reason(why: String, others: &[String]) -> String {
     if others.is_empty() {
         return why;
     }
-    format!("{why} (there are also {}; `LEVITY_MODEL` chooses)", others.join(", "))
+    format!(
+        "{why} (there are also {}; `LEVITY_MODEL` chooses)",
+        others.join(", ")
+    )
 }
 
 #[cfg(test)]
@@ -205,13 +272,22 @@ mod tests {
     fn environment_without_a_model_names_the_features_that_a_build_lacks() {
         let models = Models::new();
         let none = models.wanted(|_| false);
-        let all =
-            "features `gemini`, `openai`, `anthropic`, `ollama`, `compatible`: no provider is compiled in";
+        let all = "features `gemini`, `openai`, `anthropic`, `ollama`, `compatible`: no provider \
+            is compiled in";
         assert!(none.contains(all) && !none.contains("_API_KEY"), "{none}");
         let one = models.wanted(|api| matches!(api, Api::Messages));
-        assert!(one.starts_with("`ANTHROPIC_API_KEY` for anthropic (not compiled in:"), "{one}");
-        assert!(one.contains("features `gemini`, `openai`, `ollama`, `compatible`)"), "{one}");
+        assert!(
+            one.starts_with("`ANTHROPIC_API_KEY` for anthropic (not compiled in:"),
+            "{one}"
+        );
+        assert!(
+            one.contains("features `gemini`, `openai`, `ollama`, `compatible`)"),
+            "{one}"
+        );
         let every = models.wanted(|_| true);
-        assert!(every.contains("`GROQ_API_KEY` for groq") && !every.contains("compiled in"), "{every}");
+        assert!(
+            every.contains("`GROQ_API_KEY` for groq") && !every.contains("compiled in"),
+            "{every}"
+        );
     }
 }

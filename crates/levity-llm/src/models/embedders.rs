@@ -21,7 +21,8 @@ use crate::{Error, Secret};
 /// Addresses and keys are those of [`model`](crate::model).
 ///
 /// # Errors
-/// When the name is none or unknown, its provider has no embedders or is not compiled in, or its key is not set.
+/// When the name is none or unknown, its provider has no embedders or is not compiled in, or its
+/// key is not set.
 ///
 /// ```
 /// let embedder = levity_llm::embedder("compatible:bge-m3@http://127.0.0.1:8080/v1")?;
@@ -53,7 +54,9 @@ fn embedder_is_built(api: Api, name: &Name<'_>) -> Result<(), Error> {
     let chat = cfg!(any(feature = "openai", feature = "compatible"));
     match api {
         // Vertex has them under an API of its own.
-        Api::Messages | Api::Vertex => Err(Error::NoEmbedders { provider: name.provider.to_owned() }),
+        Api::Messages | Api::Vertex => Err(Error::NoEmbedders {
+            provider: name.provider.to_owned(),
+        }),
         Api::Chat | Api::Responses | Api::OpenAiChat if chat => Ok(()),
         api => super::build::is_built(api, name.provider),
     }
@@ -75,7 +78,8 @@ fn embedder_at(
                 (Api::Responses | Api::OpenAiChat, "openai" | "openai-chat") => {
                     let base_url = base_url.map(super::build::versioned);
                     let there = super::build::moved(base_url.as_deref());
-                    crate::OpenAiEmbedder::new(super::build::or_none(key), name.id).with_endpoint(there)
+                    crate::OpenAiEmbedder::new(super::build::or_none(key), name.id)
+                        .with_endpoint(there)
                 }
                 _ => {
                     let base_url = super::build::versioned(base_url.unwrap_or_default());
@@ -88,7 +92,9 @@ fn embedder_at(
         #[cfg(feature = "gemini")]
         Api::Gemini => {
             let made = crate::GeminiEmbedder::new(super::build::or_none(key), name.id);
-            Ok(Arc::new(made.with_endpoint(there).of_provider(name.provider)))
+            Ok(Arc::new(
+                made.with_endpoint(there).of_provider(name.provider),
+            ))
         }
         #[cfg(feature = "ollama")]
         Api::Ollama => {
@@ -98,6 +104,8 @@ fn embedder_at(
         }
         api => Err(embedder_is_built(api, name)
             .err()
-            .unwrap_or_else(|| Error::NoEmbedders { provider: name.provider.to_owned() })),
+            .unwrap_or_else(|| Error::NoEmbedders {
+                provider: name.provider.to_owned(),
+            })),
     }
 }

@@ -21,8 +21,8 @@ const LONGEST: u64 = 8 << 20;
 
 /// What is known of models without calling them: windows, abilities, prices; servers; profiles.
 ///
-/// The list that comes with levity is [`ModelList::builtin`]; a file of your own in the same form adds to it or
-/// replaces parts of it. See `docs/models.md` for the form.
+/// The list that comes with levity is [`ModelList::builtin`]; a file of your own in the same form
+/// adds to it or replaces parts of it. See `docs/models.md` for the form.
 ///
 /// ```
 /// # use levity_llm::ModelList;
@@ -190,7 +190,10 @@ pub(super) struct Profile {
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let address = bare_url(&self.base_url);
-        f.debug_struct("Server").field("base_url", &address).field("key", &self.key).finish_non_exhaustive()
+        f.debug_struct("Server")
+            .field("base_url", &address)
+            .field("key", &self.key)
+            .finish_non_exhaustive()
     }
 }
 
@@ -202,7 +205,11 @@ impl fmt::Debug for DefaultModel {
 
 impl fmt::Debug for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fallback: Vec<_> = self.fallback.iter().map(|name| bare_model_name(name)).collect();
+        let fallback: Vec<_> = self
+            .fallback
+            .iter()
+            .map(|name| bare_model_name(name))
+            .collect();
         f.debug_struct("Profile")
             .field("model", &bare_model_name(&self.model))
             .field("fallback", &fallback)
@@ -222,7 +229,15 @@ pub(super) struct RateSetting {
 
 /// Options, none of which is misspelt.
 fn known_options<'de, D: Deserializer<'de>>(from: D) -> Result<Options, D::Error> {
-    const NAMES: [&str; 7] = ["temperature", "top_p", "max_tokens", "stop", "thinking", "seed", "extra"];
+    const NAMES: [&str; 7] = [
+        "temperature",
+        "top_p",
+        "max_tokens",
+        "stop",
+        "thinking",
+        "seed",
+        "extra",
+    ];
     let map = Map::deserialize(from)?;
     if let Some(odd) = map.keys().find(|name| !NAMES.contains(&name.as_str())) {
         let problem = format!("there is no option `{odd}`; there are {}", NAMES.join(", "));
@@ -234,7 +249,9 @@ fn known_options<'de, D: Deserializer<'de>>(from: D) -> Result<Options, D::Error
 fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> {
     let seconds = Option::<f64>::deserialize(from)?;
     match seconds.map(Duration::try_from_secs_f64) {
-        Some(Err(_)) => Err(D::Error::custom("`gap_seconds` is no time; write seconds from 0 on")),
+        Some(Err(_)) => Err(D::Error::custom(
+            "`gap_seconds` is no time; write seconds from 0 on",
+        )),
         _ => Ok(seconds),
     }
 }
@@ -263,28 +280,46 @@ impl ModelList {
     /// When the file cannot be read, or as for [`parse`](Self::parse).
     pub fn read(path: impl AsRef<Path>) -> Result<Self, Error> {
         let path = path.as_ref();
-        let failed = |source| Error::File { path: path.to_owned(), source };
+        let failed = |source| Error::File {
+            path: path.to_owned(),
+            source,
+        };
         let json = read(path).map_err(failed)?;
         Self::parse_at(&json, &format!("`{}`", path.display()))
     }
 
     /// Says that a file named all that is in it.
     pub(super) fn of(mut self, foreign: &Arc<Foreign>) -> Self {
-        self.servers.values_mut().for_each(|server| server.foreign = Some(foreign.clone()));
-        self.profiles.values_mut().for_each(|profile| profile.foreign = Some(foreign.clone()));
-        self.defaults.values_mut().for_each(|model| model.foreign = Some(foreign.clone()));
+        self.servers
+            .values_mut()
+            .for_each(|server| server.foreign = Some(foreign.clone()));
+        self.profiles
+            .values_mut()
+            .for_each(|profile| profile.foreign = Some(foreign.clone()));
+        self.defaults
+            .values_mut()
+            .for_each(|model| model.foreign = Some(foreign.clone()));
         self
     }
 
     fn parse_at(json: &str, place: &str) -> Result<Self, Error> {
         let wrong = |place: String, problem: String| Error::List { place, problem };
-        let list: Self = serde_json::from_str(json)
-            .map_err(|error| wrong(format!("{place}, line {}", error.line()), json_problem(&error)))?;
+        let list: Self = serde_json::from_str(json).map_err(|error| {
+            wrong(
+                format!("{place}, line {}", error.line()),
+                json_problem(&error),
+            )
+        })?;
         if let Some(name) = list.models.keys().find(|name| !name.contains(':')) {
             let problem = format!("the model `{name}` has no provider; write `provider:model`");
             return Err(wrong(place.to_owned(), problem));
         }
-        if let Some(name) = list.profiles.keys().chain(list.servers.keys()).find(|name| name.contains(':')) {
+        if let Some(name) = list
+            .profiles
+            .keys()
+            .chain(list.servers.keys())
+            .find(|name| name.contains(':'))
+        {
             let problem = format!("`{name}` must have no colon in it");
             return Err(wrong(place.to_owned(), problem));
         }
@@ -321,7 +356,8 @@ impl ModelList {
 
     /// What is known of a model; a card with its name alone when nothing is.
     ///
-    /// A date behind a name does not matter: `gpt-4o-2024-08-06` is a `gpt-4o` unless it is listed itself.
+    /// A date behind a name does not matter: `gpt-4o-2024-08-06` is a `gpt-4o` unless it is listed
+    /// itself.
     pub fn card(&self, provider: &str, id: &str) -> ModelCard {
         self.complete(ModelCard::new(provider, id))
     }
@@ -359,9 +395,14 @@ fn read(path: &Path) -> std::io::Result<String> {
         return Err(std::io::Error::other("it is no regular file"));
     }
     let mut json = String::new();
-    std::fs::File::open(path)?.take(LONGEST + 1).read_to_string(&mut json)?;
+    std::fs::File::open(path)?
+        .take(LONGEST + 1)
+        .read_to_string(&mut json)?;
     if json.len() as u64 > LONGEST {
-        return Err(std::io::Error::other(format!("it has more than {} MiB", LONGEST >> 20)));
+        return Err(std::io::Error::other(format!(
+            "it has more than {} MiB",
+            LONGEST >> 20
+        )));
     }
     Ok(json)
 }
@@ -395,24 +436,44 @@ impl Able {
 
 impl Dollars {
     fn price(&self) -> Price {
-        let mut price =
-            rates(self.input, self.output, self.cached, [self.cache_write, self.cache_write_hour]);
-        price = self.priority.map_or(price, |percent| price.with_priority(percent));
-        price = self.fees.as_ref().map_or(price, |fees| price.with_fees(fees.fees()));
+        let mut price = rates(
+            self.input,
+            self.output,
+            self.cached,
+            [self.cache_write, self.cache_write_hour],
+        );
+        price = self
+            .priority
+            .map_or(price, |percent| price.with_priority(percent));
+        price = self
+            .fees
+            .as_ref()
+            .map_or(price, |fees| price.with_fees(fees.fees()));
         let long = |long: &Long| {
             let writes = [long.cache_write, long.cache_write_hour];
-            (long.over, rates(long.input, long.output, long.cached, writes))
+            (
+                long.over,
+                rates(long.input, long.output, long.cached, writes),
+            )
         };
-        self.long.as_ref().map(long).map_or(price, |(over, long)| price.with_long(over, long))
+        self.long
+            .as_ref()
+            .map(long)
+            .map_or(price, |(over, long)| price.with_long(over, long))
     }
 }
 
 impl DollarFees {
     fn fees(&self) -> Fees {
         let mut fees = Fees::new();
-        fees = self.search.map_or(fees, |dollars| fees.with_search(dollars / 1_000.0));
-        fees = self.session.map_or(fees, |dollars| fees.with_session(dollars / 1_000.0));
-        self.most_uses.map_or(fees, |uses| fees.with_most_uses(uses))
+        fees = self
+            .search
+            .map_or(fees, |dollars| fees.with_search(dollars / 1_000.0));
+        fees = self
+            .session
+            .map_or(fees, |dollars| fees.with_session(dollars / 1_000.0));
+        self.most_uses
+            .map_or(fees, |uses| fees.with_most_uses(uses))
     }
 }
 
@@ -426,19 +487,29 @@ fn rates(input: f64, output: f64, cached: Option<f64>, [write, hour]: [Option<f6
 
 /// A name without the date, `latest` or number of its version behind it; the longest first.
 fn undated(id: &str) -> impl Iterator<Item = &str> {
-    let marks = id.char_indices().rev().filter(|(_, c)| matches!(c, '-' | '@'));
+    let marks = id
+        .char_indices()
+        .rev()
+        .filter(|(_, c)| matches!(c, '-' | '@'));
     marks
         .filter(|(at, _)| is_version(id.get(at + 1..).unwrap_or_default()))
         .filter_map(|(at, _)| id.get(..at))
 }
 
-/// `2024-08-06`, `05-20`, `20250929`, `001`, `latest`. A number before a date is of another model: `5-7-20270101` is no
-/// version.
+/// `2024-08-06`, `05-20`, `20250929`, `001`, `latest`. A number before a date is of another model:
+/// `5-7-20270101` is no version.
 fn is_version(end: &str) -> bool {
-    let digits = |group: &str| group.bytes().all(|byte| byte.is_ascii_digit()).then_some(group.len());
+    let digits = |group: &str| {
+        group
+            .bytes()
+            .all(|byte| byte.is_ascii_digit())
+            .then_some(group.len())
+    };
     let groups: Option<Vec<usize>> = end.split('-').map(digits).collect();
     end == "latest"
-        || groups.is_some_and(|groups| matches!(groups[..], [3..=usize::MAX] | [4, 2, 2] | [2, 2] | [2, 4]))
+        || groups.is_some_and(|groups| {
+            matches!(groups[..], [3..=usize::MAX] | [4, 2, 2] | [2, 2] | [2, 4])
+        })
 }
 
 #[cfg(test)]

@@ -14,7 +14,8 @@ use crate::{Error, ModelExt as _};
 /// How many profiles may stand one behind the other.
 const DEEPEST: usize = 8;
 
-/// How many models and profiles a profile may lead to in all: each of a few profiles may name the next one many times.
+/// How many models and profiles a profile may lead to in all: each of a few profiles may name the
+/// next one many times.
 const MOST: usize = 256;
 
 impl Models {
@@ -25,9 +26,15 @@ impl Models {
         depth: usize,
     ) -> Result<Arc<dyn Model>, Error> {
         if depth >= DEEPEST {
-            return Err(Error::Circle { profile: name.to_owned() });
+            return Err(Error::Circle {
+                profile: name.to_owned(),
+            });
         }
-        if let Some(foreign) = profile.foreign.as_ref().filter(|_| !profile.options.extra.is_empty()) {
+        if let Some(foreign) = profile
+            .foreign
+            .as_ref()
+            .filter(|_| !profile.options.extra.is_empty())
+        {
             self.check_fields(name, foreign)?;
         }
         let mut model = self.resolve(&profile.model, profile.foreign.as_ref(), depth + 1)?;
@@ -38,7 +45,11 @@ impl Models {
             model = Arc::new(Retry::new(model).attempts(attempts));
         }
         for next in &profile.fallback {
-            model = Arc::new(model.fallback(self.resolve(next, profile.foreign.as_ref(), depth + 1)?));
+            model = Arc::new(model.fallback(self.resolve(
+                next,
+                profile.foreign.as_ref(),
+                depth + 1,
+            )?));
         }
         if profile.text_tools {
             model = Arc::new(model.text_tools());
@@ -58,8 +69,9 @@ impl Models {
     }
 
     /// # Errors
-    /// When a model that a profile leads to is asked with a key, which cannot be from the profile's file. Fields of a provider's
-    /// own may have it call any server, keep what is said, or take more money.
+    /// When a model that a profile leads to is asked with a key, which cannot be from the profile's
+    /// file. Fields of a provider's own may have it call any server, keep what is said, or take
+    /// more money.
     fn check_fields(&self, name: &str, foreign: &Foreign) -> Result<(), Error> {
         let mut key = None;
         let mut see = |name: &str, by: Option<&Arc<Foreign>>| {
@@ -81,14 +93,18 @@ impl Models {
     ) -> Result<(&'a str, Option<&'a Arc<Foreign>>), Error> {
         let mut foreign = None;
         for _ in 0..=DEEPEST {
-            let Some(profile) = self.list.profiles.get(name) else { return Ok((name, foreign)) };
+            let Some(profile) = self.list.profiles.get(name) else {
+                return Ok((name, foreign));
+            };
             (name, foreign) = (&profile.model, profile.foreign.as_ref().or(foreign));
         }
-        Err(Error::Circle { profile: name.to_owned() })
+        Err(Error::Circle {
+            profile: name.to_owned(),
+        })
     }
 
-    /// Calls `see` with each profile and each model that a name leads to, and with the file that says so unless it is the user's
-    /// own word.
+    /// Calls `see` with each profile and each model that a name leads to, and with the file that
+    /// says so unless it is the user's own word.
     ///
     /// # Errors
     /// When there are too many of them.
@@ -100,17 +116,31 @@ impl Models {
     ) -> Result<(), Error> {
         let mut next = vec![(name, foreign, 0)];
         for _ in 0..MOST {
-            let Some((name, foreign, depth)) = next.pop() else { return Ok(()) };
+            let Some((name, foreign, depth)) = next.pop() else {
+                return Ok(());
+            };
             let profile = self.list.profiles.get(name);
-            see(name, profile.map_or(foreign, |profile| profile.foreign.as_ref()));
+            see(
+                name,
+                profile.map_or(foreign, |profile| profile.foreign.as_ref()),
+            );
             let Some(profile) = profile else { continue };
             if depth >= DEEPEST {
-                return Err(Error::Circle { profile: name.to_owned() });
+                return Err(Error::Circle {
+                    profile: name.to_owned(),
+                });
             }
             let models = profile.fallback.iter().rev().chain([&profile.model]);
             next.extend(models.map(|model| (&**model, profile.foreign.as_ref(), depth + 1)));
         }
-        if next.is_empty() { Ok(()) } else { Err(Error::TooMany { profile: name.to_owned(), most: MOST }) }
+        if next.is_empty() {
+            Ok(())
+        } else {
+            Err(Error::TooMany {
+                profile: name.to_owned(),
+                most: MOST,
+            })
+        }
     }
 }
 
@@ -123,7 +153,9 @@ impl RateSetting {
         if let Some(tokens) = self.tokens {
             rate = rate.tokens(tokens);
         }
-        let gap = self.gap_seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let gap = self
+            .gap_seconds
+            .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
         if let Some(gap) = gap {
             rate = rate.gap(gap);
         }

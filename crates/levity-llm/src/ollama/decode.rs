@@ -64,8 +64,11 @@ struct Function<'a> {
 impl Decode for Decoder {
     fn event(&mut self, _: &str, data: &[u8], sink: &mut Sink) -> Result<(), ModelError> {
         let line = serde_json::from_slice(data).map_err(|error| {
-            ModelError::new(ModelErrorKind::Malformed, "a line of the reply cannot be read")
-                .with_source(error)
+            ModelError::new(
+                ModelErrorKind::Malformed,
+                "a line of the reply cannot be read",
+            )
+            .with_source(error)
         })?;
         self.line(line, sink)
     }
@@ -74,20 +77,29 @@ impl Decode for Decoder {
         if self.done {
             return Ok(());
         }
-        Err(ModelError::new(ModelErrorKind::Transport, "the reply broke off before its end"))
+        Err(ModelError::new(
+            ModelErrorKind::Transport,
+            "the reply broke off before its end",
+        ))
     }
 }
 
 impl Decoder {
     fn line(&mut self, line: Line<'_>, sink: &mut Sink) -> Result<(), ModelError> {
         if let Some(error) = line.error.filter(|error| !error.is_null()) {
-            return Err(plain(&json!({ "error": error })).unwrap_or_default().into_error(None));
+            return Err(plain(&json!({ "error": error }))
+                .unwrap_or_default()
+                .into_error(None));
         }
         sink.model(line.model.as_str());
         if let Some(piece) = line.message {
             sink.thinking(piece.thinking.as_str());
             sink.text(piece.content.as_str());
-            piece.tool_calls.into_iter().flatten().for_each(|call| self.call(&call, sink));
+            piece
+                .tool_calls
+                .into_iter()
+                .flatten()
+                .for_each(|call| self.call(&call, sink));
         }
         sink.text(line.response.as_str());
         if line.done == Some(true) {
@@ -105,7 +117,11 @@ impl Decoder {
     fn call(&mut self, call: &Call<'_>, sink: &mut Sink) {
         let (index, name) = (self.calls, call.function.name.as_str().to_owned());
         self.calls = self.calls.saturating_add(1);
-        sink.push(Delta::CallStart { index, id: CallId::new(call.id.as_str()), name });
+        sink.push(Delta::CallStart {
+            index,
+            id: CallId::new(call.id.as_str()),
+            name,
+        });
         let text = match &call.function.arguments {
             Said::Text(text) => text.to_string(),
             Said::Other(value) => value.to_string(),

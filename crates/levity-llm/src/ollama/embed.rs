@@ -32,9 +32,13 @@ pub(crate) struct Wire {
 }
 
 impl OllamaEmbedder {
-    /// An embedder of the Ollama on this machine, at `http://127.0.0.1:11434`. 32 texts go into one request.
+    /// An embedder of the Ollama on this machine, at `http://127.0.0.1:11434`. 32 texts go into one
+    /// request.
     pub fn new(model: impl Into<String>) -> Self {
-        let (card, endpoint) = (EmbedderCard::new("ollama", model), Endpoint::new("http://127.0.0.1:11434"));
+        let (card, endpoint) = (
+            EmbedderCard::new("ollama", model),
+            Endpoint::new("http://127.0.0.1:11434"),
+        );
         Self(Remote::new(Wire::default(), card, endpoint, 32))
     }
 
@@ -45,7 +49,8 @@ impl OllamaEmbedder {
         self
     }
 
-    /// Puts this before texts that are kept and before those that are looked for, as the model's makers want it.
+    /// Puts this before texts that are kept and before those that are looked for, as the model's
+    /// makers want it.
     #[must_use]
     pub fn with_prefixes(mut self, document: impl Into<String>, query: impl Into<String>) -> Self {
         (self.0.wire.document, self.0.wire.query) = (document.into(), query.into());
@@ -61,12 +66,21 @@ impl Embeds for Wire {
     }
 
     fn headers(&self) -> Vec<(&'static str, Secret)> {
-        let bearer = |key: &Secret| ("authorization", Secret::new(format!("Bearer {}", key.expose())));
+        let bearer = |key: &Secret| {
+            (
+                "authorization",
+                Secret::new(format!("Bearer {}", key.expose())),
+            )
+        };
         self.key.iter().map(bearer).collect()
     }
 
     fn prefix(&self, _: &EmbedderCard, purpose: Purpose) -> Cow<'_, str> {
-        if purpose == Purpose::Query { (&self.query).into() } else { (&self.document).into() }
+        if purpose == Purpose::Query {
+            (&self.query).into()
+        } else {
+            (&self.document).into()
+        }
     }
 
     fn body(&self, asked: &Texts<'_>) -> Vec<u8> {

@@ -3,8 +3,8 @@
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
 use levity_core::{
-    Content, Media, MediaSource, Message, ModelError, ModelErrorKind, Part, Request, Role, ToolCall,
-    ToolResult,
+    Content, Media, MediaSource, Message, ModelError, ModelErrorKind, Part, Request, Role,
+    ToolCall, ToolResult,
 };
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
@@ -32,7 +32,15 @@ struct Sent<'a> {
 impl<'a> Sent<'a> {
     fn new(role: &'static str, content: &'a str) -> Self {
         let (images, tool_calls) = (Vec::new(), Vec::new());
-        Self { role, content, thinking: "", images, tool_calls, tool_name: None, tool_call_id: None }
+        Self {
+            role,
+            content,
+            thinking: "",
+            images,
+            tool_calls,
+            tool_name: None,
+            tool_call_id: None,
+        }
     }
 }
 
@@ -73,7 +81,9 @@ pub(super) fn messages(request: &Request, list: &mut List<'_>) -> Result<(), Mod
         list.item(&Sent::new("system", system));
     }
     for (at, message) in request.history.messages().iter().enumerate() {
-        let json = request.history.encoded(at, NAME, || encode(message).unwrap_or_default());
+        let json = request
+            .history
+            .encoded(at, NAME, || encode(message).unwrap_or_default());
         // Nothing was made of a message that cannot be sent, or of one that says nothing.
         if json.is_empty() {
             encode(message)?;
@@ -126,9 +136,14 @@ fn own_thinking(message: &Message) -> String {
         Part::Thinking(thinking) => Some(thinking),
         _ => None,
     });
-    own.filter(|thinking| thinking.opaque.as_ref().is_none_or(|opaque| &*opaque.provider == NAME))
-        .map(|thinking| &*thinking.text)
-        .collect()
+    own.filter(|thinking| {
+        thinking
+            .opaque
+            .as_ref()
+            .is_none_or(|opaque| &*opaque.provider == NAME)
+    })
+    .map(|thinking| &*thinking.text)
+    .collect()
 }
 
 fn image(media: &Media) -> Result<Image<'_>, ModelError> {
@@ -138,9 +153,14 @@ fn image(media: &Media) -> Result<Image<'_>, ModelError> {
         (_, true) => refused("Ollama takes no image by its address; send its bytes".to_owned()),
         _ => {
             let kind = media.mime.split('/').next().unwrap_or_default();
-            let kind = if kind == "audio" || kind == "video" { kind } else { "document" };
+            let kind = if kind == "audio" || kind == "video" {
+                kind
+            } else {
+                "document"
+            };
             refused(format!(
-                "Ollama takes no part of type `{kind}`, only text and images; send it as one of them"
+                "Ollama takes no part of type `{kind}`, only text and images; send it as one of \
+                    them"
             ))
         }
     }
@@ -152,7 +172,13 @@ fn call(call: &ToolCall) -> SentCall<'_> {
         (None, args @ Value::Object(_)) => Arguments::Object(args),
         (None, args) => Arguments::Value { arguments: args },
     };
-    SentCall { id: call.id.as_str(), function: SentFunction { name: &call.name, arguments } }
+    SentCall {
+        id: call.id.as_str(),
+        function: SentFunction {
+            name: &call.name,
+            arguments,
+        },
+    }
 }
 
 /// What a tool answered. For what is not taken, words stand in it.
@@ -160,7 +186,9 @@ fn write_answer(bytes: &mut Vec<u8>, result: &ToolResult) {
     let mut text = result.text();
     let mut images = Vec::new();
     for content in &result.content {
-        let Content::Media(media) = content else { continue };
+        let Content::Media(media) = content else {
+            continue;
+        };
         match image(media) {
             Ok(image) => images.push(image),
             Err(_) => text = unseen::told(&text, media).into(),

@@ -7,11 +7,16 @@ use crate::http::Endpoint;
 /// Says what to do about an error; `model` is the one that was asked for.
 pub(super) fn explain(error: ModelError, model: Option<&str>, endpoint: &Endpoint) -> ModelError {
     if error.is_unreachable() && model.is_some() {
-        let message = error.message().replace("is the server running?", "run `ollama serve`");
+        let message = error
+            .message()
+            .replace("is the server running?", "run `ollama serve`");
         return error.with_message(message);
     }
     if error.is_unreachable() {
-        let message = format!("no Ollama answers at `{}`; run `ollama serve`", endpoint.shown());
+        let message = format!(
+            "no Ollama answers at `{}`; run `ollama serve`",
+            endpoint.shown()
+        );
         return ModelError::new(error.kind(), message).with_source(error);
     }
     if error.status() != Some(404) {
@@ -22,7 +27,8 @@ pub(super) fn explain(error: ModelError, model: Option<&str>, endpoint: &Endpoin
         Some(model) => format!("run `ollama pull {model}`"),
         None => "the server's address must end where `/api` begins".to_owned(),
     };
-    let told = ModelError::new(ModelErrorKind::BadRequest, format!("{said}; {way}")).with_status(404);
+    let told =
+        ModelError::new(ModelErrorKind::BadRequest, format!("{said}; {way}")).with_status(404);
     match error.request_id() {
         Some(id) => told.with_request_id(id),
         None => told,

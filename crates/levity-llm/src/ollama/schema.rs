@@ -1,8 +1,8 @@
 //! Schemas of arguments, as far as Ollama reads them.
 //!
-//! It knows `type`, `description`, `enum`, `anyOf`, `items`, `properties` and `required`, and forgets the rest before
-//! the model sees the tool. So references are put in place, and what it does not know goes into the
-//! description.
+//! It knows `type`, `description`, `enum`, `anyOf`, `items`, `properties` and `required`, and
+//! forgets the rest before the model sees the tool. So references are put in place, and what it
+//! does not know goes into the description.
 
 use serde_json::{Map, Value, json};
 
@@ -11,22 +11,41 @@ const MOST: usize = 2_000;
 const DEEPEST: usize = 32;
 
 /// Keywords that say nothing of the value.
-const SILENT: [&str; 8] =
-    ["$schema", "$id", "$anchor", "$comment", "$defs", "definitions", "title", "$vocabulary"];
+const SILENT: [&str; 8] = [
+    "$schema",
+    "$id",
+    "$anchor",
+    "$comment",
+    "$defs",
+    "definitions",
+    "title",
+    "$vocabulary",
+];
 
 /// The tool's description and the schema of its arguments.
 pub(super) fn narrow(description: &str, input: &Value) -> (String, Value) {
-    let mut narrower = Narrower { root: input, left: MOST };
+    let mut narrower = Narrower {
+        root: input,
+        left: MOST,
+    };
     let mut schema = narrower.schema(input, DEEPEST);
     // There is no description of the arguments as a whole.
-    let about = schema.remove("description").map(|about| format!("arguments: {}", text(&about)));
+    let about = schema
+        .remove("description")
+        .map(|about| format!("arguments: {}", text(&about)));
     schema.insert("type".to_owned(), "object".into());
     schema.entry("properties").or_insert_with(|| json!({}));
     if let Some(any) = schema.remove("anyOf") {
         let words = format!("arguments: anyOf: {any}");
-        return (join([description, about.as_deref().unwrap_or_default(), &words]), Value::Object(schema));
+        return (
+            join([description, about.as_deref().unwrap_or_default(), &words]),
+            Value::Object(schema),
+        );
     }
-    (join([description, about.as_deref().unwrap_or_default()]), Value::Object(schema))
+    (
+        join([description, about.as_deref().unwrap_or_default()]),
+        Value::Object(schema),
+    )
 }
 
 struct Narrower<'a> {
@@ -55,7 +74,10 @@ impl<'a> Narrower<'a> {
         }
         if !words.is_empty() {
             let said = narrow.get("description").map(text).unwrap_or_default();
-            narrow.insert("description".to_owned(), join([&*said, &*words.join(", ")]).into());
+            narrow.insert(
+                "description".to_owned(),
+                join([&*said, &*words.join(", ")]).into(),
+            );
         }
         narrow
     }
@@ -70,28 +92,36 @@ impl<'a> Narrower<'a> {
     ) {
         let mut set = |name: &str, value: Value| drop(narrow.insert(name.to_owned(), value));
         match (name, value) {
-            ("type" | "description", Value::String(_)) | ("type" | "enum" | "required", Value::Array(_)) => {
+            ("type" | "description", Value::String(_))
+            | ("type" | "enum" | "required", Value::Array(_)) => {
                 set(name, value.clone());
             }
             ("const", value) => set("enum", json!([value])),
             ("anyOf" | "oneOf", Value::Array(kinds)) => {
-                let kinds = kinds.iter().map(|kind| Value::Object(self.schema(kind, deep)));
+                let kinds = kinds
+                    .iter()
+                    .map(|kind| Value::Object(self.schema(kind, deep)));
                 set("anyOf", kinds.collect());
             }
             ("items", Value::Object(_) | Value::Bool(_)) => {
                 set(name, Value::Object(self.schema(value, deep)));
             }
             ("properties", Value::Object(fields)) => {
-                let fields =
-                    fields.iter().map(|(name, value)| (name.clone(), self.schema(value, deep).into()));
+                let fields = fields
+                    .iter()
+                    .map(|(name, value)| (name.clone(), self.schema(value, deep).into()));
                 set(name, Value::Object(fields.collect()));
             }
             ("$ref", Value::String(reference)) => match self.find(reference) {
                 Some(found) => merge(narrow, self.schema(found, deep)),
                 None => words.push(format!("{name}: {value}")),
             },
-            ("allOf", Value::Array(all)) => all.iter().for_each(|one| merge(narrow, self.schema(one, deep))),
-            ("additionalProperties", Value::Bool(false)) => words.push("no other fields".to_owned()),
+            ("allOf", Value::Array(all)) => all
+                .iter()
+                .for_each(|one| merge(narrow, self.schema(one, deep))),
+            ("additionalProperties", Value::Bool(false)) => {
+                words.push("no other fields".to_owned())
+            }
             (name, _) if SILENT.contains(&name) => {}
             (name, value) => words.push(format!("{name}: {value}")),
         }
@@ -144,19 +174,31 @@ mod tests {
         let defs = json!({"Leaf": {"type": "string", "description": "A leaf.", "maxLength": 3}});
         let input = json!({"type": "object", "properties": {"p": property}, "$defs": defs});
         let (description, narrow) = narrow("Grows.", &input);
-        assert_eq!((&*description, &narrow["properties"]["p"]), ("Grows.", expected));
+        assert_eq!(
+            (&*description, &narrow["properties"]["p"]),
+            ("Grows.", expected)
+        );
     }
 
     #[test]
     fn what_is_not_known_is_said_in_words() {
-        check(&json!({"type": ["string", "null"]}), &json!({"type": ["string", "null"]}));
+        check(
+            &json!({"type": ["string", "null"]}),
+            &json!({"type": ["string", "null"]}),
+        );
         check(
             &json!({"type": "integer", "description": "How many.", "minimum": 1}),
             &json!({"type": "integer", "description": "How many. (minimum: 1)"}),
         );
-        check(&json!({"pattern": "^a$"}), &json!({"description": "pattern: \"^a$\""}));
+        check(
+            &json!({"pattern": "^a$"}),
+            &json!({"description": "pattern: \"^a$\""}),
+        );
         check(&json!({"const": 7}), &json!({"enum": [7]}));
-        check(&json!({"oneOf": [{"const": "a"}, true]}), &json!({"anyOf": [{"enum": ["a"]}, {}]}));
+        check(
+            &json!({"oneOf": [{"const": "a"}, true]}),
+            &json!({"anyOf": [{"enum": ["a"]}, {}]}),
+        );
         check(&json!(true), &json!({}));
         check(&json!({"items": {"$ref": "#/$defs/Leaf"}}), &{
             json!({"items": {"type": "string", "description": "A leaf. (maxLength: 3)"}})
@@ -184,7 +226,8 @@ mod tests {
 
     #[test]
     fn references_without_end_come_to_one() {
-        let pair = json!({"properties": {"a": {"$ref": "#/$defs/Pair"}, "b": {"$ref": "#/$defs/Pair"}}});
+        let pair =
+            json!({"properties": {"a": {"$ref": "#/$defs/Pair"}, "b": {"$ref": "#/$defs/Pair"}}});
         let input = json!({"$ref": "#/$defs/Pair", "$defs": {"Pair": pair}});
         let (_, schema) = narrow("", &input);
         assert!(schema.to_string().len() < 400_000);

@@ -29,11 +29,16 @@ pub(super) async fn list(endpoint: &Endpoint) -> Result<Vec<OllamaEntry>, ModelE
     let asked = endpoint.get("/api/tags", &[]).await;
     let mut reply = asked.map_err(|error| explain(error, None, endpoint))?;
     if reply.status() != 200 {
-        return Err(explain(refused(&mut reply, endpoint, &[]).await, None, endpoint));
+        return Err(explain(
+            refused(&mut reply, endpoint, &[]).await,
+            None,
+            endpoint,
+        ));
     }
     let body = reply.rest(LONGEST).await?;
     let tags: Tags = serde_json::from_slice(&body).map_err(|error| {
-        ModelError::new(ModelErrorKind::Malformed, "the reply is no list of models").with_source(error)
+        ModelError::new(ModelErrorKind::Malformed, "the reply is no list of models")
+            .with_source(error)
     })?;
     Ok(tags.models)
 }

@@ -104,7 +104,10 @@ const NAME_LABELS: [&str; 2] = ["Action:", "TOOL_CALL:"];
 const MADE_UP: [&str; 3] = ["<tool_response", "Observation:", "TOOL_RESULT:"];
 
 /// Marks around thoughts that a model wrote before its calls.
-const THOUGHTS: [(&str, &str); 2] = [("<|START_THINKING|>", "<|END_THINKING|>"), ("Thought:", "\nAction:")];
+const THOUGHTS: [(&str, &str); 2] = [
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ("Thought:", "\nAction:"),
+];
 
 /// Marks between a name and its arguments.
 const BETWEEN: [&str; 6] = [
@@ -119,10 +122,18 @@ const BETWEEN: [&str; 6] = [
 /// The most calls that one text may have.
 const MOST: usize = 64;
 
-/// The calls that a whole text is made of, and how long they are; `None` if there is anything else in it. A result that the model
-/// makes up, and all that follows it, does not count.
+/// The calls that a whole text is made of, and how long they are; `None` if there is anything else
+/// in it. A result that the model makes up, and all that follows it, does not count.
 pub(super) fn read(text: &str, tools: &[Arc<ToolSpec>], code: bool) -> Option<(Vec<Call>, usize)> {
-    read_part(text, tools, Form { code, bare: true, labelled: false })
+    read_part(
+        text,
+        tools,
+        Form {
+            code,
+            bare: true,
+            labelled: false,
+        },
+    )
 }
 
 fn read_part(text: &str, tools: &[Arc<ToolSpec>], form: Form) -> Option<(Vec<Call>, usize)> {
@@ -136,7 +147,11 @@ fn read_part(text: &str, tools: &[Arc<ToolSpec>], form: Form) -> Option<(Vec<Cal
         }
         let before = text[..text.len() - rest.len()].trim_end();
         let labelled = NAME_LABELS.iter().any(|label| before.ends_with(label));
-        let form = Form { code: form.code || marked, bare: form.bare && !marked, labelled };
+        let form = Form {
+            code: form.code || marked,
+            bare: form.bare && !marked,
+            labelled,
+        };
         let (more, used) = one(rest, tools, form)?;
         found.extend(more);
         if found.len() > MOST || used == 0 {
@@ -157,7 +172,9 @@ fn skipped(text: &str) -> &str {
             rest = rest.strip_prefix(mark).unwrap_or(rest);
         }
         for (open, close) in THOUGHTS {
-            let thought = rest.strip_prefix(open).and_then(|inside| inside.find(close));
+            let thought = rest
+                .strip_prefix(open)
+                .and_then(|inside| inside.find(close));
             // Its end may be the label of a call.
             rest = thought.map_or(rest, |at| &rest[open.len() + at..]);
             rest = rest.strip_prefix(close).unwrap_or(rest);
@@ -168,7 +185,8 @@ fn skipped(text: &str) -> &str {
     }
 }
 
-/// The forms that are accepted: calls in the syntax of a programming language, calls without a mark, and names alone.
+/// The forms that are accepted: calls in the syntax of a programming language, calls without a
+/// mark, and names alone.
 #[derive(Clone, Copy)]
 struct Form {
     code: bool,
@@ -213,7 +231,15 @@ fn fenced(text: &str, tools: &[Arc<ToolSpec>], code: bool) -> Option<(Vec<Call>,
         Some(close) => (&body[..close], from + close + 1 + FENCE.len()),
         None => (body, text.len()),
     };
-    let (calls, read) = read_part(inside, tools, Form { code, bare: false, labelled: false })?;
+    let (calls, read) = read_part(
+        inside,
+        tools,
+        Form {
+            code,
+            bare: false,
+            labelled: false,
+        },
+    )?;
     (!calls.is_empty() && read == inside.len()).then_some((calls, used))
 }
 
@@ -225,8 +251,8 @@ fn json_calls(text: &str, tools: &[Arc<ToolSpec>]) -> Option<(Vec<Call>, usize)>
     Some((calls(&value, tools)?, text.len() - rest.len()))
 }
 
-/// The object or list that begins a text. One that is not closed is taken to end with the text: a bracket too few at the
-/// end is the most frequent mistake.
+/// The object or list that begins a text. One that is not closed is taken to end with the text: a
+/// bracket too few at the end is the most frequent mistake.
 fn json_value(text: &str) -> Option<(Value, usize)> {
     let mut stream = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     if let Some(Ok(value)) = stream.next() {
@@ -239,15 +265,22 @@ fn json_value(text: &str) -> Option<(Value, usize)> {
 
 /// Finds the next mark, or the end of the text.
 fn end_of_part(text: &str) -> usize {
-    MARKS.iter().filter_map(|mark| text.find(mark)).min().unwrap_or(text.len())
+    MARKS
+        .iter()
+        .filter_map(|mark| text.find(mark))
+        .min()
+        .unwrap_or(text.len())
 }
 
 /// `name {..}`, with or without marks between: Mistral, Kimi, DeepSeek, Functionary.
 fn with_object(text: &str, tools: &[Arc<ToolSpec>]) -> Option<(Vec<Call>, usize)> {
     let open = text.find('{')?;
     let mut name = text[..open].trim();
-    let separated =
-        |rest: &'_ str| ["<｜tool▁sep｜>", "<|tool▁sep|>"].iter().any(|mark| rest.starts_with(mark));
+    let separated = |rest: &'_ str| {
+        ["<｜tool▁sep｜>", "<|tool▁sep|>"]
+            .iter()
+            .any(|mark| rest.starts_with(mark))
+    };
     if let Some(rest) = name.strip_prefix("function").filter(|rest| separated(rest)) {
         name = rest.split_once('>').map_or(name, |(_, name)| name);
     }
@@ -276,9 +309,11 @@ fn unescaped(value: Value) -> Value {
     match value {
         Value::String(text) => Value::String(text.replace("<escape>", "")),
         Value::Array(items) => Value::Array(items.into_iter().map(unescaped).collect()),
-        Value::Object(map) => {
-            Value::Object(map.into_iter().map(|(key, value)| (key, unescaped(value))).collect())
-        }
+        Value::Object(map) => Value::Object(
+            map.into_iter()
+                .map(|(key, value)| (key, unescaped(value)))
+                .collect(),
+        ),
         other => other,
     }
 }
@@ -306,7 +341,8 @@ fn tagged(text: &str, tools: &[Arc<ToolSpec>]) -> Option<(Vec<Call>, usize)> {
     Some((vec![call(tool, args)?], used))
 }
 
-/// `<parameter=key>value</parameter>` or `<parameter name="key">value</parameter>`, one after the other.
+/// `<parameter=key>value</parameter>` or `<parameter name="key">value</parameter>`, one after the
+/// other.
 fn parameters(tool: &ToolSpec, text: &str) -> Option<Map<String, Value>> {
     let mut args = Map::new();
     let mut rest = text.trim();
@@ -330,7 +366,10 @@ fn with_pairs(text: &str, tools: &[Arc<ToolSpec>]) -> Option<(Vec<Call>, usize)>
     let mut args = Map::new();
     for pair in pairs.split("<arg_key>") {
         let (key, value) = pair.split_once("</arg_key>")?;
-        let value = value.trim().strip_prefix("<arg_value>")?.strip_suffix("</arg_value>")?;
+        let value = value
+            .trim()
+            .strip_prefix("<arg_value>")?
+            .strip_suffix("</arg_value>")?;
         args.insert(key.trim().to_owned(), typed(tool, key.trim(), value));
     }
     Some((vec![call(tool, Value::Object(args))?], end))

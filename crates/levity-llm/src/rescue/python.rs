@@ -36,7 +36,9 @@ pub(super) fn calls(text: &str, tools: &[Arc<ToolSpec>]) -> Option<Vec<Call>> {
 }
 
 fn separated(text: &str) -> &str {
-    text.trim_start().trim_start_matches([',', ';']).trim_start()
+    text.trim_start()
+        .trim_start_matches([',', ';'])
+        .trim_start()
 }
 
 /// Finds the bracket that closes the one before the text.
@@ -75,7 +77,12 @@ fn arguments(tool: &ToolSpec, text: &str) -> Option<Value> {
         return literal(text.trim());
     }
     let mut args = Map::new();
-    let mut names = tool.input.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys);
+    let mut names = tool
+        .input
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flat_map(Map::keys);
     for part in parts(text) {
         let equals = outside_strings(part).find(|(_, char)| matches!(char, '=' | '[' | '{' | '('));
         let (name, value) = match equals {
@@ -83,8 +90,15 @@ fn arguments(tool: &ToolSpec, text: &str) -> Option<Value> {
             // A value without a name takes the next one of the schema.
             _ => (names.next()?.as_str(), part),
         };
-        let is_name = !name.is_empty() && name.chars().all(|char| char.is_alphanumeric() || char == '_');
-        if !is_name || args.insert(name.to_owned(), literal(value.trim())?).is_some() {
+        let is_name = !name.is_empty()
+            && name
+                .chars()
+                .all(|char| char.is_alphanumeric() || char == '_');
+        if !is_name
+            || args
+                .insert(name.to_owned(), literal(value.trim())?)
+                .is_some()
+        {
             return None;
         }
     }
@@ -104,7 +118,9 @@ fn parts(text: &str) -> impl Iterator<Item = &str> {
     }
     let mut from = 0;
     let ends = cuts.into_iter().chain([text.len()]);
-    let parts: Vec<&str> = ends.map(|at| text[std::mem::replace(&mut from, at + 1)..at].trim()).collect();
+    let parts: Vec<&str> = ends
+        .map(|at| text[std::mem::replace(&mut from, at + 1)..at].trim())
+        .collect();
     parts.into_iter().filter(|part| !part.is_empty())
 }
 

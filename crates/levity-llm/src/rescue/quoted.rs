@@ -109,15 +109,25 @@ pub(super) struct Context {
 impl Context {
     pub(super) fn of(request: &Request) -> Self {
         let messages = request.history.messages();
-        let asked = messages.iter().rev().find(|message| message.role == Role::User);
+        let asked = messages
+            .iter()
+            .rev()
+            .find(|message| message.role == Role::User);
         let recent = messages.iter().rev().take(MESSAGES);
         let said = recent.filter_map(|message| match message.role {
             Role::User => Some(packed(&message.text())),
-            Role::Tool => Some(message.results().map(|result| packed(&result.text())).collect()),
+            Role::Tool => Some(
+                message
+                    .results()
+                    .map(|result| packed(&result.text()))
+                    .collect(),
+            ),
             _ => None,
         });
         let output = request.output.as_ref().map(|output| &output.schema);
-        let required = output.and_then(|schema| schema.get("required")).and_then(Value::as_array);
+        let required = output
+            .and_then(|schema| schema.get("required"))
+            .and_then(Value::as_array);
         let asked = asked.map(|message| message.text()).unwrap_or_default();
         let shown = shown_keys(&asked);
         Self {
@@ -125,7 +135,11 @@ impl Context {
             asks_for_data: shown.is_empty() && (asks_for(&asked, &DATA) || names_json(&asked)),
             asks_for_code: asks_for(&asked, &CODE),
             answer: match required {
-                Some(required) => required.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+                Some(required) => required
+                    .iter()
+                    .filter_map(Value::as_str)
+                    .map(str::to_owned)
+                    .collect(),
                 None => shown,
             },
             said: said.collect(),
@@ -135,7 +149,11 @@ impl Context {
     /// Returns whether a text in the form of a call is something else.
     pub(super) fn forbids(&self, lead_in: &str, text: &str) -> bool {
         let packed = packed(text);
-        let has_all = || self.answer.iter().all(|key| packed.contains(&format!("\"{key}\":")));
+        let has_all = || {
+            self.answer
+                .iter()
+                .all(|key| packed.contains(&format!("\"{key}\":")))
+        };
         self.asks_for_data
             || (!self.answer.is_empty() && has_all())
             || speaks_of_calls(lead_in)
@@ -150,7 +168,10 @@ impl Context {
 
 /// A text without blanks and quotes, so that the same JSON is found however it is laid out.
 fn packed(text: &str) -> String {
-    let plain = text.char_indices().take_while(|(at, _)| *at < LONGEST).map(|(_, char)| char);
+    let plain = text
+        .char_indices()
+        .take_while(|(at, _)| *at < LONGEST)
+        .map(|(_, char)| char);
     let fence = |char: &char| !(char.is_whitespace() || *char == '`' || *char == '\\');
     let text: String = plain.filter(fence).collect();
     match text.strip_prefix("json") {
@@ -162,15 +183,22 @@ fn packed(text: &str) -> String {
 /// Words after which `call` asks for a call to be made, as it does at the start of a clause.
 const BEFORE_ORDERS: [&str; 4] = ["please", "and", "then", "now"];
 
-/// The words of a text; a `call` that asks for a call to be made is left out, because it names no data.
+/// The words of a text; a `call` that asks for a call to be made is left out, because it names no
+/// data.
 fn words(text: &str) -> impl Iterator<Item = String> {
     let (mut starts_clause, mut asks_how) = (true, false);
     let mut previous = String::new();
     let is_address = |word: &&str| word.contains(['/', '@']);
-    let tokens = text.split_whitespace().filter(move |word| !is_address(word));
+    let tokens = text
+        .split_whitespace()
+        .filter(move |word| !is_address(word));
     tokens.flat_map(move |token| {
-        let parts = token.split(|char: char| !(char.is_alphanumeric() || char == '\'' || char == '_'));
-        let mut words: Vec<String> = parts.filter(|word| !word.is_empty()).map(str::to_lowercase).collect();
+        let parts =
+            token.split(|char: char| !(char.is_alphanumeric() || char == '\'' || char == '_'));
+        let mut words: Vec<String> = parts
+            .filter(|word| !word.is_empty())
+            .map(str::to_lowercase)
+            .collect();
         let is_order = !asks_how && (starts_clause || BEFORE_ORDERS.contains(&&*previous));
         asks_how |= words.iter().any(|word| word == "how");
         if is_order && words.first().is_some_and(|word| word == "call") {
@@ -218,8 +246,12 @@ fn names_json(text: &str) -> bool {
 /// The keys of a JSON object that a message shows with dots for the values: `{"report": ..}`.
 fn shown_keys(text: &str) -> Vec<String> {
     let parts: Vec<&str> = text.split("\":").collect();
-    let is_open = |value: &str| value.trim_start().starts_with("..") || value.trim_start().starts_with('…');
-    let keys = parts.windows(2).filter(|pair| is_open(pair[1])).filter_map(|pair| pair[0].rsplit('"').next());
+    let is_open =
+        |value: &str| value.trim_start().starts_with("..") || value.trim_start().starts_with('…');
+    let keys = parts
+        .windows(2)
+        .filter(|pair| is_open(pair[1]))
+        .filter_map(|pair| pair[0].rsplit('"').next());
     keys.map(str::to_owned).collect()
 }
 

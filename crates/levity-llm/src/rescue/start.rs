@@ -34,9 +34,13 @@ const LANGUAGES: [&str; 12] = [
     "plaintext",
 ];
 
-/// Finds the place in `held` where a call may begin: at the start of a line, behind a colon, or at a mark of its own.
+/// Finds the place in `held` where a call may begin: at the start of a line, behind a colon, or at
+/// a mark of its own.
 pub(super) fn candidate(lead_in: &str, held: &str, tools: &[Arc<ToolSpec>]) -> usize {
-    let mut before = lead_in.chars().rev().find(|char| !matches!(char, ' ' | '\t'));
+    let mut before = lead_in
+        .chars()
+        .rev()
+        .find(|char| !matches!(char, ' ' | '\t'));
     let mut quoted = lead_in.ends_with('`');
     let mut word = lead_in.ends_with(|char: char| char.is_alphanumeric() || char == '_');
     for (at, char) in held.char_indices() {
@@ -84,7 +88,11 @@ pub(super) fn judge(text: &str, tools: &[Arc<ToolSpec>]) -> Start {
 
 fn fence(text: &str, tools: &[Arc<ToolSpec>]) -> Start {
     let Some(rest) = text.strip_prefix(FENCE) else {
-        return if FENCE.starts_with(text) { Start::Unknown } else { Start::Text };
+        return if FENCE.starts_with(text) {
+            Start::Unknown
+        } else {
+            Start::Text
+        };
     };
     let Some((language, body)) = rest.split_once('\n') else {
         let language = rest.trim();
@@ -118,14 +126,22 @@ fn opener(text: &str, tools: &[Arc<ToolSpec>]) -> Start {
     }
 }
 
-/// An object is a call if its first key is one that calls have, and a name that stands first is an offered one.
+/// An object is a call if its first key is one that calls have, and a name that stands first is an
+/// offered one.
 fn object(text: &str, tools: &[Arc<ToolSpec>]) -> Start {
     let mut inside = text[1..].trim_start();
-    while let Some((_, after)) = inside.strip_prefix("//").and_then(|comment| comment.split_once('\n')) {
+    while let Some((_, after)) = inside
+        .strip_prefix("//")
+        .and_then(|comment| comment.split_once('\n'))
+    {
         inside = after.trim_start();
     }
     let Some((key, rest)) = key(inside) else {
-        return if text.len() < 256 && !text.contains('}') { Start::Unknown } else { Start::Text };
+        return if text.len() < 256 && !text.contains('}') {
+            Start::Unknown
+        } else {
+            Start::Text
+        };
     };
     if NAMES.contains(&key) {
         let value = rest.trim_start();
@@ -161,7 +177,11 @@ fn key(text: &str) -> Option<(&str, &str)> {
 /// `name(..)`, `functions.name(..)`, `name {..}`, or a name on a line of its own.
 fn name(text: &str, tools: &[Arc<ToolSpec>]) -> Start {
     let bare = text.strip_prefix("functions.").unwrap_or(text);
-    let mut start = if "functions.".starts_with(text) { Start::Unknown } else { Start::Text };
+    let mut start = if "functions.".starts_with(text) {
+        Start::Unknown
+    } else {
+        Start::Text
+    };
     for tool in tools {
         if tool.name.starts_with(bare) {
             start = Start::Unknown;

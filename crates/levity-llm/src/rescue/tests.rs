@@ -13,16 +13,25 @@ fn tools() -> Vec<Arc<ToolSpec>> {
         json!({"city": {"type": "string"}, "days": {"type": "integer"}, "metric": {"type": "boolean"}}),
         json!(["city"]),
     );
-    let add = object(json!({"a": {"type": "number"}, "b": {"type": "number"}}), json!(["a", "b"]));
+    let add = object(
+        json!({"a": {"type": "number"}, "b": {"type": "number"}}),
+        json!(["a", "b"]),
+    );
     vec![
-        ToolSpec::new("get_weather", "Weather.").with_input(weather).into(),
+        ToolSpec::new("get_weather", "Weather.")
+            .with_input(weather)
+            .into(),
         ToolSpec::new("add", "Adds.").with_input(add).into(),
-        ToolSpec::new("now", "Tells the time.").with_input(object(json!({}), json!([]))).into(),
+        ToolSpec::new("now", "Tells the time.")
+            .with_input(object(json!({}), json!([])))
+            .into(),
     ]
 }
 
 fn request(asked: &str) -> Request {
-    Request::new().with_tools(tools()).with_message(Message::user(asked))
+    Request::new()
+        .with_tools(tools())
+        .with_message(Message::user(asked))
 }
 
 /// Reads a reply that comes in these pieces: its text, and its calls with their arguments.
@@ -37,7 +46,11 @@ fn read(asked: &str, pieces: &[&str]) -> (String, Vec<(String, Value)>, Finish) 
     let mut fold = Fold::new();
     out.into_iter().for_each(|delta| fold.push(delta).unwrap());
     let response = fold.finish();
-    let calls = response.message.calls().map(|call| (call.name.clone(), call.args.clone())).collect();
+    let calls = response
+        .message
+        .calls()
+        .map(|call| (call.name.clone(), call.args.clone()))
+        .collect();
     (response.message.text().into_owned(), calls, response.finish)
 }
 
@@ -47,7 +60,11 @@ fn whole(asked: &str, text: &str) -> (String, Vec<(String, Value)>, Finish) {
     let read_whole = read(asked, &[text]);
     let letters: Vec<String> = text.chars().map(String::from).collect();
     let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
-    assert_eq!(read(asked, &letters), read_whole, "letter by letter: {text}");
+    assert_eq!(
+        read(asked, &letters),
+        read_whole,
+        "letter by letter: {text}"
+    );
     read_whole
 }
 
@@ -56,7 +73,8 @@ fn call_in_any_known_form_is_read() {
     let rome = ("get_weather".to_owned(), json!({"city": "Rome"}));
     let forms = [
         r#"{"name": "get_weather", "arguments": {"city": "Rome"}}"#,
-        "```json\n{\n  \"name\": \"get_weather\",\n  \"arguments\": {\n    \"city\": \"Rome\"\n  }\n}\n```",
+        "```json\n{\n  \"name\": \"get_weather\",\n  \"arguments\": {\n    \"city\": \"Rome\"\n  \
+            }\n}\n```",
         "```\n{\"name\": \"get_weather\", \"parameters\": {\"city\": \"Rome\"}}\n```\n",
         r#"{"function": {"name": "get_weather", "arguments": {"city": "Rome"}}}"#,
         r#"{"type": "function", "function": {"name": "get_weather", "arguments": "{\"city\": \"Rome\"}"}}"#,
@@ -67,12 +85,14 @@ fn call_in_any_known_form_is_read() {
         r#"{"tool_calls": [{"id": "1", "type": "function", "function": {"name": "get_weather", "arguments": "{\"city\":\"Rome\"}"}}]}"#,
         r#"{"role": "assistant", "content": null, "tool_calls": [{"name": "get_weather", "arguments": {"city": "Rome"}}]}"#,
         r#"[{"name": "get_weather", "arguments": {"city": "Rome"}}]"#,
-        "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>",
+        "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": \
+            {\"city\": \"Rome\"}}\n</tool_call>",
         "<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\"}}",
         "<tools>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\"}}\n</tools>",
         "<function=get_weather>{\"city\": \"Rome\"}</function>",
         "<tool_call>\n<function=get_weather>\n<parameter=city>\nRome\n</parameter>\n</function>\n</tool_call>",
-        "<function_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\"}}</function_call>",
+        "<function_call>{\"name\": \"get_weather\", \"arguments\": \
+            {\"city\": \"Rome\"}}</function_call>",
         "<functioncall> {\"name\": \"get_weather\", \"arguments\": '{\"city\": \"Rome\"}'}",
         "<invoke name=\"get_weather\">\n<parameter name=\"city\">Rome</parameter>\n</invoke>",
         "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Rome</arg_value>\n</tool_call>",
@@ -96,13 +116,19 @@ fn call_in_any_known_form_is_read() {
         "get_weather\n{\"city\": \"Rome\"}",
         "{'name': 'get_weather', 'arguments': {'city': 'Rome'}}",
         "{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\"}",
-        "I will look up the weather in Rome.\n```json\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\"}}\n```",
+        "I will look up the weather in Rome.\n```json\n{\"name\": \"get_weather\", \"arguments\": \
+            {\"city\": \"Rome\"}}\n```",
         "Let me check: {\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\"}}",
-        "Sure.\n\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\"}}\n</tool_call>",
+        "Sure.\n\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": \
+            {\"city\": \"Rome\"}}\n</tool_call>",
     ];
     for form in forms {
         let (text, calls, finish) = whole("How is the weather in Rome?", form);
-        assert_eq!((calls, finish), (vec![rome.clone()], Finish::ToolCalls), "{form}");
+        assert_eq!(
+            (calls, finish),
+            (vec![rome.clone()], Finish::ToolCalls),
+            "{form}"
+        );
         assert!(!text.contains("get_weather"), "{form}: {text}");
     }
 }
@@ -115,12 +141,19 @@ fn several_calls_are_all_read() {
         ("now".to_owned(), json!({})),
     ];
     for form in [
-        "{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\", \"days\": 3}}\n{\"name\": \"add\", \"arguments\": {\"a\": 1, \"b\": 2.5}}\n{\"name\": \"now\", \"arguments\": {}}",
+        "{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\", \"days\": \
+            3}}\n{\"name\": \"add\", \"arguments\": {\"a\": 1, \"b\": \
+            2.5}}\n{\"name\": \"now\", \"arguments\": {}}",
         "[get_weather(city=\"Rome\", days=3), add(a=1, b=2.5), now()]",
-        "```json\n[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\", \"days\": 3}}, {\"name\": \"add\", \"arguments\": {\"a\": 1, \"b\": 2.5}}, {\"name\": \"now\"}]\n```",
-        "<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\", \"days\": 3}}</tool_call>\n<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 1, \"b\": 2.5}}</tool_call><tool_call>{\"name\": \"now\"}</tool_call>",
+        "```json\n[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\", \"days\": 3}}, \
+            {\"name\": \"add\", \"arguments\": {\"a\": 1, \"b\": 2.5}}, {\"name\": \"now\"}]\n```",
+        "<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\", \"days\": \
+            3}}</tool_call>\n<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 1, \"b\": \
+            2.5}}</tool_call><tool_call>{\"name\": \"now\"}</tool_call>",
         "<tool_call>\n<function=get_weather>\n<parameter=city>\nRome\n</parameter>\n<parameter=days>\n3\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n<parameter=b>\n2.5\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=now>\n</function>\n</tool_call>",
-        "```json\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\", \"days\": 3}}\n```\n```json\n{\"name\": \"add\", \"arguments\": {\"a\": 1, \"b\": 2.5}}\n```\n```json\n{\"name\": \"now\"}\n```",
+        "```json\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Rome\", \"days\": \
+            3}}\n```\n```json\n{\"name\": \"add\", \"arguments\": {\"a\": 1, \"b\": \
+            2.5}}\n```\n```json\n{\"name\": \"now\"}\n```",
     ] {
         let (_, calls, _) = whole("Weather in Rome, the sum, the time?", form);
         assert_eq!(calls, expected, "{form}");
@@ -137,16 +170,32 @@ fn call_is_read_where_json_of_another_shape_was_asked_for() {
     assert_eq!(whole(asked, answer).1, []);
     let asked = "As JSON: {\"name\": ..., \"arguments\": ...}";
     assert_eq!(whole(asked, call).1, [], "it is the answer asked for");
-    assert_eq!(whole("As JSON, please: {\"city\": \"Rome\"}", call).1, [], "no shape is shown");
+    assert_eq!(
+        whole("As JSON, please: {\"city\": \"Rome\"}", call).1,
+        [],
+        "no shape is shown"
+    );
 }
 
 #[test]
 fn call_that_the_limit_cut_has_arguments_that_cannot_be_read() {
     let cases = [
-        (r#"{"name": "get_weather", "arguments": {"city": "Ro"#, "get_weather"),
-        (r#"{"name": "get_weather", "arguments": {"city": "Rome"}"#, "get_weather"),
-        ("```json\n{\"name\": \"add\", \"arguments\": {\"a\": 1", "add"),
-        ("<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}", "add"),
+        (
+            r#"{"name": "get_weather", "arguments": {"city": "Ro"#,
+            "get_weather",
+        ),
+        (
+            r#"{"name": "get_weather", "arguments": {"city": "Rome"}"#,
+            "get_weather",
+        ),
+        (
+            "```json\n{\"name\": \"add\", \"arguments\": {\"a\": 1",
+            "add",
+        ),
+        (
+            "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1}}",
+            "add",
+        ),
         ("I will look.\n{\"name\": \"now\", \"argu", "now"),
         ("get_weather(city=\"Ro", "get_weather"),
     ];
@@ -158,28 +207,52 @@ fn call_that_the_limit_cut_has_arguments_that_cannot_be_read() {
         let mut fold = Fold::new();
         out.into_iter().for_each(|delta| fold.push(delta).unwrap());
         let response = fold.finish();
-        let calls: Vec<_> = response.message.calls().map(|call| (&*call.name, call.raw.is_some())).collect();
-        assert_eq!((calls, response.finish), (vec![(name, true)], Finish::Length), "{text}");
+        let calls: Vec<_> = response
+            .message
+            .calls()
+            .map(|call| (&*call.name, call.raw.is_some()))
+            .collect();
+        assert_eq!(
+            (calls, response.finish),
+            (vec![(name, true)], Finish::Length),
+            "{text}"
+        );
     }
 }
 
 #[test]
 fn cut_text_that_is_no_call_stays_text() {
-    for text in
-        ["The weather in Rome is", "{\"city\": \"Ro", r#"{"name": "Rome", "mayor""#, "get_weather is a tool"]
-    {
+    for text in [
+        "The weather in Rome is",
+        "{\"city\": \"Ro",
+        r#"{"name": "Rome", "mayor""#,
+        "get_weather is a tool",
+    ] {
         let mut rescue = Rescue::new(&request("How is the weather in Rome?"), None).unwrap();
         let mut out = VecDeque::new();
         rescue.take(Delta::Text(text.to_owned()), &mut out);
         rescue.take(Delta::Finish(Finish::Length), &mut out);
-        assert!(!out.iter().any(|delta| matches!(delta, Delta::CallStart { .. })), "{text}: {out:?}");
+        assert!(
+            !out.iter()
+                .any(|delta| matches!(delta, Delta::CallStart { .. })),
+            "{text}: {out:?}"
+        );
     }
 }
 
 #[test]
 fn text_that_cannot_be_a_call_is_not_held_back() {
     let mut rescue = Rescue::new(&request("Hello"), None).unwrap();
-    for text in ["H", "ello", "! I", " can tell the", " weather,\n", "and {sums} [too]", ".\nAsk", " me"] {
+    for text in [
+        "H",
+        "ello",
+        "! I",
+        " can tell the",
+        " weather,\n",
+        "and {sums} [too]",
+        ".\nAsk",
+        " me",
+    ] {
         let mut out = VecDeque::new();
         rescue.take(Delta::Text(text.to_owned()), &mut out);
         assert_eq!(out, [Delta::Text(text.to_owned())]);
@@ -195,18 +268,33 @@ fn blanks_without_end_behind_the_beginning_of_a_call_are_not_held_back() {
         for _ in 0..5_000 {
             rescue.take(Delta::Text("\n".to_owned()), &mut out);
         }
-        let text: String =
-            out.iter().map(|delta| if let Delta::Text(text) = delta { text } else { "" }).collect();
+        let text: String = out
+            .iter()
+            .map(|delta| {
+                if let Delta::Text(text) = delta {
+                    text
+                } else {
+                    ""
+                }
+            })
+            .collect();
         assert_eq!(text, begin.to_owned() + &"\n".repeat(5_000), "{begin}");
     }
 }
 
 /// Tools of a set of `tests/data`, and a conversation about them.
 fn row_request(sets: &Value, row: &Value) -> Request {
-    let tools = sets[row["tools"].as_str().unwrap()].as_array().unwrap().iter().map(|tool| {
-        let text = |key: &str| tool[key].as_str().unwrap_or_default().to_owned();
-        Arc::new(ToolSpec::new(text("name"), text("description")).with_input(tool["parameters"].clone()))
-    });
+    let tools = sets[row["tools"].as_str().unwrap()]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| {
+            let text = |key: &str| tool[key].as_str().unwrap_or_default().to_owned();
+            Arc::new(
+                ToolSpec::new(text("name"), text("description"))
+                    .with_input(tool["parameters"].clone()),
+            )
+        });
     let mut request = Request::new().with_tools(tools.collect::<Vec<_>>());
     for message in row["before"].as_array().into_iter().flatten() {
         let text = message["text"].as_str().unwrap_or_default();
@@ -220,43 +308,79 @@ fn row_request(sets: &Value, row: &Value) -> Request {
 }
 
 fn rows(text: &str) -> Vec<Value> {
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 fn read_row(sets: &Value, row: &Value) -> Vec<Value> {
     let mut rescue = Rescue::new(&row_request(sets, row), None).unwrap();
     let mut out = VecDeque::new();
-    rescue.take(Delta::Text(row["reply"].as_str().unwrap().to_owned()), &mut out);
+    rescue.take(
+        Delta::Text(row["reply"].as_str().unwrap().to_owned()),
+        &mut out,
+    );
     rescue.take(Delta::Finish(Finish::Stop), &mut out);
     let mut fold = Fold::new();
     out.into_iter().for_each(|delta| fold.push(delta).unwrap());
     let message = fold.finish().message;
-    message.calls().map(|call| json!({"name": call.name, "arguments": call.args})).collect()
+    message
+        .calls()
+        .map(|call| json!({"name": call.name, "arguments": call.args}))
+        .collect()
 }
 
 #[test]
 fn reply_that_only_speaks_of_calls_stays_text() {
-    let sets: Value = serde_json::from_str(include_str!("../../tests/data/tool_sets.json")).unwrap();
+    let sets: Value =
+        serde_json::from_str(include_str!("../../tests/data/tool_sets.json")).unwrap();
     let rows = rows(include_str!("../../tests/data/not_calls.jsonl"));
     assert!(rows.len() >= 300);
-    let wrong: Vec<&Value> = rows.iter().filter(|row| !read_row(&sets, row).is_empty()).collect();
-    let shown: Vec<String> =
-        wrong.iter().map(|row| format!("{} | {} | {}", row["id"], row["asked"], row["reply"])).collect();
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), rows.len(), shown.join("\n"));
+    let wrong: Vec<&Value> = rows
+        .iter()
+        .filter(|row| !read_row(&sets, row).is_empty())
+        .collect();
+    let shown: Vec<String> = wrong
+        .iter()
+        .map(|row| format!("{} | {} | {}", row["id"], row["asked"], row["reply"]))
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "{} of {}:\n{}",
+        wrong.len(),
+        rows.len(),
+        shown.join("\n")
+    );
 }
 
 #[test]
 fn reply_of_any_model_family_that_is_a_call_is_read() {
-    let sets: Value = serde_json::from_str(include_str!("../../tests/data/tool_sets.json")).unwrap();
+    let sets: Value =
+        serde_json::from_str(include_str!("../../tests/data/tool_sets.json")).unwrap();
     let rows = rows(include_str!("../../tests/data/calls.jsonl"));
-    let wrong: Vec<&Value> = rows.iter().filter(|row| json!(read_row(&sets, row)) != row["calls"]).collect();
+    let wrong: Vec<&Value> = rows
+        .iter()
+        .filter(|row| json!(read_row(&sets, row)) != row["calls"])
+        .collect();
     let shown: Vec<String> = wrong
         .iter()
         .map(|row| {
-            format!("{} | {} | {} | {:?}", row["id"], row["asked"], row["reply"], read_row(&sets, row))
+            format!(
+                "{} | {} | {} | {:?}",
+                row["id"],
+                row["asked"],
+                row["reply"],
+                read_row(&sets, row)
+            )
         })
         .collect();
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), rows.len(), shown.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {}:\n{}",
+        wrong.len(),
+        rows.len(),
+        shown.join("\n")
+    );
 }
 
 proptest! {

@@ -116,7 +116,10 @@ impl Decode for Decoder {
         if self.ended {
             return Ok(());
         }
-        Err(ModelError::new(ModelErrorKind::Transport, "the reply broke off before its end"))
+        Err(ModelError::new(
+            ModelErrorKind::Transport,
+            "the reply broke off before its end",
+        ))
     }
 }
 
@@ -141,12 +144,16 @@ impl Decoder {
         plain(&value).map_or(Ok(()), |failure| Err(failure.into_error(None)))
     }
 
-    /// The reply has come to its end, as it says itself or else the event. Items that were not told of before are in
-    /// it, but for servers that leave out all of them.
+    /// The reply has come to its end, as it says itself or else the event. Items that were not told
+    /// of before are in it, but for servers that leave out all of them.
     fn finish(&mut self, reply: Reply, end: &str, sink: &mut Sink) -> Result<(), ModelError> {
         (self.ended, sink.done) = (true, true);
         let status = reply.status.as_deref().unwrap_or(end);
-        if reply.output.as_ref().is_some_and(|output| output.len() > MOST_ITEMS) {
+        if reply
+            .output
+            .as_ref()
+            .is_some_and(|output| output.len() > MOST_ITEMS)
+        {
             return Err(too_many());
         }
         if status == "failed" || reply.error.is_object() {
@@ -167,7 +174,10 @@ impl Decoder {
             usage.priority = reply.service_tier.as_str() == Some("priority");
             sink.push(Delta::Usage(usage));
         }
-        let reason = reply.incomplete_details.get("reason").and_then(Value::as_str);
+        let reason = reply
+            .incomplete_details
+            .get("reason")
+            .and_then(Value::as_str);
         sink.push(Delta::Finish(match (status, reason) {
             ("incomplete", Some("max_output_tokens" | "max_tokens") | None) => Finish::Length,
             ("incomplete", Some("content_filter")) => Finish::ContentFilter,
@@ -181,7 +191,10 @@ impl Decoder {
 }
 
 fn too_many() -> ModelError {
-    ModelError::new(ModelErrorKind::Malformed, format!("the reply has more than {MOST_ITEMS} items"))
+    ModelError::new(
+        ModelErrorKind::Malformed,
+        format!("the reply has more than {MOST_ITEMS} items"),
+    )
 }
 
 fn read(data: &[u8]) -> Result<Event<'_>, ModelError> {
@@ -190,8 +203,15 @@ fn read(data: &[u8]) -> Result<Event<'_>, ModelError> {
     }
     // Something is of another type than it should be; what is as it should be counts.
     let value: Value = serde_json::from_slice(data).map_err(unreadable)?;
-    let text =
-        |name: &str| Cow::Owned(value.get(name).and_then(Value::as_str).unwrap_or_default().to_owned());
+    let text = |name: &str| {
+        Cow::Owned(
+            value
+                .get(name)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned(),
+        )
+    };
     let number = |name: &str| value.get(name).and_then(Value::as_u64);
     Ok(Event {
         kind: text("type"),
@@ -204,7 +224,11 @@ fn read(data: &[u8]) -> Result<Event<'_>, ModelError> {
 }
 
 fn unreadable(error: serde_json::Error) -> ModelError {
-    ModelError::new(ModelErrorKind::Malformed, "a piece of the reply cannot be read").with_source(error)
+    ModelError::new(
+        ModelErrorKind::Malformed,
+        "a piece of the reply cannot be read",
+    )
+    .with_source(error)
 }
 
 /// Token counts. Some servers count reasoning beside the output, and not in it.
@@ -227,7 +251,10 @@ fn count(usage: &Value) -> Option<Usage> {
 /// Reads a reply that came in one piece.
 pub(super) fn whole(reply: &Value, sink: &mut Sink) -> Result<(), ModelError> {
     if !reply.get("output").is_some_and(Value::is_array) {
-        return Err(ModelError::new(ModelErrorKind::Malformed, "the reply has no output"));
+        return Err(ModelError::new(
+            ModelErrorKind::Malformed,
+            "the reply has no output",
+        ));
     }
     let reply = Reply::deserialize(reply).map_err(unreadable)?;
     Decoder::default().finish(reply, "completed", sink)

@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 
 use crate::body::Body;
 
-/// The fields of a body. What the user sets counts: a list goes on with it, an object takes it in, anything else is
-/// replaced by it.
+/// The fields of a body. What the user sets counts: a list goes on with it, an object takes it in,
+/// anything else is replaced by it.
 pub(super) struct Fields {
     body: Body,
     extra: Map<String, Value>,
@@ -17,9 +17,15 @@ impl Fields {
         let mut extra = endpoint.clone();
         for (name, value) in request {
             let known = extra.remove(name);
-            extra.insert(name.clone(), merge(known.unwrap_or_default(), value.clone()));
+            extra.insert(
+                name.clone(),
+                merge(known.unwrap_or_default(), value.clone()),
+            );
         }
-        Self { body: Body::new(), extra }
+        Self {
+            body: Body::new(),
+            extra,
+        }
     }
 
     pub(super) fn put(&mut self, name: &str, value: Value) {

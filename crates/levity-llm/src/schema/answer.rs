@@ -7,16 +7,24 @@ use serde_json::Value;
 
 /// A request whose answer is asked for in words, where its schema is not of an object.
 pub(crate) fn of_object(request: &Request) -> Cow<'_, Request> {
-    let Some(output) = request.output.as_ref().filter(|output| !is_object(&output.schema)) else {
+    let Some(output) = request
+        .output
+        .as_ref()
+        .filter(|output| !is_object(&output.schema))
+    else {
         return Cow::Borrowed(request);
     };
     let asked = format!(
-        "Give your final answer as JSON, with nothing around it, that matches this JSON Schema:\n{}",
+        "Give your final answer as JSON, with nothing around it, that matches this JSON \
+            Schema:\n{}",
         output.schema
     );
     let mut request = request.clone();
     request.output = None;
-    let system = request.system.as_ref().map(|system| format!("{system}\n\n{asked}"));
+    let system = request
+        .system
+        .as_ref()
+        .map(|system| format!("{system}\n\n{asked}"));
     Cow::Owned(request.with_system(system.unwrap_or(asked)))
 }
 

@@ -1,8 +1,9 @@
 //! JSON Schema as Gemini takes it, in `parametersJsonSchema` and `responseJsonSchema`.
 //!
-//! Gemini knows types, enums of strings and numbers, the parts of objects and lists, `anyOf`, and bounds of numbers
-//! and lists. References are put in place, since it takes them only here and there. What it does not know is said
-//! in the `description`, so that no constraint is lost on the way.
+//! Gemini knows types, enums of strings and numbers, the parts of objects and lists, `anyOf`, and
+//! bounds of numbers and lists. References are put in place, since it takes them only here and
+//! there. What it does not know is said in the `description`, so that no constraint is lost on the
+//! way.
 
 use serde_json::{Map, Value, json};
 
@@ -20,15 +21,28 @@ const DEEPEST: usize = 48;
 
 /// A schema that says the same in Gemini's words.
 pub(crate) fn narrow(schema: &Value) -> Value {
-    Narrow { root: schema, open: Vec::new(), left: MOST }.schema(schema)
+    Narrow {
+        root: schema,
+        open: Vec::new(),
+        left: MOST,
+    }
+    .schema(schema)
 }
 
 /// The schema of a function's arguments, or nothing where it takes none.
 pub(crate) fn parameters(schema: &Value) -> Option<Value> {
     let mut narrow = narrow(schema);
     let map = narrow.as_object_mut()?;
-    let has = |name: &str| map.get(name).and_then(Value::as_object).is_some_and(|inner| !inner.is_empty());
-    let is_free = |name: &str| schema.get(name).is_some_and(|open| *open != Value::Bool(false));
+    let has = |name: &str| {
+        map.get(name)
+            .and_then(Value::as_object)
+            .is_some_and(|inner| !inner.is_empty())
+    };
+    let is_free = |name: &str| {
+        schema
+            .get(name)
+            .is_some_and(|open| *open != Value::Bool(false))
+    };
     let is_free = is_free("additionalProperties") || is_free("patternProperties");
     if !has("properties") && !is_free && !map.contains_key("anyOf") {
         return None;
@@ -52,7 +66,11 @@ impl Narrow<'_> {
     fn schema(&mut self, schema: &Value) -> Value {
         let Value::Object(map) = schema else {
             let nothing = *schema == Value::Bool(false);
-            return if nothing { json!({"description": "no value is allowed here"}) } else { json!({}) };
+            return if nothing {
+                json!({"description": "no value is allowed here"})
+            } else {
+                json!({})
+            };
         };
         if self.left == 0 || self.open.len() > DEEPEST {
             return too_large();
@@ -75,15 +93,25 @@ impl Narrow<'_> {
     /// Puts what is referred to in place. A schema within itself is only named.
     fn reference(&mut self, reference: &str, map: &Object) -> Value {
         let name = reference.rsplit('/').next().unwrap_or_default();
-        let target = reference.strip_prefix('#').and_then(|path| self.root.pointer(path)).cloned();
+        let target = reference
+            .strip_prefix('#')
+            .and_then(|path| self.root.pointer(path))
+            .cloned();
         let mut beside = map.clone();
         beside.shift_remove("$ref");
         if self.open.iter().any(|open| open == reference) || target.is_none() {
-            let kind = target.as_ref().and_then(|target| target.get("type")).filter(|kind| kind.is_string());
+            let kind = target
+                .as_ref()
+                .and_then(|target| target.get("type"))
+                .filter(|kind| kind.is_string());
             if let Some(kind) = kind {
                 beside.entry("type").or_insert_with(|| kind.clone());
             }
-            let name = if name.is_empty() || name == "#" { "the whole" } else { name };
+            let name = if name.is_empty() || name == "#" {
+                "the whole"
+            } else {
+                name
+            };
             return self.plain_with(&beside, &format!("of the same shape as `{name}`"));
         }
         self.open.push(reference.to_owned());
@@ -161,7 +189,10 @@ impl Narrow<'_> {
         let types = types(map);
         let (types, values) = allowed(map, types, &mut words);
         let mut forms = Vec::new();
-        for kind in types.iter().filter(|kind| types.len() == 1 || **kind != "null") {
+        for kind in types
+            .iter()
+            .filter(|kind| types.len() == 1 || **kind != "null")
+        {
             let mut form = Object::new();
             form.insert("type".to_owned(), json!(kind));
             self.keywords(kind, map, &mut form, &mut words);
@@ -211,14 +242,21 @@ impl Narrow<'_> {
     fn object(&mut self, map: &Object, form: &mut Object, words: &mut Words) {
         let known = map.get("properties").and_then(Value::as_object);
         if let Some(known) = known {
-            let narrow: Object =
-                known.iter().map(|(name, schema)| (name.clone(), self.nested("of", schema))).collect();
+            let narrow: Object = known
+                .iter()
+                .map(|(name, schema)| (name.clone(), self.nested("of", schema)))
+                .collect();
             form.insert("properties".to_owned(), Value::Object(narrow));
         }
-        let required = map.get("required").and_then(Value::as_array).into_iter().flatten();
+        let required = map
+            .get("required")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
         let (named, unnamed): (Vec<&Value>, Vec<&Value>) =
             required.filter(|name| name.is_string()).partition(|name| {
-                known.is_some_and(|known| name.as_str().is_some_and(|name| known.contains_key(name)))
+                known
+                    .is_some_and(|known| name.as_str().is_some_and(|name| known.contains_key(name)))
             });
         if !named.is_empty() {
             form.insert("required".to_owned(), json!(named));
@@ -243,12 +281,20 @@ impl Narrow<'_> {
     }
 
     fn list(&mut self, kind: &str, map: &Object, form: &mut Object, words: &mut Words) {
-        let first = map.get("prefixItems").or_else(|| map.get("items").filter(|items| items.is_array()));
+        let first = map
+            .get("prefixItems")
+            .or_else(|| map.get("items").filter(|items| items.is_array()));
         if let Some(Value::Array(first)) = first {
-            let narrow: Vec<Value> = first.iter().map(|schema| self.nested("of", schema)).collect();
+            let narrow: Vec<Value> = first
+                .iter()
+                .map(|schema| self.nested("of", schema))
+                .collect();
             form.insert("prefixItems".to_owned(), Value::Array(narrow));
         }
-        let more = map.get("items").filter(|items| !items.is_array()).or_else(|| map.get("additionalItems"));
+        let more = map
+            .get("items")
+            .filter(|items| !items.is_array())
+            .or_else(|| map.get("additionalItems"));
         match more {
             Some(Value::Bool(false)) => words.say("no more items than named"),
             Some(schema) => {
@@ -272,21 +318,24 @@ fn too_large() -> Value {
 }
 
 fn number(kind: &str, map: &Object, form: &mut Object, words: &mut Words) {
-    for (name, exclusive, step, than) in
-        [("minimum", "exclusiveMinimum", 1, "greater than"), ("maximum", "exclusiveMaximum", -1, "less than")]
-    {
+    for (name, exclusive, step, than) in [
+        ("minimum", "exclusiveMinimum", 1, "greater than"),
+        ("maximum", "exclusiveMaximum", -1, "less than"),
+    ] {
         let bound = map.get(name).filter(|bound| bound.is_number());
         if let Some(bound) = bound {
             form.insert(name.to_owned(), bound.clone());
         }
         match map.get(exclusive) {
             // Whole numbers beyond a bound begin at the next one.
-            Some(Value::Number(limit)) => match limit.as_i64().and_then(|limit| limit.checked_add(step)) {
-                Some(next) if kind == "integer" && bound.is_none() => {
-                    form.insert(name.to_owned(), json!(next));
+            Some(Value::Number(limit)) => {
+                match limit.as_i64().and_then(|limit| limit.checked_add(step)) {
+                    Some(next) if kind == "integer" && bound.is_none() => {
+                        form.insert(name.to_owned(), json!(next));
+                    }
+                    _ => words.say(&format!("{than} {limit}")),
                 }
-                _ => words.say(&format!("{than} {limit}")),
-            },
+            }
             Some(Value::Bool(true)) => {
                 if let Some(bound) = bound {
                     words.say(&format!("{than} {bound}"));

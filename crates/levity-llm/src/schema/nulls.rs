@@ -1,7 +1,8 @@
 //! Nulls that stand for nothing.
 //!
-//! Where a dialect has no optional properties, a model is told to write `null` for one that it would leave out.
-//! The tool's own schema knows nothing of that, so such members are taken out again while arguments arrive.
+//! Where a dialect has no optional properties, a model is told to write `null` for one that it
+//! would leave out. The tool's own schema knows nothing of that, so such members are taken out
+//! again while arguments arrive.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -61,7 +62,10 @@ impl Shape {
     }
 
     fn member(&self, places: &[usize], name: &str) -> Vec<usize> {
-        self.places(self.nodes(places).filter_map(|node| node.members.get(name).copied()))
+        self.places(
+            self.nodes(places)
+                .filter_map(|node| node.members.get(name).copied()),
+        )
     }
 
     fn item(&self, places: &[usize]) -> Vec<usize> {
@@ -182,7 +186,11 @@ impl Filter {
             ']' => self.after(c, out),
             _ => {
                 out.push(c);
-                self.state = if c == '"' { State::String } else { State::After };
+                self.state = if c == '"' {
+                    State::String
+                } else {
+                    State::After
+                };
             }
         }
     }
@@ -196,8 +204,16 @@ impl Filter {
         if !is_object {
             self.next = self.shape.item(&places);
         }
-        self.state = if is_object { State::Member } else { State::Value };
-        self.stack.push(Frame { is_object, places, filled: false });
+        self.state = if is_object {
+            State::Member
+        } else {
+            State::Value
+        };
+        self.stack.push(Frame {
+            is_object,
+            places,
+            filled: false,
+        });
     }
 
     fn after(&mut self, c: char, out: &mut String) {
@@ -250,7 +266,11 @@ impl Filter {
         } else {
             std::mem::take(&mut self.key)
         };
-        let places = self.stack.last().map(|frame| &*frame.places).unwrap_or_default();
+        let places = self
+            .stack
+            .last()
+            .map(|frame| &*frame.places)
+            .unwrap_or_default();
         self.droppable = self.shape.drops(places, &name);
         self.next = self.shape.member(places, &name);
         self.state = State::Value;
@@ -268,9 +288,16 @@ impl Filter {
         if self.held.is_empty() {
             return;
         }
-        let filled = self.stack.last_mut().is_none_or(|frame| std::mem::replace(&mut frame.filled, true));
+        let filled = self
+            .stack
+            .last_mut()
+            .is_none_or(|frame| std::mem::replace(&mut frame.filled, true));
         let held = std::mem::take(&mut self.held);
-        out.push_str(if filled { &held } else { held.strip_prefix(',').unwrap_or(&held) });
+        out.push_str(if filled {
+            &held
+        } else {
+            held.strip_prefix(',').unwrap_or(&held)
+        });
     }
 }
 

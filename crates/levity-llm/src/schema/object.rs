@@ -10,32 +10,47 @@ const PARTS: [&str; 3] = ["allOf", "anyOf", "oneOf"];
 /// What else cannot stand at the top.
 const LIMITS: [&str; 3] = ["enum", "const", "not"];
 
-/// The schema of a tool's arguments. Providers take any, as long as it is one of an object, tells its properties and is
-/// not put together of others at its top.
+/// The schema of a tool's arguments. Providers take any, as long as it is one of an object, tells
+/// its properties and is not put together of others at its top.
 pub(crate) fn input(schema: &Value) -> Cow<'_, Value> {
     let is_plain = |map: &Map<String, Value>| {
         map.get("type").is_some_and(|kind| kind == "object")
             && map.contains_key("properties")
-            && !PARTS.iter().chain(&LIMITS).chain(&["$ref"]).any(|name| map.contains_key(*name))
+            && !PARTS
+                .iter()
+                .chain(&LIMITS)
+                .chain(&["$ref"])
+                .any(|name| map.contains_key(*name))
     };
     if schema.as_object().is_some_and(is_plain) {
         return Cow::Borrowed(schema);
     }
     let mut map = schema.as_object().cloned().unwrap_or_default();
-    if let Some(target) = map.shift_remove("$ref").and_then(|pointer| find(schema, &pointer)) {
+    if let Some(target) = map
+        .shift_remove("$ref")
+        .and_then(|pointer| find(schema, &pointer))
+    {
         for (name, value) in target {
             map.entry(name).or_insert(value);
         }
     }
-    let parts: Vec<(&str, Value)> =
-        PARTS.iter().filter_map(|name| Some((*name, map.shift_remove(*name)?))).collect();
+    let parts: Vec<(&str, Value)> = PARTS
+        .iter()
+        .filter_map(|name| Some((*name, map.shift_remove(*name)?)))
+        .collect();
     for (name, list) in &parts {
         spread(&mut map, list, *name == "allOf", schema);
-        tell(&mut map, &format!("The arguments must match {}.", json!({ *name: list })));
+        tell(
+            &mut map,
+            &format!("The arguments must match {}.", json!({ *name: list })),
+        );
     }
     for name in LIMITS {
         if let Some(limit) = map.shift_remove(name) {
-            tell(&mut map, &format!("The arguments must match {}.", json!({ name: limit })));
+            tell(
+                &mut map,
+                &format!("The arguments must match {}.", json!({ name: limit })),
+            );
         }
     }
     map.insert("type".to_owned(), "object".into());
@@ -45,7 +60,9 @@ pub(crate) fn input(schema: &Value) -> Cow<'_, Value> {
 
 /// What a reference within a schema stands for.
 pub(crate) fn find(root: &Value, pointer: &Value) -> Option<Map<String, Value>> {
-    root.pointer(pointer.as_str()?.strip_prefix('#')?)?.as_object().cloned()
+    root.pointer(pointer.as_str()?.strip_prefix('#')?)?
+        .as_object()
+        .cloned()
 }
 
 /// Puts the properties of all alternatives side by side. What each of them needs is needed.
@@ -56,7 +73,11 @@ fn spread(map: &mut Map<String, Value>, list: &Value, all: bool, root: &Value) {
     });
     let parts: Vec<_> = parts.collect();
     let mut properties = take_object(map, "properties");
-    for (name, value) in parts.iter().filter_map(|part| part.get("properties")?.as_object()).flatten() {
+    for (name, value) in parts
+        .iter()
+        .filter_map(|part| part.get("properties")?.as_object())
+        .flatten()
+    {
         match properties.get_mut(name) {
             Some(known) if known != value => *known = either(known, value),
             Some(_) => {}
@@ -64,12 +85,21 @@ fn spread(map: &mut Map<String, Value>, list: &Value, all: bool, root: &Value) {
         }
     }
     let needs = |part: &Map<String, Value>, name: &Value| {
-        part.get("required").and_then(Value::as_array).is_some_and(|names| names.contains(name))
+        part.get("required")
+            .and_then(Value::as_array)
+            .is_some_and(|names| names.contains(name))
     };
-    let mut required = map.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut required = map
+        .get("required")
+        .and_then(Value::as_array)
+        .cloned()
+        .unwrap_or_default();
     for name in properties.keys().map(|name| Value::from(name.as_str())) {
-        let needed =
-            if all { parts.iter().any(|p| needs(p, &name)) } else { parts.iter().all(|p| needs(p, &name)) };
+        let needed = if all {
+            parts.iter().any(|p| needs(p, &name))
+        } else {
+            parts.iter().all(|p| needs(p, &name))
+        };
         if needed && !parts.is_empty() && !required.contains(&name) {
             required.push(name);
         }
@@ -90,7 +120,9 @@ pub(crate) fn take_object(map: &mut Map<String, Value>, name: &str) -> Map<Strin
 /// One of two schemas, or one more.
 fn either(known: &Value, more: &Value) -> Value {
     let mut list = match known.get("anyOf") {
-        Some(Value::Array(list)) if known.as_object().is_some_and(|known| known.len() == 1) => list.clone(),
+        Some(Value::Array(list)) if known.as_object().is_some_and(|known| known.len() == 1) => {
+            list.clone()
+        }
         _ => vec![known.clone()],
     };
     if !list.contains(more) {

@@ -1,4 +1,5 @@
-//! Tools and answers, as a request offers them: made once for each set of tools, and not once a turn.
+//! Tools and answers, as a request offers them: made once for each set of tools, and not once a
+//! turn.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,7 +35,11 @@ pub(crate) struct Offer {
 
 impl Offers {
     pub(crate) fn new(strict: bool) -> Self {
-        Self { strict, tools: Kept::default(), outputs: Kept::default() }
+        Self {
+            strict,
+            tools: Kept::default(),
+            outputs: Kept::default(),
+        }
     }
 
     /// Offers to a model of OpenAI's. One that was tuned can be held to less.
@@ -42,8 +47,8 @@ impl Offers {
         Self::new(!model.starts_with("ft:"))
     }
 
-    /// The tools, each written by `tool` from its specification, its schema as it is offered, and whether the model
-    /// is held to that.
+    /// The tools, each written by `tool` from its specification, its schema as it is offered, and
+    /// whether the model is held to that.
     pub(crate) fn tools(
         &self,
         specs: &Arc<[Arc<ToolSpec>]>,
@@ -63,21 +68,26 @@ impl Offers {
                     None => write(&mut json, &tool(spec, &object::input(&spec.input), false)),
                 }
             }
-            Offer { json, nulls: (!nulls.is_empty()).then(|| Arc::new(nulls)) }
+            Offer {
+                json,
+                nulls: (!nulls.is_empty()).then(|| Arc::new(nulls)),
+            }
         })
     }
 
-    /// The schema of an answer in a form that the model is held to. There is none where a property would have to be
-    /// null instead of left out: an answer is text that is passed on as it comes.
+    /// The schema of an answer in a form that the model is held to. There is none where a property
+    /// would have to be null instead of left out: an answer is text that is passed on as it comes.
     pub(crate) fn output(&self, output: &Arc<OutputSchema>) -> Arc<Option<Value>> {
         self.outputs.get(output, || {
             let made = self.strict.then(|| strict(&output.schema)).flatten();
-            made.filter(|made| made.nulls.is_none()).map(|made| made.schema)
+            made.filter(|made| made.nulls.is_none())
+                .map(|made| made.schema)
         })
     }
 }
 
-/// What was made of something, known by where that is: as long as it is kept, nothing else is there.
+/// What was made of something, known by where that is: as long as it is kept, nothing else is
+/// there.
 #[derive(Debug)]
 struct Kept<K: ?Sized, V>(Arc<Mutex<Entries<K, V>>>);
 

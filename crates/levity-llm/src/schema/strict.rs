@@ -1,8 +1,8 @@
 //! The part of JSON Schema that OpenAI holds a model to: "strict mode".
 //!
-//! There, every property is required and no other is allowed, so that an optional one is made to allow null. What
-//! cannot be said is put into the description in words. A schema that would come to accept less, such as one with a
-//! free-form map in it, is not made strict at all.
+//! There, every property is required and no other is allowed, so that an optional one is made to
+//! allow null. What cannot be said is put into the description in words. A schema that would come
+//! to accept less, such as one with a free-form map in it, is not made strict at all.
 
 use std::collections::{HashMap, HashSet};
 
@@ -33,27 +33,46 @@ const MOST_NODES: usize = 10_000;
 /// The schema in strict form, or `None` where that would change what it accepts.
 pub(crate) fn strict(schema: &Value) -> Option<Strict> {
     let (nodes, places, nullables) = (vec![Node::default()], HashMap::new(), HashMap::new());
-    let mut maker = Maker { root: schema, names: Vec::new(), nodes, places, nullables };
+    let mut maker = Maker {
+        root: schema,
+        names: Vec::new(),
+        nodes,
+        places,
+        nullables,
+    };
     let mut whole = maker.whole()?;
     let mut defs = Map::new();
     // Definitions that refer to others add to the list while it is gone through.
     let mut at = 0;
     while let Some(name) = maker.names.get(at).cloned() {
-        let place = maker.places.get(&name).copied().filter(|_| maker.nodes.len() < MOST_NODES)?;
+        let place = maker
+            .places
+            .get(&name)
+            .copied()
+            .filter(|_| maker.nodes.len() < MOST_NODES)?;
         let (made, node) = maker.schema(maker.definition(&name)?, 1)?;
         maker.alias(place, node);
         defs.insert(name, made);
         at += 1;
     }
     if !defs.is_empty() {
-        whole.as_object_mut()?.insert("$defs".to_owned(), Value::Object(defs));
+        whole
+            .as_object_mut()?
+            .insert("$defs".to_owned(), Value::Object(defs));
     }
     let shape = Shape { nodes: maker.nodes };
     if !check::fits(&whole) || !check::can_be_told_apart(&whole) || !check::is_clear(&shape) {
         return None;
     }
-    let nulls = shape.nodes.iter().any(|node| !node.drop.is_empty()).then_some(shape);
-    Some(Strict { schema: whole, nulls })
+    let nulls = shape
+        .nodes
+        .iter()
+        .any(|node| !node.drop.is_empty())
+        .then_some(shape);
+    Some(Strict {
+        schema: whole,
+        nulls,
+    })
 }
 
 struct Maker<'a> {
@@ -82,8 +101,8 @@ impl<'a> Maker<'a> {
             None => root.contains_key("properties"),
         };
         let alternatives = ["anyOf", "oneOf", "allOf", "$ref", "enum", "const"];
-        let closed =
-            root.contains_key("properties") || root.get("additionalProperties") == Some(&json!(false));
+        let closed = root.contains_key("properties")
+            || root.get("additionalProperties") == Some(&json!(false));
         if !is_object
             || !closed
             || alternatives.iter().any(|word| root.contains_key(*word))
@@ -99,7 +118,9 @@ impl<'a> Maker<'a> {
     }
 
     fn definition(&self, name: &str) -> Option<&'a Value> {
-        ["$defs", "definitions"].iter().find_map(|word| self.root.get(*word)?.get(name))
+        ["$defs", "definitions"]
+            .iter()
+            .find_map(|word| self.root.get(*word)?.get(name))
     }
 
     fn schema(&mut self, from: &'a Value, depth: usize) -> Made {
@@ -110,7 +131,9 @@ impl<'a> Maker<'a> {
         if let Some(target) = map.get("$ref") {
             return self.reference(map, target.as_str()?);
         }
-        let word = ["anyOf", "oneOf", "allOf"].into_iter().find(|word| map.contains_key(*word));
+        let word = ["anyOf", "oneOf", "allOf"]
+            .into_iter()
+            .find(|word| map.contains_key(*word));
         match word {
             Some(word) => self.either(map, word, depth),
             None => self.plain(map, depth),
@@ -152,7 +175,10 @@ impl<'a> Maker<'a> {
     }
 
     fn either(&mut self, map: &'a Map<String, Value>, word: &str, depth: usize) -> Made {
-        let branches = map.get(word)?.as_array().filter(|branches| !branches.is_empty())?;
+        let branches = map
+            .get(word)?
+            .as_array()
+            .filter(|branches| !branches.is_empty())?;
         let beside = map.keys().all(|other| other == word || is_note(other));
         if !beside || (word == "allOf" && branches.len() > 1) {
             return None;
@@ -165,8 +191,8 @@ impl<'a> Maker<'a> {
             node.either.extend(place);
         }
         let mut made = Map::new();
-        let one =
-            (word == "oneOf" && !words::are_apart(branches)).then(|| "Exactly one of these.".to_owned());
+        let one = (word == "oneOf" && !words::are_apart(branches))
+            .then(|| "Exactly one of these.".to_owned());
         words::describe(map, one.as_slice(), &mut made);
         made.insert("anyOf".to_owned(), Value::Array(list));
         Some((Value::Object(made), Some(self.add(node))))
@@ -175,7 +201,14 @@ impl<'a> Maker<'a> {
     fn plain(&mut self, map: &'a Map<String, Value>, depth: usize) -> Made {
         let types = types(map)?;
         let mut made = Map::new();
-        made.insert("type".to_owned(), if let [one] = &*types { json!(one) } else { json!(types) });
+        made.insert(
+            "type".to_owned(),
+            if let [one] = &*types {
+                json!(one)
+            } else {
+                json!(types)
+            },
+        );
         let mut said = Vec::new();
         for (word, value) in map {
             match word.as_str() {
@@ -228,9 +261,16 @@ impl<'a> Maker<'a> {
         if others.map_or(is_free, |others| *others != Value::Bool(false)) {
             return None;
         }
-        let required = map.get("required").and_then(Value::as_array).into_iter().flatten();
+        let required = map
+            .get("required")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
         let required: HashSet<&str> = required.filter_map(Value::as_str).collect();
-        if !required.iter().all(|name| properties.is_some_and(|known| known.contains_key(*name))) {
+        if !required
+            .iter()
+            .all(|name| properties.is_some_and(|known| known.contains_key(*name)))
+        {
             return None;
         }
         let mut all = Map::new();
@@ -243,10 +283,14 @@ impl<'a> Maker<'a> {
                 value = nullable(value);
                 node.drop.insert(name.clone());
             }
-            node.members.extend(below.map(|below| (name.clone(), below)));
+            node.members
+                .extend(below.map(|below| (name.clone(), below)));
             all.insert(name.clone(), value);
         }
-        made.insert("required".to_owned(), all.keys().map(String::as_str).collect());
+        made.insert(
+            "required".to_owned(),
+            all.keys().map(String::as_str).collect(),
+        );
         made.insert("properties".to_owned(), Value::Object(all));
         made.insert("additionalProperties".to_owned(), Value::Bool(false));
         *self.nodes.get_mut(at)? = node;
@@ -254,13 +298,18 @@ impl<'a> Maker<'a> {
     }
 
     fn allows_null(&mut self, schema: &'a Value, depth: usize) -> bool {
-        let Some(map) = schema.as_object().filter(|_| depth <= DEEPEST) else { return false };
+        let Some(map) = schema.as_object().filter(|_| depth <= DEEPEST) else {
+            return false;
+        };
         if let Some(target) = map.get("$ref").and_then(Value::as_str) {
-            return definition_name(target).is_some_and(|name| self.definition_allows_null(name, depth));
+            return definition_name(target)
+                .is_some_and(|name| self.definition_allows_null(name, depth));
         }
         let words = ["anyOf", "oneOf", "allOf"];
         if let Some(branches) = words.iter().find_map(|word| map.get(*word)?.as_array()) {
-            return branches.iter().any(|branch| self.allows_null(branch, depth + 1));
+            return branches
+                .iter()
+                .any(|branch| self.allows_null(branch, depth + 1));
         }
         let has_null = |types: &Value| match types {
             Value::Array(types) => types.iter().any(|name| name == "null"),
@@ -277,7 +326,9 @@ impl<'a> Maker<'a> {
         if let Some(known) = self.nullables.get(&name) {
             return *known;
         }
-        let Some(found) = self.definition(&name) else { return false };
+        let Some(found) = self.definition(&name) else {
+            return false;
+        };
         self.nullables.insert(name.clone(), false);
         let allows = self.allows_null(found, depth + 1);
         self.nullables.insert(name, allows);
@@ -299,7 +350,9 @@ impl<'a> Maker<'a> {
 
 /// The definition that a reference names; one to anywhere else cannot be followed.
 fn definition_name(target: &str) -> Option<String> {
-    let name = target.strip_prefix("#/$defs/").or_else(|| target.strip_prefix("#/definitions/"))?;
+    let name = target
+        .strip_prefix("#/$defs/")
+        .or_else(|| target.strip_prefix("#/definitions/"))?;
     (!name.contains(['/', '%'])).then(|| name.replace("~1", "/").replace("~0", "~"))
 }
 

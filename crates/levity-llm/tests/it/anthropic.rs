@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use levity_core::Model as _;
 use levity_core::{
-    History, Message, ModelError, Part, Request, Response, Role, ToolCall, ToolError, ToolOutput, ToolResult,
-    ToolSpec,
+    History, Message, ModelError, Part, Request, Response, Role, ToolCall, ToolError, ToolOutput,
+    ToolResult, ToolSpec,
 };
 use levity_llm::{AnthropicModel, Endpoint};
 use serde_json::{Value, json};
@@ -27,8 +27,12 @@ const OK: &str = r#"{"type": "message", "role": "assistant", "content": [{"type"
 
 /// A stream of these events, each of the type that it names.
 fn sse(events: &[Value]) -> String {
-    let event =
-        |event: &Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or("odd"));
+    let event = |event: &Value| {
+        format!(
+            "event: {}\ndata: {event}\n\n",
+            event["type"].as_str().unwrap_or("odd")
+        )
+    };
     events.iter().map(event).collect()
 }
 
@@ -54,7 +58,8 @@ fn end(reason: &str) -> [Value; 2] {
 }
 
 fn model(server: &Server) -> AnthropicModel {
-    AnthropicModel::new("sk-ant-123", "claude-sonnet-4-5-next").with_endpoint(|_| Endpoint::new(server.url()))
+    AnthropicModel::new("sk-ant-123", "claude-sonnet-4-5-next")
+        .with_endpoint(|_| Endpoint::new(server.url()))
 }
 
 fn add() -> Arc<ToolSpec> {
@@ -98,7 +103,9 @@ fn called(
 ) -> History {
     let mut history = History::new();
     history.say(Message::user("What is 2+5?")).unwrap();
-    let mut exchange = history.open(Arc::new(Message::new(Role::Assistant, parts))).unwrap();
+    let mut exchange = history
+        .open(Arc::new(Message::new(Role::Assistant, parts)))
+        .unwrap();
     let calls: Vec<ToolCall> = exchange.reply().calls().cloned().collect();
     for call in &calls {
         exchange.answer(ToolResult::new(call, answer())).unwrap();

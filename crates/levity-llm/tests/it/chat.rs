@@ -40,7 +40,10 @@ fn told(reply: &Response) -> Value {
         add("text", json!(reply.message.text()));
     }
     let calls = reply.message.calls().map(|call| {
-        let args = call.raw.as_ref().map_or_else(|| call.args.clone(), |raw| json!({ "raw": raw }));
+        let args = call
+            .raw
+            .as_ref()
+            .map_or_else(|| call.args.clone(), |raw| json!({ "raw": raw }));
         json!([call.id, call.name, args])
     });
     let calls: Vec<_> = calls.collect();
@@ -59,7 +62,8 @@ fn told(reply: &Response) -> Value {
 #[tokio::test]
 async fn a_stream_becomes_a_reply() {
     let server = Server::saying(Answer::sse(STREAM)).await;
-    let model = ChatModel::compatible(format!("{}/v1", server.url()), "small").with_key("sk-secret");
+    let model =
+        ChatModel::compatible(format!("{}/v1", server.url()), "small").with_key("sk-secret");
     let reply = model.complete(asked()).await.unwrap();
     let calls = json!([["c1", "add", {"a": 2}]]);
     assert_eq!(
@@ -83,7 +87,8 @@ async fn a_stream_becomes_a_reply() {
 #[tokio::test]
 async fn a_reply_may_come_in_one_piece() {
     let call = json!({"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{\"a\":2}"}});
-    let message = json!({"role": "assistant", "content": null, "reasoning": "Hm.", "tool_calls": [call]});
+    let message =
+        json!({"role": "assistant", "content": null, "reasoning": "Hm.", "tool_calls": [call]});
     let whole = json!({
         "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}],
         "usage": {"prompt_tokens": 9, "completion_tokens": 7},
@@ -91,8 +96,16 @@ async fn a_reply_may_come_in_one_piece() {
     let expected = json!({"thinking": "Hm.", "calls": [["c1", "add", {"a": 2}]], "finish": "tool_calls", "usage": [9, 7]});
     let server = Server::saying(Answer::json(200, whole.to_string())).await;
     let model = ChatModel::compatible(server.url(), "small");
-    let reply = model.clone().without_streaming().complete(asked()).await.unwrap();
-    assert_eq!((told(&reply), server.last().body.get("stream")), (expected.clone(), None));
+    let reply = model
+        .clone()
+        .without_streaming()
+        .complete(asked())
+        .await
+        .unwrap();
+    assert_eq!(
+        (told(&reply), server.last().body.get("stream")),
+        (expected.clone(), None)
+    );
     // Also where a stream was asked for.
     assert_eq!(told(&model.complete(asked()).await.unwrap()), expected);
 }
@@ -100,24 +113,41 @@ async fn a_reply_may_come_in_one_piece() {
 #[tokio::test]
 async fn what_came_before_an_error_comes_first() {
     let chunk = "data: {\"choices\":[{\"delta\":{\"content\":\"Sev\"}}]}\n\n";
-    let server = Server::saying(Answer::sse(format!("{chunk}data: {{\"error\":\"gone\"}}\n\n"))).await;
-    let mut deltas = ChatModel::compatible(server.url(), "small").stream(asked()).await.unwrap();
-    assert_eq!(deltas.next().await, Some(Ok(levity_core::Delta::Text("Sev".into()))));
+    let server = Server::saying(Answer::sse(format!(
+        "{chunk}data: {{\"error\":\"gone\"}}\n\n"
+    )))
+    .await;
+    let mut deltas = ChatModel::compatible(server.url(), "small")
+        .stream(asked())
+        .await
+        .unwrap();
+    assert_eq!(
+        deltas.next().await,
+        Some(Ok(levity_core::Delta::Text("Sev".into())))
+    );
     let error = deltas.next().await.unwrap().unwrap_err();
-    assert_eq!((error.kind(), error.message()), (ModelErrorKind::Server, "gone"));
+    assert_eq!(
+        (error.kind(), error.message()),
+        (ModelErrorKind::Server, "gone")
+    );
     assert_eq!(deltas.next().await, None);
 }
 
 #[tokio::test]
 async fn a_key_that_the_server_repeats_is_not_shown() {
-    let said =
-        r#"{"error": {"message": "Incorrect API key provided: sk-secret-123", "code": "invalid_api_key"}}"#;
+    let said = r#"{"error": {"message": "Incorrect API key provided: sk-secret-123", "code": "invalid_api_key"}}"#;
     let server = Server::saying(Answer::json(401, said).header("x-request-id", "req_1")).await;
     let model = ChatModel::compatible(server.url(), "small").with_key("sk-secret-123");
     let error = model.complete(asked()).await.unwrap_err();
-    assert_eq!((error.kind(), error.status()), (ModelErrorKind::Auth, Some(401)));
+    assert_eq!(
+        (error.kind(), error.status()),
+        (ModelErrorKind::Auth, Some(401))
+    );
     assert_eq!(error.request_id(), Some("req_1"));
-    assert!(!format!("{error} {error:?}").contains("sk-secret"), "{error:?}");
+    assert!(
+        !format!("{error} {error:?}").contains("sk-secret"),
+        "{error:?}"
+    );
 }
 
 #[tokio::test]

@@ -36,17 +36,31 @@ fn gemini_model(server: &Server, model: &str) -> GeminiEmbedder {
 
 /// All three, against one server.
 fn all(server: &Server) -> Vec<Arc<dyn Embedder>> {
-    vec![Arc::new(openai(server)), Arc::new(ollama(server)), Arc::new(gemini(server))]
+    vec![
+        Arc::new(openai(server)),
+        Arc::new(ollama(server)),
+        Arc::new(gemini(server)),
+    ]
 }
 
 /// The texts of a request, whoever sent it.
 fn asked(seen: &Seen) -> Vec<String> {
     let strings = |list: &Value| -> Vec<String> {
-        list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+        list.as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect()
     };
     match seen.body["requests"].as_array() {
         Some(requests) => {
-            let text = |request: &Value| request["content"]["parts"][0]["text"].as_str().unwrap().to_owned();
+            let text = |request: &Value| {
+                request["content"]["parts"][0]["text"]
+                    .as_str()
+                    .unwrap()
+                    .to_owned()
+            };
             requests.iter().map(text).collect()
         }
         None => strings(&seen.body["input"]),
@@ -56,7 +70,10 @@ fn asked(seen: &Seen) -> Vec<String> {
 /// A reply in the shape that fits the request.
 fn reply(seen: &Seen, vectors: &[Vec<f32>]) -> Value {
     if seen.line.ends_with(":batchEmbedContents") {
-        let embeddings: Vec<_> = vectors.iter().map(|values| json!({"values": values})).collect();
+        let embeddings: Vec<_> = vectors
+            .iter()
+            .map(|values| json!({"values": values}))
+            .collect();
         return json!({"embeddings": embeddings, "usageMetadata": {"promptTokenCount": 7}});
     }
     if seen.line.ends_with("/api/embed") {
@@ -75,7 +92,9 @@ fn reply(seen: &Seen, vectors: &[Vec<f32>]) -> Value {
 async fn embedding() -> Server {
     Server::with(|_, seen| {
         let embedded = futures_util::FutureExt::now_or_never(async {
-            WordEmbedder::new().embed(&asked(seen), Purpose::Document).await
+            WordEmbedder::new()
+                .embed(&asked(seen), Purpose::Document)
+                .await
         });
         let mut vectors = embedded.unwrap().unwrap().vectors;
         vectors.iter_mut().flatten().for_each(|part| *part *= 3.0);
@@ -86,7 +105,9 @@ async fn embedding() -> Server {
 
 /// What an embedder makes of these bytes, asked about two texts.
 async fn read(embedder: &dyn Embedder) -> Result<Embedded, ModelError> {
-    embedder.embed(&texts(&["one", "two"]), Purpose::Document).await
+    embedder
+        .embed(&texts(&["one", "two"]), Purpose::Document)
+        .await
 }
 
 #[tokio::test]
@@ -96,19 +117,26 @@ async fn they_keep_the_contract() {
     conformance::embedder(|| openai(&server).with_dimensions(256).with_batch(7)).await;
     conformance::embedder(|| ollama(&server)).await;
     conformance::embedder(|| gemini(&server)).await;
-    conformance::embedder(|| gemini_model(&server, "gemini-embedding-2").with_dimensions(256)).await;
+    conformance::embedder(|| gemini_model(&server, "gemini-embedding-2").with_dimensions(256))
+        .await;
 }
 
 #[tokio::test]
 async fn vectors_get_the_length_one_and_tokens_are_counted() {
     let server = Server::with(|_, seen| {
-        Answer::json(200, reply(seen, &[vec![3.0, 4.0], vec![0.0, -2.0]]).to_string())
+        Answer::json(
+            200,
+            reply(seen, &[vec![3.0, 4.0], vec![0.0, -2.0]]).to_string(),
+        )
     })
     .await;
     for embedder in all(&server) {
         let embedded = read(&*embedder).await.unwrap();
         assert_eq!(embedded.vectors, [[0.6, 0.8], [0.0, -1.0]]);
-        assert_eq!((embedded.usage.input, embedded.usage.output), (Some(7), None));
+        assert_eq!(
+            (embedded.usage.input, embedded.usage.output),
+            (Some(7), None)
+        );
     }
 }
 
@@ -117,14 +145,35 @@ async fn texts_that_say_nothing_are_not_sent() {
     let server = embedding().await;
     for embedder in all(&server) {
         let mixed = texts(&["", "tea", " \n"]);
-        let vectors = embedder.embed(&mixed, Purpose::Document).await.unwrap().vectors;
+        let vectors = embedder
+            .embed(&mixed, Purpose::Document)
+            .await
+            .unwrap()
+            .vectors;
         assert_eq!(asked(&server.last()), ["tea"]);
-        assert!(vectors[0].iter().chain(&vectors[2]).all(|part| *part == 0.0));
+        assert!(
+            vectors[0]
+                .iter()
+                .chain(&vectors[2])
+                .all(|part| *part == 0.0)
+        );
         assert_eq!((vectors[0].len(), vectors[1].len()), (256, 256));
-        let nothing = embedder.embed(&texts(&["", ""]), Purpose::Document).await.unwrap().vectors;
+        let nothing = embedder
+            .embed(&texts(&["", ""]), Purpose::Document)
+            .await
+            .unwrap()
+            .vectors;
         assert_eq!(nothing, vec![vec![0.0; 256]; 2]);
         let before = server.seen().len();
-        assert_eq!(embedder.embed(&[], Purpose::Query).await.unwrap().vectors.len(), 0);
+        assert_eq!(
+            embedder
+                .embed(&[], Purpose::Query)
+                .await
+                .unwrap()
+                .vectors
+                .len(),
+            0
+        );
         assert_eq!(server.seen().len(), before);
     }
 }

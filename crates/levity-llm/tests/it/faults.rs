@@ -30,9 +30,17 @@ fn hasty(server: &Server, change: impl FnOnce(&mut TimeLimits)) -> ChatModel {
 async fn fails(answer: Answer) -> ModelError {
     let server = Server::saying(answer).await;
     let streamed = model(&server).complete(request()).await.unwrap_err();
-    let whole = model(&server).without_streaming().complete(request()).await.unwrap_err();
+    let whole = model(&server)
+        .without_streaming()
+        .complete(request())
+        .await
+        .unwrap_err();
     let kind = |error: &ModelError| std::mem::discriminant(&error.kind());
-    assert_eq!(kind(&streamed), kind(&whole), "streamed or not, it is the same: {streamed} / {whole}");
+    assert_eq!(
+        kind(&streamed),
+        kind(&whole),
+        "streamed or not, it is the same: {streamed} / {whole}"
+    );
     streamed
 }
 
@@ -52,10 +60,18 @@ async fn a_status_says_what_is_wrong() {
         (504, ModelErrorKind::Timeout, true),
         (529, ModelErrorKind::Overloaded, true),
     ] {
-        for body in ["", "{}", "<html><h1>Sorry</h1></html>", r#"{"error": {"message": "no"}}"#, "\u{0}\u{1}"]
-        {
+        for body in [
+            "",
+            "{}",
+            "<html><h1>Sorry</h1></html>",
+            r#"{"error": {"message": "no"}}"#,
+            "\u{0}\u{1}",
+        ] {
             let error = fails(Answer::json(status, body)).await;
-            assert_eq!((error.kind(), error.is_retryable(), error.status()), (kind, retryable, Some(status)));
+            assert_eq!(
+                (error.kind(), error.is_retryable(), error.status()),
+                (kind, retryable, Some(status))
+            );
             assert!(!error.to_string().contains('<'), "{error}");
             assert!(!error.to_string().is_empty());
         }
@@ -66,34 +82,46 @@ async fn a_status_says_what_is_wrong() {
 async fn a_redirect_is_not_followed() {
     let there = Server::saying(Answer::json(200, "{}")).await;
     let error = fails(Answer::json(307, "").header("location", there.url())).await;
-    assert_eq!((error.kind(), error.status()), (ModelErrorKind::BadRequest, Some(307)));
+    assert_eq!(
+        (error.kind(), error.status()),
+        (ModelErrorKind::BadRequest, Some(307))
+    );
     assert!(there.seen().is_empty(), "a key must not go elsewhere");
 }
 
 #[tokio::test]
 async fn how_long_to_wait_is_read_in_every_form() {
-    let asked =
-        async |name: &str, value: &str, body: &str| match fails(Answer::json(429, body).header(name, value))
-            .await
-            .kind()
-        {
-            ModelErrorKind::RateLimited { retry_after } => retry_after.map(|time| time.as_secs_f64()),
-            kind => panic!("{kind:?}"),
-        };
+    let asked = async |name: &str, value: &str, body: &str| match fails(
+        Answer::json(429, body).header(name, value),
+    )
+    .await
+    .kind()
+    {
+        ModelErrorKind::RateLimited { retry_after } => retry_after.map(|time| time.as_secs_f64()),
+        kind => panic!("{kind:?}"),
+    };
     assert_eq!(asked("retry-after", "12", "").await, Some(12.0));
     assert_eq!(asked("Retry-After", "0.5", "").await, Some(0.5));
     assert_eq!(asked("retry-after-ms", "1500", "").await, Some(1.5));
-    assert_eq!(asked("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT", "").await, Some(0.0), "it has passed");
-    let far = asked("retry-after", "Fri, 21 Oct 2095 07:28:00 GMT", "").await.unwrap();
+    assert_eq!(
+        asked("retry-after", "Wed, 21 Oct 2015 07:28:00 GMT", "").await,
+        Some(0.0),
+        "it has passed"
+    );
+    let far = asked("retry-after", "Fri, 21 Oct 2095 07:28:00 GMT", "")
+        .await
+        .unwrap();
     assert!(far > 1e9, "{far}");
     for nonsense in ["soon", "-1", "NaN", "inf", "1e300"] {
         assert_eq!(asked("retry-after", nonsense, "").await, None, "{nonsense}");
     }
-    let google =
-        r#"{"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": [{"retryDelay": "34.4s"}]}}"#;
+    let google = r#"{"error": {"code": 429, "status": "RESOURCE_EXHAUSTED", "details": [{"retryDelay": "34.4s"}]}}"#;
     assert_eq!(asked("x-none", "1", google).await, Some(34.4));
     let busy = fails(Answer::json(503, "").header("retry-after", "7")).await;
-    assert_eq!((busy.kind(), busy.retry_after()), (ModelErrorKind::Overloaded, Some(Duration::from_secs(7))));
+    assert_eq!(
+        (busy.kind(), busy.retry_after()),
+        (ModelErrorKind::Overloaded, Some(Duration::from_secs(7)))
+    );
 }
 
 #[tokio::test]
@@ -122,9 +150,15 @@ async fn a_stream_that_breaks_off_is_no_reply() {
 async fn what_came_before_the_fault_is_not_lost() {
     let server = Server::saying(Answer::sse(PIECE).then_reset()).await;
     let mut deltas = model(&server).stream(request()).await.unwrap();
-    assert_eq!(deltas.next().await.unwrap().unwrap(), Delta::Text("aaaaaaaa".to_owned()));
+    assert_eq!(
+        deltas.next().await.unwrap().unwrap(),
+        Delta::Text("aaaaaaaa".to_owned())
+    );
     assert!(deltas.next().await.unwrap().is_err());
-    assert!(deltas.next().await.is_none(), "after an error there is nothing");
+    assert!(
+        deltas.next().await.is_none(),
+        "after an error there is nothing"
+    );
 }
 
 #[tokio::test]
@@ -137,14 +171,25 @@ async fn a_reply_that_is_none_is_malformed() {
         Answer::json(200, "null"),
     ] {
         let server = Server::saying(answer.clone()).await;
-        let whole = model(&server).without_streaming().complete(request()).await.unwrap_err();
+        let whole = model(&server)
+            .without_streaming()
+            .complete(request())
+            .await
+            .unwrap_err();
         assert_eq!(whole.kind(), ModelErrorKind::Malformed, "{answer:?}");
-        assert!(model(&server).complete(request()).await.is_err(), "{answer:?}");
+        assert!(
+            model(&server).complete(request()).await.is_err(),
+            "{answer:?}"
+        );
     }
     let cut = Server::saying(Answer::json(200, "{\"choices\": [")).await;
     for model in [model(&cut), model(&cut).without_streaming()] {
         let error = model.complete(request()).await.unwrap_err();
-        assert_eq!((error.kind(), error.is_retryable()), (ModelErrorKind::Transport, true), "it broke off");
+        assert_eq!(
+            (error.kind(), error.is_retryable()),
+            (ModelErrorKind::Transport, true),
+            "it broke off"
+        );
     }
     let server = Server::saying(Answer::sse("data: {\"choices\": oops\n\n")).await;
     let error = model(&server).complete(request()).await.unwrap_err();
@@ -180,8 +225,10 @@ async fn the_type_of_the_content_does_not_matter() {
 #[tokio::test]
 async fn no_reply_is_larger_than_it_may_be() {
     // 100 MB of text: refused at 32 MiB, with the connection closed.
-    let big =
-        format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{}\"}}}}]}}\n\n", "a".repeat(1 << 20));
+    let big = format!(
+        "data: {{\"choices\":[{{\"delta\":{{\"content\":\"{}\"}}}}]}}\n\n",
+        "a".repeat(1 << 20)
+    );
     let server = Server::saying(Answer::sse("").then_repeat(&big, 100)).await;
     let error = model(&server).complete(request()).await.unwrap_err();
     assert_eq!(error.kind(), ModelErrorKind::Malformed);
@@ -192,7 +239,8 @@ async fn no_reply_is_larger_than_it_may_be() {
     assert_eq!(error.kind(), ModelErrorKind::Malformed);
     server.closed().await;
     // One piece of JSON.
-    let server = Server::saying(Answer::json(200, "{\"a\": \"").then_repeat(vec![b'a'; 1 << 20], 100)).await;
+    let server =
+        Server::saying(Answer::json(200, "{\"a\": \"").then_repeat(vec![b'a'; 1 << 20], 100)).await;
     for model in [model(&server), model(&server).without_streaming()] {
         let error = model.complete(request()).await.unwrap_err();
         assert_eq!(error.kind(), ModelErrorKind::Malformed, "{error}");
@@ -210,13 +258,17 @@ async fn no_reply_is_larger_than_it_may_be() {
 async fn every_wait_has_an_end() {
     let milliseconds = Duration::from_millis;
     let stalled = Server::saying(Answer::sse(PIECE).then_stall()).await;
-    let error =
-        hasty(&stalled, |limits| limits.stall = milliseconds(60)).complete(request()).await.unwrap_err();
+    let error = hasty(&stalled, |limits| limits.stall = milliseconds(60))
+        .complete(request())
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ModelErrorKind::Timeout);
     assert!(error.to_string().contains("60ms"), "{error}");
     stalled.closed().await;
-    let error =
-        hasty(&stalled, |limits| limits.total = milliseconds(60)).complete(request()).await.unwrap_err();
+    let error = hasty(&stalled, |limits| limits.total = milliseconds(60))
+        .complete(request())
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ModelErrorKind::Timeout);
     stalled.closed().await;
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -224,7 +276,10 @@ async fn every_wait_has_an_end() {
     limits.first_byte = milliseconds(60);
     let model = ChatModel::compatible(format!("http://{}", silent.local_addr().unwrap()), "m");
     let model = model.with_endpoint(|endpoint| endpoint.with_limits(limits));
-    assert_eq!(model.complete(request()).await.unwrap_err().kind(), ModelErrorKind::Timeout);
+    assert_eq!(
+        model.complete(request()).await.unwrap_err().kind(),
+        ModelErrorKind::Timeout
+    );
 }
 
 #[tokio::test]
@@ -254,32 +309,56 @@ async fn nothing_is_sent_before_it_is_asked_for() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_named_as_such() {
-    let nobody = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let error = ChatModel::compatible(format!("http://{nobody}"), "m").complete(request()).await.unwrap_err();
-    assert_eq!((error.kind(), error.is_retryable()), (ModelErrorKind::Transport, true));
+    let nobody = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let error = ChatModel::compatible(format!("http://{nobody}"), "m")
+        .complete(request())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.kind(), error.is_retryable()),
+        (ModelErrorKind::Transport, true)
+    );
     for wrong in ["nonsense", "", "ftp://host"] {
-        let error = ChatModel::compatible(wrong, "m").complete(request()).await.unwrap_err();
+        let error = ChatModel::compatible(wrong, "m")
+            .complete(request())
+            .await
+            .unwrap_err();
         assert_eq!(error.kind(), ModelErrorKind::BadRequest, "{wrong}: {error}");
     }
 }
 
 #[tokio::test]
 async fn no_secret_is_shown() {
-    let server =
-        Server::saying(Answer::json(400, r#"{"error": "bad key hush-hush-1 and hush-hush-2"}"#)).await;
+    let server = Server::saying(Answer::json(
+        400,
+        r#"{"error": "bad key hush-hush-1 and hush-hush-2"}"#,
+    ))
+    .await;
     let model = model(&server)
         .with_key("hush-hush-1")
         .with_endpoint(|endpoint| endpoint.with_header("x-secret", "hush-hush-2"));
     let error = model.complete(request()).await.unwrap_err();
-    assert!(!format!("{error} {error:?} {model:?}").contains("hush"), "{error:?}");
+    assert!(
+        !format!("{error} {error:?} {model:?}").contains("hush"),
+        "{error:?}"
+    );
     assert_eq!(server.last().header("x-secret"), "hush-hush-2");
     let said = Answer::sse("data: {\"error\": {\"message\": \"your hush-hush-1 is no good\"}}\n\n");
     let server = Server::saying(said).await;
-    let error = self::model(&server).with_key("hush-hush-1").complete(request()).await.unwrap_err();
+    let error = self::model(&server)
+        .with_key("hush-hush-1")
+        .complete(request())
+        .await
+        .unwrap_err();
     assert_eq!(error.message(), "your *** is no good");
 }
 
-/// Answers the first request on a connection as said, and closes the connection when another one comes on it.
+/// Answers the first request on a connection as said, and closes the connection when another one
+/// comes on it.
 async fn forgetful(answers: bool) -> (String, Arc<AtomicUsize>, tokio::task::JoinHandle<()>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -287,7 +366,10 @@ async fn forgetful(answers: bool) -> (String, Arc<AtomicUsize>, tokio::task::Joi
     let count = seen.clone();
     let task = tokio::spawn(async move {
         let body = r#"{"choices": [{"message": {"content": "yes"}, "finish_reason": "stop"}]}"#;
-        let reply = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        let reply = format!(
+            "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
         while let Ok((mut stream, _)) = listener.accept().await {
             for turn in 0..2 {
                 let mut piece = [0; 4096];
@@ -310,7 +392,10 @@ async fn a_connection_that_was_closed_behind_a_reply_is_not_missed() {
     let (url, seen, task) = forgetful(true).await;
     let model = ChatModel::compatible(url, "m").without_streaming();
     for _ in 0..3 {
-        assert_eq!(model.complete(request()).await.unwrap().message.text(), "yes");
+        assert_eq!(
+            model.complete(request()).await.unwrap().message.text(),
+            "yes"
+        );
     }
     // One for the first, and for each of the others one that reached nobody.
     assert_eq!(seen.load(Ordering::SeqCst), 5);
@@ -320,8 +405,14 @@ async fn a_connection_that_was_closed_behind_a_reply_is_not_missed() {
 #[tokio::test]
 async fn a_request_on_a_new_connection_is_sent_once() {
     let (url, seen, task) = forgetful(false).await;
-    let error = ChatModel::compatible(url, "m").complete(request()).await.unwrap_err();
-    assert_eq!((error.kind(), error.is_retryable()), (ModelErrorKind::Transport, true));
+    let error = ChatModel::compatible(url, "m")
+        .complete(request())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.kind(), error.is_retryable()),
+        (ModelErrorKind::Transport, true)
+    );
     assert_eq!(seen.load(Ordering::SeqCst), 1);
     task.abort();
 }
@@ -331,7 +422,20 @@ async fn limits_may_be_endless() {
     let server = Server::saying(Answer::sse(format!("{PIECE}data: [DONE]\n\n"))).await;
     let endless = |limits: &mut TimeLimits| {
         let most = Duration::MAX;
-        (limits.connect, limits.first_byte, limits.stall, limits.total) = (most, most, most, most);
+        (
+            limits.connect,
+            limits.first_byte,
+            limits.stall,
+            limits.total,
+        ) = (most, most, most, most);
     };
-    assert_eq!(hasty(&server, endless).complete(request()).await.unwrap().message.text(), "aaaaaaaa");
+    assert_eq!(
+        hasty(&server, endless)
+            .complete(request())
+            .await
+            .unwrap()
+            .message
+            .text(),
+        "aaaaaaaa"
+    );
 }

@@ -1,7 +1,9 @@
 //! What costs more than tokens: an hour in the cache, tools of the provider's own, tiers.
 
 use levity_core::{Fees, Limits, Model, ModelCard, ModelErrorKind, Money, Price, Request, Usage};
-use levity_llm::{AnthropicModel, CacheTtl, ChatModel, Endpoint, GeminiModel, ModelList, OpenAiModel};
+use levity_llm::{
+    AnthropicModel, CacheTtl, ChatModel, Endpoint, GeminiModel, ModelList, OpenAiModel,
+};
 use levity_loop::{Agent, Error};
 use serde_json::{Value, json};
 
@@ -9,15 +11,26 @@ use crate::layers::support::ask;
 use crate::server::{Answer, Server};
 
 fn anthropic(server: &Server, fees: Fees) -> AnthropicModel {
-    let price = Price::new(1.0, 1.0).with_cache_write(1.25).with_cache_write_hour(2.0).with_fees(fees);
-    let card = ModelCard::new("anthropic", "m").with_window(10_000).with_max_output(1_000).with_price(price);
-    AnthropicModel::new("k", "m").with_endpoint(|_| Endpoint::new(server.url())).with_card(card)
+    let price = Price::new(1.0, 1.0)
+        .with_cache_write(1.25)
+        .with_cache_write_hour(2.0)
+        .with_fees(fees);
+    let card = ModelCard::new("anthropic", "m")
+        .with_window(10_000)
+        .with_max_output(1_000)
+        .with_price(price);
+    AnthropicModel::new("k", "m")
+        .with_endpoint(|_| Endpoint::new(server.url()))
+        .with_card(card)
 }
 
 /// A reply with this usage.
 fn said(usage: &Value) -> Answer {
     let content = json!([{"type": "text", "text": "OK"}]);
-    Answer::json(200, json!({"content": content, "stop_reason": "end_turn", "usage": usage}).to_string())
+    Answer::json(
+        200,
+        json!({"content": content, "stop_reason": "end_turn", "usage": usage}).to_string(),
+    )
 }
 
 async fn used(model: impl Model) -> Usage {
@@ -33,7 +46,10 @@ async fn hour_in_the_cache_and_searches_of_anthropic_are_counted() {
     });
     let server = Server::saying(said(&usage)).await;
     let usage = used(anthropic(&server, Fees::new()).without_streaming()).await;
-    assert_eq!((usage.cache_written, usage.cache_written_hour), (Some(700), Some(400)));
+    assert_eq!(
+        (usage.cache_written, usage.cache_written_hour),
+        (Some(700), Some(400))
+    );
     assert_eq!((usage.searches, usage.priority), (Some(3), false));
     let huge = json!({
         "input_tokens": u64::MAX, "output_tokens": u64::MAX, "cache_read_input_tokens": u64::MAX,
@@ -47,9 +63,15 @@ async fn hour_in_the_cache_and_searches_of_anthropic_are_counted() {
 
 #[tokio::test]
 async fn reply_that_anthropic_served_faster_has_another_tier() {
-    for (speed, priority) in [(json!("fast"), true), (json!("standard"), false), (Value::Null, false)] {
-        let server =
-            Server::saying(said(&json!({"input_tokens": 10, "output_tokens": 5, "speed": speed}))).await;
+    for (speed, priority) in [
+        (json!("fast"), true),
+        (json!("standard"), false),
+        (Value::Null, false),
+    ] {
+        let server = Server::saying(said(
+            &json!({"input_tokens": 10, "output_tokens": 5, "speed": speed}),
+        ))
+        .await;
         let usage = used(anthropic(&server, Fees::new()).without_streaming()).await;
         assert_eq!(usage.priority, priority, "{speed}");
     }
@@ -64,7 +86,10 @@ async fn counts_of_chat_without_a_total_stop_at_the_most() {
     let reply = json!({"choices": [choice], "usage": counts}).to_string();
     let server = Server::saying(Answer::json(200, reply)).await;
     let usage = used(ChatModel::compatible(server.url(), "m").without_streaming()).await;
-    assert_eq!((usage.input, usage.output, usage.total()), (Some(u64::MAX), Some(u64::MAX), u64::MAX));
+    assert_eq!(
+        (usage.input, usage.output, usage.total()),
+        (Some(u64::MAX), Some(u64::MAX), u64::MAX)
+    );
 }
 
 #[tokio::test]
@@ -79,52 +104,89 @@ async fn searches_and_sessions_of_openai_are_counted() {
     let usage = json!({"input_tokens": 9, "output_tokens": 7});
     let reply = json!({"status": "completed", "service_tier": "priority", "output": output, "usage": usage});
     let server = Server::saying(Answer::json(200, reply.to_string())).await;
-    let model = OpenAiModel::new("k", "m").with_endpoint(|_| Endpoint::new(server.url())).without_streaming();
+    let model = OpenAiModel::new("k", "m")
+        .with_endpoint(|_| Endpoint::new(server.url()))
+        .without_streaming();
     let usage = used(model).await;
-    assert_eq!((usage.searches, usage.sessions, usage.priority), (Some(2), Some(1), true));
+    assert_eq!(
+        (usage.searches, usage.sessions, usage.priority),
+        (Some(2), Some(1), true)
+    );
 }
 
 #[tokio::test]
 async fn searches_of_gemini_are_counted() {
     let grounding = json!({"webSearchQueries": ["", "weather Berlin", " ", "weather Tokyo"]});
     let content = json!({"role": "model", "parts": [{"text": "OK"}]});
-    let candidate = json!({"content": content, "finishReason": "STOP", "groundingMetadata": grounding});
+    let candidate =
+        json!({"content": content, "finishReason": "STOP", "groundingMetadata": grounding});
     let counts = json!({"promptTokenCount": 7, "candidatesTokenCount": 3});
     let reply = json!({"candidates": [candidate], "usageMetadata": counts}).to_string();
-    for (stream, answer) in
-        [(true, Answer::sse(format!("data: {reply}\n\n"))), (false, Answer::json(200, reply.clone()))]
-    {
+    for (stream, answer) in [
+        (true, Answer::sse(format!("data: {reply}\n\n"))),
+        (false, Answer::json(200, reply.clone())),
+    ] {
         let server = Server::saying(answer).await;
         let model = GeminiModel::new("k", "m").with_endpoint(|_| Endpoint::new(server.url()));
-        let usage = used(if stream { model } else { model.without_streaming() }).await;
-        assert_eq!((usage.searches, usage.input, usage.output), (Some(2), Some(7), Some(3)));
+        let usage = used(if stream {
+            model
+        } else {
+            model.without_streaming()
+        })
+        .await;
+        assert_eq!(
+            (usage.searches, usage.input, usage.output),
+            (Some(2), Some(7), Some(3))
+        );
     }
 }
 
 #[tokio::test]
 async fn tier_that_a_chat_reply_names_is_counted() {
     let usage = json!({"prompt_tokens": 9, "completion_tokens": 7});
-    for (tier, priority) in
-        [(json!("priority"), true), (json!("default"), false), (json!(null), false), (json!(7), false)]
-    {
+    for (tier, priority) in [
+        (json!("priority"), true),
+        (json!("default"), false),
+        (json!(null), false),
+        (json!(7), false),
+    ] {
         let message = json!({"role": "assistant", "content": "OK"});
         let choice = json!({"index": 0, "message": message, "finish_reason": "stop"});
         let whole = json!({"choices": [choice], "usage": usage, "service_tier": tier}).to_string();
         let piece = json!({"choices": [{"index": 0, "delta": message, "finish_reason": "stop"}], "service_tier": tier});
         // Some servers name the tier once, and not beside the counts.
-        let stream =
-            format!("data: {piece}\n\ndata: {}\n\ndata: [DONE]\n\n", json!({"choices": [], "usage": usage}));
-        for (streams, answer) in [(true, Answer::sse(stream)), (false, Answer::json(200, whole))] {
+        let stream = format!(
+            "data: {piece}\n\ndata: {}\n\ndata: [DONE]\n\n",
+            json!({"choices": [], "usage": usage})
+        );
+        for (streams, answer) in [
+            (true, Answer::sse(stream)),
+            (false, Answer::json(200, whole)),
+        ] {
             let server = Server::saying(answer).await;
             let model = ChatModel::openai("k", "m").with_endpoint(|_| Endpoint::new(server.url()));
-            let card = ModelCard::new("openai", "m").with_price(Price::new(1.0, 1.0).with_priority(200));
+            let card =
+                ModelCard::new("openai", "m").with_price(Price::new(1.0, 1.0).with_priority(200));
             let model = model.with_card(card);
             let price = model.card().price.unwrap();
-            let usage = used(if streams { model } else { model.without_streaming() }).await;
-            assert_eq!((usage.priority, usage.input), (priority, Some(9)), "{tier} {streams}");
+            let usage = used(if streams {
+                model
+            } else {
+                model.without_streaming()
+            })
+            .await;
+            assert_eq!(
+                (usage.priority, usage.input),
+                (priority, Some(9)),
+                "{tier} {streams}"
+            );
             let usual = price.cost(&Usage::new(9, 7)).nanos();
             let factor = if priority { 2 } else { 1 };
-            assert_eq!(price.cost(&usage).nanos(), factor * usual, "{tier} {streams}");
+            assert_eq!(
+                price.cost(&usage).nanos(),
+                factor * usual,
+                "{tier} {streams}"
+            );
         }
     }
 }
@@ -145,14 +207,23 @@ async fn tier_that_a_gemini_reply_names_is_counted() {
         counts[name] = tier.clone();
         let candidate = json!({"content": content, "finishReason": "STOP"});
         let reply = json!({"candidates": [candidate], "usageMetadata": counts}).to_string();
-        for (streams, answer) in
-            [(true, Answer::sse(format!("data: {reply}\n\n"))), (false, Answer::json(200, reply.clone()))]
-        {
-            let answer =
-                if header.is_empty() { answer } else { answer.header("x-gemini-service-tier", header) };
+        for (streams, answer) in [
+            (true, Answer::sse(format!("data: {reply}\n\n"))),
+            (false, Answer::json(200, reply.clone())),
+        ] {
+            let answer = if header.is_empty() {
+                answer
+            } else {
+                answer.header("x-gemini-service-tier", header)
+            };
             let server = Server::saying(answer).await;
             let model = GeminiModel::new("k", "m").with_endpoint(|_| Endpoint::new(server.url()));
-            let usage = used(if streams { model } else { model.without_streaming() }).await;
+            let usage = used(if streams {
+                model
+            } else {
+                model.without_streaming()
+            })
+            .await;
             assert_eq!(
                 (usage.priority, usage.output),
                 (priority, Some(3)),
@@ -173,9 +244,14 @@ async fn hour_in_the_cache_is_reserved_where_it_is_asked_for() {
     assert_eq!(most(&model, &ask("?")), Money::from_dollars(1.25));
     let mut named = ask("?");
     let mark = json!({"type": "ephemeral", "ttl": "1h"});
-    std::sync::Arc::make_mut(&mut named.options).extra.insert("cache_control".to_owned(), mark);
+    std::sync::Arc::make_mut(&mut named.options)
+        .extra
+        .insert("cache_control".to_owned(), mark);
     assert_eq!(most(&model, &named), Money::from_dollars(2.0));
-    assert_eq!(most(&model.with_cache_ttl(CacheTtl::OneHour), &ask("?")), Money::from_dollars(2.0));
+    assert_eq!(
+        most(&model.with_cache_ttl(CacheTtl::OneHour), &ask("?")),
+        Money::from_dollars(2.0)
+    );
 }
 
 /// Runs an agent whose model has these fields in each request, with this much money.
@@ -186,7 +262,10 @@ async fn run(server: &Server, fees: Fees, fields: &Value, money: f64) -> Result<
     }
     let limits = Limits::new().money(Money::from_dollars(money));
     let agent = Agent::builder(model).limits(limits).build().unwrap();
-    agent.run("?").await.map(|answer| answer.usage().cost.unwrap())
+    agent
+        .run("?")
+        .await
+        .map(|answer| answer.usage().cost.unwrap())
 }
 
 #[tokio::test]
@@ -209,7 +288,8 @@ async fn request_with_a_fee_that_nobody_knows_is_not_sent_where_money_is_limited
             other => panic!("{fields}: {other:?}"),
         }
     }
-    // What is known and bounded is sent, unless it is more than there is: the fees, and three windows.
+    // What is known and bounded is sent, unless it is more than there is: the fees, and three
+    // windows.
     match run(&server, known, &json!({"tools": [search]}), 0.04).await {
         Err(Error::Limit { .. }) => {}
         other => panic!("{other:?}"),
@@ -220,7 +300,9 @@ async fn request_with_a_fee_that_nobody_knows_is_not_sent_where_money_is_limited
         "server_tool_use": {"web_search_requests": 2},
     });
     let server = Server::saying(said(&usage)).await;
-    let cost = run(&server, known, &json!({"tools": [search]}), 1.0).await.unwrap();
+    let cost = run(&server, known, &json!({"tools": [search]}), 1.0)
+        .await
+        .unwrap();
     assert_eq!(cost, Money::from_dollars(0.02 + 0.000_15));
 }
 
@@ -234,17 +316,38 @@ fn list_has_rates_for_an_hour_and_fees() {
         }}}}"#,
     );
     let price = list.unwrap().card("house", "big").price.unwrap();
-    let fees = Fees::new().with_search(0.01).with_session(0.03).with_most_uses(4);
+    let fees = Fees::new()
+        .with_search(0.01)
+        .with_session(0.03)
+        .with_most_uses(4);
     let long = Price::new(2.0, 3.0).with_cache_write_hour(4.0);
-    let expected = Price::new(1.0, 2.0).with_cache_write(1.25).with_cache_write_hour(2.0).with_priority(175);
+    let expected = Price::new(1.0, 2.0)
+        .with_cache_write(1.25)
+        .with_cache_write_hour(2.0)
+        .with_priority(175);
     assert_eq!(price, expected.with_fees(fees).with_long(10, long));
     let error = ModelList::parse(
         r#"{"models": {"a:b": {"price": {"input": 1, "output": 2, "fees": {"serch": 1}}}}}"#,
     );
-    assert!(error.unwrap_err().to_string().contains("unknown field `serch`"));
-    for name in ModelList::builtin().names().filter(|name| name.starts_with("anthropic:")) {
-        let price = ModelList::builtin().card("anthropic", &name["anthropic:".len()..]).price.unwrap();
-        assert_eq!(price.cache_write_hour, Some(price.input.saturating_mul(2)), "{name}");
+    assert!(
+        error
+            .unwrap_err()
+            .to_string()
+            .contains("unknown field `serch`")
+    );
+    for name in ModelList::builtin()
+        .names()
+        .filter(|name| name.starts_with("anthropic:"))
+    {
+        let price = ModelList::builtin()
+            .card("anthropic", &name["anthropic:".len()..])
+            .price
+            .unwrap();
+        assert_eq!(
+            price.cache_write_hour,
+            Some(price.input.saturating_mul(2)),
+            "{name}"
+        );
         assert!(price.fees.search.is_some(), "{name}");
     }
 }

@@ -21,15 +21,23 @@ impl Files {
     }
 
     fn open(&self) -> Result<StaticEmbedder, levity_llm::Error> {
-        StaticEmbedder::open(self.dir.path().join("tiny.safetensors"), self.dir.path().join("tokenizer.json"))
+        StaticEmbedder::open(
+            self.dir.path().join("tiny.safetensors"),
+            self.dir.path().join("tokenizer.json"),
+        )
     }
 }
 
-const VOCAB: [&str; 12] = ["<unk>", "▁", "t", "e", "a", "te", "tea", "▁tea", "s", "<0xC3>", "<0xA9>", "at"];
+const VOCAB: [&str; 12] = [
+    "<unk>", "▁", "t", "e", "a", "te", "tea", "▁tea", "s", "<0xC3>", "<0xA9>", "at",
+];
 
 fn tokens() -> Value {
-    let vocab: serde_json::Map<String, Value> =
-        VOCAB.iter().zip(0..).map(|(token, id)| ((*token).to_owned(), json!(id))).collect();
+    let vocab: serde_json::Map<String, Value> = VOCAB
+        .iter()
+        .zip(0..)
+        .map(|(token, id)| ((*token).to_owned(), json!(id)))
+        .collect();
     json!({
         "version": "1.0",
         "normalizer": {"type": "Sequence", "normalizers": [
@@ -49,19 +57,28 @@ fn tokens() -> Value {
 fn table(dtype: &str) -> Vec<u8> {
     let number = |number: f32| match dtype {
         "F32" => number.to_le_bytes().to_vec(),
-        "BF16" => number.to_bits().to_be_bytes()[..2].iter().rev().copied().collect(),
+        "BF16" => number.to_bits().to_be_bytes()[..2]
+            .iter()
+            .rev()
+            .copied()
+            .collect(),
         // Small whole numbers as halves.
         _ => match number as u32 {
             0 => vec![0, 0],
             whole => {
                 let exponent = whole.ilog2();
                 let fraction = (whole << (10 - exponent)) & 0x3ff;
-                u16::try_from(((exponent + 15) << 10) | fraction).unwrap().to_le_bytes().to_vec()
+                u16::try_from(((exponent + 15) << 10) | fraction)
+                    .unwrap()
+                    .to_le_bytes()
+                    .to_vec()
             }
         },
     };
-    let data: Vec<u8> =
-        (0..VOCAB.len()).flat_map(|row| [number(row as f32), number(1.0)]).flatten().collect();
+    let data: Vec<u8> = (0..VOCAB.len())
+        .flat_map(|row| [number(row as f32), number(1.0)])
+        .flatten()
+        .collect();
     let header = json!({"__metadata__": {"format": "pt"},
         "embedding.weight": {"dtype": dtype, "shape": [VOCAB.len(), 2], "data_offsets": [0, data.len()]}});
     file(&header.to_string(), &data)
@@ -75,7 +92,12 @@ fn file(header: &str, data: &[u8]) -> Vec<u8> {
 }
 
 async fn vector(embedder: &StaticEmbedder, text: &str) -> Vec<f32> {
-    embedder.embed(&[text.to_owned()], Purpose::Document).await.unwrap().vectors.remove(0)
+    embedder
+        .embed(&[text.to_owned()], Purpose::Document)
+        .await
+        .unwrap()
+        .vectors
+        .remove(0)
 }
 
 #[tokio::test]
@@ -100,9 +122,16 @@ async fn a_vector_is_the_mean_of_its_tokens() {
             let sum: f32 = expected.iter().map(|id| *id as f32).sum();
             let count = expected.len() as f32;
             let length = (sum * sum + count * count).sqrt();
-            let expected = if length == 0.0 { vec![0.0, 0.0] } else { vec![sum / length, count / length] };
+            let expected = if length == 0.0 {
+                vec![0.0, 0.0]
+            } else {
+                vec![sum / length, count / length]
+            };
             let found = vector(&embedder, text).await;
-            let close = found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-6);
+            let close = found
+                .iter()
+                .zip(&expected)
+                .all(|(a, b)| (a - b).abs() < 1e-6);
             assert!(close, "{dtype} {text:?}: {found:?}, not {expected:?}");
         }
     }
@@ -116,19 +145,29 @@ async fn it_keeps_the_contract() {
 
 #[test]
 fn other_files_have_another_name() {
-    let one = Files::new(&table("F16"), tokens().to_string().as_bytes()).open().unwrap();
+    let one = Files::new(&table("F16"), tokens().to_string().as_bytes())
+        .open()
+        .unwrap();
     let mut changed = table("F16");
     *changed.last_mut().unwrap() ^= 1;
-    let other = Files::new(&changed, tokens().to_string().as_bytes()).open().unwrap();
+    let other = Files::new(&changed, tokens().to_string().as_bytes())
+        .open()
+        .unwrap();
     assert!(one.card().id.starts_with("tiny-"), "{}", one.card().id);
     assert_ne!(one.card(), other.card());
 }
 
 #[track_caller]
 fn refused(table: &[u8], tokens: &[u8], problem: &str) {
-    let error = Files::new(table, tokens).open().err().unwrap_or_else(|| panic!("{problem}: it was taken"));
+    let error = Files::new(table, tokens)
+        .open()
+        .err()
+        .unwrap_or_else(|| panic!("{problem}: it was taken"));
     assert_eq!(error.kind(), ErrorKind::File);
-    assert!(error.to_string().contains(problem), "{error}, not {problem}");
+    assert!(
+        error.to_string().contains(problem),
+        "{error}, not {problem}"
+    );
 }
 
 #[test]
@@ -140,23 +179,42 @@ fn a_table_that_is_none_is_refused() {
     check(&u64::MAX.to_le_bytes(), "too long");
     check(&file("{", b""), "cannot be read");
     check(&file(&"[".repeat(100_000), b""), "cannot be read");
-    check(&file(&format!("{{\"a\":{}1{}}}", "[".repeat(200), "]".repeat(200)), b""), "cannot be read");
-    let header = |header: Value, problem: &str| check(&file(&header.to_string(), &[0; 96]), problem);
+    check(
+        &file(
+            &format!("{{\"a\":{}1{}}}", "[".repeat(200), "]".repeat(200)),
+            b"",
+        ),
+        "cannot be read",
+    );
+    let header =
+        |header: Value, problem: &str| check(&file(&header.to_string(), &[0; 96]), problem);
     let tensor = |dtype: &str, shape: Value, offsets: Value| json!({"a": {"dtype": dtype, "shape": shape, "data_offsets": offsets}});
     header(json!({}), "no matrix");
     header(json!({"a": 7}), "no matrix");
     header(tensor("F32", json!([24]), json!([0, 96])), "no matrix");
-    header(tensor("I64", json!([6, 2]), json!([0, 96])), "F32, F16 or BF16");
+    header(
+        tensor("I64", json!([6, 2]), json!([0, 96])),
+        "F32, F16 or BF16",
+    );
     header(tensor("F32", json!([0, 2]), json!([0, 0])), "rows");
     header(tensor("F32", json!([2, 0]), json!([0, 0])), "columns");
-    header(tensor("F32", json!([1, 100_000]), json!([0, 400_000])), "columns");
+    header(
+        tensor("F32", json!([1, 100_000]), json!([0, 400_000])),
+        "columns",
+    );
     let within = "within the file";
     header(tensor("F32", json!([12, 2]), json!([0, 97])), within);
     header(tensor("F32", json!([12, 2]), json!([1, 97])), within);
     header(tensor("F32", json!([12, 2]), json!([96, 0])), within);
     header(tensor("F32", json!([11, 2]), json!([0, 96])), within);
-    header(tensor("F32", json!([u64::MAX / 2, 16]), json!([0, 96])), within);
-    header(tensor("F32", json!([u64::MAX, 1]), json!([u64::MAX, u64::MAX])), within);
+    header(
+        tensor("F32", json!([u64::MAX / 2, 16]), json!([0, 96])),
+        within,
+    );
+    header(
+        tensor("F32", json!([u64::MAX, 1]), json!([u64::MAX, u64::MAX])),
+        within,
+    );
     header(tensor("F32", json!([-1, 2]), json!([0, 96])), "no matrix");
     let two = json!({"a": {"dtype": "F32", "shape": [12, 2], "data_offsets": [0, 96]},
         "b": {"dtype": "F32", "shape": [12, 2], "data_offsets": [0, 96]}});
@@ -170,21 +228,41 @@ fn a_table_that_is_none_is_refused() {
 #[test]
 fn a_tokeniser_that_is_none_is_refused() {
     let good = table("F32");
-    let check = |tokens: &Value, problem: &str| refused(&good, tokens.to_string().as_bytes(), problem);
+    let check =
+        |tokens: &Value, problem: &str| refused(&good, tokens.to_string().as_bytes(), problem);
     refused(&good, b"", "cannot be read");
     refused(&good, "[".repeat(1 << 20).as_bytes(), "cannot be read");
-    refused(&good, format!("{{\"normalizer\":{}", "{\"a\":".repeat(1 << 16)).as_bytes(), "cannot be read");
+    refused(
+        &good,
+        format!("{{\"normalizer\":{}", "{\"a\":".repeat(1 << 16)).as_bytes(),
+        "cannot be read",
+    );
     let changed = |pointer: &str, value: Value| {
         let mut tokens = tokens();
         *tokens.pointer_mut(pointer).unwrap() = value;
         tokens
     };
     check(&changed("/model/type", json!("WordPiece")), "byte-pair");
-    check(&changed("/pre_tokenizer", json!({"type": "ByteLevel"})), "byte-pair");
-    check(&changed("/normalizer", json!({"type": "NFKC"})), "not known here");
-    check(&changed("/normalizer", json!({"type": "Prepend", "prepend": "x".repeat(99)})), "not known here");
     check(
-        &changed("/normalizer/normalizers", json!(vec![json!({"type": "Prepend", "prepend": "x"}); 99])),
+        &changed("/pre_tokenizer", json!({"type": "ByteLevel"})),
+        "byte-pair",
+    );
+    check(
+        &changed("/normalizer", json!({"type": "NFKC"})),
+        "not known here",
+    );
+    check(
+        &changed(
+            "/normalizer",
+            json!({"type": "Prepend", "prepend": "x".repeat(99)}),
+        ),
+        "not known here",
+    );
+    check(
+        &changed(
+            "/normalizer/normalizers",
+            json!(vec![json!({"type": "Prepend", "prepend": "x"}); 99]),
+        ),
         "too many",
     );
     check(&changed("/model/merges", json!(["t", "e"])), "joins tokens");
@@ -200,7 +278,12 @@ async fn a_tokeniser_cannot_make_a_text_grow_without_end() {
     let double = json!({"type": "Replace", "pattern": {"String": "a"}, "content": "a".repeat(16)});
     tokens["normalizer"] = json!({"type": "Sequence", "normalizers": vec![double; 16]});
     let files = Files::new(&table("F32"), tokens.to_string().as_bytes());
-    let embedded = files.open().unwrap().embed(&["a".to_owned()], Purpose::Query).await.unwrap();
+    let embedded = files
+        .open()
+        .unwrap()
+        .embed(&["a".to_owned()], Purpose::Query)
+        .await
+        .unwrap();
     assert_eq!(embedded.usage.input, Some(64 << 10));
 }
 
@@ -217,19 +300,43 @@ fn wordllama() -> Option<PathBuf> {
 
 fn real(folder: &Path) -> StaticEmbedder {
     let table = folder.join("weights/l2_supercat_256.safetensors");
-    StaticEmbedder::open(table, folder.join("tokenizers/l2_supercat_tokenizer_config.json")).unwrap()
+    StaticEmbedder::open(
+        table,
+        folder.join("tokenizers/l2_supercat_tokenizer_config.json"),
+    )
+    .unwrap()
 }
 
 /// What the tokeniser's own library and the mean of the table's rows give.
 const REFERENCE: [(&str, usize, [f32; 4]); 8] = [
-    ("The harbour is closed in winter.", 8, [-0.14366, -0.08261, -0.02959, 0.01826]),
-    ("Grüner Tee schmeckt am besten kühl.", 14, [-0.11471, 0.13052, 0.08056, -0.15665]),
+    (
+        "The harbour is closed in winter.",
+        8,
+        [-0.14366, -0.08261, -0.02959, 0.01826],
+    ),
+    (
+        "Grüner Tee schmeckt am besten kühl.",
+        14,
+        [-0.11471, 0.13052, 0.08056, -0.15665],
+    ),
     ("東京は雨です。", 10, [-0.0397, 0.09223, -0.04207, -0.00022]),
-    ("  two  spaces\n\nand\tlines", 9, [-0.08174, -0.12216, -0.00333, 0.06379]),
+    (
+        "  two  spaces\n\nand\tlines",
+        9,
+        [-0.08174, -0.12216, -0.00333, 0.06379],
+    ),
     ("🦀 crab", 7, [-0.03122, -0.11245, -0.12781, -0.02719]),
-    ("fn main() { println!(\"{}\", 6 * 7); }", 15, [0.06723, 0.01999, 0.10282, -0.0422]),
+    (
+        "fn main() { println!(\"{}\", 6 * 7); }",
+        15,
+        [0.06723, 0.01999, 0.10282, -0.0422],
+    ),
     ("a", 1, [0.00909, 0.01155, -0.05027, 0.0374]),
-    ("antidisestablishmentarianism 1234567890", 20, [0.02374, -0.0695, 0.1005, -0.03496]),
+    (
+        "antidisestablishmentarianism 1234567890",
+        20,
+        [0.02374, -0.0695, 0.1005, -0.03496],
+    ),
 ];
 
 #[tokio::test]
@@ -237,9 +344,15 @@ async fn a_real_table_gives_what_others_get_from_it() {
     let Some(folder) = wordllama() else { return };
     let embedder = real(&folder);
     for (text, count, expected) in REFERENCE {
-        let embedded = embedder.embed(&[text.to_owned()], Purpose::Document).await.unwrap();
+        let embedded = embedder
+            .embed(&[text.to_owned()], Purpose::Document)
+            .await
+            .unwrap();
         assert_eq!(embedded.usage.input, Some(count as u64), "{text}");
-        let close = embedded.vectors[0].iter().zip(expected).all(|(a, b)| (a - b).abs() < 2e-5);
+        let close = embedded.vectors[0]
+            .iter()
+            .zip(expected)
+            .all(|(a, b)| (a - b).abs() < 2e-5);
         assert!(close, "{text}: {:?}", &embedded.vectors[0][..4]);
     }
     conformance::embedder(|| embedder.clone()).await;
@@ -247,30 +360,67 @@ async fn a_real_table_gives_what_others_get_from_it() {
 
 /// Notes, and questions that have few words in common with them.
 const PAIRS: [(&str, &str); 10] = [
-    ("Her favourite beverage is green tea.", "What does she like to drink?"),
-    ("He commutes to the office by bicycle.", "How does he get to work?"),
-    ("The meeting was moved to Thursday afternoon.", "When is our appointment?"),
-    ("The database password is kept in the vault.", "Where are the credentials stored?"),
+    (
+        "Her favourite beverage is green tea.",
+        "What does she like to drink?",
+    ),
+    (
+        "He commutes to the office by bicycle.",
+        "How does he get to work?",
+    ),
+    (
+        "The meeting was moved to Thursday afternoon.",
+        "When is our appointment?",
+    ),
+    (
+        "The database password is kept in the vault.",
+        "Where are the credentials stored?",
+    ),
     ("She is allergic to peanuts.", "Which food makes her ill?"),
-    ("The car broke down on the motorway.", "What happened to the vehicle?"),
-    ("They bought a house near the sea.", "Where did they purchase a home?"),
-    ("The physician told him to rest.", "What did the doctor say?"),
-    ("Our server runs out of memory every night.", "Why does the machine crash?"),
-    ("The children are learning to swim.", "What are the kids being taught?"),
+    (
+        "The car broke down on the motorway.",
+        "What happened to the vehicle?",
+    ),
+    (
+        "They bought a house near the sea.",
+        "Where did they purchase a home?",
+    ),
+    (
+        "The physician told him to rest.",
+        "What did the doctor say?",
+    ),
+    (
+        "Our server runs out of memory every night.",
+        "Why does the machine crash?",
+    ),
+    (
+        "The children are learning to swim.",
+        "What are the kids being taught?",
+    ),
 ];
 
 #[tokio::test]
 async fn a_real_table_knows_what_is_meant() {
     let Some(folder) = wordllama() else { return };
     let embedder = real(&folder);
-    let (notes, questions): (Vec<_>, Vec<_>) =
-        PAIRS.iter().map(|(note, question)| ((*note).to_owned(), (*question).to_owned())).unzip();
-    let notes = embedder.embed(&notes, Purpose::Document).await.unwrap().vectors;
-    let questions = embedder.embed(&questions, Purpose::Query).await.unwrap().vectors;
+    let (notes, questions): (Vec<_>, Vec<_>) = PAIRS
+        .iter()
+        .map(|(note, question)| ((*note).to_owned(), (*question).to_owned()))
+        .unzip();
+    let notes = embedder
+        .embed(&notes, Purpose::Document)
+        .await
+        .unwrap()
+        .vectors;
+    let questions = embedder
+        .embed(&questions, Purpose::Query)
+        .await
+        .unwrap()
+        .vectors;
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
     let right = questions.iter().enumerate().filter(|(n, question)| {
-        let best =
-            (0..notes.len()).max_by(|a, b| dot(&notes[*a], question).total_cmp(&dot(&notes[*b], question)));
+        let best = (0..notes.len())
+            .max_by(|a, b| dot(&notes[*a], question).total_cmp(&dot(&notes[*b], question)));
         best == Some(*n)
     });
     let right = right.count();

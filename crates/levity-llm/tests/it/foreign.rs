@@ -1,7 +1,8 @@
 //! What a folder of a stranger's can do with keys: nothing.
 //!
-//! Each case is a folder with a `.env`, and maybe more files, in which a user with keys of their own asks for a model. Whatever
-//! the folder says, none of these keys may reach the stranger's server.
+//! Each case is a folder with a `.env`, and maybe more files, in which a user with keys of their
+//! own asks for a model. Whatever the folder says, none of these keys may reach the stranger's
+//! server.
 
 use std::fs;
 use std::path::Path;
@@ -63,12 +64,22 @@ struct Case {
 }
 
 const fn case(asks: Asks, env: &'static str, then: Then) -> Case {
-    Case { asks, env, list: "", then }
+    Case {
+        asks,
+        env,
+        list: "",
+        then,
+    }
 }
 
 /// A list that the folder's `.env` names.
 const fn listed(asks: Asks, list: &'static str, then: Then) -> Case {
-    Case { asks, env: "LEVITY_MODELS={folder}/models.json", list, then }
+    Case {
+        asks,
+        env: "LEVITY_MODELS={folder}/models.json",
+        list,
+        then,
+    }
 }
 
 use Asks::{Agent, Chooses, Embedder as Embeds, Model as Named};
@@ -91,24 +102,88 @@ const CASES: &[Case] = &[
         "ANTHROPIC_BASE_URL={evil}",
         Refused(&["`ANTHROPIC_API_KEY`", "put the key into"]),
     ),
-    case(Named("gemini:m"), "GEMINI_BASE_URL={evil}", Refused(&["`GEMINI_API_KEY`", "yourself"])),
-    case(Named("ollama:m"), "OLLAMA_HOST={evil}", Refused(&["`OLLAMA_API_KEY`", "`OLLAMA_HOST`"])),
-    case(Embeds("openai:m"), "OPENAI_BASE_URL={evil}", Refused(&["`OPENAI_API_KEY`"])),
-    case(Embeds("openai-chat:m"), "OPENAI_BASE_URL={evil}", Refused(&["`OPENAI_API_KEY`"])),
-    case(Embeds("gemini:m"), "GEMINI_BASE_URL={evil}", Refused(&["`GEMINI_API_KEY`"])),
-    case(Embeds("ollama:m"), "OLLAMA_HOST={evil}", Refused(&["`OLLAMA_API_KEY`"])),
+    case(
+        Named("gemini:m"),
+        "GEMINI_BASE_URL={evil}",
+        Refused(&["`GEMINI_API_KEY`", "yourself"]),
+    ),
+    case(
+        Named("ollama:m"),
+        "OLLAMA_HOST={evil}",
+        Refused(&["`OLLAMA_API_KEY`", "`OLLAMA_HOST`"]),
+    ),
+    case(
+        Embeds("openai:m"),
+        "OPENAI_BASE_URL={evil}",
+        Refused(&["`OPENAI_API_KEY`"]),
+    ),
+    case(
+        Embeds("openai-chat:m"),
+        "OPENAI_BASE_URL={evil}",
+        Refused(&["`OPENAI_API_KEY`"]),
+    ),
+    case(
+        Embeds("gemini:m"),
+        "GEMINI_BASE_URL={evil}",
+        Refused(&["`GEMINI_API_KEY`"]),
+    ),
+    case(
+        Embeds("ollama:m"),
+        "OLLAMA_HOST={evil}",
+        Refused(&["`OLLAMA_API_KEY`"]),
+    ),
     // However the line is written.
-    case(Named("openai:m"), "export OPENAI_BASE_URL=\"{evil}\" # x", Refused(&["`OPENAI_API_KEY`"])),
-    case(Named("openai:m"), "\u{feff}OPENAI_BASE_URL='{evil}'\r\n", Refused(&["`OPENAI_API_KEY`"])),
-    case(Named("openai:m"), "OPENAI_API_KEY=\nOPENAI_BASE_URL={evil}", Refused(&["`OPENAI_API_KEY`"])),
-    case(Named("openai:m"), "OPENAI_API_KEY=' '\nOPENAI_BASE_URL={evil}", Refused(&["`OPENAI_API_KEY`"])),
-    case(Named("openai:m"), "GITHUB_TOKEN=x\nOPENAI_BASE_URL={evil}", Refused(&["`OPENAI_API_KEY`"])),
+    case(
+        Named("openai:m"),
+        "export OPENAI_BASE_URL=\"{evil}\" # x",
+        Refused(&["`OPENAI_API_KEY`"]),
+    ),
+    case(
+        Named("openai:m"),
+        "\u{feff}OPENAI_BASE_URL='{evil}'\r\n",
+        Refused(&["`OPENAI_API_KEY`"]),
+    ),
+    case(
+        Named("openai:m"),
+        "OPENAI_API_KEY=\nOPENAI_BASE_URL={evil}",
+        Refused(&["`OPENAI_API_KEY`"]),
+    ),
+    case(
+        Named("openai:m"),
+        "OPENAI_API_KEY=' '\nOPENAI_BASE_URL={evil}",
+        Refused(&["`OPENAI_API_KEY`"]),
+    ),
+    case(
+        Named("openai:m"),
+        "GITHUB_TOKEN=x\nOPENAI_BASE_URL={evil}",
+        Refused(&["`OPENAI_API_KEY`"]),
+    ),
     // Both in one file: the stranger's own key, not the user's.
-    case(Named("openai:m"), "OPENAI_API_KEY=theirs\nOPENAI_BASE_URL={evil}", Own("Bearer theirs")),
-    case(Named("anthropic:m"), "ANTHROPIC_API_KEY=theirs\nANTHROPIC_BASE_URL={evil}", Own("theirs")),
-    case(Named("gemini:m"), "GOOGLE_API_KEY=theirs\nGEMINI_BASE_URL={evil}", Own("theirs")),
-    case(Named("ollama:m"), "OLLAMA_API_KEY=theirs\nOLLAMA_HOST={evil}", Own("Bearer theirs")),
-    case(Embeds("openai:m"), "OPENAI_API_KEY=theirs\nOPENAI_BASE_URL={evil}", Own("Bearer theirs")),
+    case(
+        Named("openai:m"),
+        "OPENAI_API_KEY=theirs\nOPENAI_BASE_URL={evil}",
+        Own("Bearer theirs"),
+    ),
+    case(
+        Named("anthropic:m"),
+        "ANTHROPIC_API_KEY=theirs\nANTHROPIC_BASE_URL={evil}",
+        Own("theirs"),
+    ),
+    case(
+        Named("gemini:m"),
+        "GOOGLE_API_KEY=theirs\nGEMINI_BASE_URL={evil}",
+        Own("theirs"),
+    ),
+    case(
+        Named("ollama:m"),
+        "OLLAMA_API_KEY=theirs\nOLLAMA_HOST={evil}",
+        Own("Bearer theirs"),
+    ),
+    case(
+        Embeds("openai:m"),
+        "OPENAI_API_KEY=theirs\nOPENAI_BASE_URL={evil}",
+        Own("Bearer theirs"),
+    ),
     // Nothing in the file stands for a variable of the user's.
     case(
         Named("openai:m"),
@@ -120,18 +195,38 @@ const CASES: &[Case] = &[
         "OPENAI_API_KEY=\"$(printenv GITHUB_TOKEN)\"\nOPENAI_BASE_URL={evil}",
         Own("Bearer $(printenv GITHUB_TOKEN)"),
     ),
-    case(Named("openai:m"), "openai_base_url={evil}\nOPENAI-BASE-URL={evil}", Provider),
+    case(
+        Named("openai:m"),
+        "openai_base_url={evil}\nOPENAI-BASE-URL={evil}",
+        Provider,
+    ),
     // Another name for the same key does not replace the user's.
-    case(Named("gemini:m@{home}"), "GOOGLE_API_KEY=theirs", Home("victim-gemini-3")),
+    case(
+        Named("gemini:m@{home}"),
+        "GOOGLE_API_KEY=theirs",
+        Home("victim-gemini-3"),
+    ),
     case(
         Named("vertex:m@{home}"),
         "GOOGLE_APPLICATION_CREDENTIALS={folder}/x",
         Home("Bearer victim-google-9"),
     ),
     // What the user sets counts before the file.
-    case(Named("compatible:m@{home}"), "COMPATIBLE_API_KEY=theirs", Home("Bearer victim-compatible-4")),
-    case(Named("openai:m@{home}"), "OPENAI_BASE_URL={evil}", Home("Bearer victim-openai-1")),
-    case(Named("anthropic:m@{home}"), "ANTHROPIC_BASE_URL={evil}", Home("victim-anthropic-2")),
+    case(
+        Named("compatible:m@{home}"),
+        "COMPATIBLE_API_KEY=theirs",
+        Home("Bearer victim-compatible-4"),
+    ),
+    case(
+        Named("openai:m@{home}"),
+        "OPENAI_BASE_URL={evil}",
+        Home("Bearer victim-openai-1"),
+    ),
+    case(
+        Named("anthropic:m@{home}"),
+        "ANTHROPIC_BASE_URL={evil}",
+        Home("victim-anthropic-2"),
+    ),
     case(Named("openai:m"), "OPENAI_API_KEY=theirs", Provider),
     // Proxies, certificates and token servers of the file do not count.
     case(
@@ -144,32 +239,89 @@ const CASES: &[Case] = &[
         "SSL_CERT_FILE={folder}/x\nOTEL_EXPORTER_OTLP_ENDPOINT={evil}\nLEVITY_MCP_SERVERS={folder}/mcp.json",
         Home("Bearer victim-compatible-4"),
     ),
-    case(Named("vertex:m"), "GOOGLE_CLOUD_LOCATION=evil.example/#", Provider),
-    case(Named("vertex:m"), "GOOGLE_TOKEN_URI={evil}\nCLOUDSDK_CONFIG={folder}", Provider),
+    case(
+        Named("vertex:m"),
+        "GOOGLE_CLOUD_LOCATION=evil.example/#",
+        Provider,
+    ),
+    case(
+        Named("vertex:m"),
+        "GOOGLE_TOKEN_URI={evil}\nCLOUDSDK_CONFIG={folder}",
+        Provider,
+    ),
     // The model's name may hold an address.
-    case(Chooses, "LEVITY_MODEL=compatible:m@{evil}", Refused(&["`COMPATIBLE_API_KEY`", "`LEVITY_MODEL`"])),
-    case(Chooses, "LEVITY_MODEL=openai:m@{evil}", Refused(&["`OPENAI_API_KEY`", "`LEVITY_MODEL`"])),
-    case(Chooses, "LEVITY_MODEL=openai-chat:m@{evil}", Refused(&["`OPENAI_API_KEY`"])),
-    case(Chooses, "LEVITY_MODEL=anthropic:m@{evil}", Refused(&["`ANTHROPIC_API_KEY`"])),
-    case(Chooses, "LEVITY_MODEL=gemini:m@{evil}", Refused(&["`GEMINI_API_KEY`"])),
-    case(Chooses, "LEVITY_MODEL=ollama:m@{evil}", Refused(&["`OLLAMA_API_KEY`"])),
-    case(Chooses, "LEVITY_MODEL=groq:m@{evil}", Refused(&["`GROQ_API_KEY`"])),
-    case(Chooses, "LEVITY_MODEL=vertex:m@{evil}", Refused(&["access token of Google Cloud"])),
+    case(
+        Chooses,
+        "LEVITY_MODEL=compatible:m@{evil}",
+        Refused(&["`COMPATIBLE_API_KEY`", "`LEVITY_MODEL`"]),
+    ),
+    case(
+        Chooses,
+        "LEVITY_MODEL=openai:m@{evil}",
+        Refused(&["`OPENAI_API_KEY`", "`LEVITY_MODEL`"]),
+    ),
+    case(
+        Chooses,
+        "LEVITY_MODEL=openai-chat:m@{evil}",
+        Refused(&["`OPENAI_API_KEY`"]),
+    ),
+    case(
+        Chooses,
+        "LEVITY_MODEL=anthropic:m@{evil}",
+        Refused(&["`ANTHROPIC_API_KEY`"]),
+    ),
+    case(
+        Chooses,
+        "LEVITY_MODEL=gemini:m@{evil}",
+        Refused(&["`GEMINI_API_KEY`"]),
+    ),
+    case(
+        Chooses,
+        "LEVITY_MODEL=ollama:m@{evil}",
+        Refused(&["`OLLAMA_API_KEY`"]),
+    ),
+    case(
+        Chooses,
+        "LEVITY_MODEL=groq:m@{evil}",
+        Refused(&["`GROQ_API_KEY`"]),
+    ),
+    case(
+        Chooses,
+        "LEVITY_MODEL=vertex:m@{evil}",
+        Refused(&["access token of Google Cloud"]),
+    ),
     case(
         Chooses,
         "LEVITY_MODEL=vertex:m@{evil}\nGOOGLE_APPLICATION_CREDENTIALS=/home/victim/adc.json",
         Refused(&["access token of Google Cloud"]),
     ),
-    case(Chooses, "LEVITY_MODEL=vertex:m@{evil}\nGOOGLE_ACCESS_TOKEN=theirs", Own("Bearer theirs")),
-    case(Chooses, "LEVITY_MODEL=compatible:m@{evil}\nCOMPATIBLE_API_KEY=theirs", Own("Bearer theirs")),
+    case(
+        Chooses,
+        "LEVITY_MODEL=vertex:m@{evil}\nGOOGLE_ACCESS_TOKEN=theirs",
+        Own("Bearer theirs"),
+    ),
+    case(
+        Chooses,
+        "LEVITY_MODEL=compatible:m@{evil}\nCOMPATIBLE_API_KEY=theirs",
+        Own("Bearer theirs"),
+    ),
     case(Chooses, "LEVITY_MODEL=openai:gpt-4o", Provider),
-    case(Chooses, "OPENAI_BASE_URL={evil}\nGEMINI_BASE_URL={evil}", Refused(&["`GEMINI_API_KEY`"])),
+    case(
+        Chooses,
+        "OPENAI_BASE_URL={evil}\nGEMINI_BASE_URL={evil}",
+        Refused(&["`GEMINI_API_KEY`"]),
+    ),
     case(Chooses, "OPENAI_BASE_URL={evil}", Provider),
     // Lists.
     listed(
         Named("house:m"),
         r#"{"servers": {"house": {"base_url": "{evil}/v1", "key": "GITHUB_TOKEN"}}}"#,
-        Refused(&["`GITHUB_TOKEN`", "models.json", "`LEVITY_MODELS`", "absolute path"]),
+        Refused(&[
+            "`GITHUB_TOKEN`",
+            "models.json",
+            "`LEVITY_MODELS`",
+            "absolute path",
+        ]),
     ),
     listed(
         Named("house:m"),
@@ -229,8 +381,16 @@ const CASES: &[Case] = &[
         Refused(&["the server `gemini` of"]),
     ),
     // Defaults, which may hold an address.
-    listed(Chooses, r#"{"defaults": {"gemini": "m@{evil}"}}"#, Refused(&["`GEMINI_API_KEY`"])),
-    listed(Chooses, r#"{"defaults": {"gemini": "gemini-2.5-pro"}}"#, Provider),
+    listed(
+        Chooses,
+        r#"{"defaults": {"gemini": "m@{evil}"}}"#,
+        Refused(&["`GEMINI_API_KEY`"]),
+    ),
+    listed(
+        Chooses,
+        r#"{"defaults": {"gemini": "gemini-2.5-pro"}}"#,
+        Provider,
+    ),
     // Profiles: their models, what stands in for them, and profiles behind profiles.
     listed(
         Named("fast"),
@@ -257,14 +417,19 @@ const CASES: &[Case] = &[
         r#"{"servers": {"s": {"base_url": "{evil}/v1", "key": "MISTRAL_API_KEY"}}, "profiles": {"fast": {"model": "s:m"}}}"#,
         Refused(&["`MISTRAL_API_KEY`"]),
     ),
-    listed(Named("fast"), r#"{"profiles": {"fast": {"model": "openai:gpt-4o"}}}"#, Provider),
+    listed(
+        Named("fast"),
+        r#"{"profiles": {"fast": {"model": "openai:gpt-4o"}}}"#,
+        Provider,
+    ),
     Case {
         asks: Named("house:m"),
         env: "LEVITY_MODELS={folder}/models.json\nHOUSE_API_KEY=theirs",
         list: r#"{"servers": {"house": {"base_url": "{evil}/v1", "key": "HOUSE_API_KEY"}}}"#,
         then: Refused(&["`HOUSE_API_KEY`", "models.json", "absolute path"]),
     },
-    // The key of a `.env` does not follow another file either, which somebody may have changed since.
+    // The key of a `.env` does not follow another file either, which somebody may have changed
+    // since.
     Case {
         asks: Named("house:m"),
         env: "LEVITY_MODELS={folder}/models.json\nENV_ONLY_KEY=theirs",
@@ -293,17 +458,33 @@ const CASES: &[Case] = &[
     case(
         Chooses,
         "LEVITY_MODEL=vertex:projects/evil/locations/global/endpoints/1",
-        Refused(&["access token of Google Cloud", "projects/evil", "`LEVITY_MODEL`"]),
+        Refused(&[
+            "access token of Google Cloud",
+            "projects/evil",
+            "`LEVITY_MODEL`",
+        ]),
     ),
-    case(Chooses, "LEVITY_MODEL=vertex:./projects/evil/x", Refused(&["projects/evil"])),
+    case(
+        Chooses,
+        "LEVITY_MODEL=vertex:./projects/evil/x",
+        Refused(&["projects/evil"]),
+    ),
     case(
         Chooses,
         "LEVITY_MODEL=vertex:projects/evil/x\nGOOGLE_APPLICATION_CREDENTIALS=/home/victim/adc.json",
         Refused(&["projects/evil"]),
     ),
-    case(Chooses, "LEVITY_MODEL=vertex:projects/evil/x\nGOOGLE_ACCESS_TOKEN=theirs", Provider),
+    case(
+        Chooses,
+        "LEVITY_MODEL=vertex:projects/evil/x\nGOOGLE_ACCESS_TOKEN=theirs",
+        Provider,
+    ),
     case(Chooses, "LEVITY_MODEL=vertex:gemini-2.5-pro", Provider),
-    case(Agent("vertex:projects/evil/x"), "", Refused(&["projects/evil", "agent_config.yaml"])),
+    case(
+        Agent("vertex:projects/evil/x"),
+        "",
+        Refused(&["projects/evil", "agent_config.yaml"]),
+    ),
     case(Named("vertex:projects/mine/x"), "", Provider),
     listed(
         Named("fast"),
@@ -317,9 +498,21 @@ const CASES: &[Case] = &[
         then: Refused(&["`OPENAI_API_KEY`"]),
     },
     // Configs of agents.
-    case(Agent("openai:m@{evil}"), "", Refused(&["`OPENAI_API_KEY`", "agent_config.yaml"])),
-    case(Agent("compatible:m@{evil}"), "COMPATIBLE_API_KEY=theirs", Refused(&["`COMPATIBLE_API_KEY`"])),
-    case(Agent("vertex:m@{evil}"), "", Refused(&["access token of Google Cloud"])),
+    case(
+        Agent("openai:m@{evil}"),
+        "",
+        Refused(&["`OPENAI_API_KEY`", "agent_config.yaml"]),
+    ),
+    case(
+        Agent("compatible:m@{evil}"),
+        "COMPATIBLE_API_KEY=theirs",
+        Refused(&["`COMPATIBLE_API_KEY`"]),
+    ),
+    case(
+        Agent("vertex:m@{evil}"),
+        "",
+        Refused(&["access token of Google Cloud"]),
+    ),
     case(Agent("openai:gpt-4o"), "", Provider),
 ];
 
@@ -345,11 +538,15 @@ impl Folder {
 
     fn filled(&self, text: &str) -> String {
         let folder = self.path().to_str().unwrap();
-        text.replace("{evil}", self.evil.url()).replace("{home}", self.home.url()).replace("{folder}", folder)
+        text.replace("{evil}", self.evil.url())
+            .replace("{home}", self.home.url())
+            .replace("{folder}", folder)
     }
 
     fn models(&self) -> Result<Models, Error> {
-        let own = KEYS.iter().fold(Models::new(), |models, (name, key)| models.with_variable(*name, *key));
+        let own = KEYS.iter().fold(Models::new(), |models, (name, key)| {
+            models.with_variable(*name, *key)
+        });
         own.with_env_file(self.path().join(".env"))
     }
 
@@ -359,7 +556,9 @@ impl Folder {
         let model = match case.asks {
             Chooses => Ok(models.choose()?.into_model()),
             Named(name) => models.model(&self.filled(name)),
-            Agent(name) => models.model_named_in(self.path().join("agent_config.yaml"), &self.filled(name)),
+            Agent(name) => {
+                models.model_named_in(self.path().join("agent_config.yaml"), &self.filled(name))
+            }
             Embeds(name) => {
                 let embedder = models.embedder(&self.filled(name))?;
                 embed(&*embedder).await;
@@ -376,7 +575,9 @@ impl Folder {
 
 async fn complete(model: &dyn Model) {
     // The reply is none; only where the request went counts.
-    let _ = model.complete(Request::new().with_message(Message::user("Well?"))).await;
+    let _ = model
+        .complete(Request::new().with_message(Message::user("Well?")))
+        .await;
 }
 
 async fn embed(embedder: &dyn Embedder) {
@@ -406,7 +607,10 @@ async fn keys_of_the_user_never_reach_an_address_from_a_folder() {
                 let error = done.expect_err(&about);
                 assert_eq!(error.kind(), ErrorKind::Untrusted, "{about}");
                 let text = error.to_string();
-                assert!(parts.iter().all(|part| text.contains(part)), "{about}: {text}");
+                assert!(
+                    parts.iter().all(|part| text.contains(part)),
+                    "{about}: {text}"
+                );
                 assert!(!text.contains("victim"), "{text}");
                 assert!(evil.is_empty() && home.is_empty(), "{about}");
             }
@@ -438,15 +642,33 @@ fn chosen_model_says_which_file_chose_it_and_where_it_is() {
     let file = dir.path().join(".env");
     let chosen = |text: &str| {
         fs::write(&file, text).unwrap();
-        Models::new().with_env_file(&file).unwrap().choose().unwrap().to_string()
+        Models::new()
+            .with_env_file(&file)
+            .unwrap()
+            .choose()
+            .unwrap()
+            .to_string()
     };
     let env = format!("`{}`", file.display());
-    let said = chosen("OPENAI_API_KEY=k\nOPENAI_BASE_URL=http://me:hush@elsewhere.example/v1?key=hush");
-    assert!(said.contains(&format!("`OPENAI_API_KEY` is set in {env}")), "{said}");
-    assert!(said.contains("at `http://elsewhere.example/v1`") && !said.contains("hush"), "{said}");
+    let said =
+        chosen("OPENAI_API_KEY=k\nOPENAI_BASE_URL=http://me:hush@elsewhere.example/v1?key=hush");
+    assert!(
+        said.contains(&format!("`OPENAI_API_KEY` is set in {env}")),
+        "{said}"
+    );
+    assert!(
+        said.contains("at `http://elsewhere.example/v1`") && !said.contains("hush"),
+        "{said}"
+    );
     let said = chosen("LEVITY_MODEL=compatible:m@http://elsewhere.example/v1?key=hush");
-    assert!(said.starts_with("compatible:m@http://elsewhere.example/v1, since"), "{said}");
-    assert!(said.contains(&format!("`LEVITY_MODEL` in {env} names it")) && !said.contains("hush"), "{said}");
+    assert!(
+        said.starts_with("compatible:m@http://elsewhere.example/v1, since"),
+        "{said}"
+    );
+    assert!(
+        said.contains(&format!("`LEVITY_MODEL` in {env} names it")) && !said.contains("hush"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -454,16 +676,26 @@ fn variable_of_the_user_counts_before_the_files_own_name_for_it() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join(".env");
     fs::write(&file, "GEMINI_API_KEY=theirs").unwrap();
-    let chosen = Models::new().with_variable("GOOGLE_API_KEY", "mine").with_env_file(&file).unwrap().choose();
+    let chosen = Models::new()
+        .with_variable("GOOGLE_API_KEY", "mine")
+        .with_env_file(&file)
+        .unwrap()
+        .choose();
     assert!(chosen.unwrap().why().starts_with("`GOOGLE_API_KEY` is set"));
 }
 
 #[tokio::test]
 async fn key_of_a_file_goes_to_the_address_that_the_user_sets() {
-    let (dir, home) = (tempfile::tempdir().unwrap(), Server::saying(Answer::json(200, "{}")).await);
+    let (dir, home) = (
+        tempfile::tempdir().unwrap(),
+        Server::saying(Answer::json(200, "{}")).await,
+    );
     let file = dir.path().join(".env");
     fs::write(&file, "OPENAI_API_KEY=theirs").unwrap();
-    let models = Models::new().with_variable("OPENAI_BASE_URL", home.url()).with_env_file(&file).unwrap();
+    let models = Models::new()
+        .with_variable("OPENAI_BASE_URL", home.url())
+        .with_env_file(&file)
+        .unwrap();
     complete(&*models.model("openai:m").unwrap()).await;
     assert_eq!(key(&home.last()), "Bearer theirs");
 }
@@ -472,8 +704,16 @@ async fn key_of_a_file_goes_to_the_address_that_the_user_sets() {
 fn profile_of_a_folder_is_named_as_such_when_it_is_chosen() {
     let dir = tempfile::tempdir().unwrap();
     let (env, list) = (dir.path().join(".env"), dir.path().join("models.json"));
-    fs::write(&env, format!("LEVITY_MODELS={}\nLEVITY_MODEL=fast", list.display())).unwrap();
-    fs::write(&list, r#"{"profiles": {"fast": {"model": "ollama:m@http://elsewhere.example"}}}"#).unwrap();
+    fs::write(
+        &env,
+        format!("LEVITY_MODELS={}\nLEVITY_MODEL=fast", list.display()),
+    )
+    .unwrap();
+    fs::write(
+        &list,
+        r#"{"profiles": {"fast": {"model": "ollama:m@http://elsewhere.example"}}}"#,
+    )
+    .unwrap();
     let chosen = Models::new().with_env_file(&env).unwrap().choose().unwrap();
     assert!(chosen.why().contains("a profile of the list `"), "{chosen}");
 }
@@ -485,7 +725,10 @@ fn remark_names_every_address_from_a_file_behind_a_profile() {
     let own = r#"{"profiles": {"plain": {"model": "openai:m"}, "deep": {"model": "plain"}, "spare":
         {"model": "anthropic:m", "fallback": ["ollama:m", "plain", "openai-chat:m"]}, "mine": {"model": "ollama:m@http://mine"}}}"#;
     let at = |host: &str, by: &str| format!("at `http://{host}`, by `{by}` in `{}`", env.display());
-    let (openai, ollama) = (at("evil/v1", "OPENAI_BASE_URL"), at("other:11434", "OLLAMA_HOST"));
+    let (openai, ollama) = (
+        at("evil/v1", "OPENAI_BASE_URL"),
+        at("other:11434", "OLLAMA_HOST"),
+    );
     for (name, expected) in [
         ("openai:m", vec![&openai]),
         ("plain", vec![&openai]),
@@ -496,26 +739,50 @@ fn remark_names_every_address_from_a_file_behind_a_profile() {
         ("anthropic:m", vec![]),
         ("nothing", vec![]),
     ] {
-        let text = "OPENAI_API_KEY=k\nOPENAI_BASE_URL=http://evil/v1?hush\nOLLAMA_HOST=http://other";
+        let text =
+            "OPENAI_API_KEY=k\nOPENAI_BASE_URL=http://evil/v1?hush\nOLLAMA_HOST=http://other";
         fs::write(&env, format!("{text}\nLEVITY_MODEL={name}")).unwrap();
         let models = Models::new().with_variable("ANTHROPIC_API_KEY", "k");
-        let models =
-            models.with_list(levity_llm::ModelList::parse(own).unwrap()).with_env_file(&env).unwrap();
+        let models = models
+            .with_list(levity_llm::ModelList::parse(own).unwrap())
+            .with_env_file(&env)
+            .unwrap();
         let expected = expected.into_iter().cloned().collect::<Vec<_>>().join("; ");
         let expected = Some(expected).filter(|text| !text.is_empty());
         assert_eq!(models.address_from_file(name), expected, "{name}");
         if name != "nothing" {
-            let choice = format!("`{}`, by `LEVITY_MODEL` in `{}`", name.trim(), env.display());
-            let expected =
-                [Some(choice), expected.clone()].into_iter().flatten().collect::<Vec<_>>().join("; ");
-            assert_eq!(models.choose().unwrap().address_from_file(), Some(&*expected), "{name}");
+            let choice = format!(
+                "`{}`, by `LEVITY_MODEL` in `{}`",
+                name.trim(),
+                env.display()
+            );
+            let expected = [Some(choice), expected.clone()]
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>()
+                .join("; ");
+            assert_eq!(
+                models.choose().unwrap().address_from_file(),
+                Some(&*expected),
+                "{name}"
+            );
         }
-        assert_eq!(models.address_named_in("agent_config.yaml", name), expected, "{name}");
+        assert_eq!(
+            models.address_named_in("agent_config.yaml", name),
+            expected,
+            "{name}"
+        );
     }
     let models = Models::new();
     let named = models.address_named_in("agent_config.yaml", "compatible:m@http://me:hush@evil/v1");
-    assert_eq!(named.as_deref(), Some("at `http://evil/v1`, by `agent_config.yaml`"));
-    assert_eq!(models.address_named_in("agent_config.yaml", "openai:m"), None);
+    assert_eq!(
+        named.as_deref(),
+        Some("at `http://evil/v1`, by `agent_config.yaml`")
+    );
+    assert_eq!(
+        models.address_named_in("agent_config.yaml", "openai:m"),
+        None
+    );
 }
 
 #[test]
@@ -533,42 +800,73 @@ fn profile_of_a_folder_sends_no_fields_of_its_own_with_a_key_of_the_user() {
     for (name, text, key) in [
         ("chat", "", Some("`OPENAI_API_KEY`, set by the program")),
         ("chat", "OPENAI_API_KEY=theirs", Some("`OPENAI_API_KEY`")),
-        ("spare", "COMPATIBLE_API_KEY=theirs", Some("`ANTHROPIC_API_KEY`")),
+        (
+            "spare",
+            "COMPATIBLE_API_KEY=theirs",
+            Some("`ANTHROPIC_API_KEY`"),
+        ),
         ("deep", "", Some("`OPENAI_API_KEY`")),
         ("cloud", "GOOGLE_CLOUD_PROJECT=p", Some("Google Cloud")),
-        ("cloud", "GOOGLE_CLOUD_PROJECT=p\nGOOGLE_ACCESS_TOKEN=theirs", Some("`GOOGLE_ACCESS_TOKEN`")),
+        (
+            "cloud",
+            "GOOGLE_CLOUD_PROJECT=p\nGOOGLE_ACCESS_TOKEN=theirs",
+            Some("`GOOGLE_ACCESS_TOKEN`"),
+        ),
         ("free", "", None),
         ("plain", "", None),
-        ("chat", "OPENAI_API_KEY=theirs\nOPENAI_BASE_URL=http://evil", Some("`OPENAI_API_KEY`")),
+        (
+            "chat",
+            "OPENAI_API_KEY=theirs\nOPENAI_BASE_URL=http://evil",
+            Some("`OPENAI_API_KEY`"),
+        ),
     ] {
         fs::write(&env, format!("LEVITY_MODELS={}\n{text}", list.display())).unwrap();
-        let own = Models::new().with_variable("OPENAI_API_KEY", "k").with_variable("ANTHROPIC_API_KEY", "k");
+        let own = Models::new()
+            .with_variable("OPENAI_API_KEY", "k")
+            .with_variable("ANTHROPIC_API_KEY", "k");
         let made = own.with_env_file(&env).unwrap().model(name);
         match (made, key) {
             (Ok(_), None) => {}
             (Err(error @ Error::ForeignFields { .. }), Some(key)) => {
-                assert!(error.to_string().contains(key) && error.kind() == ErrorKind::Untrusted, "{error}");
+                assert!(
+                    error.to_string().contains(key) && error.kind() == ErrorKind::Untrusted,
+                    "{error}"
+                );
             }
             (made, _) => panic!("{name} {text}: {:?}", made.err()),
         }
     }
     // Whoever names the list by its whole path in the environment trusts it.
     let list = levity_llm::ModelList::parse(profiles).unwrap();
-    assert!(Models::new().with_variable("OPENAI_API_KEY", "k").with_list(list).model("chat").is_ok());
+    assert!(
+        Models::new()
+            .with_variable("OPENAI_API_KEY", "k")
+            .with_list(list)
+            .model("chat")
+            .is_ok()
+    );
 }
 
 #[test]
 fn profile_that_leads_to_countless_models_is_refused_at_once() {
     let next = |at: usize| vec![format!("p{}", at + 1); 100];
     let profiles: serde_json::Map<_, _> = (0..7)
-        .map(|at| (format!("p{at}"), serde_json::json!({"model": "ollama:m", "fallback": next(at)})))
+        .map(|at| {
+            (
+                format!("p{at}"),
+                serde_json::json!({"model": "ollama:m", "fallback": next(at)}),
+            )
+        })
         .chain([("p7".to_owned(), serde_json::json!({"model": "ollama:m"}))])
         .collect();
     let list = serde_json::json!({"profiles": profiles}).to_string();
     let models = Models::new().with_list(levity_llm::ModelList::parse(&list).unwrap());
     let error = models.model("p0").err().unwrap();
     assert!(matches!(error, Error::TooMany { .. }), "{error}");
-    assert_eq!((models.address_from_file("p0"), error.kind()), (None, ErrorKind::File));
+    assert_eq!(
+        (models.address_from_file("p0"), error.kind()),
+        (None, ErrorKind::File)
+    );
     assert!(models.model("p6").is_ok());
 }
 
@@ -583,18 +881,33 @@ fn list_of_a_folder_does_not_say_what_the_users_own_key_pays() {
             "servers": {{"house": {{"base_url": "http://127.0.0.1:9/v1"}}}}}}"#
     );
     fs::write(&list, json).unwrap();
-    let models = Models::new().with_variable("OPENAI_API_KEY", "k").with_env_file(&env).unwrap();
+    let models = Models::new()
+        .with_variable("OPENAI_API_KEY", "k")
+        .with_env_file(&env)
+        .unwrap();
     let card = |models: &Models, name: &str| models.model(name).unwrap().card().clone();
-    let builtin = card(&Models::new().with_variable("OPENAI_API_KEY", "k"), "openai:gpt-4o").price;
+    let builtin = card(
+        &Models::new().with_variable("OPENAI_API_KEY", "k"),
+        "openai:gpt-4o",
+    )
+    .price;
     assert!(builtin.is_some());
     assert_eq!(card(&models, "openai:gpt-4o").price, builtin);
-    assert_eq!((card(&models, "openai:new").price, card(&models, "openai:new").window), (None, Some(77)));
-    assert!(card(&models, "house:m").price.is_some(), "nobody's key pays there");
+    assert_eq!(
+        (
+            card(&models, "openai:new").price,
+            card(&models, "openai:new").window
+        ),
+        (None, Some(77))
+    );
+    assert!(
+        card(&models, "house:m").price.is_some(),
+        "nobody's key pays there"
+    );
 }
 
 /// The account of somebody, as gcloud writes it.
-const ACCOUNT: &str =
-    r#"{"type": "authorized_user", "client_id": "c", "client_secret": "hush", "refresh_token": "hush"}"#;
+const ACCOUNT: &str = r#"{"type": "authorized_user", "client_id": "c", "client_secret": "hush", "refresh_token": "hush"}"#;
 
 #[cfg(unix)]
 #[test]
@@ -621,29 +934,55 @@ fn account_that_a_file_names_is_its_own_only_in_its_folder() {
         let path = clone.join(path);
         fs::write(
             &env,
-            format!("GOOGLE_CLOUD_PROJECT=evil\nGOOGLE_APPLICATION_CREDENTIALS={}", path.display()),
+            format!(
+                "GOOGLE_CLOUD_PROJECT=evil\nGOOGLE_APPLICATION_CREDENTIALS={}",
+                path.display()
+            ),
         )
         .unwrap();
         match Models::new().with_env_file(&env).unwrap().model("vertex:m") {
             Ok(_) => assert!(goes, "{}", path.display()),
             Err(error) => {
                 let text = error.to_string();
-                assert!(!goes && matches!(error, Error::ForeignAddress { .. }), "{}: {text}", path.display());
-                assert!(text.contains("not sent to `projects/evil`") && !text.contains("``"), "{text}");
-                assert!(text.contains("`GOOGLE_ACCESS_TOKEN`") && text.contains("same folder"), "{text}");
+                assert!(
+                    !goes && matches!(error, Error::ForeignAddress { .. }),
+                    "{}: {text}",
+                    path.display()
+                );
+                assert!(
+                    text.contains("not sent to `projects/evil`") && !text.contains("``"),
+                    "{text}"
+                );
+                assert!(
+                    text.contains("`GOOGLE_ACCESS_TOKEN`") && text.contains("same folder"),
+                    "{text}"
+                );
             }
         }
     }
     // The user's own project is asked with whatever account is named.
     let own = Models::new().with_variable("GOOGLE_CLOUD_PROJECT", "mine");
     let path = home.path().join("account.json");
-    fs::write(&env, format!("GOOGLE_APPLICATION_CREDENTIALS={}", path.display())).unwrap();
+    fs::write(
+        &env,
+        format!("GOOGLE_APPLICATION_CREDENTIALS={}", path.display()),
+    )
+    .unwrap();
     assert!(own.with_env_file(&env).unwrap().model("vertex:m").is_ok());
     // And a file's own project not with an account of the environment.
     fs::write(&env, "GOOGLE_CLOUD_PROJECT=evil").unwrap();
     let own = Models::new().with_variable("GOOGLE_APPLICATION_CREDENTIALS", path.to_str().unwrap());
-    let error = own.with_env_file(&env).unwrap().model("vertex:m").err().unwrap().to_string();
-    assert!(error.contains("`projects/evil`") && !error.contains("``"), "{error}");
+    let error = own
+        .with_env_file(&env)
+        .unwrap()
+        .model("vertex:m")
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(
+        error.contains("`projects/evil`") && !error.contains("``"),
+        "{error}"
+    );
 }
 
 #[cfg(unix)]
@@ -656,19 +995,46 @@ fn files_that_never_end_are_not_waited_for() {
         let error = Models::new().with_env_file(&env).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::File, "{error}");
         // Its length alone would stop the reading of a device, but not of a pipe.
-        assert!(chain(&error).contains("no regular file"), "{}", chain(&error));
+        assert!(
+            chain(&error).contains("no regular file"),
+            "{}",
+            chain(&error)
+        );
         let own = Models::new().with_variable("GOOGLE_CLOUD_PROJECT", "p");
-        let error =
-            own.with_variable("GOOGLE_APPLICATION_CREDENTIALS", path).model("vertex:m").err().unwrap();
-        assert!(chain(&error).contains("no regular file"), "{}", chain(&error));
+        let error = own
+            .with_variable("GOOGLE_APPLICATION_CREDENTIALS", path)
+            .model("vertex:m")
+            .err()
+            .unwrap();
+        assert!(
+            chain(&error).contains("no regular file"),
+            "{}",
+            chain(&error)
+        );
     }
-    assert!(Models::new().with_env_file("/dev/zero").is_ok(), "it is no file, and so there is none");
+    assert!(
+        Models::new().with_env_file("/dev/zero").is_ok(),
+        "it is no file, and so there is none"
+    );
     // Whoever reads from this pipe gets a key; nobody does, and the writer waits for ever.
     let pipe = dir.path().join("pipe");
-    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
+    );
     let written = pipe.clone();
     std::thread::spawn(move || fs::write(written, "OPENAI_API_KEY=theirs"));
-    assert!(Models::new().with_env_file(&pipe).unwrap().choose().is_err(), "it was read");
+    assert!(
+        Models::new()
+            .with_env_file(&pipe)
+            .unwrap()
+            .choose()
+            .is_err(),
+        "it was read"
+    );
 }
 
 #[cfg(unix)]
@@ -677,12 +1043,19 @@ fn env_file_that_is_a_link_out_of_its_folder_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (clone, inner) = (dir.path().join("clone"), dir.path().join("clone/inner"));
     fs::create_dir_all(&inner).unwrap();
-    fs::write(dir.path().join(".env"), "OPENAI_API_KEY=victim\nLEVITY_MODELS=models.json").unwrap();
+    fs::write(
+        dir.path().join(".env"),
+        "OPENAI_API_KEY=victim\nLEVITY_MODELS=models.json",
+    )
+    .unwrap();
     fs::write(inner.join("real"), "OPENAI_API_KEY=theirs").unwrap();
     let env = clone.join(".env");
-    for (target, refused) in
-        [("../.env", true), ("inner/real", false), ("inner/../../.env", true), ("gone", false)]
-    {
+    for (target, refused) in [
+        ("../.env", true),
+        ("inner/real", false),
+        ("inner/../../.env", true),
+        ("gone", false),
+    ] {
         std::os::unix::fs::symlink(target, &env).unwrap();
         let read = Models::new().with_env_file(&env);
         match read {
@@ -690,7 +1063,10 @@ fn env_file_that_is_a_link_out_of_its_folder_is_refused() {
                 let text = error.to_string();
                 assert!(refused, "{target}: {text}");
                 assert_eq!(error.kind(), ErrorKind::Untrusted, "{target}: {text}");
-                assert!(text.contains("link") && text.contains("copy") && !text.contains("victim"), "{text}");
+                assert!(
+                    text.contains("link") && text.contains("copy") && !text.contains("victim"),
+                    "{text}"
+                );
             }
             Ok(_) => assert!(!refused, "{target}"),
         }
@@ -710,10 +1086,25 @@ fn remark_names_every_file_that_decides_who_gets_the_prompts() {
     .unwrap();
     let file = format!("`{}`", env.display());
     for (text, json, name, parts) in [
-        ("LEVITY_MODEL=deepseek:m\nDEEPSEEK_API_KEY=hush", "", None, &["`deepseek:m`", "`LEVITY_MODEL`"][..]),
-        ("LEVITY_MODEL=openai:m", "", None, &["`openai:m`", "`LEVITY_MODEL`"]),
+        (
+            "LEVITY_MODEL=deepseek:m\nDEEPSEEK_API_KEY=hush",
+            "",
+            None,
+            &["`deepseek:m`", "`LEVITY_MODEL`"][..],
+        ),
+        (
+            "LEVITY_MODEL=openai:m",
+            "",
+            None,
+            &["`openai:m`", "`LEVITY_MODEL`"],
+        ),
         ("GEMINI_API_KEY=hush", "", None, &["`GEMINI_API_KEY`"]),
-        ("DEEPSEEK_API_KEY=hush", "", Some("deepseek:m"), &["`DEEPSEEK_API_KEY`"]),
+        (
+            "DEEPSEEK_API_KEY=hush",
+            "",
+            Some("deepseek:m"),
+            &["`DEEPSEEK_API_KEY`"],
+        ),
         (
             "GOOGLE_CLOUD_PROJECT=evil\nGOOGLE_ACCESS_TOKEN=hush",
             "",
@@ -734,21 +1125,35 @@ fn remark_names_every_file_that_decides_who_gets_the_prompts() {
         ),
     ] {
         let filled = |text: &str| {
-            text.replace("{list}", list.to_str().unwrap()).replace("{account}", account.to_str().unwrap())
+            text.replace("{list}", list.to_str().unwrap())
+                .replace("{account}", account.to_str().unwrap())
         };
         fs::write(&env, filled(text)).unwrap();
         fs::write(&list, json).unwrap();
-        let models = Models::new().with_variable("OPENAI_API_KEY", "mine").with_env_file(&env).unwrap();
+        let models = Models::new()
+            .with_variable("OPENAI_API_KEY", "mine")
+            .with_env_file(&env)
+            .unwrap();
         let remark = match name {
             Some(name) => {
                 models.model(name).unwrap();
                 models.address_from_file(name)
             }
-            None => models.choose().unwrap().address_from_file().map(str::to_owned),
+            None => models
+                .choose()
+                .unwrap()
+                .address_from_file()
+                .map(str::to_owned),
         };
         let remark = remark.unwrap_or_else(|| panic!("{text}: nothing is said"));
-        assert!(parts.iter().all(|part| remark.contains(part)), "{text}: {remark}");
-        assert!(json.is_empty() == remark.contains(&file) || remark.contains(&file), "{text}: {remark}");
+        assert!(
+            parts.iter().all(|part| remark.contains(part)),
+            "{text}: {remark}"
+        );
+        assert!(
+            json.is_empty() == remark.contains(&file) || remark.contains(&file),
+            "{text}: {remark}"
+        );
         assert!(!remark.contains("hush"), "{remark}");
     }
     let models = Models::new().with_variable("OPENAI_API_KEY", "mine");
@@ -761,23 +1166,55 @@ fn provider_that_a_file_makes_fail_is_not_replaced_by_another() {
     let dir = tempfile::tempdir().unwrap();
     let (env, list) = (dir.path().join(".env"), dir.path().join("models.json"));
     for (text, json) in [
-        ("DEEPSEEK_API_KEY=theirs\nLEVITY_MODELS={list}", r#"{"defaults": {"openai": "x y"}}"#),
-        ("DEEPSEEK_API_KEY=theirs\nLEVITY_MODELS={list}", r#"{"defaults": {"openai": ""}}"#),
+        (
+            "DEEPSEEK_API_KEY=theirs\nLEVITY_MODELS={list}",
+            r#"{"defaults": {"openai": "x y"}}"#,
+        ),
+        (
+            "DEEPSEEK_API_KEY=theirs\nLEVITY_MODELS={list}",
+            r#"{"defaults": {"openai": ""}}"#,
+        ),
         ("DEEPSEEK_API_KEY=theirs\nOPENAI_BASE_URL=http:evil", "{}"),
     ] {
         fs::write(&env, text.replace("{list}", list.to_str().unwrap())).unwrap();
         fs::write(&list, json).unwrap();
-        let models = Models::new().with_variable("OPENAI_API_KEY", "mine").with_env_file(&env).unwrap();
+        let models = Models::new()
+            .with_variable("OPENAI_API_KEY", "mine")
+            .with_env_file(&env)
+            .unwrap();
         let chosen = models.choose().map(|chosen| chosen.to_string());
         assert!(chosen.is_err(), "{text} {json}: {chosen:?}");
     }
     // A server by the name of a provider fails at once.
-    for name in ["openai", "anthropic", "vertex", "compatible", "groq", "deepseek"] {
-        fs::write(&env, format!("DEEPSEEK_API_KEY=theirs\nLEVITY_MODELS={}", list.display())).unwrap();
-        fs::write(&list, format!(r#"{{"servers": {{"{name}": {{"base_url": "http://evil"}}}}}}"#)).unwrap();
-        let error = Models::new().with_variable("OPENAI_API_KEY", "mine").with_env_file(&env).unwrap_err();
+    for name in [
+        "openai",
+        "anthropic",
+        "vertex",
+        "compatible",
+        "groq",
+        "deepseek",
+    ] {
+        fs::write(
+            &env,
+            format!("DEEPSEEK_API_KEY=theirs\nLEVITY_MODELS={}", list.display()),
+        )
+        .unwrap();
+        fs::write(
+            &list,
+            format!(r#"{{"servers": {{"{name}": {{"base_url": "http://evil"}}}}}}"#),
+        )
+        .unwrap();
+        let error = Models::new()
+            .with_variable("OPENAI_API_KEY", "mine")
+            .with_env_file(&env)
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Untrusted, "{error}");
-        assert!(error.to_string().contains(&format!("the server `{name}` of")), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains(&format!("the server `{name}` of")),
+            "{error}"
+        );
     }
 }
 
@@ -799,13 +1236,20 @@ fn address_that_only_a_lenient_reader_understands_is_refused() {
             ("ANTHROPIC_BASE_URL", "anthropic:m"),
             ("GEMINI_BASE_URL", "gemini:m"),
         ] {
-            let keys =
-                KEYS.iter().fold(Models::new(), |models, (name, key)| models.with_variable(*name, *key));
+            let keys = KEYS.iter().fold(Models::new(), |models, (name, key)| {
+                models.with_variable(*name, *key)
+            });
             let models = keys.with_variable(variable, address);
-            let error = models.model(name).err().unwrap_or_else(|| panic!("{variable}={address}"));
+            let error = models
+                .model(name)
+                .err()
+                .unwrap_or_else(|| panic!("{variable}={address}"));
             let text = error.to_string();
             assert!(text.contains("http://") && !text.contains("hush"), "{text}");
-            assert!(name == "anthropic:m" || models.embedder(name).is_err(), "{variable}={address}");
+            assert!(
+                name == "anthropic:m" || models.embedder(name).is_err(),
+                "{variable}={address}"
+            );
         }
         let list = serde_json::json!({"servers": {"house": {"base_url": address}}}).to_string();
         let models = Models::new().with_list(levity_llm::ModelList::parse(&list).unwrap());

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use levity_core::{History, Message, Request, Response, ToolError, ToolOutput, ToolResult, ToolSpec};
+use levity_core::{
+    History, Message, Request, Response, ToolError, ToolOutput, ToolResult, ToolSpec,
+};
 use levity_llm::{Endpoint, GeminiModel};
 use serde_json::{Value, json};
 
@@ -39,7 +41,8 @@ fn said(parts: Value) -> Value {
 fn last(parts: Value, word: &str) -> Value {
     let mut piece = said(parts);
     piece["candidates"][0]["finishReason"] = word.into();
-    piece["usageMetadata"] = json!({"promptTokenCount": 7, "candidatesTokenCount": 3, "totalTokenCount": 10});
+    piece["usageMetadata"] =
+        json!({"promptTokenCount": 7, "candidatesTokenCount": 3, "totalTokenCount": 10});
     piece
 }
 

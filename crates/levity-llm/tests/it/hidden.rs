@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use levity_core::text::chain;
 use levity_core::{Embedder, Message, Model, ModelError, Purpose, Request};
 use levity_llm::{
-    AccessTokens, AnthropicModel, ChatModel, Endpoint, GeminiEmbedder, GeminiModel, ModelList, Models,
-    OllamaEmbedder, OllamaModel, OpenAiEmbedder, OpenAiModel,
+    AccessTokens, AnthropicModel, ChatModel, Endpoint, GeminiEmbedder, GeminiModel, ModelList,
+    Models, OllamaEmbedder, OllamaModel, OpenAiEmbedder, OpenAiModel,
 };
 
 use crate::server::{Answer, Server};
@@ -37,28 +37,66 @@ fn models(address: &str) -> Vec<(&'static str, Arc<dyn Model>)> {
     let there = moved(address);
     let vertex = GeminiModel::vertex("p", "global", AccessTokens::fixed("token"), "m");
     let mut all: Vec<(&str, Arc<dyn Model>)> = vec![
-        ("chat", Arc::new(ChatModel::compatible(address, "m").with_endpoint(&there))),
-        ("openai-chat", Arc::new(ChatModel::openai("none", "m").with_endpoint(&there))),
-        ("responses", Arc::new(OpenAiModel::new("none", "m").with_endpoint(&there))),
-        ("messages", Arc::new(AnthropicModel::new("none", "m").with_endpoint(&there))),
-        ("gemini", Arc::new(GeminiModel::new("none", "m").with_endpoint(&there))),
+        (
+            "chat",
+            Arc::new(ChatModel::compatible(address, "m").with_endpoint(&there)),
+        ),
+        (
+            "openai-chat",
+            Arc::new(ChatModel::openai("none", "m").with_endpoint(&there)),
+        ),
+        (
+            "responses",
+            Arc::new(OpenAiModel::new("none", "m").with_endpoint(&there)),
+        ),
+        (
+            "messages",
+            Arc::new(AnthropicModel::new("none", "m").with_endpoint(&there)),
+        ),
+        (
+            "gemini",
+            Arc::new(GeminiModel::new("none", "m").with_endpoint(&there)),
+        ),
         ("vertex", Arc::new(vertex.with_endpoint(&there))),
-        ("ollama", Arc::new(OllamaModel::new("m").with_endpoint(&there))),
+        (
+            "ollama",
+            Arc::new(OllamaModel::new("m").with_endpoint(&there)),
+        ),
     ];
     all.push((
         "whole",
-        Arc::new(ChatModel::compatible(address, "m").with_endpoint(&there).without_streaming()),
+        Arc::new(
+            ChatModel::compatible(address, "m")
+                .with_endpoint(&there)
+                .without_streaming(),
+        ),
     ));
-    all.push(("whole ollama", Arc::new(OllamaModel::new("m").with_endpoint(&there).without_streaming())));
+    all.push((
+        "whole ollama",
+        Arc::new(
+            OllamaModel::new("m")
+                .with_endpoint(&there)
+                .without_streaming(),
+        ),
+    ));
     all
 }
 
 fn embedders(address: &str) -> Vec<(&'static str, Arc<dyn Embedder>)> {
     let there = moved(address);
     vec![
-        ("openai", Arc::new(OpenAiEmbedder::compatible(address, "m").with_endpoint(&there))),
-        ("gemini", Arc::new(GeminiEmbedder::new("none", "m").with_endpoint(&there))),
-        ("ollama", Arc::new(OllamaEmbedder::new("m").with_endpoint(&there))),
+        (
+            "openai",
+            Arc::new(OpenAiEmbedder::compatible(address, "m").with_endpoint(&there)),
+        ),
+        (
+            "gemini",
+            Arc::new(GeminiEmbedder::new("none", "m").with_endpoint(&there)),
+        ),
+        (
+            "ollama",
+            Arc::new(OllamaEmbedder::new("m").with_endpoint(&there)),
+        ),
     ]
 }
 
@@ -83,7 +121,10 @@ async fn all_silent_while(base: &str, about: &str, echo: &Echo) {
             silent(&error, &format!("{wire}, {about}, {address}"));
         }
         for (wire, embedder) in embedders(&address) {
-            let error = embedder.embed(&["text".to_owned()], Purpose::Query).await.expect_err(wire);
+            let error = embedder
+                .embed(&["text".to_owned()], Purpose::Query)
+                .await
+                .expect_err(wire);
             silent(&error, &format!("embedder {wire}, {about}, {address}"));
         }
     }
@@ -114,8 +155,12 @@ async fn error_bodies_that_repeat_the_address_do_not_show_its_key() {
 
 #[tokio::test]
 async fn pages_and_plain_texts_that_repeat_the_address_do_not_show_its_key() {
-    for (status, kind) in [(404, "text/html"), (502, "text/plain"), (401, "text/plain"), (307, "text/plain")]
-    {
+    for (status, kind) in [
+        (404, "text/html"),
+        (502, "text/plain"),
+        (401, "text/plain"),
+        (307, "text/plain"),
+    ] {
         let echo = Echo::default();
         let repeated = echo.clone();
         let server = Server::with(move |_, seen| {
@@ -163,8 +208,17 @@ async fn replies_that_break_off_do_not_show_the_key() {
 fn forms(header: &str) -> Vec<String> {
     let value = header.split_once(' ').map_or(header, |(_, value)| value);
     let bare = value.trim_end_matches('=').to_owned();
-    let escaped = value.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
-    vec![header.to_owned(), value.to_owned(), escaped, bare.replace('+', "-").replace('/', "_"), bare]
+    let escaped = value
+        .replace('+', "%2B")
+        .replace('/', "%2F")
+        .replace('=', "%3D");
+    vec![
+        header.to_owned(),
+        value.to_owned(),
+        escaped,
+        bare.replace('+', "-").replace('/', "_"),
+        bare,
+    ]
 }
 
 #[tokio::test]
@@ -175,7 +229,10 @@ async fn servers_that_repeat_the_authorization_do_not_make_errors_show_it() {
         let forms = forms(seen.header("authorization"));
         let said = forms.join(" and ");
         kept.lock().unwrap().extend(forms);
-        Answer::json(401, serde_json::json!({"error": {"message": said}}).to_string())
+        Answer::json(
+            401,
+            serde_json::json!({"error": {"message": said}}).to_string(),
+        )
     })
     .await;
     let host = server.url().trim_start_matches("http://");
@@ -203,12 +260,20 @@ async fn servers_that_repeat_the_authorization_do_not_make_errors_show_it() {
         ];
         for model in all {
             seen.lock().unwrap().clear();
-            let error =
-                model.complete(Request::new().with_message(Message::user("Well?"))).await.unwrap_err();
+            let error = model
+                .complete(Request::new().with_message(Message::user("Well?")))
+                .await
+                .unwrap_err();
             let shown = format!("{error} {} {error:?}", chain(&error));
             let sent = seen.lock().unwrap().clone();
-            assert!(sent.iter().any(|form| form.starts_with("Basic ")), "{address}: {sent:?}");
-            assert!(sent.iter().all(|form| !shown.contains(form)), "{address}: {shown}");
+            assert!(
+                sent.iter().any(|form| form.starts_with("Basic ")),
+                "{address}: {sent:?}"
+            );
+            assert!(
+                sent.iter().all(|form| !shown.contains(form)),
+                "{address}: {shown}"
+            );
             silent(&error, &address);
         }
     }
@@ -263,10 +328,14 @@ fn names_and_lists_with_odd_addresses_show_no_secret() {
             if let Err(error) = models.card(&name) {
                 said.push_str(&format!("{error} {error:?}"));
             }
-            let chosen = models.clone().with_variable("LEVITY_MODEL", name.as_str()).choose();
-            said.push_str(
-                &chosen.map_or_else(|error| format!("{error:?}"), |chosen| format!("{chosen} {chosen:?}")),
-            );
+            let chosen = models
+                .clone()
+                .with_variable("LEVITY_MODEL", name.as_str())
+                .choose();
+            said.push_str(&chosen.map_or_else(
+                |error| format!("{error:?}"),
+                |chosen| format!("{chosen} {chosen:?}"),
+            ));
             assert!(!said.contains(HUSH), "{name:?}: {said}");
         }
         let name = format!("compatible:m@{address}");
@@ -274,11 +343,17 @@ fn names_and_lists_with_odd_addresses_show_no_secret() {
             "servers": {"house": {"base_url": address, "key": "HOUSE_API_KEY"}},
             "profiles": {"fast": {"model": name, "fallback": [name]}}, "defaults": {"gemini": name},
         });
-        let listed = models.clone().with_list(ModelList::parse(&list.to_string()).unwrap());
-        assert!(!format!("{listed:?} {:?}", listed.list()).contains(HUSH), "{address}");
-        for wrong in
-            [serde_json::json!({"servers": address}), serde_json::json!({"profiles": {"fast": address}})]
-        {
+        let listed = models
+            .clone()
+            .with_list(ModelList::parse(&list.to_string()).unwrap());
+        assert!(
+            !format!("{listed:?} {:?}", listed.list()).contains(HUSH),
+            "{address}"
+        );
+        for wrong in [
+            serde_json::json!({"servers": address}),
+            serde_json::json!({"profiles": {"fast": address}}),
+        ] {
             let error = ModelList::parse(&wrong.to_string()).unwrap_err();
             assert!(!format!("{error} {error:?}").contains(HUSH), "{error}");
         }
@@ -288,9 +363,11 @@ fn names_and_lists_with_odd_addresses_show_no_secret() {
 #[test]
 fn address_behind_a_name_counts_however_it_is_written_or_is_refused() {
     let models = Models::new();
-    for name in
-        ["compatible:m@http://h/v1", "compatible:m@HTTP://h", "compatible:@cf/m@Https://me:pw@h:80/v1?k=1"]
-    {
+    for name in [
+        "compatible:m@http://h/v1",
+        "compatible:m@HTTP://h",
+        "compatible:@cf/m@Https://me:pw@h:80/v1?k=1",
+    ] {
         assert!(models.model(name).is_ok(), "{name}");
     }
     for address in [
@@ -321,7 +398,10 @@ fn error_of_models_is_one_line_in_debug() {
     let error = Models::new().model("opnai:m").err().unwrap();
     assert_eq!(format!("{error:?}"), error.to_string());
     let missing = ModelList::read("no such file").unwrap_err();
-    assert!(format!("{missing:?}").starts_with("`no such file` cannot be read: "), "{missing:?}");
+    assert!(
+        format!("{missing:?}").starts_with("`no such file` cannot be read: "),
+        "{missing:?}"
+    );
 }
 
 #[test]
@@ -336,7 +416,10 @@ fn names_and_choices_do_not_show_the_key() {
         let error = models.model(name).err().unwrap();
         assert!(!format!("{error} {error:?}").contains(HUSH), "{error:?}");
     }
-    let models = models.with_variable("LEVITY_MODEL", "compatible:m@http://someone:hush@host/v1?key=hush");
+    let models = models.with_variable(
+        "LEVITY_MODEL",
+        "compatible:m@http://someone:hush@host/v1?key=hush",
+    );
     let chosen = models.choose().unwrap();
     assert!(!format!("{chosen} {chosen:?}").contains(HUSH), "{chosen}");
     assert!(chosen.name().contains(HUSH), "it is what `model` takes");
@@ -344,14 +427,26 @@ fn names_and_choices_do_not_show_the_key() {
 
 #[tokio::test]
 async fn request_id_that_repeats_the_key_does_not_show_it() {
-    for name in ["x-request-id", "request-id", "x-goog-request-id", "x-amzn-requestid", "cf-ray"] {
+    for name in [
+        "x-request-id",
+        "request-id",
+        "x-goog-request-id",
+        "x-amzn-requestid",
+        "cf-ray",
+    ] {
         let server = Server::with(move |_, seen| {
             Answer::json(500, "{}").header(name, &format!("id-{}", seen.header("authorization")))
         })
         .await;
         let model = ChatModel::compatible(server.url(), "m").with_key("sk-hush-0123456789");
-        let error = model.complete(Request::new().with_message(Message::user("Well?"))).await.unwrap_err();
-        assert!(error.request_id().is_some_and(|id| id.starts_with("id-")), "{error:?}");
+        let error = model
+            .complete(Request::new().with_message(Message::user("Well?")))
+            .await
+            .unwrap_err();
+        assert!(
+            error.request_id().is_some_and(|id| id.starts_with("id-")),
+            "{error:?}"
+        );
         silent(&error, name);
     }
 }
@@ -368,14 +463,38 @@ fn shown_of(key: &str, text: &str) -> usize {
 async fn key_at_the_edge_of_a_cut_is_not_shown_in_part() {
     let key = "Sk-Qz7Wv9Xk3Jy5Hg1Bd8Mn4Pf6";
     for (about, status, kind, most, body) in [
-        ("message", 400, "application/json", 2_000, r#"{"error": {"message": "§"}}"#),
+        (
+            "message",
+            400,
+            "application/json",
+            2_000,
+            r#"{"error": {"message": "§"}}"#,
+        ),
         ("text", 400, "text/plain", 2_000, "§"),
-        ("page", 502, "text/html", 120, "<html><title>§</title></html>"),
-        ("page of a reply", 200, "text/html", 120, "<html><title>§</title></html>"),
+        (
+            "page",
+            502,
+            "text/html",
+            120,
+            "<html><title>§</title></html>",
+        ),
+        (
+            "page of a reply",
+            200,
+            "text/html",
+            120,
+            "<html><title>§</title></html>",
+        ),
         ("page that is long", 200, "text/html", 4_096, "<html>§"),
         ("text of a reply", 200, "text/plain", 120, "§"),
         ("fields", 200, "application/json", 32, r#"{"§": 1}"#),
-        ("event", 200, "text/event-stream", 2_000, "data: {\"error\": {\"message\": \"§\"}}\n\n"),
+        (
+            "event",
+            200,
+            "text/event-stream",
+            2_000,
+            "data: {\"error\": {\"message\": \"§\"}}\n\n",
+        ),
     ] {
         for before in (usize::saturating_sub(most, key.len() + 30)..=most).step_by(3) {
             let filler = match about {
@@ -386,10 +505,14 @@ async fn key_at_the_edge_of_a_cut_is_not_shown_in_part() {
             let server = Server::saying(Answer::new(status, kind, said)).await;
             for model in [
                 ChatModel::compatible(server.url(), "m").with_key(key),
-                ChatModel::compatible(server.url(), "m").with_key(key).without_streaming(),
+                ChatModel::compatible(server.url(), "m")
+                    .with_key(key)
+                    .without_streaming(),
             ] {
                 let request = Request::new().with_message(Message::user("Well?"));
-                let Err(error) = model.complete(request).await else { continue };
+                let Err(error) = model.complete(request).await else {
+                    continue;
+                };
                 let text = chain(&error);
                 assert!(shown_of(key, &text) < 6, "{about}, {before}: {text}");
             }
@@ -397,21 +520,30 @@ async fn key_at_the_edge_of_a_cut_is_not_shown_in_part() {
     }
     let server = Server::saying(Answer::new(200, &format!("application/{key}"), "what?")).await;
     let model = ChatModel::compatible(server.url(), "m").with_key(key);
-    let error = model.complete(Request::new().with_message(Message::user("Well?"))).await.unwrap_err();
+    let error = model
+        .complete(Request::new().with_message(Message::user("Well?")))
+        .await
+        .unwrap_err();
     assert!(shown_of(key, &chain(&error)) < 6, "{}", chain(&error));
 }
 
 #[tokio::test]
 async fn key_in_the_path_of_an_address_is_not_shown_when_a_server_repeats_it() {
     let server = Server::with(|_, seen| {
-        Answer::json(404, serde_json::json!({"error": {"message": format!("no {}", seen.line)}}).to_string())
+        Answer::json(
+            404,
+            serde_json::json!({"error": {"message": format!("no {}", seen.line)}}).to_string(),
+        )
     })
     .await;
     for path in ["hush0123456789abcdef0", "a;hush", "t/hush-0123456789-abc/x"] {
         let address = format!("{}/{path}/v1", server.url());
         for (wire, model) in models(&address) {
             let request = Request::new().with_message(Message::user("Well?"));
-            silent(&model.complete(request).await.expect_err(wire), &format!("{wire} {path}"));
+            silent(
+                &model.complete(request).await.expect_err(wire),
+                &format!("{wire} {path}"),
+            );
         }
     }
 }

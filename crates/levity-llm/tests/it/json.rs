@@ -12,11 +12,17 @@ struct Case {
 
 /// Each case is `=== kind`, the text, `---`, and the value as JSON.
 fn corpus() -> Vec<Case> {
-    let file = include_str!("../data/malformed.txt").strip_prefix("=== ").unwrap();
+    let file = include_str!("../data/malformed.txt")
+        .strip_prefix("=== ")
+        .unwrap();
     let case = |case: &'static str| {
         let (kind, rest) = case.split_once('\n').unwrap();
         let (text, value) = rest.split_once("\n---\n").unwrap();
-        Case { kind, text, value: serde_json::from_str(value).unwrap() }
+        Case {
+            kind,
+            text,
+            value: serde_json::from_str(value).unwrap(),
+        }
     };
     file.split("\n=== ").map(case).collect()
 }
@@ -29,11 +35,19 @@ fn malformed_documents_mean_what_they_should() {
     for Case { kind, text, value } in &corpus {
         match json::parse(text) {
             Ok(found) if found == *value => {}
-            Ok(found) => wrong.push(format!("{kind}:\n{text}\n  found    {found}\n  expected {value}")),
+            Ok(found) => wrong.push(format!(
+                "{kind}:\n{text}\n  found    {found}\n  expected {value}"
+            )),
             Err(error) => wrong.push(format!("{kind}:\n{text}\n  {error}\n  expected {value}")),
         }
     }
-    assert!(wrong.is_empty(), "{} of {} are wrong:\n{}", wrong.len(), corpus.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {} are wrong:\n{}",
+        wrong.len(),
+        corpus.len(),
+        wrong.join("\n")
+    );
 }
 
 #[test]
@@ -78,9 +92,17 @@ fn a_value_cut_off_holds_what_was_there() {
     let mut seen = 0;
     for (end, _) in whole.char_indices().skip(1) {
         let repaired = json::repair(&whole[..end]).unwrap();
-        assert!(repaired.mends.contains(Repair::Truncated), "{}", &whole[..end]);
+        assert!(
+            repaired.mends.contains(Repair::Truncated),
+            "{}",
+            &whole[..end]
+        );
         // Nothing that was there is lost when more of it comes.
-        let known = repaired.value.to_string().matches(|c: char| c.is_alphanumeric()).count();
+        let known = repaired
+            .value
+            .to_string()
+            .matches(|c: char| c.is_alphanumeric())
+            .count();
         assert!(known + 8 >= seen, "{}", &whole[..end]);
         seen = known;
     }
@@ -158,12 +180,18 @@ fn a_type_takes_the_first_value_that_fits() {
     }
     let text = r#"Not {"long": "but of another shape"}, but {n: 7}."#;
     assert_eq!(json::parse_as::<Answer>(text).unwrap(), Answer { n: 7 });
-    assert_eq!(json::parse_as::<String>(r#""{\"n\": 7}""#).unwrap(), r#"{"n": 7}"#);
+    assert_eq!(
+        json::parse_as::<String>(r#""{\"n\": 7}""#).unwrap(),
+        r#"{"n": 7}"#
+    );
 
     let error = json::parse_as::<Answer>("so: {'n': 'secret'}").unwrap_err();
     assert_eq!((error.kind(), error.at()), (&JsonErrorKind::Shape, Some(4)));
     assert!(std::error::Error::source(&error).is_some());
-    assert_eq!(error.to_string(), "the JSON has another shape than was asked for, at byte 4");
+    assert_eq!(
+        error.to_string(),
+        "the JSON has another shape than was asked for, at byte 4"
+    );
     assert!(!format!("{error:?}").contains("secret"));
     assert_eq!(error.into_text(), "so: {'n': 'secret'}");
 }
@@ -171,18 +199,27 @@ fn a_type_takes_the_first_value_that_fits() {
 #[test]
 fn keys_choose_among_objects() {
     let text = r#"{"example": "this one is longer by far"} {"a": 1, "b": null}"#;
-    assert_eq!(json::parse_with_keys(text, &["a", "b"]).unwrap(), json!({"a": 1, "b": null}));
+    assert_eq!(
+        json::parse_with_keys(text, &["a", "b"]).unwrap(),
+        json!({"a": 1, "b": null})
+    );
     let error = json::parse_with_keys("[{'a': 1}]", &["a"]).unwrap_err();
     assert_eq!(*error.kind(), JsonErrorKind::Missing(vec!["a".into()]));
     let error = json::parse_with_keys("{'a': 1}", &["a", "b", "c"]).unwrap_err();
     assert_eq!(error.to_string(), "the JSON lacks `b`, `c`, at byte 0");
-    assert_eq!(json::parse_with_keys("nothing", &[]).unwrap_err().kind(), &JsonErrorKind::Nothing);
+    assert_eq!(
+        json::parse_with_keys("nothing", &[]).unwrap_err().kind(),
+        &JsonErrorKind::Nothing
+    );
 }
 
 #[test]
 fn a_long_key_is_not_cut_inside_a_character() {
     for lead in 240..280 {
-        let text = format!("{{\"a\" {}\u{2026}\u{2014}\u{20ac}: 1, x\": 2", "b".repeat(lead));
+        let text = format!(
+            "{{\"a\" {}\u{2026}\u{2014}\u{20ac}: 1, x\": 2",
+            "b".repeat(lead)
+        );
         let _ = json::parse(&text);
         let _ = json::parse(&text.replace('"', "'"));
         let _ = json::parse(&format!("{{\"a\" b{}: 1", "\u{2026}".repeat(lead)));
@@ -221,18 +258,40 @@ fn missing_comma_between_a_string_and_a_value_on_the_next_line_ends_the_string()
     let gaps = ["\n", "\n  ", "\r\n\t", " \n\n ", "  // a note\n  "];
     for (written, value) in &values {
         for gap in gaps {
-            check_list(&format!("[\"a b\"{gap}{written}, \"c\"]"), json!(["a b", value, "c"]));
-            check_list(&format!("['a b'{gap}{written}, 'c']"), json!(["a b", value, "c"]));
+            check_list(
+                &format!("[\"a b\"{gap}{written}, \"c\"]"),
+                json!(["a b", value, "c"]),
+            );
+            check_list(
+                &format!("['a b'{gap}{written}, 'c']"),
+                json!(["a b", value, "c"]),
+            );
             check_list(&format!("[\"a b\"{gap}{written}\n]"), json!(["a b", value]));
-            check_list(&format!("[\"a b\"{gap}{written}{gap}\"c\"]"), json!(["a b", value, "c"]));
-            check_list(&format!("[\"a b\"{gap}{written}{gap}{written}]"), json!(["a b", value, value]));
-            check_list(&format!("[\"a b\",{gap}{written}{gap}\"c d\"]"), json!(["a b", value, "c d"]));
-            check_list(&format!("[\"it's, so\"{gap}{written}, 2]"), json!(["it's, so", value, 2]));
+            check_list(
+                &format!("[\"a b\"{gap}{written}{gap}\"c\"]"),
+                json!(["a b", value, "c"]),
+            );
+            check_list(
+                &format!("[\"a b\"{gap}{written}{gap}{written}]"),
+                json!(["a b", value, value]),
+            );
+            check_list(
+                &format!("[\"a b\",{gap}{written}{gap}\"c d\"]"),
+                json!(["a b", value, "c d"]),
+            );
+            check_list(
+                &format!("[\"it's, so\"{gap}{written}, 2]"),
+                json!(["it's, so", value, 2]),
+            );
             let inside = format!("{{\"rows\": [\"a b\"{gap}{written}], \"ok\": true}}");
             check_list(&inside, json!({"rows": ["a b", value], "ok": true}));
-            let deep =
-                format!("{{\"rows\": [[\"x\", \"a b\"{gap}{written}], {{\"n\": [\"y\"{gap}{written}]}}]}}");
-            check_list(&deep, json!({"rows": [["x", "a b", value], {"n": ["y", value]}]}));
+            let deep = format!(
+                "{{\"rows\": [[\"x\", \"a b\"{gap}{written}], {{\"n\": [\"y\"{gap}{written}]}}]}}"
+            );
+            check_list(
+                &deep,
+                json!({"rows": [["x", "a b", value], {"n": ["y", value]}]}),
+            );
         }
     }
 }
@@ -242,8 +301,14 @@ fn missing_comma_between_a_string_and_a_value_on_the_same_line_ends_the_string()
     check_list(r#"["a" 5, 6]"#, json!(["a", 5, 6]));
     check_list(r#"["a" true]"#, json!(["a", true]));
     check_list(r#"["a" null, "b"]"#, json!(["a", null, "b"]));
-    check_list(r#"["a" {"b": 1} "c" [2]]"#, json!(["a", {"b": 1}, "c", [2]]));
-    check_list(r#"{"a": ["b" false], "c": 1}"#, json!({"a": ["b", false], "c": 1}));
+    check_list(
+        r#"["a" {"b": 1} "c" [2]]"#,
+        json!(["a", {"b": 1}, "c", [2]]),
+    );
+    check_list(
+        r#"{"a": ["b" false], "c": 1}"#,
+        json!({"a": ["b", false], "c": 1}),
+    );
 }
 
 #[test]
@@ -270,22 +335,51 @@ fn quotes_inside_a_string_of_a_list_stay_when_a_sentence_follows() {
     fn check(text: &str, expected: Value) {
         assert_eq!(json::parse(text).unwrap(), expected, "{text}");
     }
-    check(r#"["he said "yes" true story", 1]"#, json!([r#"he said "yes" true story"#, 1]));
+    check(
+        r#"["he said "yes" true story", 1]"#,
+        json!([r#"he said "yes" true story"#, 1]),
+    );
     check(r#"["a "b" 5 times", 1]"#, json!([r#"a "b" 5 times"#, 1]));
-    check("[\"he said \"yes\"\ntrue story\", 1]", json!(["he said \"yes\"\ntrue story", 1]));
-    check("[\"a \"b\"\n12 people came\", 1]", json!(["a \"b\"\n12 people came", 1]));
-    check("[\"a \"b\"\nnull and void\", 1]", json!(["a \"b\"\nnull and void", 1]));
-    check("[\"a \"b\"\nfalse, she said\", 1]", json!(["a \"b\"\nfalse, she said", 1]));
-    check("{\"a\": \"he said \"yes\"\ntrue story\"}", json!({"a": "he said \"yes\"\ntrue story"}));
-    check("{\"a\": \"run \"x\"\n{ y }\"}", json!({"a": "run \"x\"\n{ y }"}));
+    check(
+        "[\"he said \"yes\"\ntrue story\", 1]",
+        json!(["he said \"yes\"\ntrue story", 1]),
+    );
+    check(
+        "[\"a \"b\"\n12 people came\", 1]",
+        json!(["a \"b\"\n12 people came", 1]),
+    );
+    check(
+        "[\"a \"b\"\nnull and void\", 1]",
+        json!(["a \"b\"\nnull and void", 1]),
+    );
+    check(
+        "[\"a \"b\"\nfalse, she said\", 1]",
+        json!(["a \"b\"\nfalse, she said", 1]),
+    );
+    check(
+        "{\"a\": \"he said \"yes\"\ntrue story\"}",
+        json!({"a": "he said \"yes\"\ntrue story"}),
+    );
+    check(
+        "{\"a\": \"run \"x\"\n{ y }\"}",
+        json!({"a": "run \"x\"\n{ y }"}),
+    );
 }
 
 #[test]
 fn comment_behind_the_last_element_of_a_list_leaves_the_string_before_it_whole() {
-    for (value, expected) in [("false", json!(false)), ("null", json!(null)), ("7", json!(7))] {
+    for (value, expected) in [
+        ("false", json!(false)),
+        ("null", json!(null)),
+        ("7", json!(7)),
+    ] {
         for comment in ["// a note\n", "/* a note */\n", "# a note\n"] {
             let text = format!("{{\"a\": [\"x y\",\n  {value}  {comment}],\n\"b\": \"z\"}}");
-            assert_eq!(json::parse(&text).unwrap(), json!({"a": ["x y", expected], "b": "z"}), "{text}");
+            assert_eq!(
+                json::parse(&text).unwrap(),
+                json!({"a": ["x y", expected], "b": "z"}),
+                "{text}"
+            );
         }
     }
 }

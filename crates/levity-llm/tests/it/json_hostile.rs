@@ -1,5 +1,5 @@
-//! Texts made to take long, or to break the stack. Nothing is timed: what grows faster than the text would
-//! take minutes here.
+//! Texts made to take long, or to break the stack. Nothing is timed: what grows faster than the
+//! text would take minutes here.
 
 use levity_llm::json::{self, JsonErrorKind};
 
@@ -87,7 +87,9 @@ const PIECES: &[&str] = &[
 
 #[test]
 fn a_megabyte_of_anything_is_answered() {
-    for piece in ["{", "[", "\"\\", "{\"a\":", "```", "\"", "/*", "'", "{\"", "\n"] {
+    for piece in [
+        "{", "[", "\"\\", "{\"a\":", "```", "\"", "/*", "'", "{\"", "\n",
+    ] {
         let _ = json::parse(&piece.repeat(MEGABYTE / piece.len()));
     }
     // Keys without an end: each would be looked for up to the end of the text.
@@ -99,7 +101,15 @@ fn a_megabyte_of_anything_is_answered() {
 #[test]
 fn no_piece_makes_a_search_begin_again_and_again() {
     for piece in PIECES {
-        for before in ["", "{", "{\"a\": ", "[\"", "```json\n", "{\"a\": \"", "text {'a: "] {
+        for before in [
+            "",
+            "{",
+            "{\"a\": ",
+            "[\"",
+            "```json\n",
+            "{\"a\": \"",
+            "text {'a: ",
+        ] {
             let text = format!("{before}{}", piece.repeat(MEGABYTE / 16 / piece.len()));
             let _ = json::parse(&text);
         }
@@ -109,9 +119,20 @@ fn no_piece_makes_a_search_begin_again_and_again() {
 #[test]
 fn two_halves_that_search_each_other_are_answered() {
     let many = MEGABYTE / 16;
-    for (first, then) in [("1a", "("), ("a", "("), ("\"", ":"), (" ", "\""), ("1", ",234"), ("x ", "\",")] {
+    for (first, then) in [
+        ("1a", "("),
+        ("a", "("),
+        ("\"", ":"),
+        (" ", "\""),
+        ("1", ",234"),
+        ("x ", "\","),
+    ] {
         for before in ["{\"a\": ", "[", "{", "{\"a\": \""] {
-            let _ = json::parse(&format!("{before}{}{}", first.repeat(many), then.repeat(many)));
+            let _ = json::parse(&format!(
+                "{before}{}{}",
+                first.repeat(many),
+                then.repeat(many)
+            ));
         }
     }
 }
@@ -125,5 +146,8 @@ fn what_is_too_deep_is_refused() {
         assert!(error.at().is_some_and(|at| at < text.len()));
     }
     let whole = format!("{}{}", "[".repeat(127), "]".repeat(127));
-    assert_eq!(json::parse(&whole).unwrap(), json::parse(&format!("text {whole}")).unwrap());
+    assert_eq!(
+        json::parse(&whole).unwrap(),
+        json::parse(&format!("text {whole}")).unwrap()
+    );
 }

@@ -41,7 +41,14 @@ struct Spoil {
 
 fn spoil() -> impl Strategy<Value = Spoil> {
     any::<[bool; 6]>().prop_map(
-        |[bare_keys, single_quotes, trailing_commas, comments, python, raw_newlines]| Spoil {
+        |[
+            bare_keys,
+            single_quotes,
+            trailing_commas,
+            comments,
+            python,
+            raw_newlines,
+        ]| Spoil {
             bare_keys,
             single_quotes,
             trailing_commas,

@@ -20,7 +20,12 @@ mod chat;
     feature = "openai"
 ))]
 mod edges;
-#[cfg(all(feature = "openai", feature = "compatible", feature = "gemini", feature = "ollama"))]
+#[cfg(all(
+    feature = "openai",
+    feature = "compatible",
+    feature = "gemini",
+    feature = "ollama"
+))]
 mod embed;
 #[cfg(feature = "compatible")]
 mod faults;

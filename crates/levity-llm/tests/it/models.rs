@@ -12,7 +12,10 @@ fn list(json: &serde_json::Value) -> ModelList {
 
 #[track_caller]
 fn refused(models: &Models, name: &str, kind: ErrorKind, expected: &[&str]) {
-    let error = models.model(name).err().unwrap_or_else(|| panic!("`{name}` is a model"));
+    let error = models
+        .model(name)
+        .err()
+        .unwrap_or_else(|| panic!("`{name}` is a model"));
     assert_eq!(error.kind(), kind, "{error}");
     assert!(!error.is_retryable());
     for part in expected {
@@ -26,8 +29,18 @@ fn a_name_that_is_none_is_refused_and_says_why() {
     for name in ["", "gpt-4o", ":x", "gemini:", "openai:gpt 4o"] {
         refused(&models, name, ErrorKind::Name, &["provider:model"]);
     }
-    refused(&models, "nobody:x", ErrorKind::Name, &["`nobody`", "`gemini`", "`compatible`"]);
-    refused(&models, "compatible:x", ErrorKind::Missing, &["address", "compatible:x@http"]);
+    refused(
+        &models,
+        "nobody:x",
+        ErrorKind::Name,
+        &["`nobody`", "`gemini`", "`compatible`"],
+    );
+    refused(
+        &models,
+        "compatible:x",
+        ErrorKind::Missing,
+        &["address", "compatible:x@http"],
+    );
     let models = models.with_list(list(&json!({"profiles": {"fast": {"model": "gemini:x"}}})));
     refused(&models, "slow", ErrorKind::Name, &["`slow`", "`fast`"]);
 }
@@ -46,15 +59,28 @@ fn a_server_of_ones_own_needs_its_own_key() {
     let servers = json!({"servers": {"house": {"base_url": "http://127.0.0.1:9/v1", "key": "HOUSE_KEY"},
         "shed": {"base_url": "http://127.0.0.1:9/v1"}}, "models": {"house:big": {"window": 7}}});
     let models = Models::new().with_list(list(&servers));
-    refused(&models, "house:big", ErrorKind::Missing, &["`house` needs a key", "`HOUSE_KEY`"]);
+    refused(
+        &models,
+        "house:big",
+        ErrorKind::Missing,
+        &["`house` needs a key", "`HOUSE_KEY`"],
+    );
     assert!(models.model("shed:big").is_ok());
-    let model = models.with_variable("HOUSE_KEY", "sk-1").model("house:big").unwrap();
-    assert_eq!((&*model.card().provider, model.card().window), ("house", Some(7)));
+    let model = models
+        .with_variable("HOUSE_KEY", "sk-1")
+        .model("house:big")
+        .unwrap();
+    assert_eq!(
+        (&*model.card().provider, model.card().window),
+        ("house", Some(7))
+    );
 }
 
 #[test]
 fn a_name_tells_what_the_list_does_not() {
-    let models = Models::new().with_variable("ANTHROPIC_API_KEY", "k").with_variable("GEMINI_API_KEY", "k");
+    let models = Models::new()
+        .with_variable("ANTHROPIC_API_KEY", "k")
+        .with_variable("GEMINI_API_KEY", "k");
     let abilities = |name: &str| models.model(name).unwrap().card().abilities;
     assert!(!abilities("anthropic:claude-3-5-haiku-latest").output_schema);
     assert!(abilities("gemini:gemini-9-flash").images);
@@ -62,10 +88,15 @@ fn a_name_tells_what_the_list_does_not() {
 
 #[test]
 fn an_unknown_model_works_at_an_unknown_price() {
-    let model = Models::new().model("compatible:never-heard-of@http://127.0.0.1:9").unwrap();
+    let model = Models::new()
+        .model("compatible:never-heard-of@http://127.0.0.1:9")
+        .unwrap();
     assert!(model.card().price.is_none());
     let known = list(&json!({"models": {"compatible:mine": {"price": {"input": 1, "output": 2}}}}));
-    let model = Models::new().with_list(known).model("compatible:mine@http://127.0.0.1:9").unwrap();
+    let model = Models::new()
+        .with_list(known)
+        .model("compatible:mine@http://127.0.0.1:9")
+        .unwrap();
     assert_eq!(model.card().price, Some(Price::new(1.0, 2.0)));
 }
 
@@ -81,8 +112,14 @@ fn the_environment_is_asked_in_order() {
     let chosen = models.choose().unwrap();
     assert_eq!(chosen.to_string(), "house:m, since `HOUSE_KEY` is set");
     assert!(!format!("{models:?} {chosen:?}").contains("sk-secret"));
-    let chosen = models.with_variable("LEVITY_MODEL", "compatible:a@http://127.0.0.1:9").choose().unwrap();
-    assert_eq!((chosen.name(), chosen.why()), ("compatible:a@http://127.0.0.1:9", "`LEVITY_MODEL` names it"));
+    let chosen = models
+        .with_variable("LEVITY_MODEL", "compatible:a@http://127.0.0.1:9")
+        .choose()
+        .unwrap();
+    assert_eq!(
+        (chosen.name(), chosen.why()),
+        ("compatible:a@http://127.0.0.1:9", "`LEVITY_MODEL` names it")
+    );
 }
 
 #[tokio::test]
@@ -98,16 +135,24 @@ async fn a_profile_sets_what_a_request_does_not() {
         }},
     });
     let models = Models::new().with_list(list(&profile));
-    assert!(models.bare_model("calm").is_ok(), "the model behind a profile can be checked");
+    assert!(
+        models.bare_model("calm").is_ok(),
+        "the model behind a profile can be checked"
+    );
     let model = models.model("calm").unwrap();
     let mut options = Options::new();
     options.max_tokens = Some(5);
     options.thinking = Some(ThinkingMode::High);
-    let request = Request::new().with_message(Message::user("Well?")).with_options(options);
+    let request = Request::new()
+        .with_message(Message::user("Well?"))
+        .with_options(options);
     let reply = model.complete(request).await.unwrap();
     assert_eq!(reply.message.text(), "yes");
     let sent = server.last().body;
-    assert_eq!((&sent["temperature"], &sent["max_tokens"]), (&json!(0.25), &json!(5)));
+    assert_eq!(
+        (&sent["temperature"], &sent["max_tokens"]),
+        (&json!(0.25), &json!(5))
+    );
     assert_eq!(sent["reasoning_effort"], "high");
     assert_eq!(server.seen().len(), 2, "it was sent again");
 }
@@ -127,23 +172,38 @@ fn blocks(kind: &str) -> Vec<String> {
 
 #[test]
 fn list_of_the_page_is_read_and_does_what_the_page_says() {
-    let json = blocks("json").into_iter().find(|block| block.contains("\"servers\"")).unwrap();
+    let json = blocks("json")
+        .into_iter()
+        .find(|block| block.contains("\"servers\""))
+        .unwrap();
     let models = Models::new().with_list(ModelList::parse(&json).unwrap());
     refused(&models, "fast", ErrorKind::Missing, &["`HOUSE_API_KEY`"]);
     let models = models.with_variable("HOUSE_API_KEY", "k");
     let card = models.model("fast").unwrap().card().clone();
-    assert_eq!((&*card.provider, &*card.id, card.window), ("house", "big", Some(131_072)));
+    assert_eq!(
+        (&*card.provider, &*card.id, card.window),
+        ("house", "big", Some(131_072))
+    );
     assert!(models.model("house:big").unwrap().card().price.is_some());
-    assert_eq!(models.choose().unwrap().to_string(), "house:big, since `HOUSE_API_KEY` is set");
+    assert_eq!(
+        models.choose().unwrap().to_string(),
+        "house:big, since `HOUSE_API_KEY` is set"
+    );
     let chosen = models.with_variable("GEMINI_API_KEY", "k").choose();
     assert!(chosen.is_err() || chosen.unwrap().name() == "gemini:gemini-2.5-pro");
 }
 
 #[test]
 fn request_of_the_page_is_read() {
-    let json = blocks("json").into_iter().find(|block| block.contains("\"history\"")).unwrap();
+    let json = blocks("json")
+        .into_iter()
+        .find(|block| block.contains("\"history\""))
+        .unwrap();
     let request: Request = serde_json::from_str(&json).unwrap();
-    assert_eq!((request.history.messages().len(), request.tools.len()), (3, 1));
+    assert_eq!(
+        (request.history.messages().len(), request.tools.len()),
+        (3, 1)
+    );
 }
 
 #[test]
@@ -169,23 +229,53 @@ fn misspelt_names_get_a_suggestion() {
         ("gpt-4o", "did you mean `openai:gpt-4o`?"),
     ] {
         refused(&models, name, ErrorKind::Name, &[meant]);
-        assert!(models.card(name).unwrap_err().to_string().contains(meant), "{name}");
+        assert!(
+            models.card(name).unwrap_err().to_string().contains(meant),
+            "{name}"
+        );
     }
     let error = models.model("colours:x").err().unwrap().to_string();
     assert!(!error.contains("did you mean"), "{error}");
-    let models = models.with_list(list(&json!({"profiles": {"careful": {"model": "gemini:x"}}})));
-    refused(&models, "carefull", ErrorKind::Name, &["did you mean `careful`?", "there are `careful`"]);
+    let models = models.with_list(list(
+        &json!({"profiles": {"careful": {"model": "gemini:x"}}}),
+    ));
+    refused(
+        &models,
+        "carefull",
+        ErrorKind::Name,
+        &["did you mean `careful`?", "there are `careful`"],
+    );
 }
 
 #[test]
 fn environment_without_a_model_lists_what_is_compiled_in_and_what_each_wants() {
     let error = Models::new().choose().unwrap_err().to_string();
     let built = [
-        (cfg!(feature = "gemini"), "`GEMINI_API_KEY` for gemini", "`gemini`"),
-        (cfg!(feature = "openai"), "`OPENAI_API_KEY` for openai", "`openai`"),
-        (cfg!(feature = "anthropic"), "`ANTHROPIC_API_KEY` for anthropic", "`anthropic`"),
-        (cfg!(feature = "ollama"), "`OLLAMA_HOST` for ollama", "`ollama`"),
-        (cfg!(feature = "compatible"), "`GROQ_API_KEY` for groq", "`compatible`"),
+        (
+            cfg!(feature = "gemini"),
+            "`GEMINI_API_KEY` for gemini",
+            "`gemini`",
+        ),
+        (
+            cfg!(feature = "openai"),
+            "`OPENAI_API_KEY` for openai",
+            "`openai`",
+        ),
+        (
+            cfg!(feature = "anthropic"),
+            "`ANTHROPIC_API_KEY` for anthropic",
+            "`anthropic`",
+        ),
+        (
+            cfg!(feature = "ollama"),
+            "`OLLAMA_HOST` for ollama",
+            "`ollama`",
+        ),
+        (
+            cfg!(feature = "compatible"),
+            "`GROQ_API_KEY` for groq",
+            "`compatible`",
+        ),
     ];
     for (built, wants, feature) in built {
         assert_eq!(error.contains(wants), built, "{error}");
@@ -196,11 +286,31 @@ fn environment_without_a_model_lists_what_is_compiled_in_and_what_each_wants() {
 #[test]
 fn missing_feature_is_named_before_a_missing_key() {
     for (name, built, feature) in [
-        ("openai:m", cfg!(feature = "openai"), "`cargo add levity --features openai`"),
-        ("openai-chat:m", cfg!(feature = "openai"), "`cargo add levity --features openai`"),
-        ("anthropic:m", cfg!(feature = "anthropic"), "`cargo add levity --features anthropic`"),
-        ("gemini:m", cfg!(feature = "gemini"), "`cargo add levity --features gemini`"),
-        ("vertex:m", cfg!(feature = "gemini"), "`cargo add levity --features gemini`"),
+        (
+            "openai:m",
+            cfg!(feature = "openai"),
+            "`cargo add levity --features openai`",
+        ),
+        (
+            "openai-chat:m",
+            cfg!(feature = "openai"),
+            "`cargo add levity --features openai`",
+        ),
+        (
+            "anthropic:m",
+            cfg!(feature = "anthropic"),
+            "`cargo add levity --features anthropic`",
+        ),
+        (
+            "gemini:m",
+            cfg!(feature = "gemini"),
+            "`cargo add levity --features gemini`",
+        ),
+        (
+            "vertex:m",
+            cfg!(feature = "gemini"),
+            "`cargo add levity --features gemini`",
+        ),
     ] {
         match built {
             true => refused(&Models::new(), name, ErrorKind::Missing, &["set `"]),
@@ -215,7 +325,10 @@ async fn address_in_a_name_is_where_the_page_says() {
         ("compatible:m@{url}", "POST /v1/chat/completions"),
         ("compatible:m@{url}/", "POST /v1/chat/completions"),
         ("compatible:m@{url}/api/v3", "POST /api/v3/chat/completions"),
-        ("compatible:m@{url}?key=abcd", "POST /v1/chat/completions?key=abcd"),
+        (
+            "compatible:m@{url}?key=abcd",
+            "POST /v1/chat/completions?key=abcd",
+        ),
         ("groq:m@{url}", "POST /v1/chat/completions"),
         #[cfg(feature = "openai")]
         ("openai-chat:m@{url}", "POST /v1/chat/completions"),
@@ -226,19 +339,31 @@ async fn address_in_a_name_is_where_the_page_says() {
         #[cfg(feature = "anthropic")]
         ("anthropic:qwen@{url}", "POST /v1/messages"),
         #[cfg(feature = "gemini")]
-        ("gemini:m@{url}", "POST /v1beta/models/m:streamGenerateContent?alt=sse"),
+        (
+            "gemini:m@{url}",
+            "POST /v1beta/models/m:streamGenerateContent?alt=sse",
+        ),
         #[cfg(feature = "ollama")]
         ("ollama:m@{url}", "POST /api/chat"),
     ] {
         let server = Server::saying(Answer::json(400, "{}")).await;
         // A key is not missed.
-        let model = Models::new().model(&name.replace("{url}", server.url())).unwrap();
-        let _ = model.complete(Request::new().with_message(Message::user("Well?"))).await;
+        let model = Models::new()
+            .model(&name.replace("{url}", server.url()))
+            .unwrap();
+        let _ = model
+            .complete(Request::new().with_message(Message::user("Well?")))
+            .await;
         assert_eq!(server.last().line, path, "{name}");
     }
 }
 
-#[cfg(all(feature = "anthropic", feature = "gemini", feature = "ollama", feature = "openai"))]
+#[cfg(all(
+    feature = "anthropic",
+    feature = "gemini",
+    feature = "ollama",
+    feature = "openai"
+))]
 #[test]
 fn providers_are_chosen_in_the_order_of_the_page_and_the_others_are_named() {
     // The last one that is set is the first in the order.
@@ -252,49 +377,110 @@ fn providers_are_chosen_in_the_order_of_the_page_and_the_others_are_named() {
         ("GOOGLE_API_KEY", "gemini:"),
     ] {
         let before = models.choose().ok().map(|chosen| chosen.name().to_owned());
-        models = models.with_variable(variable, "127.0.0.1:9").with_variable("GOOGLE_ACCESS_TOKEN", "t");
+        models = models
+            .with_variable(variable, "127.0.0.1:9")
+            .with_variable("GOOGLE_ACCESS_TOKEN", "t");
         let chosen = models.choose().unwrap();
         assert!(chosen.name().starts_with(name), "{chosen}");
-        assert!(chosen.why().starts_with(&format!("`{variable}` is set")), "{chosen}");
+        assert!(
+            chosen.why().starts_with(&format!("`{variable}` is set")),
+            "{chosen}"
+        );
         let other = before.map(|name| name.split_once(':').unwrap().0.to_owned());
-        assert!(other.is_none_or(|other| chosen.why().contains(&other)), "{chosen}");
+        assert!(
+            other.is_none_or(|other| chosen.why().contains(&other)),
+            "{chosen}"
+        );
     }
-    let gemini = models.with_variable("GEMINI_API_KEY", "k").choose().unwrap();
-    assert!(gemini.why().starts_with("`GEMINI_API_KEY` is set"), "{gemini}");
+    let gemini = models
+        .with_variable("GEMINI_API_KEY", "k")
+        .choose()
+        .unwrap();
+    assert!(
+        gemini.why().starts_with("`GEMINI_API_KEY` is set"),
+        "{gemini}"
+    );
 }
 
-#[cfg(all(feature = "anthropic", feature = "gemini", feature = "ollama", feature = "openai"))]
+#[cfg(all(
+    feature = "anthropic",
+    feature = "gemini",
+    feature = "ollama",
+    feature = "openai"
+))]
 #[tokio::test]
 async fn variables_of_the_page_say_where_requests_go() {
     for (name, variable, key, line) in [
-        ("openai:m", "OPENAI_BASE_URL", "OPENAI_API_KEY", "POST /v1/responses"),
-        ("openai-chat:m", "OPENAI_BASE_URL", "OPENAI_API_KEY", "POST /v1/chat/completions"),
-        ("anthropic:m", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "POST /v1/messages"),
+        (
+            "openai:m",
+            "OPENAI_BASE_URL",
+            "OPENAI_API_KEY",
+            "POST /v1/responses",
+        ),
+        (
+            "openai-chat:m",
+            "OPENAI_BASE_URL",
+            "OPENAI_API_KEY",
+            "POST /v1/chat/completions",
+        ),
+        (
+            "anthropic:m",
+            "ANTHROPIC_BASE_URL",
+            "ANTHROPIC_API_KEY",
+            "POST /v1/messages",
+        ),
         (
             "gemini:m",
             "GEMINI_BASE_URL",
             "GEMINI_API_KEY",
             "POST /v1beta/models/m:streamGenerateContent?alt=sse",
         ),
-        ("ollama:m", "OLLAMA_HOST", "OLLAMA_API_KEY", "POST /api/chat"),
+        (
+            "ollama:m",
+            "OLLAMA_HOST",
+            "OLLAMA_API_KEY",
+            "POST /api/chat",
+        ),
         (
             "vertex:m@{url}",
             "GOOGLE_CLOUD_PROJECT",
             "GOOGLE_ACCESS_TOKEN",
             "POST /v1/projects/p/locations/global/publishers/google/models/m:streamGenerateContent?alt=sse",
         ),
-        ("compatible:m@{url}", "UNUSED", "COMPATIBLE_API_KEY", "POST /v1/chat/completions"),
-        ("groq:m@{url}", "UNUSED", "GROQ_API_KEY", "POST /v1/chat/completions"),
+        (
+            "compatible:m@{url}",
+            "UNUSED",
+            "COMPATIBLE_API_KEY",
+            "POST /v1/chat/completions",
+        ),
+        (
+            "groq:m@{url}",
+            "UNUSED",
+            "GROQ_API_KEY",
+            "POST /v1/chat/completions",
+        ),
     ] {
         let server = Server::saying(Answer::json(400, "{}")).await;
-        let place = if variable == "GOOGLE_CLOUD_PROJECT" { "p" } else { server.url() };
-        let models = Models::new().with_variable(variable, place).with_variable(key, "key-of-the-test");
+        let place = if variable == "GOOGLE_CLOUD_PROJECT" {
+            "p"
+        } else {
+            server.url()
+        };
+        let models = Models::new()
+            .with_variable(variable, place)
+            .with_variable(key, "key-of-the-test");
         let model = models.model(&name.replace("{url}", server.url())).unwrap();
-        let _ = model.complete(Request::new().with_message(Message::user("Well?"))).await;
+        let _ = model
+            .complete(Request::new().with_message(Message::user("Well?")))
+            .await;
         let seen = server.last();
         assert_eq!(seen.line, line, "{name}");
-        let sent = ["authorization", "x-api-key", "x-goog-api-key"].map(|header| seen.header(header));
-        assert!(sent.iter().any(|key| key.ends_with("key-of-the-test")), "{name}: {sent:?}");
+        let sent =
+            ["authorization", "x-api-key", "x-goog-api-key"].map(|header| seen.header(header));
+        assert!(
+            sent.iter().any(|key| key.ends_with("key-of-the-test")),
+            "{name}: {sent:?}"
+        );
     }
 }
 
@@ -306,5 +492,8 @@ fn list_of_more_than_eight_mebibytes_is_refused() {
     ModelList::read(file.path()).unwrap();
     std::fs::write(file.path(), text((8 << 20) + 1)).unwrap();
     let error = ModelList::read(file.path()).unwrap_err();
-    assert!(levity_core::text::chain(&error).contains("more than 8 MiB"), "{error}");
+    assert!(
+        levity_core::text::chain(&error).contains("more than 8 MiB"),
+        "{error}"
+    );
 }

@@ -13,34 +13,58 @@ fn asked() -> Request {
 }
 
 fn events(all: &[Value]) -> Answer {
-    Answer::sse(all.iter().map(|data| format!("data: {data}\n\n")).collect::<String>())
+    Answer::sse(
+        all.iter()
+            .map(|data| format!("data: {data}\n\n"))
+            .collect::<String>(),
+    )
 }
 
 #[track_caller]
 fn check(name: Option<&str>, reply: Result<levity_core::Response, levity_core::ModelError>) {
     let reply = reply.unwrap();
-    assert_eq!((&*reply.message.text(), reply.model.as_deref()), ("Hi", name));
+    assert_eq!(
+        (&*reply.message.text(), reply.model.as_deref()),
+        ("Hi", name)
+    );
 }
 
 #[tokio::test]
 async fn chat_completions() {
-    for (said, name) in [(json!("big-2026"), Some("big-2026")), (json!(7), None), (Value::Null, None)] {
-        let chunk =
-            json!({"model": said, "choices": [{"delta": {"content": "Hi"}, "finish_reason": "stop"}]});
+    for (said, name) in [
+        (json!("big-2026"), Some("big-2026")),
+        (json!(7), None),
+        (Value::Null, None),
+    ] {
+        let chunk = json!({"model": said, "choices": [{"delta": {"content": "Hi"}, "finish_reason": "stop"}]});
         let server = Server::saying(events(&[chunk.clone(), chunk.clone()][..1])).await;
-        check(name, ChatModel::compatible(server.url(), "big").complete(asked()).await);
-        let whole =
-            json!({"model": said, "choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]});
+        check(
+            name,
+            ChatModel::compatible(server.url(), "big")
+                .complete(asked())
+                .await,
+        );
+        let whole = json!({"model": said, "choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]});
         let server = Server::saying(Answer::json(200, whole.to_string())).await;
-        check(name, ChatModel::compatible(server.url(), "big").without_streaming().complete(asked()).await);
+        check(
+            name,
+            ChatModel::compatible(server.url(), "big")
+                .without_streaming()
+                .complete(asked())
+                .await,
+        );
     }
 }
 
 #[tokio::test]
 async fn responses() {
-    let item = json!({"type": "message", "id": "m", "content": [{"type": "output_text", "text": "Hi"}]});
+    let item =
+        json!({"type": "message", "id": "m", "content": [{"type": "output_text", "text": "Hi"}]});
     let reply = json!({"status": "completed", "model": "big-2026", "output": [item]});
-    let server = Server::saying(events(&[json!({"type": "response.completed", "response": reply})])).await;
+    let server = Server::saying(events(&[
+        json!({"type": "response.completed", "response": reply}),
+    ]))
+    .await;
     let model = OpenAiModel::new("k", "big").with_endpoint(|_| Endpoint::new(server.url()));
     check(Some("big-2026"), model.complete(asked()).await);
 }
@@ -64,8 +88,7 @@ async fn anthropic() {
 async fn gemini() {
     let content = json!({"parts": [{"text": "Hi"}]});
     for (said, name) in [(json!("big-2026"), Some("big-2026")), (json!([1]), None)] {
-        let chunk =
-            json!({"modelVersion": said, "candidates": [{"content": content, "finishReason": "STOP"}]});
+        let chunk = json!({"modelVersion": said, "candidates": [{"content": content, "finishReason": "STOP"}]});
         let server = Server::saying(events(&[chunk])).await;
         let model = GeminiModel::new("k", "big").with_endpoint(|_| Endpoint::new(server.url()));
         check(name, model.complete(asked()).await);

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Content, Finish, History, Media, Message, Model as _, ModelErrorKind, Options, OutputSchema, Part,
-    ProviderState, Request, Response, Role, ThinkingMode, ToolCall, ToolChoice, ToolError, ToolOutput,
-    ToolResult, ToolSpec,
+    Content, Finish, History, Media, Message, Model as _, ModelErrorKind, Options, OutputSchema,
+    Part, ProviderState, Request, Response, Role, ThinkingMode, ToolCall, ToolChoice, ToolError,
+    ToolOutput, ToolResult, ToolSpec,
 };
 use levity_llm::{Endpoint, OllamaModel};
 use serde_json::{Value, json};
@@ -26,7 +26,9 @@ fn model(server: &Server) -> OllamaModel {
 }
 
 fn asked() -> Request {
-    Request::new().with_system("Be brief.").with_message(Message::user("What is 2 + 5?"))
+    Request::new()
+        .with_system("Be brief.")
+        .with_message(Message::user("What is 2 + 5?"))
 }
 
 fn tools() -> Vec<Arc<ToolSpec>> {
@@ -54,45 +56,86 @@ async fn sent(change: impl FnOnce(OllamaModel) -> OllamaModel, request: Request)
 async fn refused(request: Request) -> String {
     let server = Server::saying(Answer::lines(STREAM)).await;
     let error = model(&server).complete(request).await.unwrap_err();
-    assert_eq!((error.kind(), server.seen().len()), (ModelErrorKind::BadRequest, 0), "{error}");
+    assert_eq!(
+        (error.kind(), server.seen().len()),
+        (ModelErrorKind::BadRequest, 0),
+        "{error}"
+    );
     error.message().to_owned()
 }
 
 #[tokio::test]
 async fn a_stream_becomes_a_reply() {
     let reply = reply(Answer::lines(STREAM)).await.unwrap();
-    assert_eq!((&*reply.message.thinking(), &*reply.message.text()), ("Two, then five.", "Let me \"add\"."));
-    let calls: Vec<_> =
-        reply.message.calls().map(|call| (call.id.as_str(), &*call.name, call.args.clone())).collect();
-    assert_eq!(calls, [("call_1", "add", json!({"a": 2, "b": 5})), ("", "now", json!({}))]);
+    assert_eq!(
+        (&*reply.message.thinking(), &*reply.message.text()),
+        ("Two, then five.", "Let me \"add\".")
+    );
+    let calls: Vec<_> = reply
+        .message
+        .calls()
+        .map(|call| (call.id.as_str(), &*call.name, call.args.clone()))
+        .collect();
+    assert_eq!(
+        calls,
+        [
+            ("call_1", "add", json!({"a": 2, "b": 5})),
+            ("", "now", json!({}))
+        ]
+    );
     assert_eq!(reply.finish, Finish::ToolCalls);
-    assert_eq!((reply.usage.input, reply.usage.output), (Some(31), Some(12)));
+    assert_eq!(
+        (reply.usage.input, reply.usage.output),
+        (Some(31), Some(12))
+    );
 }
 
 #[tokio::test]
 async fn a_reply_may_come_in_one_piece() {
     let whole = r#"{"message":{"role":"assistant","content":"7","thinking":"2 + 5"},"done":true,"done_reason":"length","eval_count":1}"#;
     let server = Server::saying(Answer::json(200, whole)).await;
-    let reply = model(&server).without_streaming().complete(asked()).await.unwrap();
-    assert_eq!((&*reply.message.text(), &*reply.message.thinking()), ("7", "2 + 5"));
-    assert_eq!((reply.finish, reply.usage.input, reply.usage.output), (Finish::Length, None, Some(1)));
+    let reply = model(&server)
+        .without_streaming()
+        .complete(asked())
+        .await
+        .unwrap();
+    assert_eq!(
+        (&*reply.message.text(), &*reply.message.thinking()),
+        ("7", "2 + 5")
+    );
+    assert_eq!(
+        (reply.finish, reply.usage.input, reply.usage.output),
+        (Finish::Length, None, Some(1))
+    );
     assert_eq!(server.last().body["stream"], false);
     let server = Server::saying(Answer::json(200, "{}")).await;
-    let error = model(&server).without_streaming().complete(asked()).await.unwrap_err();
+    let error = model(&server)
+        .without_streaming()
+        .complete(asked())
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ModelErrorKind::Malformed);
 }
 
 #[tokio::test]
 async fn odd_ends() {
     let finish = async |lines: &str| reply(Answer::lines(lines)).await.unwrap().finish;
-    assert_eq!(finish(r#"{"message":{"content":null},"done":true}"#).await, Finish::Stop);
-    assert_eq!(finish(r#"{"done":true,"done_reason":"load"}"#).await, Finish::Other("load".into()));
+    assert_eq!(
+        finish(r#"{"message":{"content":null},"done":true}"#).await,
+        Finish::Stop
+    );
+    assert_eq!(
+        finish(r#"{"done":true,"done_reason":"load"}"#).await,
+        Finish::Other("load".into())
+    );
     let cut = r#"{"message":{"tool_calls":[{"function":{"name":"f"}}]},"done":true,"done_reason":"length"}"#;
     assert_eq!(finish(cut).await, Finish::Length);
     // What comes after the end is no part of the reply.
-    let more =
-        "{\"message\":{\"content\":\"a\"},\"done\":true}\n{\"message\":{\"content\":\"b\"},\"done\":false}\n";
-    assert_eq!(reply(Answer::lines(more)).await.unwrap().message.text(), "a");
+    let more = "{\"message\":{\"content\":\"a\"},\"done\":true}\n{\"message\":{\"content\":\"b\"},\"done\":false}\n";
+    assert_eq!(
+        reply(Answer::lines(more)).await.unwrap().message.text(),
+        "a"
+    );
 }
 
 #[tokio::test]
@@ -100,42 +143,69 @@ async fn arguments_that_are_no_json_are_kept_and_not_made_up() {
     let cut = r#"{"message":{"tool_calls":[{"function":{"name":"f","arguments":"{\"a\": "}}]},"done":true}"#;
     let reply = reply(Answer::lines(cut)).await.unwrap();
     let call = reply.message.calls().next().unwrap();
-    assert_eq!((&call.args, call.raw.as_deref()), (&Value::Null, Some("{\"a\": ")));
+    assert_eq!(
+        (&call.args, call.raw.as_deref()),
+        (&Value::Null, Some("{\"a\": "))
+    );
 }
 
 #[tokio::test]
 async fn a_stream_that_breaks_off_is_an_error() {
     let cut = STREAM.rsplit_once("{\"model\"").unwrap().0;
     let half = &STREAM[..STREAM.len() - 30];
-    for answer in
-        [Answer::lines(cut), Answer::lines(half), Answer::lines(""), Answer::lines(cut).then_reset()]
-    {
+    for answer in [
+        Answer::lines(cut),
+        Answer::lines(half),
+        Answer::lines(""),
+        Answer::lines(cut).then_reset(),
+    ] {
         let error = reply(answer).await.unwrap_err();
         assert_eq!(error.kind(), ModelErrorKind::Transport, "{error}");
     }
-    let error = reply(Answer::lines("{\"message\": {\"cont\n")).await.unwrap_err();
+    let error = reply(Answer::lines("{\"message\": {\"cont\n"))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ModelErrorKind::Malformed);
 }
 
 #[tokio::test]
 async fn an_error_may_come_in_the_middle() {
-    let lines = "{\"message\":{\"content\":\"Se\"},\"done\":false}\n{\"error\":\"the runner has stopped\"}\n";
+    let lines = "{\"message\":{\"content\":\"Se\"},\"done\":false}\n{\"error\":\"the runner has \
+        stopped\"}\n";
     let error = reply(Answer::lines(lines)).await.unwrap_err();
-    assert_eq!((error.kind(), error.message()), (ModelErrorKind::Server, "the runner has stopped"));
+    assert_eq!(
+        (error.kind(), error.message()),
+        (ModelErrorKind::Server, "the runner has stopped")
+    );
     assert!(error.may_cost());
     let long = r#"{"error":"the input length exceeds the context length"}"#;
-    assert_eq!(reply(Answer::lines(long)).await.unwrap_err().kind(), ModelErrorKind::ContextTooLong);
+    assert_eq!(
+        reply(Answer::lines(long)).await.unwrap_err().kind(),
+        ModelErrorKind::ContextTooLong
+    );
 }
 
 #[tokio::test]
 async fn a_missing_model_can_be_pulled() {
-    let said = Answer::json(404, r#"{"error":"model 'small' not found"}"#).header("x-request-id", "r1");
+    let said =
+        Answer::json(404, r#"{"error":"model 'small' not found"}"#).header("x-request-id", "r1");
     let error = reply(said).await.unwrap_err();
-    assert_eq!((error.kind(), error.status()), (ModelErrorKind::BadRequest, Some(404)));
-    assert_eq!(error.message(), "model 'small' not found; run `ollama pull small`");
+    assert_eq!(
+        (error.kind(), error.status()),
+        (ModelErrorKind::BadRequest, Some(404))
+    );
+    assert_eq!(
+        error.message(),
+        "model 'small' not found; run `ollama pull small`"
+    );
     assert_eq!(error.request_id(), Some("r1"));
-    let error = reply(Answer::new(404, "text/plain", "404 page not found")).await.unwrap_err();
-    assert_eq!(error.message(), "404 page not found; the server's address must end where `/api` begins");
+    let error = reply(Answer::new(404, "text/plain", "404 page not found"))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.message(),
+        "404 page not found; the server's address must end where `/api` begins"
+    );
 }
 
 #[tokio::test]
@@ -145,14 +215,18 @@ async fn a_missing_ollama_can_be_started() {
     drop(listener);
     let endpoint = Endpoint::new(format!("http://someone:s3cret@{address}"));
     let model = OllamaModel::new("small").with_endpoint(|_| endpoint.clone());
-    let asked =
-        format!("cannot reach http://{address} (model ollama:small): connection refused; run `ollama serve`");
+    let asked = format!(
+        "cannot reach http://{address} (model ollama:small): connection refused; run `ollama serve`"
+    );
     let listed = format!("no Ollama answers at `http://{address}`; run `ollama serve`");
     for (error, told) in [
         (model.complete(self::asked()).await.unwrap_err(), asked),
         (OllamaModel::list(&endpoint).await.unwrap_err(), listed),
     ] {
-        assert_eq!((error.kind(), error.to_string()), (ModelErrorKind::Transport, told));
+        assert_eq!(
+            (error.kind(), error.to_string()),
+            (ModelErrorKind::Transport, told)
+        );
         assert!(!format!("{error:?}").contains("s3cret"), "{error:?}");
     }
 }
@@ -163,31 +237,55 @@ async fn models_are_listed() {
     let server = Server::saying(Answer::json(200, tags)).await;
     let endpoint = Endpoint::new(server.url()).with_header("authorization", "Bearer k1");
     let found = OllamaModel::list(&endpoint).await.unwrap();
-    let found: Vec<_> = found.iter().map(|entry| (&*entry.name, entry.size)).collect();
+    let found: Vec<_> = found
+        .iter()
+        .map(|entry| (&*entry.name, entry.size))
+        .collect();
     assert_eq!(found, [("small:4b", 2_600), ("far-cloud", 0)]);
     assert_eq!(
-        (server.last().line.as_str(), server.last().header("authorization")),
+        (
+            server.last().line.as_str(),
+            server.last().header("authorization")
+        ),
         ("GET /api/tags", "Bearer k1")
     );
 
-    let server = Server::saying(Answer::json(401, r#"{"error":"unauthorized: key-12345678"}"#)).await;
+    let server = Server::saying(Answer::json(
+        401,
+        r#"{"error":"unauthorized: key-12345678"}"#,
+    ))
+    .await;
     let endpoint = Endpoint::new(server.url()).with_header("authorization", "Bearer key-12345678");
     let error = OllamaModel::list(&endpoint).await.unwrap_err();
-    assert_eq!((error.kind(), error.message()), (ModelErrorKind::Auth, "unauthorized: ***"));
+    assert_eq!(
+        (error.kind(), error.message()),
+        (ModelErrorKind::Auth, "unauthorized: ***")
+    );
     let server = Server::saying(Answer::json(200, "<html>")).await;
-    let error = OllamaModel::list(&Endpoint::new(server.url())).await.unwrap_err();
+    let error = OllamaModel::list(&Endpoint::new(server.url()))
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ModelErrorKind::Malformed);
 }
 
 #[tokio::test]
 async fn a_plain_request() {
     let server = Server::saying(Answer::lines(STREAM)).await;
-    model(&server).with_key("k1").complete(asked()).await.unwrap();
+    model(&server)
+        .with_key("k1")
+        .complete(asked())
+        .await
+        .unwrap();
     let seen = server.last();
-    assert_eq!((seen.line.as_str(), seen.header("authorization")), ("POST /api/chat", "Bearer k1"));
-    let messages =
-        json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is 2 + 5?"}]);
-    assert_eq!(seen.body, json!({"model": "small", "messages": messages, "stream": true}));
+    assert_eq!(
+        (seen.line.as_str(), seen.header("authorization")),
+        ("POST /api/chat", "Bearer k1")
+    );
+    let messages = json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is 2 + 5?"}]);
+    assert_eq!(
+        seen.body,
+        json!({"model": "small", "messages": messages, "stream": true})
+    );
 }
 
 #[tokio::test]
@@ -199,12 +297,19 @@ async fn options_have_names_of_their_own() {
     options.seed = Some(7);
     options.stop = vec!["END".into()];
     options.thinking = Some(ThinkingMode::Off);
-    options.extra.insert("options".into(), json!({"num_gpu": 1, "seed": 8}));
+    options
+        .extra
+        .insert("options".into(), json!({"num_gpu": 1, "seed": 8}));
     options.extra.insert("truncate".into(), json!(false));
-    let shape = OutputSchema::new("sum", json!({"type": "object", "properties": {"total": {"minimum": 0}}}));
+    let shape = OutputSchema::new(
+        "sum",
+        json!({"type": "object", "properties": {"total": {"minimum": 0}}}),
+    );
     let request = asked().with_options(options).with_output(shape);
     let set = |model: OllamaModel| {
-        let model = model.with_window(4_096).with_keep_alive(Duration::from_secs(90));
+        let model = model
+            .with_window(4_096)
+            .with_keep_alive(Duration::from_secs(90));
         model.with_endpoint(|endpoint| endpoint.with_field("truncate", true))
     };
     let body = sent(set, request).await;
@@ -212,8 +317,14 @@ async fn options_have_names_of_their_own() {
         body["options"],
         json!({"num_ctx": 4096, "num_predict": 64, "temperature": 0.5, "top_p": 0.25, "seed": 8, "stop": ["END"], "num_gpu": 1})
     );
-    assert_eq!(body["format"], json!({"type": "object", "properties": {"total": {"minimum": 0}}}));
-    assert_eq!((&body["think"], &body["keep_alive"]), (&json!(false), &json!("90000ms")));
+    assert_eq!(
+        body["format"],
+        json!({"type": "object", "properties": {"total": {"minimum": 0}}})
+    );
+    assert_eq!(
+        (&body["think"], &body["keep_alive"]),
+        (&json!(false), &json!("90000ms"))
+    );
     assert_eq!(body["truncate"], false);
     let body = sent(|model| model.with_keep_alive(Duration::MAX), asked()).await;
     assert_eq!(body["keep_alive"], -1);
@@ -258,12 +369,16 @@ async fn tools_are_offered_as_ollama_reads_them() {
         body["tools"],
         json!([
             {"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object", "properties": {"a": a}}}},
-            {"type": "function", "function": {"name": "now", "description": "The time. (arguments: no other fields)", "parameters": {"type": "object", "properties": {}}}},
+            {"type": "function", "function": {"name": "now", "description": "The time. (arguments: \
+                no other fields)", "parameters": {"type": "object", "properties": {}}}},
         ])
     );
     let mut request = asked().with_tools(tools());
     request.tool_choice = ToolChoice::None;
-    assert_eq!(sent(|model| model, request.clone()).await.get("tools"), None);
+    assert_eq!(
+        sent(|model| model, request.clone()).await.get("tools"),
+        None
+    );
     for choice in [ToolChoice::Required, ToolChoice::Tool("add".into())] {
         request.tool_choice = choice;
         assert!(refused(request.clone()).await.contains("ToolChoice::Auto"));
@@ -278,7 +393,9 @@ async fn what_was_said_and_thought_goes_back() {
     let mut exchange = history.open(reply.message).unwrap();
     for call in exchange.reply().clone().calls() {
         let mut output = ToolOutput::text("7");
-        output.content.push(Content::Media(Media::bytes("image/png", vec![1, 2, 3])));
+        output
+            .content
+            .push(Content::Media(Media::bytes("image/png", vec![1, 2, 3])));
         exchange.answer(ToolResult::new(call, Ok(output))).unwrap();
     }
     history.close(exchange, &ToolError::failed("not needed"));
@@ -293,13 +410,17 @@ async fn what_was_said_and_thought_goes_back() {
         body["messages"],
         json!([
             {"role": "user", "content": "What is 2 + 5?"},
-            {"role": "assistant", "content": "Let me \"add\".", "thinking": "Two, then five.", "tool_calls": calls},
+            {"role": "assistant", "content": "Let me \"add\".", "thinking": "Two, then \
+                five.", "tool_calls": calls},
             answer("add", "call_1"),
             answer("now", "call"),
             {"role": "system", "content": "Now answer."},
         ])
     );
-    assert_eq!(sent(|model| model, Request::new().with_history(history)).await, body);
+    assert_eq!(
+        sent(|model| model, Request::new().with_history(history)).await,
+        body
+    );
 }
 
 #[tokio::test]
@@ -307,36 +428,68 @@ async fn what_is_of_others_stays_here() {
     let mut thought = Part::thinking("In secret.");
     thought.set_opaque(ProviderState::new("anthropic", json!({"signature": "s"})));
     let block = Part::Opaque(ProviderState::new("gemini", json!({"x": 1})));
-    let request = asked().with_message(Message::new(Role::Assistant, [thought, block, Part::text("7")]));
+    let request = asked().with_message(Message::new(
+        Role::Assistant,
+        [thought, block, Part::text("7")],
+    ));
     let body = sent(|model| model, request).await;
-    assert_eq!(body["messages"][2], json!({"role": "assistant", "content": "7"}));
+    assert_eq!(
+        body["messages"][2],
+        json!({"role": "assistant", "content": "7"})
+    );
 }
 
 #[tokio::test]
 async fn arguments_that_are_no_object_go_back_in_one() {
     let mut history = History::new();
-    let calls = [ToolCall::from_text("a", "f", "{\"a\": "), ToolCall::new("b", "f", json!([1]))];
+    let calls = [
+        ToolCall::from_text("a", "f", "{\"a\": "),
+        ToolCall::new("b", "f", json!([1])),
+    ];
     let reply = Message::new(Role::Assistant, calls.map(Part::ToolCall));
     let exchange = history.open(reply.into()).unwrap();
     history.close(exchange, &ToolError::failed("no JSON"));
     let body = sent(|model| model, Request::new().with_history(history)).await;
     let calls = &body["messages"][0]["tool_calls"];
-    assert_eq!(calls[0]["function"]["arguments"], json!({"arguments": "{\"a\": "}));
+    assert_eq!(
+        calls[0]["function"]["arguments"],
+        json!({"arguments": "{\"a\": "})
+    );
     assert_eq!(calls[1]["function"]["arguments"], json!({"arguments": [1]}));
 }
 
 #[tokio::test]
 async fn images_are_sent_and_nothing_else_is_dropped() {
     let with = |media: Media| {
-        Request::new().with_message(Message::new(Role::User, [Part::text("See"), Part::Media(media)]))
+        Request::new().with_message(Message::new(
+            Role::User,
+            [Part::text("See"), Part::Media(media)],
+        ))
     };
-    let body = sent(|model| model, with(Media::bytes("image/jpeg", vec![255, 0]))).await;
-    assert_eq!(body["messages"], json!([{"role": "user", "content": "See", "images": ["/wA="]}]));
-    assert!(
-        refused(with(Media::url("image/png", "http://a.example/b.png"))).await.contains("send its bytes")
+    let body = sent(
+        |model| model,
+        with(Media::bytes("image/jpeg", vec![255, 0])),
+    )
+    .await;
+    assert_eq!(
+        body["messages"],
+        json!([{"role": "user", "content": "See", "images": ["/wA="]}])
     );
-    assert!(refused(with(Media::bytes("audio/wav", vec![1]))).await.contains("`audio`"));
-    assert!(refused(with(Media::bytes("application/pdf", vec![1]))).await.contains("`document`"));
+    assert!(
+        refused(with(Media::url("image/png", "http://a.example/b.png")))
+            .await
+            .contains("send its bytes")
+    );
+    assert!(
+        refused(with(Media::bytes("audio/wav", vec![1])))
+            .await
+            .contains("`audio`")
+    );
+    assert!(
+        refused(with(Media::bytes("application/pdf", vec![1])))
+            .await
+            .contains("`document`")
+    );
     // The same history is refused again.
     let request = with(Media::bytes("video/mp4", vec![1]));
     assert!(refused(request.clone()).await.contains("`video`"));
@@ -356,7 +509,10 @@ async fn words_stand_for_what_a_tool_shows_and_is_not_taken() {
     let body = sent(|model| model, Request::new().with_history(history)).await;
     let words = "Here.\n(a sound of type audio/wav, 1 bytes, which this model cannot take)";
     assert_eq!(
-        (&body["messages"][1]["content"], &body["messages"][1]["images"]),
+        (
+            &body["messages"][1]["content"],
+            &body["messages"][1]["images"]
+        ),
         (&json!(words), &json!(["AQ=="]))
     );
 }

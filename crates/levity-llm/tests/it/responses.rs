@@ -22,7 +22,12 @@ fn openai(server: &Server, id: &str) -> OpenAiModel {
 fn events(events: &[Value]) -> Answer {
     let lines: String = events
         .iter()
-        .map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default()))
+        .map(|event| {
+            format!(
+                "event: {}\ndata: {event}\n\n",
+                event["type"].as_str().unwrap_or_default()
+            )
+        })
         .collect();
     Answer::sse(lines)
 }
@@ -54,7 +59,9 @@ fn after(reply: &Response) -> Request {
         Ok(exchange) => history.close(exchange, &ToolError::failed("no luck")),
         Err(_) => history.say(reply.message.clone()).unwrap(),
     }
-    Request::new().with_history(history).with_message(Message::user("And?"))
+    Request::new()
+        .with_history(history)
+        .with_message(Message::user("And?"))
 }
 
 /// What the parts of a reply are.

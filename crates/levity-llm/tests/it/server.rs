@@ -9,7 +9,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// A reply without a word on who made its state, as older journals have it: every server of its protocol takes it.
+/// A reply without a word on who made its state, as older journals have it: every server of its
+/// protocol takes it.
 pub(crate) fn anywhere(reply: &Response) -> Response {
     let mut message = (*reply.message).clone();
     for part in &mut message.parts {
@@ -34,7 +35,10 @@ pub(crate) struct Seen {
 impl Seen {
     /// A header's value, or nothing.
     pub(crate) fn header(&self, name: &str) -> &str {
-        let found = self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        let found = self
+            .headers
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name));
         found.map_or("", |(_, value)| value)
     }
 }
@@ -60,8 +64,12 @@ enum Step {
 impl Answer {
     /// A body of this type. It ends with the connection.
     pub(crate) fn new(status: u16, kind: &str, body: impl AsRef<[u8]>) -> Self {
-        let head = format!("HTTP/1.1 {status} Said\r\ncontent-type: {kind}\r\nconnection: close\r\n");
-        Self { head, steps: vec![Step::Send(body.as_ref().to_vec())] }
+        let head =
+            format!("HTTP/1.1 {status} Said\r\ncontent-type: {kind}\r\nconnection: close\r\n");
+        Self {
+            head,
+            steps: vec![Step::Send(body.as_ref().to_vec())],
+        }
     }
 
     pub(crate) fn json(status: u16, body: impl AsRef<[u8]>) -> Self {
@@ -85,7 +93,8 @@ impl Answer {
 
     /// Puts the mark of UTF-8 before the body.
     pub(crate) fn with_mark(mut self) -> Self {
-        self.steps.insert(0, Step::Send("\u{feff}".as_bytes().to_vec()));
+        self.steps
+            .insert(0, Step::Send("\u{feff}".as_bytes().to_vec()));
         self
     }
 
@@ -100,7 +109,8 @@ impl Answer {
     }
 
     pub(crate) fn then_repeat(mut self, bytes: impl AsRef<[u8]>, times: usize) -> Self {
-        self.steps.push(Step::Repeat(bytes.as_ref().to_vec(), times));
+        self.steps
+            .push(Step::Repeat(bytes.as_ref().to_vec(), times));
         self
     }
 }
@@ -122,7 +132,9 @@ impl Server {
     }
 
     /// Gives the answer that is made of how many requests came before and of the request.
-    pub(crate) async fn with(answer: impl Fn(usize, &Seen) -> Answer + Send + Sync + 'static) -> Self {
+    pub(crate) async fn with(
+        answer: impl Fn(usize, &Seen) -> Answer + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (seen, answer) = (Arc::<Mutex<Vec<Seen>>>::default(), Arc::new(answer));
@@ -139,7 +151,12 @@ impl Server {
                 });
             }
         });
-        Self { url, seen, closed, task }
+        Self {
+            url,
+            seen,
+            closed,
+            task,
+        }
     }
 
     /// One answer for all.
@@ -164,7 +181,10 @@ impl Server {
     /// Waits until a connection has come to its end.
     pub(crate) async fn closed(&self) {
         let waited = tokio::time::timeout(Duration::from_secs(20), self.closed.acquire()).await;
-        waited.expect("the client keeps its connection").unwrap().forget();
+        waited
+            .expect("the client keeps its connection")
+            .unwrap()
+            .forget();
     }
 }
 
@@ -186,7 +206,9 @@ async fn serve(
         seen.push(request);
         answer
     };
-    stream.write_all(format!("{}\r\n", answer.head).as_bytes()).await?;
+    stream
+        .write_all(format!("{}\r\n", answer.head).as_bytes())
+        .await?;
     for step in &answer.steps {
         match step {
             Step::Send(bytes) => stream.write_all(bytes).await?,
@@ -220,17 +242,27 @@ async fn read(stream: &mut TcpStream) -> std::io::Result<Seen> {
     };
     let text = String::from_utf8_lossy(&bytes[..head]).into_owned();
     let mut lines = text.split("\r\n");
-    let line = lines.next().unwrap_or_default().trim_end_matches(" HTTP/1.1").to_owned();
+    let line = lines
+        .next()
+        .unwrap_or_default()
+        .trim_end_matches(" HTTP/1.1")
+        .to_owned();
     let headers: Vec<_> = lines
         .filter_map(|line| {
-            line.split_once(':').map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
+            line.split_once(':')
+                .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
         })
         .collect();
-    let mut seen = Seen { line, headers, body: Value::Null };
+    let mut seen = Seen {
+        line,
+        headers,
+        body: Value::Null,
+    };
     let length = seen.header("content-length").parse().unwrap_or(0);
     let mut body = bytes.split_off(head + 4);
     while body.len() < length && stream.read_buf(&mut body).await? > 0 {}
     // What is no JSON, such as a form, is kept as text.
-    seen.body = serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into());
+    seen.body =
+        serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into());
     Ok(seen)
 }

@@ -43,7 +43,10 @@ mod wire {
         let _ = model.complete(asked(WHOLE)).await;
         let body = server.last().body.to_string();
         let provider = &model.card().provider;
-        assert!(body.contains("what is shown") && !body.contains(WHOLE), "{provider}: {body}");
+        assert!(
+            body.contains("what is shown") && !body.contains(WHOLE),
+            "{provider}: {body}"
+        );
         assert!(!body.contains("whole"), "{provider}: {body}");
     }
 
@@ -53,13 +56,17 @@ mod wire {
         check(|at| Box::new(GeminiModel::new("k", "m").with_endpoint(|_| at))).await;
         check(|at| Box::new(OllamaModel::new("m").with_endpoint(|_| at))).await;
         check(|at| Box::new(OpenAiModel::new("k", "m").with_endpoint(|_| at))).await;
-        check(|at| Box::new(ChatModel::compatible("http://localhost", "m").with_endpoint(|_| at))).await;
+        check(|at| Box::new(ChatModel::compatible("http://localhost", "m").with_endpoint(|_| at)))
+            .await;
     }
 }
 
 #[tokio::test]
 async fn a_cache_takes_requests_for_the_same_that_are_sent_as_the_same() {
-    let model = ScriptedModel::new().reply("once").reply("twice").cached(Cache::new());
+    let model = ScriptedModel::new()
+        .reply("once")
+        .reply("twice")
+        .cached(Cache::new());
     for whole in [WHOLE, "something else", ""] {
         let reply = model.complete(asked(whole)).await.unwrap();
         assert_eq!(reply.message.text(), "once");

@@ -1,11 +1,13 @@
-//! All wires at once: replies with broken bytes, replies that no model gave, servers that fail, and how each is said.
+//! All wires at once: replies with broken bytes, replies that no model gave, servers that fail, and
+//! how each is said.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{Message, Model, ModelErrorKind, Request};
 use levity_llm::{
-    AnthropicModel, ChatModel, Endpoint, GeminiModel, ModelExt as _, OllamaModel, OpenAiModel, TimeLimits,
+    AnthropicModel, ChatModel, Endpoint, GeminiModel, ModelExt as _, OllamaModel, OpenAiModel,
+    TimeLimits,
 };
 use levity_loop::Agent;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -25,13 +27,18 @@ fn request() -> Request {
 fn model(wire: &str, url: &str, stream: bool, limits: TimeLimits) -> Arc<dyn Model> {
     let at = |endpoint: Endpoint| {
         let base = url.replace("://", "://someone:s3cret-word@");
-        endpoint.with_base(format!("{base}?key=hush-hush-1")).with_limits(limits)
+        endpoint
+            .with_base(format!("{base}?key=hush-hush-1"))
+            .with_limits(limits)
     };
     macro_rules! arc {
         ($model:expr) => {{
             let model = $model.with_endpoint(at);
-            let model: Arc<dyn Model> =
-                if stream { Arc::new(model) } else { Arc::new(model.without_streaming()) };
+            let model: Arc<dyn Model> = if stream {
+                Arc::new(model)
+            } else {
+                Arc::new(model.without_streaming())
+            };
             model
         }};
     }
@@ -41,7 +48,8 @@ fn model(wire: &str, url: &str, stream: bool, limits: TimeLimits) -> Arc<dyn Mod
         "anthropic" => arc!(AnthropicModel::new("hush-hush-2", "m")),
         "gemini" => arc!(GeminiModel::new("hush-hush-2", "m")),
         _ => arc!(
-            OllamaModel::new("m").with_endpoint(|at| at.with_header("authorization", "Bearer hush-hush-2"))
+            OllamaModel::new("m")
+                .with_endpoint(|at| at.with_header("authorization", "Bearer hush-hush-2"))
         ),
     }
 }
@@ -56,7 +64,8 @@ fn reply(wire: &str, stream: bool, odd: &[u8]) -> Answer {
             "{\"choices\":[{\"message\":{\"content\":\"a?b\"},\"finish_reason\":\"stop\"}]}"
         }
         ("openai", true) => {
-            "event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"output_index\":0,\
+            "event: response.output_text.delta\ndata: \
+                {\"type\":\"response.output_text.delta\",\"output_index\":0,\
              \"content_index\":0,\"delta\":\"a?b\"}\n\nevent: response.completed\ndata: {\"type\":\
              \"response.completed\",\"response\":{\"status\":\"completed\",\"output\":[{\"type\":\"message\",\"role\":\
              \"assistant\",\"content\":[{\"type\":\"output_text\",\"text\":\"a?b\"}]}]}}\n\n"
@@ -67,8 +76,33 @@ fn reply(wire: &str, stream: bool, odd: &[u8]) -> Answer {
         }
         ("anthropic", true) => {
             "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n\
-             data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"a?b\"}}\n\n\
-             data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\ndata: {\"type\":\
+             data: \
+             \
+             \
+             \
+             \
+             \
+             \
+             \
+             \
+             \
+             \
+             \
+             \
+             \
+             \
+             \
+             \
+             \
+             \
+             \
+             \
+             \
+             \
+             \
+             {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"a?b\"}}\n\n\
+             data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n\ndata: \
+             {\"type\":\
              \"message_stop\"}\n\n"
         }
         ("anthropic", false) => {
@@ -85,7 +119,13 @@ fn reply(wire: &str, stream: bool, odd: &[u8]) -> Answer {
         }
         (_, false) => "{\"message\":{\"content\":\"a?b\"},\"done\":true}",
     };
-    let bytes = text.bytes().flat_map(|byte| if byte == b'?' { odd.to_vec() } else { vec![byte] });
+    let bytes = text.bytes().flat_map(|byte| {
+        if byte == b'?' {
+            odd.to_vec()
+        } else {
+            vec![byte]
+        }
+    });
     match (wire, stream) {
         ("ollama", true) => Answer::lines(bytes.collect::<Vec<_>>()),
         (_, true) => Answer::sse(bytes.collect::<Vec<_>>()),
@@ -110,7 +150,8 @@ async fn bytes_that_are_no_utf8_are_replaced_on_every_wire() {
                 let server = Server::saying(reply(wire, stream, odd)).await;
                 let model = model(wire, server.url(), stream, TimeLimits::default());
                 let reply = model.complete(request()).await;
-                let reply = reply.unwrap_or_else(|error| panic!("{wire}, {stream}, {odd:?}: {error}"));
+                let reply =
+                    reply.unwrap_or_else(|error| panic!("{wire}, {stream}, {odd:?}: {error}"));
                 assert_eq!(reply.message.text(), expected, "{wire}, {stream}");
             }
         }
@@ -125,7 +166,10 @@ async fn mark_of_utf8_before_a_reply_is_left_out_on_every_wire() {
             let model = model(wire, server.url(), stream, TimeLimits::default());
             let reply = model.complete(request()).await;
             assert_eq!(
-                reply.unwrap_or_else(|error| panic!("{wire}, {stream}: {error}")).message.text(),
+                reply
+                    .unwrap_or_else(|error| panic!("{wire}, {stream}: {error}"))
+                    .message
+                    .text(),
                 "a-b"
             );
         }
@@ -134,18 +178,24 @@ async fn mark_of_utf8_before_a_reply_is_left_out_on_every_wire() {
 
 #[tokio::test]
 async fn bytes_that_are_no_utf8_outside_of_strings_are_an_error() {
-    for answer in [Answer::sse(b"data: {\"choices\":\xff[]}\n\n"), Answer::json(200, b"{\xff}")] {
+    for answer in [
+        Answer::sse(b"data: {\"choices\":\xff[]}\n\n"),
+        Answer::json(200, b"{\xff}"),
+    ] {
         let server = Server::saying(answer).await;
         for stream in [true, false] {
             let model = model("compatible", server.url(), stream, TimeLimits::default());
-            assert_eq!(model.complete(request()).await.unwrap_err().kind(), ModelErrorKind::Malformed);
+            assert_eq!(
+                model.complete(request()).await.unwrap_err().kind(),
+                ModelErrorKind::Malformed
+            );
         }
     }
 }
 
 /// A page as a proxy or a portal sends it.
-const PAGE: &str =
-    "<!DOCTYPE html>\n<html><head><title>Hotel Wi-Fi\n &amp; Login</title></head><body>Pay</body></html>";
+const PAGE: &str = "<!DOCTYPE html>\n<html><head><title>Hotel Wi-Fi\n &amp; \
+    Login</title></head><body>Pay</body></html>";
 
 #[tokio::test]
 async fn reply_that_no_model_gave_is_named_and_not_asked_for_again() {
@@ -159,7 +209,10 @@ async fn reply_that_no_model_gave_is_named_and_not_asked_for_again() {
             Answer::new(200, "text/event-stream", &long),
             "a web page titled `Hotel Wi-Fi & Login` (text/event-stream)",
         ),
-        (Answer::json(200, PAGE), "a web page titled `Hotel Wi-Fi & Login` (application/json)"),
+        (
+            Answer::json(200, PAGE),
+            "a web page titled `Hotel Wi-Fi & Login` (application/json)",
+        ),
         (
             Answer::new(
                 200,
@@ -168,8 +221,14 @@ async fn reply_that_no_model_gave_is_named_and_not_asked_for_again() {
             ),
             "XML that says `Denied` (application/xml)",
         ),
-        (Answer::new(200, "text/plain", "Ollama is running"), "text, `Ollama is running` (text/plain)"),
-        (Answer::new(200, "text/html", ""), "an empty body (text/html)"),
+        (
+            Answer::new(200, "text/plain", "Ollama is running"),
+            "text, `Ollama is running` (text/plain)",
+        ),
+        (
+            Answer::new(200, "text/html", ""),
+            "an empty body (text/html)",
+        ),
         (
             Answer::new(200, "application/json", b"\x1f\x8b\x08\x00\x00"),
             "compressed data (gzip, application/json)",
@@ -182,10 +241,15 @@ async fn reply_that_no_model_gave_is_named_and_not_asked_for_again() {
             Answer::json(200, "{\"message\":\"Welcome to the API\"}"),
             "JSON of another API with `message` (application/json)",
         ),
-        (Answer::json(200, "{}"), "an empty JSON object (application/json)"),
         (
-            Answer::new(302, "text/html", "")
-                .header("location", "http://u:p@portal.example/login?token=hush-hush-9"),
+            Answer::json(200, "{}"),
+            "an empty JSON object (application/json)",
+        ),
+        (
+            Answer::new(302, "text/html", "").header(
+                "location",
+                "http://u:p@portal.example/login?token=hush-hush-9",
+            ),
             "redirects to `http://portal.example/login`",
         ),
     ];
@@ -198,9 +262,15 @@ async fn reply_that_no_model_gave_is_named_and_not_asked_for_again() {
                 let model = model.retry().with_world(world);
                 let error = model.complete(request()).await.unwrap_err();
                 let told = error.to_string();
-                assert!(told.contains(expected), "{wire}, {stream}: {told}, not {expected}");
                 assert!(
-                    told.contains(&format!("request to {} failed (model {wire}:m, status ", server.url())),
+                    told.contains(expected),
+                    "{wire}, {stream}: {told}, not {expected}"
+                );
+                assert!(
+                    told.contains(&format!(
+                        "request to {} failed (model {wire}:m, status ",
+                        server.url()
+                    )),
                     "{told}"
                 );
                 assert!(!error.is_retryable(), "{wire}, {stream}: {told}");
@@ -259,27 +329,54 @@ async fn serve(mut stream: TcpStream, does: Does) -> std::io::Result<()> {
     }
 }
 
-/// Runs an agent over each wire, streamed or not, and checks how its error is printed. `URL` and `MODEL` in what is
-/// expected stand for the server's address and the model.
+/// Runs an agent over each wire, streamed or not, and checks how its error is printed. `URL` and
+/// `MODEL` in what is expected stand for the server's address and the model.
 async fn check(url: &str, limits: TimeLimits, retryable: bool, expected: &str) {
     for wire in WIRES {
         for stream in [true, false] {
             let model = model(wire, url, stream, limits);
-            let error = Agent::builder(model).build().unwrap().run("a private question").await.unwrap_err();
+            let error = Agent::builder(model)
+                .build()
+                .unwrap()
+                .run("a private question")
+                .await
+                .unwrap_err();
             let (shown, debug) = (error.to_string(), format!("{error:?}"));
             let expected = match wire {
                 "ollama" => expected.replace("is the server running?", "run `ollama serve`"),
                 _ => expected.to_owned(),
             };
-            let expected = expected.replace("URL", url).replace("MODEL", &format!("{wire}:m"));
-            assert!(shown.starts_with(&expected), "{wire}, {stream}:\n{shown}\n{expected}");
+            let expected = expected
+                .replace("URL", url)
+                .replace("MODEL", &format!("{wire}:m"));
+            assert!(
+                shown.starts_with(&expected),
+                "{wire}, {stream}:\n{shown}\n{expected}"
+            );
             assert_eq!(error.is_retryable(), retryable, "{shown}");
             assert!(debug.starts_with(&shown), "{debug}");
-            assert_eq!(debug.matches("model ").count(), shown.matches("model ").count(), "{debug}");
-            assert!(!debug.contains("Error {") && !debug.contains("ModelError"), "{debug}");
-            let source = std::error::Error::source(&error).unwrap().downcast_ref::<levity_core::ModelError>();
-            assert_eq!(source.and_then(|source| source.model()), Some(&*format!("{wire}:m")), "{debug}");
-            assert_eq!(source.and_then(|source| source.address()), Some(url), "{debug}");
+            assert_eq!(
+                debug.matches("model ").count(),
+                shown.matches("model ").count(),
+                "{debug}"
+            );
+            assert!(
+                !debug.contains("Error {") && !debug.contains("ModelError"),
+                "{debug}"
+            );
+            let source = std::error::Error::source(&error)
+                .unwrap()
+                .downcast_ref::<levity_core::ModelError>();
+            assert_eq!(
+                source.and_then(|source| source.model()),
+                Some(&*format!("{wire}:m")),
+                "{debug}"
+            );
+            assert_eq!(
+                source.and_then(|source| source.address()),
+                Some(url),
+                "{debug}"
+            );
             clean(&format!("{shown} {debug}"));
         }
     }
@@ -288,13 +385,20 @@ async fn check(url: &str, limits: TimeLimits, retryable: bool, expected: &str) {
 #[tokio::test]
 async fn error_of_a_run_names_model_address_status_and_cause() {
     let usual = TimeLimits::default();
-    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let nobody = TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let refused = "cannot reach URL (model MODEL): connection refused; is the server running?";
     check(&format!("http://{nobody}/v1"), usual, true, refused).await;
 
     for (answer, retryable, expected) in [
         (
-            Answer::json(401, r#"{"error": {"message": "Incorrect API key: hush-hush-2"}}"#),
+            Answer::json(
+                401,
+                r#"{"error": {"message": "Incorrect API key: hush-hush-2"}}"#,
+            ),
             false,
             "request to URL failed (model MODEL, status 401): Incorrect API key: ***",
         ),
@@ -307,14 +411,24 @@ async fn error_of_a_run_names_model_address_status_and_cause() {
             "request to URL failed (model MODEL, status 404): The model `m` does not exist",
         ),
         (
-            Answer::new(404, "text/html", "<html><head><title>404 Not Found</title></head></html>"),
+            Answer::new(
+                404,
+                "text/html",
+                "<html><head><title>404 Not Found</title></head></html>",
+            ),
             false,
-            "request to URL failed (model MODEL, status 404): the server sent a web page titled `404 Not Found`",
+            "request to URL failed (model MODEL, status 404): the server sent a web page titled \
+                `404 Not Found`",
         ),
         (
-            Answer::new(502, "text/html", "<html><center><h1>502 Bad Gateway</h1></center></html>"),
+            Answer::new(
+                502,
+                "text/html",
+                "<html><center><h1>502 Bad Gateway</h1></center></html>",
+            ),
             true,
-            "request to URL failed (model MODEL, status 502): the server sent a web page titled `502 Bad Gateway`",
+            "request to URL failed (model MODEL, status 502): the server sent a web page titled \
+                `502 Bad Gateway`",
         ),
         (
             Answer::json(400, r#"{"error": {"message": "image is not readable"}}"#),
@@ -324,7 +438,8 @@ async fn error_of_a_run_names_model_address_status_and_cause() {
         (
             Answer::new(200, "text/html", PAGE),
             false,
-            "request to URL failed (model MODEL, status 200): the server sent a web page titled `Hotel Wi-Fi & Login`",
+            "request to URL failed (model MODEL, status 200): the server sent a web page titled \
+                `Hotel Wi-Fi & Login`",
         ),
     ] {
         let server = Server::saying(answer).await;
@@ -343,23 +458,26 @@ async fn error_of_a_broken_connection_names_model_address_and_cause() {
     let (port, task) = listener(Does::Hold).await;
     let mut hasty = TimeLimits::default();
     hasty.first_byte = Duration::from_millis(40);
-    let late = "request to URL failed (model MODEL): the beginning of the reply did not come within 40ms";
+    let late =
+        "request to URL failed (model MODEL): the beginning of the reply did not come within 40ms";
     check(&format!("http://127.0.0.1:{port}"), hasty, true, late).await;
     task.abort();
 
     let (port, task) = listener(Does::Say(b"HTTP/1.1 400 Bad Request\r\n\r\n")).await;
-    let plain = "cannot reach URL (model MODEL): the server does not speak TLS on this port; write `http://`";
+    let plain = "cannot reach URL (model MODEL): the server does not speak TLS on this port; write \
+        `http://`";
     check(&format!("https://127.0.0.1:{port}"), usual, true, plain).await;
     task.abort();
 
     let (port, task) = listener(Does::Say(b"\x15\x03\x01\x00\x02\x02\x16")).await;
-    let tls =
-        "request to URL failed (model MODEL): the server does not speak HTTP on this port; write `https://`";
+    let tls = "request to URL failed (model MODEL): the server does not speak HTTP on this port; \
+        write `https://`";
     check(&format!("http://127.0.0.1:{port}"), usual, true, tls).await;
     task.abort();
 }
 
-/// A reply in one piece that repeats a word wherever a server chooses the words: names, ids, ends and state of its own.
+/// A reply in one piece that repeats a word wherever a server chooses the words: names, ids, ends
+/// and state of its own.
 fn repeating(wire: &str, word: &str) -> String {
     let body = match wire {
         "compatible" => {
@@ -381,7 +499,9 @@ fn repeating(wire: &str, word: &str) -> String {
             r#"{"modelVersion":"?","candidates":[{"finishReason":"?","content":{"role":"model","parts":[
             {"text":"a","thoughtSignature":"?"}]}}]}"#
         }
-        _ => r#"{"model":"?","message":{"role":"assistant","content":"a"},"done":true,"done_reason":"?"}"#,
+        _ => {
+            r#"{"model":"?","message":{"role":"assistant","content":"a"},"done":true,"done_reason":"?"}"#
+        }
     };
     body.replace('?', word).replace('\n', "")
 }
@@ -391,12 +511,19 @@ async fn key_that_a_reply_repeats_is_in_no_name_id_or_end() {
     for wire in WIRES {
         for stream in [true, false] {
             for key in ["hush-hush-1", "hush-hush-2"] {
-                let server = Server::saying(Answer::json(200, repeating(wire, &format!("x{key}x")))).await;
+                let server =
+                    Server::saying(Answer::json(200, repeating(wire, &format!("x{key}x")))).await;
                 let model = model(wire, server.url(), stream, TimeLimits::default());
-                let reply = model.complete(request()).await.unwrap_or_else(|error| panic!("{wire}: {error}"));
+                let reply = model
+                    .complete(request())
+                    .await
+                    .unwrap_or_else(|error| panic!("{wire}: {error}"));
                 let told = format!("{reply:?} {}", serde_json::to_string(&reply).unwrap());
                 assert!(!told.contains("hush"), "{wire} {stream}: {told}");
-                assert!(told.contains("x***x") && reply.message.text() == "a", "{wire} {stream}: {told}");
+                assert!(
+                    told.contains("x***x") && reply.message.text() == "a",
+                    "{wire} {stream}: {told}"
+                );
             }
         }
     }
@@ -407,10 +534,19 @@ async fn word_for_the_end_of_a_reply_is_bounded() {
     for wire in WIRES {
         let server = Server::saying(Answer::json(200, repeating(wire, &"é".repeat(5_000)))).await;
         let model = model(wire, server.url(), true, TimeLimits::default());
-        let reply = model.complete(request()).await.unwrap_or_else(|error| panic!("{wire}: {error}"));
+        let reply = model
+            .complete(request())
+            .await
+            .unwrap_or_else(|error| panic!("{wire}: {error}"));
         if let levity_core::Finish::Other(word) = &reply.finish {
             assert_eq!(word.chars().count(), 256, "{wire}");
         }
-        assert!(reply.model.as_deref().is_some_and(|model| model.chars().count() == 256), "{wire}");
+        assert!(
+            reply
+                .model
+                .as_deref()
+                .is_some_and(|model| model.chars().count() == 256),
+            "{wire}"
+        );
     }
 }

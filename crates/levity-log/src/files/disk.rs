@@ -11,8 +11,8 @@ pub(super) const LOCK: &str = ".lock";
 /// The most that is written at once.
 const MAX_PIECE: usize = 1 << 20;
 
-/// Appends to files. Each is opened anew for what is written at once: another process may have turned it over, or
-/// cleaned it up, since.
+/// Appends to files. Each is opened anew for what is written at once: another process may have
+/// turned it over, or cleaned it up, since.
 pub(super) struct Disk {
     max_file: u64,
     keep: usize,
@@ -22,7 +22,11 @@ pub(super) struct Disk {
 
 impl Disk {
     pub(super) fn new(max_file: u64, keep: usize) -> Self {
-        Self { max_file, keep, torn: HashSet::new() }
+        Self {
+            max_file,
+            keep,
+            torn: HashSet::new(),
+        }
     }
 
     /// Appends lines to a file of a folder; `Err` has how many of them were not written.
@@ -42,14 +46,17 @@ impl Disk {
         Ok(())
     }
 
-    /// Writes as many lines as the file has room for, one at least, in one piece: other processes' lines then stand
-    /// before or behind them, and not between.
+    /// Writes as many lines as the file has room for, one at least, in one piece: other processes'
+    /// lines then stand before or behind them, and not between.
     fn some(&mut self, folder: &Path, name: &str, lines: &[String]) -> io::Result<usize> {
         let path = folder.join(name);
         let mut file = open(folder, &path)?;
         let mut size = file.metadata()?.len();
         let first = lines.first().map_or(0, |line| line.len() as u64);
-        if size > 0 && size.saturating_add(first) > self.max_file && self.turn_over(folder, name, first)? {
+        if size > 0
+            && size.saturating_add(first) > self.max_file
+            && self.turn_over(folder, name, first)?
+        {
             file = open(folder, &path)?;
             size = file.metadata()?.len();
         }
@@ -119,15 +126,17 @@ pub(super) fn make(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// For files that only their owner reads. A link in the place of one is not followed: whoever can make links there
-/// could have others write where they cannot.
+/// For files that only their owner reads. A link in the place of one is not followed: whoever can
+/// make links there could have others write where they cannot.
 fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.create(true).write(true);
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt as _;
-        options.mode(0o600).custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+        options
+            .mode(0o600)
+            .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
     }
     options
 }
@@ -160,7 +169,9 @@ mod tests {
     #[test]
     fn a_line_that_is_too_long_for_any_file_has_one_of_its_own() {
         let dir = tempfile::tempdir().unwrap();
-        Disk::new(8, 3).append(dir.path(), "f.log", &lines(&["a", "bbbbbbbbbbbbbbbb", "c"])).unwrap();
+        Disk::new(8, 3)
+            .append(dir.path(), "f.log", &lines(&["a", "bbbbbbbbbbbbbbbb", "c"]))
+            .unwrap();
         assert_eq!(read(dir.path(), "f.log.2"), "a\n");
         assert_eq!(read(dir.path(), "f.log.1"), "bbbbbbbbbbbbbbbb\n");
         assert_eq!(read(dir.path(), "f.log"), "c\n");
@@ -192,7 +203,12 @@ mod tests {
         make(&folder).unwrap();
         symlink(&victim, folder.join("f.log")).unwrap();
         let mut disk = Disk::new(100, 1);
-        assert_eq!(disk.append(&folder, "f.log", &lines(&["a", "b"])).unwrap_err().0, 2);
+        assert_eq!(
+            disk.append(&folder, "f.log", &lines(&["a", "b"]))
+                .unwrap_err()
+                .0,
+            2
+        );
         assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
         disk.append(&folder, "g.log", &lines(&["a"])).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;

@@ -23,14 +23,21 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn new(folder: Option<String>) -> Arc<Self> {
-        Arc::new(Self { folder, ..Self::default() })
+        Arc::new(Self {
+            folder,
+            ..Self::default()
+        })
     }
 }
 
 /// What is to be written.
 pub(super) enum Note {
     /// Something happened in a run. What a tool answered is not kept, but for how much it was.
-    Event { place: Arc<Place>, event: Box<Event>, answered: u64 },
+    Event {
+        place: Arc<Place>,
+        event: Box<Event>,
+        answered: u64,
+    },
     /// Somebody logged something by `tracing`.
     Line(Entry),
 }
@@ -81,7 +88,9 @@ impl Count {
     }
 
     fn places(&self) -> MutexGuard<'_, Vec<Arc<Place>>> {
-        self.overflowed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.overflowed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The places of which something did not fit, and how much.
@@ -98,7 +107,13 @@ impl Count {
 impl Queue {
     pub(super) fn new(capacity: usize) -> (Self, Receiver<Waiting>) {
         let (sender, receiver) = sync_channel(capacity);
-        (Self { sender, count: Arc::default() }, receiver)
+        (
+            Self {
+                sender,
+                count: Arc::default(),
+            },
+            receiver,
+        )
     }
 
     /// Takes a note, or counts it.
@@ -111,7 +126,8 @@ impl Queue {
         }
         count.bytes.fetch_sub(size, Ordering::AcqRel);
         count.dropped.fetch_add(1, Ordering::AcqRel);
-        // Within the lock, so that it is counted before the place is taken from the list, or puts it there again.
+        // Within the lock, so that it is counted before the place is taken from the list, or puts
+        // it there again.
         let mut places = count.places();
         if place.dropped.fetch_add(1, Ordering::AcqRel) == 0 {
             places.push(place.clone());
@@ -121,7 +137,10 @@ impl Queue {
     /// Waits until all that was taken is written, for so long at most.
     pub(super) fn flush(&self, time: Duration) -> bool {
         let until = self.count.accepted.load(Ordering::Acquire);
-        let waited = self.count.changed.wait_timeout_while(self.count.done(), time, |done| *done < until);
+        let waited = self
+            .count
+            .changed
+            .wait_timeout_while(self.count.done(), time, |done| *done < until);
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 }

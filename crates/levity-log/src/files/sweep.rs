@@ -21,7 +21,8 @@ use crate::error::{Error, Result};
 pub struct Retention {
     /// Sessions in which nothing was logged for longer go.
     pub older_than: Option<Duration>,
-    /// What all sessions may have together; those go first in which nothing was logged for the longest time.
+    /// What all sessions may have together; those go first in which nothing was logged for the
+    /// longest time.
     pub max_bytes: Option<u64>,
 }
 
@@ -58,20 +59,30 @@ pub struct LogCleanup {
     pub left: u64,
 }
 
-/// Removes logs of sessions that are kept no longer. Only files that [`LogFiles`](crate::LogFiles) makes are removed, and
-/// no link is followed; a folder with anything else in it stays. A session that is written to meanwhile begins anew.
+/// Removes logs of sessions that are kept no longer. Only files that [`LogFiles`](crate::LogFiles)
+/// makes are removed, and no link is followed; a folder with anything else in it stays. A session
+/// that is written to meanwhile begins anew.
 ///
 /// # Errors
 /// When the folder cannot be read. What cannot be removed is left.
-pub fn clean(folder: impl AsRef<Path>, retention: &Retention, now: Timestamp) -> Result<LogCleanup> {
+pub fn clean(
+    folder: impl AsRef<Path>,
+    retention: &Retention,
+    now: Timestamp,
+) -> Result<LogCleanup> {
     let folder = folder.as_ref();
-    let wrong = |source| Error::Folder { path: folder.to_owned(), source };
+    let wrong = |source| Error::Folder {
+        path: folder.to_owned(),
+        source,
+    };
     let mut sessions = sessions(folder).map_err(wrong)?;
     sessions.sort_by_key(|session| session.newest);
     let mut total: u64 = sessions.iter().map(|session| session.bytes).sum();
     let mut cleaned = LogCleanup::default();
     for session in sessions {
-        let old = retention.older_than.is_some_and(|age| now.since(session.newest) > age);
+        let old = retention
+            .older_than
+            .is_some_and(|age| now.since(session.newest) > age);
         let much = retention.max_bytes.is_some_and(|most| total > most);
         if (old || much) && session.remove() {
             total = total.saturating_sub(session.bytes);
@@ -120,16 +131,32 @@ fn session(folder: PathBuf) -> io::Result<Option<Session>> {
         if !meta.is_file() || !entry.file_name().to_str().is_some_and(is_log) {
             continue;
         }
-        let since = meta.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
-        newest = newest.max(Timestamp::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX)));
+        let since = meta
+            .modified()?
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        newest = newest.max(Timestamp::from_millis(
+            u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
+        ));
         bytes += meta.len();
         files.push(entry.path());
     }
-    Ok((!files.is_empty()).then_some(Session { folder, files, bytes, newest }))
+    Ok((!files.is_empty()).then_some(Session {
+        folder,
+        files,
+        bytes,
+        newest,
+    }))
 }
 
 fn is_log(name: &str) -> bool {
-    [GENERAL, REASONING].into_iter().filter_map(|log| name.strip_prefix(log)).any(|rest| {
-        rest.is_empty() || rest.strip_prefix('.').is_some_and(|number| number.parse::<u32>().is_ok())
-    })
+    [GENERAL, REASONING]
+        .into_iter()
+        .filter_map(|log| name.strip_prefix(log))
+        .any(|rest| {
+            rest.is_empty()
+                || rest
+                    .strip_prefix('.')
+                    .is_some_and(|number| number.parse::<u32>().is_ok())
+        })
 }

@@ -11,7 +11,8 @@ use tracing_subscriber::registry::LookupSpan;
 use super::queue::{Note, Queue};
 use crate::layer::{entry, note_run};
 
-/// Writes what is logged by `tracing` to log files; see [`LogFiles::layer`](super::LogFiles::layer).
+/// Writes what is logged by `tracing` to log files; see
+/// [`LogFiles::layer`](super::LogFiles::layer).
 ///
 /// ```
 /// use levity_log::LogFiles;
@@ -49,13 +50,16 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLayer {
     fn on_event(&self, event: &Event<'_>, cx: Context<'_, S>) {
         if *event.metadata().level() <= self.level {
             let entry = entry(event, &cx);
-            self.queue.push(&self.queue.count.common, entry.size(), Note::Line(entry));
+            self.queue
+                .push(&self.queue.count.common, entry.size(), Note::Line(entry));
         }
     }
 }
 
 impl fmt::Debug for LogLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LogLayer").field("level", &self.level).finish_non_exhaustive()
+        f.debug_struct("LogLayer")
+            .field("level", &self.level)
+            .finish_non_exhaustive()
     }
 }

@@ -17,7 +17,8 @@ use crate::entry::{Entry, Level, Style};
 /// The most notes that are written at once.
 const BATCH: usize = 512;
 
-/// The most runs whose sessions are remembered, for what is logged within them by `tracing`: 16,384.
+/// The most runs whose sessions are remembered, for what is logged within them by `tracing`:
+/// 16,384.
 const MAX_RUNS: usize = 16_384;
 
 pub(super) const GENERAL: &str = "general.log";
@@ -48,7 +49,16 @@ impl Writer {
         count: Arc<Count>,
     ) -> Self {
         let (story, sessions, unwritten) = (Story::default(), HashMap::new(), HashMap::new());
-        Self { root, style, level, disk, count, story, sessions, unwritten }
+        Self {
+            root,
+            style,
+            level,
+            disk,
+            count,
+            story,
+            sessions,
+            unwritten,
+        }
     }
 
     /// Writes what comes until nobody is left from whom something could.
@@ -73,21 +83,37 @@ impl Writer {
 
     fn add(&mut self, note: Note, lines: &mut Lines) {
         match note {
-            Note::Event { place, event, answered } => {
+            Note::Event {
+                place,
+                event,
+                answered,
+            } => {
                 let folder = self.folder(&place, &event);
                 let mut told = self.story.tell(&event, answered);
-                told.general =
-                    told.general.filter(|entry| self.level.is_some_and(|least| entry.level >= least));
+                told.general = told
+                    .general
+                    .filter(|entry| self.level.is_some_and(|least| entry.level >= least));
                 let mut push = |file, entry: &Entry| {
-                    lines.entry((folder.clone(), file)).or_default().push(entry.line(&self.style));
+                    lines
+                        .entry((folder.clone(), file))
+                        .or_default()
+                        .push(entry.line(&self.style));
                 };
                 told.general.iter().for_each(|entry| push(GENERAL, entry));
-                told.reasoning.iter().for_each(|entry| push(REASONING, entry));
+                told.reasoning
+                    .iter()
+                    .for_each(|entry| push(REASONING, entry));
             }
             Note::Line(entry) => {
                 let run = entry.run.as_ref().map(top);
-                let folder = run.and_then(|run| self.sessions.get(&run)).unwrap_or(&self.root).clone();
-                lines.entry((folder, GENERAL)).or_default().push(entry.line(&self.style));
+                let folder = run
+                    .and_then(|run| self.sessions.get(&run))
+                    .unwrap_or(&self.root)
+                    .clone();
+                lines
+                    .entry((folder, GENERAL))
+                    .or_default()
+                    .push(entry.line(&self.style));
             }
         }
     }
@@ -95,7 +121,10 @@ impl Writer {
     /// The folder of an event, remembered for the run.
     fn folder(&mut self, place: &Place, event: &Event) -> PathBuf {
         let run = top(&event.run);
-        let name = place.folder.clone().unwrap_or_else(|| folder::name(run.as_str(), &self.style.secrets));
+        let name = place
+            .folder
+            .clone()
+            .unwrap_or_else(|| folder::name(run.as_str(), &self.style.secrets));
         let folder = self.root.join(name);
         if matches!(event.kind, EventKind::RunStarted { .. }) || !self.sessions.contains_key(&run) {
             if self.sessions.len() >= MAX_RUNS {
@@ -113,10 +142,19 @@ impl Writer {
     }
 
     fn left_out(&self, place: &Place, dropped: u64, lines: &mut Lines) {
-        let folder = place.folder.as_ref().map_or_else(|| self.root.clone(), |name| self.root.join(name));
-        let entry =
-            Entry::new(clock::timestamp(), Level::Warn, "entries left out: the log could not keep up");
-        lines.entry((folder, GENERAL)).or_default().push(entry.with("count", dropped).line(&self.style));
+        let folder = place
+            .folder
+            .as_ref()
+            .map_or_else(|| self.root.clone(), |name| self.root.join(name));
+        let entry = Entry::new(
+            clock::timestamp(),
+            Level::Warn,
+            "entries left out: the log could not keep up",
+        );
+        lines
+            .entry((folder, GENERAL))
+            .or_default()
+            .push(entry.with("count", dropped).line(&self.style));
     }
 
     /// Writes lines. A file that cannot be written to holds up no other, and no run.
@@ -124,15 +162,21 @@ impl Writer {
         for (place, mut lines) in lines {
             let before = self.unwritten.remove(&place).unwrap_or(0);
             if before > 0 {
-                let entry =
-                    Entry::new(clock::timestamp(), Level::Warn, "entries lost: they could not be written");
+                let entry = Entry::new(
+                    clock::timestamp(),
+                    Level::Warn,
+                    "entries lost: they could not be written",
+                );
                 lines.insert(0, entry.with("count", before).line(&self.style));
             }
             // Only the folder that the user named may be a link.
             let is_link = place.0 != self.root && place.0.is_symlink();
             let written = match is_link {
                 true => Err(lines.len() as u64),
-                false => self.disk.append(&place.0, place.1, &lines).map_err(|(left, _)| left),
+                false => self
+                    .disk
+                    .append(&place.0, place.1, &lines)
+                    .map_err(|(left, _)| left),
             };
             if let Err(left) = written {
                 // The line about what was lost before is none of those that are lost now.
@@ -140,7 +184,8 @@ impl Writer {
                 let lost = if said { left - 1 } else { left };
                 self.count.lost(lost);
                 if self.unwritten.len() < MAX_RUNS {
-                    self.unwritten.insert(place, lost + if said { before } else { 0 });
+                    self.unwritten
+                        .insert(place, lost + if said { before } else { 0 });
                 }
             }
         }

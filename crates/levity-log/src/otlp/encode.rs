@@ -20,9 +20,14 @@ pub(super) struct Envelope {
 
 impl Envelope {
     pub(super) fn new(resource: &[(String, String)], secrets: Secrets) -> Self {
-        let attributes: Vec<Json> =
-            resource.iter().map(|(name, value)| pair(name, &Value::Text(value.clone()), &secrets)).collect();
-        Self { resource: json!({"attributes": attributes}), secrets }
+        let attributes: Vec<Json> = resource
+            .iter()
+            .map(|(name, value)| pair(name, &Value::Text(value.clone()), &secrets))
+            .collect();
+        Self {
+            resource: json!({"attributes": attributes}),
+            secrets,
+        }
     }
 
     pub(super) fn spans(&self, spans: &[Span]) -> Json {
@@ -75,7 +80,10 @@ impl Envelope {
     }
 
     pub(super) fn attributes(&self, attributes: &Attributes) -> Vec<Json> {
-        attributes.iter().map(|(name, value)| pair(name, value, &self.secrets)).collect()
+        attributes
+            .iter()
+            .map(|(name, value)| pair(name, value, &self.secrets))
+            .collect()
     }
 
     fn text(&self, text: &str) -> String {

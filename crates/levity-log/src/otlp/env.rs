@@ -10,11 +10,14 @@ use crate::error::{Error, Result};
 const DEFAULT: &str = "http://localhost:4318";
 
 impl OtlpBuilder {
-    /// What the standard variables say; `None` when nothing is to be sent. `var` gives the value of a variable.
+    /// What the standard variables say; `None` when nothing is to be sent. `var` gives the value of
+    /// a variable.
     ///
-    /// `OTEL_SDK_DISABLED`, `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_TRACES_EXPORTER`, `OTEL_METRICS_EXPORTER`,
-    /// `OTEL_BSP_SCHEDULE_DELAY`, `OTEL_METRIC_EXPORT_INTERVAL`, and `OTEL_EXPORTER_OTLP_*` with `ENDPOINT`, `HEADERS`,
-    /// `TIMEOUT` and `PROTOCOL`, also as `OTEL_EXPORTER_OTLP_TRACES_*` and `OTEL_EXPORTER_OTLP_METRICS_*`.
+    /// `OTEL_SDK_DISABLED`, `OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`,
+    /// `OTEL_TRACES_EXPORTER`, `OTEL_METRICS_EXPORTER`, `OTEL_BSP_SCHEDULE_DELAY`,
+    /// `OTEL_METRIC_EXPORT_INTERVAL`, and `OTEL_EXPORTER_OTLP_*` with `ENDPOINT`, `HEADERS`,
+    /// `TIMEOUT` and `PROTOCOL`, also as `OTEL_EXPORTER_OTLP_TRACES_*` and
+    /// `OTEL_EXPORTER_OTLP_METRICS_*`.
     ///
     /// ```
     /// # use levity_log::OtlpBuilder;
@@ -25,8 +28,11 @@ impl OtlpBuilder {
     /// # Errors
     /// When a variable holds what cannot be used.
     pub fn from_vars(var: impl Fn(&str) -> Option<String>) -> Result<Option<Self>> {
-        let var =
-            |name: &str| var(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
+        let var = |name: &str| {
+            var(name)
+                .map(|value| value.trim().to_owned())
+                .filter(|value| !value.is_empty())
+        };
         if var("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             return Ok(None);
         }
@@ -36,7 +42,10 @@ impl OtlpBuilder {
         if builder.traces.is_none() && builder.metrics.is_none() {
             return Ok(None);
         }
-        for (name, value) in pairs(var("OTEL_RESOURCE_ATTRIBUTES").as_deref(), "OTEL_RESOURCE_ATTRIBUTES")? {
+        for (name, value) in pairs(
+            var("OTEL_RESOURCE_ATTRIBUTES").as_deref(),
+            "OTEL_RESOURCE_ATTRIBUTES",
+        )? {
             builder = builder.attribute(name, value);
         }
         if let Some(name) = var("OTEL_SERVICE_NAME") {
@@ -56,13 +65,23 @@ fn place(var: &impl Fn(&str) -> Option<String>, sort: &str, path: &str) -> Resul
     }
     let own = |what: &str| var(&format!("OTEL_EXPORTER_OTLP_{sort}_{what}"));
     let common = |what: &str| var(&format!("OTEL_EXPORTER_OTLP_{what}"));
-    if own("PROTOCOL").or_else(|| common("PROTOCOL")).is_some_and(|protocol| protocol == "grpc") {
-        let reason = "`grpc` is not spoken here; say `http/json`, and name the collector's port for HTTP, usually 4318";
+    if own("PROTOCOL")
+        .or_else(|| common("PROTOCOL"))
+        .is_some_and(|protocol| protocol == "grpc")
+    {
+        let reason = "`grpc` is not spoken here; say `http/json`, and name the collector's port \
+            for HTTP, usually 4318";
         return Err(wrong("OTEL_EXPORTER_OTLP_PROTOCOL", reason));
     }
     let mut place = match own("ENDPOINT") {
-        Some(whole) => Place { address: whole, headers: Vec::new() },
-        None => Place::of(&common("ENDPOINT").unwrap_or_else(|| DEFAULT.to_owned()), path),
+        Some(whole) => Place {
+            address: whole,
+            headers: Vec::new(),
+        },
+        None => Place::of(
+            &common("ENDPOINT").unwrap_or_else(|| DEFAULT.to_owned()),
+            path,
+        ),
     };
     let headers = own("HEADERS").or_else(|| common("HEADERS"));
     place.headers = pairs(headers.as_deref(), "OTEL_EXPORTER_OTLP_HEADERS")?;
@@ -71,7 +90,11 @@ fn place(var: &impl Fn(&str) -> Option<String>, sort: &str, path: &str) -> Resul
 
 /// `a=1,b=2`, with letters that mean something else written as `%2C`.
 fn pairs(text: Option<&str>, setting: &'static str) -> Result<Vec<(String, String)>> {
-    let parts = text.unwrap_or_default().split(',').map(str::trim).filter(|part| !part.is_empty());
+    let parts = text
+        .unwrap_or_default()
+        .split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty());
     let pair = |part: &str| match part.split_once('=') {
         // The value may be a key, so it is not shown.
         None => Err(wrong(setting, "it is a list like `name=value,other=value`")),
@@ -85,7 +108,10 @@ fn decoded(text: &str) -> String {
     let mut rest = text.as_bytes();
     while let [first, more @ ..] = rest {
         let hex = more.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()).filter(|_| *first == b'%') {
+        match hex
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok())
+            .filter(|_| *first == b'%')
+        {
             Some(byte) => {
                 bytes.push(byte);
                 rest = more.get(2..).unwrap_or_default();
@@ -108,7 +134,10 @@ fn millis(var: &impl Fn(&str) -> Option<String>, name: &'static str) -> Result<O
 }
 
 fn wrong(setting: &'static str, reason: &str) -> Error {
-    Error::Setting { setting, reason: reason.to_owned() }
+    Error::Setting {
+        setting,
+        reason: reason.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -116,16 +145,25 @@ mod tests {
     use super::*;
 
     fn from(vars: &'static [(&str, &str)]) -> Result<Option<OtlpBuilder>> {
-        let find =
-            |name: &str| vars.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        let find = |name: &str| {
+            vars.iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| (*value).to_owned())
+        };
         OtlpBuilder::from_vars(find)
     }
 
     #[test]
     fn without_variables_the_collector_is_here() {
         let builder = from(&[]).unwrap().unwrap();
-        assert_eq!(builder.traces.unwrap().address, "http://localhost:4318/v1/traces");
-        assert_eq!(builder.metrics.unwrap().address, "http://localhost:4318/v1/metrics");
+        assert_eq!(
+            builder.traces.unwrap().address,
+            "http://localhost:4318/v1/traces"
+        );
+        assert_eq!(
+            builder.metrics.unwrap().address,
+            "http://localhost:4318/v1/metrics"
+        );
     }
 
     #[test]
@@ -140,23 +178,38 @@ mod tests {
             ("OTEL_SERVICE_NAME", "agent"),
         ]);
         let builder = builder.unwrap().unwrap();
-        let (traces, metrics) = (builder.traces.clone().unwrap(), builder.metrics.clone().unwrap());
+        let (traces, metrics) = (
+            builder.traces.clone().unwrap(),
+            builder.metrics.clone().unwrap(),
+        );
         assert_eq!(traces.address, "http://c:1/base/v1/traces");
         assert_eq!(metrics.address, "http://m:2/exactly");
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(traces.headers, [pair("x-key", "a,b"), pair("other", "2")]);
         assert_eq!(metrics.headers, [pair("m", "1")]);
         assert_eq!(builder.timeout, Duration::from_millis(1500));
-        assert_eq!(builder.resource, [pair("team", "red"), pair("service.name", "agent")]);
+        assert_eq!(
+            builder.resource,
+            [pair("team", "red"), pair("service.name", "agent")]
+        );
         assert!(!format!("{builder:?}").contains("a,b"));
     }
 
     #[test]
     fn what_cannot_be_used_is_said_without_its_value() {
         for (vars, setting) in [
-            (&[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")][..], "OTEL_EXPORTER_OTLP_PROTOCOL"),
-            (&[("OTEL_EXPORTER_OTLP_HEADERS", "sk-secret")][..], "OTEL_EXPORTER_OTLP_HEADERS"),
-            (&[("OTEL_EXPORTER_OTLP_TIMEOUT", "soon")][..], "OTEL_EXPORTER_OTLP_TIMEOUT"),
+            (
+                &[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")][..],
+                "OTEL_EXPORTER_OTLP_PROTOCOL",
+            ),
+            (
+                &[("OTEL_EXPORTER_OTLP_HEADERS", "sk-secret")][..],
+                "OTEL_EXPORTER_OTLP_HEADERS",
+            ),
+            (
+                &[("OTEL_EXPORTER_OTLP_TIMEOUT", "soon")][..],
+                "OTEL_EXPORTER_OTLP_TIMEOUT",
+            ),
         ] {
             let error = from(vars).unwrap_err();
             assert!(
@@ -165,7 +218,12 @@ mod tests {
             );
         }
         assert!(
-            from(&[("OTEL_TRACES_EXPORTER", "none"), ("OTEL_METRICS_EXPORTER", "none")]).unwrap().is_none()
+            from(&[
+                ("OTEL_TRACES_EXPORTER", "none"),
+                ("OTEL_METRICS_EXPORTER", "none")
+            ])
+            .unwrap()
+            .is_none()
         );
     }
 }

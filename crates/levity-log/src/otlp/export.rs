@@ -42,7 +42,10 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn of(base: &str, path: &str) -> Self {
-        Self { address: format!("{}/{path}", base.trim_end_matches('/')), headers: Vec::new() }
+        Self {
+            address: format!("{}/{path}", base.trim_end_matches('/')),
+            headers: Vec::new(),
+        }
     }
 
     /// The address without a name, a password or what stands behind a question mark.
@@ -80,13 +83,24 @@ impl Line {
     pub(super) fn new() -> ((Self, Arc<State>), Waiting) {
         let (sender, waiting) = sync_channel(OtlpBuilder::QUEUE);
         let state = Arc::new(State::default());
-        ((Self { sender, state: state.clone() }, state), waiting)
+        (
+            (
+                Self {
+                    sender,
+                    state: state.clone(),
+                },
+                state,
+            ),
+            waiting,
+        )
     }
 
     pub(super) fn push(&self, span: Span) {
         let size = span.size();
         let waiting = self.state.bytes.fetch_add(size, Ordering::AcqRel);
-        if waiting.saturating_add(size) > MAX_BYTES || self.sender.try_send(Some((span, size))).is_err() {
+        if waiting.saturating_add(size) > MAX_BYTES
+            || self.sender.try_send(Some((span, size))).is_err()
+        {
             self.state.bytes.fetch_sub(size, Ordering::AcqRel);
             self.state.dropped.fetch_add(1, Ordering::AcqRel);
         }
@@ -100,7 +114,10 @@ impl Line {
         let asked = self.state.asked.fetch_add(1, Ordering::AcqRel) + 1;
         // It wakes the other end; one that has much to do looks by itself.
         let _ = self.sender.try_send(None);
-        let waited = self.state.changed.wait_timeout_while(self.state.sent(), time, |sent| sent.0 < asked);
+        let waited = self
+            .state
+            .changed
+            .wait_timeout_while(self.state.sent(), time, |sent| sent.0 < asked);
         let (sent, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         !waited.timed_out() && sent.1
     }
@@ -126,12 +143,15 @@ pub(super) struct Exporter {
     batch: Vec<Span>,
 }
 
-/// Waits for requests. A runtime that is dropped within another one panics, which happens here when no thread could be started.
+/// Waits for requests. A runtime that is dropped within another one panics, which happens here when
+/// no thread could be started.
 struct Waiter(Option<tokio::runtime::Runtime>);
 
 impl Waiter {
     fn block_on(&self, sent: impl Future<Output = Came>) -> Came {
-        self.0.as_ref().map_or(Came::Later, |runtime| runtime.block_on(sent))
+        self.0
+            .as_ref()
+            .map_or(Came::Later, |runtime| runtime.block_on(sent))
     }
 }
 
@@ -164,7 +184,9 @@ impl Exporter {
         let client = client.map_err(|error| wrong("endpoint", &error.without_url().to_string()))?;
         let traces = builder.traces.map(target).transpose()?;
         let metrics = builder.metrics.map(target).transpose()?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
         let runtime = Waiter(Some(runtime.map_err(Error::Thread)?));
         Ok(Self {
             traces,
@@ -233,13 +255,18 @@ impl Exporter {
         self.batch.len().is_multiple_of(BATCH)
     }
 
-    /// Sends all spans, in batches. What may be taken later is kept for the next time, as far as there is room.
+    /// Sends all spans, in batches. What may be taken later is kept for the next time, as far as
+    /// there is room.
     fn send_spans(&mut self, state: &State, all: bool) -> bool {
-        let Some(target) = &self.traces else { return true };
+        let Some(target) = &self.traces else {
+            return true;
+        };
         let mut taken = true;
         while !self.batch.is_empty() {
             let count = self.batch.len().min(BATCH);
-            let body = self.envelope.spans(self.batch.get(..count).unwrap_or_default());
+            let body = self
+                .envelope
+                .spans(self.batch.get(..count).unwrap_or_default());
             match self.runtime.block_on(post(&self.client, target, &body)) {
                 Came::Taken => drop(self.batch.drain(..count)),
                 Came::Later => return false,
@@ -257,15 +284,24 @@ impl Exporter {
     }
 
     fn send_metrics(&self, state: &State) -> bool {
-        let Some(target) = &self.metrics else { return true };
+        let Some(target) = &self.metrics else {
+            return true;
+        };
         let dropped = state.dropped.load(Ordering::Acquire);
-        let body = self.measured.encode(&self.envelope, self.begun, nanos(), dropped);
-        matches!(self.runtime.block_on(post(&self.client, target, &body)), Came::Taken)
+        let body = self
+            .measured
+            .encode(&self.envelope, self.begun, nanos(), dropped);
+        matches!(
+            self.runtime.block_on(post(&self.client, target, &body)),
+            Came::Taken
+        )
     }
 }
 
 async fn post(client: &Client, target: &Target, body: &Json) -> Came {
-    let request = client.post(target.url.clone()).headers(target.headers.clone());
+    let request = client
+        .post(target.url.clone())
+        .headers(target.headers.clone());
     match request.body(body.to_string()).send().await {
         Ok(reply) if reply.status().is_success() => Came::Taken,
         Ok(reply) => match reply.status() {
@@ -280,15 +316,25 @@ async fn post(client: &Client, target: &Target, body: &Json) -> Came {
 }
 
 fn target(place: Place) -> Result<Target> {
-    // What only a lenient reader takes for an address is none: `http:///v1/traces` would go to the host `v1`.
-    let is_plain = place.shown().split_once("://").is_some_and(|(_, rest)| !rest.starts_with('*'));
+    // What only a lenient reader takes for an address is none: `http:///v1/traces` would go to the
+    // host `v1`.
+    let is_plain = place
+        .shown()
+        .split_once("://")
+        .is_some_and(|(_, rest)| !rest.starts_with('*'));
     let url = Url::parse(&place.address).ok().filter(|_| is_plain);
     let url = url.filter(|url| matches!(url.scheme(), "http" | "https"));
-    let url = url.ok_or_else(|| wrong("endpoint", "it is an address like `http://127.0.0.1:4318`"))?;
+    let url =
+        url.ok_or_else(|| wrong("endpoint", "it is an address like `http://127.0.0.1:4318`"))?;
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     for (name, value) in place.headers {
-        let wrong = || wrong("header", "a header's name or value has letters that no header has");
+        let wrong = || {
+            wrong(
+                "header",
+                "a header's name or value has letters that no header has",
+            )
+        };
         let name = HeaderName::try_from(name).map_err(|_| wrong())?;
         let mut value = HeaderValue::try_from(value).map_err(|_| wrong())?;
         value.set_sensitive(true);
@@ -298,7 +344,10 @@ fn target(place: Place) -> Result<Target> {
 }
 
 fn wrong(setting: &'static str, reason: &str) -> Error {
-    Error::Setting { setting, reason: reason.to_owned() }
+    Error::Setting {
+        setting,
+        reason: reason.to_owned(),
+    }
 }
 
 fn nanos() -> u64 {

@@ -15,7 +15,8 @@ use crate::clock;
 
 /// Takes spans, to be sent to a collector; see [`Otlp::layer`](super::Otlp::layer).
 ///
-/// It takes spans and what is logged within them down to the level `INFO`, unless [told](Self::level) otherwise.
+/// It takes spans and what is logged within them down to the level `INFO`, unless
+/// [told](Self::level) otherwise.
 #[derive(Clone)]
 pub struct OtlpLayer {
     line: Arc<Line>,
@@ -25,7 +26,11 @@ pub struct OtlpLayer {
 
 impl OtlpLayer {
     pub(super) fn new(line: Arc<Line>) -> Self {
-        Self { line, ids: Arc::new(Ids::new()), level: LevelFilter::INFO }
+        Self {
+            line,
+            ids: Arc::new(Ids::new()),
+            level: LevelFilter::INFO,
+        }
     }
 
     /// The least level of what is taken.
@@ -44,12 +49,16 @@ impl OtlpLayer {
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for OtlpLayer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, cx: Context<'_, S>) {
         let meta = attributes.metadata();
-        let Some(span) = cx.span(id).filter(|_| self.takes(*meta.level())) else { return };
+        let Some(span) = cx.span(id).filter(|_| self.takes(*meta.level())) else {
+            return;
+        };
         // A span between that is not taken is left out of the tree.
-        let above = span
-            .scope()
-            .skip(1)
-            .find_map(|above| above.extensions().get::<Span>().map(|above| (above.trace, above.id)));
+        let above = span.scope().skip(1).find_map(|above| {
+            above
+                .extensions()
+                .get::<Span>()
+                .map(|above| (above.trace, above.id))
+        });
         let (trace, parent) = match above {
             Some((trace, parent)) => (trace, Some(parent)),
             None => (self.ids.trace(), None),
@@ -74,12 +83,20 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for OtlpLayer {
         }
         let mut logged = Logged::default();
         let mut spans = cx.event_scope(event).into_iter().flatten();
-        let Some(span) = spans.find(|span| span.extensions().get::<Span>().is_some()) else { return };
+        let Some(span) = spans.find(|span| span.extensions().get::<Span>().is_some()) else {
+            return;
+        };
         event.record(&mut logged);
-        logged.attributes.push(("level", super::span::Value::Text(meta.level().to_string())));
+        logged
+            .attributes
+            .push(("level", super::span::Value::Text(meta.level().to_string())));
         let name = logged.words.unwrap_or_else(|| meta.name().to_owned());
         if let Some(span) = span.extensions_mut().get_mut::<Span>() {
-            span.push(Moment { at: nanos(), name, attributes: logged.attributes });
+            span.push(Moment {
+                at: nanos(),
+                name,
+                attributes: logged.attributes,
+            });
         }
     }
 
@@ -94,7 +111,9 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for OtlpLayer {
 
 impl fmt::Debug for OtlpLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OtlpLayer").field("level", &self.level).finish_non_exhaustive()
+        f.debug_struct("OtlpLayer")
+            .field("level", &self.level)
+            .finish_non_exhaustive()
     }
 }
 
@@ -113,7 +132,8 @@ impl Ids {
     }
 
     fn next(&self) -> u64 {
-        // An odd step meets each number once; mixing makes neighbours unlike each other and keeps them apart.
+        // An odd step meets each number once; mixing makes neighbours unlike each other and keeps
+        // them apart.
         let mut id = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         id = (id ^ (id >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         id = (id ^ (id >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -7,8 +7,8 @@ use serde_json::{Value as Json, json};
 use super::encode::Envelope;
 use super::span::{Attributes, Span, Value};
 
-/// The most series of all metrics. Names of tools are a model's own words, so there could be any number; the rest is
-/// counted together.
+/// The most series of all metrics. Names of tools are a model's own words, so there could be any
+/// number; the rest is counted together.
 const MAX_SERIES: usize = 2_000;
 
 const TOKENS: [f64; 14] = [
@@ -27,20 +27,50 @@ const TOKENS: [f64; 14] = [
     16_777_216.,
     67_108_864.,
 ];
-const SECONDS: [f64; 14] =
-    [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
+const SECONDS: [f64; 14] = [
+    0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92,
+];
 
 /// A metric: its name, its unit, what it is, and where its buckets end.
 type Kind = (&'static str, &'static str, &'static str, &'static [f64]);
 
-const USAGE: Kind = ("gen_ai.client.token.usage", "{token}", "Tokens of calls of models.", &TOKENS);
-const CALLS: Kind = ("gen_ai.client.operation.duration", "s", "How long calls of models took.", &SECONDS);
-const TOOLS: Kind = ("gen_ai.execute_tool.duration", "s", "How long calls of tools took.", &SECONDS);
-const AGENTS: Kind = ("gen_ai.invoke_agent.duration", "s", "How long runs of agents took.", &SECONDS);
-const WORKFLOWS: Kind =
-    ("gen_ai.workflow.duration", "s", "How long runs of swarms and graphs took.", &SECONDS);
+const USAGE: Kind = (
+    "gen_ai.client.token.usage",
+    "{token}",
+    "Tokens of calls of models.",
+    &TOKENS,
+);
+const CALLS: Kind = (
+    "gen_ai.client.operation.duration",
+    "s",
+    "How long calls of models took.",
+    &SECONDS,
+);
+const TOOLS: Kind = (
+    "gen_ai.execute_tool.duration",
+    "s",
+    "How long calls of tools took.",
+    &SECONDS,
+);
+const AGENTS: Kind = (
+    "gen_ai.invoke_agent.duration",
+    "s",
+    "How long runs of agents took.",
+    &SECONDS,
+);
+const WORKFLOWS: Kind = (
+    "gen_ai.workflow.duration",
+    "s",
+    "How long runs of swarms and graphs took.",
+    &SECONDS,
+);
 const RUNS: Kind = ("levity.runs", "{run}", "Runs that ended.", &[]);
-const DROPPED: Kind = ("levity.otlp.dropped", "{span}", "Spans that were not sent.", &[]);
+const DROPPED: Kind = (
+    "levity.otlp.dropped",
+    "{span}",
+    "Spans that were not sent.",
+    &[],
+);
 
 /// What a series is measured of.
 type Key = Vec<(&'static str, String)>;
@@ -62,8 +92,16 @@ struct Series {
 
 impl Series {
     fn add(&mut self, value: f64, bounds: &[f64]) {
-        self.least = if self.count == 0 { value } else { self.least.min(value) };
-        self.most = if self.count == 0 { value } else { self.most.max(value) };
+        self.least = if self.count == 0 {
+            value
+        } else {
+            self.least.min(value)
+        };
+        self.most = if self.count == 0 {
+            value
+        } else {
+            self.most.max(value)
+        };
         self.count += 1;
         self.sum += value;
         self.buckets.resize(bounds.len() + 1, 0);
@@ -80,7 +118,11 @@ impl Metrics {
         match span.text("gen_ai.operation.name") {
             Some("chat") => self.chat(span),
             Some("execute_tool") => {
-                self.add(TOOLS, of(span, &["gen_ai.tool.name", "error.type"]), span.seconds());
+                self.add(
+                    TOOLS,
+                    of(span, &["gen_ai.tool.name", "error.type"]),
+                    span.seconds(),
+                );
             }
             Some(operation @ ("invoke_agent" | "invoke_workflow")) => {
                 let (kind, name) = match operation {
@@ -88,7 +130,11 @@ impl Metrics {
                     _ => (WORKFLOWS, "gen_ai.workflow.name"),
                 };
                 let operation = "gen_ai.operation.name";
-                self.add(kind, of(span, &[operation, name, "error.type"]), span.seconds());
+                self.add(
+                    kind,
+                    of(span, &[operation, name, "error.type"]),
+                    span.seconds(),
+                );
                 self.add(RUNS, of(span, &[operation, name, "levity.status"]), 1.);
             }
             _ => {}
@@ -103,9 +149,10 @@ impl Metrics {
             "gen_ai.response.model",
         ];
         let mut call = of(span, &names);
-        for (sort, field) in
-            [("input", "gen_ai.usage.input_tokens"), ("output", "gen_ai.usage.output_tokens")]
-        {
+        for (sort, field) in [
+            ("input", "gen_ai.usage.input_tokens"),
+            ("output", "gen_ai.usage.output_tokens"),
+        ] {
             if let Some(tokens) = span.int(field) {
                 let mut key = call.clone();
                 key.push(("gen_ai.token.type", sort.to_owned()));
@@ -121,18 +168,32 @@ impl Metrics {
         if self.series.len() >= MAX_SERIES && !self.series.contains_key(&(kind.0, key.clone())) {
             key = vec![("otel.metric.overflow", "true".to_owned())];
         }
-        self.series.entry((kind.0, key)).or_default().add(value, kind.3);
+        self.series
+            .entry((kind.0, key))
+            .or_default()
+            .add(value, kind.3);
     }
 
     /// All metrics as they are sent, counted from the beginning.
     pub(super) fn encode(&self, envelope: &Envelope, begun: u64, now: u64, dropped: u64) -> Json {
         let mut metrics = Vec::new();
         for kind in [USAGE, CALLS, TOOLS, AGENTS, WORKFLOWS] {
-            let points = self.points(kind, |series| histogram(series, kind.3), envelope, begun, now);
+            let points = self.points(
+                kind,
+                |series| histogram(series, kind.3),
+                envelope,
+                begun,
+                now,
+            );
             metrics.extend(metric(kind, "histogram", &points));
         }
-        let runs =
-            self.points(RUNS, |series| json!({"asInt": series.count.to_string()}), envelope, begun, now);
+        let runs = self.points(
+            RUNS,
+            |series| json!({"asInt": series.count.to_string()}),
+            envelope,
+            begun,
+            now,
+        );
         metrics.extend(metric(RUNS, "sum", &runs));
         let mut lost = times(begun, now);
         lost["asInt"] = dropped.to_string().into();
@@ -151,8 +212,10 @@ impl Metrics {
         let series = self.series.iter().filter(|((name, _), _)| *name == kind.0);
         let point = |((_, key), series): (&(&str, Key), &Series)| {
             let mut point = times(begun, now);
-            let attributes: Attributes =
-                key.iter().map(|(name, value)| (*name, Value::Text(value.clone()))).collect();
+            let attributes: Attributes = key
+                .iter()
+                .map(|(name, value)| (*name, Value::Text(value.clone())))
+                .collect();
             point["attributes"] = envelope.attributes(&attributes).into();
             if let (Some(point), Json::Object(values)) = (point.as_object_mut(), values(series)) {
                 point.extend(values);
@@ -165,7 +228,10 @@ impl Metrics {
 
 /// What a series is measured of: the attributes that the span has.
 fn of(span: &Span, names: &[&'static str]) -> Key {
-    names.iter().filter_map(|name| span.text(name).map(|value| (*name, value.to_owned()))).collect()
+    names
+        .iter()
+        .filter_map(|name| span.text(name).map(|value| (*name, value.to_owned())))
+        .collect()
 }
 
 fn times(begun: u64, now: u64) -> Json {
@@ -203,17 +269,23 @@ mod tests {
     #[test]
     fn a_bound_belongs_to_the_bucket_below_it() {
         let mut series = Series::default();
-        [0.5, 1., 1.5, 100.].into_iter().for_each(|value| series.add(value, &[1., 10.]));
+        [0.5, 1., 1.5, 100.]
+            .into_iter()
+            .for_each(|value| series.add(value, &[1., 10.]));
         assert_eq!(series.buckets, [2, 1, 1]);
-        assert_eq!((series.count, series.sum, series.least, series.most), (4, 103., 0.5, 100.));
+        assert_eq!(
+            (series.count, series.sum, series.least, series.most),
+            (4, 103., 0.5, 100.)
+        );
     }
 
     #[test]
     fn a_workflow_is_measured_by_its_own_name() {
         let mut span = Span::new("run", 1, 1, None, 0);
-        for (name, value) in
-            [("gen_ai.operation.name", "invoke_workflow"), ("gen_ai.workflow.name", "review")]
-        {
+        for (name, value) in [
+            ("gen_ai.operation.name", "invoke_workflow"),
+            ("gen_ai.workflow.name", "review"),
+        ] {
             span.attributes.push((name, Value::Text(value.to_owned())));
         }
         let mut metrics = Metrics::default();
@@ -221,7 +293,11 @@ mod tests {
         let named = |key: &Key| key.contains(&("gen_ai.workflow.name", "review".to_owned()));
         let kinds: Vec<_> = metrics.series.keys().map(|(kind, _)| *kind).collect();
         assert_eq!(kinds, ["gen_ai.workflow.duration", "levity.runs"]);
-        assert!(metrics.series.keys().all(|(_, key)| named(key)), "{:?}", metrics.series.keys());
+        assert!(
+            metrics.series.keys().all(|(_, key)| named(key)),
+            "{:?}",
+            metrics.series.keys()
+        );
     }
 
     #[test]

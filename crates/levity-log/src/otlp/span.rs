@@ -78,17 +78,21 @@ impl Span {
     }
 
     pub(super) fn text(&self, name: &str) -> Option<&str> {
-        self.attributes.iter().find_map(|(known, value)| match value {
-            Value::Text(text) if *known == name => Some(text.as_str()),
-            _ => None,
-        })
+        self.attributes
+            .iter()
+            .find_map(|(known, value)| match value {
+                Value::Text(text) if *known == name => Some(text.as_str()),
+                _ => None,
+            })
     }
 
     pub(super) fn int(&self, name: &str) -> Option<i64> {
-        self.attributes.iter().find_map(|(known, value)| match value {
-            Value::Int(number) if *known == name => Some(*number),
-            _ => None,
-        })
+        self.attributes
+            .iter()
+            .find_map(|(known, value)| match value {
+                Value::Int(number) if *known == name => Some(*number),
+                _ => None,
+            })
     }
 
     pub(super) fn seconds(&self) -> f64 {
@@ -97,9 +101,16 @@ impl Span {
 
     /// About how many bytes it takes.
     pub(super) fn size(&self) -> usize {
-        let all =
-            |attributes: &Attributes| attributes.iter().map(|(_, value)| value.size() + 64).sum::<usize>();
-        let moments = self.moments.iter().map(|moment| moment.name.len() + all(&moment.attributes));
+        let all = |attributes: &Attributes| {
+            attributes
+                .iter()
+                .map(|(_, value)| value.size() + 64)
+                .sum::<usize>()
+        };
+        let moments = self
+            .moments
+            .iter()
+            .map(|moment| moment.name.len() + all(&moment.attributes));
         256 + all(&self.attributes) + moments.sum::<usize>()
     }
 
@@ -107,7 +118,9 @@ impl Span {
         match (name, &value) {
             ("otel.name", Value::Text(text)) => self.name.clone_from(text),
             ("otel.kind", Value::Text(text)) => self.kind = kind(text),
-            ("otel.status_code", Value::Text(text)) => self.failed = text.eq_ignore_ascii_case("error"),
+            ("otel.status_code", Value::Text(text)) => {
+                self.failed = text.eq_ignore_ascii_case("error")
+            }
             ("otel.status_message", Value::Text(text)) => self.status = Some(text.clone()),
             _ => put(&mut self.attributes, name, value),
         }

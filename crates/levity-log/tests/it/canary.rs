@@ -3,15 +3,16 @@
 use std::sync::{Arc, Mutex};
 
 use levity_core::{
-    CallId, EffectId, Ending, Event, EventKind, Failure, Finish, Message, ModelError, ModelErrorKind, Part,
-    Role, Secrets, Status, ToolCall, ToolError, ToolResult, Usage,
+    CallId, EffectId, Ending, Event, EventKind, Failure, Finish, Message, ModelError,
+    ModelErrorKind, Part, Role, Secrets, Status, ToolCall, ToolError, ToolResult, Usage,
 };
 use levity_log::{Lines, LogFiles};
 use serde_json::json;
 
 use crate::support::{PATIENCE, all, event, with};
 
-/// What was told, and what only looks like a secret. The first has letters that are written otherwise in JSON.
+/// What was told, and what only looks like a secret. The first has letters that are written
+/// otherwise in JSON.
 const KNOWN: &str = "c4nary\"with\\marks";
 const SHAPED: &str = "sk-ant-api03-Zq8Lr2Wm5Nc7Xv1Kb9Td4Hs6Gf3Jp0Yu";
 
@@ -31,18 +32,30 @@ fn events() -> Vec<Event> {
     let text = || format!("before {KNOWN} between {SHAPED} behind");
     let effect = EffectId::new(1);
     let call = || {
-        ToolCall::new(CallId::new(text()), text(), json!({"a": text(), (text()): 1, "password": "c4nary"}))
+        ToolCall::new(
+            CallId::new(text()),
+            text(),
+            json!({"a": text(), (text()): 1, "password": "c4nary"}),
+        )
     };
     let failed = ToolResult::new(&call(), Err(ToolError::failed(text())));
-    let thinking = Message::new(Role::Assistant, vec![Part::thinking(text()), Part::text(text())]);
+    let thinking = Message::new(
+        Role::Assistant,
+        vec![Part::thinking(text()), Part::text(text())],
+    );
     let error = ModelError::new(ModelErrorKind::Auth, text()).with_source(text());
     let mut ending = Ending::new(Status::Failed(Failure::Model(error.clone())));
     ending.text = text();
     let kinds = vec![
         EventKind::Goal { text: text() },
-        EventKind::Plan { steps: vec![text()] },
+        EventKind::Plan {
+            steps: vec![text()],
+        },
         EventKind::Note { text: text() },
-        EventKind::ModelStarted { effect, slot: text().into() },
+        EventKind::ModelStarted {
+            effect,
+            slot: text().into(),
+        },
         EventKind::ModelFinished {
             effect,
             message: Arc::new(thinking),
@@ -50,11 +63,25 @@ fn events() -> Vec<Event> {
             usage: Usage::default(),
         },
         EventKind::ModelFailed { effect, error },
-        EventKind::ToolStarted { effect, call: call() },
-        EventKind::ToolFinished { effect, result: failed },
-        EventKind::Denied { effect, reason: text() },
-        EventKind::Said { message: Arc::new(Message::user(text())) },
-        EventKind::Custom { name: text(), data: json!({"deep": [{"er": text()}]}) },
+        EventKind::ToolStarted {
+            effect,
+            call: call(),
+        },
+        EventKind::ToolFinished {
+            effect,
+            result: failed,
+        },
+        EventKind::Denied {
+            effect,
+            reason: text(),
+        },
+        EventKind::Said {
+            message: Arc::new(Message::user(text())),
+        },
+        EventKind::Custom {
+            name: text(),
+            data: json!({"deep": [{"er": text()}]}),
+        },
         EventKind::RunEnded(Box::new(ending)),
     ];
     kinds.into_iter().map(|kind| event("r1", 0, kind)).collect()
@@ -64,8 +91,11 @@ fn events() -> Vec<Event> {
 fn no_secret_is_in_files_of_any_form_or_in_old_ones() {
     for json in [false, true] {
         let dir = tempfile::tempdir().unwrap();
-        let builder =
-            LogFiles::builder(dir.path()).secrets(secrets()).max_file(600).keep(100).max_text(2_000);
+        let builder = LogFiles::builder(dir.path())
+            .secrets(secrets())
+            .max_file(600)
+            .keep(100)
+            .max_text(2_000);
         let builder = if json { builder.json() } else { builder };
         assert_clean(&format!("{builder:?}"));
         let logs = builder.open().unwrap();
@@ -78,13 +108,21 @@ fn no_secret_is_in_files_of_any_form_or_in_old_ones() {
         logs.session(&format!("talk of {SHAPED}"))(&event(SHAPED, 0, EventKind::Paused));
         runs(&event(SHAPED, 0, EventKind::Paused));
         assert!(logs.flush(PATIENCE));
-        let names = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let names = std::fs::read_dir(dir.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name());
         names.for_each(|name| assert_clean(name.to_str().unwrap()));
         let text = all(dir.path());
         assert_clean(&text);
-        assert!(text.matches("[secret: ").count() > 40, "the entries are there: {text}");
+        assert!(
+            text.matches("[secret: ").count() > 40,
+            "the entries are there: {text}"
+        );
         assert!(text.contains("before") && text.contains("behind"));
-        assert!(dir.path().join("s/general.log.3").exists() && dir.path().join("s/reasoning.log").exists());
+        assert!(
+            dir.path().join("s/general.log.3").exists()
+                && dir.path().join("s/reasoning.log").exists()
+        );
         assert_clean(&format!("{logs:?} {:?}", logs.layer()));
     }
 }
@@ -93,7 +131,11 @@ fn no_secret_is_in_files_of_any_form_or_in_old_ones() {
 fn a_secret_that_is_cut_by_the_end_of_a_text_does_not_show_its_beginning() {
     for at in 0..60 {
         let dir = tempfile::tempdir().unwrap();
-        let logs = LogFiles::builder(dir.path()).secrets(secrets()).max_text(40).open().unwrap();
+        let logs = LogFiles::builder(dir.path())
+            .secrets(secrets())
+            .max_text(40)
+            .open()
+            .unwrap();
         let text = format!("{}{KNOWN} {SHAPED} {}", "x".repeat(at), "y".repeat(100));
         logs.session("s")(&event("r1", 0, EventKind::Goal { text }));
         assert!(logs.flush(PATIENCE));
@@ -124,7 +166,10 @@ fn log_secrets() {
 #[test]
 fn no_secret_is_in_what_is_logged_by_tracing() {
     let dir = tempfile::tempdir().unwrap();
-    let logs = LogFiles::builder(dir.path()).secrets(secrets()).open().unwrap();
+    let logs = LogFiles::builder(dir.path())
+        .secrets(secrets())
+        .open()
+        .unwrap();
     tracing::dispatcher::with_default(&with(logs.layer()), log_secrets);
     assert!(logs.flush(PATIENCE));
     let shown = Shared::default();

@@ -18,10 +18,19 @@ fn said(text: &str) -> Vec<String> {
     let words = |line: &str| {
         let mut words = line.splitn(4, ' ').filter(|word| !word.is_empty());
         let (_, level) = (words.next(), words.next().unwrap().to_owned());
-        let rest = line.split_once(&level).unwrap().1.trim_start().split_once(' ').unwrap().1;
+        let rest = line
+            .split_once(&level)
+            .unwrap()
+            .1
+            .trim_start()
+            .split_once(' ')
+            .unwrap()
+            .1;
         let rest = rest.split(" ms=").enumerate().map(|(at, part)| match at {
             0 => part.to_owned(),
-            _ => part.trim_start_matches(|c: char| c.is_ascii_digit()).to_owned(),
+            _ => part
+                .trim_start_matches(|c: char| c.is_ascii_digit())
+                .to_owned(),
         });
         format!("{level} {}", rest.collect::<String>())
     };
@@ -56,18 +65,29 @@ fn the_two_files_tell_what_happened_and_what_was_thought() {
         "INFO tool answered tool=weather call=c-1 bytes=5",
         "WARN tool failed tool=broken call=c-2 kind=failed error=\"out of order\"",
         "INFO agent finished agent=adder status=complete",
-        "INFO run ended status=complete turns=3 model_calls=3 tool_calls=3 failed_calls=1 reasoning_steps=1 input=480 output=37 answer=\"Sunny, and 7.\"",
+        "INFO run ended status=complete turns=3 model_calls=3 tool_calls=3 failed_calls=1 \
+            reasoning_steps=1 input=480 output=37 answer=\"Sunny, and 7.\"",
     ] {
         let found = said.iter().any(|said| said == line);
         assert!(found, "no line\n{line}\nin\n{}", said.join("\n"));
     }
     assert!(
-        general.lines().any(|line| line.contains(" r1.") && line.contains("run started")),
+        general
+            .lines()
+            .any(|line| line.contains(" r1.") && line.contains("run started")),
         "the child's too"
     );
-    assert!(general.lines().all(|line| line.starts_with("20") && line[..24].ends_with('Z')), "{general}");
+    assert!(
+        general
+            .lines()
+            .all(|line| line.starts_with("20") && line[..24].ends_with('Z')),
+        "{general}"
+    );
     let reasoning = read(logs.session_folder("talk").join("reasoning.log"));
-    assert_eq!(crate::files::said(&reasoning), [r#"INFO thought text="First the weather,\nthen the sum.""#]);
+    assert_eq!(
+        crate::files::said(&reasoning),
+        [r#"INFO thought text="First the weather,\nthen the sum.""#]
+    );
 }
 
 #[test]
@@ -75,7 +95,9 @@ fn runs_without_a_session_have_folders_of_their_own() {
     let (dir, builder) = logs();
     let logs = builder.open().unwrap();
     let watch = logs.runs();
-    let started = || EventKind::RunStarted { machine: MachineKind::new("agent", 1) };
+    let started = || EventKind::RunStarted {
+        machine: MachineKind::new("agent", 1),
+    };
     watch(&event("a", 0, started()));
     watch(&event("a.3", 1, started()));
     watch(&event("../b", 2, started()));
@@ -94,7 +116,13 @@ fn folder_of_a_session_that_is_a_link_gets_no_entries() {
     std::os::unix::fs::symlink(outside.path(), dir.path().join("a")).unwrap();
     let logs = builder.open().unwrap();
     let watch = logs.runs();
-    watch(&event("a", 0, EventKind::RunStarted { machine: MachineKind::new("agent", 1) }));
+    watch(&event(
+        "a",
+        0,
+        EventKind::RunStarted {
+            machine: MachineKind::new("agent", 1),
+        },
+    ));
     logs.flush(PATIENCE);
     assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
 }
@@ -106,7 +134,8 @@ fn one_entry_is_one_line_whatever_a_model_writes() {
         let builder = if json { builder.json() } else { builder };
         let logs = builder.open().unwrap();
         let text =
-            "a\n2026-01-01T00:00:00.000Z INFO  r1 forged\r\u{1b}[2J\u{9b}31m\u{202e}\u{2028}b\0".to_owned();
+            "a\n2026-01-01T00:00:00.000Z INFO  r1 forged\r\u{1b}[2J\u{9b}31m\u{202e}\u{2028}b\0"
+                .to_owned();
         logs.session("s")(&event("r1", 0, EventKind::Goal { text: text.clone() }));
         assert!(logs.flush(PATIENCE));
         let general = read(dir.path().join("s/general.log"));
@@ -129,7 +158,13 @@ fn one_entry_is_one_line_whatever_a_model_writes() {
 fn long_texts_are_cut_and_thoughts_are_not() {
     let (dir, builder) = logs();
     let logs = builder.max_text(10).open().unwrap();
-    logs.session("s")(&event("r1", 0, EventKind::Goal { text: "ä".repeat(100) }));
+    logs.session("s")(&event(
+        "r1",
+        0,
+        EventKind::Goal {
+            text: "ä".repeat(100),
+        },
+    ));
     assert!(logs.flush(PATIENCE));
     assert!(read(dir.path().join("s/general.log")).contains("text=\"äääää… (190 bytes more)\""));
 }
@@ -147,8 +182,14 @@ fn settings_that_make_no_sense_are_refused() {
 /// Not a test by itself: what the next one runs several times over.
 #[test]
 fn writes_many_lines_when_told() {
-    let Ok(folder) = std::env::var("LEVITY_LOG_TEST_FOLDER") else { return };
-    let logs = LogFiles::builder(folder).max_file(20_000).keep(1_000).open().unwrap();
+    let Ok(folder) = std::env::var("LEVITY_LOG_TEST_FOLDER") else {
+        return;
+    };
+    let logs = LogFiles::builder(folder)
+        .max_file(20_000)
+        .keep(1_000)
+        .open()
+        .unwrap();
     let watch = logs.session("shared");
     for number in 0..1_000 {
         let text = format!("{}:{number}", std::process::id());
@@ -165,7 +206,11 @@ fn processes_share_files_and_lose_nothing_when_they_turn_over() {
     let start = |_| {
         let mut command = Command::new(&program);
         command.args(["--exact", "files::writes_many_lines_when_told"]);
-        command.env("LEVITY_LOG_TEST_FOLDER", dir.path()).stdout(std::process::Stdio::null()).spawn().unwrap()
+        command
+            .env("LEVITY_LOG_TEST_FOLDER", dir.path())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap()
     };
     let children: Vec<_> = (0..3).map(start).collect();
     let pids: Vec<u32> = children.iter().map(std::process::Child::id).collect();
@@ -177,13 +222,22 @@ fn processes_share_files_and_lose_nothing_when_they_turn_over() {
     for pid in pids {
         for number in 0..1_000 {
             let line = format!(" goal text={pid}:{number}");
-            assert_eq!(text.lines().filter(|said| said.ends_with(&line)).count(), 1, "{line}");
+            assert_eq!(
+                text.lines().filter(|said| said.ends_with(&line)).count(),
+                1,
+                "{line}"
+            );
         }
     }
     assert_eq!(text.lines().count(), 3_000);
     // How often depends on how much each of them writes at once.
-    assert!(folder.join("general.log.1").exists(), "files were turned over");
-    let sizes = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len());
+    assert!(
+        folder.join("general.log.1").exists(),
+        "files were turned over"
+    );
+    let sizes = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().metadata().unwrap().len());
     // A process that finds another at it writes on, so a file may be some longer.
     assert!(sizes.max().unwrap() < 200_000);
 }

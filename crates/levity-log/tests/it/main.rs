@@ -1,6 +1,11 @@
 //! Logs as their readers find them: real files, real processes, a real receiver.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests"
+)]
 
 mod canary;
 mod files;

@@ -51,8 +51,17 @@ impl Collector {
 
     fn spans(&self) -> Vec<Value> {
         let mut spans = Vec::new();
-        for post in self.posts().into_iter().filter(|post| post.path == "/v1/traces") {
-            spans.extend(post.body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone());
+        for post in self
+            .posts()
+            .into_iter()
+            .filter(|post| post.path == "/v1/traces")
+        {
+            spans.extend(
+                post.body["resourceSpans"][0]["scopeSpans"][0]["spans"]
+                    .as_array()
+                    .unwrap()
+                    .clone(),
+            );
         }
         spans
     }
@@ -61,11 +70,22 @@ impl Collector {
     #[track_caller]
     fn points(&self, name: &str) -> Vec<Value> {
         let posts = self.posts();
-        let last = posts.iter().rfind(|post| post.path == "/v1/metrics").expect("no metrics came");
-        let metrics = last.body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"].as_array().unwrap();
-        let metric =
-            metrics.iter().find(|metric| metric["name"] == name).unwrap_or_else(|| panic!("no `{name}`"));
-        let data = if metric["histogram"].is_null() { &metric["sum"] } else { &metric["histogram"] };
+        let last = posts
+            .iter()
+            .rfind(|post| post.path == "/v1/metrics")
+            .expect("no metrics came");
+        let metrics = last.body["resourceMetrics"][0]["scopeMetrics"][0]["metrics"]
+            .as_array()
+            .unwrap();
+        let metric = metrics
+            .iter()
+            .find(|metric| metric["name"] == name)
+            .unwrap_or_else(|| panic!("no `{name}`"));
+        let data = if metric["histogram"].is_null() {
+            &metric["sum"]
+        } else {
+            &metric["histogram"]
+        };
         assert_eq!(data["aggregationTemporality"], 2);
         data["dataPoints"].as_array().unwrap().clone()
     }
@@ -78,71 +98,138 @@ fn serve(stream: TcpStream, posts: &Mutex<Vec<Post>>, status: &dyn Fn(usize) -> 
         while reader.read_line(&mut line).unwrap_or(0) > 0 && line != "\r\n" {
             headers.push_str(&std::mem::take(&mut line));
         }
-        let Some(path) = headers.split(' ').nth(1).map(str::to_owned) else { return };
-        let size = headers
-            .lines()
-            .find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
+        let Some(path) = headers.split(' ').nth(1).map(str::to_owned) else {
+            return;
+        };
+        let size = headers.lines().find_map(|line| {
+            line.to_lowercase()
+                .strip_prefix("content-length: ")?
+                .parse()
+                .ok()
+        });
         let mut body = vec![0; size.unwrap()];
         reader.read_exact(&mut body).unwrap();
         let body = serde_json::from_slice(&body).expect("it is JSON");
         let number = {
             let mut posts = posts.lock().unwrap();
-            posts.push(Post { path, headers, body });
+            posts.push(Post {
+                path,
+                headers,
+                body,
+            });
             posts.len()
         };
         let status = status(number);
-        write!(reader.get_mut(), "HTTP/1.1 {status} X\r\ncontent-length: 2\r\n\r\n{{}}").unwrap();
+        write!(
+            reader.get_mut(),
+            "HTTP/1.1 {status} X\r\ncontent-length: 2\r\n\r\n{{}}"
+        )
+        .unwrap();
     }
 }
 
 fn attribute<'a>(of: &'a Value, name: &str) -> Option<&'a Value> {
     let all = of["attributes"].as_array().unwrap();
-    all.iter().find(|pair| pair["key"] == name).map(|pair| &pair["value"])
+    all.iter()
+        .find(|pair| pair["key"] == name)
+        .map(|pair| &pair["value"])
 }
 
 #[track_caller]
 fn named<'a>(spans: &'a [Value], name: &str) -> &'a Value {
-    spans.iter().find(|span| span["name"] == name).unwrap_or_else(|| panic!("no span `{name}` in {spans:#?}"))
+    spans
+        .iter()
+        .find(|span| span["name"] == name)
+        .unwrap_or_else(|| panic!("no span `{name}` in {spans:#?}"))
 }
 
 fn quiet(collector: &Collector) -> OtlpBuilder {
     // So long that only a flush sends.
-    Otlp::builder(&collector.address).delay(PATIENCE * 10).interval(PATIENCE * 10)
+    Otlp::builder(&collector.address)
+        .delay(PATIENCE * 10)
+        .interval(PATIENCE * 10)
 }
 
 fn run_lead(otlp: &Otlp) {
     within(&with(otlp.layer()), async {
         let agent = lead().build().unwrap();
-        agent.run("Weather and sum").conversation("talk").await.unwrap();
+        agent
+            .run("Weather and sum")
+            .conversation("talk")
+            .await
+            .unwrap();
     });
 }
 
 #[test]
 fn a_receiver_gets_the_tree_of_spans_and_the_metrics() {
     let collector = Collector::new(|_| 200);
-    let otlp =
-        quiet(&collector).service("tests").attribute("team", "red").header("x-key", "k").open().unwrap();
+    let otlp = quiet(&collector)
+        .service("tests")
+        .attribute("team", "red")
+        .header("x-key", "k")
+        .open()
+        .unwrap();
     run_lead(&otlp);
     assert!(otlp.flush(PATIENCE));
     assert_eq!(otlp.dropped(), 0);
     let spans = collector.spans();
-    let (run, chat) = (named(&spans, "invoke_agent lead"), named(&spans, "chat big"));
+    let (run, chat) = (
+        named(&spans, "invoke_agent lead"),
+        named(&spans, "chat big"),
+    );
     assert_eq!(run["parentSpanId"], Value::Null);
-    assert_eq!((run["kind"].as_u64(), chat["kind"].as_u64()), (Some(1), Some(3)));
-    assert_eq!((run["traceId"].as_str().unwrap().len(), run["spanId"].as_str().unwrap().len()), (32, 16));
-    for child in ["chat big", "execute_tool weather", "execute_tool broken", "invoke_agent adder"] {
-        assert_eq!(named(&spans, child)["parentSpanId"], run["spanId"], "{child}");
+    assert_eq!(
+        (run["kind"].as_u64(), chat["kind"].as_u64()),
+        (Some(1), Some(3))
+    );
+    assert_eq!(
+        (
+            run["traceId"].as_str().unwrap().len(),
+            run["spanId"].as_str().unwrap().len()
+        ),
+        (32, 16)
+    );
+    for child in [
+        "chat big",
+        "execute_tool weather",
+        "execute_tool broken",
+        "invoke_agent adder",
+    ] {
+        assert_eq!(
+            named(&spans, child)["parentSpanId"],
+            run["spanId"],
+            "{child}"
+        );
     }
-    assert_eq!(named(&spans, "chat small")["parentSpanId"], named(&spans, "invoke_agent adder")["spanId"]);
+    assert_eq!(
+        named(&spans, "chat small")["parentSpanId"],
+        named(&spans, "invoke_agent adder")["spanId"]
+    );
     assert!(spans.iter().all(|span| span["traceId"] == run["traceId"]));
-    assert_eq!(attribute(chat, "gen_ai.request.model").unwrap()["stringValue"], "big");
-    assert_eq!(attribute(chat, "gen_ai.usage.input_tokens").unwrap()["intValue"], "100");
+    assert_eq!(
+        attribute(chat, "gen_ai.request.model").unwrap()["stringValue"],
+        "big"
+    );
+    assert_eq!(
+        attribute(chat, "gen_ai.usage.input_tokens").unwrap()["intValue"],
+        "100"
+    );
     let reasons = attribute(chat, "gen_ai.response.finish_reasons").unwrap();
-    assert_eq!(reasons["arrayValue"]["values"][0]["stringValue"], "tool_calls");
-    assert_eq!(attribute(run, "gen_ai.conversation.id").unwrap()["stringValue"], "talk");
+    assert_eq!(
+        reasons["arrayValue"]["values"][0]["stringValue"],
+        "tool_calls"
+    );
+    assert_eq!(
+        attribute(run, "gen_ai.conversation.id").unwrap()["stringValue"],
+        "talk"
+    );
     let broken = named(&spans, "execute_tool broken");
     assert_eq!(
-        (&broken["status"]["code"], attribute(broken, "error.type").unwrap()["stringValue"].as_str()),
+        (
+            &broken["status"]["code"],
+            attribute(broken, "error.type").unwrap()["stringValue"].as_str()
+        ),
         (&2.into(), Some("failed"))
     );
     let logged = &named(&spans, "execute_tool weather")["events"][0];
@@ -160,7 +247,10 @@ fn a_receiver_gets_the_tree_of_spans_and_the_metrics() {
         first.headers
     );
     let resource = &first.body["resourceSpans"][0]["resource"];
-    assert_eq!(attribute(resource, "service.name").unwrap()["stringValue"], "tests");
+    assert_eq!(
+        attribute(resource, "service.name").unwrap()["stringValue"],
+        "tests"
+    );
     assert_eq!(attribute(resource, "team").unwrap()["stringValue"], "red");
 }
 
@@ -176,7 +266,10 @@ fn metrics(collector: &Collector) {
                 && of(point, "gen_ai.provider.name").as_deref() == Some("anthropic")
         };
         let point = usage.iter().find(is_it).unwrap();
-        (point["sum"].as_f64().unwrap(), point["count"].as_str().unwrap().to_owned())
+        (
+            point["sum"].as_f64().unwrap(),
+            point["count"].as_str().unwrap().to_owned(),
+        )
     };
     assert_eq!(sum("big", "input"), (450., "3".to_owned()));
     assert_eq!(sum("big", "output"), (35., "3".to_owned()));
@@ -199,13 +292,17 @@ fn metrics(collector: &Collector) {
     let calls = collector.points("gen_ai.client.operation.duration");
     assert_eq!(calls.iter().map(buckets).sum::<u64>(), 4);
     let tools = collector.points("gen_ai.execute_tool.duration");
-    let broken =
-        tools.iter().find(|point| of(point, "gen_ai.tool.name").as_deref() == Some("broken")).unwrap();
+    let broken = tools
+        .iter()
+        .find(|point| of(point, "gen_ai.tool.name").as_deref() == Some("broken"))
+        .unwrap();
     assert_eq!(of(broken, "error.type").as_deref(), Some("failed"));
     let runs = collector.points("levity.runs");
     assert_eq!(runs.len(), 2, "of `lead` and `adder`");
     assert!(
-        runs.iter().all(|run| run["asInt"] == "1" && of(run, "levity.status").as_deref() == Some("complete"))
+        runs.iter()
+            .all(|run| run["asInt"] == "1"
+                && of(run, "levity.status").as_deref() == Some("complete"))
     );
     assert_eq!(collector.points("levity.otlp.dropped")[0]["asInt"], "0");
 }
@@ -225,7 +322,10 @@ fn key_in_the_address_of_a_collector_is_shown_nowhere() {
             Ok(otlp) => format!("{otlp:?}"),
             Err(error) => format!("{error} {error:?}"),
         };
-        assert!(!shown.contains("hush") && !opened.contains("hush"), "{shown} {opened}");
+        assert!(
+            !shown.contains("hush") && !opened.contains("hush"),
+            "{shown} {opened}"
+        );
         assert!(!shown.contains("sh@"), "{shown}");
     }
 }
@@ -234,15 +334,26 @@ fn key_in_the_address_of_a_collector_is_shown_nowhere() {
 fn no_secret_is_sent() {
     let collector = Collector::new(|_| 200);
     let secrets = Secrets::new().known("c4nary-word");
-    let otlp =
-        quiet(&collector).secrets(secrets).header("authorization", "Bearer c4nary-key").open().unwrap();
+    let otlp = quiet(&collector)
+        .secrets(secrets)
+        .header("authorization", "Bearer c4nary-key")
+        .open()
+        .unwrap();
     within(&with(otlp.layer()), async {
         // Contents go out here with no other care than the exporter's own.
         let runtime = Runtime::new().trace_contents(Secrets::new().known_only());
         let model = ScriptedModel::new()
             .reply("It is c4nary-word and sk-ant-api03-Zq8Lr2Wm5Nc7Xv1Kb9Td4Hs6Gf3Jp0Yu.");
-        let agent = Agent::builder(model).name("c4nary-word").runtime(runtime).build().unwrap();
-        agent.run("Say c4nary-word").conversation("c4nary-word").await.unwrap_err();
+        let agent = Agent::builder(model)
+            .name("c4nary-word")
+            .runtime(runtime)
+            .build()
+            .unwrap();
+        agent
+            .run("Say c4nary-word")
+            .conversation("c4nary-word")
+            .await
+            .unwrap_err();
         agent.run("Say c4nary-word").await.unwrap();
         tracing::info_span!("host", password = "c4nary-password", note = "c4nary-word")
             .in_scope(|| tracing::warn!("c4nary-word {}", "c4nary-word"));
@@ -250,13 +361,19 @@ fn no_secret_is_sent() {
     assert!(otlp.flush(PATIENCE));
     let posts = collector.posts();
     let bodies: String = posts.iter().map(|post| post.body.to_string()).collect();
-    assert!(!bodies.contains("c4nary") && !bodies.contains("Zq8Lr2Wm5Nc7"), "{bodies}");
+    assert!(
+        !bodies.contains("c4nary") && !bodies.contains("Zq8Lr2Wm5Nc7"),
+        "{bodies}"
+    );
     assert!(
         bodies.contains("[secret: known]")
             && bodies.contains("[secret: password]")
             && bodies.contains("It is")
     );
-    assert!(posts[0].headers.contains("c4nary-key"), "headers are what they are for");
+    assert!(
+        posts[0].headers.contains("c4nary-key"),
+        "headers are what they are for"
+    );
     assert!(!format!("{otlp:?} {:?}", otlp.layer()).contains("c4nary"));
     let odd = Otlp::builder("http://me:c4nary@127.0.0.1:1/?key=c4nary").header("a", "c4nary\n");
     assert!(!format!("{odd:?}").contains("c4nary"));
@@ -271,7 +388,11 @@ fn a_receiver_that_never_answers_holds_up_no_run() {
         let _ = held.lock().unwrap().recv();
         200
     });
-    let otlp = quiet(&collector).delay(Duration::ZERO).timeout(PATIENCE * 10).open().unwrap();
+    let otlp = quiet(&collector)
+        .delay(Duration::ZERO)
+        .timeout(PATIENCE * 10)
+        .open()
+        .unwrap();
     run_lead(&otlp);
     assert!(!otlp.flush(Duration::from_millis(20)));
     tracing::dispatcher::with_default(&with(otlp.layer()), || {
@@ -280,20 +401,36 @@ fn a_receiver_that_never_answers_holds_up_no_run() {
     assert!(otlp.dropped() > 0, "what does not fit is counted");
     drop(release);
     assert!(otlp.flush(PATIENCE));
-    let dropped: u64 = collector.points("levity.otlp.dropped")[0]["asInt"].as_str().unwrap().parse().unwrap();
+    let dropped: u64 = collector.points("levity.otlp.dropped")[0]["asInt"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap();
     assert_eq!(dropped, otlp.dropped());
-    let flood = collector.spans().iter().filter(|span| span["name"] == "flood").count() as u64;
-    assert_eq!(flood + dropped, 3 * OtlpBuilder::QUEUE as u64, "every span was sent or counted");
+    let flood = collector
+        .spans()
+        .iter()
+        .filter(|span| span["name"] == "flood")
+        .count() as u64;
+    assert_eq!(
+        flood + dropped,
+        3 * OtlpBuilder::QUEUE as u64,
+        "every span was sent or counted"
+    );
 }
 
 #[test]
 fn what_a_busy_receiver_turns_down_is_sent_again_and_what_it_refuses_is_not() {
     let collector = Collector::new(|number| if number <= 2 { 503 } else { 200 });
     let otlp = quiet(&collector).open().unwrap();
-    let span =
-        || tracing::dispatcher::with_default(&with(otlp.layer()), || drop(tracing::info_span!("once")));
+    let span = || {
+        tracing::dispatcher::with_default(&with(otlp.layer()), || drop(tracing::info_span!("once")))
+    };
     span();
-    assert!(!otlp.flush(PATIENCE), "neither spans nor metrics were taken");
+    assert!(
+        !otlp.flush(PATIENCE),
+        "neither spans nor metrics were taken"
+    );
     assert!(otlp.flush(PATIENCE));
     assert_eq!(collector.spans().len(), 2, "the same span, twice");
     assert_eq!(collector.spans()[0], collector.spans()[1]);
@@ -309,7 +446,10 @@ fn what_a_busy_receiver_turns_down_is_sent_again_and_what_it_refuses_is_not() {
     let half = Collector::new(|number| if number == 1 { 400 } else { 200 });
     let otlp = quiet(&half).open().unwrap();
     tracing::dispatcher::with_default(&with(otlp.layer()), || drop(tracing::info_span!("never")));
-    assert!(!otlp.flush(PATIENCE), "the metrics were taken, the span was not");
+    assert!(
+        !otlp.flush(PATIENCE),
+        "the metrics were taken, the span was not"
+    );
 }
 
 #[test]
@@ -322,7 +462,8 @@ fn nobody_there_is_no_trouble() {
     assert!(!otlp.flush(PATIENCE));
 }
 
-/// What the protocol's own definitions make of it: set `LEVITY_TEST_OTLP` to a folder that has `opentelemetry-proto`.
+/// What the protocol's own definitions make of it: set `LEVITY_TEST_OTLP` to a folder that has
+/// `opentelemetry-proto`.
 #[test]
 fn the_protocols_own_definitions_read_it() {
     let Some(package) = std::env::var_os("LEVITY_TEST_OTLP") else {
@@ -349,8 +490,11 @@ for path, body in json.load(sys.stdin):
         assert "gen_ai.client.token.usage" in names, names
 print(count)
 "#;
-    let posts: Vec<Value> =
-        collector.posts().into_iter().map(|post| serde_json::json!([post.path, post.body])).collect();
+    let posts: Vec<Value> = collector
+        .posts()
+        .into_iter()
+        .map(|post| serde_json::json!([post.path, post.body]))
+        .collect();
     let mut child = Command::new("python3")
         .args(["-c", script])
         .env("PYTHONPATH", package)
@@ -358,18 +502,41 @@ print(count)
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    child.stdin.take().unwrap().write_all(Value::from(posts).to_string().as_bytes()).unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(Value::from(posts).to_string().as_bytes())
+        .unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "it cannot be read");
-    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), collector.spans().len().to_string());
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout).trim(),
+        collector.spans().len().to_string()
+    );
 }
 
 #[tokio::test]
 async fn endpoint_that_is_no_address_is_an_error_and_no_panic_within_a_runtime() {
-    for address in ["localhost:4317", "", "http://", "ftp://127.0.0.1", "127.0.0.1:4318"] {
-        let error = Otlp::builder(address).open().map(|_| ()).unwrap_err().to_string();
-        assert!(error.contains("http://127.0.0.1:4318"), "{address}: {error}");
+    for address in [
+        "localhost:4317",
+        "",
+        "http://",
+        "ftp://127.0.0.1",
+        "127.0.0.1:4318",
+    ] {
+        let error = Otlp::builder(address)
+            .open()
+            .map(|_| ())
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("http://127.0.0.1:4318"),
+            "{address}: {error}"
+        );
     }
-    let header = Otlp::builder("http://127.0.0.1:9").header("a b", "c").open();
+    let header = Otlp::builder("http://127.0.0.1:9")
+        .header("a b", "c")
+        .open();
     assert!(header.is_err());
 }

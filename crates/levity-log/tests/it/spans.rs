@@ -14,7 +14,11 @@ fn a_run_its_models_tools_and_agents_are_nested_and_named_by_the_conventions() {
     let spans = Spans::default();
     within(&with(spans.clone()), async {
         let agent = lead().build().unwrap();
-        agent.run("Weather and sum").conversation("talk").await.unwrap();
+        agent
+            .run("Weather and sum")
+            .conversation("talk")
+            .await
+            .unwrap();
     });
     let run = spans.named("invoke_agent lead");
     assert_eq!((run.parent.as_deref(), run.closed), (None, true));
@@ -49,42 +53,75 @@ fn a_run_its_models_tools_and_agents_are_nested_and_named_by_the_conventions() {
     assert_eq!(tool.get("gen_ai.tool.name"), Some("weather"));
     assert_eq!(tool.get("gen_ai.tool.call.id"), Some("c-1"));
     assert_eq!(tool.get("error.type"), None);
-    assert_eq!(tool.logged, ["looked at the sky"], "also from the tool's own thread");
+    assert_eq!(
+        tool.logged,
+        ["looked at the sky"],
+        "also from the tool's own thread"
+    );
     let broken = spans.named("execute_tool broken");
-    assert_eq!((broken.get("error.type"), broken.get("otel.status_code")), (Some("failed"), Some("ERROR")));
+    assert_eq!(
+        (broken.get("error.type"), broken.get("otel.status_code")),
+        (Some("failed"), Some("ERROR"))
+    );
     let child = spans.named("invoke_agent adder");
     assert_eq!(child.parent.as_deref(), Some("invoke_agent lead"));
-    assert_eq!(spans.named("chat small").parent.as_deref(), Some("invoke_agent adder"));
-    assert!(spans.all().iter().all(|span| span.closed), "nothing stays open");
+    assert_eq!(
+        spans.named("chat small").parent.as_deref(),
+        Some("invoke_agent adder")
+    );
+    assert!(
+        spans.all().iter().all(|span| span.closed),
+        "nothing stays open"
+    );
     let told = format!("{:?}", spans.all());
-    assert!(!told.contains("Paris") && !told.contains("Sunny"), "contents are not told unless asked for");
+    assert!(
+        !told.contains("Paris") && !told.contains("Sunny"),
+        "contents are not told unless asked for"
+    );
 }
 
 #[test]
 fn a_run_on_a_task_of_its_own_is_below_where_it_was_started() {
     let spans = Spans::default();
     within(&with(spans.clone()), async {
-        let agent = Agent::builder(ScriptedModel::new().reply("Hi.")).build().unwrap();
+        let agent = Agent::builder(ScriptedModel::new().reply("Hi."))
+            .build()
+            .unwrap();
         let request = tracing::info_span!("request");
         let run = request.in_scope(|| agent.start("Hello"));
         run.await.unwrap();
-        async { agent.run("Hello").await.unwrap_err() }.instrument(request).await;
+        async { agent.run("Hello").await.unwrap_err() }
+            .instrument(request)
+            .await;
     });
-    let runs: Vec<_> = spans.all().into_iter().filter(|span| span.name == "run").collect();
+    let runs: Vec<_> = spans
+        .all()
+        .into_iter()
+        .filter(|span| span.name == "run")
+        .collect();
     assert_eq!(runs.len(), 2);
-    assert!(runs.iter().all(|run| run.parent.as_deref() == Some("request")), "{runs:#?}");
+    assert!(
+        runs.iter()
+            .all(|run| run.parent.as_deref() == Some("request")),
+        "{runs:#?}"
+    );
 }
 
 #[test]
 fn a_failing_model_ends_its_span_and_the_runs_with_an_error() {
     let spans = Spans::default();
     within(&with(spans.clone()), async {
-        let agent = Agent::builder(ScriptedModel::new().fail(ModelErrorKind::Auth)).build().unwrap();
+        let agent = Agent::builder(ScriptedModel::new().fail(ModelErrorKind::Auth))
+            .build()
+            .unwrap();
         agent.run("Hello").await.unwrap_err();
     });
     let (chat, run) = (spans.named("chat scripted"), spans.named("invoke_agent"));
     assert_eq!(chat.get("error.type"), Some("auth"));
-    assert_eq!((run.get("error.type"), run.get("levity.status")), (Some("auth"), Some("failed")));
+    assert_eq!(
+        (run.get("error.type"), run.get("levity.status")),
+        (Some("auth"), Some("failed"))
+    );
 }
 
 #[test]
@@ -94,12 +131,29 @@ fn the_model_that_replied_is_told_as_its_provider_calls_it() {
         let model = FunctionModel::new(|_| {
             Ok(Response::new(Message::assistant("Hi.")).with_model(Some("big-2026-11-16".into())))
         });
-        Agent::builder(model).build().unwrap().run("Hello").await.unwrap();
+        Agent::builder(model)
+            .build()
+            .unwrap()
+            .run("Hello")
+            .await
+            .unwrap();
         let silent = ScriptedModel::new().reply("Hi.");
-        Agent::builder(silent).build().unwrap().run("Hello").await.unwrap();
+        Agent::builder(silent)
+            .build()
+            .unwrap()
+            .run("Hello")
+            .await
+            .unwrap();
     });
-    let told: Vec<_> = spans.all().into_iter().filter(|span| span.name == "chat").collect();
-    let named: Vec<_> = told.iter().map(|chat| chat.get("gen_ai.response.model")).collect();
+    let told: Vec<_> = spans
+        .all()
+        .into_iter()
+        .filter(|span| span.name == "chat")
+        .collect();
+    let named: Vec<_> = told
+        .iter()
+        .map(|chat| chat.get("gen_ai.response.model"))
+        .collect();
     assert_eq!(named, [Some("big-2026-11-16"), None]);
 }
 
@@ -112,21 +166,47 @@ fn contents_are_told_when_asked_for_and_without_secrets() {
             .turn(Turn::new().call("look", json!({"word": "hunter2hunter2", "city": "Paris"})))
             .reply("It is hunter2hunter2 in Paris.");
         let tool = levity_test::RecordingTool::new("look", |_| {
-            Ok(levity_core::ToolOutput::text("hunter2hunter2 is the word in Lyon"))
+            Ok(levity_core::ToolOutput::text(
+                "hunter2hunter2 is the word in Lyon",
+            ))
         });
-        let agent =
-            Agent::builder(model).instructions("Be kind.").tool(tool).runtime(runtime).build().unwrap();
+        let agent = Agent::builder(model)
+            .instructions("Be kind.")
+            .tool(tool)
+            .runtime(runtime)
+            .build()
+            .unwrap();
         agent.run("What is it?").await.unwrap();
     });
     let told = format!("{:?}", spans.all());
     assert!(!told.contains("hunter2"), "{told}");
     let chat = spans.named("chat scripted");
-    assert!(chat.get("gen_ai.input.messages").unwrap().contains("What is it?"));
-    assert!(chat.get("gen_ai.system_instructions").unwrap().contains("Be kind."));
-    assert!(chat.get("gen_ai.output.messages").unwrap().contains("\"tool_call\""));
+    assert!(
+        chat.get("gen_ai.input.messages")
+            .unwrap()
+            .contains("What is it?")
+    );
+    assert!(
+        chat.get("gen_ai.system_instructions")
+            .unwrap()
+            .contains("Be kind.")
+    );
+    assert!(
+        chat.get("gen_ai.output.messages")
+            .unwrap()
+            .contains("\"tool_call\"")
+    );
     let tool = spans.named("execute_tool look");
-    assert!(tool.get("gen_ai.tool.call.arguments").unwrap().contains("Paris"));
-    assert!(tool.get("gen_ai.tool.call.result").unwrap().contains("Lyon"));
+    assert!(
+        tool.get("gen_ai.tool.call.arguments")
+            .unwrap()
+            .contains("Paris")
+    );
+    assert!(
+        tool.get("gen_ai.tool.call.result")
+            .unwrap()
+            .contains("Lyon")
+    );
 }
 
 #[test]
@@ -134,11 +214,17 @@ fn a_resumed_run_has_a_span_that_says_so() {
     let spans = Spans::default();
     within(&with(spans.clone()), async {
         let runtime = Runtime::new().with_journal(MemoryJournal::new());
-        let agent = Agent::builder(ScriptedModel::new().reply("Hi.")).runtime(runtime).build().unwrap();
+        let agent = Agent::builder(ScriptedModel::new().reply("Hi."))
+            .runtime(runtime)
+            .build()
+            .unwrap();
         agent.run("Hello").id("r1").await.unwrap();
         agent.resume("r1").await.unwrap();
     });
-    let resumed: Vec<_> =
-        spans.all().iter().filter_map(|span| span.get("levity.resumed").map(str::to_owned)).collect();
+    let resumed: Vec<_> = spans
+        .all()
+        .iter()
+        .filter_map(|span| span.get("levity.resumed").map(str::to_owned))
+        .collect();
     assert_eq!(resumed, ["false", "true"]);
 }

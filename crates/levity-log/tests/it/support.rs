@@ -40,7 +40,8 @@ fn card(id: &str) -> ModelCard {
     ModelCard::new("anthropic", id)
 }
 
-/// An agent with a tool that blocks and logs, one that fails, an agent to hand work to, and a memory.
+/// An agent with a tool that blocks and logs, one that fails, an agent to hand work to, and a
+/// memory.
 pub(crate) fn lead() -> AgentBuilder {
     let model = ScriptedModel::new()
         .with_card(card("big"))
@@ -51,14 +52,22 @@ pub(crate) fn lead() -> AgentBuilder {
                 .call_with_id("c-2", "broken", json!({}))
                 .usage(100, 20),
         )
-        .turn(Turn::new().call_with_id("c-3", "adder", json!({"task": "2 + 5"})).usage(150, 10))
+        .turn(
+            Turn::new()
+                .call_with_id("c-3", "adder", json!({"task": "2 + 5"}))
+                .usage(150, 10),
+        )
         .turn(Turn::new().text("Sunny, and 7.").usage(200, 5));
-    let helper = ScriptedModel::new().with_card(card("small")).turn(Turn::new().text("7").usage(30, 2));
+    let helper = ScriptedModel::new()
+        .with_card(card("small"))
+        .turn(Turn::new().text("7").usage(30, 2));
     let helper = Agent::builder(helper).build().unwrap();
     Agent::builder(model)
         .name("lead")
         .tool(weather())
-        .tool(RecordingTool::new("broken", |_| Err(ToolError::failed("out of order"))))
+        .tool(RecordingTool::new("broken", |_| {
+            Err(ToolError::failed("out of order"))
+        }))
         .agent("adder", "Adds numbers.", helper)
         .memory(InMemory::new())
 }
@@ -88,7 +97,9 @@ pub(crate) fn all(folder: &Path) -> String {
     for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
         match entry.file_type().unwrap().is_dir() {
             true => text.push_str(&all(&entry.path())),
-            false => text.push_str(&String::from_utf8_lossy(&std::fs::read(entry.path()).unwrap())),
+            false => text.push_str(&String::from_utf8_lossy(
+                &std::fs::read(entry.path()).unwrap(),
+            )),
         }
     }
     text
@@ -106,7 +117,11 @@ pub(crate) struct Seen {
 
 impl Seen {
     pub(crate) fn get(&self, field: &str) -> Option<&str> {
-        self.fields.iter().rev().find(|(name, _)| name == field).map(|(_, value)| value.as_str())
+        self.fields
+            .iter()
+            .rev()
+            .find(|(name, _)| name == field)
+            .map(|(_, value)| value.as_str())
     }
 }
 
@@ -117,18 +132,30 @@ pub(crate) struct Spans(Arc<Mutex<Vec<(u64, Seen)>>>);
 impl Spans {
     fn with(&self, id: &Id, change: impl FnOnce(&mut Seen)) {
         let mut spans = self.0.lock().unwrap();
-        if let Some((_, seen)) = spans.iter_mut().rev().find(|(known, _)| *known == id.into_u64()) {
+        if let Some((_, seen)) = spans
+            .iter_mut()
+            .rev()
+            .find(|(known, _)| *known == id.into_u64())
+        {
             change(seen);
         }
     }
 
     pub(crate) fn all(&self) -> Vec<Seen> {
-        self.0.lock().unwrap().iter().map(|(_, seen)| seen.clone()).collect()
+        self.0
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|(_, seen)| seen.clone())
+            .collect()
     }
 
     #[track_caller]
     pub(crate) fn named(&self, name: &str) -> Seen {
-        let found = self.all().into_iter().find(|seen| seen.get("otel.name") == Some(name));
+        let found = self
+            .all()
+            .into_iter()
+            .find(|seen| seen.get("otel.name") == Some(name));
         found.unwrap_or_else(|| panic!("no span `{name}` among {:#?}", self.all()))
     }
 }
@@ -147,12 +174,19 @@ impl Visit for Into<'_> {
 
 impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, cx: Context<'_, S>) {
-        let mut seen = Seen { name: attributes.metadata().name().to_owned(), ..Seen::default() };
+        let mut seen = Seen {
+            name: attributes.metadata().name().to_owned(),
+            ..Seen::default()
+        };
         attributes.record(&mut Into(&mut seen.fields));
-        let parent = cx.span(id).and_then(|span| Some(span.parent()?.id().into_u64()));
+        let parent = cx
+            .span(id)
+            .and_then(|span| Some(span.parent()?.id().into_u64()));
         let mut spans = self.0.lock().unwrap();
-        let above = parent.and_then(|parent| spans.iter().rev().find(|(known, _)| *known == parent));
-        seen.parent = above.map(|(_, above)| above.get("otel.name").unwrap_or(&above.name).to_owned());
+        let above =
+            parent.and_then(|parent| spans.iter().rev().find(|(known, _)| *known == parent));
+        seen.parent =
+            above.map(|(_, above)| above.get("otel.name").unwrap_or(&above.name).to_owned());
         spans.push((id.into_u64(), seen));
     }
 
@@ -163,7 +197,10 @@ impl<S: tracing::Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
     fn on_event(&self, event: &tracing::Event<'_>, cx: Context<'_, S>) {
         let mut fields = Vec::new();
         event.record(&mut Into(&mut fields));
-        let words = fields.into_iter().find(|(name, _)| name == "message").map(|(_, words)| words);
+        let words = fields
+            .into_iter()
+            .find(|(name, _)| name == "message")
+            .map(|(_, words)| words);
         if let Some(span) = cx.event_span(event) {
             self.with(&span.id(), |seen| seen.logged.extend(words));
         }

@@ -15,14 +15,21 @@ fn session(root: &Path, name: &str, bytes: usize, day: u64) {
         let path = root.join(name).join(file);
         fs::write(&path, vec![b'x'; bytes / 2]).unwrap();
         let then: SystemTime = UNIX_EPOCH + Duration::from_secs(day * DAY);
-        File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
+        File::options()
+            .write(true)
+            .open(path)
+            .unwrap()
+            .set_modified(then)
+            .unwrap();
     }
     fs::write(root.join(name).join(".lock"), "").unwrap();
 }
 
 fn left(root: &Path) -> Vec<String> {
-    let mut names: Vec<_> =
-        fs::read_dir(root).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> = fs::read_dir(root)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -40,11 +47,19 @@ fn what_is_old_goes_and_nothing_else() {
     fs::write(dir.path().join("mixed/notes.txt"), "mine").unwrap();
     fs::write(dir.path().join("general.log"), "the process").unwrap();
     fs::create_dir(dir.path().join("empty")).unwrap();
-    let cleaned =
-        clean(dir.path(), &Retention::new().older_than(Duration::from_secs(30 * DAY)), now()).unwrap();
+    let cleaned = clean(
+        dir.path(),
+        &Retention::new().older_than(Duration::from_secs(30 * DAY)),
+        now(),
+    )
+    .unwrap();
     assert_eq!((cleaned.sessions, cleaned.bytes, cleaned.left), (2, 200, 1));
     assert_eq!(left(dir.path()), ["empty", "general.log", "mixed", "new"]);
-    assert_eq!(left(&dir.path().join("mixed")), ["notes.txt"], "what is not ours stays");
+    assert_eq!(
+        left(&dir.path().join("mixed")),
+        ["notes.txt"],
+        "what is not ours stays"
+    );
 }
 
 #[test]
@@ -56,7 +71,13 @@ fn beyond_a_size_the_oldest_go_first() {
     let cleaned = clean(dir.path(), &Retention::new().max_bytes(150), now()).unwrap();
     assert_eq!((cleaned.sessions, cleaned.left), (2, 1));
     assert_eq!(left(dir.path()), ["c"]);
-    assert_eq!(clean(dir.path(), &Retention::new(), now()).unwrap().sessions, 0, "by default, all is kept");
+    assert_eq!(
+        clean(dir.path(), &Retention::new(), now())
+            .unwrap()
+            .sessions,
+        0,
+        "by default, all is kept"
+    );
     assert!(clean(dir.path().join("none"), &Retention::new(), now()).is_err());
 }
 
@@ -68,8 +89,14 @@ fn links_lead_nowhere() {
     session(other.path(), "s", 100, 1);
     std::os::unix::fs::symlink(other.path().join("s"), dir.path().join("s")).unwrap();
     session(dir.path(), "t", 100, 1);
-    std::os::unix::fs::symlink(other.path().join("s/general.log"), dir.path().join("t/general.log.1"))
-        .unwrap();
+    std::os::unix::fs::symlink(
+        other.path().join("s/general.log"),
+        dir.path().join("t/general.log.1"),
+    )
+    .unwrap();
     clean(dir.path(), &Retention::new().max_bytes(0), now()).unwrap();
-    assert_eq!(left(&other.path().join("s")), [".lock", "general.log", "reasoning.log.2"]);
+    assert_eq!(
+        left(&other.path().join("s")),
+        [".lock", "general.log", "reasoning.log.2"]
+    );
 }

@@ -55,21 +55,36 @@ impl AgentBuilder {
         let tools = tools.build()?;
         self.spec.signals = signals(self.signals)?;
         self.spec.finder = tools.finder();
-        self.spec.tool_tokens =
-            tools.offer(&[]).iter().map(|spec| estimate_tokens(&json!(spec).to_string())).sum();
+        self.spec.tool_tokens = tools
+            .offer(&[])
+            .iter()
+            .map(|spec| estimate_tokens(&json!(spec).to_string()))
+            .sum();
         self.spec.reader = tools.reader();
         self.spec.max_piece = tools.max_output() - reads::MARKER;
         let mut settings = self.spec.settings();
         if !self.guards.all.is_empty() {
-            let names: Vec<String> = self.guards.all.iter().map(|guard| guards::name(&**guard)).collect();
+            let names: Vec<String> = self
+                .guards
+                .all
+                .iter()
+                .map(|guard| guards::name(&**guard))
+                .collect();
             settings.push(("the guards".to_owned(), Digest::of(&names)));
         }
         let screen = (!self.guards.all.is_empty()).then(|| {
             let (guards, world, finishes) = (self.guards, world.clone(), self.spec.finishes);
-            Arc::new(Screen { guards, world, finishes })
+            Arc::new(Screen {
+                guards,
+                world,
+                finishes,
+            })
         });
         let card = |slot: &str| self.slots.get(slot).unwrap_or(&self.model).card().clone();
-        let cards = SLOTS.into_iter().map(|slot| (slot.to_owned(), card(slot))).collect();
+        let cards = SLOTS
+            .into_iter()
+            .map(|slot| (slot.to_owned(), card(slot)))
+            .collect();
         let executor = Arc::new_cyclic(|me| AgentExecutor {
             me: me.clone(),
             model: self.model,
@@ -109,14 +124,23 @@ impl AgentBuilder {
 
     /// What the models have room for, beside their replies.
     fn set_window(&mut self) {
-        let others = self.slots.iter().filter(|(slot, _)| *slot != SUMMARISER).map(|(_, model)| model);
+        let others = self
+            .slots
+            .iter()
+            .filter(|(slot, _)| *slot != SUMMARISER)
+            .map(|(_, model)| model);
         let models = std::iter::once(&self.model).chain(others);
-        let most = models.filter_map(|model| room(&**model, self.spec.options.max_tokens)).min();
+        let most = models
+            .filter_map(|model| room(&**model, self.spec.options.max_tokens))
+            .min();
         let fit = |window: Window| match (window.max_tokens(), most) {
             (None, Some(most)) => window.tokens(most),
             _ => window,
         };
-        self.spec.window = fit(self.window.clone().unwrap_or_else(|| Window::new().all_messages()));
+        self.spec.window = fit(self
+            .window
+            .clone()
+            .unwrap_or_else(|| Window::new().all_messages()));
         self.spec.talk_window = fit(self.window.clone().unwrap_or_default());
         let summariser = self.slots.get(SUMMARISER).unwrap_or(&self.model);
         if let Some(room) = room(&**summariser, None) {
@@ -127,17 +151,28 @@ impl AgentBuilder {
     fn check(&self) -> Result<()> {
         let wrong = |setting, problem: &str| Err(Error::setting(setting, problem));
         if self.spec.max_turns == 0 {
-            return wrong("max_turns", "is 0, and an agent needs a turn to answer; set 1 or more");
+            return wrong(
+                "max_turns",
+                "is 0, and an agent needs a turn to answer; set 1 or more",
+            );
         }
         if self.spec.max_calls == 0 {
             return wrong("max_calls_per_turn", "is 0; leave out the tools instead");
         }
         if self.spec.single_tool && self.tool_count == 0 {
-            return wrong("single_tool", "is set and there is no tool; add one with `.tool(..)`");
+            return wrong(
+                "single_tool",
+                "is set and there is no tool; add one with `.tool(..)`",
+            );
         }
-        if let Some(slot) = self.slots.keys().find(|slot| !SLOTS[1..].contains(&slot.as_str())) {
-            let problem =
-                format!("has no slot `{slot}`; there are `planner`, `reflector`, `summariser` and `cheap`");
+        if let Some(slot) = self
+            .slots
+            .keys()
+            .find(|slot| !SLOTS[1..].contains(&slot.as_str()))
+        {
+            let problem = format!(
+                "has no slot `{slot}`; there are `planner`, `reflector`, `summariser` and `cheap`"
+            );
             return wrong("model_for", &problem);
         }
         let cheap = self.slots.contains_key(CHEAP);
@@ -148,7 +183,8 @@ impl AgentBuilder {
             );
         }
         if !cheap && self.spec.when_low == Low::Switch {
-            let problem = "is to switch, and there is nothing to switch to; add `.model_for(\"cheap\", ..)`";
+            let problem =
+                "is to switch, and there is nothing to switch to; add `.model_for(\"cheap\", ..)`";
             return wrong("when_low", problem);
         }
         Ok(())
@@ -159,16 +195,25 @@ impl AgentBuilder {
 fn signals(specs: Vec<(Arc<ToolSpec>, bool)>) -> Result<BTreeMap<String, SignalTool>> {
     let tool = |(spec, is_last): (Arc<ToolSpec>, bool)| {
         let name = spec.name.clone();
-        Ok((name, SignalTool { arguments: Arguments::new(spec)?, is_last }))
+        Ok((
+            name,
+            SignalTool {
+                arguments: Arguments::new(spec)?,
+                is_last,
+            },
+        ))
     };
     specs.into_iter().map(tool).collect()
 }
 
-/// What a model has room for in a request, with something to spare: counts are estimates until the provider has
-/// counted.
+/// What a model has room for in a request, with something to spare: counts are estimates until the
+/// provider has counted.
 fn room(model: &dyn Model, max_tokens: Option<u64>) -> Option<u64> {
     let card = model.card();
     let window = card.window?;
-    let reply = max_tokens.or(card.max_output).unwrap_or(8_192).min(window / 4);
+    let reply = max_tokens
+        .or(card.max_output)
+        .unwrap_or(8_192)
+        .min(window / 4);
     Some((window - reply) / 20 * 19)
 }

@@ -10,8 +10,8 @@ use super::AgentBuilder;
 use crate::guards::WhenGuardFails;
 
 impl AgentBuilder {
-    /// Which calls are allowed, asked about or denied; by default, what may destroy something is asked
-    /// about.
+    /// Which calls are allowed, asked about or denied; by default, what may destroy something is
+    /// asked about.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
@@ -24,15 +24,16 @@ impl AgentBuilder {
         self
     }
 
-    /// Who finds out what came of calls that were under way when a process ended; nobody by default, and the
-    /// model is told that it is not known.
+    /// Who finds out what came of calls that were under way when a process ended; nobody by
+    /// default, and the model is told that it is not known.
     pub fn resolver(mut self, resolver: impl Resolver + 'static) -> Self {
         self.resolver = Some(Arc::new(resolver));
         self
     }
 
-    /// Has this guard look at what goes in and out: what people say, calls, results, replies. Of several, each sees what
-    /// the one before made of it. None by default, and an agent without any pays nothing for it.
+    /// Has this guard look at what goes in and out: what people say, calls, results, replies. Of
+    /// several, each sees what the one before made of it. None by default, and an agent without any
+    /// pays nothing for it.
     ///
     /// While a guard watches replies, they are told in one piece once it has let them pass.
     ///
@@ -53,7 +54,8 @@ impl AgentBuilder {
         self
     }
 
-    /// How long a guard may look at one thing; [`DEFAULT_GUARD_TIMEOUT`](Self::DEFAULT_GUARD_TIMEOUT) by default.
+    /// How long a guard may look at one thing;
+    /// [`DEFAULT_GUARD_TIMEOUT`](Self::DEFAULT_GUARD_TIMEOUT) by default.
     pub fn guard_timeout(mut self, time: Duration) -> Self {
         self.guards.timeout = time;
         self

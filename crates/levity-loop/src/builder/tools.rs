@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    Hints, Permit, Program, Tool, ToolChoice, ToolCx, ToolError, ToolOutput, ToolSource, ToolSpec, Toolbox,
+    Hints, Permit, Program, Tool, ToolChoice, ToolCx, ToolError, ToolOutput, ToolSource, ToolSpec,
+    Toolbox,
 };
 use serde_json::{Value, json};
 
@@ -38,8 +39,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Adds every `#[tool]` function that is linked into the program and whose name does not begin with
-    /// `_`.
+    /// Adds every `#[tool]` function that is linked into the program and whose name does not begin
+    /// with `_`.
     pub fn linked_tools(mut self) -> Self {
         self.tool_count += 1;
         self.tools = self.tools.linked();
@@ -53,9 +54,10 @@ impl AgentBuilder {
         self
     }
 
-    /// With more tools than this, the model is not told of all of them in every request: it is told of those that were added one by
-    /// one, and finds those of [sources](Self::source) by a tool `find_tools`. What it has found or called is offered from
-    /// then on. [`DEFAULT_SEARCH_ABOVE`](Self::DEFAULT_SEARCH_ABOVE) by default.
+    /// With more tools than this, the model is not told of all of them in every request: it is told
+    /// of those that were added one by one, and finds those of [sources](Self::source) by a tool
+    /// `find_tools`. What it has found or called is offered from then on.
+    /// [`DEFAULT_SEARCH_ABOVE`](Self::DEFAULT_SEARCH_ABOVE) by default.
     pub fn tool_search(mut self, above: usize) -> Self {
         self.search_above = Some(above);
         self
@@ -67,10 +69,15 @@ impl AgentBuilder {
         self
     }
 
-    /// Lets this agent hand work to another one, which it calls like a tool. The other one's runs are
-    /// children of this one's: in the same event stream, within the same limits, ended with it. It asks its
-    /// own approver, or whoever holds the handle of the run.
-    pub fn agent(mut self, name: impl Into<String>, description: impl Into<String>, agent: Agent) -> Self {
+    /// Lets this agent hand work to another one, which it calls like a tool. The other one's runs
+    /// are children of this one's: in the same event stream, within the same limits, ended with it.
+    /// It asks its own approver, or whoever holds the handle of the run.
+    pub fn agent(
+        mut self,
+        name: impl Into<String>,
+        description: impl Into<String>,
+        agent: Agent,
+    ) -> Self {
         let name = name.into();
         let spec = ToolSpec::new(name.clone(), description)
             .with_hints(Hints::new().parallel())
@@ -78,7 +85,8 @@ impl AgentBuilder {
                 "type": "object",
                 "properties": {"task": {
                     "type": "string",
-                    "description": "What to do, with everything needed to do it: the agent knows nothing else.",
+                    "description": "What to do, with everything needed to do it: the agent knows \
+                        nothing else.",
                 }},
                 "required": ["task"],
                 "additionalProperties": false,
@@ -89,8 +97,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Adds a tool whose calls are runs of their own, such as code that calls other tools. What it calls goes through
-    /// this agent's policy, limits and journal.
+    /// Adds a tool whose calls are runs of their own, such as code that calls other tools. What it
+    /// calls goes through this agent's policy, limits and journal.
     pub fn program(mut self, program: impl Program + 'static) -> Self {
         let program: Arc<dyn Program> = Arc::new(program);
         let name = program.spec().name.clone();
@@ -100,15 +108,16 @@ impl AgentBuilder {
         self
     }
 
-    /// Lets the model wait, by a tool `wait`, for at most `longest` at a time. A run that waits can be left
-    /// in its journal; see [`Run::park`](levity_runtime::Run::park).
+    /// Lets the model wait, by a tool `wait`, for at most `longest` at a time. A run that waits can
+    /// be left in its journal; see [`Run::park`](levity_runtime::Run::park).
     pub fn waits(mut self, longest: Duration) -> Self {
         self.spec.longest_wait = Some(longest);
         self.tool(Loops::new(wait::spec(longest)))
     }
 
-    /// Lets the model ask the user, by a tool `ask_user`: the run waits for an answer. The approver is asked, or
-    /// whoever holds the handle of a started run, and answers with [`Decision::Answer`](levity_core::Decision::Answer);
+    /// Lets the model ask the user, by a tool `ask_user`: the run waits for an answer. The approver
+    /// is asked, or whoever holds the handle of a started run, and answers with
+    /// [`Decision::Answer`](levity_core::Decision::Answer);
     /// [`Ask::wanted`](levity_core::Ask::wanted) tells such a question from one for leave.
     ///
     /// ```
@@ -142,19 +151,19 @@ impl AgentBuilder {
         self.tool(Loops::new(asked::ask_spec()))
     }
 
-    /// Lets the model end the run by a tool `finish`, for models that otherwise talk when they should work. A reply
-    /// without calls still is an answer.
+    /// Lets the model end the run by a tool `finish`, for models that otherwise talk when they
+    /// should work. A reply without calls still is an answer.
     pub fn finish_tool(mut self) -> Self {
         self.spec.finishes = true;
         self.tool(Loops::new(asked::finish_spec()))
     }
 
-    /// Lets the model tell something to whoever runs it, by a tool of this spec: what it is called with is noted in
-    /// [`Ending::signals`](levity_core::Ending::signals), the model is told so, and the run goes on. Nothing is
-    /// performed, so no policy and no approver is asked.
+    /// Lets the model tell something to whoever runs it, by a tool of this spec: what it is called
+    /// with is noted in [`Ending::signals`](levity_core::Ending::signals), the model is told so,
+    /// and the run goes on. Nothing is performed, so no policy and no approver is asked.
     ///
-    /// The arguments are checked against the schema, as for any tool. A run takes in 256 signals and 256 KiB of their
-    /// arguments; beyond that the model is told that no more are taken.
+    /// The arguments are checked against the schema, as for any tool. A run takes in 256 signals
+    /// and 256 KiB of their arguments; beyond that the model is told that no more are taken.
     ///
     /// ```
     /// use levity_core::ToolSpec;
@@ -180,8 +189,9 @@ impl AgentBuilder {
         self.add_signal(spec, false)
     }
 
-    /// As [`signal`](Self::signal), and the run ends with it: its answer is the text that stood beside the call, which
-    /// may be empty, and is not held against a schema. It must be called alone; otherwise the model is told so.
+    /// As [`signal`](Self::signal), and the run ends with it: its answer is the text that stood
+    /// beside the call, which may be empty, and is not held against a schema. It must be called
+    /// alone; otherwise the model is told so.
     ///
     /// ```
     /// # use levity_core::ToolSpec;
@@ -201,8 +211,9 @@ impl AgentBuilder {
         self.add_signal(spec, true)
     }
 
-    /// How many tools the model may call in one turn; 64 by default. The model is told of each call beyond that: the call
-    /// was left out. A reply of more than [`Fold::MAX_CALLS`](levity_core::Fold::MAX_CALLS) calls is malformed.
+    /// How many tools the model may call in one turn; 64 by default. The model is told of each call
+    /// beyond that: the call was left out. A reply of more than
+    /// [`Fold::MAX_CALLS`](levity_core::Fold::MAX_CALLS) calls is malformed.
     pub fn max_calls_per_turn(mut self, calls: usize) -> Self {
         self.spec.max_calls = calls;
         self
@@ -214,8 +225,8 @@ impl AgentBuilder {
         self
     }
 
-    /// Which tool the first turn of a run may or must call; the model decides by default, and on later turns always
-    /// does.
+    /// Which tool the first turn of a run may or must call; the model decides by default, and on
+    /// later turns always does.
     ///
     /// ```
     /// # use levity_core::ToolChoice;
@@ -235,15 +246,16 @@ impl AgentBuilder {
         self
     }
 
-    /// How many tool calls all runs of the agent may have under way at once; 1,024 by default. The others
-    /// wait for their turn.
+    /// How many tool calls all runs of the agent may have under way at once; 1,024 by default. The
+    /// others wait for their turn.
     pub fn max_concurrent_tools(mut self, calls: usize) -> Self {
         self.max_concurrent = Some(calls);
         self
     }
 
-    /// How many bytes of a tool's output the model is shown; 32 KiB by default. The whole is kept with the
-    /// conversation, and the model can read it in pieces: 8 MiB of each output, 64 MiB in all, the newest.
+    /// How many bytes of a tool's output the model is shown; 32 KiB by default. The whole is kept
+    /// with the conversation, and the model can read it in pieces: 8 MiB of each output, 64 MiB in
+    /// all, the newest.
     pub fn max_tool_output(mut self, bytes: usize) -> Self {
         self.max_output = Some(bytes);
         self
@@ -263,11 +275,17 @@ struct Loops {
 
 impl Loops {
     fn new(spec: ToolSpec) -> Self {
-        Self { spec, program: None }
+        Self {
+            spec,
+            program: None,
+        }
     }
 
     fn program(program: Arc<dyn Program>) -> Self {
-        Self { spec: program.spec().clone(), program: Some(program) }
+        Self {
+            spec: program.spec().clone(),
+            program: Some(program),
+        }
     }
 }
 
@@ -278,14 +296,20 @@ impl Tool for Loops {
     }
 
     fn permit(&self, args: &Value) -> Permit {
-        self.program.as_ref().map_or(Permit::Allow, |program| program.permit(args))
+        self.program
+            .as_ref()
+            .map_or(Permit::Allow, |program| program.permit(args))
     }
 
     fn permit_blocks(&self) -> bool {
-        self.program.as_ref().is_some_and(|program| program.permit_blocks())
+        self.program
+            .as_ref()
+            .is_some_and(|program| program.permit_blocks())
     }
 
     async fn call(&self, _: Value, _: &ToolCx) -> Result<ToolOutput, ToolError> {
-        Err(ToolError::failed("this is done by the loop, not called as a tool"))
+        Err(ToolError::failed(
+            "this is done by the loop, not called as a tool",
+        ))
     }
 }

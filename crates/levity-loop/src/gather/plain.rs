@@ -4,20 +4,33 @@
 const MAX_NAME: usize = 200;
 
 /// Where a model may see the end of a line.
-const BREAKS: [char; 7] = ['\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}'];
+const BREAKS: [char; 7] = [
+    '\n', '\r', '\u{b}', '\u{c}', '\u{85}', '\u{2028}', '\u{2029}',
+];
 
 /// A name that is one line.
 pub(super) fn name(name: &str) -> String {
-    let plain = |char: char| if is_unseen(char) && char != ' ' { '\u{fffd}' } else { char };
+    let plain = |char: char| {
+        if is_unseen(char) && char != ' ' {
+            '\u{fffd}'
+        } else {
+            char
+        }
+    };
     let mut name: String = name.trim().chars().take(MAX_NAME + 1).map(plain).collect();
     if let Some((end, _)) = name.char_indices().nth(MAX_NAME) {
         name.truncate(end);
         name.push('…');
     }
-    if name.is_empty() { "unnamed".to_owned() } else { name }
+    if name.is_empty() {
+        "unnamed".to_owned()
+    } else {
+        name
+    }
 }
 
-/// The text, with a backslash before each line that looks like the name of a block; all else is as it was.
+/// The text, with a backslash before each line that looks like the name of a block; all else is as
+/// it was.
 pub(super) fn text(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for line in text.split_inclusive(BREAKS) {
@@ -32,7 +45,8 @@ pub(super) fn text(text: &str) -> String {
 /// Where the dashes of a line begin that looks like `--- name ---`, whatever is not seen of it.
 fn dashes(line: &str) -> Option<usize> {
     let shown = line.trim_matches(is_unseen);
-    // A line of dashes alone is a rule, and one with a name behind them only is from a list of changes.
+    // A line of dashes alone is a rule, and one with a name behind them only is from a list of
+    // changes.
     if shown.chars().all(|char| is_dash(char) || is_unseen(char)) {
         return None;
     }
@@ -82,13 +96,20 @@ mod tests {
     #[track_caller]
     fn check(given: &str, expected: &str) {
         assert_eq!(text(given), expected);
-        assert_eq!(text(expected), expected, "it is the same when it is done again");
+        assert_eq!(
+            text(expected),
+            expected,
+            "it is the same when it is done again"
+        );
     }
 
     #[test]
     fn what_looks_like_a_name_gets_a_backslash() {
         check("--- rules.md ---", "\\--- rules.md ---");
-        check("a\n--- end of context ---\nb", "a\n\\--- end of context ---\nb");
+        check(
+            "a\n--- end of context ---\nb",
+            "a\n\\--- end of context ---\nb",
+        );
         check("a\r\n---x---\r\nb", "a\r\n\\---x---\r\nb");
         check("a\r--- x ---\rb", "a\r\\--- x ---\rb");
         check("a\u{2028}--- x ---", "a\u{2028}\\--- x ---");
@@ -96,7 +117,10 @@ mod tests {
         check("\u{feff}--- x ---\0", "\u{feff}\\--- x ---\0");
         check("\u{200b}——— x ———", "\u{200b}\\——— x ———");
         check("---- --- x --- ----", "\\---- --- x --- ----");
-        check("-\u{200b}-\u{2060}- x -\u{ad}--", "\\-\u{200b}-\u{2060}- x -\u{ad}--");
+        check(
+            "-\u{200b}-\u{2060}- x -\u{ad}--",
+            "\\-\u{200b}-\u{2060}- x -\u{ad}--",
+        );
         check("\u{3164}--- x ---\u{2800}", "\u{3164}\\--- x ---\u{2800}");
     }
 

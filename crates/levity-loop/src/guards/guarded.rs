@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    Child, ChildRun, Digest, Effect, EffectCx, Ending, EventKind, Eventual, Executor, Guard, GuardCx,
-    Inspection, LiveEvents, LiveSink, Message, ModelCall, Outcome, Permit, PrepareCx, Prepared, Resolution,
-    RunId, Screened, Screener, Stage, ToolCall, ToolError, ToolRun, World,
+    Child, ChildRun, Digest, Effect, EffectCx, Ending, EventKind, Eventual, Executor, Guard,
+    GuardCx, Inspection, LiveEvents, LiveSink, Message, ModelCall, Outcome, Permit, PrepareCx,
+    Prepared, Resolution, RunId, Screened, Screener, Stage, ToolCall, ToolError, ToolRun, World,
 };
 use levity_runtime::SystemWorld;
 use serde_json::Value;
@@ -18,10 +18,10 @@ use super::{Guards, WhenGuardFails, name};
 
 /// An executor with guards around it: they look at what goes in and out of its runs.
 ///
-/// An agent's guards stand around its executor in this way (`AgentBuilder::guard`). Use it for an executor of your own, whose
-/// machine may be anything: they look at replies of models, at calls and results of tools and child runs, and at what people say
-/// to the run. The goal is part of the machine's first state, so its maker has it
-/// [screened](Inspection::screener).
+/// An agent's guards stand around its executor in this way (`AgentBuilder::guard`). Use it for an
+/// executor of your own, whose machine may be anything: they look at replies of models, at calls
+/// and results of tools and child runs, and at what people say to the run. The goal is part of the
+/// machine's first state, so its maker has it [screened](Inspection::screener).
 ///
 /// ```
 /// # use async_trait::async_trait;
@@ -79,8 +79,16 @@ impl Guarded {
     /// An executor that no guard stands around yet.
     pub fn new(executor: impl Executor + 'static) -> Self {
         let (guards, world) = (Guards::default(), Arc::new(SystemWorld));
-        let screen = Arc::new(Screen { guards, world, finishes: false });
-        Self { inner: Arc::new(executor), screen, calls: Calls::WhenMade }
+        let screen = Arc::new(Screen {
+            guards,
+            world,
+            finishes: false,
+        });
+        Self {
+            inner: Arc::new(executor),
+            screen,
+            calls: Calls::WhenMade,
+        }
     }
 
     /// Adds a guard. Of several, each sees what the one before made of it.
@@ -117,12 +125,21 @@ impl Guarded {
 
     /// Around the executor of an agent, whose calls are in the replies of its models.
     pub(crate) fn agent(inner: Arc<dyn Executor>, screen: Arc<Screen>) -> Self {
-        Self { inner, screen, calls: Calls::InReplies }
+        Self {
+            inner,
+            screen,
+            calls: Calls::InReplies,
+        }
     }
 
-    /// Around the executor of an agent, for the runs of its programs: what they call was asked for by no model.
+    /// Around the executor of an agent, for the runs of its programs: what they call was asked for
+    /// by no model.
     pub(crate) fn program(inner: Arc<dyn Executor>, screen: Arc<Screen>) -> Self {
-        Self { inner, screen, calls: Calls::BeforeAsking }
+        Self {
+            inner,
+            screen,
+            calls: Calls::BeforeAsking,
+        }
     }
 
     /// Whether the guards look at a call, or the input of a child, when it is made.
@@ -136,7 +153,10 @@ impl Guarded {
         Outcome::Model(match self.inner.execute(Effect::Model(call), quiet).await {
             Outcome::Model(Ok(response)) => {
                 let with_calls = self.calls != Calls::WhenMade;
-                Ok(self.screen.look_at_reply(response, with_calls, &slot, &cx).await)
+                Ok(self
+                    .screen
+                    .look_at_reply(response, with_calls, &slot, &cx)
+                    .await)
             }
             Outcome::Model(Err(error)) => Err(self.screen.look_at_error(error, &slot, &cx).await),
             outcome => return outcome,
@@ -221,8 +241,16 @@ impl Executor for Guarded {
         }
         // The guards of an agent are among its settings.
         if self.calls == Calls::WhenMade {
-            let names: Vec<String> = self.screen.guards.all.iter().map(|guard| name(&**guard)).collect();
-            inspection.setup.push(("the guards".to_owned(), Digest::of(&names)));
+            let names: Vec<String> = self
+                .screen
+                .guards
+                .all
+                .iter()
+                .map(|guard| name(&**guard))
+                .collect();
+            inspection
+                .setup
+                .push(("the guards".to_owned(), Digest::of(&names)));
         }
         inspection
     }
@@ -230,11 +258,14 @@ impl Executor for Guarded {
 
 impl fmt::Debug for Guarded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guarded").field("guards", &self.screen.guards).finish_non_exhaustive()
+        f.debug_struct("Guarded")
+            .field("guards", &self.screen.guards)
+            .finish_non_exhaustive()
     }
 }
 
-/// Tells what a tool does to files, and nothing that it says on its way: that is of the same kind as what it returns.
+/// Tells what a tool does to files, and nothing that it says on its way: that is of the same kind
+/// as what it returns.
 struct OnlyFiles(LiveEvents);
 
 impl LiveSink for OnlyFiles {
@@ -252,12 +283,16 @@ impl LiveSink for OnlyFiles {
 /// The guards, around those that stand within already.
 fn around(outer: &Arc<Screen>, inner: Option<Arc<dyn Screener>>) -> Arc<dyn Screener> {
     match inner {
-        Some(inner) => Arc::new(Both { outer: outer.clone(), inner }),
+        Some(inner) => Arc::new(Both {
+            outer: outer.clone(),
+            inner,
+        }),
         None => outer.clone(),
     }
 }
 
-/// Two screeners, one around the other. What goes in meets the outer one first, what comes out meets it last.
+/// Two screeners, one around the other. What goes in meets the outer one first, what comes out
+/// meets it last.
 struct Both {
     outer: Arc<Screen>,
     inner: Arc<dyn Screener>,
@@ -280,7 +315,9 @@ impl Screener for Both {
     }
 
     async fn ending(&self, child: &ChildRun, ending: Ending) -> Ending {
-        self.outer.ending(child, self.inner.ending(child, ending).await).await
+        self.outer
+            .ending(child, self.inner.ending(child, ending).await)
+            .await
     }
 }
 

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use levity_core::text::chain;
 use levity_core::{
     ChildRun, Content, Delta, EffectCx, Ending, EventKind, Failure, Finish, GuardCx, GuardSubject,
-    Intervention, Message, ModelError, Part, Response, Role, RunId, Screened, Screener, Stage, Status,
-    ToolCall, ToolError, ToolErrorKind, ToolResult, World,
+    Intervention, Message, ModelError, Part, Response, Role, RunId, Screened, Screener, Stage,
+    Status, ToolCall, ToolError, ToolErrorKind, ToolResult, World,
 };
 use serde_json::{Value, json};
 
@@ -25,7 +25,10 @@ pub(crate) struct Goal {
 
 impl From<Message> for Goal {
     fn from(message: Message) -> Self {
-        Self { message, guarded: Vec::new() }
+        Self {
+            message,
+            guarded: Vec::new(),
+        }
     }
 }
 
@@ -57,8 +60,9 @@ impl Screen {
         if !self.guards.watch(Stage::Input) {
             return goal.into();
         }
-        let Looked { subject, guarded } =
-            self.look(GuardSubject::Input(Arc::new(goal)), &GuardCx::new()).await;
+        let Looked { subject, guarded } = self
+            .look(GuardSubject::Input(Arc::new(goal)), &GuardCx::new())
+            .await;
         let message = match subject {
             GuardSubject::Input(message) if !is_blocked(&guarded) => Arc::unwrap_or_clone(message),
             _ => Message::user(BLOCKED),
@@ -71,7 +75,8 @@ impl Screen {
         self.guards.watch(Stage::Answer) || self.guards.watch(Stage::Call)
     }
 
-    /// Has the guards look at a reply: first at its text, then at each call, unless calls are looked at when they are made.
+    /// Has the guards look at a reply: first at its text, then at each call, unless calls are
+    /// looked at when they are made.
     pub(crate) async fn look_at_reply(
         &self,
         mut response: Response,
@@ -79,10 +84,14 @@ impl Screen {
         slot: &Arc<str>,
         cx: &EffectCx,
     ) -> Response {
-        let guard_cx = GuardCx::new().with_run(cx.run.clone()).with_slot(slot.clone());
+        let guard_cx = GuardCx::new()
+            .with_run(cx.run.clone())
+            .with_slot(slot.clone());
         let mut guarded = std::mem::take(&mut response.guarded);
         if self.guards.watch(Stage::Answer) {
-            let looked = self.look(GuardSubject::Answer(response.message.clone()), &guard_cx).await;
+            let looked = self
+                .look(GuardSubject::Answer(response.message.clone()), &guard_cx)
+                .await;
             match looked.passed() {
                 Ok((GuardSubject::Answer(message), more)) => {
                     response.message = message;
@@ -95,13 +104,20 @@ impl Screen {
                 }
             }
         }
-        let parts = if with_calls { response.message.parts.len() } else { 0 };
+        let parts = if with_calls {
+            response.message.parts.len()
+        } else {
+            0
+        };
         for at in 0..parts {
-            // Guards that never wait would otherwise keep the thread for as long as the reply has calls.
+            // Guards that never wait would otherwise keep the thread for as long as the reply has
+            // calls.
             if at % 64 == 63 {
                 tokio::task::yield_now().await;
             }
-            let Some(Part::ToolCall(call)) = response.message.parts.get(at) else { continue };
+            let Some(Part::ToolCall(call)) = response.message.parts.get(at) else {
+                continue;
+            };
             match self.look_at_call(call.clone(), &guard_cx).await {
                 Ok((_, more)) if more.is_empty() => {}
                 Ok((call, more)) => {
@@ -134,7 +150,10 @@ impl Screen {
         if self.guards.watch(Stage::Call) {
             (call, guarded) = self.guards.call(call, cx, &*self.world).await?;
         }
-        let answer = self.finishes.then_some(()).filter(|()| call.name == asked::FINISH);
+        let answer = self
+            .finishes
+            .then_some(())
+            .filter(|()| call.name == asked::FINISH);
         let answer = answer.and_then(|()| asked::answer(&call.args).ok());
         if let Some(text) = answer.filter(|_| self.guards.watch(Stage::Answer)) {
             let said = GuardSubject::Answer(Arc::new(Message::assistant(text.clone())));
@@ -157,18 +176,27 @@ impl Screen {
         if !self.guards.watch(Stage::Answer) {
             return error;
         }
-        let guard_cx = GuardCx::new().with_run(cx.run.clone()).with_slot(slot.clone());
+        let guard_cx = GuardCx::new()
+            .with_run(cx.run.clone())
+            .with_slot(slot.clone());
         let (text, mut all) = (chain(&error), error.guarded().to_vec());
-        let (error, guarded) = match self.look(GuardSubject::Failure(text.clone()), &guard_cx).await.passed()
+        let (error, guarded) = match self
+            .look(GuardSubject::Failure(text.clone()), &guard_cx)
+            .await
+            .passed()
         {
             Ok((GuardSubject::Failure(new), guarded)) if new == text => (error, guarded),
             // What it came from may say the same, so it is left out.
-            Ok((GuardSubject::Failure(new), guarded)) => {
-                (error.with_message(new).without_source().without_target(), guarded)
-            }
-            Ok((_, guarded)) | Err(guarded) => {
-                (error.with_message("what the provider said is withheld").without_source(), guarded)
-            }
+            Ok((GuardSubject::Failure(new), guarded)) => (
+                error.with_message(new).without_source().without_target(),
+                guarded,
+            ),
+            Ok((_, guarded)) | Err(guarded) => (
+                error
+                    .with_message("what the provider said is withheld")
+                    .without_source(),
+                guarded,
+            ),
         };
         all.extend(guarded);
         error.with_guarded(all)
@@ -190,7 +218,10 @@ impl Screen {
             let message = guarded.last().map(not_made).unwrap_or_default();
             ToolError::new(ToolErrorKind::Denied, message)
         };
-        let (call, guarded) = self.look_at_call(call, &GuardCx::new()).await.map_err(refused)?;
+        let (call, guarded) = self
+            .look_at_call(call, &GuardCx::new())
+            .await
+            .map_err(refused)?;
         let mut child = child.clone();
         child.input = call.args;
         Ok((child, guarded))
@@ -201,9 +232,16 @@ impl Screen {
 impl Screener for Screen {
     async fn message(&self, run: &RunId, message: Arc<Message>) -> Screened<Arc<Message>> {
         let cx = GuardCx::new().with_run(run.clone());
-        match self.look(GuardSubject::Input(message.clone()), &cx).await.passed() {
+        match self
+            .look(GuardSubject::Input(message.clone()), &cx)
+            .await
+            .passed()
+        {
             Ok((GuardSubject::Input(message), guarded)) => Screened::Passed(message, guarded),
-            looked => screened(looked.map(|(_, guarded)| (message.clone(), guarded)), message),
+            looked => screened(
+                looked.map(|(_, guarded)| (message.clone(), guarded)),
+                message,
+            ),
         }
     }
 
@@ -214,11 +252,17 @@ impl Screener for Screen {
 
     /// What a child returned is what the call of it returned.
     async fn ending(&self, child: &ChildRun, ending: Ending) -> Ending {
-        let call = ToolCall::new(child.call.clone().unwrap_or_else(|| "".into()), &*child.agent, Value::Null);
+        let call = ToolCall::new(
+            child.call.clone().unwrap_or_else(|| "".into()),
+            &*child.agent,
+            Value::Null,
+        );
         let mut result = ToolResult::answering(call, Ok(Default::default()));
         result.content = vec![Content::Text(ending.text.clone())];
         if !ending.status.is_answer() {
-            result.content.push(Content::Text(told_status(&ending.status)));
+            result
+                .content
+                .push(Content::Text(told_status(&ending.status)));
         }
         result.value.clone_from(&ending.value);
         let cx = GuardCx::new();
@@ -241,7 +285,13 @@ impl Guards {
     pub fn screener(&self, stages: &[Stage], world: &Arc<dyn World>) -> Option<Arc<dyn Screener>> {
         let (guards, world) = (self.clone(), world.clone());
         let watched = stages.iter().any(|stage| self.watch(*stage));
-        watched.then(|| Arc::new(Screen { guards, world, finishes: false }) as Arc<dyn Screener>)
+        watched.then(|| {
+            Arc::new(Screen {
+                guards,
+                world,
+                finishes: false,
+            }) as Arc<dyn Screener>
+        })
     }
 
     /// What they make of a call.
@@ -254,7 +304,10 @@ impl Guards {
         cx: &GuardCx,
         world: &dyn World,
     ) -> Result<(ToolCall, Vec<Intervention>), Vec<Intervention>> {
-        let (subject, guarded) = self.look(GuardSubject::Call(call.clone()), cx, world).await.passed()?;
+        let (subject, guarded) = self
+            .look(GuardSubject::Call(call.clone()), cx, world)
+            .await
+            .passed()?;
         Ok(match subject {
             GuardSubject::Call(new) => (new, guarded),
             _ => (call, guarded),
@@ -264,12 +317,23 @@ impl Guards {
     /// What they make of what a tool returned.
     pub async fn result(&self, result: ToolResult, run: &RunId, world: &dyn World) -> ToolResult {
         let cx = GuardCx::new().with_run(run.clone());
-        let (call, name, before) = (result.call.clone(), result.name.clone(), result.guarded.clone());
-        let (mut new, guarded) = match self.look(GuardSubject::Result(result), &cx, world).await.passed() {
+        let (call, name, before) = (
+            result.call.clone(),
+            result.name.clone(),
+            result.guarded.clone(),
+        );
+        let (mut new, guarded) = match self
+            .look(GuardSubject::Result(result), &cx, world)
+            .await
+            .passed()
+        {
             Ok((GuardSubject::Result(new), guarded)) => (new, guarded),
             Ok((_, guarded)) | Err(guarded) => {
                 let error = ToolError::new(ToolErrorKind::Denied, not_shown(&guarded));
-                (ToolResult::answering(ToolCall::new(call, name, Value::Null), Err(error)), guarded)
+                (
+                    ToolResult::answering(ToolCall::new(call, name, Value::Null), Err(error)),
+                    guarded,
+                )
             }
         };
         new.guarded = before.into_iter().chain(guarded).collect();
@@ -279,7 +343,8 @@ impl Guards {
     /// The answer to a call that they blocked.
     pub fn refused(call: ToolCall, guarded: Vec<Intervention>) -> ToolResult {
         let message = guarded.last().map(not_made).unwrap_or_default();
-        let mut result = ToolResult::answering(call, Err(ToolError::new(ToolErrorKind::Denied, message)));
+        let mut result =
+            ToolResult::answering(call, Err(ToolError::new(ToolErrorKind::Denied, message)));
         result.guarded = guarded;
         result
     }
@@ -337,7 +402,10 @@ fn tell_at_once(message: &Message, cx: &EffectCx) {
             Part::Thinking(thought) => Delta::Thinking(thought.text.clone()),
             _ => continue,
         };
-        cx.live.send(EventKind::Delta { effect: cx.effect, delta });
+        cx.live.send(EventKind::Delta {
+            effect: cx.effect,
+            delta,
+        });
     }
 }
 

@@ -3,9 +3,10 @@ use levity_core::{Guard, GuardCx, GuardSubject, Secrets, SharedError, Stage, Ver
 
 /// Keeps secrets out of everything that goes through an agent.
 ///
-/// By default it puts markers such as `[secret: api key]` in their place, in what people say, in calls, in results, in
-/// replies and in what providers say of errors: so they are in no journal, conversation, event, answer or request.
-/// What secrets look like is a guess; what must not be seen is to be told, by [`Secrets::known`].
+/// By default it puts markers such as `[secret: api key]` in their place, in what people say, in
+/// calls, in results, in replies and in what providers say of errors: so they are in no journal,
+/// conversation, event, answer or request. What secrets look like is a guess; what must not be seen
+/// is to be told, by [`Secrets::known`].
 ///
 /// ```
 /// use levity_core::Secrets;
@@ -30,7 +31,11 @@ pub struct SecretGuard {
 impl SecretGuard {
     /// Knows what secrets usually look like, and puts markers in their place.
     pub fn new() -> Self {
-        Self { secrets: Secrets::new(), blocks: false, left: Vec::new() }
+        Self {
+            secrets: Secrets::new(),
+            blocks: false,
+            left: Vec::new(),
+        }
     }
 
     /// What is looked for.

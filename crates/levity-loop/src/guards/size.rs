@@ -81,9 +81,11 @@ impl Guard for SizeGuard {
 
     async fn check(&self, subject: &GuardSubject, _: &GuardCx) -> Result<Verdict, SharedError> {
         let (size, most) = (subject.text().len(), self.most(subject.stage()));
-        Ok(match most.filter(|most| size > *most && !matches!(subject, GuardSubject::Failure(_))) {
-            Some(most) => Verdict::block(format!("it has {size} bytes, and {most} may pass")),
-            None => Verdict::Pass,
-        })
+        Ok(
+            match most.filter(|most| size > *most && !matches!(subject, GuardSubject::Failure(_))) {
+                Some(most) => Verdict::block(format!("it has {size} bytes, and {most} may pass")),
+                None => Verdict::Pass,
+            },
+        )
     }
 }

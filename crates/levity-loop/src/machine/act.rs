@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Ask, CallId, ChildRun, Decision, Effect, EffectId, Ending, EventKind, Exchange, Failure, Finish,
-    Intervention, Limit, MachineOutput, Message, ModelCall, ModelError, ModelErrorKind, Offer, Outcome, Part,
-    Phase as Told, Response, Role, Status, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult,
-    ToolRun, Wait,
+    Ask, CallId, ChildRun, Decision, Effect, EffectId, Ending, EventKind, Exchange, Failure,
+    Finish, Intervention, Limit, MachineOutput, Message, ModelCall, ModelError, ModelErrorKind,
+    Offer, Outcome, Part, Phase as Told, Response, Role, Status, ToolCall, ToolError,
+    ToolErrorKind, ToolOutput, ToolResult, ToolRun, Wait,
 };
 
 use crate::asked;
@@ -33,7 +33,11 @@ impl AgentMachine {
     pub(super) fn ask_for_reply(&mut self, turn: Turn, step: &mut MachineOutput) {
         self.save(step);
         self.state.conversation.note_asked();
-        let offer = if turn.offered { Offer::All } else { Offer::None };
+        let offer = if turn.offered {
+            Offer::All
+        } else {
+            Offer::None
+        };
         let mut request = self.request();
         if turn.offered && self.state.tally.stats.turns == 1 {
             request.tool_choice = self.spec.tool_choice.clone();
@@ -75,8 +79,10 @@ impl AgentMachine {
             (true, _) if turn.offered => self.calls(message, &response.guarded, step),
             (true, _) => self.calls_withheld(message, &response.guarded, step),
             (false, true) if response.finish == Finish::ContentFilter => {
-                let error =
-                    ModelError::new(ModelErrorKind::ContentFiltered, "the provider withheld the reply");
+                let error = ModelError::new(
+                    ModelErrorKind::ContentFiltered,
+                    "the provider withheld the reply",
+                );
                 self.stop(Status::Failed(Failure::Model(error)), step);
             }
             (false, true) => self.empty_reply(step),
@@ -84,21 +90,29 @@ impl AgentMachine {
         }
     }
 
-    /// The provider interrupted its turn: it is sent what it said so far and nothing behind it, and goes on.
+    /// The provider interrupted its turn: it is sent what it said so far and nothing behind it, and
+    /// goes on.
     fn paused(&mut self, mut turn: Turn, message: Arc<Message>, step: &mut MachineOutput) {
         self.add(message);
         turn.paused = turn.paused.saturating_add(1);
         if turn.paused > PAUSES {
-            let what = format!("its provider interrupted the turn {} times in a row", turn.paused);
+            let what = format!(
+                "its provider interrupted the turn {} times in a row",
+                turn.paused
+            );
             return self.stop(Status::Failed(Failure::Behaviour(what)), step);
         }
         self.ask(Question::Reply(turn), step);
     }
 
     fn empty_reply(&mut self, step: &mut MachineOutput) {
-        self.state.corrections.empty_replies = self.state.corrections.empty_replies.saturating_add(1);
+        self.state.corrections.empty_replies =
+            self.state.corrections.empty_replies.saturating_add(1);
         if self.state.corrections.empty_replies > EMPTY_REPLIES {
-            let what = format!("it was empty {} times", self.state.corrections.empty_replies);
+            let what = format!(
+                "it was empty {} times",
+                self.state.corrections.empty_replies
+            );
             return self.stop(Status::Failed(Failure::Behaviour(what)), step);
         }
         self.make_smaller();
@@ -106,8 +120,14 @@ impl AgentMachine {
         self.act(step);
     }
 
-    /// The model calls tools although none are offered: what it says beside the calls must do, or what it ends with.
-    fn calls_withheld(&mut self, message: Arc<Message>, guarded: &[Intervention], step: &mut MachineOutput) {
+    /// The model calls tools although none are offered: what it says beside the calls must do, or
+    /// what it ends with.
+    fn calls_withheld(
+        &mut self,
+        message: Arc<Message>,
+        guarded: &[Intervention],
+        step: &mut MachineOutput,
+    ) {
         let mut text = message.text().into_owned();
         let mut signalled = false;
         let withheld = ToolError::new(ToolErrorKind::Denied, "no more tools can be called");
@@ -128,23 +148,31 @@ impl AgentMachine {
         }
         match (text.trim(), status) {
             (_, status) if signalled => self.end(status, text, None, step),
-            ("", Status::BestEffort(limit)) if self.state.task.rules > 0 => self.no_words(limit, step),
+            ("", Status::BestEffort(limit)) if self.state.task.rules > 0 => {
+                self.no_words(limit, step)
+            }
             ("", Status::BestEffort(limit)) => self.stop(Status::Partial(limit), step),
             ("", _) => self.empty_reply(step),
             (_, status) => self.check_answer(&text, status, step),
         }
     }
 
-    /// The model calls a tool on its last turn and says nothing: it is asked once more, in plain words, and then what
-    /// there is has to do. A run that has neither words nor results has no answer.
+    /// The model calls a tool on its last turn and says nothing: it is asked once more, in plain
+    /// words, and then what there is has to do. A run that has neither words nor results has no
+    /// answer.
     fn no_words(&mut self, limit: Limit, step: &mut MachineOutput) {
-        self.state.corrections.empty_replies = self.state.corrections.empty_replies.saturating_add(1);
+        self.state.corrections.empty_replies =
+            self.state.corrections.empty_replies.saturating_add(1);
         if self.state.corrections.empty_replies == 1 {
             self.note(notes::IN_WORDS.to_owned(), step);
             return self.act(step);
         }
         let words = self.state.conversation.last_words();
-        let found = if words.is_empty() { self.state.conversation.last_results() } else { words };
+        let found = if words.is_empty() {
+            self.state.conversation.last_results()
+        } else {
+            words
+        };
         match found.is_empty() {
             true => self.stop(Status::Partial(limit), step),
             false => self.check_answer(&found, Status::BestEffort(limit), step),
@@ -156,7 +184,11 @@ impl AgentMachine {
             let what = "its calls cannot be told apart".to_owned();
             return self.stop(Status::Failed(Failure::Behaviour(what)), step);
         };
-        let allowed = if self.spec.single_tool { 1 } else { self.spec.max_calls };
+        let allowed = if self.spec.single_tool {
+            1
+        } else {
+            self.spec.max_calls
+        };
         let blocked = block(&mut exchange, guarded);
         self.state.tally.count_calls(blocked, blocked);
         if let Some(text) = self.take_answer(&mut exchange) {
@@ -167,8 +199,9 @@ impl AgentMachine {
         }
         let calls: Vec<ToolCall> = exchange.unanswered().cloned().collect();
         for call in calls.iter().skip(allowed) {
-            let message =
-                format!("at most {allowed} tools can be called in one turn; this call was left out");
+            let message = format!(
+                "at most {allowed} tools can be called in one turn; this call was left out"
+            );
             let error = ToolError::new(ToolErrorKind::Denied, message);
             let _ = exchange.answer(ToolResult::new(call, Err(error)));
             self.state.tally.count_calls(0, 1);
@@ -191,25 +224,41 @@ impl AgentMachine {
         }
     }
 
-    /// The result of the only call, if a model that needs help makes the same one for the third time in a row.
+    /// The result of the only call, if a model that needs help makes the same one for the third
+    /// time in a row.
     fn known_result(&self, calls: &[ToolCall]) -> Option<ToolResult> {
         let [call] = calls else { return None };
         if self.state.task.rules < 2 || !call.is_from_text() {
             return None;
         }
         let own = self.state.conversation.own();
-        let mut earlier = own.iter().rev().filter(|message| message.role == Role::Tool);
-        let mut made = own.iter().rev().filter(|message| message.calls().next().is_some());
+        let mut earlier = own
+            .iter()
+            .rev()
+            .filter(|message| message.role == Role::Tool);
+        let mut made = own
+            .iter()
+            .rev()
+            .filter(|message| message.calls().next().is_some());
         let same = |message: &Arc<Message>| {
             let mut calls = message.calls();
-            let first = calls.next().is_some_and(|made| made.name == call.name && made.args == call.args);
+            let first = calls
+                .next()
+                .is_some_and(|made| made.name == call.name && made.args == call.args);
             first && calls.next().is_none()
         };
         if !(made.next().is_some_and(same) && made.next().is_some_and(same)) {
             return None;
         }
-        let result = earlier.next()?.results().next().filter(|result| !result.is_error())?;
-        Some(ToolResult::new(call, Ok(ToolOutput::text(notes::same_call(&result.text())))))
+        let result = earlier
+            .next()?
+            .results()
+            .next()
+            .filter(|result| !result.is_error())?;
+        Some(ToolResult::new(
+            call,
+            Ok(ToolOutput::text(notes::same_call(&result.text()))),
+        ))
     }
 
     /// Answers a call with what is known, and has the model answer.
@@ -226,8 +275,13 @@ impl AgentMachine {
     fn take_answer(&self, exchange: &mut Exchange) -> Option<String> {
         let calls: Vec<ToolCall> = exchange.unanswered().take(2).cloned().collect();
         let [call] = &*calls else { return None };
-        let text = asked::answer(&call.args).ok().filter(|_| self.finishes(call))?;
-        let _ = exchange.answer(ToolResult::new(call, Ok(ToolOutput::text("the answer was taken"))));
+        let text = asked::answer(&call.args)
+            .ok()
+            .filter(|_| self.finishes(call))?;
+        let _ = exchange.answer(ToolResult::new(
+            call,
+            Ok(ToolOutput::text("the answer was taken")),
+        ));
         Some(text)
     }
 
@@ -243,7 +297,9 @@ impl AgentMachine {
 
     /// The user is asked. What is wrong with the question, the model is told at once.
     fn ask_user(&mut self, call: ToolCall, step: &mut MachineOutput) {
-        let (question, Some(run)) = (asked::question(&call.args), self.state.run.clone()) else { return };
+        let (question, Some(run)) = (asked::question(&call.args), self.state.run.clone()) else {
+            return;
+        };
         match question {
             Ok(question) => {
                 let waiting = Waiting::Answer(call.id.clone());
@@ -256,13 +312,20 @@ impl AgentMachine {
 
     /// What the user said to a question.
     fn user_answered(&mut self, id: &CallId, decision: Decision, step: &mut MachineOutput) {
-        let Some(call) = self.open_call(id) else { return };
+        let Some(call) = self.open_call(id) else {
+            return;
+        };
         let outcome = match decision {
             Decision::Answer { text } => Ok(ToolOutput::text(text)),
             Decision::Deny { reason } => Err(format!("the question was not answered: {reason}")),
             _ => Err("the question was not answered".to_owned()),
         };
-        let refused = |why| ToolError::new(ToolErrorKind::Denied, format!("{why}; {}", asked::UNANSWERED));
+        let refused = |why| {
+            ToolError::new(
+                ToolErrorKind::Denied,
+                format!("{why}; {}", asked::UNANSWERED),
+            )
+        };
         self.answered(ToolResult::new(&call, outcome.map_err(refused)), step);
     }
 
@@ -273,8 +336,9 @@ impl AgentMachine {
         }
         if self.finishes(&call) {
             let error = asked::answer(&call.args).err();
-            let error = error
-                .unwrap_or_else(|| ToolError::new(ToolErrorKind::Denied, asked::not_alone(asked::FINISH)));
+            let error = error.unwrap_or_else(|| {
+                ToolError::new(ToolErrorKind::Denied, asked::not_alone(asked::FINISH))
+            });
             return self.answered(ToolResult::new(&call, Err(error)), step);
         }
         if self.is_signal(&call) {
@@ -290,7 +354,11 @@ impl AgentMachine {
             let child = ChildRun::new(call.name, call.args).for_call(id.clone(), approved);
             return self.want_for_call(Waiting::Child(id), |_| Effect::Child(child), step);
         }
-        let run = if approved { ToolRun::approved(call) } else { ToolRun::new(call) };
+        let run = if approved {
+            ToolRun::approved(call)
+        } else {
+            ToolRun::new(call)
+        };
         self.want_for_call(Waiting::Tool(id), |_| Effect::Tool(run), step);
     }
 
@@ -305,16 +373,22 @@ impl AgentMachine {
         use Waiting::{Answer, Child, Decision, Tool, Wait};
         let (call, kind, message) = match (waiting, outcome) {
             (Tool(_), Outcome::Tool(result)) => return self.answered(result, step),
-            (Decision(call), Outcome::Decision(decision)) => return self.decided(&call, decision, step),
-            (Answer(call), Outcome::Decision(decision)) => return self.user_answered(&call, decision, step),
+            (Decision(call), Outcome::Decision(decision)) => {
+                return self.decided(&call, decision, step);
+            }
+            (Answer(call), Outcome::Decision(decision)) => {
+                return self.user_answered(&call, decision, step);
+            }
             (Wait(call), Outcome::Woken) => return self.woken(&call, step),
             (Child(call), Outcome::Child(ending)) => return self.child_ended(&call, *ending, step),
             (Tool(call) | Child(call) | Wait(call), Outcome::NeedsApproval { reason }) => {
                 return self.ask_leave(&call, reason, step);
             }
-            (Tool(call) | Child(call) | Wait(call), Outcome::Denied { reason }) => {
-                (call, ToolErrorKind::Denied, format!("this call is not allowed: {reason}"))
-            }
+            (Tool(call) | Child(call) | Wait(call), Outcome::Denied { reason }) => (
+                call,
+                ToolErrorKind::Denied,
+                format!("this call is not allowed: {reason}"),
+            ),
             (Tool(call) | Child(call), Outcome::Refused(limit)) => {
                 let message = format!("the limit on {limit} is reached: answer from what you know");
                 (call, ToolErrorKind::Denied, message)
@@ -325,7 +399,10 @@ impl AgentMachine {
             _ => return self.odd_outcome(effect, step),
         };
         if let Some(call) = self.open_call(&call) {
-            self.answered(ToolResult::new(&call, Err(ToolError::new(kind, message))), step);
+            self.answered(
+                ToolResult::new(&call, Err(ToolError::new(kind, message))),
+                step,
+            );
         }
     }
 
@@ -342,10 +419,18 @@ impl AgentMachine {
         }
     }
 
-    fn wait(&mut self, call: &ToolCall, longest: Duration, approved: bool, step: &mut MachineOutput) {
+    fn wait(
+        &mut self,
+        call: &ToolCall,
+        longest: Duration,
+        approved: bool,
+        step: &mut MachineOutput,
+    ) {
         match wait::time(&call.args, longest) {
             Ok(time) => {
-                let wait = Wait::new(time).for_call(call.id.clone()).with_approved(approved);
+                let wait = Wait::new(time)
+                    .for_call(call.id.clone())
+                    .with_approved(approved);
                 self.want_for_call(Waiting::Wait(call.id.clone()), |_| Effect::Wait(wait), step);
             }
             Err(error) => self.answered(ToolResult::new(call, Err(error)), step),
@@ -360,9 +445,15 @@ impl AgentMachine {
     }
 
     fn ask_leave(&mut self, call: &CallId, reason: String, step: &mut MachineOutput) {
-        let (Some(run), Some(call)) = (self.state.run.clone(), self.open_call(call)) else { return };
+        let (Some(run), Some(call)) = (self.state.run.clone(), self.open_call(call)) else {
+            return;
+        };
         let waiting = Waiting::Decision(call.id.clone());
-        self.want_for_call(waiting, |effect| Effect::Ask(Ask::new(run, effect, call, reason)), step);
+        self.want_for_call(
+            waiting,
+            |effect| Effect::Ask(Ask::new(run, effect, call, reason)),
+            step,
+        );
     }
 
     fn open_call(&self, id: &CallId) -> Option<ToolCall> {
@@ -370,10 +461,15 @@ impl AgentMachine {
     }
 
     fn decided(&mut self, id: &CallId, decision: Decision, step: &mut MachineOutput) {
-        let Some(mut call) = self.open_call(id) else { return };
+        let Some(mut call) = self.open_call(id) else {
+            return;
+        };
         match decision {
             Decision::Deny { reason } => {
-                let error = ToolError::new(ToolErrorKind::Denied, format!("the call was denied: {reason}"));
+                let error = ToolError::new(
+                    ToolErrorKind::Denied,
+                    format!("the call was denied: {reason}"),
+                );
                 self.answered(ToolResult::new(&call, Err(error)), step);
             }
             Decision::Edit { args } => {
@@ -389,7 +485,8 @@ impl AgentMachine {
                 self.answered(ToolResult::new(&call, Ok(ToolOutput::text(text))), step);
             }
             _ => {
-                let error = ToolError::new(ToolErrorKind::Denied, "the decision is of an unknown kind");
+                let error =
+                    ToolError::new(ToolErrorKind::Denied, "the decision is of an unknown kind");
                 self.answered(ToolResult::new(&call, Err(error)), step);
             }
         }
@@ -397,11 +494,13 @@ impl AgentMachine {
 
     fn child_ended(&mut self, id: &CallId, ending: Ending, step: &mut MachineOutput) {
         self.state.tally.usage += ending.usage;
-        let Some(call) = self.open_call(id) else { return };
+        let Some(call) = self.open_call(id) else {
+            return;
+        };
         let outcome = match ending.status {
-            Status::Complete | Status::BestEffort(_) => {
-                Ok(ending.value.map_or_else(|| ToolOutput::text(ending.text), ToolOutput::value))
-            }
+            Status::Complete | Status::BestEffort(_) => Ok(ending
+                .value
+                .map_or_else(|| ToolOutput::text(ending.text), ToolOutput::value)),
             Status::Failed(Failure::Program(error)) => Err(error),
             status => {
                 let mut message = format!("`{}` {status}", call.name);
@@ -429,7 +528,10 @@ fn block(exchange: &mut Exchange, guarded: &[Intervention]) -> u64 {
 
 /// Whether a message has something to look at or to listen to.
 fn has_media(message: &Message) -> bool {
-    message.parts.iter().any(|part| matches!(part, Part::Media(_)))
+    message
+        .parts
+        .iter()
+        .any(|part| matches!(part, Part::Media(_)))
 }
 
 /// A reply as a model's message, whatever the model made of it.
@@ -438,5 +540,8 @@ fn from_model(message: Arc<Message>) -> Arc<Message> {
         return message;
     }
     let keep = |part: &&Part| !matches!(part, Part::ToolResult(_));
-    Arc::new(Message::new(Role::Assistant, message.parts.iter().filter(keep).cloned()))
+    Arc::new(Message::new(
+        Role::Assistant,
+        message.parts.iter().filter(keep).cloned(),
+    ))
 }

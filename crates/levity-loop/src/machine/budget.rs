@@ -54,7 +54,11 @@ impl Budget {
 impl AgentMachine {
     /// The model for a purpose; the cheap one for all once it was switched to.
     pub(super) fn slot(&self, purpose: &'static str) -> &'static str {
-        if self.state.budget.cheap { CHEAP } else { purpose }
+        if self.state.budget.cheap {
+            CHEAP
+        } else {
+            purpose
+        }
     }
 
     /// Little is left of what a limit allows.
@@ -65,8 +69,8 @@ impl AgentMachine {
         }
     }
 
-    /// A limit forbids a call. Where a smaller one may do, there can be enough left for an answer: of the cheap
-    /// model, without a question on the side, without tools.
+    /// A limit forbids a call. Where a smaller one may do, there can be enough left for an answer:
+    /// of the cheap model, without a question on the side, without tools.
     pub(super) fn refused(&mut self, purpose: &Purpose, limit: Limit, step: &mut MachineOutput) {
         let is_last = matches!(purpose, Purpose::Reply(Turn { offered: false, .. }));
         let switches = self.spec.when_low == Low::Switch && !self.state.budget.cheap;
@@ -90,7 +94,8 @@ impl AgentMachine {
     }
 
     pub(super) fn announce(&mut self, closing: Option<Closing>, step: &mut MachineOutput) {
-        let Some(closing) = closing.filter(|_| self.has_tools() && !self.state.budget.announced) else {
+        let Some(closing) = closing.filter(|_| self.has_tools() && !self.state.budget.announced)
+        else {
             return;
         };
         self.state.budget.announced = true;
@@ -105,6 +110,9 @@ impl AgentMachine {
     pub(super) fn count_turn(&mut self, step: &mut MachineOutput) {
         let turns = &mut self.state.tally.stats.turns;
         *turns = turns.saturating_add(1);
-        step.tell(EventKind::TurnStarted { turn: *turns, of: self.spec.max_turns.max(*turns) });
+        step.tell(EventKind::TurnStarted {
+            turn: *turns,
+            of: self.spec.max_turns.max(*turns),
+        });
     }
 }

@@ -36,11 +36,22 @@ pub(super) struct Conversation {
 impl Conversation {
     pub(super) fn new(spec: &AgentSpec, system: Option<&str>, mut past: Past) -> Self {
         past.history.keep_wholes(MOST_KEPT);
-        let beside = system.map_or(0, estimate_tokens).saturating_add(spec.tool_tokens);
-        let window = if past.talk.is_some() { &spec.talk_window } else { &spec.window };
+        let beside = system
+            .map_or(0, estimate_tokens)
+            .saturating_add(spec.tool_tokens);
+        let window = if past.talk.is_some() {
+            &spec.talk_window
+        } else {
+            &spec.window
+        };
         let mut conversation = Self {
             history: past.history,
-            shown: Box::new(Shown::new(window.clone(), !spec.summaries, past.summary, beside)),
+            shown: Box::new(Shown::new(
+                window.clone(),
+                !spec.summaries,
+                past.summary,
+                beside,
+            )),
             notes: BTreeSet::new(),
             talk: past.talk.map(Box::new),
             said: Vec::new(),
@@ -67,7 +78,10 @@ impl Conversation {
     pub(super) fn add(&mut self, message: impl Into<Arc<Message>>, reader: &str) {
         let from = self.history.len();
         let added = self.history.say(message);
-        debug_assert!(added.is_ok(), "a message with calls or results must go through an exchange");
+        debug_assert!(
+            added.is_ok(),
+            "a message with calls or results must go through an exchange"
+        );
         self.show_more(from, reader);
     }
 
@@ -84,7 +98,8 @@ impl Conversation {
         }
     }
 
-    /// Adds an exchange; calls without an answer are answered with `unanswered`. Returns the messages that are new.
+    /// Adds an exchange; calls without an answer are answered with `unanswered`. Returns the
+    /// messages that are new.
     pub(super) fn close(
         &mut self,
         exchange: Exchange,
@@ -99,7 +114,10 @@ impl Conversation {
 
     /// The messages of this run.
     pub(super) fn own(&self) -> &[Arc<Message>] {
-        self.history.messages().get(self.shown.task..).unwrap_or_default()
+        self.history
+            .messages()
+            .get(self.shown.task..)
+            .unwrap_or_default()
     }
 
     /// The messages of this run, without what the model was told on the side.
@@ -114,15 +132,27 @@ impl Conversation {
         to: usize,
         left_out: impl Fn(&Message) -> bool,
     ) -> Vec<Arc<Message>> {
-        let messages = self.history.messages().iter().enumerate().take(to).skip(from);
+        let messages = self
+            .history
+            .messages()
+            .iter()
+            .enumerate()
+            .take(to)
+            .skip(from);
         let said = messages.filter(|(at, message)| !(self.notes.contains(at) && left_out(message)));
         said.map(|(_, message)| message.clone()).collect()
     }
 
     /// The last thing the model said in words in this run; what it said before is no part of it.
     pub(super) fn last_words(&self) -> String {
-        let replies = self.own().iter().rev().filter(|message| message.role == Role::Assistant);
-        let text = replies.map(|reply| reply.text()).find(|text| !text.trim().is_empty());
+        let replies = self
+            .own()
+            .iter()
+            .rev()
+            .filter(|message| message.role == Role::Assistant);
+        let text = replies
+            .map(|reply| reply.text())
+            .find(|text| !text.trim().is_empty());
         text.map(Into::into).unwrap_or_default()
     }
 
@@ -144,6 +174,8 @@ impl Conversation {
         let messages = self.history.messages();
         let count = usize::try_from(count).unwrap_or(usize::MAX);
         let last = messages.iter().skip(messages.len().saturating_sub(count));
-        last.filter(|message| message.role == Role::Assistant).map(|message| message.text()).collect()
+        last.filter(|message| message.role == Role::Assistant)
+            .map(|message| message.text())
+            .collect()
     }
 }

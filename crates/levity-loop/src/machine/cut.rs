@@ -11,15 +11,17 @@ use super::phase::{Question, Turn};
 const RAISE: u64 = 4;
 const HIGHEST: u64 = 16_384;
 
-/// A reply of fewer tokens that was cut, although more were allowed, had no room in the model's window.
+/// A reply of fewer tokens that was cut, although more were allowed, had no room in the model's
+/// window.
 const SHORT: u64 = 512;
 
 /// A request of fewer tokens fits every model.
 const SMALL: u64 = 1_024;
 
 impl AgentMachine {
-    /// Asks again for a reply that was cut, where that can help: with a higher limit when the limit cut a call, and with a
-    /// smaller request when the model's window was full. Returns whether it asked.
+    /// Asks again for a reply that was cut, where that can help: with a higher limit when the limit
+    /// cut a call, and with a smaller request when the model's window was full. Returns whether it
+    /// asked.
     pub(super) fn ask_for_cut_reply(
         &mut self,
         turn: Turn,
@@ -33,7 +35,9 @@ impl AgentMachine {
         let limit = self.max_reply();
         let cut_call = turn.offered && message.calls().any(|call| call.raw.is_some());
         match limit {
-            Some(limit) if cut_call && self.state.corrections.max_reply.is_none() && limit < HIGHEST => {
+            Some(limit)
+                if cut_call && self.state.corrections.max_reply.is_none() && limit < HIGHEST =>
+            {
                 let raised = limit.saturating_mul(RAISE).min(HIGHEST);
                 self.state.corrections.max_reply = Some(raised);
                 self.note(notes::cut_call(limit, raised), step);
@@ -53,20 +57,29 @@ impl AgentMachine {
 
     /// The limit on the tokens of a reply.
     pub(super) fn max_reply(&self) -> Option<u64> {
-        self.state.corrections.max_reply.or(self.spec.options.max_tokens)
+        self.state
+            .corrections
+            .max_reply
+            .or(self.spec.options.max_tokens)
     }
 
-    /// Makes requests smaller from now on, if nobody knows how much the model has room for and there are results to shorten.
-    /// This happens once in a run.
+    /// Makes requests smaller from now on, if nobody knows how much the model has room for and
+    /// there are results to shorten. This happens once in a run.
     pub(super) fn make_smaller(&mut self) -> bool {
         let conversation = &mut self.state.conversation;
         let sent = conversation.sent_tokens();
-        let has_results = conversation.history.messages().iter().any(|message| message.role == Role::Tool);
+        let has_results = conversation
+            .history
+            .messages()
+            .iter()
+            .any(|message| message.role == Role::Tool);
         if self.state.task.rules < 3 || sent < SMALL || !has_results {
             return false;
         }
         let window = &mut conversation.shown.window;
-        let is_unknown = window.as_ref().is_some_and(|window| window.max_tokens().is_none());
+        let is_unknown = window
+            .as_ref()
+            .is_some_and(|window| window.max_tokens().is_none());
         if is_unknown {
             *window = window.take().map(|window| window.tokens(sent / 4 * 3));
         }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Ending, EventKind, Failure, MachineOutput, Message, Phase as Told, Status, ToolError, ToolErrorKind,
+    Ending, EventKind, Failure, MachineOutput, Message, Phase as Told, Status, ToolError,
+    ToolErrorKind,
 };
 use serde_json::Value;
 
@@ -21,7 +22,9 @@ impl AgentMachine {
             return self.act(step);
         }
         let status = match self.closing() {
-            Some(Closing::Limit(limit)) if self.has_tools() && !turn.offered => Status::BestEffort(limit),
+            Some(Closing::Limit(limit)) if self.has_tools() && !turn.offered => {
+                Status::BestEffort(limit)
+            }
             _ => Status::Complete,
         };
         self.check_answer(&text, status, step);
@@ -34,7 +37,8 @@ impl AgentMachine {
         match output.check(text) {
             Ok(value) => self.end(status, text.to_owned(), Some(value), step),
             Err(complaint) if self.state.corrections.wrong_answers < self.spec.output_retries => {
-                self.state.corrections.wrong_answers = self.state.corrections.wrong_answers.saturating_add(1);
+                self.state.corrections.wrong_answers =
+                    self.state.corrections.wrong_answers.saturating_add(1);
                 self.note(notes::wrong_shape(&complaint), step);
                 self.act(step);
             }
@@ -70,7 +74,8 @@ impl AgentMachine {
     /// Closes what is open, and returns the last words.
     fn close_open(&mut self) -> String {
         if let Some(exchange) = self.state.phase.take_exchange() {
-            let message = "the run ended before the call was answered; it may have taken effect in part";
+            let message =
+                "the run ended before the call was answered; it may have taken effect in part";
             let error = ToolError::new(ToolErrorKind::Cancelled, message);
             self.close(exchange, &error);
         }

@@ -25,8 +25,8 @@ pub(super) struct KnownTools {
 }
 
 impl KnownTools {
-    /// Notes the tools that messages name. So what is known depends on the history alone, and on all of it, whatever the
-    /// model is shown of it.
+    /// Notes the tools that messages name. So what is known depends on the history alone, and on
+    /// all of it, whatever the model is shown of it.
     pub(super) fn look(&mut self, messages: &[Arc<Message>], spec: &AgentSpec) {
         let Some(finder) = spec.finder else { return };
         let mut new: Vec<Arc<str>> = Vec::new();
@@ -39,7 +39,8 @@ impl KnownTools {
         self.add(new);
     }
 
-    /// There is something to read from now on. The tool for it keeps its place among those that are found.
+    /// There is something to read from now on. The tool for it keeps its place among those that are
+    /// found.
     pub(super) fn may_read(&mut self, spec: &AgentSpec) {
         let is_new = !self.reads;
         self.reads = true;
@@ -57,15 +58,24 @@ impl KnownTools {
 
 /// The tools that a message names by its results, in order.
 fn names<'a>(message: &'a Message, finder: &'a str) -> impl Iterator<Item = &'a str> {
-    message.results().flat_map(move |result| match result.name == finder {
-        true => found(result),
-        // What was called is offered, too: a provider may want it beside the call.
-        false if result.error != Some(ToolErrorKind::NotFound) => vec![&*result.name],
-        false => Vec::new(),
-    })
+    message
+        .results()
+        .flat_map(move |result| match result.name == finder {
+            true => found(result),
+            // What was called is offered, too: a provider may want it beside the call.
+            false if result.error != Some(ToolErrorKind::NotFound) => vec![&*result.name],
+            false => Vec::new(),
+        })
 }
 
 fn found(result: &ToolResult) -> Vec<&str> {
-    let tools = result.value.as_ref().and_then(|value| value.get("tools")?.as_array());
-    tools.into_iter().flatten().filter_map(|tool| tool.get("name")?.as_str()).collect()
+    let tools = result
+        .value
+        .as_ref()
+        .and_then(|value| value.get("tools")?.as_array());
+    tools
+        .into_iter()
+        .flatten()
+        .filter_map(|tool| tool.get("name")?.as_str())
+        .collect()
 }

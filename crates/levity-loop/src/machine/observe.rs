@@ -1,6 +1,8 @@
 //! Observe and reflect: what the tools answered, and what to make of it.
 
-use levity_core::{Content, EventKind, MachineOutput, Phase as Told, ToolCall, ToolError, ToolResult};
+use levity_core::{
+    Content, EventKind, MachineOutput, Phase as Told, ToolCall, ToolError, ToolResult,
+};
 use serde_json::Value;
 
 use crate::notes;
@@ -11,13 +13,17 @@ use super::phase::{Phase, Question};
 
 impl AgentMachine {
     pub(super) fn answered(&mut self, mut result: ToolResult, step: &mut MachineOutput) {
-        let Phase::Calling(calls) = &mut self.state.phase else { return };
+        let Phase::Calling(calls) = &mut self.state.phase else {
+            return;
+        };
         if let Some(args) = calls.edited.remove(&result.call) {
             tell_edited(&mut result, &args);
         }
         // It was told, and is not part of what was said.
         result.guarded = Vec::new();
-        self.state.tally.count_calls(0, u64::from(result.is_error()));
+        self.state
+            .tally
+            .count_calls(0, u64::from(result.is_error()));
         let is_long = result.whole.is_some();
         // A second answer to a call is of no use.
         let _ = calls.exchange.answer(result);
@@ -32,7 +38,9 @@ impl AgentMachine {
     }
 
     pub(super) fn observe(&mut self, step: &mut MachineOutput) {
-        let Some(exchange) = self.state.phase.take_exchange() else { return };
+        let Some(exchange) = self.state.phase.take_exchange() else {
+            return;
+        };
         step.tell(EventKind::Phase(Told::Observe));
         let reply = exchange.reply().clone();
         self.close(exchange, &ToolError::failed("the call was not answered"));
@@ -78,7 +86,12 @@ impl AgentMachine {
 /// Tells the model that its call was made with other arguments.
 fn tell_edited(result: &mut ToolResult, args: &Value) {
     if result.content.is_empty() {
-        result.content.extend(result.value.as_ref().map(|value| Content::Text(value.to_string())));
+        result.content.extend(
+            result
+                .value
+                .as_ref()
+                .map(|value| Content::Text(value.to_string())),
+        );
     }
     let note = format!("(A person changed the arguments of this call to {args}.)\n");
     result.content.insert(0, Content::Text(note));

@@ -11,7 +11,8 @@ use super::window::Folding;
 
 /// Where the loop stands.
 ///
-/// A state that was not begun is saved as `"goal"` by all versions; the form of the others may change with each version.
+/// A state that was not begun is saved as `"goal"` by all versions; the form of the others may
+/// change with each version.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Phase {
@@ -109,7 +110,11 @@ impl Phase {
 
     /// The exchange under way.
     pub(super) fn exchange(&self) -> Option<&Exchange> {
-        if let Self::Calling(calls) = self { Some(&calls.exchange) } else { None }
+        if let Self::Calling(calls) = self {
+            Some(&calls.exchange)
+        } else {
+            None
+        }
     }
 
     /// Ends the wait for a model, if this is its effect.
@@ -145,15 +150,31 @@ impl Phase {
 impl Purpose {
     fn told(&self) -> Told {
         match self {
-            Self::Plan | Self::Summary { next: Question::Plan(_), .. } => Told::Plan,
-            Self::Reply(_) | Self::Summary { next: Question::Reply(_), .. } => Told::Act,
-            Self::Reflection | Self::Summary { next: Question::Reflection(_), .. } => Told::Reflect,
+            Self::Plan
+            | Self::Summary {
+                next: Question::Plan(_),
+                ..
+            } => Told::Plan,
+            Self::Reply(_)
+            | Self::Summary {
+                next: Question::Reply(_),
+                ..
+            } => Told::Act,
+            Self::Reflection
+            | Self::Summary {
+                next: Question::Reflection(_),
+                ..
+            } => Told::Reflect,
         }
     }
 }
 
 impl Calls {
     pub(super) fn new(exchange: Exchange) -> Self {
-        Self { exchange, waiting: BTreeMap::new(), edited: BTreeMap::new() }
+        Self {
+            exchange,
+            waiting: BTreeMap::new(),
+            edited: BTreeMap::new(),
+        }
     }
 }

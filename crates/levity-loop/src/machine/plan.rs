@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Effect, EventKind, Failure, Limit, MachineOutput, Message, ModelCall, Offer, Phase as Told, Request,
-    RunId, Status,
+    Effect, EventKind, Failure, Limit, MachineOutput, Message, ModelCall, Offer, Phase as Told,
+    Request, RunId, Status,
 };
 
 use crate::notes;
@@ -21,11 +21,22 @@ impl AgentMachine {
         self.state.budget.closing = wrap.map(Closing::Limit);
         step.tell(EventKind::Phase(Told::Goal));
         let goal = self.state.task.goal.clone();
-        step.tell(EventKind::Goal { text: goal.text().into_owned() });
+        step.tell(EventKind::Goal {
+            text: goal.text().into_owned(),
+        });
         for intervention in self.state.task.guarded.clone() {
-            step.tell(EventKind::Guarded { effect: None, intervention });
+            step.tell(EventKind::Guarded {
+                effect: None,
+                intervention,
+            });
         }
-        if let Some(by) = self.state.task.guarded.last().filter(|by| by.blocked.is_some()) {
+        if let Some(by) = self
+            .state
+            .task
+            .guarded
+            .last()
+            .filter(|by| by.blocked.is_some())
+        {
             return self.stop(Status::Failed(Failure::Blocked(by.clone())), step);
         }
         self.state.conversation.task_begins();
@@ -47,7 +58,9 @@ impl AgentMachine {
 
     pub(super) fn planned(&mut self, steps: Vec<String>, step: &mut MachineOutput) {
         if !steps.is_empty() {
-            step.tell(EventKind::Plan { steps: steps.clone() });
+            step.tell(EventKind::Plan {
+                steps: steps.clone(),
+            });
             self.add_note(Message::system(notes::plan(&steps)));
             self.state.task.plan = steps;
         }
@@ -67,20 +80,32 @@ impl AgentMachine {
     }
 
     /// Asks a model on the side: the question does not enter the history.
-    fn consult(&mut self, purpose: Purpose, slot: &'static str, prompt: String, step: &mut MachineOutput) {
+    fn consult(
+        &mut self,
+        purpose: Purpose,
+        slot: &'static str,
+        prompt: String,
+        step: &mut MachineOutput,
+    ) {
         let request = self.request().with_message(Message::system(prompt));
         let call = ModelCall::new(self.slot(slot), request, Offer::None);
         self.want_model(purpose, self.with_tools(call), step);
     }
 
-    pub(super) fn want_model(&mut self, purpose: Purpose, call: ModelCall, step: &mut MachineOutput) {
+    pub(super) fn want_model(
+        &mut self,
+        purpose: Purpose,
+        call: ModelCall,
+        step: &mut MachineOutput,
+    ) {
         let effect = self.next_effect();
         self.state.phase = Phase::Asking { effect, purpose };
         step.want(effect, Effect::Model(call));
     }
 
     pub(super) fn with_tools(&self, call: ModelCall) -> ModelCall {
-        call.with_reads(self.state.tools.reads).with_found(self.state.tools.found.clone())
+        call.with_reads(self.state.tools.reads)
+            .with_found(self.state.tools.found.clone())
     }
 
     pub(super) fn request(&self) -> Request {

@@ -27,15 +27,26 @@ impl AgentMachine {
 
     fn piece(&self, wanted: &Wanted) -> Result<ToolOutput, ToolError> {
         let Some(result) = self.result(&wanted.id) else {
-            let is_open = self.state.phase.exchange().is_some_and(|open| open.call(&wanted.id).is_some());
-            return Err(if is_open { wanted.too_early() } else { wanted.unknown() });
+            let is_open = self
+                .state
+                .phase
+                .exchange()
+                .is_some_and(|open| open.call(&wanted.id).is_some());
+            return Err(if is_open {
+                wanted.too_early()
+            } else {
+                wanted.unknown()
+            });
         };
         let text = match &result.whole {
             Some(whole) if whole.is_empty() => return Err(wanted.gone()),
             Some(whole) => Cow::Borrowed(&**whole),
             None => result.text(),
         };
-        Ok(wanted.piece(&text, self.state.task.max_piece.unwrap_or(self.spec.max_piece)))
+        Ok(wanted.piece(
+            &text,
+            self.state.task.max_piece.unwrap_or(self.spec.max_piece),
+        ))
     }
 
     /// The result of a call, in the open exchange or before it.
@@ -49,7 +60,9 @@ impl AgentMachine {
         let conversation = &mut self.state.conversation;
         let open = self.state.phase.exchange().map_or(0, Exchange::kept);
         let before = conversation.history.kept();
-        conversation.history.keep_wholes(MOST_KEPT.saturating_sub(open));
+        conversation
+            .history
+            .keep_wholes(MOST_KEPT.saturating_sub(open));
         // What is sent shares its messages with the history, and follows from it.
         if conversation.history.kept() < before {
             conversation.show_summary(self.spec.reader);

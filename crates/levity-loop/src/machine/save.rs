@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use levity_core::{
-    ConversationChange, ConversationId, Effect, EffectId, Ending, Failure, MachineOutput, MemoryError,
-    MemoryErrorKind, Outcome, Save, Status, Summary, TalkEnd,
+    ConversationChange, ConversationId, Effect, EffectId, Ending, Failure, MachineOutput,
+    MemoryError, MemoryErrorKind, Outcome, Save, Status, Summary, TalkEnd,
 };
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,8 @@ use super::phase::Phase;
 
 /// How often a last save is tried again.
 const LAST_TRIES: u32 = 2;
-/// So many messages without a summary by a model are brought back by the next run; beyond that, a digest has to do.
+/// So many messages without a summary by a model are brought back by the next run; beyond that, a
+/// digest has to do.
 const OWED: usize = 128;
 
 /// The conversation that a run is part of.
@@ -31,14 +32,16 @@ pub(crate) struct Talk {
     tries: u32,
     /// Whether nothing more is saved.
     pub(super) off: bool,
-    /// Whether the run was forked from another: it saves only as long as the conversation has not gone on without it.
+    /// Whether the run was forked from another: it saves only as long as the conversation has not
+    /// gone on without it.
     forked: bool,
 }
 
 /// A save that is not known to be made.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Saving {
-    /// It may have been made although it failed, so it is made again as it was, whatever came since.
+    /// It may have been made although it failed, so it is made again as it was, whatever came
+    /// since.
     save: Save,
     /// How much of the history is saved with it.
     to: usize,
@@ -50,12 +53,24 @@ impl Talk {
     /// Goes on with a conversation whose last `loaded` messages are the history.
     pub(crate) fn new(id: ConversationId, end: u64, loaded: usize, upto: u64) -> Self {
         let base = end.saturating_sub(loaded as u64);
-        Self { id, base, saved: loaded, upto, saving: None, tries: 0, off: false, forked: false }
+        Self {
+            id,
+            base,
+            saved: loaded,
+            upto,
+            saving: None,
+            tries: 0,
+            off: false,
+            forked: false,
+        }
     }
 
     /// Whether more is saved than the history has.
     pub(super) fn is_beyond(&self, len: usize) -> bool {
-        self.saving.as_ref().map_or(self.saved, |saving| saving.to.max(self.saved)) > len
+        self.saving
+            .as_ref()
+            .map_or(self.saved, |saving| saving.to.max(self.saved))
+            > len
     }
 
     pub(crate) fn id(&self) -> &ConversationId {
@@ -89,19 +104,28 @@ impl Conversation {
         window.digest(self.shown.view.summary().map(|summary| &**summary), &recent)
     }
 
-    /// What was said and is not known to be saved. What was being saved comes first, as it was: it may be there.
+    /// What was said and is not known to be saved. What was being saved comes first, as it was: it
+    /// may be there.
     pub(super) fn unsaved(&self) -> Vec<Save> {
-        let Some(talk) = self.talk.as_ref().filter(|talk| !talk.off) else { return Vec::new() };
+        let Some(talk) = self.talk.as_ref().filter(|talk| !talk.off) else {
+            return Vec::new();
+        };
         let from = talk.saving.as_ref().map_or(talk.saved, |saving| saving.to);
         let saving = talk.saving.as_ref().map(|saving| saving.save.clone());
-        saving.into_iter().chain(self.change(talk, from, self.history.len())).collect()
+        saving
+            .into_iter()
+            .chain(self.change(talk, from, self.history.len()))
+            .collect()
     }
 
     /// What was said between two places of the history, and the summary.
     fn change(&self, talk: &Talk, from: usize, to: usize) -> Option<Save> {
         let new = self.said_between(from, to, |_| true);
-        let mut change = ConversationChange::at(talk.position(from, &self.notes)).with_messages(new);
-        change.summary = self.summary(talk).filter(|summary| summary.upto <= change.end());
+        let mut change =
+            ConversationChange::at(talk.position(from, &self.notes)).with_messages(new);
+        change.summary = self
+            .summary(talk)
+            .filter(|summary| summary.upto <= change.end());
         (!change.is_empty()).then(|| Save::new(talk.id.clone(), change))
     }
 
@@ -128,11 +152,20 @@ impl Conversation {
     fn next_save(&mut self, effect: EffectId) -> Option<Save> {
         let talk = self.talk.as_ref().filter(|talk| !talk.off)?;
         let saving = match &talk.saving {
-            Some(Saving { effect: Some(_), .. }) => return None,
-            Some(saving) => Saving { effect: Some(effect), ..saving.clone() },
+            Some(Saving {
+                effect: Some(_), ..
+            }) => return None,
+            Some(saving) => Saving {
+                effect: Some(effect),
+                ..saving.clone()
+            },
             None => {
                 let to = self.history.len();
-                Saving { save: self.change(talk, talk.saved, to)?, to, effect: Some(effect) }
+                Saving {
+                    save: self.change(talk, talk.saved, to)?,
+                    to,
+                    effect: Some(effect),
+                }
             }
         };
         let save = saving.save.clone();
@@ -158,13 +191,25 @@ impl AgentMachine {
     pub(super) fn saved(&mut self, outcome: Outcome, step: &mut MachineOutput) {
         let done = match outcome {
             Outcome::Saved(done) => done,
-            _ => Err(MemoryError::new(MemoryErrorKind::Io, "nobody knows whether it was saved")),
+            _ => Err(MemoryError::new(
+                MemoryErrorKind::Io,
+                "nobody knows whether it was saved",
+            )),
         };
-        let Some(talk) = &mut self.state.conversation.talk else { return };
-        let Some(mut saving) = talk.saving.take() else { return };
+        let Some(talk) = &mut self.state.conversation.talk else {
+            return;
+        };
+        let Some(mut saving) = talk.saving.take() else {
+            return;
+        };
         match done {
             Ok(()) => {
-                let upto = saving.save.change.summary.as_ref().map_or(talk.upto, |summary| summary.upto);
+                let upto = saving
+                    .save
+                    .change
+                    .summary
+                    .as_ref()
+                    .map_or(talk.upto, |summary| summary.upto);
                 (talk.saved, talk.upto, talk.tries) = (saving.to, upto, 0);
             }
             Err(_) if talk.forked => talk.off = true,
@@ -184,7 +229,9 @@ impl AgentMachine {
     /// The conversation cannot be saved: it went on elsewhere, or the store is broken.
     fn not_saved(&mut self, error: MemoryError, step: &mut MachineOutput) {
         let failed = Status::Failed(Failure::Memory(error));
-        let Some(mut ending) = self.state.phase.take_ending() else { return self.stop(failed, step) };
+        let Some(mut ending) = self.state.phase.take_ending() else {
+            return self.stop(failed, step);
+        };
         if ending.status.is_answer() {
             ending.status = failed;
         }
@@ -203,7 +250,13 @@ impl AgentMachine {
             return;
         }
         self.save(step);
-        if self.state.conversation.talk.as_ref().is_some_and(|talk| talk.saving.is_some()) {
+        if self
+            .state
+            .conversation
+            .talk
+            .as_ref()
+            .is_some_and(|talk| talk.saving.is_some())
+        {
             return;
         }
         if let Some(ending) = self.state.phase.take_ending() {

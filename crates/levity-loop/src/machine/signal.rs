@@ -1,7 +1,8 @@
 //! Signals: what the model tells whoever runs it.
 
 use levity_core::{
-    Exchange, MachineOutput, Signal, Status, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult,
+    Exchange, MachineOutput, Signal, Status, ToolCall, ToolError, ToolErrorKind, ToolOutput,
+    ToolResult,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -28,7 +29,8 @@ impl AgentMachine {
         self.spec.signals.contains_key(&call.name)
     }
 
-    /// Takes in the signal that a run ends with, if that is all that is called for. Returns the words beside it.
+    /// Takes in the signal that a run ends with, if that is all that is called for. Returns the
+    /// words beside it.
     pub(super) fn take_last(&mut self, exchange: &mut Exchange) -> Option<String> {
         if self.has_more_to_hear() {
             return None;
@@ -45,7 +47,12 @@ impl AgentMachine {
     }
 
     /// The run ends with a signal.
-    pub(super) fn end_with_signal(&mut self, exchange: Exchange, text: String, step: &mut MachineOutput) {
+    pub(super) fn end_with_signal(
+        &mut self,
+        exchange: Exchange,
+        text: String,
+        step: &mut MachineOutput,
+    ) {
         self.state.tally.count_calls(1, 0);
         self.close(exchange, &ToolError::failed("the call was not answered"));
         self.end(Status::Complete, text, None, step);
@@ -66,7 +73,10 @@ impl AgentMachine {
 
     /// Whether a call is a signal that the run ends with.
     fn is_last(&self, call: &ToolCall) -> bool {
-        self.spec.signals.get(&call.name).is_some_and(|tool| tool.is_last)
+        self.spec
+            .signals
+            .get(&call.name)
+            .is_some_and(|tool| tool.is_last)
     }
 
     /// Why a signal that ends the run, and with which nothing else is wrong, does not end it.
@@ -79,7 +89,8 @@ impl AgentMachine {
         ToolError::new(ToolErrorKind::Denied, why)
     }
 
-    /// The arguments of a signal and how many bytes they are, if they are right and there is room for them.
+    /// The arguments of a signal and how many bytes they are, if they are right and there is room
+    /// for them.
     fn signal_args(&self, call: &ToolCall) -> Result<(Value, usize), ToolError> {
         let Some(tool) = self.spec.signals.get(&call.name) else {
             return Err(ToolError::failed("this is no signal"));
@@ -93,16 +104,21 @@ impl AgentMachine {
     }
 
     fn no_room(&self, name: &str, bytes: usize) -> Option<String> {
-        let (count, used) =
-            self.state.tally.noted.as_ref().map_or((0, 0), |noted| (noted.signals.len(), noted.bytes));
+        let (count, used) = self
+            .state
+            .tally
+            .noted
+            .as_ref()
+            .map_or((0, 0), |noted| (noted.signals.len(), noted.bytes));
         if count >= MOST {
             return Some(format!(
                 "`{name}` was not taken: a run has room for {MOST} such calls; go on without it"
             ));
         }
         let kib = MOST_BYTES >> 10;
-        (used.saturating_add(bytes) > MOST_BYTES)
-            .then(|| format!("`{name}` was not taken: a run has room for {kib} KiB of such calls; say less"))
+        (used.saturating_add(bytes) > MOST_BYTES).then(|| {
+            format!("`{name}` was not taken: a run has room for {kib} KiB of such calls; say less")
+        })
     }
 
     fn note_signal(&mut self, call: &ToolCall, args: Value, bytes: usize) {

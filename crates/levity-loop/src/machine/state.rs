@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use levity_core::{
-    Digest, EffectId, Ending, Finish, Intervention, Message, OutputSchema, RunId, Signal, Stats, Status,
-    ToolCall, ToolResult, Usage,
+    Digest, EffectId, Ending, Finish, Intervention, Message, OutputSchema, RunId, Signal, Stats,
+    Status, ToolCall, ToolResult, Usage,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -16,7 +16,8 @@ use super::found::KnownTools;
 use super::phase::Phase;
 use super::signal::Noted;
 
-/// The state of a run. It is saved flat: the journals of all versions begin with it as it is in [`Phase::Goal`].
+/// The state of a run. It is saved flat: the journals of all versions begin with it as it is in
+/// [`Phase::Goal`].
 #[derive(Serialize)]
 pub(super) struct State {
     #[serde(flatten)]
@@ -52,7 +53,8 @@ pub(super) struct Task {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) beside: Option<Arc<str>>,
     pub(super) plan: Vec<String>,
-    /// How many bytes of an earlier result are read at a time; what the agent has now, if it is not said.
+    /// How many bytes of an earlier result are read at a time; what the agent has now, if it is not
+    /// said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) max_piece: Option<usize>,
     /// Whether the ending has what was said.
@@ -117,7 +119,9 @@ impl State {
             () if last.is_some_and(|id| id >= self.next) => {
                 Some("an effect is under way that was not asked for")
             }
-            () if self.run.is_none() && last.is_some() => Some("effects are under way before the run began"),
+            () if self.run.is_none() && last.is_some() => {
+                Some("effects are under way before the run began")
+            }
             () if self.run.is_some() && !has_begun => Some("the run has an id before it began"),
             () if self.phase.is_beyond(self.conversation.history.len()) => {
                 Some("it sums up messages that are not there")
@@ -133,14 +137,21 @@ impl Corrections {
         if !result.is_error() && self.failures.is_empty() {
             return None;
         }
-        let key = Digest::of(&call.name).with_json(&call.args).with_json(&call.raw).to_string();
+        let key = Digest::of(&call.name)
+            .with_json(&call.args)
+            .with_json(&call.raw)
+            .to_string();
         if !result.is_error() {
             self.failures.remove(&key);
             return None;
         }
         let how = Digest::of(&result.text());
         let failed = self.failures.entry(key).or_insert(Failed { how, times: 0 });
-        let times = if failed.how == how { failed.times.saturating_add(1) } else { 1 };
+        let times = if failed.how == how {
+            failed.times.saturating_add(1)
+        } else {
+            1
+        };
         *failed = Failed { how, times };
         (times > 1).then_some(times)
     }
@@ -173,7 +184,10 @@ impl Tally {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }

@@ -1,4 +1,5 @@
-//! Conversations under random outcomes: nothing is lost, nothing is saved twice, and all that is sent can be sent.
+//! Conversations under random outcomes: nothing is lost, nothing is saved twice, and all that is
+//! sent can be sent.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +60,8 @@ fn saved() -> impl Strategy<Value = Saved> {
 }
 
 fn now<T>(work: impl Future<Output = T>) -> T {
-    work.now_or_never().expect("a store in memory makes nobody wait")
+    work.now_or_never()
+        .expect("a store in memory makes nobody wait")
 }
 
 fn id() -> ConversationId {
@@ -68,15 +70,27 @@ fn id() -> ConversationId {
 
 fn agent(store: &Arc<InMemory>, tokens: u64) -> Agent {
     let tool = RecordingTool::new("tool", |_| Ok(ToolOutput::text("ok")));
-    let builder = Agent::builder(ScriptedModel::new()).tool(tool).max_turns(12).memory(store.clone());
-    builder.window(Window::new().tokens(tokens).messages(6)).build().unwrap()
+    let builder = Agent::builder(ScriptedModel::new())
+        .tool(tool)
+        .max_turns(12)
+        .memory(store.clone());
+    builder
+        .window(Window::new().tokens(tokens).messages(6))
+        .build()
+        .unwrap()
 }
 
 fn machine(agent: &Agent, beside: bool) -> AgentMachine {
     let (past, _lease) = now(agent.past(&id())).unwrap();
     let beside = beside.then(|| BESIDE.into());
-    let start =
-        Start { goal: Message::user("Do it"), guarded: Vec::new(), past, system: None, beside, output: None };
+    let start = Start {
+        goal: Message::user("Do it"),
+        guarded: Vec::new(),
+        past,
+        system: None,
+        beside,
+        output: None,
+    };
     AgentMachine::new(agent.inner.spec.clone(), start)
 }
 
@@ -102,15 +116,32 @@ impl Play {
         self.machine.apply(input, &mut self.step);
         for (id, effect) in self.step.effects.drain(..) {
             if let Effect::Model(call) = &effect {
-                let first = call.request.history.messages().first().map(|message| message.role);
+                let first = call
+                    .request
+                    .history
+                    .messages()
+                    .first()
+                    .map(|message| message.role);
                 assert_eq!(first, Some(Role::User));
                 let is_summary = &*call.slot == "summariser";
                 self.summaries = if is_summary { self.summaries + 1 } else { 0 };
                 assert!(self.summaries < 2, "two summaries for one call");
                 let tokens = call.request.history.tokens() + self.beside;
-                assert!(is_summary || tokens <= self.tokens, "{tokens} of {}", self.tokens);
-                let text = call.request.history.messages().last().map(|message| message.text().into_owned());
-                assert!(!is_summary || !text.is_some_and(|text| text.contains(BESIDE)), "nobody has said it");
+                assert!(
+                    is_summary || tokens <= self.tokens,
+                    "{tokens} of {}",
+                    self.tokens
+                );
+                let text = call
+                    .request
+                    .history
+                    .messages()
+                    .last()
+                    .map(|message| message.text().into_owned());
+                assert!(
+                    !is_summary || !text.is_some_and(|text| text.contains(BESIDE)),
+                    "nobody has said it"
+                );
             }
             self.effects.push(effect.clone());
             self.open.insert(id, effect);
@@ -131,9 +162,10 @@ impl Play {
     fn outcome(&self, effect: &Effect, happening: &Happening, saved: Saved) -> Outcome {
         match (effect, happening) {
             (Effect::Save(save), _) => self.save(save, saved),
-            (Effect::Model(_), Happening::TooLong) => {
-                Outcome::Model(Err(ModelError::new(ModelErrorKind::ContextTooLong, "too long")))
-            }
+            (Effect::Model(_), Happening::TooLong) => Outcome::Model(Err(ModelError::new(
+                ModelErrorKind::ContextTooLong,
+                "too long",
+            ))),
             (Effect::Model(_), Happening::Refused) => Outcome::Refused(Limit::Tokens),
             (Effect::Model(_), Happening::Reply(call, words)) => {
                 // Some have no space between their words.
@@ -141,13 +173,26 @@ impl Play {
                 let call = call.then(|| Part::ToolCall(ToolCall::new("", "tool", json!({}))));
                 let message = Message::new(Role::Assistant, call.into_iter().chain([text]));
                 // A reply from a cache costs nothing.
-                let usage = if words % 5 == 0 { Usage::new(0, 0) } else { Usage::default() };
+                let usage = if words % 5 == 0 {
+                    Usage::new(0, 0)
+                } else {
+                    Usage::default()
+                };
                 Outcome::Model(Ok(Response::new(message).with_usage(usage)))
             }
-            (Effect::Model(_), _) => Outcome::Model(Err(ModelError::new(ModelErrorKind::Overloaded, "busy"))),
+            (Effect::Model(_), _) => {
+                Outcome::Model(Err(ModelError::new(ModelErrorKind::Overloaded, "busy")))
+            }
             (Effect::Tool(run), happening) => {
-                let words = if let Happening::Reply(_, words) = happening { *words } else { 5 };
-                Outcome::Tool(ToolResult::new(&run.call, Ok(ToolOutput::text("done ".repeat(words)))))
+                let words = if let Happening::Reply(_, words) = happening {
+                    *words
+                } else {
+                    5
+                };
+                Outcome::Tool(ToolResult::new(
+                    &run.call,
+                    Ok(ToolOutput::text("done ".repeat(words))),
+                ))
             }
             _ => Outcome::Unknown,
         }
@@ -156,7 +201,10 @@ impl Play {
 
 /// Drives a machine until it ends; `first` says whether the oldest effect is done first.
 fn play(play: &mut Play, happenings: &[(Happening, Saved, bool)], stop: usize) {
-    play.give(Input::Begin { run: RunId::new("r"), wrap: None });
+    play.give(Input::Begin {
+        run: RunId::new("r"),
+        wrap: None,
+    });
     for (count, (happening, saved, first)) in happenings.iter().cycle().enumerate() {
         if play.machine.ending().is_some() {
             return;
@@ -164,7 +212,9 @@ fn play(play: &mut Play, happenings: &[(Happening, Saved, bool)], stop: usize) {
         assert!(count < 1_000, "it does not end");
         assert!(!play.open.is_empty(), "it wants nothing and has not ended");
         if count == stop {
-            play.give(Input::Cancel { reason: "enough".into() });
+            play.give(Input::Cancel {
+                reason: "enough".into(),
+            });
             continue;
         }
         match happening {
@@ -174,11 +224,18 @@ fn play(play: &mut Play, happenings: &[(Happening, Saved, bool)], stop: usize) {
             }
             Happening::Wrap if count < 30 => play.give(Input::Wrap(Limit::Tokens)),
             happening => {
-                let at = if *first { play.open.keys().next() } else { play.open.keys().next_back() };
+                let at = if *first {
+                    play.open.keys().next()
+                } else {
+                    play.open.keys().next_back()
+                };
                 let at = *at.unwrap();
                 let effect = play.open.remove(&at).unwrap();
                 let outcome = play.outcome(&effect, happening, *saved);
-                play.give(Input::Finished { effect: at, outcome });
+                play.give(Input::Finished {
+                    effect: at,
+                    outcome,
+                });
             }
         }
     }
@@ -250,11 +307,28 @@ fn a_run_from_before_windows_ends_as_it_did() {
     state.as_object_mut().unwrap().remove("shown");
     let mut machine = AgentMachine::restore(agent.inner.spec.clone(), &state, None).unwrap();
     let mut step = MachineOutput::new();
-    machine.apply(Input::Begin { run: RunId::new("r"), wrap: None }, &mut step);
-    let (call, _) = step.effects.iter().find(|(_, effect)| matches!(effect, Effect::Model(_))).unwrap();
-    let outcome = Outcome::Model(Err(ModelError::new(ModelErrorKind::ContextTooLong, "too long")));
+    machine.apply(
+        Input::Begin {
+            run: RunId::new("r"),
+            wrap: None,
+        },
+        &mut step,
+    );
+    let (call, _) = step
+        .effects
+        .iter()
+        .find(|(_, effect)| matches!(effect, Effect::Model(_)))
+        .unwrap();
+    let outcome = Outcome::Model(Err(ModelError::new(
+        ModelErrorKind::ContextTooLong,
+        "too long",
+    )));
     let effect = *call;
     step.effects.clear();
     machine.apply(Input::Finished { effect, outcome }, &mut step);
-    assert!(step.effects.iter().all(|(_, effect)| !matches!(effect, Effect::Model(_))));
+    assert!(
+        step.effects
+            .iter()
+            .all(|(_, effect)| !matches!(effect, Effect::Model(_)))
+    );
 }

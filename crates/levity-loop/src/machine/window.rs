@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Compacted, EventKind, History, MachineOutput, Message, ModelCall, ModelError, ModelErrorKind, Offer,
-    Outcome, Response, Role,
+    Compacted, EventKind, History, MachineOutput, Message, ModelCall, ModelError, ModelErrorKind,
+    Offer, Outcome, Response, Role,
 };
 use levity_memory::{Counter, Window, WindowFit, WindowView};
 use serde::{Deserialize, Serialize};
@@ -47,14 +47,23 @@ impl Shown {
     /// Shows the past from where its summary ends.
     pub(super) fn new(window: Window, lists: bool, summary: Option<Arc<str>>, beside: u64) -> Self {
         let counter = Counter::new().beside(beside);
-        Self { window: Some(window), lists, counter, view: WindowView::new(summary), ..Self::default() }
+        Self {
+            window: Some(window),
+            lists,
+            counter,
+            view: WindowView::new(summary),
+            ..Self::default()
+        }
     }
 
     /// Whether it points to messages beyond the end of a history.
     pub(super) fn is_beyond(&self, len: usize) -> bool {
         let owed = self.owed.as_ref().map_or(0, |owed| owed.from);
         let pinned = self.pins.iter().any(|pin| *pin >= len);
-        pinned || [self.task, self.view.start(), owed].into_iter().any(|end| end > len)
+        pinned
+            || [self.task, self.view.start(), owed]
+                .into_iter()
+                .any(|end| end > len)
     }
 }
 
@@ -119,13 +128,18 @@ impl Conversation {
     }
 
     fn show_anew(&mut self, reader: &str) {
-        let sent = self.shown.view.show(self.history.messages(), &self.shown.pins, reader);
+        let sent = self
+            .shown
+            .view
+            .show(self.history.messages(), &self.shown.pins, reader);
         self.shown.sent = Some(sent);
     }
 
     /// Shows what was added to the history from a place on.
     pub(super) fn show_more(&mut self, from: usize, reader: &str) {
-        let Some(sent) = &mut self.shown.sent else { return };
+        let Some(sent) = &mut self.shown.sent else {
+            return;
+        };
         if sent.extend(&self.history, from).is_err() {
             self.show_anew(reader);
         }
@@ -146,13 +160,22 @@ impl Conversation {
         let shown = &self.shown;
         let past = shown.task.saturating_sub(shown.view.start());
         let tokens = self.sent().tokens();
-        shown.window.as_ref().is_some_and(|window| window.is_over(tokens, past, &shown.counter))
+        shown
+            .window
+            .as_ref()
+            .is_some_and(|window| window.is_over(tokens, past, &shown.counter))
     }
 
     fn fit(&self) -> Option<WindowFit> {
         let shown = &self.shown;
         let messages = self.history.messages();
-        shown.window.as_ref()?.fit(messages, shown.task, &shown.pins, &shown.view, &shown.counter)
+        shown.window.as_ref()?.fit(
+            messages,
+            shown.task,
+            &shown.pins,
+            &shown.view,
+            &shown.counter,
+        )
     }
 
     /// A summary of all that is not in `view`, from where the last one that a model made ends.
@@ -161,12 +184,20 @@ impl Conversation {
             Some(owed) => (owed.summary.clone(), owed.from),
             None => (self.shown.view.summary().cloned(), self.shown.view.start()),
         };
-        Folding { view, old, from, given: 0 }
+        Folding {
+            view,
+            old,
+            from,
+            given: 0,
+        }
     }
 
-    /// What is to be summed up. What stands beside the goal is shown in any case, and nobody has said it.
+    /// What is to be summed up. What stands beside the goal is shown in any case, and nobody has
+    /// said it.
     fn leaving(&self, folding: &Folding) -> Vec<Arc<Message>> {
-        self.said_between(folding.from, folding.view.start(), |message| message.role == Role::User)
+        self.said_between(folding.from, folding.view.start(), |message| {
+            message.role == Role::User
+        })
     }
 
     /// Notes what is asked, to learn from what the provider counts for it.
@@ -179,16 +210,23 @@ impl Conversation {
         let shown = &mut self.shown;
         shown.too_long = 0;
         let counted = response.usage.input.filter(|_| !response.usage.estimated);
-        // A layer that asked more than once has added its counts up, and one that asked nobody has counted nothing.
-        let most = shown.counter.count(shown.asked).saturating_mul(3).saturating_add(2_048);
+        // A layer that asked more than once has added its counts up, and one that asked nobody has
+        // counted nothing.
+        let most = shown
+            .counter
+            .count(shown.asked)
+            .saturating_mul(3)
+            .saturating_add(2_048);
         let likely = shown.asked / 8 + 1..=most;
-        if let Some(counted) = counted.filter(|counted| likely.contains(counted) || shown.window.is_none()) {
+        if let Some(counted) =
+            counted.filter(|counted| likely.contains(counted) || shown.window.is_none())
+        {
             shown.counter.learn(shown.asked, counted);
         }
     }
 
-    /// The provider finds the request too long: there is less room than was thought. Returns whether it can be tried
-    /// again with less.
+    /// The provider finds the request too long: there is less room than was thought. Returns
+    /// whether it can be tried again with less.
     pub(super) fn less_room(&mut self, error: &ModelError) -> bool {
         let sent = self.sent_tokens();
         let shown = &mut self.shown;
@@ -197,7 +235,9 @@ impl Conversation {
         }
         shown.too_long += 1;
         // A run of a version without windows goes on as it would have.
-        let Some(window) = shown.window.take() else { return false };
+        let Some(window) = shown.window.take() else {
+            return false;
+        };
         let room = window.max_tokens().unwrap_or(u64::MAX).min(sent);
         shown.window = Some(window.tokens(room / 4 * 3));
         true
@@ -205,17 +245,27 @@ impl Conversation {
 }
 
 impl AgentMachine {
-    /// Sees to it that what is to be sent fits, and returns what can be asked now. It is nothing if a model has to be asked
-    /// for a summary first.
-    pub(super) fn make_room(&mut self, next: Question, step: &mut MachineOutput) -> Option<Question> {
+    /// Sees to it that what is to be sent fits, and returns what can be asked now. It is nothing if
+    /// a model has to be asked for a summary first.
+    pub(super) fn make_room(
+        &mut self,
+        next: Question,
+        step: &mut MachineOutput,
+    ) -> Option<Question> {
         if !self.state.conversation.is_over() {
             return self.ask_again(next, step);
         }
-        let Some(fit) = self.state.conversation.fit() else { return Some(next) };
+        let Some(fit) = self.state.conversation.fit() else {
+            return Some(next);
+        };
         let shown = &self.state.conversation.shown;
         if fit.view.start() > shown.view.start() {
             // What does not fit with any summary is not worth one.
-            let why_not = if fit.fits { self.no_summaries() } else { Some("there is no room for one") };
+            let why_not = if fit.fits {
+                self.no_summaries()
+            } else {
+                Some("there is no room for one")
+            };
             return self.summarise(fit.view, why_not, next, step);
         }
         if fit.view != shown.view {
@@ -257,12 +307,22 @@ impl AgentMachine {
             self.fold(folding, Err(why.to_owned()), step);
             return Some(next);
         }
-        let Some(window) = &conversation.shown.window else { return Some(next) };
+        let Some(window) = &conversation.shown.window else {
+            return Some(next);
+        };
         let leaving = conversation.leaving(&folding);
-        let request = window.summary_request(folding.old.as_deref(), &leaving, self.spec.summary_room);
+        let request =
+            window.summary_request(folding.old.as_deref(), &leaving, self.spec.summary_room);
         folding.given = request.history.tokens();
         let call = ModelCall::new(self.slot("summariser"), request, Offer::None);
-        self.want_model(Purpose::Summary { folding: Box::new(folding), next }, call, step);
+        self.want_model(
+            Purpose::Summary {
+                folding: Box::new(folding),
+                next,
+            },
+            call,
+            step,
+        );
         None
     }
 
@@ -274,8 +334,16 @@ impl AgentMachine {
         next: Question,
         step: &mut MachineOutput,
     ) {
-        let window = self.state.conversation.shown.window.clone().unwrap_or_default();
-        let made = self.summary_of(outcome).and_then(|reply| window.take_summary(&reply, folding.given));
+        let window = self
+            .state
+            .conversation
+            .shown
+            .window
+            .clone()
+            .unwrap_or_default();
+        let made = self
+            .summary_of(outcome)
+            .and_then(|reply| window.take_summary(&reply, folding.given));
         self.fold(folding, made, step);
         self.ask(next, step);
     }
@@ -283,8 +351,11 @@ impl AgentMachine {
     fn summary_of(&mut self, outcome: Outcome) -> Result<Response, String> {
         match outcome {
             Outcome::Model(reply) => {
-                self.state.tally.count_model_call(reply.as_ref().ok().map(|response| response.usage));
-                let response = reply.map_err(|error| format!("the model gave no reply: {error}"))?;
+                self.state
+                    .tally
+                    .count_model_call(reply.as_ref().ok().map(|response| response.usage));
+                let response =
+                    reply.map_err(|error| format!("the model gave no reply: {error}"))?;
                 super::blocked_answer(&response).map_or(Ok(()), |by| Err(by.to_string()))?;
                 Ok(response)
             }
@@ -307,7 +378,12 @@ impl AgentMachine {
                 let wait = owed.map_or(AGAIN, |owed| owed.wait.saturating_mul(2));
                 let turn = self.state.tally.stats.turns.saturating_add(wait);
                 let (summary, from) = (folding.old, folding.from);
-                conversation.shown.owed = Some(Owed { summary, from, turn, wait });
+                conversation.shown.owed = Some(Owed {
+                    summary,
+                    from,
+                    turn,
+                    wait,
+                });
                 (digest, Some(why))
             }
         };
@@ -319,8 +395,14 @@ impl AgentMachine {
     /// Makes room for a summary that is longer than the one before.
     fn tighten(&mut self, step: &mut MachineOutput) {
         let conversation = &self.state.conversation;
-        let fit = if conversation.is_over() { conversation.fit() } else { None };
-        let Some(WindowFit { view, .. }) = fit else { return };
+        let fit = if conversation.is_over() {
+            conversation.fit()
+        } else {
+            None
+        };
+        let Some(WindowFit { view, .. }) = fit else {
+            return;
+        };
         if view.start() > conversation.shown.view.start() {
             let why = "the summary was too long to be shown with all the rest".to_owned();
             self.fold(conversation.folding(view), Err(why), step);
@@ -339,7 +421,9 @@ impl AgentMachine {
         let mut compacted = Compacted::default();
         compacted.before = conversation.sent_tokens();
         compacted.folded = view.start().saturating_sub(conversation.shown.view.start());
-        compacted.shortened = view.shortened().saturating_sub(conversation.shown.view.shortened());
+        compacted.shortened = view
+            .shortened()
+            .saturating_sub(conversation.shown.view.shortened());
         conversation.shown.view = view;
         conversation.show_anew(self.spec.reader);
         compacted.after = conversation.sent_tokens();

@@ -1,20 +1,35 @@
 //! Goals in which nobody can see anything.
 
-use levity_core::{Decision, ErrorKind, Hints, Media, Message, Part, Role, RunId, RunRequest, ToolOutput};
+use levity_core::{
+    Decision, ErrorKind, Hints, Media, Message, Part, Role, RunId, RunRequest, ToolOutput,
+};
 use levity_loop::{Agent, Error};
 use levity_memory::InMemory;
 use levity_runtime::{MachineRun, MemoryJournal, Runtime};
 use levity_test::{RecordingTool, ScriptedModel};
 use serde_json::json;
 
-const BLANK: [&str; 7] =
-    ["", " ", "\n\t", "\u{200b}", "\0", "\u{feff} \u{2060}\u{3164}\0\u{e0020}", "\u{200d}\u{ad}"];
+const BLANK: [&str; 7] = [
+    "",
+    " ",
+    "\n\t",
+    "\u{200b}",
+    "\0",
+    "\u{feff} \u{2060}\u{3164}\0\u{e0020}",
+    "\u{200d}\u{ad}",
+];
 
 fn refused<T>(ended: Result<T, Error>) {
     let error = ended.err().unwrap();
     assert!(matches!(error, Error::EmptyPrompt), "{error:?}");
-    assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Config, false));
-    assert_eq!(error.to_string(), "the prompt is empty; say what is to be done");
+    assert_eq!(
+        (error.kind(), error.is_retryable()),
+        (ErrorKind::Config, false)
+    );
+    assert_eq!(
+        error.to_string(),
+        "the prompt is empty; say what is to be done"
+    );
     assert!(error.partial().is_none());
 }
 
@@ -33,18 +48,38 @@ async fn blank_goal_begins_nothing_however_it_is_run() {
         refused(agent.run(goal).conversation("c").start().await);
         refused(agent.run(goal).typed::<String>().await);
         refused(agent.run(goal).id("r").park().await);
-        refused(agent.run(Message::new(Role::User, [Part::text(goal), Part::text(" ")])).await);
+        refused(
+            agent
+                .run(Message::new(
+                    Role::User,
+                    [Part::text(goal), Part::text(" ")],
+                ))
+                .await,
+        );
     }
     refused(agent.run(Message::new(Role::User, [])).await);
     assert!(model.requests().is_empty());
-    assert!(agent.runtime().journal().list(&Default::default()).await.unwrap().is_empty());
+    assert!(
+        agent
+            .runtime()
+            .journal()
+            .list(&Default::default())
+            .await
+            .unwrap()
+            .is_empty()
+    );
 }
 
 #[tokio::test]
 async fn goal_with_a_picture_alone_is_one() {
-    let agent = Agent::builder(ScriptedModel::new().reply("A cat.")).build().unwrap();
+    let agent = Agent::builder(ScriptedModel::new().reply("A cat."))
+        .build()
+        .unwrap();
     let picture = Part::Media(Media::bytes("image/png", vec![1, 2, 3]));
-    let answer = agent.run(Message::new(Role::User, [picture])).await.unwrap();
+    let answer = agent
+        .run(Message::new(Role::User, [picture]))
+        .await
+        .unwrap();
     assert_eq!(answer.text(), "A cat.");
 }
 
@@ -57,30 +92,62 @@ async fn old_run_with_a_blank_goal_is_resumed() {
         .build()
         .unwrap();
     // As it was written before such goals were refused.
-    let job = MachineRun::new(agent.machine(""), agent.executor()).id(RunId::new("old")).park();
-    assert!(agent.runtime().run(job).await.is_err(), "it waits for a person");
+    let job = MachineRun::new(agent.machine(""), agent.executor())
+        .id(RunId::new("old"))
+        .park();
+    assert!(
+        agent.runtime().run(job).await.is_err(),
+        "it waits for a person"
+    );
     let run = RunId::new("old");
     for ask in agent.asks(&run).await.unwrap() {
-        let allow = RunRequest::Decide { effect: ask.effect, decision: Decision::Allow };
+        let allow = RunRequest::Decide {
+            effect: ask.effect,
+            decision: Decision::Allow,
+        };
         agent.tell(&ask.run, allow).await.unwrap();
     }
     let answer = agent.resume(run.clone()).await.unwrap();
     assert_eq!(answer.text(), "Sent.");
-    assert_eq!(agent.resume(run).await.unwrap().text(), "Sent.", "and read when it has ended");
+    assert_eq!(
+        agent.resume(run).await.unwrap().text(),
+        "Sent.",
+        "and read when it has ended"
+    );
 }
 
 #[tokio::test]
 async fn messages_of_an_answer_are_those_of_its_run_and_answer_every_call() {
     let tool = || RecordingTool::new("send", |_| Ok(ToolOutput::text("sent")));
-    let model =
-        ScriptedModel::new().reply("Hello.").call("send", json!({})).call("none", json!({})).reply("Done.");
-    let policy = levity_tools::Policy::new().rule(levity_tools::Rule::tool("send").deny("it is Sunday"));
-    let agent = Agent::builder(model).tool(tool()).policy(policy).memory(InMemory::new()).build().unwrap();
+    let model = ScriptedModel::new()
+        .reply("Hello.")
+        .call("send", json!({}))
+        .call("none", json!({}))
+        .reply("Done.");
+    let policy =
+        levity_tools::Policy::new().rule(levity_tools::Rule::tool("send").deny("it is Sunday"));
+    let agent = Agent::builder(model)
+        .tool(tool())
+        .policy(policy)
+        .memory(InMemory::new())
+        .build()
+        .unwrap();
     agent.run("Hi").conversation("c").await.unwrap();
     let answer = agent.run("Send it").conversation("c").await.unwrap();
-    let roles: Vec<_> = answer.messages().iter().map(|message| message.role).collect();
+    let roles: Vec<_> = answer
+        .messages()
+        .iter()
+        .map(|message| message.role)
+        .collect();
     let (user, model, tool) = (Role::User, Role::Assistant, Role::Tool);
     assert_eq!(roles, [user, model, tool, model, tool, model]);
     assert_eq!(answer.messages()[0].text(), "Send it");
-    assert!(answer.messages()[2].results().next().unwrap().text().contains("it is Sunday"));
+    assert!(
+        answer.messages()[2]
+            .results()
+            .next()
+            .unwrap()
+            .text()
+            .contains("it is Sunday")
+    );
 }

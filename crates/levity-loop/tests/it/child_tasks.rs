@@ -1,12 +1,14 @@
-//! Runs of an agent below another run: their goal, their past, their conversation, and what is left when they end.
+//! Runs of an agent below another run: their goal, their past, their conversation, and what is left
+//! when they end.
 
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use levity_core::{
-    Child, ChildRun, ConversationId, Effect, EffectClass, EffectCx, EffectId, Ending, Eventual, Executor,
-    History, Input, Limits, Machine, MachineKind, MachineOutput, MemoryError, MemoryErrorKind, MemoryStore,
-    Message, Outcome, OutputSchema, PrepareCx, Prepared, Status, Timestamp, ToolError,
+    Child, ChildRun, ConversationId, Effect, EffectClass, EffectCx, EffectId, Ending, Eventual,
+    Executor, History, Input, Limits, Machine, MachineKind, MachineOutput, MemoryError,
+    MemoryErrorKind, MemoryStore, Message, Outcome, OutputSchema, PrepareCx, Prepared, Status,
+    Timestamp, ToolError,
 };
 use levity_loop::{Agent, ChildTask};
 use levity_memory::{Conversations, InMemory, Sessions};
@@ -36,10 +38,18 @@ impl Machine for Above {
         self.times.push(step.at());
         match input {
             Input::Begin { .. } => {
-                step.want(EffectId::new(0), Effect::Child(ChildRun::new("below", json!({}))));
+                step.want(
+                    EffectId::new(0),
+                    Effect::Child(ChildRun::new("below", json!({}))),
+                );
             }
-            Input::Finished { outcome: Outcome::Child(ending), .. } => self.ending = Some(*ending),
-            Input::Cancel { reason } => self.ending = Some(Ending::new(Status::Cancelled { reason })),
+            Input::Finished {
+                outcome: Outcome::Child(ending),
+                ..
+            } => self.ending = Some(*ending),
+            Input::Cancel { reason } => {
+                self.ending = Some(Ending::new(Status::Cancelled { reason }))
+            }
             _ => {}
         }
     }
@@ -83,7 +93,10 @@ async fn send(
     agent: &Agent,
     task: impl Fn() -> ChildTask + Send + Sync + 'static,
 ) -> Ending {
-    let done = runtime.run(audited(&below(agent, task)).id("r".into())).await.unwrap();
+    let done = runtime
+        .run(audited(&below(agent, task)).id("r".into()))
+        .await
+        .unwrap();
     done.machine.ending.unwrap()
 }
 
@@ -99,12 +112,25 @@ async fn child_task_has_a_past_and_keeps_its_messages() {
     history.say(Message::user("I like blue.")).unwrap();
     let before = history.clone();
     let ending = send(&journaled(), &agent, move || {
-        ChildTask::new("What do I like?").history(before.clone()).with_said()
+        ChildTask::new("What do I like?")
+            .history(before.clone())
+            .with_said()
     })
     .await;
-    assert_eq!((&*ending.text, model.requests()[0].history.len()), ("Blue.", 2));
-    let said: Vec<_> = ending.said.iter().map(|message| message.text().into_owned()).collect();
-    assert_eq!(said, ["What do I like?", "Blue."], "what was before is not said again");
+    assert_eq!(
+        (&*ending.text, model.requests()[0].history.len()),
+        ("Blue.", 2)
+    );
+    let said: Vec<_> = ending
+        .said
+        .iter()
+        .map(|message| message.text().into_owned())
+        .collect();
+    assert_eq!(
+        said,
+        ["What do I like?", "Blue."],
+        "what was before is not said again"
+    );
     history.append(ending.said).unwrap();
     assert_eq!(history.len(), 3);
 }
@@ -113,21 +139,35 @@ async fn child_task_has_a_past_and_keeps_its_messages() {
 async fn an_answer_is_wanted_in_a_schema() {
     let model = ScriptedModel::new().reply("seven").reply("{\"total\": 7}");
     let agent = Agent::builder(model).build().unwrap();
-    let schema =
-        json!({"type": "object", "properties": {"total": {"type": "integer"}}, "required": ["total"]});
+    let schema = json!({"type": "object", "properties": {"total": {"type": "integer"}}, "required": ["total"]});
     let schema = Arc::new(OutputSchema::new("sum", schema));
-    let ending = send(&journaled(), &agent, move || ChildTask::from("2 + 5?").output(schema.clone())).await;
+    let ending = send(&journaled(), &agent, move || {
+        ChildTask::from("2 + 5?").output(schema.clone())
+    })
+    .await;
     assert_eq!(ending.value, Some(json!({"total": 7})));
 }
 
 #[tokio::test]
 async fn a_conversation_without_a_memory_is_the_error_that_a_run_has() {
     let agent = Agent::builder(ScriptedModel::new()).build().unwrap();
-    let error = agent.child(ChildTask::new("Do it").conversation("c"), None).await.err().unwrap();
-    let source = std::error::Error::source(&error).unwrap().downcast_ref::<MemoryError>().unwrap();
-    assert_eq!((source.kind(), error.is_retryable()), (MemoryErrorKind::Refused, false));
+    let error = agent
+        .child(ChildTask::new("Do it").conversation("c"), None)
+        .await
+        .err()
+        .unwrap();
+    let source = std::error::Error::source(&error)
+        .unwrap()
+        .downcast_ref::<MemoryError>()
+        .unwrap();
+    assert_eq!(
+        (source.kind(), error.is_retryable()),
+        (MemoryErrorKind::Refused, false)
+    );
     assert!(
-        error.explain().contains("the agent has no memory to keep conversations in"),
+        error
+            .explain()
+            .contains("the agent has no memory to keep conversations in"),
         "{}",
         error.explain()
     );
@@ -158,17 +198,28 @@ struct Kept {
 impl Kept {
     fn new(runtime: &Runtime) -> Self {
         let (store, notes) = (Arc::new(InMemory::new()), Notes::default());
-        let talks = Conversations::new(store.clone()).world(runtime.world().clone()).noted_in(notes.clone());
-        Self { store, notes, talks }
+        let talks = Conversations::new(store.clone())
+            .world(runtime.world().clone())
+            .noted_in(notes.clone());
+        Self {
+            store,
+            notes,
+            talks,
+        }
     }
 
     fn agent(&self, model: ScriptedModel) -> Agent {
-        Agent::builder(model).conversations(self.talks.clone()).build().unwrap()
+        Agent::builder(model)
+            .conversations(self.talks.clone())
+            .build()
+            .unwrap()
     }
 
     async fn messages(&self) -> Vec<String> {
         let kept = self.store.load(&"c".into(), 100).await.unwrap().messages;
-        kept.iter().map(|message| message.text().into_owned()).collect()
+        kept.iter()
+            .map(|message| message.text().into_owned())
+            .collect()
     }
 }
 
@@ -179,10 +230,24 @@ async fn child_task_goes_on_with_a_conversation() {
     let agent = kept.agent(ScriptedModel::new().reply("Noted.").reply("Blue."));
     agent.run("I like blue.").conversation("c").await.unwrap();
     // It is looked over while the first machine holds the conversation, and does not wait for that.
-    let ending = send(&runtime, &agent, || ChildTask::new("What do I like?").conversation("c")).await;
+    let ending = send(&runtime, &agent, || {
+        ChildTask::new("What do I like?").conversation("c")
+    })
+    .await;
     assert_eq!(ending.text, "Blue.");
-    assert_eq!(kept.messages().await, ["I like blue.", "Noted.", "What do I like?", "Blue."]);
-    assert!(kept.notes.0.lock().unwrap().last().unwrap().contains("Blue."));
+    assert_eq!(
+        kept.messages().await,
+        ["I like blue.", "Noted.", "What do I like?", "Blue."]
+    );
+    assert!(
+        kept.notes
+            .0
+            .lock()
+            .unwrap()
+            .last()
+            .unwrap()
+            .contains("Blue.")
+    );
     assert_eq!(kept.notes.0.lock().unwrap().len(), 2);
 }
 
@@ -195,14 +260,30 @@ async fn messages_of_a_cancelled_child_task_are_kept() {
         let executor = below(&agent, || ChildTask::new("Do it").conversation("c"));
         let mut run = runtime.start(audited(&executor).id("r".into()));
         let mut events = run.events();
-        while !matches!(events.next().await.unwrap().kind, levity_core::EventKind::ModelStarted { .. }) {}
+        while !matches!(
+            events.next().await.unwrap().kind,
+            levity_core::EventKind::ModelStarted { .. }
+        ) {}
         let below = run.control().child(&run.id().child(EffectId::new(0)));
         below.say("Also this.").await.unwrap();
-        let ended = if from_above { run.control().clone() } else { below };
+        let ended = if from_above {
+            run.control().clone()
+        } else {
+            below
+        };
         ended.cancel("enough").await.unwrap();
         let ending = run.await.unwrap().machine.ending.unwrap();
-        assert_eq!(ending.status, Status::Cancelled { reason: "enough".into() });
-        assert_eq!(kept.messages().await, ["Do it", "Also this."], "{from_above}");
+        assert_eq!(
+            ending.status,
+            Status::Cancelled {
+                reason: "enough".into()
+            }
+        );
+        assert_eq!(
+            kept.messages().await,
+            ["Do it", "Also this."],
+            "{from_above}"
+        );
     }
 }
 
@@ -211,46 +292,90 @@ async fn child_task_that_is_resumed_anywhere_is_in_its_conversation_once() {
     let whole = Arc::new(FaultyJournal::new(MemoryJournal::new()));
     let runtime = Runtime::new().with_journal(whole.clone());
     let agent = Kept::new(&runtime).agent(ScriptedModel::new().reply("Blue."));
-    send(&runtime, &agent, || ChildTask::new("What do I like?").conversation("c").with_said()).await;
+    send(&runtime, &agent, || {
+        ChildTask::new("What do I like?")
+            .conversation("c")
+            .with_said()
+    })
+    .await;
     for stop in 1..whole.records() {
         let journal = Arc::new(MemoryJournal::new());
-        let first = Runtime::new().with_journal(FaultyJournal::new(journal.clone()).stop_after_records(stop));
+        let first = Runtime::new()
+            .with_journal(FaultyJournal::new(journal.clone()).stop_after_records(stop));
         let kept = Kept::new(&first);
         let agent = kept.agent(ScriptedModel::new().reply("Blue.").by_history());
-        let executor = below(&agent, || ChildTask::new("What do I like?").conversation("c").with_said());
+        let executor = below(&agent, || {
+            ChildTask::new("What do I like?")
+                .conversation("c")
+                .with_said()
+        });
         let Err(StoppedMachine { .. }) = first.run(audited(&executor).id("r".into())).await else {
             panic!("{stop}")
         };
         let second = Runtime::new().with_journal(journal);
         // One that has ended needs no conversation, whoever has it.
         let had_ended = stop + 2 == whole.records();
-        let other = if had_ended { Some(kept.store.hold(&"c".into()).await.unwrap()) } else { None };
+        let other = if had_ended {
+            Some(kept.store.hold(&"c".into()).await.unwrap())
+        } else {
+            None
+        };
         let notes = kept.notes.0.lock().unwrap().len();
-        let job = MachineRun::resume("r".into(), executor, |_, state| Ok(Above::deserialize(state).unwrap()));
+        let job = MachineRun::resume("r".into(), executor, |_, state| {
+            Ok(Above::deserialize(state).unwrap())
+        });
         let EndedMachine { machine, .. } = second.run(job).await.unwrap();
         let ending = machine.ending.unwrap();
-        assert_eq!((&*ending.text, ending.said.len()), ("Blue.", 2), "after {stop} records");
-        assert_eq!(kept.messages().await, ["What do I like?", "Blue."], "after {stop} records");
-        assert!(!had_ended || kept.notes.0.lock().unwrap().len() == notes, "nothing is left to do for it");
+        assert_eq!(
+            (&*ending.text, ending.said.len()),
+            ("Blue.", 2),
+            "after {stop} records"
+        );
+        assert_eq!(
+            kept.messages().await,
+            ["What do I like?", "Blue."],
+            "after {stop} records"
+        );
+        assert!(
+            !had_ended || kept.notes.0.lock().unwrap().len() == notes,
+            "nothing is left to do for it"
+        );
         drop(other);
-        assert!(kept.store.hold(&"c".into()).await.is_ok(), "nobody holds it any more");
+        assert!(
+            kept.store.hold(&"c".into()).await.is_ok(),
+            "nobody holds it any more"
+        );
     }
 }
 
 #[tokio::test]
 async fn child_task_that_goes_on_keeps_others_from_its_conversation() {
     let journal = Arc::new(MemoryJournal::new());
-    let first = Runtime::new().with_journal(FaultyJournal::new(journal.clone()).stop_after_records(3));
+    let first =
+        Runtime::new().with_journal(FaultyJournal::new(journal.clone()).stop_after_records(3));
     let kept = Kept::new(&first);
     let agent = kept.agent(ScriptedModel::new().hang().hang());
     let executor = below(&agent, || ChildTask::new("Do it").conversation("c"));
-    first.run(MachineRun::new(Above::default(), executor.clone()).id("r".into())).await.err().unwrap();
+    first
+        .run(MachineRun::new(Above::default(), executor.clone()).id("r".into()))
+        .await
+        .err()
+        .unwrap();
     let second = Runtime::new().with_journal(journal);
-    let mut run = second
-        .start(MachineRun::resume("r".into(), executor, |_, state| Ok(Above::deserialize(state).unwrap())));
+    let mut run = second.start(MachineRun::resume("r".into(), executor, |_, state| {
+        Ok(Above::deserialize(state).unwrap())
+    }));
     let mut events = run.events();
-    while !matches!(events.next().await.unwrap().kind, levity_core::EventKind::ModelStarted { .. }) {}
-    let held = kept.store.hold(&"c".into()).await.err().map(|error| error.kind());
+    while !matches!(
+        events.next().await.unwrap().kind,
+        levity_core::EventKind::ModelStarted { .. }
+    ) {}
+    let held = kept
+        .store
+        .hold(&"c".into())
+        .await
+        .err()
+        .map(|error| error.kind());
     assert_eq!(held, Some(MemoryErrorKind::Busy));
     run.stop().await;
     assert!(kept.store.hold(&"c".into()).await.is_ok());
@@ -261,18 +386,29 @@ async fn a_machine_is_told_when_it_is_the_same_again() {
     let world = ManualWorld::new();
     world.set(Timestamp::from_millis(5_000));
     let journal = Arc::new(MemoryJournal::new());
-    let runtime = Runtime::new().with_world(world).with_journal(journal.clone());
-    let agent = Agent::builder(ScriptedModel::new().reply("Done.")).build().unwrap();
+    let runtime = Runtime::new()
+        .with_world(world)
+        .with_journal(journal.clone());
+    let agent = Agent::builder(ScriptedModel::new().reply("Done."))
+        .build()
+        .unwrap();
     let executor = below(&agent, || ChildTask::new("Do it"));
-    let first = runtime.run(audited(&executor).id("r".into())).await.unwrap().machine;
+    let first = runtime
+        .run(audited(&executor).id("r".into()))
+        .await
+        .unwrap()
+        .machine;
     assert_eq!(first.times, [Timestamp::from_millis(5_000); 2]);
     let records = runtime.journal().read(&"r".into()).await.unwrap();
     // Another clock, the same times.
     let other = Runtime::new().with_journal(journal);
-    let job = MachineRun::resume("r".into(), executor, |_, state| Ok(Above::deserialize(state).unwrap()));
+    let job = MachineRun::resume("r".into(), executor, |_, state| {
+        Ok(Above::deserialize(state).unwrap())
+    });
     assert_eq!(other.run(job).await.unwrap().machine.times, first.times);
-    let replay =
-        levity_runtime::replay(&"r".into(), &records, |_, state| Ok(Above::deserialize(state).unwrap()))
-            .unwrap();
+    let replay = levity_runtime::replay(&"r".into(), &records, |_, state| {
+        Ok(Above::deserialize(state).unwrap())
+    })
+    .unwrap();
     assert_eq!(replay.machine.times, first.times);
 }

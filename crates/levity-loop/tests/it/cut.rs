@@ -1,8 +1,8 @@
 //! Replies that were cut, and requests that were too large for the model.
 
 use levity_core::{
-    Effect, EffectId, EventKind, Finish, Input, Machine as _, MachineOutput, Message, ModelCall, Options,
-    Outcome, Part, Response, Role, RunId, Status, ToolCall, ToolOutput, ToolResult, Usage,
+    Effect, EffectId, EventKind, Finish, Input, Machine as _, MachineOutput, Message, ModelCall,
+    Options, Outcome, Part, Response, Role, RunId, Status, ToolCall, ToolOutput, ToolResult, Usage,
 };
 use levity_loop::{Agent, AgentMachine};
 use levity_test::{RecordingTool, ScriptedModel};
@@ -12,13 +12,24 @@ fn agent(max_tokens: Option<u64>) -> Agent {
     let tool = RecordingTool::new("add", |_| Ok(ToolOutput::text("7")));
     let mut options = Options::default();
     options.max_tokens = max_tokens;
-    Agent::builder(ScriptedModel::new()).tool(tool).options(options).without_summaries().build().unwrap()
+    Agent::builder(ScriptedModel::new())
+        .tool(tool)
+        .options(options)
+        .without_summaries()
+        .build()
+        .unwrap()
 }
 
 fn begun(agent: &Agent) -> (AgentMachine, EffectId) {
     let mut machine = agent.machine("Go.");
     let mut step = MachineOutput::new();
-    machine.apply(Input::Begin { run: RunId::new("r"), wrap: None }, &mut step);
+    machine.apply(
+        Input::Begin {
+            run: RunId::new("r"),
+            wrap: None,
+        },
+        &mut step,
+    );
     (machine, step.effects.remove(0).0)
 }
 
@@ -68,7 +79,11 @@ fn limit_that_cuts_a_call_is_raised_once() {
     let request = &asked(&effect).request;
     assert_eq!(request.options.max_tokens, Some(256));
     assert!(
-        request.history.messages().iter().all(|message| message.calls().next().is_none()),
+        request
+            .history
+            .messages()
+            .iter()
+            .all(|message| message.calls().next().is_none()),
         "it is not sent"
     );
     assert!(notes(&events)[0].contains("256 tokens"), "{events:?}");
@@ -76,10 +91,16 @@ fn limit_that_cuts_a_call_is_raised_once() {
     let mut machine = agent.restore(&machine.save()).unwrap();
     let (next, _) = feed(&mut machine, second, said(cut_call(), Finish::Length, 256));
     let (tool, effect) = next.unwrap();
-    let Effect::Tool(run) = &effect else { panic!("{effect:?}") };
+    let Effect::Tool(run) = &effect else {
+        panic!("{effect:?}")
+    };
     let result = ToolResult::new(&run.call, Ok(ToolOutput::text("7")));
     let (next, _) = feed(&mut machine, tool, Outcome::Tool(result));
-    assert_eq!(asked(&next.unwrap().1).request.options.max_tokens, Some(256), "it stays raised");
+    assert_eq!(
+        asked(&next.unwrap().1).request.options.max_tokens,
+        Some(256),
+        "it stays raised"
+    );
 }
 
 #[test]
@@ -93,16 +114,25 @@ fn whole_call_of_a_cut_reply_is_made() {
 #[test]
 fn answer_that_its_limit_cut_is_the_answer() {
     let (mut machine, first) = begun(&agent(Some(64)));
-    let (next, _) = feed(&mut machine, first, said(Part::text("It is"), Finish::Length, 64));
+    let (next, _) = feed(
+        &mut machine,
+        first,
+        said(Part::text("It is"), Finish::Length, 64),
+    );
     assert!(next.is_none());
     assert_eq!(machine.ending().unwrap().status, Status::Complete);
 }
 
-/// A run whose first tool returned some 12,000 tokens: the machine, and the effect that asks the model about it.
+/// A run whose first tool returned some 12,000 tokens: the machine, and the effect that asks the
+/// model about it.
 fn with_long_result() -> (AgentMachine, EffectId, usize) {
     let (mut machine, first) = begun(&agent(None));
     let call = ToolCall::new("c1", "add", json!({}));
-    let (next, _) = feed(&mut machine, first, said(Part::ToolCall(call.clone()), Finish::ToolCalls, 8));
+    let (next, _) = feed(
+        &mut machine,
+        first,
+        said(Part::ToolCall(call.clone()), Finish::ToolCalls, 8),
+    );
     let text = "one two three four ".repeat(2_500);
     let result = ToolResult::new(&call, Ok(ToolOutput::text(text)));
     let (next, _) = feed(&mut machine, next.unwrap().0, Outcome::Tool(result));
@@ -112,7 +142,10 @@ fn with_long_result() -> (AgentMachine, EffectId, usize) {
 
 fn size(effect: &Effect) -> usize {
     let messages = asked(effect).request.history.messages();
-    messages.iter().flat_map(|message| message.results().map(|result| result.text().len())).sum()
+    messages
+        .iter()
+        .flat_map(|message| message.results().map(|result| result.text().len()))
+        .sum()
 }
 
 #[test]
@@ -125,10 +158,23 @@ fn reply_without_room_is_asked_for_with_a_smaller_request() {
         let (mut machine, asks, whole) = with_long_result();
         let (next, events) = feed(&mut machine, asks, said(part.clone(), finish, output));
         let (last, effect) = next.unwrap();
-        assert!(size(&effect) < whole * 3 / 4, "{part:?}: {} of {whole}", size(&effect));
-        assert!(events.iter().any(|event| matches!(event, EventKind::Compacted(_))), "{events:?}");
+        assert!(
+            size(&effect) < whole * 3 / 4,
+            "{part:?}: {} of {whole}",
+            size(&effect)
+        );
+        assert!(
+            events
+                .iter()
+                .any(|event| matches!(event, EventKind::Compacted(_))),
+            "{events:?}"
+        );
         assert_eq!(notes(&events).len(), 1, "{events:?}");
-        let (next, _) = feed(&mut machine, last, said(Part::text("Done."), Finish::Stop, 2));
+        let (next, _) = feed(
+            &mut machine,
+            last,
+            said(Part::text("Done."), Finish::Stop, 2),
+        );
         assert!(next.is_none());
         assert_eq!(machine.ending().unwrap().text, "Done.");
     }
@@ -137,7 +183,11 @@ fn reply_without_room_is_asked_for_with_a_smaller_request() {
 #[test]
 fn long_reply_that_was_cut_does_not_shrink_the_request() {
     let (mut machine, asks, _) = with_long_result();
-    let (next, _) = feed(&mut machine, asks, said(Part::text("A long text"), Finish::Length, 8_192));
+    let (next, _) = feed(
+        &mut machine,
+        asks,
+        said(Part::text("A long text"), Finish::Length, 8_192),
+    );
     assert!(next.is_none());
     assert_eq!(machine.ending().unwrap().text, "A long text");
 }

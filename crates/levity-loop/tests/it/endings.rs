@@ -2,9 +2,9 @@
 
 use async_trait::async_trait;
 use levity_core::{
-    ContextAsk, ContextBlock, ContextError, ContextSource, Effect, EffectId, Ending, Error, Input, Limit,
-    Machine as _, MachineOutput, Media, Message, Offer, Outcome, Part, ProviderState, Response, Role, RunId,
-    Status, ToolCall, ToolErrorKind, ToolOutput, ToolResult,
+    ContextAsk, ContextBlock, ContextError, ContextSource, Effect, EffectId, Ending, Error, Input,
+    Limit, Machine as _, MachineOutput, Media, Message, Offer, Outcome, Part, ProviderState,
+    Response, Role, RunId, Status, ToolCall, ToolErrorKind, ToolOutput, ToolResult,
 };
 use levity_loop::{Agent, AgentBuilder, AgentMachine};
 use levity_test::{RecordingTool, ScriptedModel};
@@ -33,8 +33,15 @@ impl Play {
     }
 
     fn of(machine: AgentMachine) -> Self {
-        let mut play = Self { machine, wants: Vec::new(), asked: 0 };
-        play.give(Input::Begin { run: RunId::new("r"), wrap: None });
+        let mut play = Self {
+            machine,
+            wants: Vec::new(),
+            asked: 0,
+        };
+        play.give(Input::Begin {
+            run: RunId::new("r"),
+            wrap: None,
+        });
         play
     }
 
@@ -46,14 +53,22 @@ impl Play {
 
     /// The model says this, and each tool that it calls returns `42`.
     fn reply(&mut self, parts: impl IntoIterator<Item = Part>) -> Offer {
-        let (effect, Effect::Model(call)) = self.wants.remove(0) else { panic!("no model is asked") };
+        let (effect, Effect::Model(call)) = self.wants.remove(0) else {
+            panic!("no model is asked")
+        };
         self.asked += 1;
         let message = Message::new(Role::Assistant, parts);
-        self.give(Input::Finished { effect, outcome: Outcome::Model(Ok(Response::new(message))) });
+        self.give(Input::Finished {
+            effect,
+            outcome: Outcome::Model(Ok(Response::new(message))),
+        });
         while let Some((effect, Effect::Tool(run))) = self.wants.first().cloned() {
             self.wants.remove(0);
             let result = ToolResult::new(&run.call, Ok(ToolOutput::text("42")));
-            self.give(Input::Finished { effect, outcome: Outcome::Tool(result) });
+            self.give(Input::Finished {
+                effect,
+                outcome: Outcome::Tool(result),
+            });
         }
         call.offer
     }
@@ -64,7 +79,13 @@ impl Play {
     }
 
     fn last_note(&self) -> String {
-        self.machine.history().messages().last().unwrap().text().into_owned()
+        self.machine
+            .history()
+            .messages()
+            .last()
+            .unwrap()
+            .text()
+            .into_owned()
     }
 }
 
@@ -76,9 +97,16 @@ fn call_on_the_last_turn_is_answered_by_one_more_plain_request() {
     assert_eq!(play.reply([look()]), Offer::All);
     assert_eq!(play.reply([look()]), Offer::None);
     assert!(play.machine.ending().is_none());
-    assert!(play.last_note().contains("Answer now, in words"), "{}", play.last_note());
+    assert!(
+        play.last_note().contains("Answer now, in words"),
+        "{}",
+        play.last_note()
+    );
     assert_eq!(play.reply([Part::text("It is 42.")]), Offer::None);
-    assert_eq!((&play.ending().status, &*play.ending().text), (&BEST, "It is 42."));
+    assert_eq!(
+        (&play.ending().status, &*play.ending().text),
+        (&BEST, "It is 42.")
+    );
     assert_eq!(play.asked, 3);
 }
 
@@ -104,14 +132,20 @@ fn a_last_turn_with_neither_words_nor_results_has_no_answer() {
     let mut play = Play::new(builder().max_turns(1));
     play.reply([look()]);
     play.reply([look()]);
-    assert_eq!((&play.ending().status, &*play.ending().text), (&Status::Partial(Limit::Turns), ""));
+    assert_eq!(
+        (&play.ending().status, &*play.ending().text),
+        (&Status::Partial(Limit::Turns), "")
+    );
 }
 
 #[test]
 fn a_run_of_an_earlier_version_ends_on_its_last_turn_as_it_did() {
     let agent = builder().max_turns(1).build().unwrap();
     let mut state = agent.machine("Find it.").save();
-    assert_eq!(state.as_object_mut().unwrap().remove("rules"), Some(json!(3)));
+    assert_eq!(
+        state.as_object_mut().unwrap().remove("rules"),
+        Some(json!(3))
+    );
     let mut play = Play::of(agent.restore(&state).unwrap());
     play.reply([look()]);
     assert_eq!(play.ending().status, Status::Partial(Limit::Turns));
@@ -125,7 +159,10 @@ fn a_run_of_an_earlier_version_ends_on_its_last_turn_as_it_did() {
 fn a_reply_of_media_alone_is_an_answer() {
     let mut play = Play::new(builder());
     play.reply([Part::Media(Media::bytes("image/png", vec![1, 2, 3]))]);
-    assert_eq!((&play.ending().status, &*play.ending().text), (&Status::Complete, ""));
+    assert_eq!(
+        (&play.ending().status, &*play.ending().text),
+        (&Status::Complete, "")
+    );
     let last = play.machine.history().messages().last().unwrap().clone();
     assert!(matches!(last.parts[..], [Part::Media(_)]), "{last:?}");
 }
@@ -136,18 +173,33 @@ fn calls_beyond_the_limit_of_a_turn_are_each_told_so() {
     let mut play = Play::new(builder());
     play.reply((0..CALLS).map(|_| look()));
     let messages = play.machine.history().messages();
-    let results: Vec<_> = messages.iter().flat_map(|message| message.results()).collect();
+    let results: Vec<_> = messages
+        .iter()
+        .flat_map(|message| message.results())
+        .collect();
     assert_eq!(results.len(), CALLS);
     let (made, left) = results.split_at(64);
     assert!(made.iter().all(|result| !result.is_error()));
-    assert!(left.iter().all(|result| result.error == Some(ToolErrorKind::Denied)));
-    assert!(left[0].text().contains("at most 64 tools can be called in one turn"), "{}", left[0].text());
+    assert!(
+        left.iter()
+            .all(|result| result.error == Some(ToolErrorKind::Denied))
+    );
+    assert!(
+        left[0]
+            .text()
+            .contains("at most 64 tools can be called in one turn"),
+        "{}",
+        left[0].text()
+    );
 }
 
 /// A call that the model wrote as text.
 fn look_in_text() -> Part {
     let mut call = ToolCall::new("", "look", json!({}));
-    call.opaque = Some(ProviderState::new(ProviderState::TEXT_CALL, json!({"text": "look()"})));
+    call.opaque = Some(ProviderState::new(
+        ProviderState::TEXT_CALL,
+        json!({"text": "look()"}),
+    ));
     Part::ToolCall(call)
 }
 
@@ -168,7 +220,10 @@ fn third_call_in_a_row_that_is_the_same_is_answered_from_its_result() {
     let again = "42\n(The same call was made twice before, and this is its result. Answer now.)";
     assert_eq!(results, ["42", "42", again]);
     assert_eq!(play.reply([Part::text("It is 42.")]), Offer::None);
-    assert_eq!((&*play.ending().text, &play.ending().status), ("It is 42.", &Status::Complete));
+    assert_eq!(
+        (&*play.ending().text, &play.ending().status),
+        ("It is 42.", &Status::Complete)
+    );
 }
 
 #[test]
@@ -177,7 +232,13 @@ fn same_native_call_is_made_as_often_as_the_model_wants() {
     for _ in 0..5 {
         assert_eq!(play.reply([look()]), Offer::All);
     }
-    let results = play.machine.history().messages().iter().flat_map(|message| message.results()).count();
+    let results = play
+        .machine
+        .history()
+        .messages()
+        .iter()
+        .flat_map(|message| message.results())
+        .count();
     assert_eq!(results, 5);
 }
 
@@ -193,10 +254,17 @@ impl ContextSource for Endless {
 
 #[tokio::test]
 async fn run_that_is_cancelled_while_it_is_prepared_ends_as_cancelled() {
-    let run = builder().context(Endless).build().unwrap().run("Find it.").start();
+    let run = builder()
+        .context(Endless)
+        .build()
+        .unwrap()
+        .run("Find it.")
+        .start();
     run.cancel("enough").await.unwrap();
     match run.await {
-        Err(Error::Cancelled { reason, partial }) => assert_eq!((&*reason, partial.text()), ("enough", "")),
+        Err(Error::Cancelled { reason, partial }) => {
+            assert_eq!((&*reason, partial.text()), ("enough", ""))
+        }
         other => panic!("{other:?}"),
     }
 }

@@ -27,13 +27,18 @@ impl Tool for WhoAmI {
     }
 
     async fn call(&self, _: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
-        let user = cx.get::<User>().ok_or_else(|| ToolError::failed("nobody is logged in"))?;
+        let user = cx
+            .get::<User>()
+            .ok_or_else(|| ToolError::failed("nobody is logged in"))?;
         Ok(ToolOutput::text(format!("user {}", user.0)))
     }
 }
 
 fn asks_who() -> ScriptedModel {
-    ScriptedModel::new().call("who_am_i", json!({})).reply("I see.").by_history()
+    ScriptedModel::new()
+        .call("who_am_i", json!({}))
+        .reply("I see.")
+        .by_history()
 }
 
 /// What the tool said last.
@@ -47,11 +52,18 @@ fn result_of(model: &ScriptedModel) -> String {
 #[tokio::test]
 async fn tools_have_the_values_of_their_own_run_and_no_other() {
     let model = asks_who();
-    let agent = Agent::builder(model.clone()).tool(WhoAmI::new()).build().unwrap();
+    let agent = Agent::builder(model.clone())
+        .tool(WhoAmI::new())
+        .build()
+        .unwrap();
     agent.run("Who?").with(User(6)).with(User(7)).await.unwrap();
     assert_eq!(result_of(&model), "user 7");
     agent.run("Who?").await.unwrap();
-    assert!(result_of(&model).contains("nobody is logged in"), "{}", result_of(&model));
+    assert!(
+        result_of(&model).contains("nobody is logged in"),
+        "{}",
+        result_of(&model)
+    );
     agent.run("Who?").with(User(8)).start().await.unwrap();
     assert_eq!(result_of(&model), "user 8");
 }
@@ -59,9 +71,17 @@ async fn tools_have_the_values_of_their_own_run_and_no_other() {
 #[tokio::test]
 async fn values_reach_the_tools_of_agents_below() {
     let model = asks_who();
-    let inner = Agent::builder(model.clone()).tool(WhoAmI::new()).build().unwrap();
-    let outer = ScriptedModel::new().call("helper", json!({"task": "Who?"})).reply("Done.");
-    let agent = Agent::builder(outer).agent("helper", "Helps.", inner).build().unwrap();
+    let inner = Agent::builder(model.clone())
+        .tool(WhoAmI::new())
+        .build()
+        .unwrap();
+    let outer = ScriptedModel::new()
+        .call("helper", json!({"task": "Who?"}))
+        .reply("Done.");
+    let agent = Agent::builder(outer)
+        .agent("helper", "Helps.", inner)
+        .build()
+        .unwrap();
     agent.run("Who?").with(User(7)).await.unwrap();
     assert_eq!(result_of(&model), "user 7");
 }
@@ -69,14 +89,32 @@ async fn values_reach_the_tools_of_agents_below() {
 #[tokio::test]
 async fn resumed_run_has_the_values_that_it_is_given_again() {
     let runtime = Runtime::new().with_journal(MemoryJournal::new());
-    let model =
-        ScriptedModel::new().call("send", json!({})).call("who_am_i", json!({})).reply("Sent.").by_history();
+    let model = ScriptedModel::new()
+        .call("send", json!({}))
+        .call("who_am_i", json!({}))
+        .reply("Sent.")
+        .by_history();
     let send = RecordingTool::new("send", |_| Ok(ToolOutput::text("sent")));
     let send = send.with_hints(Hints::new().destructive());
-    let agent =
-        Agent::builder(model.clone()).tool(send).tool(WhoAmI::new()).runtime(runtime).build().unwrap();
-    agent.run("Send it").id("r").with(User(6)).park().await.unwrap_err();
-    let answer = agent.resume("r").with(User(7)).on_ask(|_: &Ask| Decision::Allow).await.unwrap();
+    let agent = Agent::builder(model.clone())
+        .tool(send)
+        .tool(WhoAmI::new())
+        .runtime(runtime)
+        .build()
+        .unwrap();
+    agent
+        .run("Send it")
+        .id("r")
+        .with(User(6))
+        .park()
+        .await
+        .unwrap_err();
+    let answer = agent
+        .resume("r")
+        .with(User(7))
+        .on_ask(|_: &Ask| Decision::Allow)
+        .await
+        .unwrap();
     assert_eq!((answer.text(), &*result_of(&model)), ("Sent.", "user 7"));
 }
 
@@ -91,14 +129,21 @@ async fn questions_of_a_run_and_of_those_below_it_are_answered_by_its_own_functi
         });
         send.with_hints(Hints::new().destructive())
     };
-    let inner = ScriptedModel::new().call("send", json!({"to": "below"})).reply("Done.").by_history();
+    let inner = ScriptedModel::new()
+        .call("send", json!({"to": "below"}))
+        .reply("Done.")
+        .by_history();
     let inner = Agent::builder(inner).tool(tool()).build().unwrap();
     let outer = ScriptedModel::new()
         .call("send", json!({"to": "me"}))
         .call("helper", json!({"task": "Send"}))
         .reply("Done.")
         .by_history();
-    let agent = Agent::builder(outer).tool(tool()).agent("helper", "Helps.", inner).build().unwrap();
+    let agent = Agent::builder(outer)
+        .tool(tool())
+        .agent("helper", "Helps.", inner)
+        .build()
+        .unwrap();
     agent
         .run("Send")
         .on_ask(|ask: &Ask| match ask.call.args["to"] == "me" {

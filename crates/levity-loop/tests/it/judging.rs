@@ -10,7 +10,8 @@ use levity_tools::{Policy, Rule};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-/// The rule blocks its thread until another task of the same thread has sent something, once for each look.
+/// The rule blocks its thread until another task of the same thread has sent something, once for
+/// each look.
 #[tokio::test(flavor = "current_thread")]
 async fn agent_with_a_blocking_policy_leaves_the_thread_to_other_tasks() {
     let (send, receive) = channel();
@@ -19,12 +20,20 @@ async fn agent_with_a_blocking_policy_leaves_the_thread_to_other_tasks() {
     let rule = Rule::tool("add").when_blocking(move |_, _| {
         asked.send(()).unwrap();
         // So long only where nobody else has the thread.
-        receive.lock().unwrap().recv_timeout(Duration::from_secs(20)).is_err()
+        receive
+            .lock()
+            .unwrap()
+            .recv_timeout(Duration::from_secs(20))
+            .is_err()
     });
     let policy = Policy::new().rule(rule.deny("the thread was held"));
     let tool = RecordingTool::new("add", |_| Ok(ToolOutput::text("7")));
     let model = ScriptedModel::new().call("add", json!({})).reply("7.");
-    let agent = Agent::builder(model).tool(tool.clone()).policy(policy).build().unwrap();
+    let agent = Agent::builder(model)
+        .tool(tool.clone())
+        .policy(policy)
+        .build()
+        .unwrap();
     let mut other = JoinSet::new();
     other.spawn(async move {
         while is_asked.recv().await.is_some() {
@@ -44,11 +53,17 @@ async fn agent_is_cancelled_while_its_policy_decides() {
     let receive = std::sync::Mutex::new(receive);
     let rule = Rule::tool("add").when_blocking(move |_, _| {
         asked.send(()).unwrap();
-        receive.lock().unwrap().recv_timeout(Duration::from_secs(20)).is_err()
+        receive
+            .lock()
+            .unwrap()
+            .recv_timeout(Duration::from_secs(20))
+            .is_err()
     });
     let tool = RecordingTool::new("add", |_| Ok(ToolOutput::text("7")));
     let model = ScriptedModel::new().call("add", json!({})).reply("7.");
-    let builder = Agent::builder(model).tool(tool.clone()).policy(Policy::new().rule(rule.ask("slow")));
+    let builder = Agent::builder(model)
+        .tool(tool.clone())
+        .policy(Policy::new().rule(rule.ask("slow")));
     let mut run = builder.build().unwrap().start("Add them up");
     let mut events = run.events();
     is_asked.recv().await.unwrap();

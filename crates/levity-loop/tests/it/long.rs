@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Effect, EffectId, Input, Machine as _, MachineOutput, Message, Outcome, Part, Response, Role, RunId,
-    ToolCall, ToolOutput, ToolResult,
+    Effect, EffectId, Input, Machine as _, MachineOutput, Message, Outcome, Part, Response, Role,
+    RunId, ToolCall, ToolOutput, ToolResult,
 };
 use levity_loop::{Agent, AgentMachine};
 use levity_test::{RecordingTool, ScriptedModel};
@@ -12,10 +12,19 @@ use serde_json::{Value, json};
 
 fn machine() -> (AgentMachine, (EffectId, Effect)) {
     let tool = RecordingTool::new("flood", |_| Ok(ToolOutput::text("not called")));
-    let agent = Agent::builder(ScriptedModel::new()).tool(tool).build().unwrap();
+    let agent = Agent::builder(ScriptedModel::new())
+        .tool(tool)
+        .build()
+        .unwrap();
     let mut machine = agent.machine("Go.");
     let mut step = MachineOutput::new();
-    machine.apply(Input::Begin { run: RunId::new("r"), wrap: None }, &mut step);
+    machine.apply(
+        Input::Begin {
+            run: RunId::new("r"),
+            wrap: None,
+        },
+        &mut step,
+    );
     (machine, step.effects.remove(0))
 }
 
@@ -26,7 +35,11 @@ fn feed(machine: &mut AgentMachine, effect: EffectId, outcome: Outcome) -> Vec<(
 }
 
 /// Has the model call a tool with these ids and arguments.
-fn reply(machine: &mut AgentMachine, effect: EffectId, calls: Vec<ToolCall>) -> Vec<(EffectId, Effect)> {
+fn reply(
+    machine: &mut AgentMachine,
+    effect: EffectId,
+    calls: Vec<ToolCall>,
+) -> Vec<(EffectId, Effect)> {
     let message = Message::new(Role::Assistant, calls.into_iter().map(Part::ToolCall));
     feed(machine, effect, Outcome::Model(Ok(Response::new(message))))
 }
@@ -39,7 +52,9 @@ fn answer(
 ) -> (EffectId, Effect) {
     let mut next = Vec::new();
     for (id, effect) in calls {
-        let Effect::Tool(run) = effect else { panic!("{effect:?}") };
+        let Effect::Tool(run) = effect else {
+            panic!("{effect:?}")
+        };
         let mut result = ToolResult::new(&run.call, Ok(ToolOutput::text("shown")));
         result.whole = Some(whole.clone());
         next = feed(machine, id, Outcome::Tool(result));
@@ -52,7 +67,8 @@ fn reads(effect: &Effect) -> bool {
 }
 
 fn floods(ids: std::ops::Range<usize>) -> Vec<ToolCall> {
-    ids.map(|n| ToolCall::new(format!("f{n}"), "flood", json!({}))).collect()
+    ids.map(|n| ToolCall::new(format!("f{n}"), "flood", json!({})))
+        .collect()
 }
 
 fn read(id: usize) -> ToolCall {
@@ -73,13 +89,23 @@ fn the_oldest_are_dropped_when_a_run_keeps_too_much() {
     assert_eq!(machine.history().kept(), 64 << 20);
 
     let next = reply(&mut machine, id, (0..12).map(read).collect());
-    assert!(matches!(&next[..], [(_, effect)] if reads(effect)), "the loop answers by itself");
+    assert!(
+        matches!(&next[..], [(_, effect)] if reads(effect)),
+        "the loop answers by itself"
+    );
     for n in 0..12 {
         let call = format!("r{n}");
-        let result = machine.history().calls().find(|(known, _)| known.id.as_str() == call);
-        let text = result.map(|(_, result)| result.text().into_owned()).unwrap();
+        let result = machine
+            .history()
+            .calls()
+            .find(|(known, _)| known.id.as_str() == call);
+        let text = result
+            .map(|(_, result)| result.text().into_owned())
+            .unwrap();
         let expected = match n {
-            0..4 => format!("nothing is kept under `f{n}` any more; make the call that returned it again"),
+            0..4 => format!(
+                "nothing is kept under `f{n}` any more; make the call that returned it again"
+            ),
             _ => format!("éé\n[bytes 0 to 4 of {}; read on at 4]", 8 << 20),
         };
         assert_eq!(text, expected, "{n}");

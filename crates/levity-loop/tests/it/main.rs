@@ -1,6 +1,10 @@
 //! The loop on its own: the machine is fed outcomes and its effects are looked at.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod blank;
 mod child_tasks;

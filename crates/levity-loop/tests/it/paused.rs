@@ -1,8 +1,8 @@
 //! Turns that a provider interrupts, and replies without a word.
 
 use levity_core::{
-    Effect, EffectId, Finish, Input, Limit, Machine as _, MachineOutput, Media, Message, ModelCall, Outcome,
-    Part, Response, Role, RunId, Status, ToolCall, ToolOutput, ToolResult,
+    Effect, EffectId, Finish, Input, Limit, Machine as _, MachineOutput, Media, Message, ModelCall,
+    Outcome, Part, Response, Role, RunId, Status, ToolCall, ToolOutput, ToolResult,
 };
 use levity_loop::{Agent, AgentMachine};
 use levity_test::{RecordingTool, ScriptedModel};
@@ -10,17 +10,31 @@ use serde_json::json;
 
 fn agent() -> Agent {
     let tool = RecordingTool::new("add", |_| Ok(ToolOutput::text("7")));
-    Agent::builder(ScriptedModel::new()).tool(tool).max_turns(2).build().unwrap()
+    Agent::builder(ScriptedModel::new())
+        .tool(tool)
+        .max_turns(2)
+        .build()
+        .unwrap()
 }
 
 fn begun() -> (AgentMachine, (EffectId, Effect)) {
     let mut machine = agent().machine("Go.");
     let mut step = MachineOutput::new();
-    machine.apply(Input::Begin { run: RunId::new("r"), wrap: None }, &mut step);
+    machine.apply(
+        Input::Begin {
+            run: RunId::new("r"),
+            wrap: None,
+        },
+        &mut step,
+    );
     (machine, step.effects.remove(0))
 }
 
-fn feed(machine: &mut AgentMachine, effect: EffectId, outcome: Outcome) -> Option<(EffectId, Effect)> {
+fn feed(
+    machine: &mut AgentMachine,
+    effect: EffectId,
+    outcome: Outcome,
+) -> Option<(EffectId, Effect)> {
     let mut step = MachineOutput::new();
     machine.apply(Input::Finished { effect, outcome }, &mut step);
     step.effects.into_iter().next()
@@ -44,7 +58,13 @@ fn asked(effect: &Effect) -> &ModelCall {
 }
 
 fn roles(effect: &Effect) -> Vec<Role> {
-    asked(effect).request.history.messages().iter().map(|message| message.role).collect()
+    asked(effect)
+        .request
+        .history
+        .messages()
+        .iter()
+        .map(|message| message.role)
+        .collect()
 }
 
 #[test]
@@ -53,16 +73,29 @@ fn paused_turn_goes_on_with_nothing_behind_it() {
     let (second, effect) = reply(&mut machine, first, Part::text("One, "), Finish::Paused).unwrap();
     assert_eq!(roles(&effect), [Role::User, Role::Assistant]);
     // What the user says meanwhile waits for the end of the turn.
-    machine.apply(Input::Say(Message::user("Hurry.").into()), &mut MachineOutput::new());
+    machine.apply(
+        Input::Say(Message::user("Hurry.").into()),
+        &mut MachineOutput::new(),
+    );
     let (third, effect) = reply(&mut machine, second, Part::text("two, "), Finish::Paused).unwrap();
-    assert_eq!(roles(&effect), [Role::User, Role::Assistant, Role::Assistant]);
+    assert_eq!(
+        roles(&effect),
+        [Role::User, Role::Assistant, Role::Assistant]
+    );
     // As after a restart of the program.
     let mut machine = agent().restore(&machine.save()).unwrap();
     let (last, effect) = reply(&mut machine, third, Part::text("three."), Finish::Stop).unwrap();
-    assert_eq!(roles(&effect)[3..5], [Role::Assistant, Role::User], "now it is told");
+    assert_eq!(
+        roles(&effect)[3..5],
+        [Role::Assistant, Role::User],
+        "now it is told"
+    );
     reply(&mut machine, last, Part::text("Done."), Finish::Stop);
     let ending = machine.ending().unwrap();
-    assert_eq!((&*ending.text, ending.stats.turns, ending.stats.model_calls), ("Done.", 2, 4));
+    assert_eq!(
+        (&*ending.text, ending.stats.turns, ending.stats.model_calls),
+        ("Done.", 2, 4)
+    );
 }
 
 #[test]
@@ -83,8 +116,13 @@ fn calls_behind_a_pause_are_made() {
     let (mut machine, (first, _)) = begun();
     let (second, _) = reply(&mut machine, first, Part::text("I look."), Finish::Paused).unwrap();
     let call = ToolCall::new("c1", "add", json!({}));
-    let (tool, effect) =
-        reply(&mut machine, second, Part::ToolCall(call.clone()), Finish::ToolCalls).unwrap();
+    let (tool, effect) = reply(
+        &mut machine,
+        second,
+        Part::ToolCall(call.clone()),
+        Finish::ToolCalls,
+    )
+    .unwrap();
     assert!(matches!(effect, Effect::Tool(_)));
     let result = ToolResult::new(&call, Ok(ToolOutput::text("7")));
     let (last, effect) = feed(&mut machine, tool, Outcome::Tool(result)).unwrap();
@@ -92,7 +130,10 @@ fn calls_behind_a_pause_are_made() {
     assert_eq!(roles(&effect)[..4], expected);
     reply(&mut machine, last, Part::text("It is 7."), Finish::Stop);
     let ending = machine.ending().unwrap();
-    assert_eq!((&ending.status, &*ending.text), (&Status::BestEffort(Limit::Turns), "It is 7."));
+    assert_eq!(
+        (&ending.status, &*ending.text),
+        (&Status::BestEffort(Limit::Turns), "It is 7.")
+    );
 }
 
 #[test]
@@ -104,7 +145,11 @@ fn pauses_without_end_fail_the_run_and_keep_what_was_said() {
         assert!(pauses < 100, "it goes on for ever");
     }
     let ending = machine.ending().unwrap();
-    assert!(matches!(ending.status, Status::Failed(_)), "{:?}", ending.status);
+    assert!(
+        matches!(ending.status, Status::Failed(_)),
+        "{:?}",
+        ending.status
+    );
     assert_eq!((pauses, &*ending.text), (16, "Hm."));
 }
 
@@ -113,9 +158,16 @@ fn media_alone_are_an_answer() {
     for mime in ["image/png", "audio/wav", "video/mp4", "application/pdf"] {
         let (mut machine, (first, _)) = begun();
         let media = Part::Media(Media::bytes(mime, vec![1]));
-        assert!(reply(&mut machine, first, media, Finish::Stop).is_none(), "{mime}");
+        assert!(
+            reply(&mut machine, first, media, Finish::Stop).is_none(),
+            "{mime}"
+        );
         let ending = machine.ending().unwrap();
-        assert_eq!((&ending.status, &*ending.text), (&Status::Complete, ""), "{mime}");
+        assert_eq!(
+            (&ending.status, &*ending.text),
+            (&Status::Complete, ""),
+            "{mime}"
+        );
     }
 }
 

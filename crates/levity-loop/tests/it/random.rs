@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, LazyLock};
 
 use levity_core::{
-    Decision, Effect, EffectId, Ending, Finish, History, Input, Limit, Machine, MachineOutput, Message,
-    ModelError, ModelErrorKind, Offer, Outcome, Part, Response, Role, RunId, Status, ToolCall, ToolError,
-    ToolErrorKind, ToolOutput, ToolResult, ToolSpec, Usage,
+    Decision, Effect, EffectId, Ending, Finish, History, Input, Limit, Machine, MachineOutput,
+    Message, ModelError, ModelErrorKind, Offer, Outcome, Part, Response, Role, RunId, Status,
+    ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolSpec, Usage,
 };
 use levity_loop::{Agent, AgentMachine, PlanByModel, ReflectByModel};
 use levity_test::{RecordingTool, ScriptedModel};
@@ -18,7 +18,12 @@ const MAX_TURNS: u64 = 6;
 /// What happens next; numbers choose among what is possible then.
 #[derive(Clone, Debug)]
 enum Happening {
-    Reply { text: bool, thinking: bool, calls: Vec<u8>, filtered: bool },
+    Reply {
+        text: bool,
+        thinking: bool,
+        calls: Vec<u8>,
+        filtered: bool,
+    },
     ModelFails,
     ToolDone(bool),
     Approval(u8),
@@ -28,8 +33,12 @@ enum Happening {
 }
 
 fn happening() -> impl Strategy<Value = Happening> {
-    let reply =
-        (any::<bool>(), any::<bool>(), prop::collection::vec(0..12u8, 0..5), prop::bool::weighted(0.1));
+    let reply = (
+        any::<bool>(),
+        any::<bool>(),
+        prop::collection::vec(0..12u8, 0..5),
+        prop::bool::weighted(0.1),
+    );
     prop_oneof![
         12 => reply.prop_map(|(text, thinking, calls, filtered)| Happening::Reply { text, thinking, calls, filtered }),
         1 => Just(Happening::ModelFails),
@@ -52,7 +61,8 @@ fn reply(text: bool, thinking: bool, calls: &[u8], filtered: bool) -> Outcome {
     for call in calls {
         // Few ids, so that they clash; some empty; some names that are agents, or nothing at all.
         let id = ["a", "b", "", "a"][usize::from(call % 4)];
-        let name = ["tool", "helper", "nobody", "tool", "tell", "pass_on"][usize::from(call / 2 % 6)];
+        let name =
+            ["tool", "helper", "nobody", "tool", "tell", "pass_on"][usize::from(call / 2 % 6)];
         parts.push(match call {
             7 => Part::ToolResult(ToolResult::new(
                 &ToolCall::new("x", "y", json!(1)),
@@ -61,7 +71,11 @@ fn reply(text: bool, thinking: bool, calls: &[u8], filtered: bool) -> Outcome {
             _ => Part::ToolCall(ToolCall::new(id, name, json!({"n": call % 2}))),
         });
     }
-    let finish = if filtered { Finish::ContentFilter } else { Finish::Stop };
+    let finish = if filtered {
+        Finish::ContentFilter
+    } else {
+        Finish::Stop
+    };
     let response = Response::new(Message::new(Role::Assistant, parts)).with_finish(finish);
     Outcome::Model(Ok(response.with_usage(Usage::new(10, 1))))
 }
@@ -69,29 +83,48 @@ fn reply(text: bool, thinking: bool, calls: &[u8], filtered: bool) -> Outcome {
 /// An outcome that fits the effect, as the happening would have it.
 fn outcome(effect: &Effect, happening: &Happening) -> Outcome {
     if let Happening::Odd(n) = happening {
-        return [Outcome::Unknown, Outcome::Refused(Limit::ToolCalls), Outcome::Decision(Decision::Allow)]
-            [usize::from(n % 3)]
+        return [
+            Outcome::Unknown,
+            Outcome::Refused(Limit::ToolCalls),
+            Outcome::Decision(Decision::Allow),
+        ][usize::from(n % 3)]
         .clone();
     }
     match (effect, happening) {
         (Effect::Model(_), Happening::ModelFails) => {
             Outcome::Model(Err(ModelError::new(ModelErrorKind::Overloaded, "busy")))
         }
-        (Effect::Model(_), Happening::Reply { text, thinking, calls, filtered }) => {
-            reply(*text, *thinking, calls, *filtered)
-        }
+        (
+            Effect::Model(_),
+            Happening::Reply {
+                text,
+                thinking,
+                calls,
+                filtered,
+            },
+        ) => reply(*text, *thinking, calls, *filtered),
         (Effect::Model(_), _) => reply(false, false, &[0, 2], false),
         (Effect::Tool(run), Happening::Approval(n)) if !run.approved && n % 2 == 0 => {
-            Outcome::NeedsApproval { reason: "careful".into() }
+            Outcome::NeedsApproval {
+                reason: "careful".into(),
+            }
         }
         (Effect::Tool(run), happening) => {
             let good = !matches!(happening, Happening::ToolDone(false));
-            let output = if good { Ok(ToolOutput::text("ok")) } else { Err(ToolError::failed("no")) };
+            let output = if good {
+                Ok(ToolOutput::text("ok"))
+            } else {
+                Err(ToolError::failed("no"))
+            };
             Outcome::Tool(ToolResult::new(&run.call, output))
         }
         (Effect::Ask(_), Happening::Approval(n)) => Outcome::Decision(
-            [Decision::Allow, Decision::deny("no"), Decision::edit(json!({"n": 9}))][usize::from(n % 3)]
-                .clone(),
+            [
+                Decision::Allow,
+                Decision::deny("no"),
+                Decision::edit(json!({"n": 9})),
+            ][usize::from(n % 3)]
+            .clone(),
         ),
         (Effect::Ask(_), _) => Outcome::Decision(Decision::Allow),
         (_, Happening::ToolDone(true)) => Outcome::Child(Box::new(Ending::new(Status::Complete))),
@@ -114,8 +147,13 @@ fn make(planning: bool) -> Agent {
         .signal(ToolSpec::new("tell", "Tells something."))
         .last_signal(ToolSpec::new("pass_on", "Passes the work on."))
         .max_turns(MAX_TURNS);
-    let builder =
-        if planning { builder.planner(PlanByModel::new()).reflector(ReflectByModel::new()) } else { builder };
+    let builder = if planning {
+        builder
+            .planner(PlanByModel::new())
+            .reflector(ReflectByModel::new())
+    } else {
+        builder
+    };
     builder.build().unwrap()
 }
 
@@ -124,12 +162,21 @@ fn play(planning: bool, happenings: &[Happening], stop: Option<usize>) -> (Agent
     let mut machine = agent(planning).machine("Do it");
     let mut open: BTreeMap<EffectId, Effect> = BTreeMap::new();
     let mut step = MachineOutput::new();
-    machine.apply(Input::Begin { run: RunId::new("r"), wrap: None }, &mut step);
+    machine.apply(
+        Input::Begin {
+            run: RunId::new("r"),
+            wrap: None,
+        },
+        &mut step,
+    );
     let mut inputs = 0;
     for happening in happenings.iter().cycle() {
         for (id, effect) in step.effects.drain(..) {
             check_request(&effect);
-            assert!(open.insert(id, effect).is_none(), "effect {id} is wanted twice");
+            assert!(
+                open.insert(id, effect).is_none(),
+                "effect {id} is wanted twice"
+            );
         }
         if machine.ending().is_some() {
             break;
@@ -138,7 +185,12 @@ fn play(planning: bool, happenings: &[Happening], stop: Option<usize>) -> (Agent
         assert!(inputs < 2_000, "it does not end");
         inputs += 1;
         if stop == Some(inputs) {
-            machine.apply(Input::Cancel { reason: "enough".into() }, &mut step);
+            machine.apply(
+                Input::Cancel {
+                    reason: "enough".into(),
+                },
+                &mut step,
+            );
             assert!(machine.ending().is_some(), "it goes on after a cancel");
             continue;
         }
@@ -148,12 +200,19 @@ fn play(planning: bool, happenings: &[Happening], stop: Option<usize>) -> (Agent
             Happening::Wrap if inputs < 20 => Input::Wrap(Limit::Tokens),
             happening => {
                 let last = matches!(happening, Happening::ToolDone(true));
-                let Some(id) = (if last { open.keys().next_back() } else { open.keys().next() }).copied()
-                else {
+                let Some(id) = (if last {
+                    open.keys().next_back()
+                } else {
+                    open.keys().next()
+                })
+                .copied() else {
                     continue;
                 };
                 let effect = open.remove(&id).unwrap();
-                Input::Finished { effect: id, outcome: outcome(&effect, happening) }
+                Input::Finished {
+                    effect: id,
+                    outcome: outcome(&effect, happening),
+                }
             }
         };
         machine.apply(input, &mut step);
@@ -174,9 +233,15 @@ fn check_history(history: &History) {
     let messages = history.messages();
     for (at, message) in messages.iter().enumerate() {
         let calls: Vec<_> = message.calls().map(|call| call.id.clone()).collect();
-        assert!(calls.iter().all(|id| ids.insert(id.clone())), "an id occurs twice");
+        assert!(
+            calls.iter().all(|id| ids.insert(id.clone())),
+            "an id occurs twice"
+        );
         if !calls.is_empty() {
-            let answers: Vec<_> = messages[at + 1].results().map(|result| result.call.clone()).collect();
+            let answers: Vec<_> = messages[at + 1]
+                .results()
+                .map(|result| result.call.clone())
+                .collect();
             assert_eq!(calls, answers);
         }
     }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use levity_core::{Ask, Decision, Hints, Journal as _, ModelCard, ModelErrorKind, Phase, ToolOutput};
+use levity_core::{
+    Ask, Decision, Hints, Journal as _, ModelCard, ModelErrorKind, Phase, ToolOutput,
+};
 use levity_loop::{Agent, AgentBuilder, PlanByModel, ReflectByModel};
 use levity_memory::InMemory;
 use levity_runtime::{MemoryJournal, Runtime};
@@ -18,7 +20,9 @@ fn look(words: usize) -> RecordingTool {
 
 fn kept(builder: AgentBuilder) -> (Agent, MemoryJournal) {
     let journal = MemoryJournal::new();
-    let runtime = Runtime::new().with_journal(journal.clone()).with_world(ManualWorld::auto());
+    let runtime = Runtime::new()
+        .with_journal(journal.clone())
+        .with_world(ManualWorld::auto());
     (builder.runtime(runtime).build().unwrap(), journal)
 }
 
@@ -51,7 +55,15 @@ async fn agent_is_restored_between_calls_questions_and_reflections() {
         .reply("Found it.");
     let policy = Policy::new().rule(Rule::tool("look").ask("it looks"));
     let builder = Agent::builder(model).tool(look(3)).policy(policy);
-    assert!(check(builder.planner(PlanByModel::new()).reflector(ReflectByModel::new())).await > 20);
+    assert!(
+        check(
+            builder
+                .planner(PlanByModel::new())
+                .reflector(ReflectByModel::new())
+        )
+        .await
+            > 20
+    );
 }
 
 #[tokio::test]
@@ -59,10 +71,17 @@ async fn agent_is_restored_between_summaries() {
     let calls = (0..12).fold(ScriptedModel::new(), |model, n| {
         model.call("look", json!({"at": n, "why": "x ".repeat(1_500)}))
     });
-    let model = calls.reply("Found it.").with_card(ModelCard::new("test", "small").with_window(12_000));
-    let summaries =
-        ScriptedModel::new().reply("It looked.").fail(ModelErrorKind::BadRequest).reply("It looked around.");
-    let builder = Agent::builder(model).model_for("summariser", summaries).tool(look(800)).max_turns(40);
+    let model = calls
+        .reply("Found it.")
+        .with_card(ModelCard::new("test", "small").with_window(12_000));
+    let summaries = ScriptedModel::new()
+        .reply("It looked.")
+        .fail(ModelErrorKind::BadRequest)
+        .reply("It looked around.");
+    let builder = Agent::builder(model)
+        .model_for("summariser", summaries)
+        .tool(look(800))
+        .max_turns(40);
     assert!(check(builder).await > 50);
 }
 
@@ -79,10 +98,27 @@ async fn agent_is_restored_with_long_results_and_tools_that_are_found() {
 
 #[tokio::test]
 async fn agent_is_restored_in_its_conversation() {
-    let model = ScriptedModel::new().reply("Hello.").call("look", json!({})).reply("Found it.");
-    let (agent, journal) = kept(Agent::builder(model).tool(look(3)).memory(Arc::new(InMemory::new())));
-    agent.run("Hello").conversation("c").id("first").await.unwrap();
-    agent.run("Find the key").conversation("c").id("second").await.unwrap();
+    let model = ScriptedModel::new()
+        .reply("Hello.")
+        .call("look", json!({}))
+        .reply("Found it.");
+    let (agent, journal) = kept(
+        Agent::builder(model)
+            .tool(look(3))
+            .memory(Arc::new(InMemory::new())),
+    );
+    agent
+        .run("Hello")
+        .conversation("c")
+        .id("first")
+        .await
+        .unwrap();
+    agent
+        .run("Find the key")
+        .conversation("c")
+        .id("second")
+        .await
+        .unwrap();
     for run in ["first", "second"] {
         conformance::recorded(&agent, &journal, &run.into()).await;
     }
@@ -105,7 +141,10 @@ fn restore_reads_the_first_state_of_version_0_1_and_refuses_its_later_states() {
     assert_eq!(machine.phase(), Phase::Goal);
     for phase in ["plan", "act", "reflect", "end"] {
         let why = agent.restore(&state(phase, Some("r"))).unwrap_err();
-        assert!(why.contains("not one that this version of the agent can read"), "{why}");
+        assert!(
+            why.contains("not one that this version of the agent can read"),
+            "{why}"
+        );
     }
     let why = agent.restore(&state("goal", Some("r"))).unwrap_err();
     assert!(why.contains("the run has an id before it began"), "{why}");

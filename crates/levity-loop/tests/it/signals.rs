@@ -9,24 +9,40 @@ use levity_test::{FaultyJournal, ScriptedModel, Turn};
 use serde_json::{Value, json};
 
 fn spec(name: &str) -> ToolSpec {
-    let input = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+    let input =
+        json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
     ToolSpec::new(name, "Tells a number.").with_input(input)
 }
 
 fn model() -> ScriptedModel {
     ScriptedModel::new()
         .call("tell", json!({"n": 1}))
-        .turn(Turn::new().call("tell", json!({"n": "two"})).call("tell", json!({"n": 2})))
-        .turn(Turn::new().text("Somebody else knows.").call("pass_on", json!({"n": 3})))
+        .turn(
+            Turn::new()
+                .call("tell", json!({"n": "two"}))
+                .call("tell", json!({"n": 2})),
+        )
+        .turn(
+            Turn::new()
+                .text("Somebody else knows.")
+                .call("pass_on", json!({"n": 3})),
+        )
         .by_history()
 }
 
 fn agent(runtime: Runtime) -> AgentBuilder {
-    Agent::builder(model()).signal(spec("tell")).last_signal(spec("pass_on")).runtime(runtime).audited()
+    Agent::builder(model())
+        .signal(spec("tell"))
+        .last_signal(spec("pass_on"))
+        .runtime(runtime)
+        .audited()
 }
 
 fn numbers(signals: &[Signal]) -> Vec<Value> {
-    signals.iter().map(|signal| signal.args["n"].clone()).collect()
+    signals
+        .iter()
+        .map(|signal| signal.args["n"].clone())
+        .collect()
 }
 
 #[tokio::test]
@@ -35,7 +51,9 @@ async fn a_run_and_its_replay_have_the_same_signals() {
     let events: Arc<Mutex<Vec<Event>>> = Arc::default();
     let kept = events.clone();
     let agent = agent(runtime).build().unwrap();
-    let run = agent.run("Do it").on_event(move |event| kept.lock().unwrap().push(event.clone()));
+    let run = agent
+        .run("Do it")
+        .on_event(move |event| kept.lock().unwrap().push(event.clone()));
     let answer = run.await.unwrap();
     assert_eq!(
         (answer.text(), numbers(answer.signals())),
@@ -49,7 +67,13 @@ async fn a_run_and_its_replay_have_the_same_signals() {
         })
     };
     let (live, again) = (told(&events.lock().unwrap()), told(&replay.events));
-    assert_eq!((live, again), (Some(numbers(answer.signals())), Some(numbers(answer.signals()))));
+    assert_eq!(
+        (live, again),
+        (
+            Some(numbers(answer.signals())),
+            Some(numbers(answer.signals()))
+        )
+    );
     // The calls are in the model's replies, as for every tool that the loop takes in itself.
     let calls = events
         .lock()
@@ -61,13 +85,18 @@ async fn a_run_and_its_replay_have_the_same_signals() {
         })
         .sum::<usize>();
     assert_eq!(calls, 4);
-    assert_eq!(numbers(agent.resume(answer.run().clone()).await.unwrap().signals()).len(), 3);
+    assert_eq!(
+        numbers(agent.resume(answer.run().clone()).await.unwrap().signals()).len(),
+        3
+    );
 }
 
 #[tokio::test]
 async fn a_run_that_is_resumed_anywhere_has_all_signals_once() {
     let inner = Arc::new(FaultyJournal::new(MemoryJournal::new()));
-    let whole = agent(Runtime::new().with_journal(inner.clone())).build().unwrap();
+    let whole = agent(Runtime::new().with_journal(inner.clone()))
+        .build()
+        .unwrap();
     whole.run("Do it").await.unwrap();
     let records = inner.records();
     assert!(records > 6, "{records}");
@@ -86,7 +115,11 @@ async fn a_run_that_is_resumed_anywhere_has_all_signals_once() {
 #[tokio::test]
 async fn signals_are_told_of_a_run_without_an_answer() {
     let model = ScriptedModel::new().call("tell", json!({"n": 7})).hang();
-    let agent = Agent::builder(model).signal(spec("tell")).audited().build().unwrap();
+    let agent = Agent::builder(model)
+        .signal(spec("tell"))
+        .audited()
+        .build()
+        .unwrap();
     let mut run = agent.start("Do it");
     let mut events = run.events();
     let mut models = 0;
@@ -95,44 +128,109 @@ async fn signals_are_told_of_a_run_without_an_answer() {
         models += usize::from(matches!(event.kind, EventKind::ModelStarted { .. }));
     }
     run.cancel("enough").await.unwrap();
-    let Err(Error::Cancelled { partial, .. }) = run.await else { panic!("it was cancelled") };
+    let Err(Error::Cancelled { partial, .. }) = run.await else {
+        panic!("it was cancelled")
+    };
     assert_eq!(numbers(partial.signals()), [7]);
 }
 
 #[tokio::test]
 async fn another_kind_of_signal_is_another_agent() {
     let runtime = Runtime::new().with_journal(MemoryJournal::new());
-    let answer = agent(runtime.clone()).build().unwrap().run("Do it").await.unwrap();
-    let other =
-        Agent::builder(model()).last_signal(spec("tell")).last_signal(spec("pass_on")).runtime(runtime);
-    let error = other.build().unwrap().replay(answer.run()).await.err().unwrap();
-    let Error::Runtime { source, .. } = error else { panic!("it does not fit") };
+    let answer = agent(runtime.clone())
+        .build()
+        .unwrap()
+        .run("Do it")
+        .await
+        .unwrap();
+    let other = Agent::builder(model())
+        .last_signal(spec("tell"))
+        .last_signal(spec("pass_on"))
+        .runtime(runtime);
+    let error = other
+        .build()
+        .unwrap()
+        .replay(answer.run())
+        .await
+        .err()
+        .unwrap();
+    let Error::Runtime { source, .. } = error else {
+        panic!("it does not fit")
+    };
     assert!(source.to_string().contains("the signals"), "{source}");
 }
 
 #[test]
 fn a_signal_needs_a_name_and_a_schema_of_its_own() {
-    let two = Agent::builder(model()).signal(spec("tell")).last_signal(spec("tell")).build();
-    assert!(two.unwrap_err().to_string().contains("two tools are named `tell`"));
+    let two = Agent::builder(model())
+        .signal(spec("tell"))
+        .last_signal(spec("tell"))
+        .build();
+    assert!(
+        two.unwrap_err()
+            .to_string()
+            .contains("two tools are named `tell`")
+    );
     let bad = ToolSpec::new("tell", "x").with_input(json!({"type": "object", "properties": 7}));
     assert!(Agent::builder(model()).signal(bad).build().is_err());
 }
 
 #[tokio::test]
 async fn a_copy_of_an_agent_is_changed_and_shares_the_rest() {
-    let model = ScriptedModel::new().call("tell", json!({"n": 1})).reply("One.").reply("Two.");
+    let model = ScriptedModel::new()
+        .call("tell", json!({"n": 1}))
+        .reply("One.")
+        .reply("Two.");
     let runtime = Runtime::new().with_journal(MemoryJournal::new());
     let store = levity_memory::InMemory::new();
-    let plain = Agent::builder(model.clone()).instructions("Be brief.").memory(store).runtime(runtime);
+    let plain = Agent::builder(model.clone())
+        .instructions("Be brief.")
+        .memory(store)
+        .runtime(runtime);
     let plain = plain.build().unwrap();
-    let copy = plain.to_builder().signal(spec("tell")).instructions("Tell.").build().unwrap();
-    assert_eq!(copy.run("First").conversation("c").id("r").await.unwrap().signals().len(), 1);
+    let copy = plain
+        .to_builder()
+        .signal(spec("tell"))
+        .instructions("Tell.")
+        .build()
+        .unwrap();
+    assert_eq!(
+        copy.run("First")
+            .conversation("c")
+            .id("r")
+            .await
+            .unwrap()
+            .signals()
+            .len(),
+        1
+    );
     let answer = plain.run("Second").conversation("c").await.unwrap();
-    assert_eq!((answer.text(), answer.history().len()), ("Two.", 6), "they share the conversation");
+    assert_eq!(
+        (answer.text(), answer.history().len()),
+        ("Two.", 6),
+        "they share the conversation"
+    );
     let requests = model.requests();
     let (first, last) = (&requests[0], &requests[2]);
-    assert_eq!((first.system.as_deref(), last.system.as_deref()), (Some("Tell."), Some("Be brief.")));
-    assert_eq!((first.tools.len(), last.tools.len()), (1, 0), "the original is as it was");
-    let again = copy.to_builder().build().unwrap().resume("r").await.unwrap();
-    assert_eq!((again.text(), again.signals().len()), ("One.", 1), "they share the journal");
+    assert_eq!(
+        (first.system.as_deref(), last.system.as_deref()),
+        (Some("Tell."), Some("Be brief."))
+    );
+    assert_eq!(
+        (first.tools.len(), last.tools.len()),
+        (1, 0),
+        "the original is as it was"
+    );
+    let again = copy
+        .to_builder()
+        .build()
+        .unwrap()
+        .resume("r")
+        .await
+        .unwrap();
+    assert_eq!(
+        (again.text(), again.signals().len()),
+        ("One.", 1),
+        "they share the journal"
+    );
 }

@@ -1,6 +1,8 @@
 use std::sync::Arc;
 
-use levity_core::{ChildRun, Effect, Message, ModelCall, Offer, Request, ToolCall, ToolRun, ToolSpec};
+use levity_core::{
+    ChildRun, Effect, Message, ModelCall, Offer, Request, ToolCall, ToolRun, ToolSpec,
+};
 use levity_loop::{Agent, AgentBuilder, PlanByModel, PlanRules, ReflectByModel};
 use levity_memory::Window;
 use levity_test::{RecordingTool, ScriptedModel, Turn, conformance};
@@ -19,17 +21,37 @@ fn agents() -> Vec<AgentBuilder> {
     let helper = Agent::builder(model()).build().unwrap();
     vec![
         Agent::builder(model()),
-        Agent::builder(model()).tool(tool()).instructions("Be brief."),
-        Agent::builder(model()).tool(tool()).max_turns(2).single_tool(),
-        Agent::builder(model()).tool(tool()).planner(PlanByModel::new()).reflector(ReflectByModel::new()),
-        Agent::builder(model()).planner(PlanRules::new().when("do", ["this", "that"])).max_turns(1),
-        Agent::builder(model()).tool(tool()).agent("helper", "Helps.", helper),
-        Agent::builder(model()).tool(tool()).ask_user().finish_tool(),
+        Agent::builder(model())
+            .tool(tool())
+            .instructions("Be brief."),
+        Agent::builder(model())
+            .tool(tool())
+            .max_turns(2)
+            .single_tool(),
+        Agent::builder(model())
+            .tool(tool())
+            .planner(PlanByModel::new())
+            .reflector(ReflectByModel::new()),
+        Agent::builder(model())
+            .planner(PlanRules::new().when("do", ["this", "that"]))
+            .max_turns(1),
+        Agent::builder(model())
+            .tool(tool())
+            .agent("helper", "Helps.", helper),
+        Agent::builder(model())
+            .tool(tool())
+            .ask_user()
+            .finish_tool(),
         Agent::builder(model())
             .signal(ToolSpec::new("tool", "Tells."))
             .last_signal(ToolSpec::new("end", "Ends.")),
-        Agent::builder(model()).tool(tool()).window(Window::new().tokens(600)),
-        Agent::builder(model()).tool(tool()).waits(std::time::Duration::from_secs(60)).tool_search(0),
+        Agent::builder(model())
+            .tool(tool())
+            .window(Window::new().tokens(600)),
+        Agent::builder(model())
+            .tool(tool())
+            .waits(std::time::Duration::from_secs(60))
+            .tool_search(0),
     ]
 }
 
@@ -90,12 +112,22 @@ async fn answer_context_has_the_workspace_of_the_file_tools() {
     let view = levity_core::WorkspaceView::new("told", ["a", "b"]);
     let none = (String::new(), 0);
     assert_eq!(root(Agent::builder(model()).tool(tool())).await, none);
-    assert_eq!(root(Agent::builder(model()).tools(Desk("desk"))).await, ("desk".to_owned(), 1));
+    assert_eq!(
+        root(Agent::builder(model()).tools(Desk("desk"))).await,
+        ("desk".to_owned(), 1)
+    );
     // What is said wins over what the tools know, in any order.
     assert_eq!(
-        root(Agent::builder(model()).tools(Desk("desk")).workspace(view.clone())).await,
+        root(
+            Agent::builder(model())
+                .tools(Desk("desk"))
+                .workspace(view.clone())
+        )
+        .await,
         ("told".to_owned(), 2)
     );
-    let source = Agent::builder(model()).workspace_source(Desk("source")).tools(Desk("desk"));
+    let source = Agent::builder(model())
+        .workspace_source(Desk("source"))
+        .tools(Desk("desk"));
     assert_eq!(root(source).await, ("source".to_owned(), 1));
 }

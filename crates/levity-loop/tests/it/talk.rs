@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use levity_core::{
-    ControlCommand, ConversationChange, ConversationId, Entry, Hints, Journal as _, MemoryError, MemoryStore,
-    Message, Role, ToolOutput,
+    ControlCommand, ConversationChange, ConversationId, Entry, Hints, Journal as _, MemoryError,
+    MemoryStore, Message, Role, ToolOutput,
 };
 use levity_loop::Agent;
 use levity_memory::{Conversations, InMemory, Sessions, Window};
@@ -37,10 +37,17 @@ impl Sessions for Notes {
 }
 
 fn agent(notes: &Notes, runtime: &Runtime, store: &Arc<InMemory>, replies: &[&str]) -> Agent {
-    let model = replies.iter().fold(ScriptedModel::new(), |model, reply| model.reply(*reply));
-    let conversations =
-        Conversations::new(store.clone()).world(runtime.world().clone()).noted_in(notes.clone());
-    Agent::builder(model).conversations(conversations).runtime(runtime.clone()).build().unwrap()
+    let model = replies
+        .iter()
+        .fold(ScriptedModel::new(), |model, reply| model.reply(*reply));
+    let conversations = Conversations::new(store.clone())
+        .world(runtime.world().clone())
+        .noted_in(notes.clone());
+    Agent::builder(model)
+        .conversations(conversations)
+        .runtime(runtime.clone())
+        .build()
+        .unwrap()
 }
 
 #[tokio::test]
@@ -52,10 +59,19 @@ async fn a_run_that_is_only_looked_at_changes_nothing() {
     agent.run("Second").conversation("c").await.unwrap();
     assert!(notes.last().contains("Two."), "{}", notes.last());
     assert_eq!(agent.resume("r1").await.unwrap().text(), "One.");
-    assert!(notes.last().contains("Two."), "the older run took the place of the newer one: {}", notes.last());
+    assert!(
+        notes.last().contains("Two."),
+        "the older run took the place of the newer one: {}",
+        notes.last()
+    );
     assert_eq!(agent.fork("r1").await.unwrap().text(), "Three.");
     assert!(!notes.last().contains("Three."), "{}", notes.last());
-    agent.conversations().unwrap().forget(&"c".into()).await.unwrap();
+    agent
+        .conversations()
+        .unwrap()
+        .forget(&"c".into())
+        .await
+        .unwrap();
     agent.resume("r1").await.unwrap();
     assert_eq!(notes.last(), "forgotten");
 }
@@ -67,15 +83,33 @@ async fn a_conversation_that_is_too_long_to_be_loaded_begins_with_what_is_missin
         0 => Message::assistant(format!("answer {n}")),
         _ => Message::user(format!("question {n}")),
     });
-    store.save(&"c".into(), &ConversationChange::at(0).with_messages(said)).await.unwrap();
+    store
+        .save(&"c".into(), &ConversationChange::at(0).with_messages(said))
+        .await
+        .unwrap();
     let model = Arc::new(ScriptedModel::new().reply("Here."));
-    let agent = Agent::builder(model.clone()).memory(store.clone()).window(Window::new().all_messages());
-    agent.build().unwrap().run("Still there?").conversation("c").await.unwrap();
+    let agent = Agent::builder(model.clone())
+        .memory(store.clone())
+        .window(Window::new().all_messages());
+    agent
+        .build()
+        .unwrap()
+        .run("Still there?")
+        .conversation("c")
+        .await
+        .unwrap();
     let request = &model.requests()[0];
-    assert!(store.load(&"c".into(), 1).await.unwrap().summary.is_none(), "nothing was summed up");
+    assert!(
+        store.load(&"c".into(), 1).await.unwrap().summary.is_none(),
+        "nothing was summed up"
+    );
     let first = &request.history.messages()[0];
     assert_eq!(first.role, Role::User);
-    assert!(first.text().contains("144 messages are left out"), "{}", first.text());
+    assert!(
+        first.text().contains("144 messages are left out"),
+        "{}",
+        first.text()
+    );
 }
 
 #[tokio::test]
@@ -84,9 +118,23 @@ async fn run_that_is_cancelled_while_it_waits_for_its_conversation_again_has_end
     let runtime = Runtime::new().with_journal(journal.clone());
     let send = RecordingTool::new("send", |_| Ok(ToolOutput::text("sent")));
     let send = send.with_hints(Hints::new().destructive());
-    let model = ScriptedModel::new().call("send", json!({})).reply("Sent.").by_history();
-    let agent = Agent::builder(model).tool(send).memory(InMemory::new()).runtime(runtime).build().unwrap();
-    agent.run("Send it").conversation("c").id("waits").park().await.unwrap_err();
+    let model = ScriptedModel::new()
+        .call("send", json!({}))
+        .reply("Sent.")
+        .by_history();
+    let agent = Agent::builder(model)
+        .tool(send)
+        .memory(InMemory::new())
+        .runtime(runtime)
+        .build()
+        .unwrap();
+    agent
+        .run("Send it")
+        .conversation("c")
+        .id("waits")
+        .park()
+        .await
+        .unwrap_err();
     let busy = agent.run("Send more").conversation("c").start();
     while busy.asks().await.unwrap().is_empty() {
         tokio::task::yield_now().await;
@@ -94,11 +142,26 @@ async fn run_that_is_cancelled_while_it_waits_for_its_conversation_again_has_end
     let before = journal.read(&"waits".into()).await.unwrap().len();
     let again = agent.resume("waits").start();
     again.cancel("nobody wants it").await.unwrap();
-    assert!(again.await.unwrap_err().to_string().contains("nobody wants it"));
-    let records = journal.read(&"waits".into()).await.unwrap();
-    let added: Vec<_> = records[before..].iter().map(|record| &record.entry).collect();
     assert!(
-        matches!(added[..], [Entry::Commanded(ControlCommand::Cancel { .. }), Entry::Ended(_)]),
+        again
+            .await
+            .unwrap_err()
+            .to_string()
+            .contains("nobody wants it")
+    );
+    let records = journal.read(&"waits".into()).await.unwrap();
+    let added: Vec<_> = records[before..]
+        .iter()
+        .map(|record| &record.entry)
+        .collect();
+    assert!(
+        matches!(
+            added[..],
+            [
+                Entry::Commanded(ControlCommand::Cancel { .. }),
+                Entry::Ended(_)
+            ]
+        ),
         "the run began something: {added:?}"
     );
 }

@@ -18,7 +18,10 @@ impl Weather {
     const DEFAULT: u8 = 1;
 
     fn new(unit: &str) -> Self {
-        Self { unit: unit.to_owned(), asked: AtomicU32::new(0) }
+        Self {
+            unit: unit.to_owned(),
+            asked: AtomicU32::new(0),
+        }
     }
 
     /// Tells the weather.
@@ -62,17 +65,26 @@ fn methods_become_tools_that_share_the_value() {
     let tools = Weather::new("C").into_tools();
     let names: Vec<_> = tools.iter().map(|tool| &*tool.spec().name).collect();
     assert_eq!(names, ["weather_forecast", "asked", "clone"]);
-    assert_eq!(text(&tools[0], json!({"city": "Rome"})), "Rome: 1 days at 20 C");
+    assert_eq!(
+        text(&tools[0], json!({"city": "Rome"})),
+        "Rome: 1 days at 20 C"
+    );
     assert_eq!(text(&tools[1], json!({})), "1");
     assert_eq!(text(&tools[2], json!({})), "C");
-    assert_eq!(tools[0].spec().input["properties"]["city"]["description"], "The city.");
+    assert_eq!(
+        tools[0].spec().input["properties"]["city"]["description"],
+        "The city."
+    );
     assert!(tools[0].spec().hints.runs_in_parallel());
 }
 
 #[tokio::test]
 async fn methods_stay_callable() {
     let weather = Weather::new("F");
-    let said = weather.forecast("Oslo".into(), 2, &ToolCx::detached()).await.unwrap();
+    let said = weather
+        .forecast("Oslo".into(), 2, &ToolCx::detached())
+        .await
+        .unwrap();
     assert_eq!(said, "Oslo: 2 days at 20 F");
     assert_eq!(weather.count(), 1);
 }
@@ -95,7 +107,10 @@ where
 fn an_impl_may_be_generic() {
     let tools: Vec<Arc<dyn Tool>> = Store([1, 2]).into_tools();
     assert_eq!(text(&tools[0], json!({"at": 1})), "\"2\"");
-    assert_eq!(text(&Store(["a"]).into_tools()[0], json!({"at": 0})), "\"a\"");
+    assert_eq!(
+        text(&Store(["a"]).into_tools()[0], json!({"at": 0})),
+        "\"a\""
+    );
 }
 
 /// Has the name of something in the generated code.

@@ -19,7 +19,10 @@ async fn add(
 fn a_function_is_a_tool_by_its_name() {
     let tools: Vec<Box<dyn Tool>> = vec![Box::new(add)];
     assert_eq!(tools[0].spec().name, "add");
-    assert_eq!(run(&*tools[0], json!({"a": 2, "b": 5})).unwrap().value, Some(json!(7.0)));
+    assert_eq!(
+        run(&*tools[0], json!({"a": 2, "b": 5})).unwrap().value,
+        Some(json!(7.0))
+    );
     let copy = add;
     assert_eq!(format!("{copy:?} {add:?}"), "add add");
 }
@@ -33,7 +36,11 @@ async fn the_function_stays_callable() {
 /// Multiplies all numbers up to one.
 #[tool(inline)]
 fn factorial(n: u64) -> u64 {
-    if n == 0 { 1 } else { n * factorial::invoke(n - 1) }
+    if n == 0 {
+        1
+    } else {
+        n * factorial::invoke(n - 1)
+    }
 }
 
 #[test]
@@ -71,7 +78,10 @@ fn docs_become_the_description() {
         "First line,\nsecond line.\n\n- Another paragraph.\n  Indented."
     );
     assert_eq!(block_documented.spec().description, "A block\nof text.");
-    assert_eq!((&*described.spec().name, &*described.spec().description), ("other-name", "For the model."));
+    assert_eq!(
+        (&*described.spec().name, &*described.spec().description),
+        ("other-name", "For the model.")
+    );
     assert_eq!(included.spec().description.trim(), "From a file.");
 }
 
@@ -95,15 +105,27 @@ fn refused(tool: &dyn Tool, args: serde_json::Value, expected: &str) {
 #[test]
 fn bad_arguments_are_named() {
     refused(&add, json!({"a": 2}), "`b` is missing");
-    refused(&add, json!({"a": 2, "b": 5, "c": 1}), "unknown argument `c`; there are `a`, `b`");
-    refused(&documented, json!({"c": 1}), "unknown argument `c`; there are none");
+    refused(
+        &add,
+        json!({"a": 2, "b": 5, "c": 1}),
+        "unknown argument `c`; there are `a`, `b`",
+    );
+    refused(
+        &documented,
+        json!({"c": 1}),
+        "unknown argument `c`; there are none",
+    );
     refused(
         &add,
         json!({"a": "two", "b": 5}),
         "`a` could not be read: invalid type: string \"two\", expected f64",
     );
     refused(&add, json!([2, 5]), "the arguments are not an object");
-    refused(&route, json!({"number": 3}), "the arguments could not be read: missing field `street`");
+    refused(
+        &route,
+        json!({"number": 3}),
+        "the arguments could not be read: missing field `street`",
+    );
 }
 
 /// Is named like variables that derives write.
@@ -132,7 +154,10 @@ async fn r#match(
 #[test]
 fn raw_mutable_and_renamed_parameters() {
     assert_eq!(r#match.spec().name, "match");
-    assert_eq!(text(&r#match, json!({"type": "x", "n": 1, "camelCase": 2})), "x 3");
+    assert_eq!(
+        text(&r#match, json!({"type": "x", "n": 1, "camelCase": 2})),
+        "x 3"
+    );
 }
 
 /// Greets.
@@ -150,8 +175,17 @@ async fn greet(
 #[test]
 fn what_is_left_out_has_a_default() {
     assert_eq!(text(&greet, json!({})), "Hello, you!Hello, you!");
-    assert_eq!(text(&greet, json!({"name": "Ada", "word": "Hi", "times": 1, "loud": true})), "HI, ADA!");
-    assert_eq!(text(&greet, json!({"name": null, "times": 1})), "Hello, you!");
+    assert_eq!(
+        text(
+            &greet,
+            json!({"name": "Ada", "word": "Hi", "times": 1, "loud": true})
+        ),
+        "HI, ADA!"
+    );
+    assert_eq!(
+        text(&greet, json!({"name": null, "times": 1})),
+        "Hello, you!"
+    );
 }
 
 use target::Target;
@@ -176,8 +210,14 @@ async fn route(cx: &ToolCx, #[tool(args)] target: Target) -> String {
 
 #[test]
 fn one_struct_can_be_all_arguments() {
-    assert_eq!(text(&route, json!({"street": "Main", "number": 3})), "Main 3 for detached");
-    assert_eq!(route.spec().input["properties"]["street"]["description"], "The street.");
+    assert_eq!(
+        text(&route, json!({"street": "Main", "number": 3})),
+        "Main 3 for detached"
+    );
+    assert_eq!(
+        route.spec().input["properties"]["street"]["description"],
+        "The street."
+    );
     assert_eq!(route.spec().input["required"], json!(["street"]));
 }
 
@@ -211,9 +251,15 @@ async fn context_comes_from_the_call() {
     cx.progress = Progress::new(move |text| listener.lock().unwrap().push(text.to_owned()));
     cx.cancel.cancel();
     let output = look.call(json!({"depth": 3}), &cx).await.unwrap();
-    assert_eq!(output.as_text(), "detached detached true None detached detached 3");
+    assert_eq!(
+        output.as_text(),
+        "detached detached true None detached detached 3"
+    );
     assert_eq!(*heard.lock().unwrap(), ["looking"]);
-    assert_eq!(look.spec().input["properties"].as_object().unwrap().len(), 1);
+    assert_eq!(
+        look.spec().input["properties"].as_object().unwrap().len(),
+        1
+    );
 }
 
 #[test]

@@ -31,8 +31,18 @@ fn check(tool: &dyn Tool, expected: &Hints) {
 #[test]
 fn options_become_hints() {
     check(&_plain, &Hints::new());
-    check(&_reads, &Hints::new().read_only().timeout(Duration::from_millis(250)));
-    check(&_writes, &Hints::new().idempotent().destructive().parallel().timeout(Duration::from_secs(90)));
+    check(
+        &_reads,
+        &Hints::new().read_only().timeout(Duration::from_millis(250)),
+    );
+    check(
+        &_writes,
+        &Hints::new()
+            .idempotent()
+            .destructive()
+            .parallel()
+            .timeout(Duration::from_secs(90)),
+    );
 }
 
 #[test]

@@ -11,7 +11,10 @@ async fn _hidden_one() {}
 
 #[test]
 fn functions_are_collected_unless_they_begin_with_an_underscore() {
-    let names: Vec<_> = LinkedTool::all().iter().map(|tool| tool.spec().name.clone()).collect();
+    let names: Vec<_> = LinkedTool::all()
+        .iter()
+        .map(|tool| tool.spec().name.clone())
+        .collect();
     assert!(names.contains(&"linked_one".to_owned()));
     assert!(!names.contains(&"_hidden_one".to_owned()));
     assert!(names.is_sorted());

@@ -160,11 +160,17 @@ fn check_error(tool: &dyn Tool, explained: &str) -> ToolError {
 fn errors_are_told_once_and_with_their_causes() {
     check_error(&_std_error, "no number: invalid digit found in string");
     check_error(&_leaf_error, "invalid digit found in string");
-    check_error(&_anyhow, "no port: no number: invalid digit found in string");
+    check_error(
+        &_anyhow,
+        "no port: no number: invalid digit found in string",
+    );
     check_error(&_boxed, "no number: invalid digit found in string");
     check_error(&_local_box, "local");
     check_error(&_text_error, "just text");
-    assert_eq!(run(&_std_error, json!({})).unwrap_err().to_string(), "no number");
+    assert_eq!(
+        run(&_std_error, json!({})).unwrap_err().to_string(),
+        "no number"
+    );
 }
 
 #[test]
@@ -181,7 +187,10 @@ async fn _unwritable() -> std::collections::BTreeMap<(u8, u8), u8> {
 
 #[test]
 fn what_json_cannot_hold_is_an_error() {
-    assert_eq!(run(&_unwritable, json!({})).unwrap_err().kind(), ToolErrorKind::InvalidOutput);
+    assert_eq!(
+        run(&_unwritable, json!({})).unwrap_err().kind(),
+        ToolErrorKind::InvalidOutput
+    );
 }
 
 /// Tells its schema.
@@ -200,9 +209,15 @@ async fn _text_with_schema() -> String {
 fn an_output_schema_describes_the_value() {
     assert_eq!(_point.spec().output, None);
     let schema = _with_schema.spec().output.as_ref().unwrap();
-    assert_eq!(schema["properties"]["x"], json!({"description": "From the left.", "type": "integer"}));
+    assert_eq!(
+        schema["properties"]["x"],
+        json!({"description": "From the left.", "type": "integer"})
+    );
     check_value(&_with_schema, json!({"x": 1, "y": 2}));
-    assert_eq!(_text_with_schema.spec().output, Some(json!({"type": "string"})));
+    assert_eq!(
+        _text_with_schema.spec().output,
+        Some(json!({"type": "string"}))
+    );
     check_value(&_text_with_schema, json!("text"));
 }
 

@@ -78,5 +78,8 @@ async fn _choice(#[tool(args)] _shape: Shape) {}
 #[test]
 fn arguments_are_always_an_object() {
     assert_eq!(_choice.spec().input["type"], json!("object"));
-    assert_eq!(_choice.spec().input["oneOf"].as_array().map(Vec::len), Some(2));
+    assert_eq!(
+        _choice.spec().input["oneOf"].as_array().map(Vec::len),
+        Some(2)
+    );
 }

@@ -17,7 +17,11 @@ async fn _book(
 
 async fn give_back(count: i64, place: String, cx: &ToolCx) -> Result<(), std::fmt::Error> {
     assert_eq!((&*place, &*cx.key), ("window", "detached"));
-    if count < 0 { Err(std::fmt::Error) } else { Ok(()) }
+    if count < 0 {
+        Err(std::fmt::Error)
+    } else {
+        Ok(())
+    }
 }
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -89,20 +93,36 @@ fn it_takes_what_the_tool_takes() {
     let error = undo(&_book, json!({"seats": "two"})).unwrap_err();
     assert_eq!(error.kind(), ToolErrorKind::InvalidArgs);
     undo(&_write, json!({"name": "pencil"})).unwrap();
-    assert_eq!(undo(&_write, json!({"name": "ink"})).unwrap_err().kind(), ToolErrorKind::Denied);
+    assert_eq!(
+        undo(&_write, json!({"name": "ink"})).unwrap_err().kind(),
+        ToolErrorKind::Denied
+    );
 }
 
 #[tokio::test]
 async fn methods_are_undone_by_methods() {
     let tools = Hotel::default().into_tools();
     let (book, count, cx) = (&tools[0], &tools[1], ToolCx::detached());
-    let rooms = async || count.call(json!({}), &cx).await.unwrap().as_text().into_owned();
-    assert_eq!(book.call(json!({"rooms": 3}), &cx).await.unwrap().as_text(), "done");
+    let rooms = async || {
+        count
+            .call(json!({}), &cx)
+            .await
+            .unwrap()
+            .as_text()
+            .into_owned()
+    };
+    assert_eq!(
+        book.call(json!({"rooms": 3}), &cx).await.unwrap().as_text(),
+        "done"
+    );
     assert_eq!(rooms().await, "3");
     for _ in 0..2 {
         book.undo(json!({"rooms": 3}), &cx).await.unwrap();
         assert_eq!(rooms().await, "0");
     }
     let error = count.undo(json!({}), &cx).await.unwrap_err();
-    assert_eq!(error.to_string(), "`count` cannot be undone: it does not say how");
+    assert_eq!(
+        error.to_string(),
+        "`count` cannot be undone: it does not say how"
+    );
 }

@@ -32,26 +32,47 @@ impl Found {
         challenge: &str,
         secrets: &Redactor,
     ) -> Result<Self> {
-        let watch = Arc::new(Watch { http, failed: AtomicBool::new(false) });
+        let watch = Arc::new(Watch {
+            http,
+            failed: AtomicBool::new(false),
+        });
         let explain = |error| explain(server, &watch, &error, secrets);
-        let mut manager = AuthorizationManager::new_with_oauth_http_client(url.clone(), watch.clone())
-            .await
-            .map_err(explain)?;
+        let mut manager =
+            AuthorizationManager::new_with_oauth_http_client(url.clone(), watch.clone())
+                .await
+                .map_err(explain)?;
         let challenge = Some(challenge).filter(|challenge| !challenge.is_empty());
-        let metadata = manager.resolve_metadata_from_challenge(challenge).await.map_err(explain)?.metadata;
+        let metadata = manager
+            .resolve_metadata_from_challenge(challenge)
+            .await
+            .map_err(explain)?
+            .metadata;
         let registration = metadata.registration_endpoint.as_ref();
         let endpoints = [&metadata.authorization_endpoint, &metadata.token_endpoint].into_iter();
-        if let Some(bad) = endpoints.chain(registration).find(|endpoint| !is_for(url, endpoint)) {
+        if let Some(bad) = endpoints
+            .chain(registration)
+            .find(|endpoint| !is_for(url, endpoint))
+        {
             let text = match is_safe(bad) {
                 true => {
-                    "its authorization server has an address on this machine, and the server is elsewhere"
+                    "its authorization server has an address on this machine, and the server is \
+                        elsewhere"
                 }
-                false => "its authorization server has an address that is neither https nor on this machine",
+                false => {
+                    "its authorization server has an address that is neither https nor on this \
+                        machine"
+                }
             };
             return Err(Error::new(ErrorKind::Auth, server.clone(), text));
         }
         manager.set_metadata(metadata.clone());
-        Ok(Self { manager, metadata, server: server.clone(), watch, secrets: secrets.clone() })
+        Ok(Self {
+            manager,
+            metadata,
+            server: server.clone(),
+            watch,
+            secrets: secrets.clone(),
+        })
     }
 
     pub(crate) fn issuer(&self) -> Option<&str> {
@@ -72,14 +93,21 @@ impl Found {
     }
 
     pub(crate) fn takes_metadata_url(&self) -> bool {
-        let field = self.metadata.additional_fields.get("client_id_metadata_document_supported");
+        let field = self
+            .metadata
+            .additional_fields
+            .get("client_id_metadata_document_supported");
         field.and_then(serde_json::Value::as_bool).unwrap_or(false)
     }
 
     /// How a client with a secret, or a key, is to show that it is itself.
     pub(crate) fn method(&self, has_secret: bool, has_key: bool) -> Method {
         let offered = self.list("token_endpoint_auth_methods_supported");
-        let takes = |method: &str| offered.as_ref().is_none_or(|offered| offered.contains(&method));
+        let takes = |method: &str| {
+            offered
+                .as_ref()
+                .is_none_or(|offered| offered.contains(&method))
+        };
         match (has_key, has_secret) {
             (true, _) => Method::Key,
             (_, true) if takes("client_secret_basic") => Method::Basic,
@@ -91,25 +119,42 @@ impl Found {
     /// Adds the scope that makes refresh tokens come, where there is one.
     pub(crate) fn add_offline(&self, scopes: &mut Vec<String>) {
         const OFFLINE: &str = "offline_access";
-        let supported = self.metadata.scopes_supported.iter().flatten().any(|scope| scope == OFFLINE);
+        let supported = self
+            .metadata
+            .scopes_supported
+            .iter()
+            .flatten()
+            .any(|scope| scope == OFFLINE);
         if supported && !scopes.is_empty() && !scopes.iter().any(|scope| scope == OFFLINE) {
             scopes.push(OFFLINE.to_owned());
         }
     }
 
     /// The address of a login page for this client, with a new `state` and code challenge.
-    pub(crate) async fn page(&mut self, client: &str, redirect: &str, scopes: &[String]) -> Result<String> {
+    pub(crate) async fn page(
+        &mut self,
+        client: &str,
+        redirect: &str,
+        scopes: &[String],
+    ) -> Result<String> {
         let config = OAuthClientConfig::new(client, redirect);
-        self.manager.configure_client(config).map_err(|error| self.explain(&error))?;
+        self.manager
+            .configure_client(config)
+            .map_err(|error| self.explain(&error))?;
         let scopes: Vec<&str> = scopes.iter().map(String::as_str).collect();
-        self.manager.get_authorization_url(&scopes).await.map_err(|error| self.explain(&error))
+        self.manager
+            .get_authorization_url(&scopes)
+            .await
+            .map_err(|error| self.explain(&error))
     }
 
     /// What tokens are asked for: the server's own name for itself, or else its address.
     pub(crate) async fn resource(&mut self, client: &str, url: &Url) -> String {
         let page = self.page(client, url.as_str(), &[]).await.ok();
         let named = page.and_then(|page| parameter(&page, "resource"));
-        named.filter(|resource| !resource.is_empty()).unwrap_or_else(|| url.to_string())
+        named
+            .filter(|resource| !resource.is_empty())
+            .unwrap_or_else(|| url.to_string())
     }
 
     pub(crate) fn explain(&self, error: &AuthError) -> Error {
@@ -119,7 +164,10 @@ impl Found {
     /// A new key for tokens, where the authorization server binds tokens to keys.
     pub(crate) fn proof_key(&self) -> Option<Secret> {
         let offered = self.list("dpop_signing_alg_values_supported")?;
-        offered.contains(&dpop::ALGORITHM).then(dpop::ProofKey::generate).flatten()
+        offered
+            .contains(&dpop::ALGORITHM)
+            .then(dpop::ProofKey::generate)
+            .flatten()
     }
 
     fn list(&self, field: &str) -> Option<Vec<&str>> {
@@ -138,7 +186,9 @@ impl OAuthHttpClient for Watch {
     fn execute(&self, request: OAuthHttpRequest) -> OAuthHttpClientFuture<'_> {
         Box::pin(async move {
             let answer = self.http.send(request.request).await;
-            let bad = answer.as_ref().map_or(true, |answer| answer.status().is_server_error());
+            let bad = answer
+                .as_ref()
+                .map_or(true, |answer| answer.status().is_server_error());
             self.failed.fetch_or(bad, Ordering::Relaxed);
             answer
         })
@@ -152,22 +202,33 @@ fn explain(server: &Arc<str>, watch: &Watch, error: &AuthError, secrets: &Redact
     }
     let shown = |text: &str| shown(&secrets.text(text));
     let text = match error {
-        AuthError::AuthorizationServerMismatch { expected_issuer, received_issuer } => {
+        AuthError::AuthorizationServerMismatch {
+            expected_issuer,
+            received_issuer,
+        } => {
             let (received, expected) = (shown(received_issuer), shown(expected_issuer));
             format!("its authorization server calls itself `{received}` and should be `{expected}`")
         }
         AuthError::AuthorizationServerMissingIssuer { expected_issuer } => {
-            format!("its authorization server does not say that it is `{}`", shown(expected_issuer))
+            format!(
+                "its authorization server does not say that it is `{}`",
+                shown(expected_issuer)
+            )
         }
         // This names addresses, and those without their queries.
         AuthError::MetadataError(text) => {
             format!("its OAuth metadata cannot be used: {}", shown(text))
         }
-        AuthError::PkceUnsupported => "its authorization server has no S256 code challenges".to_owned(),
-        AuthError::RegistrationFailed(_) => "its authorization server registers no clients by itself; \
+        AuthError::PkceUnsupported => {
+            "its authorization server has no S256 code challenges".to_owned()
+        }
+        AuthError::RegistrationFailed(_) => {
+            "its authorization server registers no clients by itself; \
              set `OAuth::client_id` to a client that was registered there"
+                .to_owned()
+        }
+        _ => "the login failed on something that its authorization server does not support"
             .to_owned(),
-        _ => "the login failed on something that its authorization server does not support".to_owned(),
     };
     Error::new(ErrorKind::Auth, server.clone(), text)
 }
@@ -179,13 +240,16 @@ pub(crate) fn shown(text: &str) -> String {
 
 /// Whether secrets may be sent there, and a person's browser.
 pub(crate) fn is_safe(url: &str) -> bool {
-    let Ok(url) = Url::parse(url) else { return false };
+    let Ok(url) = Url::parse(url) else {
+        return false;
+    };
     url.username().is_empty()
         && url.password().is_none()
         && (url.scheme() == "https" && url.has_host() || url.scheme() == "http" && is_local(&url))
 }
 
-/// Whether it is safe and this server may name it: only a server on this machine may send us to others on this machine.
+/// Whether it is safe and this server may name it: only a server on this machine may send us to
+/// others on this machine.
 fn is_for(server: &Url, endpoint: &str) -> bool {
     is_safe(endpoint) && (is_local(server) || Url::parse(endpoint).is_ok_and(|url| !is_local(&url)))
 }
@@ -201,7 +265,9 @@ fn is_local(url: &Url) -> bool {
 
 pub(crate) fn parameter(url: &str, name: &str) -> Option<String> {
     let url = Url::parse(url).ok()?;
-    url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+    url.query_pairs()
+        .find(|(key, _)| key == name)
+        .map(|(_, value)| value.into_owned())
 }
 
 #[cfg(test)]
@@ -210,7 +276,11 @@ mod tests {
 
     #[track_caller]
     fn check(server: &str, endpoint: &str, expected: bool) {
-        assert_eq!(is_for(&Url::parse(server).unwrap(), endpoint), expected, "{endpoint}");
+        assert_eq!(
+            is_for(&Url::parse(server).unwrap(), endpoint),
+            expected,
+            "{endpoint}"
+        );
     }
 
     #[test]
@@ -231,6 +301,9 @@ mod tests {
 
     #[test]
     fn what_a_server_says_is_cut() {
-        assert_eq!(shown(&format!("a\n\u{1b}[b{}", "c".repeat(1_000))).len(), 400);
+        assert_eq!(
+            shown(&format!("a\n\u{1b}[b{}", "c".repeat(1_000))).len(),
+            400
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Proofs of possession (DPoP, RFC 9449).
 //!
-//! A token that is bound to a key is useless to whoever steals it without the key. Each request carries a proof, signed for that
-//! request alone.
+//! A token that is bound to a key is useless to whoever steals it without the key. Each request
+//! carries a proof, signed for that request alone.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -40,14 +40,17 @@ impl ProofKey {
     /// Generates a key, in the form in which a login keeps it.
     pub(crate) fn generate() -> Option<Secret> {
         let key =
-            EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new()).ok()?;
+            EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new())
+                .ok()?;
         Some(Secret::new(STANDARD.encode(key)))
     }
 
     /// Reads a key that [`generate`](Self::generate) made.
     pub(crate) fn read(kept: &Secret) -> Option<Self> {
         let der = STANDARD.decode(kept.expose()).ok()?;
-        EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &der, &SystemRandom::new()).ok().map(Self)
+        EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &der, &SystemRandom::new())
+            .ok()
+            .map(Self)
     }
 
     /// Signs a proof for one request.
@@ -56,10 +59,11 @@ impl ProofKey {
         let mut url = request.url.clone();
         url.set_query(None);
         url.set_fragment(None);
-        let mut claims =
-            json!({ "jti": request.id, "htm": request.method, "htu": url.as_str(), "iat": request.now });
+        let mut claims = json!({ "jti": request.id, "htm": request.method, "htu": url.as_str(), "iat": request.now });
         if let Some(token) = request.token {
-            claims["ath"] = URL_SAFE_NO_PAD.encode(digest(&SHA256, token.as_bytes())).into();
+            claims["ath"] = URL_SAFE_NO_PAD
+                .encode(digest(&SHA256, token.as_bytes()))
+                .into();
         }
         if let Some(nonce) = request.nonce {
             claims["nonce"] = nonce.into();
@@ -94,7 +98,14 @@ mod tests {
     use super::*;
 
     fn proven<'a>(url: &'a Url, token: Option<&'a str>, nonce: Option<&'a str>) -> Proven<'a> {
-        Proven { method: "POST", url, token, nonce, now: 1000, id: "once" }
+        Proven {
+            method: "POST",
+            url,
+            token,
+            nonce,
+            now: 1000,
+            id: "once",
+        }
     }
 
     #[test]
@@ -102,14 +113,25 @@ mod tests {
         let key = ProofKey::read(&ProofKey::generate().unwrap()).unwrap();
         let url = Url::parse("https://h.example/mcp?key=hush#x").unwrap();
         let proof = key.prove(&proven(&url, Some("token"), Some("n1"))).unwrap();
-        let head = URL_SAFE_NO_PAD.decode(proof.split('.').next().unwrap()).unwrap();
+        let head = URL_SAFE_NO_PAD
+            .decode(proof.split('.').next().unwrap())
+            .unwrap();
         let head: Value = serde_json::from_slice(&head).unwrap();
-        assert_eq!((head["typ"].as_str(), head["alg"].as_str()), (Some("dpop+jwt"), Some("ES256")));
-        let coordinate = |name: &str| URL_SAFE_NO_PAD.decode(head["jwk"][name].as_str().unwrap()).unwrap();
+        assert_eq!(
+            (head["typ"].as_str(), head["alg"].as_str()),
+            (Some("dpop+jwt"), Some("ES256"))
+        );
+        let coordinate = |name: &str| {
+            URL_SAFE_NO_PAD
+                .decode(head["jwk"][name].as_str().unwrap())
+                .unwrap()
+        };
         let point = [vec![4], coordinate("x"), coordinate("y")].concat();
         let (text, signature) = proof.rsplit_once('.').unwrap();
         let signature = URL_SAFE_NO_PAD.decode(signature).unwrap();
-        UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).verify(text.as_bytes(), &signature).unwrap();
+        UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point)
+            .verify(text.as_bytes(), &signature)
+            .unwrap();
         let claims = claims(&proof).unwrap();
         let hash = URL_SAFE_NO_PAD.encode(digest(&SHA256, b"token"));
         assert_eq!(claims["ath"], hash);
@@ -124,7 +146,8 @@ mod tests {
         let key = ProofKey::read(&ProofKey::generate().unwrap()).unwrap();
         let url = Url::parse("https://h.example/token").unwrap();
         let claims = claims(&key.prove(&proven(&url, None, None)).unwrap()).unwrap();
-        let expected = json!({ "jti": "once", "htm": "POST", "htu": "https://h.example/token", "iat": 1000 });
+        let expected =
+            json!({ "jti": "once", "htm": "POST", "htu": "https://h.example/token", "iat": 1000 });
         assert_eq!(claims, expected);
     }
 

@@ -39,7 +39,9 @@ impl Source {
             client: self.client,
             grant: self.grant,
             access: Secret::new(granted.access),
-            expires: granted.seconds.map(|seconds| now.after(std::time::Duration::from_secs(seconds))),
+            expires: granted
+                .seconds
+                .map(|seconds| now.after(std::time::Duration::from_secs(seconds))),
             refresh: granted.refresh.map(Secret::new),
             // Nothing said means that what was asked for was given.
             scopes: granted.scopes.unwrap_or(self.scopes),
@@ -54,31 +56,49 @@ impl Inner {
         let client = self.known_client(found)?;
         let source = self.source(found, client, Grant::Client, scopes).await;
         let audience = found.audience().to_owned();
-        let granted =
-            self.ask_as_client(&source, &audience).await.map_err(|refusal| self.refused(&refusal))?;
+        let granted = self
+            .ask_as_client(&source, &audience)
+            .await
+            .map_err(|refusal| self.refused(&refusal))?;
         Ok(source.record(granted, self.world.now()))
     }
 
     /// Logs in by the word of a company's identity provider.
-    pub(super) async fn by_enterprise(&self, found: &mut Found, scopes: Vec<String>) -> Result<Record> {
+    pub(super) async fn by_enterprise(
+        &self,
+        found: &mut Found,
+        scopes: Vec<String>,
+    ) -> Result<Record> {
         let client = self.known_client(found)?;
         let source = self.source(found, client, Grant::Enterprise, scopes).await;
         let audience = found.audience().to_owned();
-        let granted =
-            self.ask_by_identity(&source, &audience).await.map_err(|refusal| self.refused(&refusal))?;
+        let granted = self
+            .ask_by_identity(&source, &audience)
+            .await
+            .map_err(|refusal| self.refused(&refusal))?;
         Ok(source.record(granted, self.world.now()))
     }
 
     /// Logs in by a JWT of the platform that this program runs on.
-    pub(super) async fn by_workload(&self, found: &mut Found, scopes: Vec<String>) -> Result<Record> {
+    pub(super) async fn by_workload(
+        &self,
+        found: &mut Found,
+        scopes: Vec<String>,
+    ) -> Result<Record> {
         let client = match self.settings.client_id {
             Some(_) => self.known_client(found)?,
-            None => Client { id: String::new(), method: Method::None, registered: None },
+            None => Client {
+                id: String::new(),
+                method: Method::None,
+                registered: None,
+            },
         };
         let source = self.source(found, client, Grant::Workload, scopes).await;
         let audience = found.audience().to_owned();
-        let granted =
-            self.ask_as_workload(&source, &audience).await.map_err(|refusal| self.refused(&refusal))?;
+        let granted = self
+            .ask_as_workload(&source, &audience)
+            .await
+            .map_err(|refusal| self.refused(&refusal))?;
         Ok(source.record(granted, self.world.now()))
     }
 
@@ -109,24 +129,37 @@ impl Inner {
             (None, Grant::Person) => return Err(Refusal::No("invalid_grant".to_owned())),
         };
         if granted.refresh.is_none() {
-            granted.refresh = record.refresh.as_ref().map(|refresh| refresh.expose().to_owned());
+            granted.refresh = record
+                .refresh
+                .as_ref()
+                .map(|refresh| refresh.expose().to_owned());
         }
         Ok(source.record(granted, self.world.now()))
     }
 
     async fn ask_as_client(&self, source: &Source, audience: &str) -> Result<Granted, Refusal> {
         let scopes = source.scopes.join(" ");
-        let form =
-            [("grant_type", "client_credentials"), ("resource", &*source.resource), ("scope", &scopes)];
+        let form = [
+            ("grant_type", "client_credentials"),
+            ("resource", &*source.resource),
+            ("scope", &scopes),
+        ];
         self.ask(source, audience, &form).await
     }
 
     async fn ask_as_workload(&self, source: &Source, audience: &str) -> Result<Granted, Refusal> {
         let no = |text: &str| Refusal::No(text.to_owned());
-        let workload = self.settings.workload.as_ref().ok_or_else(|| no("no_workload_setting"))?;
+        let workload = self
+            .settings
+            .workload
+            .as_ref()
+            .ok_or_else(|| no("no_workload_setting"))?;
         let token = workload.id_token().await;
         let token = token.map_err(|error| {
-            Refusal::Later(format!("the identity token of this workload cannot be read: {}", error.kind()))
+            Refusal::Later(format!(
+                "the identity token of this workload cannot be read: {}",
+                error.kind()
+            ))
         })?;
         self.secrets.add([&*token]);
         if !is_meant_for(&token, [audience, &source.token_endpoint]) {
@@ -154,16 +187,21 @@ impl Inner {
         self.ask(source, audience, &form).await
     }
 
-    /// Gets the identity provider's word for the authorization server, and looks whether it is for that and for us.
+    /// Gets the identity provider's word for the authorization server, and looks whether it is for
+    /// that and for us.
     async fn ask_provider(&self, source: &Source, audience: &str) -> Result<String, Refusal> {
         let no = |text: &str| Refusal::No(text.to_owned());
-        let enterprise = self.settings.enterprise.as_ref().ok_or_else(|| no("no_enterprise_setting"))?;
+        let enterprise = self
+            .settings
+            .enterprise
+            .as_ref()
+            .ok_or_else(|| no("no_enterprise_setting"))?;
         if !is_safe(&enterprise.token_endpoint) {
             return Err(no("identity_provider_without_https"));
         }
         let identity = enterprise.identity.id_token().await;
-        let identity =
-            identity.map_err(|_| Refusal::Later("no ID token of the person could be got".to_owned()))?;
+        let identity = identity
+            .map_err(|_| Refusal::Later("no ID token of the person could be got".to_owned()))?;
         self.secrets.add([&*identity]);
         let scopes = source.scopes.join(" ");
         let secret = enterprise.client_secret.as_ref();
@@ -176,9 +214,15 @@ impl Inner {
             secrets: &self.secrets,
         };
         let form = [
-            ("grant_type", "urn:ietf:params:oauth:grant-type:token-exchange"),
+            (
+                "grant_type",
+                "urn:ietf:params:oauth:grant-type:token-exchange",
+            ),
             ("requested_token_type", JAG),
-            ("subject_token_type", "urn:ietf:params:oauth:token-type:id_token"),
+            (
+                "subject_token_type",
+                "urn:ietf:params:oauth:token-type:id_token",
+            ),
             ("subject_token", &identity),
             ("audience", audience),
             ("resource", &source.resource),
@@ -187,13 +231,17 @@ impl Inner {
         let word = endpoint.ask(&form).await?.access;
         self.secrets.add([&*word]);
         let claims = claims(&word).ok_or_else(|| no("no_assertion"))?;
-        if claims.get("aud").is_some_and(|claim| claim.as_str().is_some_and(|claim| claim != audience)) {
+        if claims
+            .get("aud")
+            .is_some_and(|claim| claim.as_str().is_some_and(|claim| claim != audience))
+        {
             return Err(no("assertion_for_another_server"));
         }
         Ok(word)
     }
 
-    /// Asks a token endpoint as the client that we are there, once more if it gives a nonce to do it with.
+    /// Asks a token endpoint as the client that we are there, once more if it gives a nonce to do
+    /// it with.
     pub(super) async fn ask(
         &self,
         source: &Source,
@@ -225,8 +273,13 @@ impl Inner {
         form: &[(&str, &str)],
     ) -> Result<Granted, Refusal> {
         let client = &source.client;
-        let registered = client.registered.as_ref().and_then(|registered| registered.secret.as_ref());
-        let secret = registered.or(self.settings.client_secret.as_ref()).map(Secret::expose);
+        let registered = client
+            .registered
+            .as_ref()
+            .and_then(|registered| registered.secret.as_ref());
+        let secret = registered
+            .or(self.settings.client_secret.as_ref())
+            .map(Secret::expose);
         let proof = proof(client.method, secret, || self.sign(&client.id, audience))
             .ok_or_else(|| Refusal::No("no_client_secret_or_key".to_owned()))?;
         let possession = source.proof_key.as_ref().and_then(|key| {
@@ -240,7 +293,16 @@ impl Inner {
         if let Proof::Signed(assertion) = &proof {
             secrets.add([&**assertion]);
         }
-        Endpoint { http, url, client_id, proof, possession, secrets }.ask(form).await
+        Endpoint {
+            http,
+            url,
+            client_id,
+            proof,
+            possession,
+            secrets,
+        }
+        .ask(form)
+        .await
     }
 
     /// Proves to the receiver of a request that we have the key.
@@ -253,7 +315,14 @@ impl Inner {
         nonce: Option<&str>,
     ) -> Option<String> {
         let (now, id) = (self.world.now().as_millis() / 1000, self.id());
-        ProofKey::read(key)?.prove(&Proven { method, url, token, nonce, now, id: &id })
+        ProofKey::read(key)?.prove(&Proven {
+            method,
+            url,
+            token,
+            nonce,
+            now,
+            id: &id,
+        })
     }
 
     /// A value that is used once.
@@ -261,7 +330,13 @@ impl Inner {
         format!("{:016x}{:016x}", self.world.random(), self.world.random())
     }
 
-    async fn source(&self, found: &mut Found, client: Client, grant: Grant, scopes: Vec<String>) -> Source {
+    async fn source(
+        &self,
+        found: &mut Found,
+        client: Client,
+        grant: Grant,
+        scopes: Vec<String>,
+    ) -> Source {
         let resource = found.resource(&client.id, &self.url).await;
         Source {
             issuer: found.issuer().map(str::to_owned),
@@ -278,7 +353,10 @@ impl Inner {
     fn known_client(&self, found: &Found) -> Result<Client> {
         let settings = &self.settings;
         let wrong = |text: &str| self.error(ErrorKind::Config, text);
-        let id = settings.client_id.clone().ok_or_else(|| wrong("its login needs `OAuth::client_id`"))?;
+        let id = settings
+            .client_id
+            .clone()
+            .ok_or_else(|| wrong("its login needs `OAuth::client_id`"))?;
         let key = read_key(settings.client_key.as_ref().map(Secret::expose)).map_err(wrong)?;
         let method = found.method(settings.client_secret.is_some(), key.is_some());
         let vouched = settings.enterprise.is_some() || settings.workload.is_some();
@@ -287,12 +365,21 @@ impl Inner {
                         of a kind that its authorization server takes";
             return Err(wrong(text));
         }
-        Ok(Client { id, method, registered: None })
+        Ok(Client {
+            id,
+            method,
+            registered: None,
+        })
     }
 
     fn sign(&self, client: &str, audience: &str) -> Option<String> {
         let key = read_key(self.settings.client_key.as_ref().map(Secret::expose)).ok()??;
-        key.assert(client, audience, self.world.now().as_millis() / 1000, &self.id())
+        key.assert(
+            client,
+            audience,
+            self.world.now().as_millis() / 1000,
+            &self.id(),
+        )
     }
 
     pub(super) fn refused(&self, refusal: &Refusal) -> Error {
@@ -304,11 +391,16 @@ impl Inner {
     }
 }
 
-/// Whether a JWT names one of these as its audience. One that names nobody could be used anywhere, and is sent nowhere.
+/// Whether a JWT names one of these as its audience. One that names nobody could be used anywhere,
+/// and is sent nowhere.
 fn is_meant_for(jwt: &str, receivers: [&str; 2]) -> bool {
     let plain = |name: &str| name.trim_end_matches('/').to_owned();
     let meant = |name: &Value| {
-        name.as_str().is_some_and(|name| receivers.iter().any(|receiver| plain(receiver) == plain(name)))
+        name.as_str().is_some_and(|name| {
+            receivers
+                .iter()
+                .any(|receiver| plain(receiver) == plain(name))
+        })
     };
     match claims(jwt).as_ref().and_then(|claims| claims.get("aud")) {
         Some(Value::Array(names)) => names.iter().any(meant),
@@ -328,7 +420,10 @@ mod tests {
     fn check(claims: &Value, expected: bool) {
         let jwt = format!("x.{}.y", part(claims));
         assert_eq!(
-            is_meant_for(&jwt, ["https://login.example", "https://login.example/token"]),
+            is_meant_for(
+                &jwt,
+                ["https://login.example", "https://login.example/token"]
+            ),
             expected,
             "{claims}"
         );

@@ -2,14 +2,17 @@ use std::time::Duration;
 
 use ::http::{Request, Response};
 use futures_util::StreamExt;
-use levity_rpc::mcp::auth::{OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest};
+use levity_rpc::mcp::auth::{
+    OAuthHttpClient, OAuthHttpClientError, OAuthHttpClientFuture, OAuthHttpRequest,
+};
 
 /// How long one request to an authorization server may take.
 const LIMIT: Duration = Duration::from_secs(30);
 /// How large an answer may be.
 const MAX_ANSWER: usize = 1 << 20;
 
-/// Requests to authorization servers. A redirect is never followed: it would take codes and secrets to another place.
+/// Requests to authorization servers. A redirect is never followed: it would take codes and secrets
+/// to another place.
 pub(crate) struct Http(reqwest::Client);
 
 impl Http {
@@ -30,8 +33,11 @@ impl Http {
     ) -> Result<Response<Vec<u8>>, OAuthHttpClientError> {
         // An address may hold a key, and an error would name it.
         let bare = reqwest::Error::without_url;
-        let response =
-            self.0.execute(reqwest::Request::try_from(request).map_err(bare)?).await.map_err(bare)?;
+        let response = self
+            .0
+            .execute(reqwest::Request::try_from(request).map_err(bare)?)
+            .await
+            .map_err(bare)?;
         let mut answer = Response::builder().status(response.status());
         for (name, value) in response.headers() {
             answer = answer.header(name, value);

@@ -1,7 +1,9 @@
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use ring::rand::SystemRandom;
-use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, RSA_PKCS1_SHA256, RsaKeyPair};
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, RSA_PKCS1_SHA256, RsaKeyPair,
+};
 use serde_json::{Value, json};
 
 /// How long what is signed is good for, in seconds.
@@ -19,7 +21,8 @@ impl Key {
         const WRONG: &str = "`client_key` is no P-256 or RSA key as PKCS#8 PEM";
         if pem.contains("BEGIN EC PRIVATE KEY") {
             return Err(
-                "`client_key` is in SEC1 form; turn it into PKCS#8 with `openssl pkcs8 -topk8 -nocrypt`",
+                "`client_key` is in SEC1 form; turn it into PKCS#8 with `openssl pkcs8 -topk8 \
+                    -nocrypt`",
             );
         }
         let der = decode(pem).ok_or(WRONG)?;
@@ -31,8 +34,15 @@ impl Key {
         rsa.map(Self::Rs256).map_err(|_| WRONG)
     }
 
-    /// An assertion that whoever sends it is `client`, for `audience` alone. `now` is in seconds and `id` is used once.
-    pub(crate) fn assert(&self, client: &str, audience: &str, now: u64, id: &str) -> Option<String> {
+    /// An assertion that whoever sends it is `client`, for `audience` alone. `now` is in seconds
+    /// and `id` is used once.
+    pub(crate) fn assert(
+        &self,
+        client: &str,
+        audience: &str,
+        now: u64,
+        id: &str,
+    ) -> Option<String> {
         let name = match self {
             Self::Es256(_) => "ES256",
             Self::Rs256(_) => "RS256",
@@ -52,7 +62,8 @@ impl Key {
             Self::Es256(key) => Some(key.sign(&random, text).ok()?.as_ref().to_vec()),
             Self::Rs256(key) => {
                 let mut signature = vec![0; key.public().modulus_len()];
-                key.sign(&RSA_PKCS1_SHA256, &random, text, &mut signature).ok()?;
+                key.sign(&RSA_PKCS1_SHA256, &random, text, &mut signature)
+                    .ok()?;
                 Some(signature)
             }
         }
@@ -71,8 +82,16 @@ pub(super) fn part(value: &Value) -> String {
 
 fn decode(pem: &str) -> Option<Vec<u8>> {
     let begin = pem.find("-----BEGIN ")?;
-    let rest = pem[begin..].split_once("-----\n").or_else(|| pem[begin..].split_once("-----\r\n"))?.1;
-    let body: String = rest.split("-----END").next()?.chars().filter(|c| !c.is_whitespace()).collect();
+    let rest = pem[begin..]
+        .split_once("-----\n")
+        .or_else(|| pem[begin..].split_once("-----\r\n"))?
+        .1;
+    let body: String = rest
+        .split("-----END")
+        .next()?
+        .chars()
+        .filter(|c| !c.is_whitespace())
+        .collect();
     STANDARD.decode(body).ok()
 }
 
@@ -80,25 +99,36 @@ fn decode(pem: &str) -> Option<Vec<u8>> {
 mod tests {
     use ring::rand::SystemRandom;
     use ring::signature::{
-        ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair, UnparsedPublicKey,
+        ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair,
+        UnparsedPublicKey,
     };
 
     use super::*;
 
     fn pem(der: &[u8]) -> String {
         let text = STANDARD.encode(der);
-        let lines: Vec<_> =
-            text.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap()).collect();
-        format!("-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n", lines.join("\n"))
+        let lines: Vec<_> = text
+            .as_bytes()
+            .chunks(64)
+            .map(|line| std::str::from_utf8(line).unwrap())
+            .collect();
+        format!(
+            "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----\n",
+            lines.join("\n")
+        )
     }
 
     #[test]
     fn what_is_signed_can_be_checked() {
         let random = SystemRandom::new();
         let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
-        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der.as_ref(), &random).unwrap();
+        let pair =
+            EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der.as_ref(), &random)
+                .unwrap();
         let key = Key::read(&pem(der.as_ref())).unwrap();
-        let jwt = key.assert("me", "https://login.example", 1000, "once").unwrap();
+        let jwt = key
+            .assert("me", "https://login.example", 1000, "once")
+            .unwrap();
         let (text, signature) = jwt.rsplit_once('.').unwrap();
         let signature = URL_SAFE_NO_PAD.decode(signature).unwrap();
         let public = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, pair.public_key());
@@ -117,7 +147,13 @@ mod tests {
             assert!(text.contains(part) && !text.contains("hush"), "{text}");
         };
         check("hush", "PKCS#8");
-        check("-----BEGIN PRIVATE KEY-----\nhush\n-----END PRIVATE KEY-----", "PKCS#8");
-        check("-----BEGIN EC PRIVATE KEY-----\nhush\n-----END EC PRIVATE KEY-----", "openssl");
+        check(
+            "-----BEGIN PRIVATE KEY-----\nhush\n-----END PRIVATE KEY-----",
+            "PKCS#8",
+        );
+        check(
+            "-----BEGIN EC PRIVATE KEY-----\nhush\n-----END EC PRIVATE KEY-----",
+            "openssl",
+        );
     }
 }

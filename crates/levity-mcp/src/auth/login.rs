@@ -30,7 +30,8 @@ const LOCK_STEP: Duration = Duration::from_millis(50);
 /// The login of one server.
 pub(crate) struct Login {
     inner: Arc<Inner>,
-    /// Renewals: a caller who goes away must not end one between the answer and its saving, which would lose the only good token.
+    /// Renewals: a caller who goes away must not end one between the answer and its saving, which
+    /// would lose the only good token.
     renewals: Mutex<JoinSet<()>>,
 }
 
@@ -88,15 +89,31 @@ impl Login {
         secrets: Redactor,
     ) -> Option<Self> {
         let mut url = Url::parse(url).ok()?;
-        // A key in the query is no part of the server's name, and none of the authorization server's business.
+        // A key in the query is no part of the server's name, and none of the authorization
+        // server's business.
         url.set_query(None);
         url.set_fragment(None);
         let http = Arc::new(Http::new().ok()?);
         let key = format!("{server} {url}");
         let state = Mutex::default();
         let (nonces, gate) = Default::default();
-        let inner = Inner { server, url, settings, http, world, patience, secrets, key, state, nonces, gate };
-        Some(Self { inner: Arc::new(inner), renewals: Mutex::default() })
+        let inner = Inner {
+            server,
+            url,
+            settings,
+            http,
+            world,
+            patience,
+            secrets,
+            key,
+            state,
+            nonces,
+            gate,
+        };
+        Some(Self {
+            inner: Arc::new(inner),
+            renewals: Mutex::default(),
+        })
     }
 
     /// Renews in a task of its own and waits for it.
@@ -111,7 +128,8 @@ impl Login {
                 let _ = to.send(inner.renewed().await);
             });
         }
-        from.await.unwrap_or_else(|_| Err(self.inner.error(ErrorKind::Closed, "its login was closed")))
+        from.await
+            .unwrap_or_else(|_| Err(self.inner.error(ErrorKind::Closed, "its login was closed")))
     }
 }
 
@@ -119,15 +137,32 @@ impl Login {
 impl Authorize for Login {
     async fn credentials(&self, method: &str, url: &Url) -> Result<Option<Credentials>> {
         self.inner.load().await?;
-        let Some(record) = self.inner.record() else { return Ok(None) };
-        let record = if self.inner.ends_soon(&record) { self.renew().await? } else { Some(record) };
+        let Some(record) = self.inner.record() else {
+            return Ok(None);
+        };
+        let record = if self.inner.ends_soon(&record) {
+            self.renew().await?
+        } else {
+            Some(record)
+        };
         Ok(record.map(|record| {
             let proof = record.proof_key.as_ref().and_then(|key| {
                 let nonce = self.inner.nonces().server.clone();
-                self.inner.prove(key, method, url, Some(record.access.expose()), nonce.as_deref())
+                self.inner.prove(
+                    key,
+                    method,
+                    url,
+                    Some(record.access.expose()),
+                    nonce.as_deref(),
+                )
             });
-            self.inner.secrets.add(record.secrets().chain(proof.as_deref()));
-            Credentials { authorization: record.header(), proof }
+            self.inner
+                .secrets
+                .add(record.secrets().chain(proof.as_deref()));
+            Credentials {
+                authorization: record.header(),
+                proof,
+            }
         }))
     }
 
@@ -156,16 +191,30 @@ impl Inner {
     /// Gets another login for a challenge. The gate is held.
     async fn answer(&self, challenge: &Challenge<'_>, scopes: &[String]) -> Result<()> {
         let (refused, attempt) = (challenge.status == 401, challenge.attempt);
-        let mut found =
-            Found::find(&self.server, &self.url, self.http.clone(), challenge.text, &self.secrets).await?;
+        let mut found = Found::find(
+            &self.server,
+            &self.url,
+            self.http.clone(),
+            challenge.text,
+            &self.secrets,
+        )
+        .await?;
         self.check_authority(&found).await?;
         let mut before = self.record();
-        if before.as_ref().is_some_and(|record| record.issuer.as_deref() != found.issuer()) {
+        if before
+            .as_ref()
+            .is_some_and(|record| record.issuer.as_deref() != found.issuer())
+        {
             // Neither a token nor a client's id means anything to another authorization server.
             self.forget().await?;
             before = None;
         }
-        if refused && attempt == 1 && before.as_ref().is_some_and(|record| record.refresh.is_some()) {
+        if refused
+            && attempt == 1
+            && before
+                .as_ref()
+                .is_some_and(|record| record.refresh.is_some())
+        {
             if self.renew_now(before.clone()).await?.is_some() {
                 return Ok(());
             }
@@ -209,8 +258,15 @@ impl Inner {
     }
 
     /// What to ask for: what was asked for before, and what the server wants now.
-    async fn scopes(&self, found: &Found, before: Option<&Record>, asked: &[String]) -> Vec<String> {
-        let mut scopes = before.map(|record| record.scopes.clone()).unwrap_or_default();
+    async fn scopes(
+        &self,
+        found: &Found,
+        before: Option<&Record>,
+        asked: &[String],
+    ) -> Vec<String> {
+        let mut scopes = before
+            .map(|record| record.scopes.clone())
+            .unwrap_or_default();
         let more = match self.settings.scopes.as_slice() {
             [] => found.manager.select_initial_scopes(&[]).await,
             set => set.iter().chain(asked).cloned().collect(),
@@ -223,7 +279,8 @@ impl Inner {
         scopes
     }
 
-    /// The login to send when the one there is ends soon: another one, the same while it lasts, or none.
+    /// The login to send when the one there is ends soon: another one, the same while it lasts, or
+    /// none.
     async fn renewed(&self) -> Result<Option<Record>> {
         let before = self.record();
         let _gate = self.gate.lock().await;
@@ -241,9 +298,12 @@ impl Inner {
         }
     }
 
-    /// Renews a login, unless another process has done so; none when it cannot be renewed any more. The gate is held.
+    /// Renews a login, unless another process has done so; none when it cannot be renewed any more.
+    /// The gate is held.
     async fn renew_now(&self, record: Option<Record>) -> Result<Option<Record>> {
-        let Some(record) = record.filter(Record::is_renewable) else { return Ok(None) };
+        let Some(record) = record.filter(Record::is_renewable) else {
+            return Ok(None);
+        };
         let _lock = self.lock().await?;
         if let Some(other) = self.stored_other(&record).await? {
             return Ok(Some(other));
@@ -255,10 +315,18 @@ impl Inner {
             }
             Err(Refusal::Later(text)) => Err(self.error(ErrorKind::Start, &text)),
             Err(Refusal::No(_) | Refusal::Nonce(_)) => {
-                // Somebody who does not take the lock may have used the refresh token in the meantime.
+                // Somebody who does not take the lock may have used the refresh token in the
+                // meantime.
                 let other = self.stored_other(&record).await?;
                 if other.is_none() {
-                    self.keep(Record { refresh: None, ..record }, false).await?;
+                    self.keep(
+                        Record {
+                            refresh: None,
+                            ..record
+                        },
+                        false,
+                    )
+                    .await?;
                 }
                 Ok(other)
             }
@@ -268,7 +336,8 @@ impl Inner {
     /// The login in the store, when it is another one than this and lasts. It becomes ours.
     async fn stored_other(&self, record: &Record) -> Result<Option<Record>> {
         let stored = self.read().await?;
-        let other = stored.filter(|stored| stored.access != record.access && !self.ends_soon(stored));
+        let other =
+            stored.filter(|stored| stored.access != record.access && !self.ends_soon(stored));
         if let Some(other) = &other {
             let mut state = self.state();
             (state.record, state.fresh) = (Some(other.clone()), false);
@@ -300,7 +369,12 @@ impl Inner {
 
     /// What is in the store, if it is of use with these settings.
     async fn read(&self) -> Result<Option<Record>> {
-        let text = self.settings.store.load(&self.key).await.map_err(|error| self.store_failed(&error))?;
+        let text = self
+            .settings
+            .store
+            .load(&self.key)
+            .await
+            .map_err(|error| self.store_failed(&error))?;
         let record: Option<Record> = text.and_then(|text| serde_json::from_str(&text).ok());
         self.secrets.add(record.iter().flat_map(Record::secrets));
         let client = self.settings.client_id.as_deref();
@@ -313,34 +387,60 @@ impl Inner {
         }))
     }
 
-    /// Refuses an authorization server other than the one that was set, and keeps the secret of a client from any but the first.
+    /// Refuses an authorization server other than the one that was set, and keeps the secret of a
+    /// client from any but the first.
     async fn check_authority(&self, found: &Found) -> Result<()> {
         let named = found.audience();
         if let Some(issuer) = &self.settings.issuer {
-            return if is_same(issuer, named) { Ok(()) } else { Err(self.wrong_authority(named, issuer)) };
+            return if is_same(issuer, named) {
+                Ok(())
+            } else {
+                Err(self.wrong_authority(named, issuer))
+            };
         }
-        let (Some(_), Some(client)) = (&self.settings.client_secret, &self.settings.client_id) else {
+        let (Some(_), Some(client)) = (&self.settings.client_secret, &self.settings.client_id)
+        else {
             return Ok(());
         };
         let key = format!("{} issuer", self.key);
-        let kept = self.settings.store.load(&key).await.map_err(|error| self.store_failed(&error))?;
+        let kept = self
+            .settings
+            .store
+            .load(&key)
+            .await
+            .map_err(|error| self.store_failed(&error))?;
         let kept: Option<Bound> = kept.and_then(|text| serde_json::from_str(&text).ok());
-        let kept = kept.filter(|bound| bound.client == *client).map(|bound| bound.issuer);
+        let kept = kept
+            .filter(|bound| bound.client == *client)
+            .map(|bound| bound.issuer);
         // A login that is there says where the secret went before.
-        let before = || self.record().map(|record| record.issuer.unwrap_or(record.token_endpoint));
+        let before = || {
+            self.record()
+                .map(|record| record.issuer.unwrap_or(record.token_endpoint))
+        };
         match kept.or_else(before) {
-            Some(issuer) if !is_same(&issuer, named) => return Err(self.wrong_authority(named, &issuer)),
+            Some(issuer) if !is_same(&issuer, named) => {
+                return Err(self.wrong_authority(named, &issuer));
+            }
             _ => {}
         }
-        let bound = Bound { client: client.clone(), issuer: named.to_owned() };
+        let bound = Bound {
+            client: client.clone(),
+            issuer: named.to_owned(),
+        };
         let text = serde_json::to_string(&bound).unwrap_or_default();
-        self.settings.store.save(&key, &text).await.map_err(|error| self.store_failed(&error))
+        self.settings
+            .store
+            .save(&key, &text)
+            .await
+            .map_err(|error| self.store_failed(&error))
     }
 
     fn wrong_authority(&self, named: &str, bound: &str) -> Error {
         let (named, bound) = (shown(named), shown(bound));
         let text = format!(
-            "it leads to the authorization server `{named}`, and its login belongs to `{bound}`, so nothing was sent there; \
+            "it leads to the authorization server `{named}`, and its login belongs to `{bound}`, \
+                so nothing was sent there; \
              if you trust it with this client, set `OAuth::issuer(\"{named}\")`"
         );
         self.error(ErrorKind::Auth, &text)
@@ -353,15 +453,24 @@ impl Inner {
             let mut state = self.state();
             (state.record, state.loaded, state.fresh) = (Some(record), true, fresh);
         }
-        self.settings.store.save(&self.key, &text).await.map_err(|error| self.store_failed(&error))
+        self.settings
+            .store
+            .save(&self.key, &text)
+            .await
+            .map_err(|error| self.store_failed(&error))
     }
 
     async fn forget(&self) -> Result<()> {
         self.state().record = None;
-        self.settings.store.remove(&self.key).await.map_err(|error| self.store_failed(&error))
+        self.settings
+            .store
+            .remove(&self.key)
+            .await
+            .map_err(|error| self.store_failed(&error))
     }
 
-    /// Waits until no other process renews this login. One that takes too long has died or hangs, and is not waited for.
+    /// Waits until no other process renews this login. One that takes too long has died or hangs,
+    /// and is not waited for.
     async fn lock(&self) -> Result<Option<TokenLock>> {
         let end = self.world.now().after(LOCK_LIMIT);
         loop {
@@ -395,6 +504,9 @@ impl Inner {
     }
 
     fn store_failed(&self, error: &std::io::Error) -> Error {
-        self.error(ErrorKind::Auth, &format!("its login could not be kept or read: {error}"))
+        self.error(
+            ErrorKind::Auth,
+            &format!("its login could not be kept or read: {error}"),
+        )
     }
 }

@@ -5,8 +5,8 @@ use async_trait::async_trait;
 use levity_core::{Timestamp, World};
 use tokio::sync::watch;
 
-/// A clock that stands still during a login, so that no limit of the server runs out while a person types, or while an
-/// authorization server takes its time. A login has limits of its own.
+/// A clock that stands still during a login, so that no limit of the server runs out while a person
+/// types, or while an authorization server takes its time. A login has limits of its own.
 pub(crate) struct Patience {
     world: Arc<dyn World>,
     pauses: Mutex<Pauses>,
@@ -28,7 +28,11 @@ pub(crate) struct Pause<'a>(&'a Patience);
 
 impl Patience {
     pub(crate) fn new(world: Arc<dyn World>) -> Self {
-        Self { world, pauses: Mutex::default(), paused: watch::Sender::new(false) }
+        Self {
+            world,
+            pauses: Mutex::default(),
+            paused: watch::Sender::new(false),
+        }
     }
 
     /// Stands still from now on.
@@ -74,7 +78,8 @@ impl World for Patience {
     async fn sleep(&self, time: Duration) {
         let end = self.now().after(time);
         let mut paused = self.paused.subscribe();
-        // The moments of a clock are whole milliseconds, and a sleep is not to be shorter than asked for.
+        // The moments of a clock are whole milliseconds, and a sleep is not to be shorter than
+        // asked for.
         self.world.sleep(time).await;
         loop {
             let _ = paused.wait_for(|paused| !paused).await;

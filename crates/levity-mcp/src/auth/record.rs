@@ -3,7 +3,8 @@ use serde::{Deserialize, Serialize};
 
 use super::secret::Secret;
 
-/// A login as it is kept: what to send, and all that is needed to get the next one without asking anybody.
+/// A login as it is kept: what to send, and all that is needed to get the next one without asking
+/// anybody.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Record {
     /// The authorization server; a login is good for no other.
@@ -59,14 +60,27 @@ pub(crate) enum Grant {
 
 impl Record {
     pub(crate) fn header(&self) -> String {
-        let scheme = if self.proof_key.is_some() { "DPoP" } else { "Bearer" };
+        let scheme = if self.proof_key.is_some() {
+            "DPoP"
+        } else {
+            "Bearer"
+        };
         format!("{scheme} {}", self.access.expose())
     }
 
     /// All of it that must not be shown.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
-        let registered = self.client.registered.as_ref().and_then(|client| client.secret.as_ref());
-        let all = [Some(&self.access), self.refresh.as_ref(), self.proof_key.as_ref(), registered];
+        let registered = self
+            .client
+            .registered
+            .as_ref()
+            .and_then(|client| client.secret.as_ref());
+        let all = [
+            Some(&self.access),
+            self.refresh.as_ref(),
+            self.proof_key.as_ref(),
+            registered,
+        ];
         all.into_iter().flatten().map(Secret::expose)
     }
 

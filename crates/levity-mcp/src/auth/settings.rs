@@ -12,9 +12,9 @@ use super::store::{MemoryTokens, TokenStore};
 
 /// How to log in to a server that asks for OAuth.
 ///
-/// Without a client id, one is got from the server's authorization server. Without a [`Browser`], only grants that need nobody
-/// work: [`client_credentials`](Self::client_credentials), [`enterprise`](Self::enterprise) and
-/// [`workload_identity`](Self::workload_identity).
+/// Without a client id, one is got from the server's authorization server. Without a [`Browser`],
+/// only grants that need nobody work: [`client_credentials`](Self::client_credentials),
+/// [`enterprise`](Self::enterprise) and [`workload_identity`](Self::workload_identity).
 ///
 /// ```
 /// use levity_mcp::{FileTokens, Loopback, OAuth, ServerConfig};
@@ -70,7 +70,8 @@ impl OAuth {
         self
     }
 
-    /// Asks for these scopes instead of those that the server names; more are added when the server asks for more.
+    /// Asks for these scopes instead of those that the server names; more are added when the server
+    /// asks for more.
     pub fn scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.scopes.extend(scopes.into_iter().map(Into::into));
         self
@@ -84,36 +85,39 @@ impl OAuth {
 
     /// The secret of that client.
     ///
-    /// It is sent to one authorization server only: the one that [`issuer`](Self::issuer) names, or else the first that the server
-    /// led to, which is kept in the [`TokenStore`]. A server that leads to another one later is refused.
+    /// It is sent to one authorization server only: the one that [`issuer`](Self::issuer) names, or
+    /// else the first that the server led to, which is kept in the [`TokenStore`]. A server that
+    /// leads to another one later is refused.
     pub fn client_secret(mut self, secret: impl Into<String>) -> Self {
         self.client_secret = Some(Secret::new(secret));
         self
     }
 
-    /// The private key of that client, instead of a secret: PEM with PKCS#8, of the curve P-256 (signs with ES256) or of RSA (signs
-    /// with RS256).
+    /// The private key of that client, instead of a secret: PEM with PKCS#8, of the curve P-256
+    /// (signs with ES256) or of RSA (signs with RS256).
     pub fn client_key(mut self, pem: impl Into<String>) -> Self {
         self.client_key = Some(Secret::new(pem));
         self
     }
 
-    /// The authorization server to log in at, by its issuer: the address at which the client was registered. A server that leads to
-    /// another one is refused, so that it gets neither the secret of the client nor a person's login.
+    /// The authorization server to log in at, by its issuer: the address at which the client was
+    /// registered. A server that leads to another one is refused, so that it gets neither the
+    /// secret of the client nor a person's login.
     pub fn issuer(mut self, issuer: impl Into<String>) -> Self {
         self.issuer = Some(issuer.into());
         self
     }
 
-    /// Where a metadata document of this client can be read. Where the authorization server takes such an address as a client id,
-    /// it is used instead of a registration.
+    /// Where a metadata document of this client can be read. Where the authorization server takes
+    /// such an address as a client id, it is used instead of a registration.
     pub fn client_metadata_url(mut self, url: impl Into<String>) -> Self {
         self.metadata_url = Some(url.into());
         self
     }
 
-    /// Logs in as the client itself, with its secret or its key, and asks nobody. It is done without this setting too, where the
-    /// authorization server offers client credentials and no login by a person.
+    /// Logs in as the client itself, with its secret or its key, and asks nobody. It is done
+    /// without this setting too, where the authorization server offers client credentials and no
+    /// login by a person.
     pub fn client_credentials(mut self) -> Self {
         self.machine = true;
         self
@@ -125,10 +129,12 @@ impl OAuth {
         self
     }
 
-    /// Logs in by a JWT that the platform issues to this workload (RFC 7523), and asks nobody: the service account token of a
-    /// Kubernetes pod, the OIDC token of a CI job. [`TokenFile`] reads it from a file.
+    /// Logs in by a JWT that the platform issues to this workload (RFC 7523), and asks nobody: the
+    /// service account token of a Kubernetes pod, the OIDC token of a CI job. [`TokenFile`] reads
+    /// it from a file.
     ///
-    /// The JWT is sent only to an authorization server that its `aud` claim names, so a hostile server cannot collect it.
+    /// The JWT is sent only to an authorization server that its `aud` claim names, so a hostile
+    /// server cannot collect it.
     pub fn workload_identity(mut self, identity: impl Identity + 'static) -> Self {
         self.workload = Some(Arc::new(identity));
         self
@@ -156,8 +162,15 @@ impl OAuth {
 impl OAuth {
     /// The settings that must not be shown.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
-        let enterprise = self.enterprise.as_ref().and_then(|enterprise| enterprise.client_secret.as_ref());
-        let all = [self.client_secret.as_ref(), self.client_key.as_ref(), enterprise];
+        let enterprise = self
+            .enterprise
+            .as_ref()
+            .and_then(|enterprise| enterprise.client_secret.as_ref());
+        let all = [
+            self.client_secret.as_ref(),
+            self.client_key.as_ref(),
+            enterprise,
+        ];
         all.into_iter().flatten().map(Secret::expose)
     }
 }
@@ -171,16 +184,23 @@ impl Default for OAuth {
 impl fmt::Debug for OAuth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("OAuth");
-        debug.field("name", &self.name).field("scopes", &self.scopes).field("client_id", &self.client_id);
+        debug
+            .field("name", &self.name)
+            .field("scopes", &self.scopes)
+            .field("client_id", &self.client_id);
         debug.field("issuer", &self.issuer);
-        debug.field("machine", &self.machine).field("enterprise", &self.enterprise);
+        debug
+            .field("machine", &self.machine)
+            .field("enterprise", &self.enterprise);
         debug.field("workload", &self.workload.is_some());
-        debug.field("browser", &self.browser.is_some()).finish_non_exhaustive()
+        debug
+            .field("browser", &self.browser.is_some())
+            .finish_non_exhaustive()
     }
 }
 
-/// Access that a company manages: its identity provider vouches for the person, and the server's authorization server takes its word
-/// (cross-app access).
+/// Access that a company manages: its identity provider vouches for the person, and the server's
+/// authorization server takes its word (cross-app access).
 ///
 /// The client's id and secret, or key, at the server's authorization server are set on [`OAuth`].
 #[derive(Clone)]
@@ -192,7 +212,8 @@ pub struct Enterprise {
 }
 
 impl Enterprise {
-    /// The identity provider's token endpoint, the client's id there, and what gives the person's ID token.
+    /// The identity provider's token endpoint, the client's id there, and what gives the person's
+    /// ID token.
     pub fn new(
         token_endpoint: impl Into<String>,
         client_id: impl Into<String>,
@@ -217,13 +238,15 @@ impl Enterprise {
 impl fmt::Debug for Enterprise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Enterprise");
-        debug.field("token_endpoint", &self.token_endpoint).field("client_id", &self.client_id);
+        debug
+            .field("token_endpoint", &self.token_endpoint)
+            .field("client_id", &self.client_id);
         debug.finish_non_exhaustive()
     }
 }
 
-/// A source of signed identity tokens: of a person, issued by the company's identity provider, or of a workload, issued by its
-/// platform.
+/// A source of signed identity tokens: of a person, issued by the company's identity provider, or
+/// of a workload, issued by its platform.
 ///
 /// A `String` is a token that stays the same.
 #[async_trait]
@@ -242,7 +265,8 @@ impl Identity for String {
 /// The longest token file that is read.
 const LONGEST_TOKEN: u64 = 64 << 10;
 
-/// An identity token in a file that the platform replaces before it expires, such as a Kubernetes service account token.
+/// An identity token in a file that the platform replaces before it expires, such as a Kubernetes
+/// service account token.
 ///
 /// The file is read anew for each login.
 ///
@@ -269,7 +293,9 @@ impl Identity for TokenFile {
     async fn id_token(&self) -> io::Result<String> {
         // A small file that the platform keeps in memory.
         let mut text = String::new();
-        std::fs::File::open(&self.path)?.take(LONGEST_TOKEN).read_to_string(&mut text)?;
+        std::fs::File::open(&self.path)?
+            .take(LONGEST_TOKEN)
+            .read_to_string(&mut text)?;
         Ok(text.trim().to_owned())
     }
 }

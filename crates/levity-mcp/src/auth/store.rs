@@ -10,8 +10,8 @@ mod file;
 
 pub use file::FileTokens;
 
-/// Where logins are kept, each under a key that names a server and its address. Beside a login with the secret of a client, a second
-/// key keeps which authorization server the secret belongs to.
+/// Where logins are kept, each under a key that names a server and its address. Beside a login with
+/// the secret of a client, a second key keeps which authorization server the secret belongs to.
 ///
 /// What is kept is text with tokens in it: whoever reads it can act as the person who logged in.
 ///
@@ -29,8 +29,8 @@ pub trait TokenStore: Send + Sync {
     /// Forgets a login; it is no error when there is none.
     async fn remove(&self, key: &str) -> io::Result<()>;
 
-    /// Becomes the only one that renews this login, until the lock is dropped; nothing when somebody else is. A store that no other
-    /// process shares has nothing to do.
+    /// Becomes the only one that renews this login, until the lock is dropped; nothing when
+    /// somebody else is. A store that no other process shares has nothing to do.
     async fn try_lock(&self, key: &str) -> io::Result<Option<TokenLock>> {
         let _ = key;
         Ok(Some(TokenLock::new(())))

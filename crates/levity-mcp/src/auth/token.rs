@@ -72,12 +72,21 @@ impl Endpoint<'_> {
     pub(crate) async fn ask(&self, grant: &[(&str, &str)]) -> Result<Granted, Refusal> {
         let request = self.request(grant).map_err(|_| unreachable())?;
         let answer = self.http.send(request).await.map_err(|_| unreachable())?;
-        let nonce = answer.headers().get(NONCE).and_then(|value| dpop::nonce(value.to_str().ok()?));
-        match (read(answer.status().as_u16(), answer.body(), self.secrets), nonce) {
+        let nonce = answer
+            .headers()
+            .get(NONCE)
+            .and_then(|value| dpop::nonce(value.to_str().ok()?));
+        match (
+            read(answer.status().as_u16(), answer.body(), self.secrets),
+            nonce,
+        ) {
             (Err(Refusal::No(code)), Some(nonce)) if code == "use_dpop_nonce" => {
                 Err(Refusal::Nonce(nonce.to_owned()))
             }
-            (outcome, nonce) => outcome.map(|granted| Granted { nonce: nonce.map(str::to_owned), ..granted }),
+            (outcome, nonce) => outcome.map(|granted| Granted {
+                nonce: nonce.map(str::to_owned),
+                ..granted
+            }),
         }
     }
 
@@ -98,7 +107,8 @@ impl Endpoint<'_> {
                 request = request.header(header::AUTHORIZATION, basic(self.client_id, secret));
             }
             Proof::Post(secret) => {
-                form.append_pair("client_id", self.client_id).append_pair("client_secret", secret);
+                form.append_pair("client_id", self.client_id)
+                    .append_pair("client_secret", secret);
             }
             Proof::Signed(assertion) => {
                 form.append_pair(
@@ -116,7 +126,10 @@ fn read(status: u16, body: &[u8], secrets: &Redactor) -> Result<Granted, Refusal
     let value: Option<Value> = serde_json::from_slice(body).ok();
     let field = |name: &str| Some(value.as_ref()?.get(name)?.as_str()?.to_owned());
     let error = field("error").map(|code| clean(&secrets.text(&code)));
-    let passing = matches!(error.as_deref(), Some("server_error" | "temporarily_unavailable"));
+    let passing = matches!(
+        error.as_deref(),
+        Some("server_error" | "temporarily_unavailable")
+    );
     if passing || status >= 500 || status == 429 || status == 408 {
         let text = format!("its authorization server answered {status} to a request for a token");
         return Err(Refusal::Later(text));
@@ -126,10 +139,13 @@ fn read(status: u16, body: &[u8], secrets: &Redactor) -> Result<Granted, Refusal
     }
     let access = field("access_token").filter(|_| (200..300).contains(&status));
     let access = access.ok_or_else(|| Refusal::No(format!("status {status} and no token")))?;
-    let seconds = value.as_ref().and_then(|value| value.get("expires_in")).and_then(|value| match value {
-        Value::String(text) => text.parse().ok(),
-        number => number.as_u64(),
-    });
+    let seconds = value
+        .as_ref()
+        .and_then(|value| value.get("expires_in"))
+        .and_then(|value| match value {
+            Value::String(text) => text.parse().ok(),
+            number => number.as_u64(),
+        });
     secrets.add([&*access]);
     secrets.add(field("refresh_token").as_deref());
     Ok(Granted {
@@ -154,7 +170,10 @@ pub(crate) fn clean(code: &str) -> String {
 
 fn basic(id: &str, secret: &str) -> String {
     let encode = |text: &str| byte_serialize(text.as_bytes()).collect::<String>();
-    format!("Basic {}", STANDARD.encode(format!("{}:{}", encode(id), encode(secret))))
+    format!(
+        "Basic {}",
+        STANDARD.encode(format!("{}:{}", encode(id), encode(secret)))
+    )
 }
 
 fn unreachable() -> Refusal {
@@ -185,11 +204,17 @@ mod tests {
 
     #[test]
     fn answers_are_read() {
-        let granted =
-            read(200, br#"{"access_token": "a", "expires_in": "60", "scope": "x  y"}"#, &Redactor::default())
-                .ok()
-                .unwrap();
-        assert_eq!((granted.access.as_str(), granted.kind.as_str()), ("a", "bearer"));
+        let granted = read(
+            200,
+            br#"{"access_token": "a", "expires_in": "60", "scope": "x  y"}"#,
+            &Redactor::default(),
+        )
+        .ok()
+        .unwrap();
+        assert_eq!(
+            (granted.access.as_str(), granted.kind.as_str()),
+            ("a", "bearer")
+        );
         assert_eq!((granted.seconds, granted.refresh), (Some(60), None));
         assert_eq!(granted.scopes.unwrap(), ["x", "y"]);
     }
@@ -197,11 +222,21 @@ mod tests {
     #[test]
     fn refusals_say_whether_later_helps() {
         let check = |status, body: &str, later, part: &str| {
-            let refusal = read(status, body.as_bytes(), &Redactor::default()).err().unwrap();
+            let refusal = read(status, body.as_bytes(), &Redactor::default())
+                .err()
+                .unwrap();
             assert_eq!(matches!(refusal, Refusal::Later(_)), later, "{refusal:?}");
-            assert!(refusal.text().contains(part) && !refusal.text().contains("hush"), "{refusal:?}");
+            assert!(
+                refusal.text().contains(part) && !refusal.text().contains("hush"),
+                "{refusal:?}"
+            );
         };
-        check(400, r#"{"error": "invalid_grant", "error_description": "hush"}"#, false, "`invalid_grant`");
+        check(
+            400,
+            r#"{"error": "invalid_grant", "error_description": "hush"}"#,
+            false,
+            "`invalid_grant`",
+        );
         check(200, r#"{"error": "<a no>\n"}"#, false, "`ano`");
         check(503, "hush", true, "503");
         check(404, "hush", false, "404");
@@ -212,6 +247,9 @@ mod tests {
 
     #[test]
     fn ids_and_secrets_are_encoded() {
-        assert_eq!(basic("a:b", "c d"), format!("Basic {}", STANDARD.encode("a%3Ab:c+d")));
+        assert_eq!(
+            basic("a:b", "c d"),
+            format!("Basic {}", STANDARD.encode("a%3Ab:c+d"))
+        );
     }
 }

@@ -1,11 +1,14 @@
 //! What a server may ask of us, and what we answer.
-#![expect(deprecated, reason = "the newer protocol asks in the same words, in answers instead of requests")]
+#![expect(
+    deprecated,
+    reason = "the newer protocol asks in the same words, in answers instead of requests"
+)]
 
 use std::sync::Arc;
 
 use levity_rpc::mcp::{
-    ClientCapabilities, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams, ElicitResult,
-    ErrorCode, ErrorData, ListRootsResult, Root,
+    ClientCapabilities, CreateMessageRequestParams, CreateMessageResult, ElicitRequestParams,
+    ElicitResult, ErrorCode, ErrorData, ListRootsResult, Root,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -30,11 +33,18 @@ impl Asked {
             able["roots"] = json!({});
         }
         if let Some(sampler) = &self.sampler {
-            able["sampling"] = if sampler.takes_tools() { json!({"tools": {}}) } else { json!({}) };
+            able["sampling"] = if sampler.takes_tools() {
+                json!({"tools": {}})
+            } else {
+                json!({})
+            };
         }
         if let Some(elicitor) = &self.elicitor {
-            able["elicitation"] =
-                if elicitor.takes_urls() { json!({"form": {}, "url": {}}) } else { json!({"form": {}}) };
+            able["elicitation"] = if elicitor.takes_urls() {
+                json!({"form": {}, "url": {}})
+            } else {
+                json!({"form": {}})
+            };
         }
         serde_json::from_value(able).unwrap_or_default()
     }
@@ -48,12 +58,19 @@ impl Asked {
         params: CreateMessageRequestParams,
     ) -> Result<CreateMessageResult, ErrorData> {
         let Some(sampler) = &self.sampler else {
-            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "no model is offered to servers", None));
+            return Err(ErrorData::new(
+                ErrorCode::METHOD_NOT_FOUND,
+                "no model is offered to servers",
+                None,
+            ));
         };
         answer(sample(&**sampler, &self.server, &json(&params)?).await)
     }
 
-    pub(super) async fn elicit(&self, params: ElicitRequestParams) -> Result<ElicitResult, ErrorData> {
+    pub(super) async fn elicit(
+        &self,
+        params: ElicitRequestParams,
+    ) -> Result<ElicitResult, ErrorData> {
         let elicitor = self.elicitor.as_deref().unwrap_or(&Decline);
         answer(elicit(elicitor, &self.server, &json(&params)?).await)
     }
@@ -66,8 +83,17 @@ fn json(params: &impl Serialize) -> Result<Value, ErrorData> {
 
 fn answer<T: DeserializeOwned>(result: Result<Value, Refusal>) -> Result<T, ErrorData> {
     match result {
-        Ok(value) => serde_json::from_value(value)
-            .map_err(|_| ErrorData::new(ErrorCode::INTERNAL_ERROR, "the answer cannot be written", None)),
-        Err(refusal) => Err(ErrorData::new(ErrorCode(refusal.code()), refusal.to_string(), None)),
+        Ok(value) => serde_json::from_value(value).map_err(|_| {
+            ErrorData::new(
+                ErrorCode::INTERNAL_ERROR,
+                "the answer cannot be written",
+                None,
+            )
+        }),
+        Err(refusal) => Err(ErrorData::new(
+            ErrorCode(refusal.code()),
+            refusal.to_string(),
+            None,
+        )),
     }
 }

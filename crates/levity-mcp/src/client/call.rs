@@ -1,10 +1,11 @@
-//! Calls of tools, with what may happen on the way to their result: questions back to us, and tasks that are asked after.
+//! Calls of tools, with what may happen on the way to their result: questions back to us, and tasks
+//! that are asked after.
 
 use std::time::Duration;
 
 use levity_rpc::mcp::{
-    CallToolRequest, CallToolRequestParams, ClientRequest, ClientResult, InputRequest, InputRequests,
-    InputResponses, JsonObject, RequestContext, RequestId, ServerRequest, Service,
+    CallToolRequest, CallToolRequestParams, ClientRequest, ClientResult, InputRequest,
+    InputRequests, InputResponses, JsonObject, RequestContext, RequestId, ServerRequest, Service,
 };
 use serde_json::{Value, json};
 
@@ -30,7 +31,11 @@ impl Client {
     /// Calls a tool; the result is as the server wrote it.
     pub(crate) async fn call_tool(&self, call: ToolCall, patience: &Patience<'_>) -> Result<Value> {
         let started = self.world.now();
-        let ToolCall { name, arguments, as_task } = call;
+        let ToolCall {
+            name,
+            arguments,
+            as_task,
+        } = call;
         let (first, kept) = if as_task {
             let ttl = u64::try_from(patience.total.as_millis()).unwrap_or(u64::MAX);
             let params = json!({"name": name, "arguments": arguments, "task": {"ttl": ttl}});
@@ -45,12 +50,20 @@ impl Client {
             return Ok(first);
         }
         let rest = Box::pin(async {
-            if as_task { self.task(first, patience).await } else { self.rounds(first, kept, patience).await }
+            if as_task {
+                self.task(first, patience).await
+            } else {
+                self.rounds(first, kept, patience).await
+            }
         });
         self.in_time("tools/call", started, patience, rest).await
     }
 
-    async fn call_once(&self, params: CallToolRequestParams, patience: &Patience<'_>) -> Result<Value> {
+    async fn call_once(
+        &self,
+        params: CallToolRequestParams,
+        patience: &Patience<'_>,
+    ) -> Result<Value> {
         let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         self.request("tools/call", request, patience).await
     }
@@ -86,10 +99,21 @@ impl Client {
         patience: &Patience<'_>,
     ) -> Result<Value> {
         let started = self.world.now();
-        self.in_time(method, started, patience, self.ask_again(method, params, patience)).await
+        self.in_time(
+            method,
+            started,
+            patience,
+            self.ask_again(method, params, patience),
+        )
+        .await
     }
 
-    async fn ask_again(&self, method: &str, params: Value, patience: &Patience<'_>) -> Result<Value> {
+    async fn ask_again(
+        &self,
+        method: &str,
+        params: Value,
+        patience: &Patience<'_>,
+    ) -> Result<Value> {
         let mut next = params.clone();
         for round in 0..MOST_ROUNDS {
             let result = self.ask(method, next, patience).await?;
@@ -113,7 +137,10 @@ impl Client {
         result: &Value,
         round: u32,
     ) -> Result<(Option<InputResponses>, Option<String>)> {
-        let state = result.get("requestState").and_then(Value::as_str).map(str::to_owned);
+        let state = result
+            .get("requestState")
+            .and_then(Value::as_str)
+            .map(str::to_owned);
         let asked: InputRequests = match result.get("inputRequests") {
             Some(requests) => serde_json::from_value(requests.clone())
                 .map_err(|_| self.odd("it asks for input of a kind that is not known here"))?,
@@ -124,7 +151,9 @@ impl Client {
                 return Err(self.odd("it asks for input without saying which"));
             }
             // It only wants to be asked again.
-            self.world.sleep(Duration::from_millis(50 << round.min(5))).await;
+            self.world
+                .sleep(Duration::from_millis(50 << round.min(5)))
+                .await;
             return Ok((None, state));
         }
         let mut answers = InputResponses::default();
@@ -144,29 +173,45 @@ impl Client {
         };
         let id = RequestId::String(key.into());
         let cx = RequestContext::new(id, self.peer().clone());
-        let answer: ClientResult =
-            self.service.service().handle_request(request, cx).await.map_err(|error| {
-                let words = format!("its question was refused: {}", self.secrets.head(&error.message, 1024));
+        let answer: ClientResult = self
+            .service
+            .service()
+            .handle_request(request, cx)
+            .await
+            .map_err(|error| {
+                let words = format!(
+                    "its question was refused: {}",
+                    self.secrets.head(&error.message, 1024)
+                );
                 Error::new(ErrorKind::Refused(error.code.0), self.server.clone(), words)
             })?;
         Ok(serde_json::to_value(answer).unwrap_or_default())
     }
 
-    /// Asks after a task until it is done. Both forms there are of tasks are understood: the older keeps the result aside, the
-    /// newer hands it out with the last word.
+    /// Asks after a task until it is done. Both forms there are of tasks are understood: the older
+    /// keeps the result aside, the newer hands it out with the last word.
     async fn task(&self, created: Value, patience: &Patience<'_>) -> Result<Value> {
         let mut task = created;
         // A server may do without a task after all.
-        let Some(id) = field(&task, "taskId").and_then(Value::as_str).map(str::to_owned) else {
+        let Some(id) = field(&task, "taskId")
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+        else {
             return Ok(task);
         };
-        let mut guard = EndTask { client: self, id: Some(id.clone()) };
+        let mut guard = EndTask {
+            client: self,
+            id: Some(id.clone()),
+        };
         loop {
             let word = field(&task, "statusMessage").and_then(Value::as_str);
             if let Some(word) = word {
                 patience.progress.report(self.secrets.head(word, 1024));
             }
-            match field(&task, "status").and_then(Value::as_str).unwrap_or("working") {
+            match field(&task, "status")
+                .and_then(Value::as_str)
+                .unwrap_or("working")
+            {
                 "completed" => {
                     guard.id = None;
                     return self.task_result(&id, task).await;
@@ -184,7 +229,9 @@ impl Client {
                 _ => {}
             }
             self.world.sleep(poll_interval(&task)).await;
-            task = self.ask("tasks/get", json!({"taskId": id}), &Patience::of(TASK_WORD)).await?;
+            task = self
+                .ask("tasks/get", json!({"taskId": id}), &Patience::of(TASK_WORD))
+                .await?;
         }
     }
 
@@ -192,18 +239,33 @@ impl Client {
         if let Some(result) = task.get("result") {
             return Ok(result.clone());
         }
-        self.ask("tasks/result", json!({"taskId": id}), &Patience::of(TASK_WORD)).await
+        self.ask(
+            "tasks/result",
+            json!({"taskId": id}),
+            &Patience::of(TASK_WORD),
+        )
+        .await
     }
 
-    /// Answers what a task asks. The older form asks by requests of its own, once somebody waits for the result, which is then
-    /// the answer.
-    async fn task_input(&self, id: &str, task: &Value, patience: &Patience<'_>) -> Result<Option<Value>> {
+    /// Answers what a task asks. The older form asks by requests of its own, once somebody waits
+    /// for the result, which is then the answer.
+    async fn task_input(
+        &self,
+        id: &str,
+        task: &Value,
+        patience: &Patience<'_>,
+    ) -> Result<Option<Value>> {
         if task.get("inputRequests").is_none() {
             let waits = Patience::of(patience.total);
-            return match self.ask("tasks/result", json!({"taskId": id}), &waits).await {
+            return match self
+                .ask("tasks/result", json!({"taskId": id}), &waits)
+                .await
+            {
                 Ok(result) => Ok(Some(result)),
                 // It asks by itself, and tells when it has the result.
-                Err(error) if matches!(error.kind(), ErrorKind::Refused(_) | ErrorKind::Unsupported) => {
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::Refused(_) | ErrorKind::Unsupported) =>
+                {
                     Ok(None)
                 }
                 Err(error) => Err(error),
@@ -211,12 +273,19 @@ impl Client {
         }
         let (answers, _) = self.inputs(task, 0).await?;
         let params = json!({"taskId": id, "inputResponses": answers});
-        self.ask("tasks/update", params, &Patience::of(TASK_WORD)).await.map(|_| None)
+        self.ask("tasks/update", params, &Patience::of(TASK_WORD))
+            .await
+            .map(|_| None)
     }
 
     fn task_failed(&self, task: &Value, word: Option<&str>) -> Error {
-        let told = task.get("error").and_then(|error| error.get("message")?.as_str()).or(word);
-        let told = self.secrets.head(told.unwrap_or("it does not say why"), super::MOST_WORDS);
+        let told = task
+            .get("error")
+            .and_then(|error| error.get("message")?.as_str())
+            .or(word);
+        let told = self
+            .secrets
+            .head(told.unwrap_or("it does not say why"), super::MOST_WORDS);
         let words = format!("the task did not succeed: {told}");
         Error::new(ErrorKind::Refused(0), self.server.clone(), words)
     }
@@ -237,7 +306,9 @@ fn field<'a>(task: &'a Value, name: &str) -> Option<&'a Value> {
 }
 
 fn poll_interval(task: &Value) -> Duration {
-    let told = field(task, "pollInterval").or_else(|| field(task, "pollIntervalMs")).and_then(Value::as_u64);
+    let told = field(task, "pollInterval")
+        .or_else(|| field(task, "pollIntervalMs"))
+        .and_then(Value::as_u64);
     told.map_or(POLL, |told| Duration::from_millis(told.clamp(50, 30_000)))
 }
 

@@ -1,4 +1,5 @@
-//! What a server sends without being asked: progress, log lines, word of changes, and questions of its own.
+//! What a server sends without being asked: progress, log lines, word of changes, and questions of
+//! its own.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use levity_core::Progress;
 use levity_rpc::mcp::{
     ClientConfig, ClientHandler, ErrorCode, ErrorData, NotificationContext, NumberOrString,
-    ProgressNotificationParam, ProgressToken, RequestContext, ResourceUpdatedNotificationParam, RoleClient,
+    ProgressNotificationParam, ProgressToken, RequestContext, ResourceUpdatedNotificationParam,
+    RoleClient,
 };
 use tokio::sync::Notify;
 
@@ -43,12 +45,20 @@ pub(crate) struct Call {
 impl Calls {
     /// Listens for the progress of a call until what is returned is dropped.
     pub(super) fn begin(&self, token: &ProgressToken, progress: Progress, aside: bool) -> UnderWay {
-        let call = Arc::new(Call { progress, aside, alive: Notify::new() });
+        let call = Arc::new(Call {
+            progress,
+            aside,
+            alive: Notify::new(),
+        });
         let token = number(token);
         if let Some(token) = token {
             self.lock().insert(token, call.clone());
         }
-        UnderWay { calls: self.clone(), token, call }
+        UnderWay {
+            calls: self.clone(),
+            token,
+            call,
+        }
     }
 
     fn get(&self, token: &ProgressToken) -> Option<Arc<Call>> {
@@ -73,7 +83,8 @@ impl Calls {
         self.0.questions.load(Ordering::Acquire) > 0
     }
 
-    /// Counts a question of the server until what is returned is dropped; none when there are too many.
+    /// Counts a question of the server until what is returned is dropped; none when there are too
+    /// many.
     fn question(&self) -> Option<Question> {
         let question = Question(self.clone());
         (self.0.questions.fetch_add(1, Ordering::AcqRel) < MOST_QUESTIONS).then_some(question)
@@ -91,7 +102,10 @@ impl Drop for Question {
     fn drop(&mut self) {
         self.0.0.questions.fetch_sub(1, Ordering::AcqRel);
         // From here on it is the server's turn again.
-        self.0.lock().values().for_each(|call| call.alive.notify_one());
+        self.0
+            .lock()
+            .values()
+            .for_each(|call| call.alive.notify_one());
     }
 }
 
@@ -140,12 +154,15 @@ impl Handler {
         };
         tokio::select! {
             answer = work => answer,
-            () = cx.ct.cancelled() => Err(ErrorData::internal_error("nobody waits for the answer", None)),
+            () = cx.ct.cancelled() => Err(ErrorData::internal_error("nobody waits for the \
+                answer", None)),
         }
     }
 
     fn progressed(&self, params: &ProgressNotificationParam) {
-        let Some(call) = self.calls.get(&params.progress_token) else { return };
+        let Some(call) = self.calls.get(&params.progress_token) else {
+            return;
+        };
         call.alive.notify_one();
         let share = match params.total {
             Some(total) => format!("{} of {total}", params.progress),
@@ -166,24 +183,36 @@ impl Handler {
             serde_json::Value::String(text) => self.events.secrets().head(text, MOST_TEXT),
             other => self.events.secrets().head(&other.to_string(), MOST_TEXT),
         };
-        // The protocol does not say which call a line belongs to; with one under way there is no doubt.
+        // The protocol does not say which call a line belongs to; with one under way there is no
+        // doubt.
         if let Some(call) = self.calls.only() {
             call.alive.notify_one();
             call.progress.report(&text);
         }
         let level = serde_json::to_value(params.level).ok();
-        let level = level.as_ref().and_then(|level| level.as_str()).unwrap_or("info").to_owned();
+        let level = level
+            .as_ref()
+            .and_then(|level| level.as_str())
+            .unwrap_or("info")
+            .to_owned();
         self.events.send(ServerEventKind::Log { level, text });
     }
 }
 
-#[expect(deprecated, reason = "servers of the older protocol ask and log like this")]
+#[expect(
+    deprecated,
+    reason = "servers of the older protocol ask and log like this"
+)]
 impl ClientHandler for Handler {
     fn get_info(&self) -> ClientConfig {
         self.config.clone()
     }
 
-    async fn on_progress(&self, params: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+    async fn on_progress(
+        &self,
+        params: ProgressNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
         self.progressed(&params);
     }
 
@@ -200,7 +229,8 @@ impl ClientHandler for Handler {
     }
 
     async fn on_resource_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.events.send(ServerEventKind::ResourcesChanged { uri: None });
+        self.events
+            .send(ServerEventKind::ResourcesChanged { uri: None });
     }
 
     async fn on_resource_updated(
@@ -209,7 +239,8 @@ impl ClientHandler for Handler {
         _: NotificationContext<RoleClient>,
     ) {
         let uri = self.events.secrets().head(&params.uri, MOST_TEXT);
-        self.events.send(ServerEventKind::ResourcesChanged { uri: Some(uri) });
+        self.events
+            .send(ServerEventKind::ResourcesChanged { uri: Some(uri) });
     }
 
     async fn on_prompt_list_changed(&self, _: NotificationContext<RoleClient>) {
@@ -245,6 +276,10 @@ impl ClientHandler for Handler {
         _: RequestContext<RoleClient>,
     ) -> Result<levity_rpc::mcp::CustomResult, ErrorData> {
         let method = cut(&request.method, 64).to_owned();
-        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("`{method}` is not served here"), None))
+        Err(ErrorData::new(
+            ErrorCode::METHOD_NOT_FOUND,
+            format!("`{method}` is not served here"),
+            None,
+        ))
     }
 }

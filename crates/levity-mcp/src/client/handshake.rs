@@ -1,17 +1,19 @@
-//! The first words with a server, in the protocol's newer form where it has it, else in the older one.
+//! The first words with a server, in the protocol's newer form where it has it, else in the older
+//! one.
 //!
-//! rmcp can do this too, but waits ten seconds for a server that ignores what it does not know, and takes an
-//! odd answer for a failure.
+//! rmcp can do this too, but waits ten seconds for a server that ignores what it does not know, and
+//! takes an odd answer for a failure.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::World;
 use levity_rpc::mcp::{
-    ClientConfig, ClientJsonRpcMessage, ClientNotification, ClientRequest, ClientResult, DiscoverRequest,
-    DiscoverRequestParams, DiscoverResult, ErrorCode, ErrorData, InitializeRequest, InitializeResult,
-    InitializedNotification, ProtocolVersion, RequestId, RequestMetaObject, RoleClient, ServerJsonRpcMessage,
-    ServerPeerInfo, ServerRequest, ServerResult, Transport,
+    ClientConfig, ClientJsonRpcMessage, ClientNotification, ClientRequest, ClientResult,
+    DiscoverRequest, DiscoverRequestParams, DiscoverResult, ErrorCode, ErrorData,
+    InitializeRequest, InitializeResult, InitializedNotification, ProtocolVersion, RequestId,
+    RequestMetaObject, RoleClient, ServerJsonRpcMessage, ServerPeerInfo, ServerRequest,
+    ServerResult, Transport,
 };
 use serde::de::DeserializeOwned;
 
@@ -28,7 +30,11 @@ pub(crate) enum Era {
 
 impl Era {
     pub(crate) fn of(version: &ProtocolVersion) -> Self {
-        if version.has_initialize() { Self::Legacy } else { Self::Modern }
+        if version.has_initialize() {
+            Self::Legacy
+        } else {
+            Self::Modern
+        }
     }
 }
 
@@ -61,14 +67,18 @@ pub(crate) struct Handshake<'a> {
     pub(crate) interleaves: bool,
 }
 
-// Far from the numbers that requests get afterwards, so that a late answer is taken for none of theirs.
+// Far from the numbers that requests get afterwards, so that a late answer is taken for none of
+// theirs.
 const FIRST: i64 = 1_000_000_000;
 /// How often the newer form is asked for.
 const PROBES: i64 = 2;
 
 impl Handshake<'_> {
     /// Speaks with the server until both know which form they use.
-    pub(crate) async fn shake<T: Transport<RoleClient>>(&self, transport: &mut T) -> Heard<ServerPeerInfo> {
+    pub(crate) async fn shake<T: Transport<RoleClient>>(
+        &self,
+        transport: &mut T,
+    ) -> Heard<ServerPeerInfo> {
         if self.known != Some(Era::Legacy)
             && let Some(info) = self.discover(transport).await?
         {
@@ -77,8 +87,12 @@ impl Handshake<'_> {
         self.initialize(transport).await
     }
 
-    /// Asks for the newer form; `None` when the server does not have it, or does not answer in time.
-    async fn discover<T: Transport<RoleClient>>(&self, transport: &mut T) -> Heard<Option<ServerPeerInfo>> {
+    /// Asks for the newer form; `None` when the server does not have it, or does not answer in
+    /// time.
+    async fn discover<T: Transport<RoleClient>>(
+        &self,
+        transport: &mut T,
+    ) -> Heard<Option<ServerPeerInfo>> {
         // One more try for a server that says it has the very version it was asked for.
         for attempt in 0..PROBES {
             let id = RequestId::Number(FIRST + attempt);
@@ -108,27 +122,44 @@ impl Handshake<'_> {
         id: &RequestId,
     ) -> Heard<ServerResult> {
         let mut request = DiscoverRequest::new(DiscoverRequestParams {});
-        request.extensions.insert(RequestMetaObject::with_client_context(
-            ProtocolVersion::V_2026_07_28,
-            self.config.client_info.clone(),
-            self.config.capabilities.clone(),
-        ));
+        request
+            .extensions
+            .insert(RequestMetaObject::with_client_context(
+                ProtocolVersion::V_2026_07_28,
+                self.config.client_info.clone(),
+                self.config.capabilities.clone(),
+            ));
         let request = ClientRequest::DiscoverRequest(request);
-        send(transport, ClientJsonRpcMessage::request(request, id.clone())).await?;
+        send(
+            transport,
+            ClientJsonRpcMessage::request(request, id.clone()),
+        )
+        .await?;
         let heard = answer(transport, |other| same(id, other)).await;
         heard.map(|(_, result)| result).map_err(|(_, why)| why)
     }
 
-    async fn initialize<T: Transport<RoleClient>>(&self, transport: &mut T) -> Heard<ServerPeerInfo> {
+    async fn initialize<T: Transport<RoleClient>>(
+        &self,
+        transport: &mut T,
+    ) -> Heard<ServerPeerInfo> {
         let id = RequestId::Number(FIRST + 10);
         // rmcp's own latest version has no `initialize`.
-        let params = self.config.clone().with_protocol_version(ProtocolVersion::V_2025_11_25);
+        let params = self
+            .config
+            .clone()
+            .with_protocol_version(ProtocolVersion::V_2025_11_25);
         let request = ClientRequest::InitializeRequest(InitializeRequest::new(params));
-        send(transport, ClientJsonRpcMessage::request(request, id.clone())).await?;
+        send(
+            transport,
+            ClientJsonRpcMessage::request(request, id.clone()),
+        )
+        .await?;
         loop {
             match answer(transport, |other| same(&id, other) || is_probe(other)).await {
                 Ok((other, result)) if same(&id, &other) => return begin(transport, result).await,
-                // A slow start was taken for silence. From here on such a server refuses the older form.
+                // A slow start was taken for silence. From here on such a server refuses the older
+                // form.
                 Ok((_, result)) => {
                     if let Some(info) = modern(result) {
                         return Ok(info);
@@ -142,11 +173,16 @@ impl Handshake<'_> {
 }
 
 /// Takes in the answer to `initialize` and says that we are ready.
-async fn begin<T: Transport<RoleClient>>(transport: &mut T, result: ServerResult) -> Heard<ServerPeerInfo> {
+async fn begin<T: Transport<RoleClient>>(
+    transport: &mut T,
+    result: ServerResult,
+) -> Heard<ServerPeerInfo> {
     let result: InitializeResult = match result {
         ServerResult::InitializeResult(result) => result,
         other => read(&other).ok_or_else(|| {
-            Misunderstanding::Odd("the answer to `initialize` is not what the protocol says".to_owned())
+            Misunderstanding::Odd(
+                "the answer to `initialize` is not what the protocol says".to_owned(),
+            )
         })?,
     };
     let note = ClientNotification::InitializedNotification(InitializedNotification::default());
@@ -165,38 +201,60 @@ fn modern(result: ServerResult) -> Option<ServerPeerInfo> {
         other => read(&other)?,
     };
     let version = ProtocolVersion::V_2026_07_28;
-    found.supported_versions.contains(&version).then(|| ServerPeerInfo::from_discover_result(version, found))
+    found
+        .supported_versions
+        .contains(&version)
+        .then(|| ServerPeerInfo::from_discover_result(version, found))
 }
 
 /// Whether the refusal says that the version asked for is there after all.
 fn supports_modern(error: &ErrorData) -> bool {
-    let supported = error.data.as_ref().and_then(|data| data.get("supported")?.as_array());
+    let supported = error
+        .data
+        .as_ref()
+        .and_then(|data| data.get("supported")?.as_array());
     error.code == ErrorCode::UNSUPPORTED_PROTOCOL_VERSION
         && supported.is_some_and(|versions| {
-            versions.iter().any(|version| version.as_str() == Some(ProtocolVersion::V_2026_07_28.as_str()))
+            versions
+                .iter()
+                .any(|version| version.as_str() == Some(ProtocolVersion::V_2026_07_28.as_str()))
         })
 }
 
 /// Whether only a server of the newer form refuses like this.
 fn is_modern_refusal(code: ErrorCode) -> bool {
-    matches!(code, ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY | ErrorCode::HEADER_MISMATCH)
+    matches!(
+        code,
+        ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY | ErrorCode::HEADER_MISMATCH
+    )
 }
 
 fn read<T: DeserializeOwned>(result: &ServerResult) -> Option<T> {
     serde_json::from_value(value_of(result)).ok()
 }
 
-async fn send<T: Transport<RoleClient>>(transport: &mut T, message: ClientJsonRpcMessage) -> Heard<()> {
-    transport.send(message).await.map_err(|error| Misunderstanding::Send(Box::new(error)))
+async fn send<T: Transport<RoleClient>>(
+    transport: &mut T,
+    message: ClientJsonRpcMessage,
+) -> Heard<()> {
+    transport
+        .send(message)
+        .await
+        .map_err(|error| Misunderstanding::Send(Box::new(error)))
 }
 
-/// Waits for the answer to one of the requests that are `wanted`; what else comes is left aside, but a ping is answered.
+/// Waits for the answer to one of the requests that are `wanted`; what else comes is left aside,
+/// but a ping is answered.
 async fn answer<T: Transport<RoleClient>>(
     transport: &mut T,
     wanted: impl Fn(&RequestId) -> bool,
 ) -> Result<(RequestId, ServerResult), (Option<RequestId>, Misunderstanding)> {
     loop {
-        match transport.receive().await.ok_or((None, Misunderstanding::Closed))? {
+        match transport
+            .receive()
+            .await
+            .ok_or((None, Misunderstanding::Closed))?
+        {
             ServerJsonRpcMessage::Response(answer) if wanted(&answer.id) => {
                 return Ok((answer.id, answer.result));
             }

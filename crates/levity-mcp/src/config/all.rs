@@ -53,7 +53,8 @@ impl Config {
     pub fn server(mut self, server: ServerConfig) -> Self {
         if self.servers.iter().any(|known| known.name == server.name) {
             let name = short(server.name());
-            let message = format!("there is another server named `{name}` before it; that one counts");
+            let message =
+                format!("there is another server named `{name}` before it; that one counts");
             self.note(ConfigProblem {
                 server: Some(server.name),
                 ..ConfigProblem::new(format!("/{name}"), message)
@@ -66,12 +67,16 @@ impl Config {
 
     /// Reads JSON, also with comments. `vars` says what variables hold.
     ///
-    /// It reads what programs that use MCP servers have agreed on more or less: an object `mcpServers` or `servers` of servers by
-    /// their names, or a list of servers with a `name` each. `docs/mcp.md` has all settings.
+    /// It reads what programs that use MCP servers have agreed on more or less: an object
+    /// `mcpServers` or `servers` of servers by their names, or a list of servers with a `name`
+    /// each. `docs/mcp.md` has all settings.
     pub fn parse(text: &str, vars: impl Fn(&str) -> Option<String>) -> Self {
         let mut config = Self::default();
         if text.len() as u64 > LARGEST {
-            config.note(ConfigProblem::new("", format!("it is larger than {LARGEST} bytes")));
+            config.note(ConfigProblem::new(
+                "",
+                format!("it is larger than {LARGEST} bytes"),
+            ));
             return config;
         }
         match serde_json::from_str::<Node>(&plain(text)) {
@@ -90,7 +95,10 @@ impl Config {
             Err(problem) => {
                 let mut config = Self::default();
                 let path = path.as_ref().display();
-                config.note(ConfigProblem::new("", format!("`{path}` cannot be read: {problem}")));
+                config.note(ConfigProblem::new(
+                    "",
+                    format!("`{path}` cannot be read: {problem}"),
+                ));
                 config
             }
         }
@@ -98,12 +106,13 @@ impl Config {
 
     /// What the environment says, with variables put in from there.
     ///
-    /// `LEVITY_MCP_SERVERS` holds the config itself, when it begins with `{` or `[`, or else the path of a file. Without it,
-    /// `MCP_SERVERS_CONFIG` is the path of a file, unless `MCP_ENABLED` is `false`. `MCP_TOOL_PREFIX` is the prefix of servers that
-    /// have none of their own.
+    /// `LEVITY_MCP_SERVERS` holds the config itself, when it begins with `{` or `[`, or else the
+    /// path of a file. Without it, `MCP_SERVERS_CONFIG` is the path of a file, unless `MCP_ENABLED`
+    /// is `false`. `MCP_TOOL_PREFIX` is the prefix of servers that have none of their own.
     ///
-    /// Paths must be absolute. A relative path would let every folder in which the program is started say which programs it
-    /// starts and where variables are sent; it is a problem, and no server is there.
+    /// Paths must be absolute. A relative path would let every folder in which the program is
+    /// started say which programs it starts and where variables are sent; it is a problem, and no
+    /// server is there.
     pub fn from_env() -> Self {
         let vars = |name: &str| std::env::var(name).ok();
         Self::from_vars(vars)
@@ -113,7 +122,9 @@ impl Config {
     pub(super) fn from_vars(vars: impl Fn(&str) -> Option<String>) -> Self {
         let set = |name: &str| vars(name).filter(|value| !value.trim().is_empty());
         let mut config = match (set("LEVITY_MCP_SERVERS"), file(&set)) {
-            (Some(text), _) if text.trim_start().starts_with(['{', '[']) => Self::parse(&text, &vars),
+            (Some(text), _) if text.trim_start().starts_with(['{', '[']) => {
+                Self::parse(&text, &vars)
+            }
             (Some(path), _) => Self::load_named("LEVITY_MCP_SERVERS", path.trim().as_ref(), &vars),
             (None, Some((variable, path))) => Self::load_named(variable, &path, &vars),
             (None, None) => Self::default(),
@@ -133,15 +144,18 @@ impl Config {
         }
         let mut config = Self::default();
         let message = format!(
-            "`{variable}` means `{}` in whatever folder this is, which could start programs and be sent variables; set \
-             `LEVITY_MCP_SERVERS` to its absolute path, or name the file to the program (`--mcp FILE`, `--config FILE`)",
+            "`{variable}` means `{}` in whatever folder this is, which could start programs and be \
+                sent variables; set \
+             `LEVITY_MCP_SERVERS` to its absolute path, or name the file to the program (`--mcp \
+             FILE`, `--config FILE`)",
             path.display()
         );
         config.note(ConfigProblem::new("", message));
         config
     }
 
-    /// The servers that nothing is wrong with, in their order; those that are not enabled among them.
+    /// The servers that nothing is wrong with, in their order; those that are not enabled among
+    /// them.
     pub fn servers(&self) -> &[ServerConfig] {
         &self.servers
     }
@@ -174,8 +188,10 @@ impl Config {
         let more = self.more + 1;
         if let Some(last) = self.problems.last_mut() {
             let stops = last.stops || problem.stops;
-            *last =
-                ConfigProblem { stops, ..ConfigProblem::new("", format!("there are {more} more problems")) };
+            *last = ConfigProblem {
+                stops,
+                ..ConfigProblem::new("", format!("there are {more} more problems"))
+            };
         }
     }
 }
@@ -189,7 +205,9 @@ impl From<Vec<ServerConfig>> for Config {
 /// All problems, one on a line.
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.problems.iter().try_for_each(|problem| writeln!(f, "{problem}"))
+        self.problems
+            .iter()
+            .try_for_each(|problem| writeln!(f, "{problem}"))
     }
 }
 
@@ -197,13 +215,16 @@ fn syntax(error: &serde_json::Error) -> ConfigProblem {
     let text = error.to_string();
     let message = text.split(" at line ").next().unwrap_or_default();
     let line = Some((error.line(), error.column()));
-    ConfigProblem { line, ..ConfigProblem::new("", format!("it is no JSON: {message}")) }
+    ConfigProblem {
+        line,
+        ..ConfigProblem::new("", format!("it is no JSON: {message}"))
+    }
 }
 
 /// The file that the environment names, where it does, and the variable that names it.
 fn file(set: &impl Fn(&str) -> Option<String>) -> Option<(&'static str, PathBuf)> {
-    let on =
-        set("MCP_ENABLED").map(|word| matches!(&*word.trim().to_lowercase(), "1" | "true" | "yes" | "on"));
+    let on = set("MCP_ENABLED")
+        .map(|word| matches!(&*word.trim().to_lowercase(), "1" | "true" | "yes" | "on"));
     match (on, set("MCP_SERVERS_CONFIG")) {
         (Some(false), _) | (None, None) => None,
         (_, Some(path)) => Some(("MCP_SERVERS_CONFIG", path.into())),
@@ -219,7 +240,9 @@ fn read(path: &Path) -> Result<String, String> {
         return Err("it is no file".to_owned());
     }
     let mut bytes = Vec::new();
-    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    file.take(LARGEST + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| error.to_string())?;
     if bytes.len() as u64 > LARGEST {
         return Err(format!("it is larger than {LARGEST} bytes"));
     }

@@ -23,7 +23,11 @@ pub(super) struct Entry<'a> {
 impl<'a> Entry<'a> {
     /// Looks at the keys.
     pub(super) fn new(at: String, map: &'a [(String, Node)]) -> Self {
-        let mut entry = Self { at, found: Vec::new(), problems: Vec::new() };
+        let mut entry = Self {
+            at,
+            found: Vec::new(),
+            problems: Vec::new(),
+        };
         for (key, value) in map {
             entry.find(key, value);
         }
@@ -35,12 +39,19 @@ impl<'a> Entry<'a> {
             Some(Setting::Note) => {}
             Some(Setting::Elsewhere) => self.tell(key, "it has no effect here"),
             None => {
-                let near = meant(key).map(|near| format!("; `{near}` is near")).unwrap_or_default();
-                self.tell(key, &format!("`{}` is no setting of a server{near}", short(key)));
+                let near = meant(key)
+                    .map(|near| format!("; `{near}` is near"))
+                    .unwrap_or_default();
+                self.tell(
+                    key,
+                    &format!("`{}` is no setting of a server{near}", short(key)),
+                );
             }
             Some(setting) => {
                 match self.found.iter().find(|(known, ..)| *known == setting) {
-                    Some((_, known, _)) if *known == key => self.wrong(key, "it stands there twice"),
+                    Some((_, known, _)) if *known == key => {
+                        self.wrong(key, "it stands there twice")
+                    }
                     // `type` and `transport` side by side say the same as a rule.
                     Some((_, _, known)) if *known == value => {}
                     Some((_, known, _)) => {
@@ -58,7 +69,10 @@ impl<'a> Entry<'a> {
 
     /// Notes that another server before it has its name.
     pub(super) fn second(&mut self, name: &str) {
-        let message = format!("another server before it is named `{}`; that one counts", short(name));
+        let message = format!(
+            "another server before it is named `{}`; that one counts",
+            short(name)
+        );
         self.whole(&message);
     }
 
@@ -67,7 +81,10 @@ impl<'a> Entry<'a> {
         match self.get(Setting::Name) {
             Some((_, Node::Text(name))) => Some(name.as_str().into()),
             Some((key, other)) => {
-                self.wrong(key, &format!("it must be a string, and is {}", other.kind()));
+                self.wrong(
+                    key,
+                    &format!("it must be a string, and is {}", other.kind()),
+                );
                 None
             }
             None => {
@@ -94,13 +111,16 @@ impl<'a> Entry<'a> {
         let mut config = ServerConfig::new(server, transport_or_none);
         config.enabled = enabled;
         let used = expand.take_used();
-        let values = used.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let values = used
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()));
         config.hidden = named(Secrets::new().known_only(), values);
         config.variables = used.into_keys().collect();
         match &mut config.transport {
             Transport::Stdio(stdio) => {
-                stdio.written =
-                    [Setting::Command, Setting::Args].map(|setting| self.written(setting)).concat();
+                stdio.written = [Setting::Command, Setting::Args]
+                    .map(|setting| self.written(setting))
+                    .concat();
                 stdio.written_cwd = self.written(Setting::Cwd).pop();
             }
             Transport::Http(http) | Transport::Sse(http) => http.written = self.written_address(),
@@ -134,7 +154,9 @@ impl<'a> Entry<'a> {
 
     /// The address as it stands in the file and may be shown, where variables are put into it.
     fn written_address(&self) -> Option<String> {
-        let Node::Text(text) = self.get(Setting::Url)?.1 else { return None };
+        let Node::Text(text) = self.get(Setting::Url)?.1 else {
+            return None;
+        };
         let (letters, names) = with_letters(text);
         let back = |text: String, (letters, name): &(String, String)| text.replace(letters, name);
         (!names.is_empty()).then(|| names.iter().fold(bare_url(&letters), back))
@@ -163,7 +185,10 @@ impl<'a> Entry<'a> {
             (None, Some(_), None) => Kind::Stdio,
             (None, None, Some(_)) => Kind::Http,
             (None, Some(_), Some((key, _))) => {
-                self.wrong(key, "there is a `command` beside it; say by `transport` which one counts");
+                self.wrong(
+                    key,
+                    "there is a `command` beside it; say by `transport` which one counts",
+                );
                 return None;
             }
             (None, None, None) => {
@@ -179,11 +204,15 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The transport that is named: none when none is, and `Some(None)` when there is no such transport.
+    /// The transport that is named: none when none is, and `Some(None)` when there is no such
+    /// transport.
     fn wanted(&mut self) -> Option<Option<Kind>> {
         let (key, value) = self.get(Setting::Transport)?;
         let Node::Text(text) = value else {
-            self.wrong(key, &format!("it must be a string, and is {}", value.kind()));
+            self.wrong(
+                key,
+                &format!("it must be a string, and is {}", value.kind()),
+            );
             return Some(None);
         };
         let kind = match &*squeezed(text) {
@@ -192,7 +221,10 @@ impl<'a> Entry<'a> {
             "sse" => Kind::Sse,
             _ => {
                 let text = short(text);
-                self.wrong(key, &format!("`{text}` is no transport; there are `stdio`, `http` and `sse`"));
+                self.wrong(
+                    key,
+                    &format!("`{text}` is no transport; there are `stdio`, `http` and `sse`"),
+                );
                 return Some(None);
             }
         };
@@ -202,9 +234,18 @@ impl<'a> Entry<'a> {
     /// Tells of settings that belong to another transport.
     fn unused(&mut self, kind: Kind) {
         let (others, what): (&[Setting], _) = match kind {
-            Kind::Stdio => (&[Setting::Url, Setting::Headers], "a program that is started"),
+            Kind::Stdio => (
+                &[Setting::Url, Setting::Headers],
+                "a program that is started",
+            ),
             Kind::Http | Kind::Sse => (
-                &[Setting::Command, Setting::Args, Setting::Env, Setting::Inherit, Setting::Cwd],
+                &[
+                    Setting::Command,
+                    Setting::Args,
+                    Setting::Env,
+                    Setting::Inherit,
+                    Setting::Cwd,
+                ],
                 "a server at an address",
             ),
         };
@@ -230,9 +271,19 @@ impl<'a> Entry<'a> {
         let command = command?;
         let bare = args.is_empty() && command.contains(' ') && !command.contains(['/', '\\']);
         if let (true, Some((key, _))) = (bare, self.get(Setting::Command)) {
-            self.tell(key, "it holds a space and is taken for one name; arguments belong into `args`");
+            self.tell(
+                key,
+                "it holds a space and is taken for one name; arguments belong into `args`",
+            );
         }
-        Some(Stdio { command, args, env, inherit, cwd: cwd.map(Into::into), ..Stdio::default() })
+        Some(Stdio {
+            command,
+            args,
+            env,
+            inherit,
+            cwd: cwd.map(Into::into),
+            ..Stdio::default()
+        })
     }
 
     /// The program, and the arguments that stand in one list with it.
@@ -246,7 +297,10 @@ impl<'a> Entry<'a> {
             Node::List(_) => self.texts(at, value, expand),
             _ => self.text(at, value, expand).into_iter().collect(),
         };
-        if words.first().is_none_or(|command| command.trim().is_empty()) {
+        if words
+            .first()
+            .is_none_or(|command| command.trim().is_empty())
+        {
             // What could not be read has been named already.
             if matches!(value, Node::Text(text) if text.trim().is_empty())
                 || matches!(value, Node::List(list) if list.is_empty())
@@ -276,13 +330,18 @@ impl<'a> Entry<'a> {
     }
 
     fn inherit(&mut self) -> InheritedEnvironment {
-        let Some((key, value)) = self.get(Setting::Inherit) else { return InheritedEnvironment::default() };
+        let Some((key, value)) = self.get(Setting::Inherit) else {
+            return InheritedEnvironment::default();
+        };
         match value {
             Node::Text(word) if word.eq_ignore_ascii_case("basics") => InheritedEnvironment::Basics,
             Node::Text(word) if word.eq_ignore_ascii_case("all") => InheritedEnvironment::All,
             Node::List(_) => InheritedEnvironment::Named(self.words(key, value)),
             _ => {
-                self.wrong(key, "it must be \"basics\", \"all\" or a list of names of variables");
+                self.wrong(
+                    key,
+                    "it must be \"basics\", \"all\" or a list of names of variables",
+                );
                 InheritedEnvironment::default()
             }
         }

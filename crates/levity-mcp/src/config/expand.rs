@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// How many bytes all that is expanded in one config may have. A large variable could be named any number of times.
+/// How many bytes all that is expanded in one config may have. A large variable could be named any
+/// number of times.
 const MOST: usize = 4 << 20;
 
 /// Puts variables in, as somebody else knows them.
@@ -15,11 +16,15 @@ pub(super) struct Expand<'a> {
 
 impl<'a> Expand<'a> {
     pub(super) fn new(vars: &'a dyn Fn(&str) -> Option<String>) -> Self {
-        Self { vars, left: MOST, used: BTreeMap::new() }
+        Self {
+            vars,
+            left: MOST,
+            used: BTreeMap::new(),
+        }
     }
 
-    /// The text with values in place of `${VAR}`, `${env:VAR}` and `${VAR:-default}`; `$${` stands for `${` itself. What a
-    /// variable holds is not looked at again.
+    /// The text with values in place of `${VAR}`, `${env:VAR}` and `${VAR:-default}`; `$${` stands
+    /// for `${` itself. What a variable holds is not looked at again.
     ///
     /// # Errors
     /// Every reason why it cannot be done; none tells what stands around the variables.
@@ -47,7 +52,11 @@ impl<'a> Expand<'a> {
             }
         }
         whole.push_str(rest);
-        if problems.is_empty() { Ok(whole) } else { Err(problems) }
+        if problems.is_empty() {
+            Ok(whole)
+        } else {
+            Err(problems)
+        }
     }
 
     fn using(&mut self, name: &str, value: String) -> String {
@@ -83,7 +92,9 @@ impl<'a> Expand<'a> {
             }
             (_, Some(default)) => default.to_owned(),
             (None, None) => {
-                return Err(format!("`{name}` is not set; set it, or write `${{{name}:-default}}`"));
+                return Err(format!(
+                    "`{name}` is not set; set it, or write `${{{name}:-default}}`"
+                ));
             }
         };
         self.left = self.left.checked_sub(value.len()).ok_or_else(|| {
@@ -93,11 +104,13 @@ impl<'a> Expand<'a> {
     }
 }
 
-/// The text with letters in place of each variable, and what they stand for. What shows an address then takes them for a part of it.
+/// The text with letters in place of each variable, and what they stand for. What shows an address
+/// then takes them for a part of it.
 pub(super) fn with_letters(text: &str) -> (String, Vec<(String, String)>) {
     let (mut whole, mut names, mut rest) = (String::new(), Vec::new(), text);
-    while let Some((before, (inside, after))) =
-        rest.split_once("${").and_then(|(before, after)| Some((before, after.split_once('}')?)))
+    while let Some((before, (inside, after))) = rest
+        .split_once("${")
+        .and_then(|(before, after)| Some((before, after.split_once('}')?)))
     {
         let name = inside.split(":-").next().unwrap_or_default();
         let letters = format!("levityvariable{}x", "y".repeat(names.len()));
@@ -113,14 +126,18 @@ pub(super) fn with_letters(text: &str) -> (String, Vec<(String, String)>) {
 fn is_name(name: &str) -> bool {
     const LONGEST: usize = 128;
     let mut bytes = name.bytes();
-    let first = bytes.next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
+    let first = bytes
+        .next()
+        .is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_');
     first && name.len() <= LONGEST && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// Whether a value looks as if a shell should have put a variable in: `$TOKEN`.
 pub(super) fn looks_unexpanded(value: &str) -> bool {
     let upper = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
-    value.strip_prefix('$').is_some_and(|name| name.len() > 2 && name.bytes().all(upper) && is_name(name))
+    value
+        .strip_prefix('$')
+        .is_some_and(|name| name.len() > 2 && name.bytes().all(upper) && is_name(name))
 }
 
 #[cfg(test)]
@@ -139,7 +156,11 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        assert_eq!(Expand::new(&vars).expand(text).as_deref(), Ok(expected), "{text}");
+        assert_eq!(
+            Expand::new(&vars).expand(text).as_deref(),
+            Ok(expected),
+            "{text}"
+        );
     }
 
     #[track_caller]
@@ -163,7 +184,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_put_in_is_named() {
-        fails("${NONE} and ${ALSO_NONE}", &["`NONE` is not set", "`ALSO_NONE` is not set"]);
+        fails(
+            "${NONE} and ${ALSO_NONE}",
+            &["`NONE` is not set", "`ALSO_NONE` is not set"],
+        );
         fails("hidden${A", &["no `}`"]);
         fails("${}", &["no name"]);
         fails("${a b}", &["no name"]);

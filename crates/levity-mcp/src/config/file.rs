@@ -22,7 +22,11 @@ pub(super) struct Reading<'a> {
 
 impl<'a> Reading<'a> {
     pub(super) fn new(vars: &'a dyn Fn(&str) -> Option<String>) -> Self {
-        Self { config: Config::default(), expand: Expand::new(vars), names: BTreeSet::new() }
+        Self {
+            config: Config::default(),
+            expand: Expand::new(vars),
+            names: BTreeSet::new(),
+        }
     }
 
     pub(super) fn root(mut self, root: &Node) -> Config {
@@ -31,8 +35,10 @@ impl<'a> Reading<'a> {
             Node::Map(map) => self.object(map),
             other => {
                 let kind = other.kind();
-                self.config
-                    .note(ConfigProblem::new("", format!("it must be an object or a list, and is {kind}")));
+                self.config.note(ConfigProblem::new(
+                    "",
+                    format!("it must be an object or a list, and is {kind}"),
+                ));
             }
         }
         self.config
@@ -47,7 +53,9 @@ impl<'a> Reading<'a> {
                     self.servers(&below("", key), value);
                 }
                 ("mcp", Node::Map(inner)) => {
-                    for (name, value) in inner.iter().filter(|(name, _)| squeezed(name) == "servers") {
+                    for (name, value) in
+                        inner.iter().filter(|(name, _)| squeezed(name) == "servers")
+                    {
                         found = true;
                         self.servers(&below(&below("", key), name), value);
                     }
@@ -58,12 +66,18 @@ impl<'a> Reading<'a> {
         if found || map.is_empty() {
             return;
         }
-        let is_server = |(_, value): &(String, Node)| matches!(value, Node::Map(inner) if reached(inner));
+        let is_server =
+            |(_, value): &(String, Node)| matches!(value, Node::Map(inner) if reached(inner));
         if map.iter().any(is_server) {
             return self.map("", map);
         }
-        let near = nearest_root(map).map(|near| format!("; `{near}` is near")).unwrap_or_default();
-        self.config.note(ConfigProblem::new("", format!("it has no `mcpServers` and no `servers`{near}")));
+        let near = nearest_root(map)
+            .map(|near| format!("; `{near}` is near"))
+            .unwrap_or_default();
+        self.config.note(ConfigProblem::new(
+            "",
+            format!("it has no `mcpServers` and no `servers`{near}"),
+        ));
     }
 
     fn servers(&mut self, at: &str, value: &Node) {
@@ -71,7 +85,10 @@ impl<'a> Reading<'a> {
             Node::Map(map) => self.map(at, map),
             Node::List(list) => self.list(at, list),
             other => {
-                let message = format!("it must be an object or a list of servers, and is {}", other.kind());
+                let message = format!(
+                    "it must be an object or a list of servers, and is {}",
+                    other.kind()
+                );
                 self.config.note(ConfigProblem::new(at, message));
             }
         }
@@ -81,7 +98,9 @@ impl<'a> Reading<'a> {
         for (name, value) in map {
             let at = below(at, name);
             match value {
-                Node::Map(settings) => self.entry(Entry::new(at, settings), Some(&name.as_str().into())),
+                Node::Map(settings) => {
+                    self.entry(Entry::new(at, settings), Some(&name.as_str().into()))
+                }
                 // A remark, or the schema of the file.
                 _ if name.starts_with(['$', '_']) => {}
                 other => self.no_server(at, Some(name.as_str().into()), other),
@@ -105,7 +124,10 @@ impl<'a> Reading<'a> {
 
     fn no_server(&mut self, at: String, server: Option<Arc<str>>, value: &Node) {
         let message = format!("it must be an object of settings, and is {}", value.kind());
-        self.config.note(ConfigProblem { server, ..ConfigProblem::new(at, message) });
+        self.config.note(ConfigProblem {
+            server,
+            ..ConfigProblem::new(at, message)
+        });
     }
 
     fn entry(&mut self, mut entry: Entry<'_>, name: Option<&Arc<str>>) {
@@ -115,7 +137,9 @@ impl<'a> Reading<'a> {
             entry.second(name);
         }
         let (server, problems) = entry.read(name, &mut self.expand);
-        problems.into_iter().for_each(|problem| self.config.note(problem));
+        problems
+            .into_iter()
+            .for_each(|problem| self.config.note(problem));
         if let Some(server) = server {
             self.config.add(server);
         }
@@ -124,10 +148,16 @@ impl<'a> Reading<'a> {
 
 /// Whether these settings say how a server is reached.
 fn reached(settings: &[(String, Node)]) -> bool {
-    settings.iter().any(|(key, _)| matches!(setting(key), Some(Setting::Command | Setting::Url)))
+    settings
+        .iter()
+        .any(|(key, _)| matches!(setting(key), Some(Setting::Command | Setting::Url)))
 }
 
 fn nearest_root(map: &[(String, Node)]) -> Option<String> {
-    let mut keys = map.iter().map(|(key, _)| key.as_str()).filter(|key| key.len() < 40);
-    keys.find(|key| nearest(key, ["mcpServers", "servers"]).is_some()).map(short)
+    let mut keys = map
+        .iter()
+        .map(|(key, _)| key.as_str())
+        .filter(|key| key.len() < 40);
+    keys.find(|key| nearest(key, ["mcpServers", "servers"]).is_some())
+        .map(short)
 }

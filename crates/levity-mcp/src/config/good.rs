@@ -30,11 +30,17 @@ pub(super) fn good_header(name: &str, value: &str) -> Result<(), &'static str> {
 pub(super) fn good_url(url: &str) -> Result<(), &'static str> {
     let rest = ["http://", "https://"].iter().find_map(|scheme| {
         let start = url.get(..scheme.len())?;
-        start.eq_ignore_ascii_case(scheme).then(|| &url[scheme.len()..])
+        start
+            .eq_ignore_ascii_case(scheme)
+            .then(|| &url[scheme.len()..])
     });
-    let Some(rest) = rest else { return Err("it must begin with `https://` or `http://`") };
+    let Some(rest) = rest else {
+        return Err("it must begin with `https://` or `http://`");
+    };
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    if host.is_empty() || host.starts_with(':') || url.contains(|c: char| c.is_whitespace() || c.is_control())
+    if host.is_empty()
+        || host.starts_with(':')
+        || url.contains(|c: char| c.is_whitespace() || c.is_control())
     {
         return Err("it is no URL");
     }

@@ -110,7 +110,9 @@ const KEYS: &[(&str, Setting)] = &[
 /// What `key` sets.
 pub(super) fn setting(key: &str) -> Option<Setting> {
     let key = squeezed(key);
-    KEYS.iter().find(|(name, _)| squeezed(name) == key).map(|(_, setting)| *setting)
+    KEYS.iter()
+        .find(|(name, _)| squeezed(name) == key)
+        .map(|(_, setting)| *setting)
 }
 
 /// The key that was probably meant.

@@ -37,14 +37,16 @@ impl Entry<'_> {
         }
     }
 
-    /// `timeout`: some programs write milliseconds and some seconds. Nobody means a quarter of an hour and more by seconds, or less than
-    /// a second by milliseconds.
+    /// `timeout`: some programs write milliseconds and some seconds. Nobody means a quarter of an
+    /// hour and more by seconds, or less than a second by milliseconds.
     fn foreign_timeout(&mut self, config: &mut ServerConfig) {
         let unit = match self.get(Setting::Timeout) {
             Some((_, Node::Number(number))) if *number >= 1000.0 => 0.001,
             _ => 1.0,
         };
-        let limit = self.time(Setting::Timeout, unit).or_else(|| self.time(Setting::CallMillis, 0.001));
+        let limit = self
+            .time(Setting::Timeout, unit)
+            .or_else(|| self.time(Setting::CallMillis, 0.001));
         let Some(limit) = limit else { return };
         if let Some((key, _)) = self.get(Setting::CallLimit) {
             self.tell(key, "it goes before `timeout`");
@@ -68,7 +70,10 @@ impl Entry<'_> {
             match value {
                 Node::Text(prefix) if prefix.len() <= 32 => config.prefix = Some(prefix.clone()),
                 Node::Text(_) => self.wrong(key, "it is longer than 32 bytes"),
-                _ => self.wrong(key, &format!("it must be a string, and is {}", value.kind())),
+                _ => self.wrong(
+                    key,
+                    &format!("it must be a string, and is {}", value.kind()),
+                ),
             }
         }
         if let Some((key, value)) = self.get(Setting::Trust) {

@@ -1,6 +1,7 @@
 //! What people write into JSON files that editors read: comments, and commas before an end.
 
-/// The same text with spaces in place of comments and of commas before `}` and `]`, so that lines and columns stay.
+/// The same text with spaces in place of comments and of commas before `}` and `]`, so that lines
+/// and columns stay.
 pub(super) fn plain(text: &str) -> String {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut bytes = text.as_bytes().to_vec();
@@ -12,7 +13,9 @@ pub(super) fn plain(text: &str) -> String {
                 at = string_end(&bytes, at);
                 comma = None;
             }
-            b'/' if matches!(bytes.get(at + 1), Some(b'/' | b'*')) => at = blank_comment(&mut bytes, at),
+            b'/' if matches!(bytes.get(at + 1), Some(b'/' | b'*')) => {
+                at = blank_comment(&mut bytes, at)
+            }
             byte => {
                 if let (b'}' | b']', Some(comma)) = (byte, comma) {
                     bytes[comma] = b' ';
@@ -43,8 +46,8 @@ fn string_end(bytes: &[u8], at: usize) -> usize {
     bytes.len()
 }
 
-/// Puts spaces in place of the comment that begins at `at`, and says where it is over. One without an end stays, and
-/// is wrong JSON.
+/// Puts spaces in place of the comment that begins at `at`, and says where it is over. One without
+/// an end stays, and is wrong JSON.
 fn blank_comment(bytes: &mut [u8], at: usize) -> usize {
     let rest = &bytes[at..];
     let end = match rest[1] {
@@ -79,7 +82,10 @@ mod tests {
 
     #[test]
     fn strings_stay() {
-        check(r#"{"u": "http://x/*,}", "q": "\"//"}"#, r#"{"u": "http://x/*,}", "q": "\"//"}"#);
+        check(
+            r#"{"u": "http://x/*,}", "q": "\"//"}"#,
+            r#"{"u": "http://x/*,}", "q": "\"//"}"#,
+        );
         check("\"open // \\", "\"open // \\");
     }
 

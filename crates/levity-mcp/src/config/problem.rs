@@ -21,7 +21,13 @@ pub struct ConfigProblem {
 
 impl ConfigProblem {
     pub(super) fn new(at: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { server: None, at: at.into(), line: None, message: message.into(), stops: true }
+        Self {
+            server: None,
+            at: at.into(),
+            line: None,
+            message: message.into(),
+            stops: true,
+        }
     }
 }
 

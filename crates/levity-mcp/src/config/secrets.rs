@@ -10,31 +10,49 @@ use crate::redact::with_lines;
 const SHORTEST: usize = 8;
 
 impl ServerConfig {
-    /// Everything in its settings that may be a key: headers, what its address has beside a host and plain steps, variables and
-    /// arguments that are named like secrets, what the program inherits of that kind, and what its login is set up with.
+    /// Everything in its settings that may be a key: headers, what its address has beside a host
+    /// and plain steps, variables and arguments that are named like secrets, what the program
+    /// inherits of that kind, and what its login is set up with.
     pub(crate) fn secrets(&self) -> Secrets {
         let known = self.hidden.clone();
         match &self.transport {
             Transport::Http(http) | Transport::Sse(http) => {
                 let headers = http.headers.values().flat_map(|value| {
                     // `Bearer abc` is also repeated as `abc`.
-                    [Some(value.as_str()), value.split_once(' ').map(|(_, rest)| rest)].into_iter().flatten()
+                    [
+                        Some(value.as_str()),
+                        value.split_once(' ').map(|(_, rest)| rest),
+                    ]
+                    .into_iter()
+                    .flatten()
                 });
-                let known = headers.filter(|value| value.len() >= SHORTEST).fold(known, Secrets::known);
+                let known = headers
+                    .filter(|value| value.len() >= SHORTEST)
+                    .fold(known, Secrets::known);
                 #[cfg(feature = "oauth")]
-                let known = http.oauth.iter().flat_map(crate::OAuth::secrets).fold(known, with_lines);
-                of_address(&http.url).into_iter().fold(known, Secrets::known)
+                let known = http
+                    .oauth
+                    .iter()
+                    .flat_map(crate::OAuth::secrets)
+                    .fold(known, with_lines);
+                of_address(&http.url)
+                    .into_iter()
+                    .fold(known, Secrets::known)
             }
             Transport::Stdio(stdio) => {
                 let pairs = stdio.args.iter().filter_map(|arg| arg.split_once('='));
                 let next = stdio.args.iter().zip(stdio.args.iter().skip(1));
                 let next = next.filter(|(name, _)| name.starts_with('-'));
                 let args = pairs.chain(next.map(|(name, value)| (name.as_str(), value.as_str())));
-                let env = stdio.env.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+                let env = stdio
+                    .env
+                    .iter()
+                    .map(|(name, value)| (name.as_str(), value.as_str()));
                 let known = named(known, env.chain(args));
                 let inherited = crate::link::inherited(&stdio.inherit);
-                let inherited =
-                    inherited.iter().filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
+                let inherited = inherited
+                    .iter()
+                    .filter_map(|(name, value)| Some((name.to_str()?, value.to_str()?)));
                 named(known, inherited)
             }
             Transport::InProcess(_) => known,
@@ -42,9 +60,19 @@ impl ServerConfig {
     }
 }
 
-/// What ends the names of variables and arguments that servers take keys by. Beside them, wrong guesses would only hide a word of an error.
-const ENDS: [&str; 9] =
-    ["token", "key", "secret", "password", "passwd", "auth", "credentials", "_pat", "cookie"];
+/// What ends the names of variables and arguments that servers take keys by. Beside them, wrong
+/// guesses would only hide a word of an error.
+const ENDS: [&str; 9] = [
+    "token",
+    "key",
+    "secret",
+    "password",
+    "passwd",
+    "auth",
+    "credentials",
+    "_pat",
+    "cookie",
+];
 
 /// Adds the values of those that are named like secrets, and the passwords within addresses.
 pub(super) fn named<'a>(known: Secrets, all: impl Iterator<Item = (&'a str, &'a str)>) -> Secrets {
@@ -52,20 +80,24 @@ pub(super) fn named<'a>(known: Secrets, all: impl Iterator<Item = (&'a str, &'a 
         let name = name.to_ascii_lowercase();
         Secrets::is_name(&name) || ENDS.iter().any(|end| name.ends_with(end))
     };
-    all.filter(|(_, value)| value.len() >= SHORTEST).fold(known, |known, (name, value)| {
-        match is_secret(name) {
+    all.filter(|(_, value)| value.len() >= SHORTEST)
+        .fold(known, |known, (name, value)| match is_secret(name) {
             true => with_lines(known, value),
             false => password(value).into_iter().fold(known, Secrets::known),
-        }
-    })
+        })
 }
 
-/// The user and password in an address, and the password alone, as it stands there and as it is meant.
+/// The user and password in an address, and the password alone, as it stands there and as it is
+/// meant.
 fn password(address: &str) -> Vec<String> {
-    let place =
-        address.split_once("://").map(|(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
-    let user = place.and_then(|place| place.rsplit_once('@')).map(|(user, _)| user);
-    let Some((user, (_, password))) = user.and_then(|user| Some((user, user.split_once(':')?))) else {
+    let place = address
+        .split_once("://")
+        .map(|(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
+    let user = place
+        .and_then(|place| place.rsplit_once('@'))
+        .map(|(user, _)| user);
+    let Some((user, (_, password))) = user.and_then(|user| Some((user, user.split_once(':')?)))
+    else {
         return Vec::new();
     };
     vec![user.to_owned(), password.to_owned(), decoded(password)]
@@ -77,20 +109,33 @@ fn of_address(url: &str) -> Vec<String> {
     let (place, query) = before.split_once('?').unwrap_or((before, ""));
     let rest = place.split_once("://").map_or("", |(_, rest)| rest);
     let mut steps = rest.split('/');
-    let user = steps.next().and_then(|host| host.rsplit_once('@')).map_or("", |(user, _)| user);
+    let user = steps
+        .next()
+        .and_then(|host| host.rsplit_once('@'))
+        .map_or("", |(user, _)| user);
     let hidden = |step: &&str| bare_url(&format!("h/{step}")) != format!("h/{step}");
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    let values = pairs.map(|(_, value)| value).chain((!query.contains('=')).then_some(query));
+    let values = pairs
+        .map(|(_, value)| value)
+        .chain((!query.contains('=')).then_some(query));
     let values = values.filter(|value| value.len() >= SHORTEST);
-    let found = values.chain(user.splitn(2, ':').skip(1)).chain([user, fragment]).chain(steps.filter(hidden));
-    found.flat_map(|part| [part.to_owned(), decoded(part)]).collect()
+    let found = values
+        .chain(user.splitn(2, ':').skip(1))
+        .chain([user, fragment])
+        .chain(steps.filter(hidden));
+    found
+        .flat_map(|part| [part.to_owned(), decoded(part)])
+        .collect()
 }
 
 /// A part of an address without its `%` signs.
 fn decoded(part: &str) -> String {
     let (mut bytes, mut rest) = (Vec::with_capacity(part.len()), part.as_bytes());
     while let Some((first, after)) = rest.split_first() {
-        let code = after.get(..2).filter(|_| *first == b'%').and_then(|two| std::str::from_utf8(two).ok());
+        let code = after
+            .get(..2)
+            .filter(|_| *first == b'%')
+            .and_then(|two| std::str::from_utf8(two).ok());
         let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
         rest = if byte.is_some() { &after[2..] } else { after };
         bytes.push(byte.unwrap_or(*first));

@@ -27,13 +27,17 @@ fn one(settings: &str) -> ServerConfig {
 
 #[track_caller]
 fn stdio(server: &ServerConfig) -> &Stdio {
-    let Transport::Stdio(stdio) = &server.transport else { panic!("{server:?}") };
+    let Transport::Stdio(stdio) = &server.transport else {
+        panic!("{server:?}")
+    };
     stdio
 }
 
 #[track_caller]
 fn http(server: &ServerConfig) -> &Http {
-    let Transport::Http(http) = &server.transport else { panic!("{server:?}") };
+    let Transport::Http(http) = &server.transport else {
+        panic!("{server:?}")
+    };
     http
 }
 
@@ -64,7 +68,11 @@ fn wrong(settings: &str, problems: &[&str]) {
 /// What is told of one server with these settings, which is started all the same.
 #[track_caller]
 fn told(settings: &str, problems: &[&str]) {
-    check(&format!(r#"{{"mcpServers": {{"x": {settings}}}}}"#), &["x"], problems);
+    check(
+        &format!(r#"{{"mcpServers": {{"x": {settings}}}}}"#),
+        &["x"],
+        problems,
+    );
 }
 
 #[test]
@@ -76,7 +84,11 @@ fn programs_are_read() {
     let stdio = stdio(&server);
     assert_eq!(stdio.command, "npx");
     assert_eq!(stdio.args, ["-y", "/home/me/pkg", "8080"]);
-    let env: Vec<_> = stdio.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let env: Vec<_> = stdio
+        .env
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
     assert_eq!(env, ["A=s3cret", "ON=true", "PORT=80"]);
     assert_eq!(stdio.cwd.as_deref(), Some("/home/me".as_ref()));
     assert_eq!(stdio.inherit, InheritedEnvironment::Basics);
@@ -85,8 +97,9 @@ fn programs_are_read() {
 
 #[test]
 fn one_list_may_hold_program_and_arguments() {
-    let server =
-        one(r#"{"type": "local", "command": ["npx", "-y"], "args": ["x"], "environment": {"A": "1"}}"#);
+    let server = one(
+        r#"{"type": "local", "command": ["npx", "-y"], "args": ["x"], "environment": {"A": "1"}}"#,
+    );
     assert_eq!(
         (&*stdio(&server).command, &stdio(&server).args[..]),
         ("npx", &["-y".to_owned(), "x".to_owned()][..])
@@ -104,25 +117,54 @@ fn addresses_are_read() {
         r#"{"transport": "streamable-http", "url": "https://h/mcp?k=s3cret"}"#,
         r#"{"type": "streamableHttp", "url": "https://h/mcp?k=s3cret"}"#,
     ] {
-        assert_eq!(http(&one(settings)).url, "https://h/mcp?k=s3cret", "{settings}");
+        assert_eq!(
+            http(&one(settings)).url,
+            "https://h/mcp?k=s3cret",
+            "{settings}"
+        );
     }
-    let server = one(r#"{"type": "sse", "url": "HTTP://localhost:1/sse", "headers": {"X-Key": "${TOKEN}"}}"#);
-    let Transport::Sse(sse) = &server.transport else { panic!("{server:?}") };
-    assert_eq!((&*sse.url, &*sse.headers["X-Key"]), ("HTTP://localhost:1/sse", "s3cret"));
+    let server = one(
+        r#"{"type": "sse", "url": "HTTP://localhost:1/sse", "headers": {"X-Key": "${TOKEN}"}}"#,
+    );
+    let Transport::Sse(sse) = &server.transport else {
+        panic!("{server:?}")
+    };
+    assert_eq!(
+        (&*sse.url, &*sse.headers["X-Key"]),
+        ("HTTP://localhost:1/sse", "s3cret")
+    );
 }
 
 #[test]
 fn places_tell_no_secret() {
     let place = |url: &str| ServerConfig::http("x", url).place();
-    assert_eq!(place("https://user:s3cret@h:1/mcp/a?key=s3cret#s3cret"), "https://h:1/mcp/a");
-    assert_eq!(place("https://user:s3cret@h:1/mcp/a@b?key=s3cret"), "https://***");
+    assert_eq!(
+        place("https://user:s3cret@h:1/mcp/a?key=s3cret#s3cret"),
+        "https://h:1/mcp/a"
+    );
+    assert_eq!(
+        place("https://user:s3cret@h:1/mcp/a@b?key=s3cret"),
+        "https://***"
+    );
     assert_eq!(place("https://user:1/s3cret@h/mcp"), "https://***");
-    assert_eq!(place("https://host.example/@name/server/mcp"), "https://host.example/@name/server/mcp");
+    assert_eq!(
+        place("https://host.example/@name/server/mcp"),
+        "https://host.example/@name/server/mcp"
+    );
     assert_eq!(place("nonsense?s3cret"), "nonsense");
-    assert_eq!(place("https://h/api/v1/s/Zm9vYmFyMTIzNDU2Nzg5/mcp/"), "https://h/api/v1/s/***/mcp/");
-    assert_eq!(place("https://h/internationalization-server"), "https://h/internationalization-server");
+    assert_eq!(
+        place("https://h/api/v1/s/Zm9vYmFyMTIzNDU2Nzg5/mcp/"),
+        "https://h/api/v1/s/***/mcp/"
+    );
+    assert_eq!(
+        place("https://h/internationalization-server"),
+        "https://h/internationalization-server"
+    );
     let server = ServerConfig::stdio("x", "npx").arg("--key=s3cret");
-    assert_eq!((server.place(), server.transport()), ("npx".to_owned(), "stdio"));
+    assert_eq!(
+        (server.place(), server.transport()),
+        ("npx".to_owned(), "stdio")
+    );
 }
 
 #[test]
@@ -133,18 +175,39 @@ fn every_limit_can_be_set() {
             "deny": "write", "prefix": "t_", "trust": "full", "inherit": ["SSH_AUTH_SOCK"]}"#,
     );
     let millis = Duration::from_millis;
-    assert_eq!((server.start_limit, server.call_limit), (millis(20_000), millis(300_000)));
-    assert_eq!((server.idle_limit, server.probe_limit), (millis(500), millis(500)));
-    assert_eq!((server.ping_every, server.retries), (Some(millis(60_000)), 2));
+    assert_eq!(
+        (server.start_limit, server.call_limit),
+        (millis(20_000), millis(300_000))
+    );
+    assert_eq!(
+        (server.idle_limit, server.probe_limit),
+        (millis(500), millis(500))
+    );
+    assert_eq!(
+        (server.ping_every, server.retries),
+        (Some(millis(60_000)), 2)
+    );
     assert_eq!((server.max_concurrent, server.max_message), (3, 1 << 20));
     assert_eq!(
         (server.allow.as_deref(), &server.deny[..]),
         (Some(&["read_*".to_owned()][..]), &["write".to_owned()][..])
     );
-    assert_eq!((server.prefix.as_deref(), server.trust), (Some("t_"), Trust::Full));
-    assert_eq!(stdio(&server).inherit, InheritedEnvironment::Named(vec!["SSH_AUTH_SOCK".to_owned()]));
-    assert_eq!(one(r#"{"command": "c", "pingEvery": false}"#).ping_every, None);
-    assert_eq!(stdio(&one(r#"{"command": "c", "inherit": "all"}"#)).inherit, InheritedEnvironment::All);
+    assert_eq!(
+        (server.prefix.as_deref(), server.trust),
+        (Some("t_"), Trust::Full)
+    );
+    assert_eq!(
+        stdio(&server).inherit,
+        InheritedEnvironment::Named(vec!["SSH_AUTH_SOCK".to_owned()])
+    );
+    assert_eq!(
+        one(r#"{"command": "c", "pingEvery": false}"#).ping_every,
+        None
+    );
+    assert_eq!(
+        stdio(&one(r#"{"command": "c", "inherit": "all"}"#)).inherit,
+        InheritedEnvironment::All
+    );
 }
 
 #[test]
@@ -152,16 +215,38 @@ fn the_words_of_other_programs_are_known() {
     let server = one(
         r#"{"httpUrl": "http://h", "timeout": 30000, "trust": true, "includeTools": ["a"], "excludeTools": ["b"]}"#,
     );
-    assert_eq!((server.call_limit, server.idle_limit), (Duration::from_secs(30), Duration::from_secs(30)));
+    assert_eq!(
+        (server.call_limit, server.idle_limit),
+        (Duration::from_secs(30), Duration::from_secs(30))
+    );
     assert_eq!(
         (server.trust, server.allow, server.deny),
-        (Trust::Full, Some(vec!["a".to_owned()]), vec!["b".to_owned()])
+        (
+            Trust::Full,
+            Some(vec!["a".to_owned()]),
+            vec!["b".to_owned()]
+        )
     );
-    assert_eq!(one(r#"{"command": "c", "timeout": 120}"#).call_limit, Duration::from_secs(120));
-    assert_eq!(one(r#"{"command": "c", "timeout": "2m"}"#).call_limit, Duration::from_secs(120));
-    assert_eq!(one(r#"{"command": "c", "timeoutMs": 90000}"#).call_limit, Duration::from_secs(90));
-    assert_eq!(one(r#"{"command": "c", "disabledTools": ["b"]}"#).deny, ["b"]);
-    assert_eq!(one(r#"{"command": "c", "startup_timeout_sec": 7}"#).start_limit, Duration::from_secs(7));
+    assert_eq!(
+        one(r#"{"command": "c", "timeout": 120}"#).call_limit,
+        Duration::from_secs(120)
+    );
+    assert_eq!(
+        one(r#"{"command": "c", "timeout": "2m"}"#).call_limit,
+        Duration::from_secs(120)
+    );
+    assert_eq!(
+        one(r#"{"command": "c", "timeoutMs": 90000}"#).call_limit,
+        Duration::from_secs(90)
+    );
+    assert_eq!(
+        one(r#"{"command": "c", "disabledTools": ["b"]}"#).deny,
+        ["b"]
+    );
+    assert_eq!(
+        one(r#"{"command": "c", "startup_timeout_sec": 7}"#).start_limit,
+        Duration::from_secs(7)
+    );
     assert!(!one(r#"{"command": "c", "disabled": true}"#).is_enabled());
     assert!(!one(r#"{"command": "c", "enabled": false}"#).is_enabled());
 }
@@ -177,7 +262,8 @@ fn many_shapes_hold_servers() {
         r#"[{"name": "a", "transport": "stdio", "command": "c"}, {"name": "b", "url": "http://h"}]"#,
         r#"{"a": {"command": "c"}, "b": {"url": "http://h"}}"#,
         r#"{"mcpServers": {"a": {"command": "c"}}, "servers": {"b": {"url": "http://h"}}}"#,
-        "\u{feff}{ // both\n\"mcpServers\": {\"a\": {\"command\": \"c\",}, /* x */ \"b\": {\"url\": \"http://h\"},},}",
+        "\u{feff}{ // both\n\"mcpServers\": {\"a\": {\"command\": \"c\",}, /* x */ \"b\": \
+            {\"url\": \"http://h\"},},}",
     ] {
         check(text, &["a", "b"], &[]);
     }
@@ -194,16 +280,32 @@ fn what_is_no_config_is_named() {
         &[],
         &["line 3, column 5: it is no JSON: key must be a string"],
     );
-    check("7", &[], &["it must be an object or a list, and is a number"]);
-    check(r#"{"mcpServer": {}}"#, &[], &["it has no `mcpServers` and no `servers`; `mcpServer` is near"]);
-    check(r#"{"editor": {}}"#, &[], &["it has no `mcpServers` and no `servers`"]);
+    check(
+        "7",
+        &[],
+        &["it must be an object or a list, and is a number"],
+    );
+    check(
+        r#"{"mcpServer": {}}"#,
+        &[],
+        &["it has no `mcpServers` and no `servers`; `mcpServer` is near"],
+    );
+    check(
+        r#"{"editor": {}}"#,
+        &[],
+        &["it has no `mcpServers` and no `servers`"],
+    );
     check(
         r#"{"mcpServers": "x"}"#,
         &[],
         &["`/mcpServers`: it must be an object or a list of servers, and is a string"],
     );
     check(&"[".repeat(1000), &[], &["recursion limit"]);
-    check(&" ".repeat((1 << 20) + 1), &[], &["larger than 1048576 bytes"]);
+    check(
+        &" ".repeat((1 << 20) + 1),
+        &[],
+        &["larger than 1048576 bytes"],
+    );
 }
 
 #[test]
@@ -255,11 +357,21 @@ fn what_stands_there_twice_is_a_problem() {
     check(
         r#"{"mcpServers": {"a": {"command": "1"}, "a": {"command": "2"}}, "servers": [{"name": "a", "command": "3"}]}"#,
         &["a"],
-        &["`/mcpServers/a`: another server before it is named `a`", "`/servers/0`: another server before it"],
+        &[
+            "`/mcpServers/a`: another server before it is named `a`",
+            "`/servers/0`: another server before it",
+        ],
     );
     // Also when nothing else is right about the first.
-    check(r#"{"mcpServers": {"a": {}, "a": {"command": "2"}}}"#, &[], &["neither", "another server"]);
-    wrong(r#"{"command": "a", "command": "b"}"#, &["`/mcpServers/x/command`: it stands there twice"]);
+    check(
+        r#"{"mcpServers": {"a": {}, "a": {"command": "2"}}}"#,
+        &[],
+        &["neither", "another server"],
+    );
+    wrong(
+        r#"{"command": "a", "command": "b"}"#,
+        &["`/mcpServers/x/command`: it stands there twice"],
+    );
     wrong(
         r#"{"command": "a", "env": {"A": "1", "A": "2"}}"#,
         &["`/mcpServers/x/env/A`: it stands there twice"],
@@ -272,40 +384,88 @@ fn what_stands_there_twice_is_a_problem() {
 
 #[test]
 fn contradictions_are_problems() {
-    wrong(r#"{"command": "a", "url": "http://h"}"#, &["say by `transport` which one counts"]);
-    wrong(r#"{"transport": "stdio", "url": "http://h"}"#, &["it has no effect", "it has no `command`"]);
-    wrong(r#"{"transport": "http", "command": "c"}"#, &["it has no effect", "it has no `url`"]);
+    wrong(
+        r#"{"command": "a", "url": "http://h"}"#,
+        &["say by `transport` which one counts"],
+    );
+    wrong(
+        r#"{"transport": "stdio", "url": "http://h"}"#,
+        &["it has no effect", "it has no `command`"],
+    );
+    wrong(
+        r#"{"transport": "http", "command": "c"}"#,
+        &["it has no effect", "it has no `url`"],
+    );
     wrong(
         r#"{"transport": "websocket", "url": "http://h"}"#,
         &["`websocket` is no transport; there are `stdio`, `http` and `sse`"],
     );
-    wrong(r#"{"command": "a", "enabled": true, "disabled": true}"#, &["contradict"]);
+    wrong(
+        r#"{"command": "a", "enabled": true, "disabled": true}"#,
+        &["contradict"],
+    );
     wrong(r#"{"command": " "}"#, &["it is empty"]);
     wrong(r#"{"command": "${BLANK}"}"#, &["nothing is left of it"]);
     wrong(r#"{"command": []}"#, &["it is empty"]);
     wrong(r#"{"command": "a\u0000b"}"#, &["a zero byte"]);
-    wrong(r#"{"command": "a", "env": {"A=B": "1"}}"#, &["no environment variable can have this name"]);
+    wrong(
+        r#"{"command": "a", "env": {"A=B": "1"}}"#,
+        &["no environment variable can have this name"],
+    );
     wrong(r#"{"url": "https://"}"#, &["it is no URL"]);
     wrong(r#"{"url": "https://a b"}"#, &["it is no URL"]);
-    wrong(r#"{"command": "a", "inherit": "some"}"#, &["\"basics\", \"all\" or a list"]);
-    wrong(r#"{"command": "a", "trust": "blind"}"#, &["\"wary\", \"full\""]);
-    wrong(r#"{"command": "a", "allow": ["x", 1]}"#, &["`/mcpServers/x/allow/1`: it must be a string"]);
-    wrong(r#"{"command": "a", "maxConcurrent": 1.5}"#, &["a whole number from 1 to 10000"]);
+    wrong(
+        r#"{"command": "a", "inherit": "some"}"#,
+        &["\"basics\", \"all\" or a list"],
+    );
+    wrong(
+        r#"{"command": "a", "trust": "blind"}"#,
+        &["\"wary\", \"full\""],
+    );
+    wrong(
+        r#"{"command": "a", "allow": ["x", 1]}"#,
+        &["`/mcpServers/x/allow/1`: it must be a string"],
+    );
+    wrong(
+        r#"{"command": "a", "maxConcurrent": 1.5}"#,
+        &["a whole number from 1 to 10000"],
+    );
 }
 
 #[test]
 fn what_has_no_effect_is_told_and_stops_nothing() {
-    told(r#"{"comand": "a", "command": "a"}"#, &["`comand` is no setting of a server; `command` is near"]);
-    told(r#"{"command": "a", "weather": "good"}"#, &["`weather` is no setting of a server"]);
-    told(r#"{"command": "a", "alwaysAllow": []}"#, &["`/mcpServers/x/alwaysAllow`: it has no effect here"]);
-    told(r#"{"transport": "stdio", "command": "a", "url": "http://h"}"#, &["no effect on a program"]);
+    told(
+        r#"{"comand": "a", "command": "a"}"#,
+        &["`comand` is no setting of a server; `command` is near"],
+    );
+    told(
+        r#"{"command": "a", "weather": "good"}"#,
+        &["`weather` is no setting of a server"],
+    );
+    told(
+        r#"{"command": "a", "alwaysAllow": []}"#,
+        &["`/mcpServers/x/alwaysAllow`: it has no effect here"],
+    );
+    told(
+        r#"{"transport": "stdio", "command": "a", "url": "http://h"}"#,
+        &["no effect on a program"],
+    );
     told(
         r#"{"transport": "http", "command": "a", "url": "http://h"}"#,
         &["no effect on a server at an address"],
     );
-    told(r#"{"command": "npx -y x"}"#, &["arguments belong into `args`"]);
-    told(r#"{"command": "a", "env": {"K": "$GITHUB_TOKEN"}}"#, &["only `${NAME}` is replaced"]);
-    told(r#"{"command": "a", "timeout": 5, "callLimit": 6}"#, &["`/mcpServers/x/callLimit`: it goes before"]);
+    told(
+        r#"{"command": "npx -y x"}"#,
+        &["arguments belong into `args`"],
+    );
+    told(
+        r#"{"command": "a", "env": {"K": "$GITHUB_TOKEN"}}"#,
+        &["only `${NAME}` is replaced"],
+    );
+    told(
+        r#"{"command": "a", "timeout": 5, "callLimit": 6}"#,
+        &["`/mcpServers/x/callLimit`: it goes before"],
+    );
 }
 
 #[test]
@@ -321,15 +481,22 @@ fn problems_are_counted_when_they_are_many() {
     let text = format!("[{}]", vec!["1"; 5_000].join(","));
     let config = parse(&text);
     assert_eq!(config.problems().len(), 1_000);
-    assert_eq!(config.problems()[999].to_string(), "there are 4001 more problems");
+    assert_eq!(
+        config.problems()[999].to_string(),
+        "there are 4001 more problems"
+    );
 }
 
 #[test]
 fn code_adds_servers_too() {
-    let config =
-        Config::new().server(ServerConfig::stdio("a", "c")).server(ServerConfig::http("a", "http://h"));
+    let config = Config::new()
+        .server(ServerConfig::stdio("a", "c"))
+        .server(ServerConfig::http("a", "http://h"));
     assert_eq!((config.servers().len(), config.problems().len()), (1, 1));
-    assert_eq!(Config::from(vec![ServerConfig::stdio("b", "c")]).into_servers()[0].name(), "b");
+    assert_eq!(
+        Config::from(vec![ServerConfig::stdio("b", "c")]).into_servers()[0].name(),
+        "b"
+    );
 }
 
 #[test]
@@ -343,22 +510,55 @@ fn the_environment_names_a_config_or_holds_it() {
     .unwrap();
     let path = file.to_str().unwrap();
     let names = |set: &[(&str, &str)]| {
-        let own = |name: &str| set.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned());
+        let own = |name: &str| {
+            set.iter()
+                .find(|(own, _)| *own == name)
+                .map(|(_, value)| (*value).to_owned())
+        };
         let config = Config::from_vars(|name| own(name).or_else(|| vars(name)));
-        let prefix = |server: &ServerConfig| server.prefix.clone().unwrap_or_else(|| "-".to_owned());
-        let servers = config.servers().iter().map(|server| format!("{} {}", server.name(), prefix(server)));
-        (servers.collect::<Vec<_>>().join(","), config.problems().len())
+        let prefix =
+            |server: &ServerConfig| server.prefix.clone().unwrap_or_else(|| "-".to_owned());
+        let servers = config
+            .servers()
+            .iter()
+            .map(|server| format!("{} {}", server.name(), prefix(server)));
+        (
+            servers.collect::<Vec<_>>().join(","),
+            config.problems().len(),
+        )
     };
-    let check =
-        |set: &[(&str, &str)], expected: &str| assert_eq!(names(set), (expected.to_owned(), 0), "{set:?}");
+    let check = |set: &[(&str, &str)], expected: &str| {
+        assert_eq!(names(set), (expected.to_owned(), 0), "{set:?}")
+    };
     check(&[], "");
     check(&[("LEVITY_MCP_SERVERS", path)], "f -,p ");
-    check(&[("LEVITY_MCP_SERVERS", r#" {"servers": {"i": {"command": "${HOME}"}}}"#)], "i -");
-    check(&[("LEVITY_MCP_SERVERS", "[]"), ("MCP_SERVERS_CONFIG", path)], "");
-    check(&[("LEVITY_MCP_SERVERS", " "), ("MCP_SERVERS_CONFIG", path)], "f -,p ");
-    check(&[("MCP_SERVERS_CONFIG", path), ("MCP_TOOL_PREFIX", "t_")], "f t_,p ");
-    check(&[("MCP_SERVERS_CONFIG", path), ("MCP_ENABLED", "False")], "");
-    check(&[("MCP_SERVERS_CONFIG", path), ("MCP_ENABLED", "true")], "f -,p ");
+    check(
+        &[(
+            "LEVITY_MCP_SERVERS",
+            r#" {"servers": {"i": {"command": "${HOME}"}}}"#,
+        )],
+        "i -",
+    );
+    check(
+        &[("LEVITY_MCP_SERVERS", "[]"), ("MCP_SERVERS_CONFIG", path)],
+        "",
+    );
+    check(
+        &[("LEVITY_MCP_SERVERS", " "), ("MCP_SERVERS_CONFIG", path)],
+        "f -,p ",
+    );
+    check(
+        &[("MCP_SERVERS_CONFIG", path), ("MCP_TOOL_PREFIX", "t_")],
+        "f t_,p ",
+    );
+    check(
+        &[("MCP_SERVERS_CONFIG", path), ("MCP_ENABLED", "False")],
+        "",
+    );
+    check(
+        &[("MCP_SERVERS_CONFIG", path), ("MCP_ENABLED", "true")],
+        "f -,p ",
+    );
     assert_eq!(names(&[("LEVITY_MCP_SERVERS", "/no/such/file")]).1, 1);
 }
 
@@ -367,7 +567,11 @@ fn config_that_a_folder_could_replace_is_not_read_from_the_environment() {
     // The test's own folder has these files, and each would start a program.
     let folder = tempfile::tempdir_in(".").unwrap();
     let path = folder.path().join("mcp.json");
-    std::fs::write(&path, r#"{"servers": {"evil": {"command": "sh", "env": {"KEY": "${HOME}"}}}}"#).unwrap();
+    std::fs::write(
+        &path,
+        r#"{"servers": {"evil": {"command": "sh", "env": {"KEY": "${HOME}"}}}}"#,
+    )
+    .unwrap();
     let inside = folder.path().file_name().unwrap().to_str().unwrap();
     let plain = format!("{inside}/mcp.json");
     for set in [
@@ -378,16 +582,33 @@ fn config_that_a_folder_could_replace_is_not_read_from_the_environment() {
         &[("MCP_SERVERS_CONFIG", &*plain), ("MCP_ENABLED", "true")],
         &[("MCP_ENABLED", "yes")],
     ] {
-        let own = |name: &str| set.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned());
+        let own = |name: &str| {
+            set.iter()
+                .find(|(own, _)| *own == name)
+                .map(|(_, value)| (*value).to_owned())
+        };
         let config = Config::from_vars(own);
         assert!(config.servers().is_empty() && !config.is_good(), "{set:?}");
         let problem = config.problems()[0].to_string();
-        assert!(problem.contains(set[0].0) && problem.contains("absolute path"), "{problem}");
+        assert!(
+            problem.contains(set[0].0) && problem.contains("absolute path"),
+            "{problem}"
+        );
     }
     let whole = path.canonicalize().unwrap();
-    let by_path = |name: &str| (name == "LEVITY_MCP_SERVERS").then(|| whole.to_str().unwrap().to_owned());
-    assert_eq!(Config::from_vars(|name| by_path(name).or_else(|| vars(name))).servers().len(), 1);
-    assert_eq!(Config::load(&path, vars).servers().len(), 1, "who names a file in the program means it");
+    let by_path =
+        |name: &str| (name == "LEVITY_MCP_SERVERS").then(|| whole.to_str().unwrap().to_owned());
+    assert_eq!(
+        Config::from_vars(|name| by_path(name).or_else(|| vars(name)))
+            .servers()
+            .len(),
+        1
+    );
+    assert_eq!(
+        Config::load(&path, vars).servers().len(),
+        1,
+        "who names a file in the program means it"
+    );
 }
 
 #[test]
@@ -399,7 +620,11 @@ fn variables_that_a_server_gets_are_listed_by_name() {
         "d": {"command": "d", "inherit": "all"},
         "e": {"command": "e"}}}"#;
     let config = Config::parse(text, vars);
-    let found: Vec<_> = config.servers().iter().map(|server| server.variables().join(",")).collect();
+    let found: Vec<_> = config
+        .servers()
+        .iter()
+        .map(|server| server.variables().join(","))
+        .collect();
     assert_eq!(found, ["HOME", "HOME", "TOKEN", "*", ""]);
 }
 
@@ -413,9 +638,16 @@ fn files_that_cannot_be_read_are_problems() {
     };
     assert!(problem("large", &vec![b' '; (1 << 20) + 1]).contains("larger than 1048576 bytes"));
     assert!(problem("latin", b"{\"a\": \"\xff\"}").contains("not UTF-8 from byte 7 on"));
-    assert!(Config::load(folder.path(), vars).problems()[0].to_string().contains("it is no file"));
+    assert!(
+        Config::load(folder.path(), vars).problems()[0]
+            .to_string()
+            .contains("it is no file")
+    );
     let missing = Config::load(folder.path().join("none"), vars);
-    assert!(missing.problems()[0].to_string().contains("cannot be read"), "{missing}");
+    assert!(
+        missing.problems()[0].to_string().contains("cannot be read"),
+        "{missing}"
+    );
 }
 
 fn json() -> impl Strategy<Value = String> {

@@ -37,14 +37,17 @@ pub(super) fn size(text: &str) -> Result<f64, String> {
         "mb" | "mib" | "m" => 1024.0 * 1024.0,
         _ => return Err("it must be a number of bytes, or a size such as \"16MiB\"".to_owned()),
     };
-    let number: f64 =
-        number.parse().map_err(|_| "it must be a number of bytes, or a size such as \"16MiB\"".to_owned())?;
+    let number: f64 = number
+        .parse()
+        .map_err(|_| "it must be a number of bytes, or a size such as \"16MiB\"".to_owned())?;
     Ok(number * bytes)
 }
 
 fn split(text: &str) -> (&str, &str) {
     let text = text.trim();
-    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
+        .unwrap_or(text.len());
     (&text[..end], text[end..].trim_start())
 }
 
@@ -54,12 +57,18 @@ mod tests {
 
     #[test]
     fn times_are_read() {
-        for (text, millis) in
-            [("30s", 30_000), ("500ms", 500), ("5m", 300_000), ("1.5 h", 5_400_000), ("2", 2_000)]
-        {
+        for (text, millis) in [
+            ("30s", 30_000),
+            ("500ms", 500),
+            ("5m", 300_000),
+            ("1.5 h", 5_400_000),
+            ("2", 2_000),
+        ] {
             assert_eq!(time(text), Ok(Duration::from_millis(millis)), "{text}");
         }
-        for text in ["", "s", "5x", "-5s", "0", "0.1ms", "1e9", "800h", "NaN", "inf", "1.2.3s"] {
+        for text in [
+            "", "s", "5x", "-5s", "0", "0.1ms", "1e9", "800h", "NaN", "inf", "1.2.3s",
+        ] {
             assert!(time(text).is_err(), "{text}");
         }
     }

@@ -12,17 +12,22 @@ use super::units::{seconds_of, size, time};
 
 impl<'a> Entry<'a> {
     pub(super) fn get(&self, setting: Setting) -> Option<(&'a str, &'a Node)> {
-        self.found.iter().find(|(known, ..)| *known == setting).map(|(_, key, value)| (*key, *value))
+        self.found
+            .iter()
+            .find(|(known, ..)| *known == setting)
+            .map(|(_, key, value)| (*key, *value))
     }
 
     /// Notes what is wrong with the server as a whole.
     pub(super) fn whole(&mut self, message: &str) {
-        self.problems.push(ConfigProblem::new(self.at.clone(), message));
+        self.problems
+            .push(ConfigProblem::new(self.at.clone(), message));
     }
 
     /// Notes what is wrong with a setting, and stops the server.
     pub(super) fn wrong(&mut self, key: &str, message: &str) {
-        self.problems.push(ConfigProblem::new(below(&self.at, key), message));
+        self.problems
+            .push(ConfigProblem::new(below(&self.at, key), message));
     }
 
     /// Notes what has no effect, or not the one that was meant.
@@ -36,7 +41,10 @@ impl<'a> Entry<'a> {
     pub(super) fn flag(&mut self, setting: Setting) -> Option<(&'a str, bool)> {
         let (key, value) = self.get(setting)?;
         let Node::Bool(flag) = value else {
-            self.wrong(key, &format!("it must be true or false, and is {}", value.kind()));
+            self.wrong(
+                key,
+                &format!("it must be true or false, and is {}", value.kind()),
+            );
             return None;
         };
         Some((key, *flag))
@@ -64,7 +72,10 @@ impl<'a> Entry<'a> {
         match number {
             Ok(number) if good(number) => Some(number),
             Ok(_) => {
-                self.wrong(key, &format!("it must be a whole number from {least} to {most}"));
+                self.wrong(
+                    key,
+                    &format!("it must be a whole number from {least} to {most}"),
+                );
                 None
             }
             Err(problem) => {
@@ -80,7 +91,10 @@ impl<'a> Entry<'a> {
             Node::Text(_) => std::slice::from_ref(value),
             Node::List(items) => items,
             _ => {
-                self.wrong(key, &format!("it must be a list of strings, and is {}", value.kind()));
+                self.wrong(
+                    key,
+                    &format!("it must be a list of strings, and is {}", value.kind()),
+                );
                 return Vec::new();
             }
         };
@@ -90,8 +104,10 @@ impl<'a> Entry<'a> {
                 Node::Text(word) => words.push(word.clone()),
                 _ => {
                     let at = format!("{}/{at}", below(&self.at, key));
-                    self.problems
-                        .push(ConfigProblem::new(at, format!("it must be a string, and is {}", item.kind())));
+                    self.problems.push(ConfigProblem::new(
+                        at,
+                        format!("it must be a string, and is {}", item.kind()),
+                    ));
                 }
             }
         }
@@ -99,7 +115,12 @@ impl<'a> Entry<'a> {
     }
 
     /// A list of strings in which variables are put.
-    pub(super) fn texts(&mut self, at: String, value: &Node, expand: &mut Expand<'_>) -> Vec<String> {
+    pub(super) fn texts(
+        &mut self,
+        at: String,
+        value: &Node,
+        expand: &mut Expand<'_>,
+    ) -> Vec<String> {
         let Node::List(items) = value else {
             self.problems.push(ConfigProblem::new(
                 at,
@@ -108,30 +129,44 @@ impl<'a> Entry<'a> {
             return Vec::new();
         };
         let items = items.iter().enumerate();
-        items.filter_map(|(index, item)| self.text(format!("{at}/{index}"), item, expand)).collect()
+        items
+            .filter_map(|(index, item)| self.text(format!("{at}/{index}"), item, expand))
+            .collect()
     }
 
-    /// A string in which variables are put. Numbers and truths are taken for the words they are written in.
-    pub(super) fn text(&mut self, at: String, value: &Node, expand: &mut Expand<'_>) -> Option<String> {
+    /// A string in which variables are put. Numbers and truths are taken for the words they are
+    /// written in.
+    pub(super) fn text(
+        &mut self,
+        at: String,
+        value: &Node,
+        expand: &mut Expand<'_>,
+    ) -> Option<String> {
         let text = match value {
             Node::Text(text) => match expand.expand(text) {
                 Ok(text) => text,
                 Err(problems) => {
-                    self.problems
-                        .extend(problems.into_iter().map(|problem| ConfigProblem::new(at.clone(), problem)));
+                    self.problems.extend(
+                        problems
+                            .into_iter()
+                            .map(|problem| ConfigProblem::new(at.clone(), problem)),
+                    );
                     return None;
                 }
             },
             Node::Number(number) => number.to_string(),
             Node::Bool(truth) => truth.to_string(),
             Node::Null | Node::List(_) | Node::Map(_) => {
-                self.problems
-                    .push(ConfigProblem::new(at, format!("it must be a string, and is {}", value.kind())));
+                self.problems.push(ConfigProblem::new(
+                    at,
+                    format!("it must be a string, and is {}", value.kind()),
+                ));
                 return None;
             }
         };
         if text.contains('\0') {
-            self.problems.push(ConfigProblem::new(at, "it holds a zero byte"));
+            self.problems
+                .push(ConfigProblem::new(at, "it holds a zero byte"));
             return None;
         }
         Some(text)
@@ -144,23 +179,34 @@ impl<'a> Entry<'a> {
         expand: &mut Expand<'_>,
         good: fn(&str, &str) -> Result<(), &'static str>,
     ) -> BTreeMap<String, String> {
-        let Some((key, value)) = self.get(setting) else { return BTreeMap::new() };
+        let Some((key, value)) = self.get(setting) else {
+            return BTreeMap::new();
+        };
         let Node::Map(map) = value else {
-            self.wrong(key, &format!("it must be an object of strings, and is {}", value.kind()));
+            self.wrong(
+                key,
+                &format!("it must be an object of strings, and is {}", value.kind()),
+            );
             return BTreeMap::new();
         };
         let mut pairs = BTreeMap::new();
         for (name, value) in map {
             let at = below(&below(&self.at, key), name);
-            let Some(text) = self.text(at.clone(), value, expand) else { continue };
+            let Some(text) = self.text(at.clone(), value, expand) else {
+                continue;
+            };
             if pairs.contains_key(name) {
-                self.problems.push(ConfigProblem::new(at, "it stands there twice"));
+                self.problems
+                    .push(ConfigProblem::new(at, "it stands there twice"));
             } else if let Err(problem) = good(name, &text) {
                 self.problems.push(ConfigProblem::new(at, problem));
             } else {
                 if matches!(value, Node::Text(text) if looks_unexpanded(text)) {
                     let message = "it is passed on as it stands; only `${NAME}` is replaced";
-                    self.problems.push(ConfigProblem { stops: false, ..ConfigProblem::new(at, message) });
+                    self.problems.push(ConfigProblem {
+                        stops: false,
+                        ..ConfigProblem::new(at, message)
+                    });
                 }
                 pairs.insert(name.clone(), text);
             }

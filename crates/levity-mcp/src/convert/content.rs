@@ -12,7 +12,8 @@ use serde_json::{Map, Value};
 
 use super::text::{bytes, cut};
 
-/// How many bytes of images, sounds and documents one result may have; dispatchers refuse more by default.
+/// How many bytes of images, sounds and documents one result may have; dispatchers refuse more by
+/// default.
 const MOST_MEDIA: usize = 10 << 20;
 
 const CONFIG: GeneralPurposeConfig =
@@ -29,8 +30,12 @@ impl Pieces {
     pub(super) fn block(&mut self, block: ContentBlock) {
         match block {
             ContentBlock::Text(text) => self.text(text.text),
-            ContentBlock::Image(image) => self.media("an image", &image.mime_type, &image.data, None),
-            ContentBlock::Audio(audio) => self.media("a sound", &audio.mime_type, &audio.data, None),
+            ContentBlock::Image(image) => {
+                self.media("an image", &image.mime_type, &image.data, None)
+            }
+            ContentBlock::Audio(audio) => {
+                self.media("a sound", &audio.mime_type, &audio.data, None)
+            }
             ContentBlock::Resource(embedded) => self.resource(embedded.resource),
             ContentBlock::ResourceLink(link) => self.text(linked(&link)),
             other => self.unknown(&serde_json::to_value(&other).unwrap_or_default()),
@@ -60,16 +65,32 @@ impl Pieces {
             Some(Content::Text(before)) => !before.ends_with('\n') && !text.is_empty(),
             _ => false,
         };
-        self.content.push(Content::Text(if joins { format!("\n{text}") } else { text }));
+        self.content.push(Content::Text(if joins {
+            format!("\n{text}")
+        } else {
+            text
+        }));
     }
 
     pub(super) fn resource(&mut self, resource: ResourceContents) {
         match resource {
-            ResourceContents::TextResourceContents { uri, mime_type, text, .. } => {
-                let kind = mime_type.map(|mime| format!(" ({})", cut(&mime, 128))).unwrap_or_default();
+            ResourceContents::TextResourceContents {
+                uri,
+                mime_type,
+                text,
+                ..
+            } => {
+                let kind = mime_type
+                    .map(|mime| format!(" ({})", cut(&mime, 128)))
+                    .unwrap_or_default();
                 self.text(format!("[resource {}{kind}]\n{text}", cut(&uri, 2048)));
             }
-            ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
+            ResourceContents::BlobResourceContents {
+                uri,
+                mime_type,
+                blob,
+                ..
+            } => {
                 let what = format!("the resource {}", cut(&uri, 2048));
                 let mime = mime_type.unwrap_or_default();
                 self.media(&what, &mime, &blob, Some(name_of(&uri)));
@@ -84,17 +105,29 @@ impl Pieces {
             return self.note(what, &mime, "is left out, as its data is no base64");
         };
         let size = bytes(data.len());
-        let mime = if mime.is_empty() { sniff(&data).to_owned() } else { mime };
+        let mime = if mime.is_empty() {
+            sniff(&data).to_owned()
+        } else {
+            mime
+        };
         if is_words(&mime)
             && let Ok(text) = std::str::from_utf8(&data)
         {
             return self.text(format!("[{what} ({mime})]\n{text}"));
         }
         if !is_shown(&mime) {
-            return self.note(what, &mime, &format!("has {size} that no model can be shown"));
+            return self.note(
+                what,
+                &mime,
+                &format!("has {size} that no model can be shown"),
+            );
         }
         if self.media.saturating_add(data.len()) > MOST_MEDIA {
-            return self.note(what, &mime, &format!("is left out, as its {size} are too many"));
+            return self.note(
+                what,
+                &mime,
+                &format!("is left out, as its {size} are too many"),
+            );
         }
         self.media += data.len();
         let mut media = Media::bytes(mime, data);
@@ -103,18 +136,29 @@ impl Pieces {
     }
 
     fn note(&mut self, what: &str, mime: &str, text: &str) {
-        let kind = if mime.is_empty() { String::new() } else { format!(" ({mime})") };
+        let kind = if mime.is_empty() {
+            String::new()
+        } else {
+            format!(" ({mime})")
+        };
         self.text(format!("[{what}{kind} {text}]"));
     }
 
     fn unknown(&mut self, piece: &Value) {
-        let kind = piece.get("type").and_then(Value::as_str).unwrap_or("no type");
-        self.text(format!("[content of an unknown kind, `{}`, as JSON]\n{piece}", cut(kind, 64)));
+        let kind = piece
+            .get("type")
+            .and_then(Value::as_str)
+            .unwrap_or("no type");
+        self.text(format!(
+            "[content of an unknown kind, `{}`, as JSON]\n{piece}",
+            cut(kind, 64)
+        ));
     }
 }
 
 fn is_text(fields: &Map<String, Value>) -> bool {
-    fields.get("type").is_some_and(|kind| kind == "text") && fields.get("text").is_some_and(Value::is_string)
+    fields.get("type").is_some_and(|kind| kind == "text")
+        && fields.get("text").is_some_and(Value::is_string)
 }
 
 fn linked(link: &Resource) -> String {
@@ -128,18 +172,26 @@ fn linked(link: &Resource) -> String {
         let _ = write!(text, ", {size} bytes");
     }
     text.push(']');
-    if let Some(about) = link.description.as_ref().filter(|about| !about.trim().is_empty()) {
+    if let Some(about) = link
+        .description
+        .as_ref()
+        .filter(|about| !about.trim().is_empty())
+    {
         let _ = write!(text, " {about}");
     }
     text
 }
 
-/// The bytes of base64 in any of the forms that servers write: with or without padding and line breaks, and with the alphabet of URLs.
+/// The bytes of base64 in any of the forms that servers write: with or without padding and line
+/// breaks, and with the alphabet of URLs.
 fn decode(text: &str) -> Option<Vec<u8>> {
     let plain: Vec<u8>;
     let text = match text.bytes().any(|byte| byte.is_ascii_whitespace()) {
         true => {
-            plain = text.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+            plain = text
+                .bytes()
+                .filter(|byte| !byte.is_ascii_whitespace())
+                .collect();
             &*plain
         }
         false => text.as_bytes(),
@@ -151,7 +203,12 @@ fn decode(text: &str) -> Option<Vec<u8>> {
 
 /// A media type in lower case and without parameters; empty if it is none.
 fn essence(mime: &str) -> String {
-    let mime = mime.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let mime = mime
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte);
     let is_one = mime.len() <= 128
         && mime.split_once('/').is_some_and(|(kind, of)| {
@@ -170,8 +227,36 @@ fn sniff(data: &[u8]) -> &'static str {
         [0x89, b'P', b'N', b'G', ..] => "image/png",
         [0xff, 0xd8, 0xff, ..] => "image/jpeg",
         [b'G', b'I', b'F', b'8', ..] => "image/gif",
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => "image/webp",
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'A', b'V', b'E', ..] => "audio/wav",
+        [
+            b'R',
+            b'I',
+            b'F',
+            b'F',
+            _,
+            _,
+            _,
+            _,
+            b'W',
+            b'E',
+            b'B',
+            b'P',
+            ..,
+        ] => "image/webp",
+        [
+            b'R',
+            b'I',
+            b'F',
+            b'F',
+            _,
+            _,
+            _,
+            _,
+            b'W',
+            b'A',
+            b'V',
+            b'E',
+            ..,
+        ] => "audio/wav",
         [b'%', b'P', b'D', b'F', ..] => "application/pdf",
         _ if std::str::from_utf8(data).is_ok() => "text/plain",
         _ => "application/octet-stream",
@@ -190,7 +275,8 @@ fn is_words(mime: &str) -> bool {
 /// Whether some model can be shown a media type.
 fn is_shown(mime: &str) -> bool {
     let kinds = ["image/", "audio/", "video/"];
-    mime == "application/pdf" || (!is_words(mime) && kinds.iter().any(|kind| mime.starts_with(kind)))
+    mime == "application/pdf"
+        || (!is_words(mime) && kinds.iter().any(|kind| mime.starts_with(kind)))
 }
 
 /// What a resource is called where a file name is wanted: the end of its address.

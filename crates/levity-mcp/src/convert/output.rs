@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use super::content::Pieces;
 
-/// What a call returned. It is read from JSON, since rmcp's type loses all of it for one piece that it does not know.
+/// What a call returned. It is read from JSON, since rmcp's type loses all of it for one piece that
+/// it does not know.
 ///
 /// # Errors
 /// When the server says that the tool failed.
@@ -14,8 +15,13 @@ pub(crate) fn output(result: Value) -> Result<ToolOutput, ToolError> {
         Value::Object(fields) => fields,
         other => return Ok(ToolOutput::value(other)),
     };
-    let failed = fields.get("isError").is_some_and(|flag| *flag == Value::Bool(true));
-    let (content, value) = (fields.shift_remove("content"), fields.shift_remove("structuredContent"));
+    let failed = fields
+        .get("isError")
+        .is_some_and(|flag| *flag == Value::Bool(true));
+    let (content, value) = (
+        fields.shift_remove("content"),
+        fields.shift_remove("structuredContent"),
+    );
     if content.is_none() && value.is_none() {
         for known in ["isError", "_meta", "resultType"] {
             fields.shift_remove(known);
@@ -23,15 +29,23 @@ pub(crate) fn output(result: Value) -> Result<ToolOutput, ToolError> {
         let value = (!fields.is_empty()).then_some(Value::Object(fields));
         return finish(Pieces::default(), value, false, failed);
     }
-    let repeats = value.as_ref().is_some_and(|value| repeats(value, content.as_ref()));
+    let repeats = value
+        .as_ref()
+        .is_some_and(|value| repeats(value, content.as_ref()));
     let mut pieces = Pieces::default();
     match content {
         None | Some(Value::Null) => {}
         Some(Value::Array(all)) => all.into_iter().for_each(|piece| pieces.json(piece)),
         Some(one) => pieces.json(one),
     }
-    // A value without words beside it would be told in full, and this one has the bytes of what is shown.
-    if repeats && !pieces.content.iter().any(|content| matches!(content, Content::Text(_))) {
+    // A value without words beside it would be told in full, and this one has the bytes of what is
+    // shown.
+    if repeats
+        && !pieces
+            .content
+            .iter()
+            .any(|content| matches!(content, Content::Text(_)))
+    {
         pieces.text("[what the tool returned is shown beside this]".to_owned());
     }
     finish(pieces, value, repeats, failed)
@@ -43,14 +57,19 @@ fn finish(
     repeats: bool,
     failed: bool,
 ) -> Result<ToolOutput, ToolError> {
-    let copies = if repeats { Copy::Text } else { is_copy(&pieces.content, value.as_ref()) };
+    let copies = if repeats {
+        Copy::Text
+    } else {
+        is_copy(&pieces.content, value.as_ref())
+    };
     if failed {
         return Err(failure(pieces, value.filter(|_| copies == Copy::None)));
     }
     match (&value, copies) {
         // As a value it is shorter than most servers write it.
         (Some(_), Copy::Whole) => pieces.content.clear(),
-        // A model is shown the content, if there is any; what stands only in the value would be lost on it.
+        // A model is shown the content, if there is any; what stands only in the value would be
+        // lost on it.
         (Some(value), Copy::None) if !pieces.content.is_empty() => pieces.text(value.to_string()),
         _ => {}
     }
@@ -69,10 +88,12 @@ enum Copy {
     Whole,
 }
 
-/// Servers send a value a second time as text, for clients that know no values: as JSON, or without the one field
-/// around it, or each item of a list by itself.
+/// Servers send a value a second time as text, for clients that know no values: as JSON, or without
+/// the one field around it, or each item of a list by itself.
 fn is_copy(content: &[Content], value: Option<&Value>) -> Copy {
-    let Some(value) = value else { return Copy::None };
+    let Some(value) = value else {
+        return Copy::None;
+    };
     // What follows another text begins on a line of its own.
     let texts = content.iter().filter_map(|content| match content {
         Content::Text(text) => Some(text.strip_prefix('\n').unwrap_or(text)),
@@ -93,14 +114,18 @@ fn is_copy(content: &[Content], value: Option<&Value>) -> Copy {
     }
 }
 
-/// Whether a value has the pieces of the content once more, as a list or in the one field around it. With media in them nobody
-/// could tell from the text alone.
+/// Whether a value has the pieces of the content once more, as a list or in the one field around
+/// it. With media in them nobody could tell from the text alone.
 fn repeats(value: &Value, content: Option<&Value>) -> bool {
-    let Some(pieces) = content.and_then(Value::as_array).filter(|pieces| !pieces.is_empty()) else {
+    let Some(pieces) = content
+        .and_then(Value::as_array)
+        .filter(|pieces| !pieces.is_empty())
+    else {
         return false;
     };
-    let is_it =
-        |value: &Value| value.as_array() == Some(pieces) || matches!(&**pieces, [one] if one == value);
+    let is_it = |value: &Value| {
+        value.as_array() == Some(pieces) || matches!(&**pieces, [one] if one == value)
+    };
     is_it(value) || only_field(value).is_some_and(is_it)
 }
 
@@ -110,7 +135,9 @@ fn only_field(value: &Value) -> Option<&Value> {
 }
 
 fn says_items(texts: &[&str], list: &Value) -> bool {
-    let Some(items) = list.as_array() else { return false };
+    let Some(items) = list.as_array() else {
+        return false;
+    };
     items.len() == texts.len() && items.iter().zip(texts).all(|(item, text)| says(text, item))
 }
 

@@ -1,7 +1,8 @@
 //! The tools of real servers, as models are told of them.
 //!
-//! The servers are run where `LEVITY_TEST_MCP_NODE` names a folder with `node_modules`, `LEVITY_TEST_MCP_PYTHON` a Python that has them, and
-//! `LEVITY_TEST_MCP_PYTHON1` one that has the older library.
+//! The servers are run where `LEVITY_TEST_MCP_NODE` names a folder with `node_modules`,
+//! `LEVITY_TEST_MCP_PYTHON` a Python that has them, and `LEVITY_TEST_MCP_PYTHON1` one that has the
+//! older library.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,9 @@ mod live;
 
 /// How many bytes of JSON a model is shown of a tool, as the protocol would write them.
 fn shown(spec: &ToolSpec) -> usize {
-    json!({"name": spec.name, "description": spec.description, "inputSchema": spec.input}).to_string().len()
+    json!({"name": spec.name, "description": spec.description, "inputSchema": spec.input})
+        .to_string()
+        .len()
 }
 
 /// The specs of a server's tools, none of which is left out.
@@ -35,13 +38,23 @@ fn specs(server: &str, entries: &[Value]) -> Vec<Arc<ToolSpec>> {
 
 /// Whether nothing of what a model needs was lost on the way.
 fn check_kept(entry: &Value, spec: &ToolSpec) {
-    assert_eq!(entry["description"].as_str().unwrap_or_default().trim(), spec.description, "{}", spec.name);
+    assert_eq!(
+        entry["description"].as_str().unwrap_or_default().trim(),
+        spec.description,
+        "{}",
+        spec.name
+    );
     let names = |schema: &Value| {
         let properties = schema["properties"].as_object();
-        properties.map(|all| all.keys().cloned().collect::<Vec<_>>()).unwrap_or_default()
+        properties
+            .map(|all| all.keys().cloned().collect::<Vec<_>>())
+            .unwrap_or_default()
     };
     assert_eq!(names(&entry["inputSchema"]), names(&spec.input));
-    assert_eq!(entry["inputSchema"].get("required"), spec.input.get("required"));
+    assert_eq!(
+        entry["inputSchema"].get("required"),
+        spec.input.get("required")
+    );
     Schema::new(&spec.input).unwrap();
     assert_eq!(entry.get("outputSchema"), spec.output.as_ref());
 }
@@ -53,8 +66,14 @@ fn tools_of_real_servers_are_told_in_few_bytes_that_every_provider_takes() {
         let specs = specs(server, &entries);
         let raw = Value::Array(entries.clone()).to_string().len();
         let small: usize = specs.iter().map(|spec| shown(spec) + 1).sum();
-        println!("{server}: {} tools, {raw} bytes, {small} shown", specs.len());
-        entries.iter().zip(&specs).for_each(|(entry, spec)| check_kept(entry, spec));
+        println!(
+            "{server}: {} tools, {raw} bytes, {small} shown",
+            specs.len()
+        );
+        entries
+            .iter()
+            .zip(&specs)
+            .for_each(|(entry, spec)| check_kept(entry, spec));
         (before, after) = (before + raw, after + small);
         tools.extend(specs);
     }
@@ -96,14 +115,23 @@ fn hostile_tools_are_told_in_words_that_every_provider_takes_or_not_at_all() {
         json!({"type": "object", "properties": {"a": {"type": "nonsense"}}}),
         json!({"type": "object", "properties": {"a": {"exclusiveMinimum": true, "minimum": 1}}, "$schema": "http://json-schema.org/draft-04/schema#"}),
     ];
-    let entries =
-        hostile.iter().enumerate().map(|(n, schema)| json!({"name": format!("t{n}"), "inputSchema": schema}));
+    let entries = hostile
+        .iter()
+        .enumerate()
+        .map(|(n, schema)| json!({"name": format!("t{n}"), "inputSchema": schema}));
     let entries: Vec<Value> = entries.collect();
     let registry = registry(&specs("odd", &entries));
     // What refers elsewhere and what is no schema are left out, and named.
-    let problems: Vec<_> = registry.problems().iter().map(ToString::to_string).collect();
+    let problems: Vec<_> = registry
+        .problems()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     assert_eq!(problems.len(), 2, "{problems:?}");
-    assert!(problems[0].contains("`mcp_odd_t11`") && problems[1].contains("`mcp_odd_t12`"), "{problems:?}");
+    assert!(
+        problems[0].contains("`mcp_odd_t11`") && problems[1].contains("`mcp_odd_t12`"),
+        "{problems:?}"
+    );
     assert_eq!(registry.specs().len(), hostile.len() - 2);
     dialects::check(&registry.specs());
 }

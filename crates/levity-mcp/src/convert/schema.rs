@@ -1,7 +1,8 @@
 //! Schemas of servers: made small for models, and looked at before anybody relies on them.
 //!
-//! What is left out says nothing of the arguments: which draft a schema is written in, where the drafts mean the same by it;
-//! titles that repeat a name; comments; keywords that begin with `x-`. Whatever a schema accepts it accepts afterwards, and nothing else.
+//! What is left out says nothing of the arguments: which draft a schema is written in, where the
+//! drafts mean the same by it; titles that repeat a name; comments; keywords that begin with `x-`.
+//! Whatever a schema accepts it accepts afterwards, and nothing else.
 
 use levity_rpc::mcp::JsonObject;
 use serde_json::Value;
@@ -16,7 +17,15 @@ const LARGEST: usize = 128 << 10;
 const DEEPEST: usize = 64;
 
 /// What a generator puts behind the name of a function or type to name its arguments.
-const ENDINGS: [&str; 7] = ["arguments", "args", "input", "params", "parameters", "request", "schema"];
+const ENDINGS: [&str; 7] = [
+    "arguments",
+    "args",
+    "input",
+    "params",
+    "parameters",
+    "request",
+    "schema",
+];
 
 /// The schema of a tool's arguments, as a model is shown it.
 ///
@@ -42,9 +51,15 @@ pub(super) fn input(schema: &JsonObject, tool: &str) -> Result<Value, String> {
     if Dialect::of(schema).is_needless(schema) {
         root.shift_remove("$schema");
     }
-    let refers = has_ref(&Value::Object(root.clone()), &|target| target.contains("/x-"));
+    let refers = has_ref(&Value::Object(root.clone()), &|target| {
+        target.contains("/x-")
+    });
     let tidy = Tidy { extensions: refers };
-    if root.get("title").and_then(Value::as_str).is_some_and(|title| is_made_up(title, tool)) {
+    if root
+        .get("title")
+        .and_then(Value::as_str)
+        .is_some_and(|title| is_made_up(title, tool))
+    {
         root.shift_remove("title");
     }
     Ok(Value::Object(tidy.keywords(&root)))
@@ -101,9 +116,15 @@ struct Tidy {
 
 impl Tidy {
     fn schema(&self, schema: &Value, name: &str) -> Value {
-        let Value::Object(keywords) = schema else { return schema.clone() };
+        let Value::Object(keywords) = schema else {
+            return schema.clone();
+        };
         let mut tidy = self.keywords(keywords);
-        let repeats = |title: &Value| title.as_str().is_some_and(|title| letters(title) == letters(name));
+        let repeats = |title: &Value| {
+            title
+                .as_str()
+                .is_some_and(|title| letters(title) == letters(name))
+        };
         if tidy.get("title").is_some_and(repeats) {
             tidy.shift_remove("title");
         }
@@ -112,7 +133,8 @@ impl Tidy {
 
     fn keywords(&self, keywords: &JsonObject) -> JsonObject {
         let kept = keywords.iter().filter(|(name, _)| self.is_kept(name));
-        kept.map(|(name, value)| (name.clone(), self.keyword(name, value))).collect()
+        kept.map(|(name, value)| (name.clone(), self.keyword(name, value)))
+            .collect()
     }
 
     fn is_kept(&self, keyword: &str) -> bool {
@@ -121,10 +143,13 @@ impl Tidy {
 
     fn keyword(&self, keyword: &str, value: &Value) -> Value {
         match (holds(keyword), value) {
-            (Holds::Named, Value::Object(all)) => {
-                all.iter().map(|(name, schema)| (name.clone(), self.schema(schema, name))).collect()
+            (Holds::Named, Value::Object(all)) => all
+                .iter()
+                .map(|(name, schema)| (name.clone(), self.schema(schema, name)))
+                .collect(),
+            (Holds::Schemas, Value::Array(all)) => {
+                all.iter().map(|schema| self.schema(schema, "")).collect()
             }
-            (Holds::Schemas, Value::Array(all)) => all.iter().map(|schema| self.schema(schema, "")).collect(),
             (Holds::Schemas, Value::Object(_)) => self.schema(value, ""),
             _ => value.clone(),
         }
@@ -143,7 +168,9 @@ enum Holds {
 
 fn holds(keyword: &str) -> Holds {
     match keyword {
-        "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas" => Holds::Named,
+        "properties" | "patternProperties" | "$defs" | "definitions" | "dependentSchemas" => {
+            Holds::Named
+        }
         "items"
         | "prefixItems"
         | "additionalItems"
@@ -170,7 +197,10 @@ fn is_made_up(title: &str, tool: &str) -> bool {
 }
 
 fn letters(name: &str) -> String {
-    name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+    name.chars()
+        .filter(|c| c.is_alphanumeric())
+        .flat_map(char::to_lowercase)
+        .collect()
 }
 
 #[cfg(test)]

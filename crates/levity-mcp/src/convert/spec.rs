@@ -12,8 +12,8 @@ use crate::Trust;
 /// The longest description that is taken over.
 const LONGEST: usize = 32 << 10;
 
-/// How much longer a dispatcher waits for a call than the connection does, so that the error of the connection, which knows more, is
-/// the one that is told.
+/// How much longer a dispatcher waits for a call than the connection does, so that the error of the
+/// connection, which knows more, is the one that is told.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Where the transport puts what the protocol says of a tool and rmcp's type has no field for.
@@ -59,7 +59,11 @@ pub(crate) fn spec(
         .map_err(|flaw| named(format!("is left out: its input schema {flaw}")))?;
     let mut problems = Vec::new();
     let output = tool.output_schema.as_ref().and_then(|output| {
-        let wrong = |flaw| problems.push(named(format!("is not held to its output schema, which {flaw}")));
+        let wrong = |flaw| {
+            problems.push(named(format!(
+                "is not held to its output schema, which {flaw}"
+            )))
+        };
         schema::output(output).map_err(wrong).ok()
     });
     let title = title(tool);
@@ -69,23 +73,40 @@ pub(crate) fn spec(
     };
     if description.len() > LONGEST {
         let length = description.len();
-        problems
-            .push(named(format!("is described in {length} bytes, of which the first {LONGEST} are shown")));
+        problems.push(named(format!(
+            "is described in {length} bytes, of which the first {LONGEST} are shown"
+        )));
     }
     let hints = hints(tool.annotations.as_ref(), trust).timeout(limit.saturating_add(GRACE));
-    let mut spec = ToolSpec::new(name, cut(description, LONGEST)).with_input(input).with_hints(hints);
+    let mut spec = ToolSpec::new(name, cut(description, LONGEST))
+        .with_input(input)
+        .with_hints(hints);
     spec.output = output;
-    Ok((spec, Kept { name: tool.name.to_string(), title, tasks: tasks(tool), problems }))
+    Ok((
+        spec,
+        Kept {
+            name: tool.name.to_string(),
+            title,
+            tasks: tasks(tool),
+            problems,
+        },
+    ))
 }
 
 fn title(tool: &Tool) -> Option<String> {
-    let noted = tool.annotations.as_ref().and_then(|said| said.title.as_deref());
+    let noted = tool
+        .annotations
+        .as_ref()
+        .and_then(|said| said.title.as_deref());
     let title = tool.title.as_deref().or(noted)?.trim();
     (!title.is_empty()).then(|| cut(title, LONGEST).to_owned())
 }
 
 fn tasks(tool: &Tool) -> Tasks {
-    let said = tool.meta.as_ref().and_then(|meta| meta.get(EXECUTION)?.get("taskSupport")?.as_str());
+    let said = tool
+        .meta
+        .as_ref()
+        .and_then(|meta| meta.get(EXECUTION)?.get("taskSupport")?.as_str());
     match said {
         Some("optional") => Tasks::Optional,
         Some("required") => Tasks::Required,
@@ -95,9 +116,10 @@ fn tasks(tool: &Tool) -> Tasks {
 
 /// How a tool behaves, as far as its server is believed.
 ///
-/// The protocol's default is that a tool may destroy something unless it says otherwise. Most servers say nothing at all,
-/// and asking before each of their calls would teach people to say yes. So a tool may destroy something when its server says so, or when it
-/// says that the tool writes and not that it only adds; where it says nothing, policy has to.
+/// The protocol's default is that a tool may destroy something unless it says otherwise. Most
+/// servers say nothing at all, and asking before each of their calls would teach people to say yes.
+/// So a tool may destroy something when its server says so, or when it says that the tool writes
+/// and not that it only adds; where it says nothing, policy has to.
 fn hints(said: Option<&ToolAnnotations>, trust: Trust) -> Hints {
     let mut hints = Hints::new();
     let Some(said) = said else { return hints };

@@ -26,7 +26,8 @@ struct Used {
     money: Money,
 }
 
-/// What was set aside for one call. Dropped, it counts in full: the provider may charge for what nobody waits for.
+/// What was set aside for one call. Dropped, it counts in full: the provider may charge for what
+/// nobody waits for.
 #[derive(Debug)]
 pub(super) struct Held<'a> {
     ledger: &'a Ledger,
@@ -38,7 +39,8 @@ pub(super) struct Held<'a> {
 }
 
 impl Ledger {
-    /// Sets aside the most that a call can take, for a reply of `wanted` tokens or as many as are left.
+    /// Sets aside the most that a call can take, for a reply of `wanted` tokens or as many as are
+    /// left.
     pub(super) fn hold(
         &self,
         server: &str,
@@ -49,25 +51,39 @@ impl Ledger {
         let mut all = self.all();
         let used = all.entry(server.to_owned()).or_default();
         if used.requests >= most.requests {
-            return Err(Refusal::limit("the server has made all the requests that it may"));
+            return Err(Refusal::limit(
+                "the server has made all the requests that it may",
+            ));
         }
         if most.money.is_some() && worst.price.is_none() {
-            return Err(Refusal::limit("nobody knows what the model costs, and money is limited"));
+            return Err(Refusal::limit(
+                "nobody knows what the model costs, and money is limited",
+            ));
         }
         if let Some(what) = worst.unknown.filter(|_| most.money.is_some()) {
-            return Err(Refusal::limit(format!("money is limited, and the model is asked for {what}")));
+            return Err(Refusal::limit(format!(
+                "money is limited, and the model is asked for {what}"
+            )));
         }
         let money = most.money.map(|money| money.saturating_sub(used.money));
         let left = worst.affordable(Some(most.tokens.saturating_sub(used.tokens)), money);
         let output = left.unwrap_or(0).min(wanted);
         if left.is_none() || output < wanted.min(CostBound::LEAST_OUTPUT) {
-            return Err(Refusal::limit("it needs more tokens or money than the server has left"));
+            return Err(Refusal::limit(
+                "it needs more tokens or money than the server has left",
+            ));
         }
         let reserved = worst.reserved(output);
         used.requests += 1;
         used.tokens = used.tokens.saturating_add(reserved.tokens);
         used.money += reserved.cost.unwrap_or_default();
-        Ok(Held { ledger: self, server: server.to_owned(), reserved, price: worst.price, output })
+        Ok(Held {
+            ledger: self,
+            server: server.to_owned(),
+            reserved,
+            price: worst.price,
+            output,
+        })
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<String, Used>> {
@@ -85,9 +101,20 @@ impl Held<'_> {
     /// Counts what the call took. What the provider does not say counts in full.
     pub(super) fn settle(self, usage: &Usage) {
         let told = usage.input.is_some() && usage.output.is_some();
-        let tokens = if told { usage.total() } else { self.reserved.tokens };
-        let counted = self.price.filter(|_| told).map(|price| price.cost_at_most(usage));
-        let cost = usage.cost.or(counted).or(self.reserved.cost).unwrap_or_default();
+        let tokens = if told {
+            usage.total()
+        } else {
+            self.reserved.tokens
+        };
+        let counted = self
+            .price
+            .filter(|_| told)
+            .map(|price| price.cost_at_most(usage));
+        let cost = usage
+            .cost
+            .or(counted)
+            .or(self.reserved.cost)
+            .unwrap_or_default();
         self.replace(tokens, cost);
     }
 
@@ -99,7 +126,13 @@ impl Held<'_> {
     fn replace(self, tokens: u64, cost: Money) {
         let mut all = self.ledger.all();
         let used = all.entry(self.server).or_default();
-        used.tokens = used.tokens.saturating_sub(self.reserved.tokens).saturating_add(tokens);
-        used.money = used.money.saturating_sub(self.reserved.cost.unwrap_or_default()).saturating_add(cost);
+        used.tokens = used
+            .tokens
+            .saturating_sub(self.reserved.tokens)
+            .saturating_add(tokens);
+        used.money = used
+            .money
+            .saturating_sub(self.reserved.cost.unwrap_or_default())
+            .saturating_add(cost);
     }
 }

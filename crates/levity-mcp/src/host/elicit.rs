@@ -7,7 +7,8 @@ use super::form;
 
 /// Has a person answer what a server asks ("elicitation").
 ///
-/// [`Decline`] and [`AcceptDefaults`] are ready; a program with somebody in front of it has its own.
+/// [`Decline`] and [`AcceptDefaults`] are ready; a program with somebody in front of it has its
+/// own.
 ///
 /// # Contract
 /// - Who is asked should see which server asks: the words are the server's.
@@ -93,8 +94,8 @@ pub struct ElicitUrl {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ElicitReply {
-    /// Yes, and what was filled in. It is completed and checked before it is sent; nothing of it is, when it does not fit the
-    /// form. For an address it is empty.
+    /// Yes, and what was filled in. It is completed and checked before it is sent; nothing of it
+    /// is, when it does not fit the form. For an address it is empty.
     Accept(Map<String, Value>),
     /// No.
     Decline,
@@ -105,7 +106,10 @@ pub enum ElicitReply {
 impl ElicitForm {
     /// A form.
     pub fn new(message: impl Into<String>, schema: Value) -> Self {
-        Self { message: message.into(), schema }
+        Self {
+            message: message.into(),
+            schema,
+        }
     }
 
     /// Puts the defaults of the form into fields that are missing, and checks all of them.
@@ -133,7 +137,11 @@ impl ElicitForm {
 impl ElicitUrl {
     /// An address.
     pub fn new(message: impl Into<String>, url: impl Into<String>, id: impl Into<String>) -> Self {
-        Self { message: message.into(), url: url.into(), id: id.into() }
+        Self {
+            message: message.into(),
+            url: url.into(),
+            id: id.into(),
+        }
     }
 }
 
@@ -148,8 +156,8 @@ impl Elicitor for Decline {
     }
 }
 
-/// Accepts forms that their defaults fill, and says no to all else: for tests, and for servers that are trusted to ask
-/// nothing harmful.
+/// Accepts forms that their defaults fill, and says no to all else: for tests, and for servers that
+/// are trusted to ask nothing harmful.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AcceptDefaults;
 
@@ -157,9 +165,9 @@ pub struct AcceptDefaults;
 impl Elicitor for AcceptDefaults {
     async fn elicit(&self, _: &str, ask: ElicitAsk) -> ElicitReply {
         match ask {
-            ElicitAsk::Form(form) => {
-                form.complete(Map::new()).map_or(ElicitReply::Decline, ElicitReply::Accept)
-            }
+            ElicitAsk::Form(form) => form
+                .complete(Map::new())
+                .map_or(ElicitReply::Decline, ElicitReply::Accept),
             ElicitAsk::Url(_) => ElicitReply::Decline,
         }
     }

@@ -2,21 +2,26 @@
 
 use serde_json::{Map, Value};
 
-/// The content with defaults in place of what is missing, or all that is wrong with it. What is wrong is told without
-/// values.
+/// The content with defaults in place of what is missing, or all that is wrong with it. What is
+/// wrong is told without values.
 pub(super) fn complete(
     schema: &Value,
     mut content: Map<String, Value>,
 ) -> Result<Map<String, Value>, Vec<String>> {
     let none = Map::new();
-    let fields = schema.get("properties").and_then(Value::as_object).unwrap_or(&none);
+    let fields = schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .unwrap_or(&none);
     let mut problems = Vec::new();
     for name in content.keys().filter(|name| !fields.contains_key(*name)) {
         problems.push(format!("the form has no field `{}`", short(name)));
     }
     for (name, field) in fields {
         match (content.get(name), field.get("default")) {
-            (Some(value), _) => problems.extend(check(field, value).err().map(|what| told(name, what))),
+            (Some(value), _) => {
+                problems.extend(check(field, value).err().map(|what| told(name, what)))
+            }
             // A default that the server's own form does not allow helps nobody.
             (None, Some(default)) if check(field, default).is_ok() => {
                 content.insert(name.clone(), default.clone());
@@ -24,11 +29,22 @@ pub(super) fn complete(
             (None, _) => {}
         }
     }
-    let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
-    for name in required.filter_map(Value::as_str).filter(|name| !content.contains_key(*name)) {
+    let required = schema
+        .get("required")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
+    for name in required
+        .filter_map(Value::as_str)
+        .filter(|name| !content.contains_key(*name))
+    {
         problems.push(format!("`{}` is missing", short(name)));
     }
-    if problems.is_empty() { Ok(content) } else { Err(problems) }
+    if problems.is_empty() {
+        Ok(content)
+    } else {
+        Err(problems)
+    }
 }
 
 fn told(name: &str, what: &str) -> String {
@@ -44,10 +60,17 @@ fn check(field: &Value, value: &Value) -> Result<(), &'static str> {
         Some("string") => string(field, value),
         Some("integer") => {
             let whole = value.as_f64().is_some_and(|number| number.fract() == 0.0);
-            if whole { number(field, value) } else { Err("must be a whole number") }
+            if whole {
+                number(field, value)
+            } else {
+                Err("must be a whole number")
+            }
         }
         Some("number") => number(field, value),
-        Some("boolean") => value.is_boolean().then_some(()).ok_or("must be true or false"),
+        Some("boolean") => value
+            .is_boolean()
+            .then_some(())
+            .ok_or("must be true or false"),
         Some("array") => choices(field, value),
         _ => one_of(field, value),
     }
@@ -106,7 +129,9 @@ fn one_of(field: &Value, value: &Value) -> Result<(), &'static str> {
     let list = |key: &str| field.get(key).and_then(Value::as_array);
     let named = match (list("enum"), list("oneOf").or_else(|| list("anyOf"))) {
         (Some(values), _) => values.contains(value),
-        (None, Some(titled)) => titled.iter().any(|choice| choice.get("const") == Some(value)),
+        (None, Some(titled)) => titled
+            .iter()
+            .any(|choice| choice.get("const") == Some(value)),
         (None, None) => true,
     };
     named.then_some(()).ok_or("is none of the choices")
@@ -114,7 +139,10 @@ fn one_of(field: &Value, value: &Value) -> Result<(), &'static str> {
 
 fn is_email(text: &str) -> bool {
     let blank = text.contains(|c: char| c.is_whitespace() || c.is_control());
-    !blank && text.split_once('@').is_some_and(|(user, host)| !user.is_empty() && !host.is_empty())
+    !blank
+        && text
+            .split_once('@')
+            .is_some_and(|(user, host)| !user.is_empty() && !host.is_empty())
 }
 
 fn is_uri(text: &str) -> bool {
@@ -123,13 +151,19 @@ fn is_uri(text: &str) -> bool {
         scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(rest)
     };
     !text.contains(char::is_whitespace)
-        && text.split_once(':').is_some_and(|(name, rest)| scheme(name) && !rest.is_empty())
+        && text
+            .split_once(':')
+            .is_some_and(|(name, rest)| scheme(name) && !rest.is_empty())
 }
 
 /// `2026-01-31`: digits where digits belong, and a month and a day that there are.
 fn is_date(text: &str) -> bool {
-    let mut parts = text.split('-').map(|part| (part.len(), part.parse::<u8>().ok()));
-    let year = text.get(..4).is_some_and(|year| year.bytes().all(|byte| byte.is_ascii_digit()));
+    let mut parts = text
+        .split('-')
+        .map(|part| (part.len(), part.parse::<u8>().ok()));
+    let year = text
+        .get(..4)
+        .is_some_and(|year| year.bytes().all(|byte| byte.is_ascii_digit()));
     parts.next().is_some_and(|(length, _)| length == 4)
         && year
         && matches!(parts.next(), Some((2, Some(1..=12))))
@@ -138,12 +172,16 @@ fn is_date(text: &str) -> bool {
 }
 
 fn is_time(text: &str) -> bool {
-    let Some((date, time)) = text.split_once(['T', 't', ' ']) else { return false };
+    let Some((date, time)) = text.split_once(['T', 't', ' ']) else {
+        return false;
+    };
     let clock = time.get(..8).is_some_and(|clock| {
         let bytes = clock.as_bytes();
         let digit = |at: usize| bytes[at].is_ascii_digit();
         [0, 1, 3, 4, 6, 7].into_iter().all(digit) && bytes[2] == b':' && bytes[5] == b':'
     });
-    let zone = time.get(8..).is_some_and(|zone| zone.ends_with(['Z', 'z']) || zone.contains(['+', '-']));
+    let zone = time
+        .get(8..)
+        .is_some_and(|zone| zone.ends_with(['Z', 'z']) || zone.contains(['+', '-']));
     is_date(date) && clock && zone
 }

@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use levity_core::{
-    Approver, Ask, CallId, Decision, EffectId, History, Model, Money, Options, Part, Price, Request,
-    Response, RunId, ToolCall,
+    Approver, Ask, CallId, Decision, EffectId, History, Model, Money, Options, Part, Price,
+    Request, Response, RunId, ToolCall,
 };
 use serde_json::{Value, json};
 
@@ -13,9 +13,9 @@ use super::{Refusal, SampleAsk, SampleReply, Sampler};
 
 /// Lends a model to servers, within limits.
 ///
-/// A server sees the replies to its own requests and nothing else: nothing of the agent's instructions, conversation or tools goes to the
-/// model. What each server may use is counted as long as the sampler lives, and the most that a request can take is set aside
-/// before it is sent.
+/// A server sees the replies to its own requests and nothing else: nothing of the agent's
+/// instructions, conversation or tools goes to the model. What each server may use is counted as
+/// long as the sampler lives, and the most that a request can take is set aside before it is sent.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -55,8 +55,11 @@ impl ModelSampler {
 
     /// Lends this model to every server that asks.
     pub fn new(model: Arc<dyn Model>) -> Self {
-        let most =
-            Allowance { requests: Self::DEFAULT_REQUESTS, tokens: Self::DEFAULT_TOTAL_TOKENS, money: None };
+        let most = Allowance {
+            requests: Self::DEFAULT_REQUESTS,
+            tokens: Self::DEFAULT_TOTAL_TOKENS,
+            money: None,
+        };
         Self {
             model,
             servers: None,
@@ -72,12 +75,14 @@ impl ModelSampler {
     /// Lends it to these servers alone.
     #[must_use]
     pub fn only(mut self, servers: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        self.servers.get_or_insert_default().extend(servers.into_iter().map(Into::into));
+        self.servers
+            .get_or_insert_default()
+            .extend(servers.into_iter().map(Into::into));
         self
     }
 
-    /// Asks before each request. The question is a call of `sampling` whose arguments are what the server asks. An answer in words goes to
-    /// the server in place of the model's reply.
+    /// Asks before each request. The question is a call of `sampling` whose arguments are what the
+    /// server asks. An answer in words goes to the server in place of the model's reply.
     #[must_use]
     pub fn ask(mut self, approver: Arc<dyn Approver>) -> Self {
         self.approver = Some(approver);
@@ -112,8 +117,8 @@ impl ModelSampler {
         self
     }
 
-    /// How much each server may cost; not limited by default. A model whose card has no price is not called then, unless one
-    /// is [assumed](Self::assumed_price).
+    /// How much each server may cost; not limited by default. A model whose card has no price is
+    /// not called then, unless one is [assumed](Self::assumed_price).
     #[must_use]
     pub fn max_money(mut self, money: Money) -> Self {
         self.most.money = Some(money);
@@ -127,7 +132,8 @@ impl ModelSampler {
         self
     }
 
-    /// How many tokens a server has used, and what they cost as far as that is known; what is under way counts in full.
+    /// How many tokens a server has used, and what they cost as far as that is known; what is under
+    /// way counts in full.
     pub fn used(&self, server: &str) -> (u64, Money) {
         let (_, tokens, money) = self.ledger.used(server);
         (tokens, money)
@@ -145,7 +151,8 @@ impl ModelSampler {
             return Err(Refusal::bad("`maxTokens` must be more than 0"));
         }
         let media = ask.messages.iter().flat_map(|message| &message.parts);
-        if !self.model.card().abilities.images && media.into_iter().any(|part| matches!(part, Part::Media(_)))
+        if !self.model.card().abilities.images
+            && media.into_iter().any(|part| matches!(part, Part::Media(_)))
         {
             return Err(Refusal::bad("the model takes text only"));
         }
@@ -154,7 +161,9 @@ impl ModelSampler {
 
     /// Asks whoever is to be asked: what they say in place of the model, if they do.
     async fn approved(&self, server: &str, ask: &SampleAsk) -> Result<Option<String>, Refusal> {
-        let Some(approver) = &self.approver else { return Ok(None) };
+        let Some(approver) = &self.approver else {
+            return Ok(None);
+        };
         let call = ToolCall::new(CallId::from("sampling"), "sampling", shown(server, ask));
         let reason = format!("MCP server `{server}` asks for a reply of the model");
         let question = Ask::new(RunId::from("mcp"), EffectId::new(0), call, reason);
@@ -167,12 +176,16 @@ impl ModelSampler {
 
     fn request(ask: SampleAsk, max_tokens: u64) -> Result<Request, Refusal> {
         let history = History::renamed(ask.messages);
-        let history = history.map_err(|_| Refusal::bad("calls of tools and their results do not match"))?;
+        let history =
+            history.map_err(|_| Refusal::bad("calls of tools and their results do not match"))?;
         let mut options = Options::new();
         options.max_tokens = Some(max_tokens);
         options.temperature = ask.temperature;
         options.stop = ask.stop;
-        let mut request = Request::new().with_history(history).with_tools(ask.tools).with_options(options);
+        let mut request = Request::new()
+            .with_history(history)
+            .with_tools(ask.tools)
+            .with_options(options);
         request.system = ask.system.map(Into::into);
         request.tool_choice = ask.tool_choice;
         Ok(request)
@@ -184,11 +197,21 @@ impl ModelSampler {
             Part::ToolCall(_) => tools,
             _ => false,
         };
-        let parts: Vec<Part> = response.message.parts.iter().filter(wanted).cloned().collect();
+        let parts: Vec<Part> = response
+            .message
+            .parts
+            .iter()
+            .filter(wanted)
+            .cloned()
+            .collect();
         if parts.is_empty() {
             return Err(Refusal::failed("the model had nothing to say"));
         }
-        Ok(SampleReply { parts, model: self.model.card().id.clone(), finish: response.finish.clone() })
+        Ok(SampleReply {
+            parts,
+            model: self.model.card().id.clone(),
+            finish: response.finish.clone(),
+        })
     }
 }
 
@@ -199,8 +222,10 @@ impl Sampler for ModelSampler {
         if let Some(text) = self.approved(server, &ask).await? {
             return Ok(SampleReply::text("person", text));
         }
-        let wanted =
-            ask.max_tokens.min(self.max_tokens).min(self.model.card().max_output.unwrap_or(u64::MAX));
+        let wanted = ask
+            .max_tokens
+            .min(self.max_tokens)
+            .min(self.model.card().max_output.unwrap_or(u64::MAX));
         let tools = !ask.tools.is_empty();
         let mut request = Self::request(ask, wanted)?;
         let mut worst = self.model.cost_bound(&request);
@@ -231,8 +256,11 @@ impl Sampler for ModelSampler {
 
 /// What is asked, for whoever decides.
 fn shown(server: &str, ask: &SampleAsk) -> Value {
-    let messages: Vec<Value> =
-        ask.messages.iter().map(|message| json!({"role": message.role, "text": message.text()})).collect();
+    let messages: Vec<Value> = ask
+        .messages
+        .iter()
+        .map(|message| json!({"role": message.role, "text": message.text()}))
+        .collect();
     let tools: Vec<&str> = ask.tools.iter().map(|tool| tool.name.as_str()).collect();
     json!({"server": server, "system": ask.system, "messages": messages, "max_tokens": ask.max_tokens, "tools": tools})
 }
@@ -241,7 +269,10 @@ impl fmt::Debug for ModelSampler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let card = self.model.card();
         let mut debug = f.debug_struct("ModelSampler");
-        debug.field("model", &card.id).field("servers", &self.servers).field("most", &self.most);
+        debug
+            .field("model", &card.id)
+            .field("servers", &self.servers)
+            .field("most", &self.most);
         debug.finish_non_exhaustive()
     }
 }

@@ -1,6 +1,7 @@
 use std::fmt;
 
-/// Why a server does not get what it asked for. The server is told, so it says nothing that the server should not know.
+/// Why a server does not get what it asked for. The server is told, so it says nothing that the
+/// server should not know.
 ///
 /// ```
 /// # use levity_mcp::{Refusal, RefusalKind};
@@ -30,7 +31,10 @@ pub enum RefusalKind {
 impl Refusal {
     /// A refusal of this kind; `message` is one lowercase clause.
     pub fn new(kind: RefusalKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self {
+            kind,
+            message: message.into(),
+        }
     }
 
     /// Policy, or a person, does not want it.

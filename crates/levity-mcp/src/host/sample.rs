@@ -10,14 +10,17 @@ use super::Refusal;
 /// [`ModelSampler`](crate::ModelSampler) is one, with limits.
 ///
 /// # Contract
-/// - What is asked is a stranger's text. Nothing of the agent's own conversation goes into the reply.
-/// - Dropping the future of `sample` ends the work: the server no longer wants the reply, or is gone.
+/// - What is asked is a stranger's text. Nothing of the agent's own conversation goes into the
+///   reply.
+/// - Dropping the future of `sample` ends the work: the server no longer wants the reply, or is
+///   gone.
 #[async_trait]
 pub trait Sampler: Send + Sync {
     /// Replies, or says why not. `server` is the name of the server that asks.
     async fn sample(&self, server: &str, ask: SampleAsk) -> Result<SampleReply, Refusal>;
 
-    /// Whether requests may bring tools for the model to call; servers are told. They may not, by default.
+    /// Whether requests may bring tools for the model to call; servers are told. They may not, by
+    /// default.
     fn takes_tools(&self) -> bool {
         false
     }
@@ -35,7 +38,8 @@ impl<S: Sampler + ?Sized> Sampler for Arc<S> {
     }
 }
 
-/// What a server asks a model. It has been looked at: at most 256 messages and 64 tools, and 1 MiB together.
+/// What a server asks a model. It has been looked at: at most 256 messages and 64 tools, and 1 MiB
+/// together.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SampleAsk {
@@ -88,6 +92,10 @@ pub struct SampleReply {
 impl SampleReply {
     /// A reply in words.
     pub fn text(model: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { parts: vec![Part::text(text)], model: model.into(), finish: Finish::Stop }
+        Self {
+            parts: vec![Part::text(text)],
+            model: model.into(),
+            finish: Finish::Stop,
+        }
     }
 }

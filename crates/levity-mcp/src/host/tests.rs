@@ -2,8 +2,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use levity_core::{
-    Abilities, Approver, Ask, Decision, Finish, Message, Model, ModelCard, ModelError, ModelErrorKind, Money,
-    Price, Request, Response, Role, Usage,
+    Abilities, Approver, Ask, Decision, Finish, Message, Model, ModelCard, ModelError,
+    ModelErrorKind, Money, Price, Request, Response, Role, Usage,
 };
 use levity_test::FunctionModel;
 use serde_json::{Map, Value, json};
@@ -62,7 +62,11 @@ async fn a_model_replies_within_bounds() {
 async fn policy_decides_who_is_served() {
     let sampler = plain().only(["friend"]);
     assert!(sampler.sample("friend", ask()).await.is_ok());
-    refused(sampler.sample("stranger", ask()).await, RefusalKind::Denied, "lent to this server");
+    refused(
+        sampler.sample("stranger", ask()).await,
+        RefusalKind::Denied,
+        "lent to this server",
+    );
 }
 
 #[tokio::test]
@@ -71,7 +75,11 @@ async fn each_server_has_so_many_requests() {
     for _ in 0..2 {
         assert!(sampler.sample("a", ask()).await.is_ok());
     }
-    refused(sampler.sample("a", ask()).await, RefusalKind::Limit, "all the requests");
+    refused(
+        sampler.sample("a", ask()).await,
+        RefusalKind::Limit,
+        "all the requests",
+    );
     assert!(sampler.sample("b", ask()).await.is_ok());
 }
 
@@ -82,10 +90,15 @@ async fn tokens_are_set_aside_before_and_counted_after() {
     let sampler = ModelSampler::new(model).max_total_tokens(400);
     assert!(sampler.sample("a", ask()).await.is_ok());
     let first = asked.lock().unwrap()[0].options.max_tokens;
-    assert!(first.is_some_and(|tokens| (64..=100).contains(&tokens)), "{first:?}");
+    assert!(
+        first.is_some_and(|tokens| (64..=100).contains(&tokens)),
+        "{first:?}"
+    );
     assert!(sampler.sample("a", ask()).await.is_ok());
     refused(
-        sampler.sample("a", SampleAsk::new("x".repeat(400), 100)).await,
+        sampler
+            .sample("a", SampleAsk::new("x".repeat(400), 100))
+            .await,
         RefusalKind::Limit,
         "more tokens",
     );
@@ -99,10 +112,20 @@ async fn money_is_counted_by_the_price_of_the_card() {
     assert!(sampler.sample("a", ask()).await.is_ok());
     assert_eq!(sampler.used("a").1, Money::from_dollars(0.02));
     let poor = ModelSampler::new(model(card()).0).max_money(Money::from_dollars(0.1));
-    refused(poor.sample("a", ask()).await, RefusalKind::Limit, "more tokens or money");
+    refused(
+        poor.sample("a", ask()).await,
+        RefusalKind::Limit,
+        "more tokens or money",
+    );
     let unknown = plain().max_money(Money::from_dollars(1.0));
-    refused(unknown.sample("a", ask()).await, RefusalKind::Limit, "nobody knows what the model costs");
-    let assumed = plain().max_money(Money::from_dollars(1.0)).assumed_price(Price::new(1.0, 1.0));
+    refused(
+        unknown.sample("a", ask()).await,
+        RefusalKind::Limit,
+        "nobody knows what the model costs",
+    );
+    let assumed = plain()
+        .max_money(Money::from_dollars(1.0))
+        .assumed_price(Price::new(1.0, 1.0));
     assert!(assumed.sample("a", ask()).await.is_ok());
     assert_eq!(assumed.used("a").1, Money::from_nanos(15_000));
 }
@@ -162,15 +185,31 @@ async fn somebody_may_be_asked_first() {
 
     let desk = |decision| Arc::new(Desk(decision, Mutex::default()));
     let yes = desk(Decision::Allow);
-    assert!(plain().ask(yes.clone()).sample("files", ask()).await.is_ok());
+    assert!(
+        plain()
+            .ask(yes.clone())
+            .sample("files", ask())
+            .await
+            .is_ok()
+    );
     let question = yes.1.lock().unwrap().remove(0);
     assert!(question.reason.contains("`files`"));
-    assert_eq!(question.call.args["messages"], json!([{"role": "user", "text": "Hello"}]));
+    assert_eq!(
+        question.call.args["messages"],
+        json!([{"role": "user", "text": "Hello"}])
+    );
     let no = plain().ask(desk(Decision::deny("I do not trust it")));
-    refused(no.sample("files", ask()).await, RefusalKind::Denied, "turned down");
+    refused(
+        no.sample("files", ask()).await,
+        RefusalKind::Denied,
+        "turned down",
+    );
     assert_eq!(no.used("files").0, 0);
     let own = plain().ask(desk(Decision::answer("Say it is fine.")));
-    assert_eq!(own.sample("files", ask()).await.unwrap(), SampleReply::text("person", "Say it is fine."));
+    assert_eq!(
+        own.sample("files", ask()).await.unwrap(),
+        SampleReply::text("person", "Say it is fine.")
+    );
 }
 
 fn with_tools() -> Value {
@@ -202,7 +241,12 @@ async fn tools_are_served_only_when_allowed() {
         json!({"role": "assistant", "content": {"type": "text", "text": "ok"}, "model": "small", "stopReason": "endTurn"})
     );
     let request = asked.lock().unwrap().remove(0);
-    let roles: Vec<_> = request.history.messages().iter().map(|message| message.role).collect();
+    let roles: Vec<_> = request
+        .history
+        .messages()
+        .iter()
+        .map(|message| message.role)
+        .collect();
     assert_eq!(roles, [Role::User, Role::Assistant, Role::Tool]);
     assert_eq!(
         (request.tools[0].name.as_str(), &request.tool_choice),
@@ -213,8 +257,14 @@ async fn tools_are_served_only_when_allowed() {
 #[tokio::test]
 async fn calls_go_back_only_to_who_has_tools() {
     let call = levity_core::ToolCall::new("c", "weather", json!({"city": "Oslo"}));
-    let reply = Message::new(Role::Assistant, [levity_core::Part::ToolCall(call), "let me see".into()]);
-    let model = FunctionModel::new(move |_| Ok(Response::new(reply.clone()).with_finish(Finish::ToolCalls)));
+    let reply = Message::new(
+        Role::Assistant,
+        [levity_core::Part::ToolCall(call), "let me see".into()],
+    );
+    let model =
+        FunctionModel::new(
+            move |_| Ok(Response::new(reply.clone()).with_finish(Finish::ToolCalls)),
+        );
     let sampler = ModelSampler::new(Arc::new(model)).allow_tools();
     let result = sample(&sampler, "s", &with_tools()).await.unwrap();
     assert_eq!(result["stopReason"], "toolUse");
@@ -222,9 +272,11 @@ async fn calls_go_back_only_to_who_has_tools() {
         result["content"][0],
         json!({"type": "tool_use", "id": "c", "name": "weather", "input": {"city": "Oslo"}})
     );
-    let bare =
-        json!({"messages": [{"role": "user", "content": {"type": "text", "text": "x"}}], "maxTokens": 5});
-    assert_eq!(sample(&sampler, "s", &bare).await.unwrap()["content"]["text"], "let me see");
+    let bare = json!({"messages": [{"role": "user", "content": {"type": "text", "text": "x"}}], "maxTokens": 5});
+    assert_eq!(
+        sample(&sampler, "s", &bare).await.unwrap()["content"]["text"],
+        "let me see"
+    );
 }
 
 #[track_caller]
@@ -244,16 +296,31 @@ fn what_servers_ask_is_bounded() {
         &json!({"messages": vec![json!({"role": "user", "content": hello.clone()}); 257], "maxTokens": 5}),
         "more than 256",
     );
-    bad_sample(&said(json!({"type": "text", "text": "x".repeat(1 << 20)})), "larger than 1048576");
-    bad_sample(&json!({"messages": [{"role": "user", "content": hello.clone()}]}), "`maxTokens`");
+    bad_sample(
+        &said(json!({"type": "text", "text": "x".repeat(1 << 20)})),
+        "larger than 1048576",
+    );
+    bad_sample(
+        &json!({"messages": [{"role": "user", "content": hello.clone()}]}),
+        "`maxTokens`",
+    );
     bad_sample(
         &json!({"messages": [{"role": "system", "content": hello.clone()}], "maxTokens": 5}),
         "`role`",
     );
     bad_sample(&said(json!({"type": "video"})), "unknown type");
-    bad_sample(&said(json!({"type": "image", "mimeType": "image/png", "data": "?"})), "base64");
-    bad_sample(&said(json!({"type": "tool_use", "id": "1", "name": "x"})), "only the model calls tools");
-    bad_sample(&said(json!({"type": "tool_result", "toolUseId": "1", "content": []})), "do not match");
+    bad_sample(
+        &said(json!({"type": "image", "mimeType": "image/png", "data": "?"})),
+        "base64",
+    );
+    bad_sample(
+        &said(json!({"type": "tool_use", "id": "1", "name": "x"})),
+        "only the model calls tools",
+    );
+    bad_sample(
+        &said(json!({"type": "tool_result", "toolUseId": "1", "content": []})),
+        "do not match",
+    );
     let mut tools = said(hello);
     tools["tools"] = json!([{"name": "no spaces"}]);
     bad_sample(&tools, "a name that models do not take");
@@ -265,12 +332,22 @@ async fn images_go_to_models_that_see() {
         "messages": [{"role": "user", "content": {"type": "image", "mimeType": "image/png", "data": "AAEC"}}],
         "maxTokens": 5
     });
-    assert_eq!(sample(&plain(), "s", &params).await.unwrap_err().kind(), RefusalKind::Bad);
+    assert_eq!(
+        sample(&plain(), "s", &params).await.unwrap_err().kind(),
+        RefusalKind::Bad
+    );
     let mut abilities = Abilities::default();
     abilities.images = true;
     let (model, asked) = model(ModelCard::new("test", "eye").with_abilities(abilities));
-    assert!(sample(&ModelSampler::new(model), "s", &params).await.is_ok());
-    assert_eq!(asked.lock().unwrap()[0].history.messages()[0].parts.len(), 1);
+    assert!(
+        sample(&ModelSampler::new(model), "s", &params)
+            .await
+            .is_ok()
+    );
+    assert_eq!(
+        asked.lock().unwrap()[0].history.messages()[0].parts.len(),
+        1
+    );
 }
 
 #[tokio::test]
@@ -281,9 +358,16 @@ async fn a_reply_without_words_is_none() {
         RefusalKind::Failed,
         "nothing to say",
     );
-    let cut = SampleReply { finish: Finish::Length, ..SampleReply::text("m", "half a") };
+    let cut = SampleReply {
+        finish: Finish::Length,
+        ..SampleReply::text("m", "half a")
+    };
     assert_eq!(sample_result(&cut)["stopReason"], "maxTokens");
-    refused(plain().sample("s", SampleAsk::new("x", 0)).await, RefusalKind::Bad, "`maxTokens`");
+    refused(
+        plain().sample("s", SampleAsk::new("x", 0)).await,
+        RefusalKind::Bad,
+        "`maxTokens`",
+    );
 }
 
 fn schema() -> Value {
@@ -308,7 +392,9 @@ fn schema() -> Value {
 }
 
 fn object(value: Value) -> Map<String, Value> {
-    let Value::Object(map) = value else { panic!("{value}") };
+    let Value::Object(map) = value else {
+        panic!("{value}")
+    };
     map
 }
 
@@ -323,13 +409,17 @@ fn filled(content: Value, problems: &[&str]) {
 fn defaults_fill_what_is_missing() {
     let form = ElicitForm::new("Who?", schema());
     let content = form.complete(object(json!({"age": 7}))).unwrap();
-    let expected = json!({"age": 7, "name": "Ada", "score": 95.5, "ok": true, "status": "on", "many": ["x"]});
+    let expected =
+        json!({"age": 7, "name": "Ada", "score": 95.5, "ok": true, "status": "on", "many": ["x"]});
     assert_eq!(Value::Object(content), expected);
     let wrong = ElicitForm::new(
         "",
         json!({"properties": {"n": {"type": "integer", "default": "x"}}, "required": ["n"]}),
     );
-    assert_eq!(wrong.complete(Map::new()), Err(vec!["`n` is missing".to_owned()]));
+    assert_eq!(
+        wrong.complete(Map::new()),
+        Err(vec!["`n` is missing".to_owned()])
+    );
 }
 
 #[test]
@@ -338,7 +428,10 @@ fn what_is_filled_in_is_checked() {
         json!({"titled": "b", "titles": ["a"], "mail": "a@b.c", "link": "https://x", "day": "2026-01-31"}),
         &[],
     );
-    filled(json!({"at": "2026-01-31T12:00:00Z", "age": 3.0, "score": 1}), &[]);
+    filled(
+        json!({"at": "2026-01-31T12:00:00Z", "age": 3.0, "score": 1}),
+        &[],
+    );
     filled(json!({"at": "2026-01-31T12:00:00.5+02:00"}), &[]);
     filled(json!({"name": "A"}), &["`name` is too short"]);
     filled(json!({"name": "Adabert"}), &["`name` is too long"]);
@@ -348,19 +441,40 @@ fn what_is_filled_in_is_checked() {
     filled(json!({"age": 151}), &["`age` is too large"]);
     filled(json!({"score": "high"}), &["`score` must be a number"]);
     filled(json!({"ok": "yes"}), &["`ok` must be true or false"]);
-    filled(json!({"status": "maybe"}), &["`status` is none of the choices"]);
+    filled(
+        json!({"status": "maybe"}),
+        &["`status` is none of the choices"],
+    );
     filled(json!({"titled": "A"}), &["`titled` is none of the choices"]);
-    filled(json!({"many": ["x", "y", "x"]}), &["`many` has too many choices"]);
+    filled(
+        json!({"many": ["x", "y", "x"]}),
+        &["`many` has too many choices"],
+    );
     filled(json!({"many": ["z"]}), &["`many` is none of the choices"]);
     filled(json!({"titles": []}), &["`titles` has too few choices"]);
-    filled(json!({"titles": [1]}), &["`titles` must be a list of strings"]);
-    filled(json!({"mail": "nobody"}), &["`mail` must be an e-mail address"]);
+    filled(
+        json!({"titles": [1]}),
+        &["`titles` must be a list of strings"],
+    );
+    filled(
+        json!({"mail": "nobody"}),
+        &["`mail` must be an e-mail address"],
+    );
     filled(json!({"link": "x y"}), &["`link` must be a URI"]);
-    filled(json!({"day": "2026-13-01"}), &["`day` must be a date such as 2026-01-31"]);
-    filled(json!({"at": "noon"}), &["`at` must be a time such as 2026-01-31T12:00:00Z"]);
+    filled(
+        json!({"day": "2026-13-01"}),
+        &["`day` must be a date such as 2026-01-31"],
+    );
+    filled(
+        json!({"at": "noon"}),
+        &["`at` must be a time such as 2026-01-31T12:00:00Z"],
+    );
     filled(
         json!({"extra": 1, "age": null}),
-        &["the form has no field `extra`", "`age` must be a whole number"],
+        &[
+            "the form has no field `extra`",
+            "`age` must be a whole number",
+        ],
     );
 }
 
@@ -370,15 +484,28 @@ fn form_params() -> Value {
 
 #[tokio::test]
 async fn ready_elicitors_answer() {
-    let url = json!({"mode": "url", "message": "Log in", "url": "https://h/login", "elicitationId": "7"});
+    let url =
+        json!({"mode": "url", "message": "Log in", "url": "https://h/login", "elicitationId": "7"});
     for params in [form_params(), url.clone()] {
-        assert_eq!(elicit(&Decline, "s", &params).await.unwrap(), json!({"action": "decline"}));
+        assert_eq!(
+            elicit(&Decline, "s", &params).await.unwrap(),
+            json!({"action": "decline"})
+        );
     }
     let accepted = elicit(&AcceptDefaults, "s", &form_params()).await.unwrap();
-    assert_eq!((&accepted["action"], &accepted["content"]["age"]), (&json!("accept"), &json!(30)));
-    assert_eq!(elicit(&AcceptDefaults, "s", &url).await.unwrap(), json!({"action": "decline"}));
+    assert_eq!(
+        (&accepted["action"], &accepted["content"]["age"]),
+        (&json!("accept"), &json!(30))
+    );
+    assert_eq!(
+        elicit(&AcceptDefaults, "s", &url).await.unwrap(),
+        json!({"action": "decline"})
+    );
     let needy = json!({"message": "?", "requestedSchema": {"properties": {"x": {"type": "string"}}, "required": ["x"]}});
-    assert_eq!(elicit(&AcceptDefaults, "s", &needy).await.unwrap(), json!({"action": "decline"}));
+    assert_eq!(
+        elicit(&AcceptDefaults, "s", &needy).await.unwrap(),
+        json!({"action": "decline"})
+    );
 }
 
 #[tokio::test]
@@ -400,15 +527,30 @@ async fn no_answer_leaves_that_does_not_fit() {
         }
     }
 
-    let wrong = Fixed(ElicitReply::Accept(object(json!({"name": "s3cret-and-long"}))), false);
+    let wrong = Fixed(
+        ElicitReply::Accept(object(json!({"name": "s3cret-and-long"}))),
+        false,
+    );
     let refusal = elicit(&wrong, "s", &form_params()).await.unwrap_err();
-    assert_eq!(refusal.to_string(), "the answer does not fit the form: `name` is too long");
-    let cancel = elicit(&Arc::new(Fixed(ElicitReply::Cancel, false)), "s", &form_params()).await.unwrap();
+    assert_eq!(
+        refusal.to_string(),
+        "the answer does not fit the form: `name` is too long"
+    );
+    let cancel = elicit(
+        &Arc::new(Fixed(ElicitReply::Cancel, false)),
+        "s",
+        &form_params(),
+    )
+    .await
+    .unwrap();
     assert_eq!(cancel, json!({"action": "cancel"}));
     let url = json!({"mode": "url", "message": "Log in", "url": "https://h", "elicitationId": "7"});
     for (able, action) in [(true, "accept"), (false, "decline")] {
         let yes = Fixed(ElicitReply::Accept(object(json!({"ignored": 1}))), able);
-        assert_eq!(elicit(&yes, "s", &url).await.unwrap(), json!({"action": action}));
+        assert_eq!(
+            elicit(&yes, "s", &url).await.unwrap(),
+            json!({"action": action})
+        );
     }
 }
 
@@ -419,12 +561,28 @@ fn what_servers_want_of_people_is_bounded() {
         assert_eq!(refusal.kind(), RefusalKind::Bad);
         assert!(refusal.to_string().contains(words), "{refusal}");
     };
-    bad(json!({"message": "x".repeat(70_000), "requestedSchema": {}}), "larger than 65536");
-    let fields: Map<String, Value> = (0..65).map(|at| (at.to_string(), json!({"type": "string"}))).collect();
-    bad(json!({"message": "", "requestedSchema": {"properties": fields}}), "more than 64 fields");
+    bad(
+        json!({"message": "x".repeat(70_000), "requestedSchema": {}}),
+        "larger than 65536",
+    );
+    let fields: Map<String, Value> = (0..65)
+        .map(|at| (at.to_string(), json!({"type": "string"})))
+        .collect();
+    bad(
+        json!({"message": "", "requestedSchema": {"properties": fields}}),
+        "more than 64 fields",
+    );
     bad(json!({"message": ""}), "`requestedSchema`");
     bad(json!({"mode": "dance"}), "`form` and `url`");
-    for url in ["file:///etc/passwd", "javascript:alert(1)", "https://a b", "https://a\u{7}"] {
-        bad(json!({"mode": "url", "message": "", "url": url, "elicitationId": "1"}), "no address");
+    for url in [
+        "file:///etc/passwd",
+        "javascript:alert(1)",
+        "https://a b",
+        "https://a\u{7}",
+    ] {
+        bad(
+            json!({"mode": "url", "message": "", "url": url, "elicitationId": "1"}),
+            "no address",
+        );
     }
 }

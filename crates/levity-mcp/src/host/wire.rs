@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Bytes, Content, Finish, Media, Message, Part, Role, ToolCall, ToolChoice, ToolError, ToolOutput,
-    ToolResult, ToolSpec,
+    Bytes, Content, Finish, Media, Message, Part, Role, ToolCall, ToolChoice, ToolError,
+    ToolOutput, ToolResult, ToolSpec,
 };
 use serde_json::{Map, Value, json};
 
 use super::{
-    ElicitAsk, ElicitForm, ElicitReply, ElicitUrl, Elicitor, Refusal, SampleAsk, SampleReply, Sampler,
+    ElicitAsk, ElicitForm, ElicitReply, ElicitUrl, Elicitor, Refusal, SampleAsk, SampleReply,
+    Sampler,
 };
 
 /// How large a request of a server's may be, in bytes of JSON.
@@ -22,7 +23,11 @@ const MOST_FIELDS: usize = 64;
 const LONGEST_URL: usize = 8 << 10;
 
 /// Serves `sampling/createMessage`: its parameters in, its result out.
-pub(crate) async fn sample(sampler: &dyn Sampler, server: &str, params: &Value) -> Result<Value, Refusal> {
+pub(crate) async fn sample(
+    sampler: &dyn Sampler,
+    server: &str,
+    params: &Value,
+) -> Result<Value, Refusal> {
     let ask = sample_ask(params)?;
     if !ask.tools.is_empty() && !sampler.takes_tools() {
         return Err(Refusal::denied("requests with tools are not served"));
@@ -31,7 +36,11 @@ pub(crate) async fn sample(sampler: &dyn Sampler, server: &str, params: &Value) 
 }
 
 /// Serves `elicitation/create`: its parameters in, its result out.
-pub(crate) async fn elicit(elicitor: &dyn Elicitor, server: &str, params: &Value) -> Result<Value, Refusal> {
+pub(crate) async fn elicit(
+    elicitor: &dyn Elicitor,
+    server: &str,
+    params: &Value,
+) -> Result<Value, Refusal> {
     let ask = elicit_ask(params)?;
     let form = match &ask {
         ElicitAsk::Form(form) => Some(form.clone()),
@@ -42,7 +51,10 @@ pub(crate) async fn elicit(elicitor: &dyn Elicitor, server: &str, params: &Value
     Ok(match (elicitor.elicit(server, ask).await, form) {
         (ElicitReply::Accept(content), Some(form)) => {
             let content = form.complete(content).map_err(|problems| {
-                Refusal::failed(format!("the answer does not fit the form: {}", problems.join(", ")))
+                Refusal::failed(format!(
+                    "the answer does not fit the form: {}",
+                    problems.join(", ")
+                ))
             })?;
             json!({"action": "accept", "content": content})
         }
@@ -54,7 +66,9 @@ pub(crate) async fn elicit(elicitor: &dyn Elicitor, server: &str, params: &Value
 
 pub(super) fn sample_ask(params: &Value) -> Result<SampleAsk, Refusal> {
     if params.to_string().len() > MOST_SAMPLE {
-        return Err(Refusal::bad(format!("the request is larger than {MOST_SAMPLE} bytes")));
+        return Err(Refusal::bad(format!(
+            "the request is larger than {MOST_SAMPLE} bytes"
+        )));
     }
     let messages = list(params, "messages", MOST_MESSAGES)?;
     if messages.is_empty() {
@@ -66,14 +80,26 @@ pub(super) fn sample_ask(params: &Value) -> Result<SampleAsk, Refusal> {
     }
     let tools = list(params, "tools", MOST_TOOLS)?;
     let stops = list(params, "stopSequences", MOST_STOPS)?;
-    let hints = params.pointer("/modelPreferences/hints").and_then(Value::as_array);
-    let hints = hints.into_iter().flatten().filter_map(|hint| text(hint, "name"));
+    let hints = params
+        .pointer("/modelPreferences/hints")
+        .and_then(Value::as_array);
+    let hints = hints
+        .into_iter()
+        .flatten()
+        .filter_map(|hint| text(hint, "name"));
     Ok(SampleAsk {
         messages: said.into_iter().map(Arc::new).collect(),
         system: text(params, "systemPrompt").map(Into::into),
-        max_tokens: params.get("maxTokens").and_then(Value::as_u64).ok_or_else(|| no("maxTokens"))?,
+        max_tokens: params
+            .get("maxTokens")
+            .and_then(Value::as_u64)
+            .ok_or_else(|| no("maxTokens"))?,
         temperature: params.get("temperature").and_then(Value::as_f64),
-        stop: stops.iter().filter_map(Value::as_str).map(Into::into).collect(),
+        stop: stops
+            .iter()
+            .filter_map(Value::as_str)
+            .map(Into::into)
+            .collect(),
         tools: tools.iter().map(tool).collect::<Result<_, _>>()?,
         tool_choice: match params.pointer("/toolChoice/mode").and_then(Value::as_str) {
             Some("required") => ToolChoice::Required,
@@ -92,7 +118,9 @@ fn message_into(message: &Value, said: &mut Vec<Message>) -> Result<(), Refusal>
         _ => return Err(no("role")),
     };
     let content = message.get("content").ok_or_else(|| no("content"))?;
-    let blocks = content.as_array().map_or(std::slice::from_ref(content), Vec::as_slice);
+    let blocks = content
+        .as_array()
+        .map_or(std::slice::from_ref(content), Vec::as_slice);
     let (mut results, mut others) = (Vec::new(), Vec::new());
     for block in blocks {
         match part(block, said.last())? {
@@ -120,7 +148,10 @@ fn part(block: &Value, last: Option<&Message>) -> Result<Part, Refusal> {
         Some("tool_use") => {
             let (id, name) = (text(block, "id"), text(block, "name"));
             let (id, name) = id.zip(name).ok_or_else(|| no("id"))?;
-            let input = block.get("input").cloned().unwrap_or_else(|| Value::Object(Map::new()));
+            let input = block
+                .get("input")
+                .cloned()
+                .unwrap_or_else(|| Value::Object(Map::new()));
             Ok(Part::ToolCall(ToolCall::new(id, name, input)))
         }
         Some("tool_result") => result(block, last).map(Part::ToolResult),
@@ -131,7 +162,8 @@ fn part(block: &Value, last: Option<&Message>) -> Result<Part, Refusal> {
 fn media(block: &Value) -> Result<Media, Refusal> {
     let mime = text(block, "mimeType").ok_or_else(|| no("mimeType"))?;
     let data = block.get("data").cloned().ok_or_else(|| no("data"))?;
-    let bytes: Bytes = serde_json::from_value(data).map_err(|_| Refusal::bad("`data` is no base64"))?;
+    let bytes: Bytes =
+        serde_json::from_value(data).map_err(|_| Refusal::bad("`data` is no base64"))?;
     Ok(Media::bytes(mime, bytes))
 }
 
@@ -140,7 +172,11 @@ fn result(block: &Value, last: Option<&Message>) -> Result<ToolResult, Refusal> 
     let id = text(block, "toolUseId").ok_or_else(|| no("toolUseId"))?;
     let call = last.and_then(|message| message.calls().find(|call| call.id.as_str() == id));
     let call = call.ok_or_else(|| Refusal::bad("calls of tools and their results do not match"))?;
-    let blocks = block.get("content").and_then(Value::as_array).into_iter().flatten();
+    let blocks = block
+        .get("content")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
     let mut output = ToolOutput::default();
     for block in blocks {
         output.content.push(match text(block, "type") {
@@ -148,9 +184,22 @@ fn result(block: &Value, last: Option<&Message>) -> Result<ToolResult, Refusal> 
             _ => Content::Text(text(block, "text").map_or_else(|| block.to_string(), Into::into)),
         });
     }
-    output.value = block.get("structuredContent").filter(|value| !value.is_null()).cloned();
-    let failed = block.get("isError").and_then(Value::as_bool).unwrap_or(false);
-    Ok(ToolResult::new(call, if failed { Err(ToolError::failed(output.as_text())) } else { Ok(output) }))
+    output.value = block
+        .get("structuredContent")
+        .filter(|value| !value.is_null())
+        .cloned();
+    let failed = block
+        .get("isError")
+        .and_then(Value::as_bool)
+        .unwrap_or(false);
+    Ok(ToolResult::new(
+        call,
+        if failed {
+            Err(ToolError::failed(output.as_text()))
+        } else {
+            Ok(output)
+        },
+    ))
 }
 
 fn tool(tool: &Value) -> Result<Arc<ToolSpec>, Refusal> {
@@ -160,7 +209,10 @@ fn tool(tool: &Value) -> Result<Arc<ToolSpec>, Refusal> {
         return Err(Refusal::bad("a tool has a name that models do not take"));
     }
     let spec = ToolSpec::new(name, text(tool, "description").unwrap_or_default());
-    let schema = tool.get("inputSchema").filter(|schema| schema.is_object()).cloned();
+    let schema = tool
+        .get("inputSchema")
+        .filter(|schema| schema.is_object())
+        .cloned();
     Ok(Arc::new(match schema {
         Some(schema) => spec.with_input(schema),
         None => spec,
@@ -171,14 +223,22 @@ pub(super) fn sample_result(reply: &SampleReply) -> Value {
     let block = |part: &Part| match part {
         Part::Text(text) => Some(json!({"type": "text", "text": text.text})),
         Part::ToolCall(call) => {
-            let input = if call.args.is_object() { call.args.clone() } else { json!({}) };
+            let input = if call.args.is_object() {
+                call.args.clone()
+            } else {
+                json!({})
+            };
             Some(json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input}))
         }
         _ => None,
     };
     let mut blocks: Vec<Value> = reply.parts.iter().filter_map(block).collect();
     // Servers of older versions know one block only.
-    let content = if blocks.len() == 1 { blocks.swap_remove(0) } else { Value::Array(blocks) };
+    let content = if blocks.len() == 1 {
+        blocks.swap_remove(0)
+    } else {
+        Value::Array(blocks)
+    };
     let stopped = match &reply.finish {
         Finish::Stop => "endTurn",
         Finish::Length => "maxTokens",
@@ -190,29 +250,46 @@ pub(super) fn sample_result(reply: &SampleReply) -> Value {
 
 pub(super) fn elicit_ask(params: &Value) -> Result<ElicitAsk, Refusal> {
     if params.to_string().len() > MOST_FORM {
-        return Err(Refusal::bad(format!("the request is larger than {MOST_FORM} bytes")));
+        return Err(Refusal::bad(format!(
+            "the request is larger than {MOST_FORM} bytes"
+        )));
     }
     let message = text(params, "message").unwrap_or_default();
     match text(params, "mode") {
         None | Some("form") => {
-            let schema = params.get("requestedSchema").ok_or_else(|| no("requestedSchema"))?;
-            let fields = schema.get("properties").and_then(Value::as_object).map_or(0, Map::len);
+            let schema = params
+                .get("requestedSchema")
+                .ok_or_else(|| no("requestedSchema"))?;
+            let fields = schema
+                .get("properties")
+                .and_then(Value::as_object)
+                .map_or(0, Map::len);
             if fields > MOST_FIELDS {
-                return Err(Refusal::bad(format!("the form has more than {MOST_FIELDS} fields")));
+                return Err(Refusal::bad(format!(
+                    "the form has more than {MOST_FIELDS} fields"
+                )));
             }
             Ok(ElicitAsk::Form(ElicitForm::new(message, schema.clone())))
         }
         Some("url") => {
             let url = text(params, "url").ok_or_else(|| no("url"))?;
-            let web = ["https://", "http://"].iter().any(|scheme| url.starts_with(scheme));
-            if !web || url.len() > LONGEST_URL || url.contains(|c: char| c.is_control() || c.is_whitespace())
+            let web = ["https://", "http://"]
+                .iter()
+                .any(|scheme| url.starts_with(scheme));
+            if !web
+                || url.len() > LONGEST_URL
+                || url.contains(|c: char| c.is_control() || c.is_whitespace())
             {
-                return Err(Refusal::bad("`url` is no address that a person could be sent to"));
+                return Err(Refusal::bad(
+                    "`url` is no address that a person could be sent to",
+                ));
             }
             let id = text(params, "elicitationId").unwrap_or_default();
             Ok(ElicitAsk::Url(ElicitUrl::new(message, url, id)))
         }
-        Some(_) => Err(Refusal::bad("`mode` is unknown; there are `form` and `url`")),
+        Some(_) => Err(Refusal::bad(
+            "`mode` is unknown; there are `form` and `url`",
+        )),
     }
 }
 
@@ -225,10 +302,14 @@ fn no(key: &str) -> Refusal {
 }
 
 fn list<'a>(params: &'a Value, key: &str, most: usize) -> Result<&'a [Value], Refusal> {
-    let Some(value) = params.get(key).filter(|value| !value.is_null()) else { return Ok(&[]) };
+    let Some(value) = params.get(key).filter(|value| !value.is_null()) else {
+        return Ok(&[]);
+    };
     let list = value.as_array().ok_or_else(|| no(key))?;
     if list.len() > most {
-        return Err(Refusal::bad(format!("there are more than {most} of `{key}`")));
+        return Err(Refusal::bad(format!(
+            "there are more than {most} of `{key}`"
+        )));
     }
     Ok(list)
 }

@@ -8,7 +8,8 @@ use futures_util::task::AtomicWaker;
 
 use crate::ErrorKind;
 
-/// The end of one connection, shared by all that may bring it about and all that want to know of it.
+/// The end of one connection, shared by all that may bring it about and all that want to know of
+/// it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct End(Arc<Inner>);
 
@@ -49,14 +50,22 @@ impl End {
     /// The connection is over. The first cause that is given stays.
     pub(crate) fn over(&self, cause: Option<Cause>) {
         if let Some(cause) = cause {
-            self.0.cause.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(cause);
+            self.0
+                .cause
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .get_or_insert(cause);
         }
         self.to(Stage::Over);
     }
 
     /// Why it was ended from our side; none when the other side ended it, or nobody did.
     pub(crate) fn cause(&self) -> Option<Cause> {
-        self.0.cause.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .cause
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// How far it is.

@@ -1,7 +1,7 @@
 //! Errors of a link, given as the answer to the request that they belong to.
 //!
-//! What goes through rmcp's service comes out as a JSON-RPC error. The kind of a levity error rides along in its data,
-//! with a mark that no server can know.
+//! What goes through rmcp's service comes out as a JSON-RPC error. The kind of a levity error rides
+//! along in its data, with a mark that no server can know.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, OnceLock};
@@ -28,14 +28,27 @@ const KINDS: [(ErrorKind, &str); 8] = [
 
 /// The answer that says why there is none.
 pub(crate) fn answer(error: &Error, id: RequestId) -> ServerJsonRpcMessage {
-    let kind = KINDS.iter().find(|(kind, _)| *kind == error.kind()).map(|(_, name)| *name);
+    let kind = KINDS
+        .iter()
+        .find(|(kind, _)| *kind == error.kind())
+        .map(|(_, name)| *name);
     let data = json!({ MARK: mark(), "kind": kind.unwrap_or("closed") });
-    ServerJsonRpcMessage::error(ErrorData::internal_error(error.message().to_owned(), Some(data)), Some(id))
+    ServerJsonRpcMessage::error(
+        ErrorData::internal_error(error.message().to_owned(), Some(data)),
+        Some(id),
+    )
 }
 
-/// The answers that say so to all who wait. Requests that stay open by design are left out, unless there are only those.
-pub(crate) fn answers(error: &Error, pending: &Pending) -> impl Iterator<Item = ServerJsonRpcMessage> {
-    pending.take_any(Kind::stays_open).into_iter().map(|call| answer(error, call.id))
+/// The answers that say so to all who wait. Requests that stay open by design are left out, unless
+/// there are only those.
+pub(crate) fn answers(
+    error: &Error,
+    pending: &Pending,
+) -> impl Iterator<Item = ServerJsonRpcMessage> {
+    pending
+        .take_any(Kind::stays_open)
+        .into_iter()
+        .map(|call| answer(error, call.id))
 }
 
 /// The error of the link that came as this answer; none when the server itself made it.
@@ -46,13 +59,21 @@ pub(crate) fn read(server: &Arc<str>, answer: &ErrorData) -> Option<Error> {
     }
     let name = data.get("kind").and_then(Value::as_str)?;
     let (kind, _) = KINDS.iter().find(|(_, known)| *known == name)?;
-    Some(Error::new(*kind, server.clone(), answer.message.to_string()))
+    Some(Error::new(
+        *kind,
+        server.clone(),
+        answer.message.to_string(),
+    ))
 }
 
 fn mark() -> &'static str {
     static MARK: OnceLock<String> = OnceLock::new();
     MARK.get_or_init(|| {
-        format!("{:016x}{:016x}", RandomState::new().hash_one(0), RandomState::new().hash_one(1))
+        format!(
+            "{:016x}{:016x}",
+            RandomState::new().hash_one(0),
+            RandomState::new().hash_one(1)
+        )
     })
 }
 

@@ -1,8 +1,8 @@
 //! Servers that speak streamable HTTP.
 //!
-//! Sessions, versions and the picking up of streams are rmcp's; the requests themselves, and everything that can go
-//! wrong with them, are handled here. A server that turns out to speak only the older HTTP with server-sent events
-//! is spoken to in that.
+//! Sessions, versions and the picking up of streams are rmcp's; the requests themselves, and
+//! everything that can go wrong with them, are handled here. A server that turns out to speak only
+//! the older HTTP with server-sent events is spoken to in that.
 
 mod answer;
 pub(crate) mod call;
@@ -27,9 +27,12 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready, select};
 use levity_core::World;
 use levity_rpc::mcp::http_client::{
-    SseRetryPolicy, StreamableHttpClientTransport, StreamableHttpClientTransportConfig, StreamableHttpError,
+    SseRetryPolicy, StreamableHttpClientTransport, StreamableHttpClientTransportConfig,
+    StreamableHttpError,
 };
-use levity_rpc::mcp::{ClientJsonRpcMessage, ClientRequest, RoleClient, ServerJsonRpcMessage, Transport};
+use levity_rpc::mcp::{
+    ClientJsonRpcMessage, ClientRequest, RoleClient, ServerJsonRpcMessage, Transport,
+};
 use tokio::sync::{mpsc, watch};
 
 pub(crate) use self::answer::is_events;
@@ -46,7 +49,8 @@ const CLOSE: Duration = Duration::from_secs(5);
 /// Requests that are sent at once beside the calls, such as pings.
 const BESIDE_CALLS: usize = 16;
 
-/// How much longer an answer may take than its call: whoever waits ends the call, and knows best why.
+/// How much longer an answer may take than its call: whoever waits ends the call, and knows best
+/// why.
 const LATER_THAN_CALLS: Duration = Duration::from_secs(5);
 
 /// The limits of a connection.
@@ -65,9 +69,17 @@ pub(crate) struct Limits {
 impl Limits {
     pub(crate) fn of(config: &ServerConfig) -> Self {
         let connect = config.start_limit.min(Duration::from_secs(10));
-        let answer = config.call_limit.max(config.start_limit).saturating_add(LATER_THAN_CALLS);
+        let answer = config
+            .call_limit
+            .max(config.start_limit)
+            .saturating_add(LATER_THAN_CALLS);
         let (max_message, max_concurrent) = (config.max_message, config.max_concurrent);
-        Self { connect, answer, max_message, max_concurrent }
+        Self {
+            connect,
+            answer,
+            max_message,
+            max_concurrent,
+        }
     }
 }
 
@@ -88,7 +100,14 @@ pub(crate) fn open(
     let written = Arc::<Written>::default();
     let client = Client::new(caller.clone(), written.clone(), closed);
     let http = StreamableHttpClientTransport::with_client(client, settings);
-    Ok(Link { caller, closing, http: Some(http), written, began: false, older: Older::new() })
+    Ok(Link {
+        caller,
+        closing,
+        http: Some(http),
+        written,
+        began: false,
+        older: Older::new(),
+    })
 }
 
 /// A connection to a server.
@@ -115,24 +134,36 @@ struct Older {
 impl Older {
     fn new() -> Self {
         let (opens, opened) = mpsc::channel(1);
-        Self { opens: Some(opens), opened, sender: Arc::default(), receiver: None }
+        Self {
+            opens: Some(opens),
+            opened,
+            sender: Arc::default(),
+            receiver: None,
+        }
     }
 }
 
 impl Link {
-    /// Sends `initialize`, and opens the older kind of connection where the answer says that it may be that.
+    /// Sends `initialize`, and opens the older kind of connection where the answer says that it may
+    /// be that.
     fn begin(
         &mut self,
         message: ClientJsonRpcMessage,
         sent: impl Future<Output = Result<(), StreamableHttpError<Failure>>> + Send + 'static,
     ) -> BoxFuture<'static, Result<()>> {
-        let (caller, way, opens) = (self.caller.clone(), self.older.sender.clone(), self.older.opens.take());
+        let (caller, way, opens) = (
+            self.caller.clone(),
+            self.older.sender.clone(),
+            self.older.opens.take(),
+        );
         Box::pin(async move {
             let first = match sent.await {
                 Err(StreamableHttpError::Client(Failure { error, older: true })) => error,
                 other => return other.map_err(|error| plain(&caller, error)),
             };
-            let Some(opens) = opens else { return Err(first) };
+            let Some(opens) = opens else {
+                return Err(first);
+            };
             let opened = sse::connect(caller).await;
             let (sender, receiver) = opened.map_err(|second| match second.kind() {
                 ErrorKind::Auth => second,
@@ -148,13 +179,20 @@ impl Link {
 impl Transport<RoleClient> for Link {
     type Error = Error;
 
-    fn send(&mut self, message: ClientJsonRpcMessage) -> impl Future<Output = Result<()>> + Send + 'static {
+    fn send(
+        &mut self,
+        message: ClientJsonRpcMessage,
+    ) -> impl Future<Output = Result<()>> + Send + 'static {
         if let Some(older) = self.older.sender.get() {
             return older.clone().send(message).boxed();
         }
         let caller = self.caller.clone();
         let Some(http) = &mut self.http else {
-            return ready(Err(plain(&caller, StreamableHttpError::TransportChannelClosed))).boxed();
+            return ready(Err(plain(
+                &caller,
+                StreamableHttpError::TransportChannelClosed,
+            )))
+            .boxed();
         };
         let sent = http.send(message.clone());
         match &message {
@@ -165,7 +203,8 @@ impl Transport<RoleClient> for Link {
             },
             _ => self.began = true,
         }
-        sent.map(move |sent| sent.map_err(|error| plain(&caller, error))).boxed()
+        sent.map(move |sent| sent.map_err(|error| plain(&caller, error)))
+            .boxed()
     }
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
@@ -200,11 +239,14 @@ impl Transport<RoleClient> for Link {
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").field("caller", &self.caller).finish_non_exhaustive()
+        f.debug_struct("Link")
+            .field("caller", &self.caller)
+            .finish_non_exhaustive()
     }
 }
 
-/// How long to wait before a stream is opened again. What has to end after some tries is ended by the streams themselves.
+/// How long to wait before a stream is opened again. What has to end after some tries is ended by
+/// the streams themselves.
 #[derive(Debug)]
 struct Backoff;
 
@@ -215,7 +257,11 @@ impl SseRetryPolicy for Backoff {
 }
 
 fn both(first: &Error, second: &Error) -> Error {
-    let message = format!("{}; taken for a server of the older kind: {}", first.message(), second.message());
+    let message = format!(
+        "{}; taken for a server of the older kind: {}",
+        first.message(),
+        second.message()
+    );
     Error::new(first.kind(), first.server(), message)
 }
 
@@ -225,9 +271,10 @@ fn plain(caller: &Caller, error: StreamableHttpError<Failure>) -> Error {
         StreamableHttpError::TransportChannelClosed => {
             caller.error(ErrorKind::Closed, "the connection is closed")
         }
-        StreamableHttpError::SessionExpired => {
-            caller.error(ErrorKind::Closed, "it no longer knows the session, and did not begin another")
-        }
+        StreamableHttpError::SessionExpired => caller.error(
+            ErrorKind::Closed,
+            "it no longer knows the session, and did not begin another",
+        ),
         StreamableHttpError::SessionRecoveryTimeout => {
             caller.error(ErrorKind::Timeout, "it began no other session in time")
         }

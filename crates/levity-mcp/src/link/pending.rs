@@ -8,7 +8,8 @@ pub(crate) type Pending = levity_rpc::PendingCalls<Kind>;
 /// What was asked, as far as it decides how the answer is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A request that stays open while the connection lasts, and that rmcp itself reads the answer to.
+    /// A request that stays open while the connection lasts, and that rmcp itself reads the answer
+    /// to.
     Listen,
     /// Anything else.
     Other,

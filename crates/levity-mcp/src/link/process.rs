@@ -84,7 +84,10 @@ impl Process {
     ) -> Result<(Self, Pipes)> {
         let refuse = |message| Error::new(ErrorKind::Start, config.name.clone(), message);
         if let Some(folder) = stdio.cwd.as_deref().filter(|folder| !folder.is_dir()) {
-            return Err(refuse(format!("its folder `{}` does not exist; check `cwd`", folder.display())));
+            return Err(refuse(format!(
+                "its folder `{}` does not exist; check `cwd`",
+                folder.display()
+            )));
         }
         let started = remains::start(command(stdio));
         let (mut child, mut remains) =
@@ -102,14 +105,30 @@ impl Process {
         Ok((Self::new(remains, tail, stderr, &pipes, world), pipes))
     }
 
-    fn new(remains: Remains, tail: Tail, stderr: ChildStderr, pipes: &Pipes, world: Arc<dyn World>) -> Self {
+    fn new(
+        remains: Remains,
+        tail: Tail,
+        stderr: ChildStderr,
+        pipes: &Pipes,
+        world: Arc<dyn World>,
+    ) -> Self {
         let state = channel::Sender::default();
-        let shared = Arc::new(Shared { remains: Mutex::new(Some(remains)), tail, state });
+        let shared = Arc::new(Shared {
+            remains: Mutex::new(Some(remains)),
+            tail,
+            state,
+        });
         let end = pipes.end();
         let mut tasks = JoinSet::new();
         tasks.spawn(listen(shared.clone(), stderr));
         tasks.spawn(wait(shared.clone(), end.clone()));
-        Self { shared, world, stdin: pipes.writer(), end, _tasks: tasks }
+        Self {
+            shared,
+            world,
+            stdin: pipes.writer(),
+            end,
+            _tasks: tasks,
+        }
     }
 
     /// How the process ended, if it has, and its last words so far.
@@ -164,8 +183,8 @@ impl Lifeline for Process {
         Some(self.last_words())
     }
 
-    /// Its stdin is closed, which asks it to end; after `grace` it is told to by SIGTERM, and a second later it is killed. What it
-    /// started and left behind is killed in any case.
+    /// Its stdin is closed, which asks it to end; after `grace` it is told to by SIGTERM, and a
+    /// second later it is killed. What it started and left behind is killed in any case.
     async fn end(&self, grace: Duration) {
         self.end.over(None);
         self.stdin.close();
@@ -200,7 +219,9 @@ impl Drop for Process {
 
 impl fmt::Debug for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Process").field("running", &self.is_running()).finish_non_exhaustive()
+        f.debug_struct("Process")
+            .field("running", &self.is_running())
+            .finish_non_exhaustive()
     }
 }
 
@@ -217,10 +238,14 @@ async fn wait(shared: Arc<Shared>, end: End) {
         None => std::task::Poll::Ready(None),
     });
     let Some(exit) = exit.await else { return };
-    let Some(mut remains) = shared.remains().take() else { return };
+    let Some(mut remains) = shared.remains().take() else {
+        return;
+    };
     // Those that are left hold its pipes open.
     remains.kill();
-    shared.state.send_modify(|state| state.exit = Some(exit.unwrap_or_default()));
+    shared
+        .state
+        .send_modify(|state| state.exit = Some(exit.unwrap_or_default()));
     end.gone();
     let _ = tokio::task::spawn_blocking(move || remains.clear()).await;
     shared.state.send_modify(|state| state.cleared = true);
@@ -239,7 +264,11 @@ fn command(stdio: &Stdio) -> Command {
         command.current_dir(folder);
     }
     use std::process::Stdio as Io;
-    command.stdin(Io::piped()).stdout(Io::piped()).stderr(Io::piped()).kill_on_drop(true);
+    command
+        .stdin(Io::piped())
+        .stdout(Io::piped())
+        .stderr(Io::piped())
+        .kill_on_drop(true);
     command
 }
 
@@ -248,19 +277,28 @@ fn why(stdio: &Stdio, name: &str, error: &io::Error) -> String {
     let is_path = stdio.command.contains(std::path::is_separator);
     match error.kind() {
         io::ErrorKind::NotFound if is_path && std::path::Path::new(&stdio.command).exists() => {
-            format!("its program `{name}` names an interpreter in its first line that does not exist")
-        }
-        io::ErrorKind::NotFound if is_path => format!("its program `{name}` does not exist; check `command`"),
-        io::ErrorKind::NotFound => {
             format!(
-                "its program `{name}` was not found in `PATH`; install it or give its whole path as `command`"
+                "its program `{name}` names an interpreter in its first line that does not exist"
             )
         }
-        io::ErrorKind::PermissionDenied => format!("its program `{name}` may not be run; is it executable?"),
+        io::ErrorKind::NotFound if is_path => {
+            format!("its program `{name}` does not exist; check `command`")
+        }
+        io::ErrorKind::NotFound => {
+            format!(
+                "its program `{name}` was not found in `PATH`; install it or give its whole path \
+                    as `command`"
+            )
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("its program `{name}` may not be run; is it executable?")
+        }
         io::ErrorKind::InvalidInput => {
             "its command, arguments or environment have a zero byte in them".to_owned()
         }
-        io::ErrorKind::ArgumentListTooLong => "its arguments and environment are too long".to_owned(),
+        io::ErrorKind::ArgumentListTooLong => {
+            "its arguments and environment are too long".to_owned()
+        }
         _ => format!("its program `{name}` could not be started: {error}"),
     }
 }

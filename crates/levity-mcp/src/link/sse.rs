@@ -1,7 +1,7 @@
 //! Servers that speak the older HTTP with server-sent events, of protocol version 2024-11-05.
 //!
-//! One long answer brings everything that the server says; what we say is posted to an address that the first event of that
-//! answer names. When the long answer ends, the connection has ended.
+//! One long answer brings everything that the server says; what we say is posted to an address that
+//! the first event of that answer names. When the long answer ends, the connection has ended.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -35,7 +35,10 @@ pub(crate) async fn open(
 ) -> Result<Link> {
     let caller = Caller::new(server, config, limits, authorize, world)?;
     let (sender, receiver) = connect(Arc::new(caller)).await?;
-    Ok(Link { sender, receiver: Some(receiver) })
+    Ok(Link {
+        sender,
+        receiver: Some(receiver),
+    })
 }
 
 /// Opens a connection and waits until the server has said where messages go.
@@ -43,7 +46,10 @@ pub(crate) async fn connect(caller: Arc<Caller>) -> Result<(Sender, Receiver)> {
     let response = caller.send(&Ask::get(&caller.url)).await?;
     if !is_events(&response) {
         return Err(match response.status().is_success() {
-            true => caller.error(ErrorKind::Protocol, "it answered without events; check its URL"),
+            true => caller.error(
+                ErrorKind::Protocol,
+                "it answered without events; check its URL",
+            ),
             false => caller.refused(&response),
         });
     }
@@ -52,7 +58,10 @@ pub(crate) async fn connect(caller: Arc<Caller>) -> Result<(Sender, Receiver)> {
     let mut events = Events::new(caller.clone(), response);
     let endpoint = loop {
         let Some(event) = events.next().await? else {
-            return Err(caller.error(ErrorKind::Closed, "the connection ended before it named an endpoint"));
+            return Err(caller.error(
+                ErrorKind::Closed,
+                "the connection ended before it named an endpoint",
+            ));
         };
         if event.name.as_deref() == Some("endpoint") {
             break endpoint(&caller, &base, &event.data.unwrap_or_default())?;
@@ -66,17 +75,28 @@ pub(crate) async fn connect(caller: Arc<Caller>) -> Result<(Sender, Receiver)> {
         queue: Queue::new(),
         ended: None,
     };
-    Ok((Sender { caller, endpoint, pending }, receiver))
+    Ok((
+        Sender {
+            caller,
+            endpoint,
+            pending,
+        },
+        receiver,
+    ))
 }
 
 /// Where messages go; elsewhere than where the connection goes would give the login away.
 fn endpoint(caller: &Caller, base: &Url, data: &[u8]) -> Result<Url> {
-    let wrong = |why: &str| caller.error(ErrorKind::Protocol, format!("the endpoint it names {why}"));
+    let wrong =
+        |why: &str| caller.error(ErrorKind::Protocol, format!("the endpoint it names {why}"));
     let text = std::str::from_utf8(data).map_err(|_| wrong("is no text"))?;
     let endpoint = base.join(text.trim()).map_err(|_| wrong("is no URL"))?;
     match endpoint.origin() == base.origin() {
         true => Ok(endpoint),
-        false => Err(wrong(&format!("is at another place, `{}`", endpoint.origin().ascii_serialization()))),
+        false => Err(wrong(&format!(
+            "is at another place, `{}`",
+            endpoint.origin().ascii_serialization()
+        ))),
     }
 }
 
@@ -90,7 +110,10 @@ pub(crate) struct Sender {
 
 impl Sender {
     pub(crate) async fn send(self, message: ClientJsonRpcMessage) -> Result<()> {
-        let unfit = |_| self.caller.error(ErrorKind::Protocol, "the message cannot be written as JSON");
+        let unfit = |_| {
+            self.caller
+                .error(ErrorKind::Protocol, "the message cannot be written as JSON")
+        };
         let body = serde_json::to_vec(&message).map_err(unfit)?;
         note(&self.pending, &message);
         let sent = self.post(&body).await;
@@ -102,13 +125,18 @@ impl Sender {
 
     async fn post(&self, body: &[u8]) -> Result<()> {
         let (caller, ask) = (&self.caller, Ask::post(&self.endpoint, body));
-        let response = caller.in_time(Some(caller.end_of_answer()), caller.send(&ask)).await??;
+        let response = caller
+            .in_time(Some(caller.end_of_answer()), caller.send(&ask))
+            .await??;
         if !response.status().is_success() {
             return Err(self.caller.refused(&response));
         }
-        // Read to its end, the connection can be used again. The message was taken, so nobody waits long for that.
+        // Read to its end, the connection can be used again. The message was taken, so nobody waits
+        // long for that.
         let rest = events::body(caller, response, ANSWER);
-        let _ = caller.in_time(Some(caller.world.now().after(REST)), rest).await;
+        let _ = caller
+            .in_time(Some(caller.world.now().after(REST)), rest)
+            .await;
         Ok(())
     }
 }
@@ -124,7 +152,8 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// The next message. After the end, each request that still waits gets an error that says why, and then there is none.
+    /// The next message. After the end, each request that still waits gets an error that says why,
+    /// and then there is none.
     pub(crate) async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
             if let Some(message) = self.queue.pop_front() {
@@ -169,7 +198,10 @@ pub(crate) struct Link {
 impl Transport<RoleClient> for Link {
     type Error = Error;
 
-    fn send(&mut self, message: ClientJsonRpcMessage) -> impl Future<Output = Result<()>> + Send + 'static {
+    fn send(
+        &mut self,
+        message: ClientJsonRpcMessage,
+    ) -> impl Future<Output = Result<()>> + Send + 'static {
         self.sender.clone().send(message)
     }
 

@@ -38,7 +38,12 @@ pub(crate) fn open(
 }
 
 /// Opens a connection over a pair of streams.
-pub(crate) fn lines<R, W>(server: Arc<str>, read: R, write: W, max_message: usize) -> StdioTransport<R, W>
+pub(crate) fn lines<R, W>(
+    server: Arc<str>,
+    read: R,
+    write: W,
+    max_message: usize,
+) -> StdioTransport<R, W>
 where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
@@ -57,8 +62,8 @@ pub(crate) type OnJunk = Box<dyn Fn(&[u8]) + Send + Sync>;
 /// One JSON message per line, in both directions.
 ///
 /// - `receive` may be dropped at any time; nothing is lost.
-/// - A message that was begun and not finished, because nobody waits for it any more, ends the connection: what came after it would
-///   be read as its rest.
+/// - A message that was begun and not finished, because nobody waits for it any more, ends the
+///   connection: what came after it would be read as its rest.
 /// - A line over the limit is not kept; the request it answers fails, and the connection goes on.
 pub(crate) struct StdioTransport<R, W> {
     server: Arc<str>,
@@ -77,7 +82,8 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    /// A connection to this server over these streams; `max_message` is the largest line it takes in.
+    /// A connection to this server over these streams; `max_message` is the largest line it takes
+    /// in.
     fn new(server: Arc<str>, read: R, write: W, max_message: usize) -> Self {
         let end = End::default();
         let ends = end.clone();
@@ -85,7 +91,10 @@ where
             WriterEnd::Gone => ends.gone(),
             WriterEnd::Stuck => {
                 let message = "it stopped reading in the middle of a message".to_owned();
-                ends.over(Some(Cause { kind: ErrorKind::Closed, message }));
+                ends.over(Some(Cause {
+                    kind: ErrorKind::Closed,
+                    message,
+                }));
             }
         });
         Self {
@@ -136,7 +145,8 @@ where
         }
     }
 
-    /// Once the connection is over for a cause of its own, whoever still waits is told that; one after the other.
+    /// Once the connection is over for a cause of its own, whoever still waits is told that; one
+    /// after the other.
     fn last(&mut self) -> Option<ServerJsonRpcMessage> {
         let Cause { kind, message } = self.end.cause()?;
         let error = Error::new(kind, self.server.clone(), message);
@@ -147,7 +157,9 @@ where
     /// Takes in one line, if a whole one is there.
     fn take_line(&mut self) -> bool {
         let limit = self.lines.limit();
-        let Some(line) = self.lines.next_line() else { return false };
+        let Some(line) = self.lines.next_line() else {
+            return false;
+        };
         let decoded = match line {
             Line::Whole(bytes) => {
                 let decoded = decode(bytes, &self.server, &self.pending, &mut self.queue);
@@ -165,12 +177,17 @@ where
             Line::TooLong { head, tail, size } => {
                 let before = self.queue.len();
                 let words = format!(
-                    "its answer has {size} bytes and {limit} are allowed; raise `max_message` to take it"
+                    "its answer has {size} bytes and {limit} are allowed; raise `max_message` to \
+                        take it"
                 );
                 let error = Error::new(ErrorKind::TooLarge, self.server.clone(), words);
                 too_large([&head, &tail], &error, &self.pending, &mut self.queue);
                 // What answered nothing and looked like nothing is junk.
-                if self.queue.len() > before { Decoded::Message } else { self.skipped(size) }
+                if self.queue.len() > before {
+                    Decoded::Message
+                } else {
+                    self.skipped(size)
+                }
             }
         };
         self.count(decoded);
@@ -191,9 +208,13 @@ where
             Decoded::Junk if self.junk.0 >= MAX_JUNK.0 || self.junk.1 >= MAX_JUNK.1 => {
                 let (lines, size) = self.junk;
                 let message = format!(
-                    "it wrote {lines} lines ({size} bytes) to stdout that are no messages; a server has to log to stderr"
+                    "it wrote {lines} lines ({size} bytes) to stdout that are no messages; a \
+                        server has to log to stderr"
                 );
-                self.end.over(Some(Cause { kind: ErrorKind::Protocol, message }));
+                self.end.over(Some(Cause {
+                    kind: ErrorKind::Protocol,
+                    message,
+                }));
             }
             Decoded::Junk | Decoded::Blank => {}
         }
@@ -203,8 +224,11 @@ where
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<bool> {
         match self.lines.poll_fill(&mut self.read, cx) {
             Poll::Ready(more) => Poll::Ready(more),
-            // A task that has had its share of the runtime is told to wait whether there is more to read or not.
-            Poll::Pending if self.end.stage() == Stage::Open || !has_budget_remaining() => Poll::Pending,
+            // A task that has had its share of the runtime is told to wait whether there is more to
+            // read or not.
+            Poll::Pending if self.end.stage() == Stage::Open || !has_budget_remaining() => {
+                Poll::Pending
+            }
             // Whoever still holds the stream open is not the server, and has nothing to say.
             Poll::Pending => Poll::Ready(self.lines.finish()),
         }

@@ -28,7 +28,8 @@ impl Server {
     /// # Errors
     /// When it is away, does not answer in time or answers something else.
     pub async fn resources(&self) -> Result<Vec<Resource>> {
-        self.list("resources/list", "resources", |has| has.resources.is_some()).await
+        self.list("resources/list", "resources", |has| has.resources.is_some())
+            .await
     }
 
     /// Resources whose addresses have gaps to be filled in.
@@ -36,7 +37,10 @@ impl Server {
     /// # Errors
     /// As for [`resources`](Self::resources).
     pub async fn resource_templates(&self) -> Result<Vec<ResourceTemplate>> {
-        self.list("resources/templates/list", "resourceTemplates", |has| has.resources.is_some()).await
+        self.list("resources/templates/list", "resourceTemplates", |has| {
+            has.resources.is_some()
+        })
+        .await
     }
 
     /// Reads a resource; one address may stand for several.
@@ -51,23 +55,34 @@ impl Server {
     /// Reads a resource as an agent would see it: text as text, pictures as pictures.
     pub(crate) async fn read_content(&self, uri: &str) -> Result<ToolOutput> {
         let result = self.ask("resources/read", json!({"uri": uri})).await?;
-        let contents: Vec<ResourceContents> = self.0.typed("resources/read", part(result, "/contents"))?;
+        let contents: Vec<ResourceContents> =
+            self.0.typed("resources/read", part(result, "/contents"))?;
         let mut output = ToolOutput::default();
         output.content = convert::resource(contents);
         Ok(output)
     }
 
-    /// Wants word when a resource changes: [`ResourcesChanged`](crate::ServerEventKind::ResourcesChanged). It is asked for again
-    /// when the server was restarted.
+    /// Wants word when a resource changes:
+    /// [`ResourcesChanged`](crate::ServerEventKind::ResourcesChanged). It is asked for again when
+    /// the server was restarted.
     ///
     /// # Errors
     /// When it is away, does not answer in time or tells nobody of changes.
     pub async fn subscribe(&self, uri: &str) -> Result<()> {
         let client = self.0.client().await?;
-        let can = client.info().capabilities.resources.as_ref().and_then(|has| has.subscribe);
+        let can = client
+            .info()
+            .capabilities
+            .resources
+            .as_ref()
+            .and_then(|has| has.subscribe);
         if can != Some(true) {
             let words = "it tells nobody of changes to its resources";
-            return Err(Error::new(ErrorKind::Unsupported, self.0.config.name.clone(), words));
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                self.0.config.name.clone(),
+                words,
+            ));
         }
         let is_new = self.0.subscriptions().insert(uri.to_owned());
         if client.era() == Era::Modern {
@@ -76,7 +91,9 @@ impl Server {
             }
             return Ok(());
         }
-        self.ask("resources/subscribe", json!({"uri": uri})).await.map(drop)
+        self.ask("resources/subscribe", json!({"uri": uri}))
+            .await
+            .map(drop)
     }
 
     /// Wants no more word about a resource.
@@ -92,7 +109,9 @@ impl Server {
             }
             return Ok(());
         }
-        self.ask("resources/unsubscribe", json!({"uri": uri})).await.map(drop)
+        self.ask("resources/unsubscribe", json!({"uri": uri}))
+            .await
+            .map(drop)
     }
 
     /// The prompts that it has ready; empty when it has none.
@@ -100,7 +119,8 @@ impl Server {
     /// # Errors
     /// As for [`resources`](Self::resources).
     pub async fn prompts(&self) -> Result<Vec<Prompt>> {
-        self.list("prompts/list", "prompts", |has| has.prompts.is_some()).await
+        self.list("prompts/list", "prompts", |has| has.prompts.is_some())
+            .await
     }
 
     /// A prompt with its gaps filled in; `args` is an object of strings.
@@ -109,18 +129,37 @@ impl Server {
     /// When it is away, does not answer in time or has no such prompt.
     pub async fn prompt(&self, name: &str, args: Value) -> Result<PromptReply> {
         let args = if args.is_null() { json!({}) } else { args };
-        let result = self.ask("prompts/get", json!({"name": name, "arguments": args})).await?;
-        let description = result.get("description").and_then(Value::as_str).map(str::to_owned);
-        let messages: Vec<PromptMessage> = self.0.typed("prompts/get", part(result, "/messages"))?;
-        Ok(PromptReply { description, messages: messages.into_iter().map(convert::message).collect() })
+        let result = self
+            .ask("prompts/get", json!({"name": name, "arguments": args}))
+            .await?;
+        let description = result
+            .get("description")
+            .and_then(Value::as_str)
+            .map(str::to_owned);
+        let messages: Vec<PromptMessage> =
+            self.0.typed("prompts/get", part(result, "/messages"))?;
+        Ok(PromptReply {
+            description,
+            messages: messages.into_iter().map(convert::message).collect(),
+        })
     }
 
     /// What an argument of a prompt could be, given how it begins.
     ///
     /// # Errors
     /// When it is away, does not answer in time or completes nothing.
-    pub async fn complete_prompt(&self, prompt: &str, argument: &str, begins: &str) -> Result<Vec<String>> {
-        self.complete(json!({"type": "ref/prompt", "name": prompt}), argument, begins).await
+    pub async fn complete_prompt(
+        &self,
+        prompt: &str,
+        argument: &str,
+        begins: &str,
+    ) -> Result<Vec<String>> {
+        self.complete(
+            json!({"type": "ref/prompt", "name": prompt}),
+            argument,
+            begins,
+        )
+        .await
     }
 
     /// What a gap in the address of a resource could be, given how it begins.
@@ -133,27 +172,37 @@ impl Server {
         argument: &str,
         begins: &str,
     ) -> Result<Vec<String>> {
-        self.complete(json!({"type": "ref/resource", "uri": template}), argument, begins).await
+        self.complete(
+            json!({"type": "ref/resource", "uri": template}),
+            argument,
+            begins,
+        )
+        .await
     }
 
-    /// Sets how grave something must be for the server to log it: `debug`, `info`, `warning`, `error` and so on. Only servers of
-    /// the older protocol know this.
+    /// Sets how grave something must be for the server to log it: `debug`, `info`, `warning`,
+    /// `error` and so on. Only servers of the older protocol know this.
     ///
     /// # Errors
     /// When it is away, does not answer in time or does not know the level.
     pub async fn log_level(&self, level: &str) -> Result<()> {
-        self.ask("logging/setLevel", json!({"level": level})).await.map(drop)
+        self.ask("logging/setLevel", json!({"level": level}))
+            .await
+            .map(drop)
     }
 
     async fn complete(&self, of: Value, argument: &str, begins: &str) -> Result<Vec<String>> {
         let params = json!({"ref": of, "argument": {"name": argument, "value": begins}});
         let result = self.ask("completion/complete", params).await?;
-        self.0.typed("completion/complete", part(result, "/completion/values"))
+        self.0
+            .typed("completion/complete", part(result, "/completion/values"))
     }
 
     async fn ask(&self, method: &str, params: Value) -> Result<Value> {
         let client = self.0.client().await?;
-        client.ask_in_rounds(method, params, &self.0.patience()).await
+        client
+            .ask_in_rounds(method, params, &self.0.patience())
+            .await
     }
 
     async fn list<T: DeserializeOwned>(
@@ -166,14 +215,20 @@ impl Server {
         if !has(&client.info().capabilities) {
             return Ok(Vec::new());
         }
-        let listed = self.0.list_all(&client, method, key, self.0.config.idle_limit).await?;
+        let listed = self
+            .0
+            .list_all(&client, method, key, self.0.config.idle_limit)
+            .await?;
         self.0.typed(method, Value::Array(listed.items))
     }
 }
 
 /// A part of an answer, which may be anything at all.
 fn part(mut answer: Value, pointer: &str) -> Value {
-    answer.pointer_mut(pointer).map(Value::take).unwrap_or_default()
+    answer
+        .pointer_mut(pointer)
+        .map(Value::take)
+        .unwrap_or_default()
 }
 
 impl Shared {
@@ -197,7 +252,11 @@ impl Shared {
         let uris: Vec<String> = self.subscriptions().iter().cloned().collect();
         for uri in uris {
             let _ = client
-                .ask("resources/subscribe", json!({"uri": uri}), &Patience::of(self.config.idle_limit))
+                .ask(
+                    "resources/subscribe",
+                    json!({"uri": uri}),
+                    &Patience::of(self.config.idle_limit),
+                )
                 .await;
         }
     }

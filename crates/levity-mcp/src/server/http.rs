@@ -13,17 +13,27 @@ impl Shared {
                 let limits = http::Limits::of(&self.config);
                 let (name, world) = (self.config.name.clone(), self.world.clone());
                 let wire = sse::open(name, settings, limits, self.login.clone(), world).await?;
-                self.shake(wire, None, true).await.map_err(|(error, _)| error)
+                self.shake(wire, None, true)
+                    .await
+                    .map_err(|(error, _)| error)
             }
             Transport::Http(settings) => self.connect_streamable(settings).await,
-            Transport::Stdio(_) | Transport::InProcess(_) => Err(self.bad("it is not reached by HTTP")),
+            Transport::Stdio(_) | Transport::InProcess(_) => {
+                Err(self.bad("it is not reached by HTTP"))
+            }
         }
     }
 
     async fn connect_streamable(&self, settings: &Http) -> Result<Client> {
         let open = || {
             let limits = http::Limits::of(&self.config);
-            http::open(self.config.name.clone(), settings, limits, self.login.clone(), self.world.clone())
+            http::open(
+                self.config.name.clone(),
+                settings,
+                limits,
+                self.login.clone(),
+                self.world.clone(),
+            )
         };
         let asked_before = lock(&self.era).is_some();
         let (error, why) = match self.shake(open()?, None, false).await {
@@ -31,7 +41,8 @@ impl Shared {
             Err(failed) => failed,
         };
         // A server that chokes on the question for the newer form may still speak the older one.
-        let refused = matches!(why, Misunderstanding::Refused(_)) || error.kind() == ErrorKind::Auth;
+        let refused =
+            matches!(why, Misunderstanding::Refused(_)) || error.kind() == ErrorKind::Auth;
         if asked_before || refused {
             return Err(error);
         }

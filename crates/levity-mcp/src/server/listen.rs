@@ -11,7 +11,8 @@ use levity_rpc::mcp::{
 use super::{Shared, lock};
 use crate::client::{Client, Era, Patience};
 
-/// A stream of changes that ends is opened again after this time, and longer each time when it ends at once.
+/// A stream of changes that ends is opened again after this time, and longer each time when it ends
+/// at once.
 const AGAIN: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(60);
 /// As good as for ever.
@@ -35,7 +36,8 @@ impl Shared {
                 continue;
             };
             let params = SubscriptionsListenRequestParams::new(filter);
-            let request = ClientRequest::SubscriptionsListenRequest(SubscriptionsListenRequest::new(params));
+            let request =
+                ClientRequest::SubscriptionsListenRequest(SubscriptionsListenRequest::new(params));
             let started = self.world.now();
             let patience = Patience::aside(LONG);
             tokio::select! {
@@ -45,7 +47,11 @@ impl Shared {
                     continue;
                 }
             }
-            pause = if self.world.now().since(started) > LONGEST { AGAIN } else { (pause * 2).min(LONGEST) };
+            pause = if self.world.now().since(started) > LONGEST {
+                AGAIN
+            } else {
+                (pause * 2).min(LONGEST)
+            };
             self.world.sleep(pause).await;
             // What changed while nobody listened is not told.
             self.tools_changed.notify_one();
@@ -58,9 +64,14 @@ impl Shared {
         let mut filter = SubscriptionFilter::new();
         let yes = |can: Option<bool>| can.filter(|can| *can);
         filter.tools_list_changed = yes(has.tools.as_ref().and_then(|tools| tools.list_changed));
-        filter.prompts_list_changed = yes(has.prompts.as_ref().and_then(|prompts| prompts.list_changed));
-        filter.resources_list_changed =
-            yes(has.resources.as_ref().and_then(|resources| resources.list_changed));
+        filter.prompts_list_changed = yes(has
+            .prompts
+            .as_ref()
+            .and_then(|prompts| prompts.list_changed));
+        filter.resources_list_changed = yes(has
+            .resources
+            .as_ref()
+            .and_then(|resources| resources.list_changed));
         let uris: Vec<String> = self.subscriptions().iter().cloned().collect();
         filter.resource_subscriptions = (!uris.is_empty()).then_some(uris);
         (filter != SubscriptionFilter::new()).then_some(filter)

@@ -43,15 +43,26 @@ impl Shared {
             Transport::InProcess(connect) => {
                 let connect = std::panic::AssertUnwindSafe(|| (connect.0)());
                 let pipe = std::panic::catch_unwind(connect).map_err(|_| {
-                    Error::new(ErrorKind::Start, self.config.name.clone(), "what opens its pipe panicked")
+                    Error::new(
+                        ErrorKind::Start,
+                        self.config.name.clone(),
+                        "what opens its pipe panicked",
+                    )
                 })?;
                 let (read, write) = tokio::io::split(pipe);
-                let wire =
-                    crate::link::stdio::lines(self.config.name.clone(), read, write, self.config.max_message);
-                self.shake(wire, None, true).await.map_err(|(error, _)| error)
+                let wire = crate::link::stdio::lines(
+                    self.config.name.clone(),
+                    read,
+                    write,
+                    self.config.max_message,
+                );
+                self.shake(wire, None, true)
+                    .await
+                    .map_err(|(error, _)| error)
             }
             Transport::Stdio(stdio) => {
-                let opened = crate::link::stdio::open(&self.config, stdio, &self.events, &self.world)?;
+                let opened =
+                    crate::link::stdio::open(&self.config, stdio, &self.events, &self.world)?;
                 let (wire, process) = opened;
                 let process: Arc<dyn Lifeline> = process;
                 *lock(&self.lifeline) = Some(process.clone());
@@ -59,14 +70,20 @@ impl Shared {
                     // Whoever stopped it may have come before there was anything to end.
                     process.kill();
                 }
-                self.shake(wire, Some(process), true).await.map_err(|(error, _)| error)
+                self.shake(wire, Some(process), true)
+                    .await
+                    .map_err(|(error, _)| error)
             }
             #[cfg(feature = "http")]
             Transport::Http(_) | Transport::Sse(_) => self.connect_http().await,
             #[cfg(not(feature = "http"))]
             Transport::Http(_) | Transport::Sse(_) => {
                 let words = "servers reached by HTTP need the feature `http` of levity-mcp";
-                Err(Error::new(ErrorKind::Config, self.config.name.clone(), words))
+                Err(Error::new(
+                    ErrorKind::Config,
+                    self.config.name.clone(),
+                    words,
+                ))
             }
         }
     }
@@ -94,7 +111,15 @@ impl Shared {
             asked: self.asked.clone(),
         };
         let secrets = self.secrets.clone();
-        Client::connect(self.config.name.clone(), secrets, wire, lifeline, handshake, handler).await
+        Client::connect(
+            self.config.name.clone(),
+            secrets,
+            wire,
+            lifeline,
+            handshake,
+            handler,
+        )
+        .await
     }
 
     fn about_us(&self) -> ClientConfig {
@@ -106,7 +131,11 @@ impl Shared {
     pub(super) async fn list_tools(self: &Arc<Self>, client: &Client) -> Result<Tools> {
         let said = client.info().capabilities.tools.is_some() || client.era() == Era::Modern;
         // Some servers have tools and forget to say so.
-        let each = if said { self.config.idle_limit } else { self.config.probe_limit };
+        let each = if said {
+            self.config.idle_limit
+        } else {
+            self.config.probe_limit
+        };
         match self.list_all(client, "tools/list", "tools", each).await {
             Ok(listed) => Ok(self.take(listed)),
             Err(error) if said || error.kind() == ErrorKind::Closed => Err(error),
@@ -123,10 +152,23 @@ impl Shared {
         each: Duration,
     ) -> Result<Listed> {
         let all = Patience::of(self.config.call_limit);
-        client.in_time(method, self.world.now(), &all, self.pages(client, method, key, each)).await
+        client
+            .in_time(
+                method,
+                self.world.now(),
+                &all,
+                self.pages(client, method, key, each),
+            )
+            .await
     }
 
-    async fn pages(&self, client: &Client, method: &str, key: &str, each: Duration) -> Result<Listed> {
+    async fn pages(
+        &self,
+        client: &Client,
+        method: &str,
+        key: &str,
+        each: Duration,
+    ) -> Result<Listed> {
         let mut listed = Listed::default();
         let mut cursor: Option<String> = None;
         let mut size = 0;
@@ -138,7 +180,11 @@ impl Shared {
             let mut page = client.ask(method, params, &Patience::of(each)).await?;
             let Some(Value::Array(items)) = page.get_mut(key).map(Value::take) else {
                 let words = format!("the answer to `{method}` has no list `{key}`");
-                return Err(Error::new(ErrorKind::Protocol, self.config.name.clone(), words));
+                return Err(Error::new(
+                    ErrorKind::Protocol,
+                    self.config.name.clone(),
+                    words,
+                ));
             };
             size += if cursor.is_some() { bytes(&items) } else { 0 };
             if size > self.config.max_message {
@@ -146,7 +192,10 @@ impl Shared {
                 return Ok(listed);
             }
             listed.items.extend(items);
-            let next = page.get("nextCursor").and_then(Value::as_str).map(str::to_owned);
+            let next = page
+                .get("nextCursor")
+                .and_then(Value::as_str)
+                .map(str::to_owned);
             if next.is_none() || next == cursor || listed.items.len() > MOST_TOOLS {
                 listed.is_cut = listed.items.len() > MOST_TOOLS;
                 listed.items.truncate(MOST_TOOLS);
@@ -163,10 +212,16 @@ impl Shared {
         let mut names = HashSet::new();
         if listed.is_cut {
             let count = listed.items.len();
-            problems.push(format!("it lists more tools than are taken; the first {count} are looked at"));
+            problems.push(format!(
+                "it lists more tools than are taken; the first {count} are looked at"
+            ));
         }
         for value in listed.items {
-            let name = value.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
+            let name = value
+                .get("name")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned();
             if !self.lets_through(&name) {
                 continue;
             }
@@ -185,7 +240,10 @@ impl Shared {
                 Err(problem) => problems.push(problem),
             }
         }
-        Tools { list: tools.into(), problems: problems.into() }
+        Tools {
+            list: tools.into(),
+            problems: problems.into(),
+        }
     }
 
     /// Whether its settings have a tool of this name be offered.
@@ -217,10 +275,16 @@ fn bytes(items: &[Value]) -> usize {
 fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = name.strip_prefix(first) else { return false };
-    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    let Some(mut rest) = name.strip_prefix(first) else {
+        return false;
+    };
+    let Some(last) = parts.next_back() else {
+        return rest.is_empty();
+    };
     for part in parts {
-        let Some(at) = rest.find(part) else { return false };
+        let Some(at) = rest.find(part) else {
+            return false;
+        };
         rest = &rest[at + part.len()..];
     }
     rest.len() >= last.len() && rest.ends_with(last)
@@ -232,8 +296,9 @@ mod tests {
 
     #[test]
     fn patterns() {
-        let check =
-            |pattern, name, expected| assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+        let check = |pattern, name, expected| {
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}")
+        };
         check("read", "read", true);
         check("read", "reader", false);
         check("read_*", "read_file", true);

@@ -49,7 +49,11 @@ impl Shared {
                 self.bury().await;
                 continue;
             };
-            failures = if lived >= SOUND { 1 } else { failures.saturating_add(1) };
+            failures = if lived >= SOUND {
+                1
+            } else {
+                failures.saturating_add(1)
+            };
             let pause = self.away_for(error, failures);
             self.bury().await;
             self.rest(pause).await;
@@ -69,7 +73,10 @@ impl Shared {
             }
         };
         let tools = self.tools().list.len();
-        self.set(Phase::Ready(client.clone()), ServerEventKind::Ready { tools });
+        self.set(
+            Phase::Ready(client.clone()),
+            ServerEventKind::Ready { tools },
+        );
         Ok(client)
     }
 
@@ -94,7 +101,8 @@ impl Shared {
         }
     }
 
-    /// Goes along with a live connection; returns why it ended, or nothing when it is to be started again at once.
+    /// Goes along with a live connection; returns why it ended, or nothing when it is to be started
+    /// again at once.
     async fn live(self: &Arc<Self>, client: &Client) -> Option<Error> {
         let error = tokio::select! {
             () = client.tend() => Error::new(ErrorKind::Closed, self.config.name.clone(), "the connection ended"),
@@ -110,7 +118,8 @@ impl Shared {
         Some(error)
     }
 
-    /// Asks whether it lives, now and then and when a call went without an answer; returns when it does not say so, twice.
+    /// Asks whether it lives, now and then and when a call went without an answer; returns when it
+    /// does not say so, twice.
     async fn watch(&self, client: &Client) -> Error {
         let every = self.config.ping_every.unwrap_or(Duration::MAX);
         let mut missed = 0;
@@ -119,7 +128,8 @@ impl Shared {
                 () = self.doubt.notified() => true,
                 () = self.pause(every) => false,
             };
-            // A server that does one thing at a time cannot answer beside a call, and the call has limits of its own.
+            // A server that does one thing at a time cannot answer beside a call, and the call has
+            // limits of its own.
             if !doubtful && client.is_busy() {
                 continue;
             }
@@ -138,7 +148,10 @@ impl Shared {
         if error.kind() != ErrorKind::Timeout {
             return error;
         }
-        let words = format!("it did not say within {:?} that it lives, twice", self.ping_limit());
+        let words = format!(
+            "it did not say within {:?} that it lives, twice",
+            self.ping_limit()
+        );
         Error::new(ErrorKind::Timeout, self.config.name.clone(), words)
     }
 
@@ -152,9 +165,20 @@ impl Shared {
     /// Asks whether it lives. An answer that is an error is a sign of life.
     pub(super) async fn is_alive(&self, client: &Client) -> Result<()> {
         // The newer protocol has no ping.
-        let method = if client.era() == Era::Modern { "server/discover" } else { "ping" };
-        match client.ask(method, json!({}), &Patience::aside(self.ping_limit())).await {
-            Err(error) if matches!(error.kind(), ErrorKind::Refused(_) | ErrorKind::Unsupported) => Ok(()),
+        let method = if client.era() == Era::Modern {
+            "server/discover"
+        } else {
+            "ping"
+        };
+        match client
+            .ask(method, json!({}), &Patience::aside(self.ping_limit()))
+            .await
+        {
+            Err(error)
+                if matches!(error.kind(), ErrorKind::Refused(_) | ErrorKind::Unsupported) =>
+            {
+                Ok(())
+            }
             answer => answer.map(drop),
         }
     }
@@ -185,12 +209,16 @@ impl Shared {
             Ok(tools) => {
                 let count = tools.list.len();
                 if self.put(tools) {
-                    self.events.send(ServerEventKind::ToolsChanged { tools: count });
+                    self.events
+                        .send(ServerEventKind::ToolsChanged { tools: count });
                 }
             }
             Err(error) => {
                 let text = format!("its tools have changed and cannot be listed: {error}");
-                self.events.send(ServerEventKind::Log { level: "warning".into(), text });
+                self.events.send(ServerEventKind::Log {
+                    level: "warning".into(),
+                    text,
+                });
                 if error.kind() == ErrorKind::Timeout {
                     self.doubt.notify_one();
                     self.tools_changed.notify_one();
@@ -204,7 +232,11 @@ impl Shared {
         let mut kept = lock(&self.tools);
         let same = kept.problems == tools.problems
             && kept.list.len() == tools.list.len()
-            && kept.list.iter().zip(tools.list.iter()).all(|(old, new)| old.same(new));
+            && kept
+                .list
+                .iter()
+                .zip(tools.list.iter())
+                .all(|(old, new)| old.same(new));
         if same {
             return false;
         }
@@ -222,7 +254,10 @@ impl Shared {
         let gone = hopeless || failures > self.config.retries;
         let pause = (!gone).then(|| self.backoff(failures));
         let retry: Option<Timestamp> = pause.map(|pause| self.world.now().after(pause));
-        let event = ServerEventKind::Away { error: error.clone(), retry: pause };
+        let event = ServerEventKind::Away {
+            error: error.clone(),
+            retry: pause,
+        };
         self.set(Phase::Away { error, retry }, event);
         pause
     }
@@ -237,7 +272,9 @@ impl Shared {
     }
 
     fn backoff(&self, failures: u32) -> Duration {
-        let pause = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(LONGEST_PAUSE);
+        let pause = FIRST_PAUSE
+            .saturating_mul(1 << failures.saturating_sub(1).min(16))
+            .min(LONGEST_PAUSE);
         // Many servers that went away together should not come back together.
         pause.mul_f64(0.75 + (self.world.random() % 1000) as f64 / 2000.0)
     }
@@ -289,7 +326,8 @@ impl Shared {
     }
 }
 
-/// Sees to it that nobody waits for a server that nothing keeps running any more: when its runtime was shut down, for instance.
+/// Sees to it that nobody waits for a server that nothing keeps running any more: when its runtime
+/// was shut down, for instance.
 struct Over<'a>(&'a Shared);
 
 impl Drop for Over<'_> {

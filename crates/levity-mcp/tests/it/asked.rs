@@ -45,12 +45,19 @@ impl Wire {
     }
 
     async fn say(&mut self, message: Value) {
-        self.write.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+        self.write
+            .write_all(format!("{message}\n").as_bytes())
+            .await
+            .unwrap();
     }
 
     async fn ask(&mut self, id: usize) {
-        let params = json!({"message": "?", "requestedSchema": {"type": "object", "properties": {}}});
-        self.say(json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params})).await;
+        let params =
+            json!({"message": "?", "requestedSchema": {"type": "object", "properties": {}}});
+        self.say(
+            json!({"jsonrpc": "2.0", "id": id, "method": "elicitation/create", "params": params}),
+        )
+        .await;
     }
 
     /// Greets the client and says that there are no tools.
@@ -82,10 +89,18 @@ async fn start(person: Silent) -> (Servers, Wire) {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let (read, write) = tokio::io::split(theirs);
         // Nobody wants the pipe of a second start.
-        let _ = give.send(Wire { lines: BufReader::new(read).lines(), write });
+        let _ = give.send(Wire {
+            lines: BufReader::new(read).lines(),
+            write,
+        });
         ours
     });
-    let servers = Servers::builder().world(world()).server(config).elicitor(person).start().unwrap();
+    let servers = Servers::builder()
+        .world(world())
+        .server(config)
+        .elicitor(person)
+        .start()
+        .unwrap();
     let mut wire = wires.recv().await.unwrap();
     wire.greet().await;
     servers.wait(WaitFor::All).await;
@@ -98,7 +113,9 @@ async fn until(count: &AtomicUsize, wanted: usize) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), reached).await.expect("it hangs");
+    tokio::time::timeout(Duration::from_secs(60), reached)
+        .await
+        .expect("it hangs");
 }
 
 #[tokio::test]
@@ -109,7 +126,8 @@ async fn a_question_that_is_taken_back_is_no_longer_asked() {
     wire.ask(2).await;
     until(&person.0, 2).await;
     let params = json!({"requestId": 1});
-    wire.say(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})).await;
+    wire.say(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}))
+        .await;
     until(&person.0, 1).await;
     drop(wire);
     until(&person.0, 0).await;
@@ -125,7 +143,13 @@ async fn a_server_cannot_bury_a_person_in_questions() {
     }
     for _ in 16..20 {
         let refused = wire.next().await;
-        assert!(refused["error"]["message"].as_str().unwrap().contains("16 questions"), "{refused}");
+        assert!(
+            refused["error"]["message"]
+                .as_str()
+                .unwrap()
+                .contains("16 questions"),
+            "{refused}"
+        );
     }
     until(&person.0, 16).await;
     servers.stop().await;

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_mcp::{
-    Browser, Error, ErrorKind, MemoryTokens, OAuth, Server, ServerConfig, ServerState, Servers, TokenStore,
-    WaitFor,
+    Browser, Error, ErrorKind, MemoryTokens, OAuth, Server, ServerConfig, ServerState, Servers,
+    TokenStore, WaitFor,
 };
 use serde_json::json;
 
@@ -37,9 +37,15 @@ impl Browser for Person {
 
     async fn visit(&self, url: &str) -> io::Result<String> {
         self.0.fetch_add(1, Ordering::SeqCst);
-        let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+        let client = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .unwrap();
         let reply = client.get(url).send().await.map_err(io::Error::other)?;
-        let back = reply.headers().get("location").ok_or_else(|| io::Error::other("no way back"))?;
+        let back = reply
+            .headers()
+            .get("location")
+            .ok_or_else(|| io::Error::other("no way back"))?;
         Ok(back.to_str().unwrap().to_owned())
     }
 }
@@ -65,13 +71,18 @@ async fn refused(authority: &Authority, oauth: OAuth) -> Error {
     let servers = start(authority, oauth);
     match servers.wait(WaitFor::All).await.remove(0).state {
         // Nobody is asked to log in again by itself.
-        ServerState::Away { error, retry: None, .. } => error,
+        ServerState::Away {
+            error, retry: None, ..
+        } => error,
         state => panic!("it was not refused: {state:?}"),
     }
 }
 
 async fn call(server: &Server, tool: &str) -> levity_mcp::Result<String> {
-    server.call(tool, json!({})).await.map(|output| output.as_text().to_string())
+    server
+        .call(tool, json!({}))
+        .await
+        .map(|output| output.as_text().to_string())
 }
 
 #[tokio::test]
@@ -128,13 +139,20 @@ async fn a_login_that_was_kept_is_used() {
 
 #[tokio::test]
 async fn a_token_that_is_about_to_end_is_renewed_first() {
-    let quirks = Quirks { expires: Some(20), ..Quirks::default() };
+    let quirks = Quirks {
+        expires: Some(20),
+        ..Quirks::default()
+    };
     let (authority, person) = (Authority::start(quirks).await, Person::default());
     let (_servers, server) = ready(&authority, oauth(&person)).await;
     let (before, refused) = (authority.grants("refresh_token").len(), authority.refused());
     assert_eq!(call(&server, "read").await.unwrap(), "read");
     assert!(authority.grants("refresh_token").len() > before);
-    assert_eq!((authority.refused(), person.visits()), (refused, 1), "a token that had ended was sent");
+    assert_eq!(
+        (authority.refused(), person.visits()),
+        (refused, 1),
+        "a token that had ended was sent"
+    );
 }
 
 #[tokio::test]
@@ -146,7 +164,10 @@ async fn many_requests_renew_once() {
     for outcome in futures_util::future::join_all(calls).await {
         assert_eq!(outcome.unwrap(), "read");
     }
-    assert_eq!((authority.grants("refresh_token").len(), person.visits()), (1, 1));
+    assert_eq!(
+        (authority.grants("refresh_token").len(), person.visits()),
+        (1, 1)
+    );
 }
 
 #[tokio::test]
@@ -158,7 +179,10 @@ async fn tokens_that_another_holder_renewed_are_taken() {
     authority.revoke();
     assert_eq!(call(&one, "read").await.unwrap(), "read");
     assert_eq!(call(&other, "read").await.unwrap(), "read");
-    assert_eq!((authority.grants("refresh_token").len(), person.visits()), (1, 1));
+    assert_eq!(
+        (authority.grants("refresh_token").len(), person.visits()),
+        (1, 1)
+    );
 }
 
 /// A store that shows an older login for a while, as when another process saves a moment later.
@@ -196,14 +220,20 @@ async fn a_refresh_token_that_was_used_by_another_holder_is_no_end() {
     let (authority, person) = (Authority::start(Quirks::default()).await, Person::default());
     let store = Arc::new(MemoryTokens::new());
     let (_servers, one) = ready(&authority, oauth(&person).store(store.clone())).await;
-    let late = Arc::new(Late { store, ..Late::default() });
+    let late = Arc::new(Late {
+        store,
+        ..Late::default()
+    });
     let (_others, other) = ready(&authority, OAuth::new().store(late.clone())).await;
     authority.revoke();
     assert_eq!(call(&one, "read").await.unwrap(), "read");
     // Once when the token is refused, and once before the refresh token is used.
     late.times.store(2, Ordering::SeqCst);
     assert_eq!(call(&other, "read").await.unwrap(), "read");
-    assert_eq!((authority.grants("refresh_token").len(), person.visits()), (2, 1));
+    assert_eq!(
+        (authority.grants("refresh_token").len(), person.visits()),
+        (2, 1)
+    );
 }
 
 #[tokio::test]
@@ -217,7 +247,10 @@ async fn more_scopes_are_asked_for_when_they_are_needed() {
 
 #[tokio::test]
 async fn a_server_that_is_never_content_is_given_up() {
-    let quirks = Quirks { stingy: true, ..Quirks::default() };
+    let quirks = Quirks {
+        stingy: true,
+        ..Quirks::default()
+    };
     let (authority, person) = (Authority::start(quirks).await, Person::default());
     let (_servers, server) = ready(&authority, oauth(&person)).await;
     let error = call(&server, "write").await.unwrap_err();
@@ -253,7 +286,10 @@ fn no_token_was_given(authority: &Authority, error: &Error, part: &str) {
 
 #[tokio::test]
 async fn an_answer_to_another_login_is_refused() {
-    let quirks = Quirks { state: Some("another".into()), ..Quirks::default() };
+    let quirks = Quirks {
+        state: Some("another".into()),
+        ..Quirks::default()
+    };
     let (authority, person) = (Authority::start(quirks).await, Person::default());
     let error = refused(&authority, oauth(&person)).await;
     no_token_was_given(&authority, &error, "another login");
@@ -261,7 +297,10 @@ async fn an_answer_to_another_login_is_refused() {
 
 #[tokio::test]
 async fn an_answer_of_another_issuer_is_refused() {
-    let quirks = Quirks { iss: Some("http://127.0.0.1:1".into()), ..Quirks::default() };
+    let quirks = Quirks {
+        iss: Some("http://127.0.0.1:1".into()),
+        ..Quirks::default()
+    };
     let (authority, person) = (Authority::start(quirks).await, Person::default());
     let error = refused(&authority, oauth(&person)).await;
     no_token_was_given(&authority, &error, "another authorization server");
@@ -269,7 +308,10 @@ async fn an_answer_of_another_issuer_is_refused() {
 
 #[tokio::test]
 async fn metadata_of_another_issuer_are_refused() {
-    let quirks = Quirks { issuer: Some("http://127.0.0.1:1".into()), ..Quirks::default() };
+    let quirks = Quirks {
+        issuer: Some("http://127.0.0.1:1".into()),
+        ..Quirks::default()
+    };
     let (authority, person) = (Authority::start(quirks).await, Person::default());
     let error = refused(&authority, oauth(&person)).await;
     no_token_was_given(&authority, &error, "`http://127.0.0.1:1`");
@@ -278,7 +320,10 @@ async fn metadata_of_another_issuer_are_refused() {
 
 #[tokio::test]
 async fn metadata_of_another_server_are_refused() {
-    let quirks = Quirks { resource: Some("http://127.0.0.1:1/mcp".into()), ..Quirks::default() };
+    let quirks = Quirks {
+        resource: Some("http://127.0.0.1:1/mcp".into()),
+        ..Quirks::default()
+    };
     let (authority, person) = (Authority::start(quirks).await, Person::default());
     let error = refused(&authority, oauth(&person)).await;
     no_token_was_given(&authority, &error, "metadata");
@@ -287,8 +332,15 @@ async fn metadata_of_another_server_are_refused() {
 
 #[tokio::test]
 async fn a_page_that_is_no_safe_address_is_not_opened() {
-    for page in ["file:///etc/passwd", "http://example.com/authorize", "javascript:alert(1)"] {
-        let quirks = Quirks { page: Some(page.into()), ..Quirks::default() };
+    for page in [
+        "file:///etc/passwd",
+        "http://example.com/authorize",
+        "javascript:alert(1)",
+    ] {
+        let quirks = Quirks {
+            page: Some(page.into()),
+            ..Quirks::default()
+        };
         let (authority, person) = (Authority::start(quirks).await, Person::default());
         let error = refused(&authority, oauth(&person)).await;
         no_token_was_given(&authority, &error, "neither https");
@@ -298,22 +350,35 @@ async fn a_page_that_is_no_safe_address_is_not_opened() {
 
 #[tokio::test]
 async fn a_token_goes_to_no_other_place() {
-    let (authority, other) =
-        (Authority::start(Quirks::default()).await, Authority::start(Quirks::default()).await);
+    let (authority, other) = (
+        Authority::start(Quirks::default()).await,
+        Authority::start(Quirks::default()).await,
+    );
     let person = Person::default();
     let (_servers, server) = ready(&authority, oauth(&person)).await;
     authority.quirks().elsewhere = Some(other.url.clone());
     call(&server, "read").await.unwrap_err();
-    assert!(other.logins().iter().all(Option::is_none), "{:?}", other.logins());
+    assert!(
+        other.logins().iter().all(Option::is_none),
+        "{:?}",
+        other.logins()
+    );
 }
 
 /// A client with a secret, which logs in by itself.
 fn machine() -> OAuth {
-    OAuth::new().client_id("me").client_secret("hush").client_credentials()
+    OAuth::new()
+        .client_id("me")
+        .client_secret("hush")
+        .client_credentials()
 }
 
 fn machines() -> Quirks {
-    Quirks { machines: true, refreshes: false, ..Quirks::default() }
+    Quirks {
+        machines: true,
+        refreshes: false,
+        ..Quirks::default()
+    }
 }
 
 #[track_caller]
@@ -326,8 +391,14 @@ fn kept_its_secret(thief: &Authority, error: &Error) {
 
 #[tokio::test]
 async fn client_secret_goes_to_the_issuer_that_was_set_and_no_other() {
-    let (authority, thief) = (Authority::start(machines()).await, Authority::start(machines()).await);
-    for issuer in [authority.issuer().to_owned(), format!("{}/", authority.issuer())] {
+    let (authority, thief) = (
+        Authority::start(machines()).await,
+        Authority::start(machines()).await,
+    );
+    for issuer in [
+        authority.issuer().to_owned(),
+        format!("{}/", authority.issuer()),
+    ] {
         let (_servers, server) = ready(&authority, machine().issuer(issuer)).await;
         assert_eq!(call(&server, "read").await.unwrap(), "read");
     }
@@ -338,17 +409,28 @@ async fn client_secret_goes_to_the_issuer_that_was_set_and_no_other() {
     kept_its_secret(&thief, &error);
     assert!(error.message().contains(authority.issuer()), "{error}");
     // One that only begins in the same way is another.
-    let error = refused(&authority, machine().issuer(format!("{}/x", thief.issuer()))).await;
+    let error = refused(
+        &authority,
+        machine().issuer(format!("{}/x", thief.issuer())),
+    )
+    .await;
     kept_its_secret(&thief, &error);
     // Nobody's browser is sent there, either.
     let person = Person::default();
     let error = refused(&authority, oauth(&person).issuer(authority.issuer())).await;
-    assert_eq!((error.kind(), person.visits()), (ErrorKind::Auth, 0), "{error}");
+    assert_eq!(
+        (error.kind(), person.visits()),
+        (ErrorKind::Auth, 0),
+        "{error}"
+    );
 }
 
 #[tokio::test]
 async fn client_secret_goes_to_the_issuer_of_its_first_login_and_no_other() {
-    let (authority, thief) = (Authority::start(machines()).await, Authority::start(machines()).await);
+    let (authority, thief) = (
+        Authority::start(machines()).await,
+        Authority::start(machines()).await,
+    );
     let store = Arc::new(MemoryTokens::new());
     let (_servers, server) = ready(&authority, machine().store(store.clone())).await;
     authority.revoke();
@@ -357,10 +439,16 @@ async fn client_secret_goes_to_the_issuer_of_its_first_login_and_no_other() {
     authority.revoke();
     kept_its_secret(&thief, &call(&server, "read").await.unwrap_err());
     // Another process that shares the store knows it as well, also without the login.
-    kept_its_secret(&thief, &refused(&authority, machine().store(store.clone())).await);
+    kept_its_secret(
+        &thief,
+        &refused(&authority, machine().store(store.clone())).await,
+    );
     let key = format!("guarded {}", authority.url);
     store.remove(&key).await.unwrap();
-    kept_its_secret(&thief, &refused(&authority, machine().store(store.clone())).await);
+    kept_its_secret(
+        &thief,
+        &refused(&authority, machine().store(store.clone())).await,
+    );
     // A login that an earlier version kept binds it, too.
     let old = json!({
         "issuer": authority.issuer(), "resource": authority.url, "scopes": [], "refresh": null, "expires": null,
@@ -383,15 +471,30 @@ async fn login_of_another_issuer_than_the_one_that_is_set_is_not_used() {
     let store = Arc::new(MemoryTokens::new());
     drop(ready(&authority, machine().store(store.clone())).await);
     let before = authority.logins().iter().flatten().count();
-    let error = refused(&authority, machine().store(store).issuer("https://login.example")).await;
-    assert!(error.message().contains("`https://login.example`"), "{error}");
-    assert_eq!(authority.logins().iter().flatten().count(), before, "an old token was sent");
+    let error = refused(
+        &authority,
+        machine().store(store).issuer("https://login.example"),
+    )
+    .await;
+    assert!(
+        error.message().contains("`https://login.example`"),
+        "{error}"
+    );
+    assert_eq!(
+        authority.logins().iter().flatten().count(),
+        before,
+        "an old token was sent"
+    );
 }
 
 #[test]
 fn secrets_are_not_shown() {
-    let oauth = OAuth::new().client_id("me").client_secret("hush").client_key("hush");
-    let enterprise = levity_mcp::Enterprise::new("https://id.example/token", "me", "hush".to_owned());
+    let oauth = OAuth::new()
+        .client_id("me")
+        .client_secret("hush")
+        .client_key("hush");
+    let enterprise =
+        levity_mcp::Enterprise::new("https://id.example/token", "me", "hush".to_owned());
     let oauth = oauth.enterprise(enterprise.client_secret("hush"));
     let config = ServerConfig::http("guarded", "https://guarded.example/mcp").oauth(oauth.clone());
     for shown in [format!("{oauth:?}"), format!("{config:?}")] {
@@ -402,12 +505,21 @@ fn secrets_are_not_shown() {
 #[tokio::test]
 async fn bound_token_is_sent_with_a_fresh_proof_each_time() {
     for nonce in [None, Some("n-1")] {
-        let quirks = Quirks { bound: true, nonce, ..Quirks::default() };
+        let quirks = Quirks {
+            bound: true,
+            nonce,
+            ..Quirks::default()
+        };
         let (authority, person) = (Authority::start(quirks).await, Person::default());
         let (_servers, server) = ready(&authority, oauth(&person)).await;
         assert_eq!(call(&server, "read").await.unwrap(), "read");
         let logins = authority.logins().into_iter().flatten();
-        assert!(logins.clone().count() > 1 && logins.clone().all(|login| login.starts_with("DPoP access-")));
+        assert!(
+            logins.clone().count() > 1
+                && logins
+                    .clone()
+                    .all(|login| login.starts_with("DPoP access-"))
+        );
         let proofs = authority.proofs();
         let different: std::collections::BTreeSet<_> = proofs.iter().collect();
         assert_eq!((proofs.len(), person.visits()), (different.len(), 1));
@@ -417,7 +529,11 @@ async fn bound_token_is_sent_with_a_fresh_proof_each_time() {
 
 #[tokio::test]
 async fn bound_token_is_renewed_with_its_key_also_by_another_process() {
-    let quirks = Quirks { bound: true, nonce: Some("n-1"), ..Quirks::default() };
+    let quirks = Quirks {
+        bound: true,
+        nonce: Some("n-1"),
+        ..Quirks::default()
+    };
     let (authority, person) = (Authority::start(quirks).await, Person::default());
     let store = Arc::new(MemoryTokens::new());
     drop(ready(&authority, oauth(&person).store(store.clone())).await);
@@ -438,7 +554,11 @@ fn workload_token(audience: &serde_json::Value) -> String {
     let part = |value: &serde_json::Value| {
         base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(value.to_string())
     };
-    format!("{}.{}.c2ln", part(&json!({ "alg": "RS256" })), part(&claims))
+    format!(
+        "{}.{}.c2ln",
+        part(&json!({ "alg": "RS256" })),
+        part(&claims)
+    )
 }
 
 #[tokio::test]
@@ -459,10 +579,19 @@ async fn workload_logs_in_by_the_token_of_its_platform() {
 async fn workload_token_for_another_server_is_not_sent() {
     for audience in [json!("https://login.example"), json!(null), json!([])] {
         let authority = Authority::start(Quirks::default()).await;
-        let oauth = OAuth::new().client_id("job").workload_identity(workload_token(&audience));
+        let oauth = OAuth::new()
+            .client_id("job")
+            .workload_identity(workload_token(&audience));
         let error = refused(&authority, oauth).await;
-        assert!(error.message().contains("assertion_for_another_server"), "{error}");
-        assert!(authority.grants("urn:ietf:params:oauth:grant-type:jwt-bearer").is_empty());
+        assert!(
+            error.message().contains("assertion_for_another_server"),
+            "{error}"
+        );
+        assert!(
+            authority
+                .grants("urn:ietf:params:oauth:grant-type:jwt-bearer")
+                .is_empty()
+        );
     }
 }
 
@@ -472,8 +601,15 @@ async fn workload_token_that_cannot_be_read_is_named() {
     let oauth = OAuth::new().workload_identity(levity_mcp::TokenFile::new("no-such-folder/token"));
     let servers = start(&authority, oauth);
     let status = servers.wait(WaitFor::All).await;
-    let ServerState::Away { error, .. } = &status[0].state else { panic!("{status:?}") };
-    assert!(error.message().contains("identity token of this workload cannot be read"), "{error}");
+    let ServerState::Away { error, .. } = &status[0].state else {
+        panic!("{status:?}")
+    };
+    assert!(
+        error
+            .message()
+            .contains("identity token of this workload cannot be read"),
+        "{error}"
+    );
 }
 
 /// Checks that no token, proof or assertion is shown, not even its beginning.
@@ -486,9 +622,20 @@ fn shows_no_token(shown: &str) {
 
 #[tokio::test]
 async fn tokens_that_a_server_repeats_in_its_errors_are_not_shown() {
-    for (bound, before) in [(false, 0), (false, 8_185), (true, 0), (true, 8_180), (true, 8_250)] {
+    for (bound, before) in [
+        (false, 0),
+        (false, 8_185),
+        (true, 0),
+        (true, 8_180),
+        (true, 8_250),
+    ] {
         let repeats = Some(("tools/call", before));
-        let quirks = Quirks { bound, repeats, write: "read", ..Quirks::default() };
+        let quirks = Quirks {
+            bound,
+            repeats,
+            write: "read",
+            ..Quirks::default()
+        };
         let (authority, person) = (Authority::start(quirks).await, Person::default());
         let (servers, server) = ready(&authority, oauth(&person)).await;
         let mut events = servers.events();
@@ -513,16 +660,26 @@ async fn tokens_that_a_server_repeats_in_its_errors_are_not_shown() {
 async fn tokens_that_a_server_repeats_when_it_does_not_start_are_not_shown() {
     for bound in [false, true] {
         for (method, before) in [("tools/list", 0), ("initialize", 0), ("initialize", 8_186)] {
-            let quirks = Quirks { bound, repeats: Some((method, before)), ..Quirks::default() };
+            let quirks = Quirks {
+                bound,
+                repeats: Some((method, before)),
+                ..Quirks::default()
+            };
             let (authority, person) = (Authority::start(quirks).await, Person::default());
-            let config =
-                ServerConfig::http("guarded", authority.url.clone()).oauth(oauth(&person)).retries(0);
+            let config = ServerConfig::http("guarded", authority.url.clone())
+                .oauth(oauth(&person))
+                .retries(0);
             let servers = Servers::builder().server(config).start().unwrap();
             let mut events = servers.events();
             let status = servers.wait(WaitFor::All).await;
             assert!(!status[0].state.is_ready(), "{status:?}");
             shows_no_token(&format!("{status:?}"));
-            let error = servers.get("guarded").unwrap().call("read", json!({})).await.unwrap_err();
+            let error = servers
+                .get("guarded")
+                .unwrap()
+                .call("read", json!({}))
+                .await
+                .unwrap_err();
             shows_no_token(&format!("{error} {error:?}"));
             servers.stop().await;
             drop(servers);
@@ -535,10 +692,17 @@ async fn tokens_that_a_server_repeats_when_it_does_not_start_are_not_shown() {
 
 #[tokio::test]
 async fn secrets_that_a_token_endpoint_repeats_as_its_error_are_not_shown() {
-    let quirks = Quirks { repeats_grant: true, ..Quirks::default() };
+    let quirks = Quirks {
+        repeats_grant: true,
+        ..Quirks::default()
+    };
     let authority = Authority::start(quirks.clone()).await;
     let token = workload_token(&json!([authority.issuer()]));
-    shows_no_token(&refused(&authority, OAuth::new().workload_identity(token)).await.to_string());
+    shows_no_token(
+        &refused(&authority, OAuth::new().workload_identity(token))
+            .await
+            .to_string(),
+    );
     let (authority, person) = (Authority::start(quirks).await, Person::default());
     shows_no_token(&refused(&authority, oauth(&person)).await.to_string());
 }

@@ -8,8 +8,12 @@ use crate::fixture::{Fixture, world};
 #[test]
 fn a_program_that_is_not_async_calls_tools() {
     let fixture = Fixture::echo().tool("say");
-    let servers =
-        blocking::Servers::start(Servers::builder().world(world()).server(fixture.config("one"))).unwrap();
+    let servers = blocking::Servers::start(
+        Servers::builder()
+            .world(world())
+            .server(fixture.config("one")),
+    )
+    .unwrap();
     let status = servers.wait(WaitFor::All).unwrap();
     assert!(status[0].state.is_ready(), "{status:?}");
     let names: Vec<_> = servers.tools().into_iter().map(|tool| tool.name).collect();
@@ -21,7 +25,10 @@ fn a_program_that_is_not_async_calls_tools() {
     let error = servers.call("two", "say", json!({})).unwrap_err();
     assert_eq!(
         (error.kind(), error.to_string()),
-        (ErrorKind::Config, "MCP server `two`: there is no such server".into())
+        (
+            ErrorKind::Config,
+            "MCP server `two`: there is no such server".into()
+        )
     );
     let kept = servers.servers().clone();
     servers.stop().unwrap();
@@ -31,13 +38,19 @@ fn a_program_that_is_not_async_calls_tools() {
 #[test]
 fn threads_share_them() {
     let fixture = Fixture::echo().tool("say");
-    let servers =
-        blocking::Servers::start(Servers::builder().world(world()).server(fixture.config("one"))).unwrap();
+    let servers = blocking::Servers::start(
+        Servers::builder()
+            .world(world())
+            .server(fixture.config("one")),
+    )
+    .unwrap();
     std::thread::scope(|scope| {
         for number in 0..8 {
             let servers = &servers;
             scope.spawn(move || {
-                let output = servers.call("one", "say", json!({"text": number.to_string()})).unwrap();
+                let output = servers
+                    .call("one", "say", json!({"text": number.to_string()}))
+                    .unwrap();
                 assert_eq!(output.as_text(), format!(r#"say {{"text":"{number}"}}"#));
             });
         }
@@ -50,5 +63,8 @@ fn threads_share_them() {
 #[tokio::test]
 async fn async_code_is_not_held_up() {
     let error = blocking::Servers::start(Servers::builder().world(world())).unwrap_err();
-    assert!(error.to_string().contains("inside an async runtime"), "{error}");
+    assert!(
+        error.to_string().contains("inside an async runtime"),
+        "{error}"
+    );
 }

@@ -1,11 +1,14 @@
-//! Servers that misbehave: each time an error in bounded time that says what happened, and nothing left behind.
+//! Servers that misbehave: each time an error in bounded time that says what happened, and nothing
+//! left behind.
 
 mod host;
 pub(crate) mod server;
 
 use std::time::Duration;
 
-use levity_mcp::{Error, ErrorKind, Server, ServerConfig, ServerEventKind, ServerState, Servers, WaitFor};
+use levity_mcp::{
+    Error, ErrorKind, Server, ServerConfig, ServerEventKind, ServerState, Servers, WaitFor,
+};
 use serde_json::{Value, json};
 
 use crate::fixture::world;
@@ -17,7 +20,9 @@ const SHORT: Duration = Duration::from_millis(300);
 
 /// A server that starts in this mode; see the module `server`.
 pub(crate) fn chaos(name: &str, mode: &str) -> ServerConfig {
-    ServerConfig::stdio(name, server::program()).args(server::arguments()).env(server::MODE, mode)
+    ServerConfig::stdio(name, server::program())
+        .args(server::arguments())
+        .env(server::MODE, mode)
 }
 
 pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
@@ -27,7 +32,11 @@ pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
 /// One server that is ready.
 async fn one(config: ServerConfig) -> (Servers, Server) {
     let name = config.name().to_owned();
-    let servers = Servers::builder().world(world()).server(config).start().unwrap();
+    let servers = Servers::builder()
+        .world(world())
+        .server(config)
+        .start()
+        .unwrap();
     let status = within(servers.wait(WaitFor::All)).await;
     assert!(status[0].state.is_ready(), "{status:?}");
     let server = servers.get(&name).unwrap();
@@ -39,7 +48,9 @@ async fn call(server: &Server, tool: &str) -> Result<String, Error> {
 }
 
 async fn say(server: &Server, tool: &str, text: &str) -> Result<String, Error> {
-    within(server.call(tool, json!({"text": text}))).await.map(|output| output.as_text().into_owned())
+    within(server.call(tool, json!({"text": text})))
+        .await
+        .map(|output| output.as_text().into_owned())
 }
 
 /// Waits until the server was started this often and is ready.
@@ -52,7 +63,8 @@ async fn ready(servers: &Servers, server: &Server, starts: u32) {
 
 fn lives(id: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
+    stat.rsplit_once(')')
+        .is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
 /// Waits until none of these processes lives.
@@ -65,7 +77,11 @@ pub(crate) fn gone(ids: &[i32]) -> bool {
 
 /// The numbers of a server's process and of children that it started.
 pub(crate) async fn family(server: &Server) -> Vec<i32> {
-    let ids = format!("{} {}", call(server, "pid").await.unwrap(), call(server, "children").await.unwrap());
+    let ids = format!(
+        "{} {}",
+        call(server, "pid").await.unwrap(),
+        call(server, "children").await.unwrap()
+    );
     let ids: Vec<i32> = ids.split(' ').map(|id| id.parse().unwrap()).collect();
     assert!(ids.len() == 4 && ids.iter().all(|id| lives(*id)), "{ids:?}");
     ids
@@ -75,12 +91,24 @@ pub(crate) async fn family(server: &Server) -> Vec<i32> {
 async fn a_server_that_is_killed_during_a_call_says_so_and_comes_back() {
     let (servers, server) = one(chaos("files", "serve")).await;
     let error = call(&server, "kill").await.unwrap_err();
-    assert_eq!((error.kind(), error.death().unwrap().signal), (ErrorKind::Closed, Some(9)), "{error}");
-    assert!(error.to_string().starts_with("MCP server `files`: the connection ended before"), "{error}");
+    assert_eq!(
+        (error.kind(), error.death().unwrap().signal),
+        (ErrorKind::Closed, Some(9)),
+        "{error}"
+    );
+    assert!(
+        error
+            .to_string()
+            .starts_with("MCP server `files`: the connection ended before"),
+        "{error}"
+    );
     // A call right behind it was not made, and says so.
     let error = call(&server, "echo").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Away, "{error}");
-    assert!(error.to_string().contains("it is away and starts again in"), "{error}");
+    assert!(
+        error.to_string().contains("it is away and starts again in"),
+        "{error}"
+    );
     ready(&servers, &server, 2).await;
     assert_eq!(say(&server, "echo", "again").await.unwrap(), "again");
     servers.stop().await;
@@ -101,7 +129,10 @@ async fn last_words_and_code_are_in_the_error() {
 async fn a_server_that_stops_reading_holds_up_nobody_for_ever() {
     let limits = |config: ServerConfig| config.call_limit(SHORT).idle_limit(SHORT);
     let (servers, server) = one(limits(chaos("files", "serve"))).await;
-    assert_eq!(call(&server, "deaf").await.unwrap_err().kind(), ErrorKind::Timeout);
+    assert_eq!(
+        call(&server, "deaf").await.unwrap_err().kind(),
+        ErrorKind::Timeout
+    );
     // More than the pipe takes, so that a message stays in the middle.
     let large = "x".repeat(1 << 20);
     for _ in 0..3 {
@@ -118,8 +149,14 @@ async fn garbage_without_end_is_named() {
     let (servers, server) = one(chaos("files", "serve")).await;
     let error = call(&server, "garbage").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Protocol);
-    assert!(error.message().contains("a server has to log to stderr"), "{error}");
-    assert!(error.to_string().contains("garbage, and no end of it"), "{error}");
+    assert!(
+        error.message().contains("a server has to log to stderr"),
+        "{error}"
+    );
+    assert!(
+        error.to_string().contains("garbage, and no end of it"),
+        "{error}"
+    );
     servers.stop().await;
 }
 
@@ -141,7 +178,10 @@ async fn a_hundred_megabytes_on_one_line_fail_one_call_alone() {
 #[tokio::test]
 async fn late_and_second_answers_reach_no_other_call() {
     let (servers, server) = one(chaos("files", "serve").call_limit(SHORT)).await;
-    assert_eq!(call(&server, "late").await.unwrap_err().kind(), ErrorKind::Timeout);
+    assert_eq!(
+        call(&server, "late").await.unwrap_err().kind(),
+        ErrorKind::Timeout
+    );
     assert_eq!(say(&server, "echo", "mine").await.unwrap(), "mine");
     assert_eq!(call(&server, "twice").await.unwrap(), "once");
     assert_eq!(say(&server, "echo", "mine").await.unwrap(), "mine");
@@ -164,7 +204,10 @@ async fn an_error_without_id_fails_the_call() {
 async fn odd_answers_lose_nothing() {
     let (servers, server) = one(chaos("files", "serve")).await;
     let unknown = call(&server, "unknown").await.unwrap();
-    assert!(unknown.contains("known") && unknown.contains("hologram"), "{unknown}");
+    assert!(
+        unknown.contains("known") && unknown.contains("hologram"),
+        "{unknown}"
+    );
     assert_eq!(call(&server, "text").await.unwrap(), "just text");
     assert_eq!(call(&server, "string_id").await.unwrap(), "by a string");
     assert_eq!(call(&server, "noise").await.unwrap(), "after the noise");
@@ -172,17 +215,28 @@ async fn odd_answers_lose_nothing() {
     assert!(error.message().contains("no valid JSON"), "{error}");
     // Whatever a null is taken for, it ends the call.
     let _ = call(&server, "null").await;
-    assert_eq!(call(&server, "fail").await.unwrap_err().kind(), ErrorKind::Refused(-32000));
+    assert_eq!(
+        call(&server, "fail").await.unwrap_err().kind(),
+        ErrorKind::Refused(-32000)
+    );
     assert_eq!(say(&server, "echo", "on").await.unwrap(), "on");
     servers.stop().await;
 }
 
 /// Why a server that starts like this is away.
 async fn away(config: ServerConfig) -> String {
-    let servers = Servers::builder().world(world()).server(config.retries(0)).start().unwrap();
+    let servers = Servers::builder()
+        .world(world())
+        .server(config.retries(0))
+        .start()
+        .unwrap();
     let status = within(servers.wait(WaitFor::All)).await;
-    let ServerState::Away { error, .. } = &status[0].state else { panic!("{status:?}") };
-    let tool = within(servers.get("files").unwrap().call("echo", Value::Null)).await.unwrap_err();
+    let ServerState::Away { error, .. } = &status[0].state else {
+        panic!("{status:?}")
+    };
+    let tool = within(servers.get("files").unwrap().call("echo", Value::Null))
+        .await
+        .unwrap_err();
     assert!(tool.to_string().contains("`files`"), "{tool}");
     within(servers.stop()).await;
     error.to_string()
@@ -191,23 +245,36 @@ async fn away(config: ServerConfig) -> String {
 #[tokio::test]
 async fn a_server_that_does_not_start_says_why() {
     let died = away(chaos("files", "die")).await;
-    assert!(died.contains("code 7") && died.contains("missing API key: set WEATHER_KEY"), "{died}");
+    assert!(
+        died.contains("code 7") && died.contains("missing API key: set WEATHER_KEY"),
+        "{died}"
+    );
     let ended = away(chaos("files", "exit")).await;
     assert!(ended.contains("its process ended with code 0"), "{ended}");
     let left = away(chaos("files", "fork")).await;
     assert!(left.contains("code 3"), "{left}");
     let absent = away(ServerConfig::stdio("files", "no-such-program-here")).await;
-    assert!(absent.contains("`no-such-program-here` was not found in `PATH`"), "{absent}");
+    assert!(
+        absent.contains("`no-such-program-here` was not found in `PATH`"),
+        "{absent}"
+    );
     for mode in ["mute", "deaf"] {
         let limits = chaos("files", mode).start_limit(SHORT).probe_limit(SHORT);
         let silent = away(limits).await;
-        assert!(silent.contains("not ready within") || silent.contains("does not answer"), "{silent}");
+        assert!(
+            silent.contains("not ready within") || silent.contains("does not answer"),
+            "{silent}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_flood_on_stderr_becomes_events_and_stops_nobody() {
-    let servers = Servers::builder().world(world()).server(chaos("files", "flood")).start().unwrap();
+    let servers = Servers::builder()
+        .world(world())
+        .server(chaos("files", "flood"))
+        .start()
+        .unwrap();
     let mut events = servers.events();
     let line = loop {
         if let ServerEventKind::Stderr(line) = within(events.next()).await.unwrap().kind
@@ -218,7 +285,12 @@ async fn a_flood_on_stderr_becomes_events_and_stops_nobody() {
     };
     assert!(line.starts_with("noise noise"), "{line}");
     within(servers.wait(WaitFor::All)).await;
-    assert_eq!(say(&servers.get("files").unwrap(), "echo", "on").await.unwrap(), "on");
+    assert_eq!(
+        say(&servers.get("files").unwrap(), "echo", "on")
+            .await
+            .unwrap(),
+        "on"
+    );
     servers.stop().await;
 }
 
@@ -231,7 +303,10 @@ async fn nothing_is_left_after_stop_drop_and_restart() {
     ready(&servers, &server, 2).await;
     let second = family(&server).await;
     within(servers.stop()).await;
-    assert!(!second.iter().any(|id| lives(*id)), "all are gone when `stop` returns");
+    assert!(
+        !second.iter().any(|id| lives(*id)),
+        "all are gone when `stop` returns"
+    );
 
     let (servers, server) = one(chaos("files", "serve")).await;
     let third = family(&server).await;
@@ -242,16 +317,29 @@ async fn nothing_is_left_after_stop_drop_and_restart() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn twenty_servers_at_once() {
     let configs = (0..20).map(|n| chaos(&format!("s{n}"), "serve"));
-    let servers = Servers::builder().world(world()).servers(configs).start().unwrap();
+    let servers = Servers::builder()
+        .world(world())
+        .servers(configs)
+        .start()
+        .unwrap();
     let status = within(servers.wait(WaitFor::All)).await;
-    assert!(status.iter().all(|status| status.state.is_ready()), "{status:?}");
+    assert!(
+        status.iter().all(|status| status.state.is_ready()),
+        "{status:?}"
+    );
     let mut ids = Vec::new();
     for server in servers.all() {
-        assert_eq!(say(&server, "echo", server.name()).await.unwrap(), server.name());
+        assert_eq!(
+            say(&server, "echo", server.name()).await.unwrap(),
+            server.name()
+        );
         ids.push(call(&server, "pid").await.unwrap().parse().unwrap());
     }
     within(servers.stop()).await;
-    assert!(!ids.iter().any(|id| lives(*id)), "all are gone when `stop` returns");
+    assert!(
+        !ids.iter().any(|id| lives(*id)),
+        "all are gone when `stop` returns"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,8 +6,8 @@ use levity_core::World;
 use levity_mcp::ServerConfig;
 use levity_runtime::SystemWorld;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, ListToolsResult,
-    PaginatedRequestParams, ServerCapabilities, ServerConfig as ServerInfo, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
+    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig as ServerInfo, Tool,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::{Peer, ServerHandler, ServiceExt};
@@ -35,7 +35,11 @@ impl Fixture {
     pub(crate) fn new(
         answer: impl Fn(&str, Map<String, Value>) -> CallToolResult + Send + Sync + 'static,
     ) -> Self {
-        Self(Arc::new(Inner { tools: Mutex::default(), answer: Box::new(answer), peers: Mutex::default() }))
+        Self(Arc::new(Inner {
+            tools: Mutex::default(),
+            answer: Box::new(answer),
+            peers: Mutex::default(),
+        }))
     }
 
     /// Answers with the name of the tool and its arguments.
@@ -47,7 +51,9 @@ impl Fixture {
 
     pub(crate) fn tool(self, name: &str) -> Self {
         let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
-        let Value::Object(schema) = schema else { unreachable!() };
+        let Value::Object(schema) = schema else {
+            unreachable!()
+        };
         self.0.tools.lock().unwrap().push(Tool::new(
             name.to_owned(),
             format!("Does {name}."),
@@ -85,7 +91,10 @@ impl Fixture {
 
 impl ServerHandler for Fixture {
     fn get_info(&self) -> ServerInfo {
-        let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .build();
         ServerInfo::new(capabilities)
     }
 
@@ -95,7 +104,9 @@ impl ServerHandler for Fixture {
         cx: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         self.0.peers.lock().unwrap().push(cx.peer);
-        Ok(ListToolsResult::with_all_items(self.0.tools.lock().unwrap().clone()))
+        Ok(ListToolsResult::with_all_items(
+            self.0.tools.lock().unwrap().clone(),
+        ))
     }
 
     async fn call_tool(
@@ -119,16 +130,26 @@ pub(crate) struct Raw {
 /// What a server says to a message; none to leave it to the usual.
 type Say = dyn Fn(&Value) -> Option<Vec<Value>> + Send + Sync;
 
-pub(crate) fn raw(name: &str, say: impl Fn(&Value) -> Option<Vec<Value>> + Send + Sync + 'static) -> Raw {
+pub(crate) fn raw(
+    name: &str,
+    say: impl Fn(&Value) -> Option<Vec<Value>> + Send + Sync + 'static,
+) -> Raw {
     let (tell, heard) = mpsc::unbounded_channel();
     let (to, from) = mpsc::unbounded_channel();
-    let (say, from) = (Arc::<Say>::from(Box::new(say) as Box<Say>), Arc::new(tokio::sync::Mutex::new(from)));
+    let (say, from) = (
+        Arc::<Say>::from(Box::new(say) as Box<Say>),
+        Arc::new(tokio::sync::Mutex::new(from)),
+    );
     let config = ServerConfig::in_process(name.to_owned(), move || {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         tokio::spawn(serve(theirs, say.clone(), tell.clone(), from.clone()));
         ours
     });
-    Raw { heard, say: to, config }
+    Raw {
+        heard,
+        say: to,
+        config,
+    }
 }
 
 async fn serve(
@@ -152,7 +173,12 @@ async fn serve(
             said = from.recv() => said.into_iter().collect(),
         };
         for said in said {
-            if said.is_null() || write.write_all(format!("{said}\n").as_bytes()).await.is_err() {
+            if said.is_null()
+                || write
+                    .write_all(format!("{said}\n").as_bytes())
+                    .await
+                    .is_err()
+            {
                 return;
             }
         }

@@ -1,6 +1,11 @@
 //! Servers that are reached by HTTP.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stderr)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr
+)]
 #![allow(clippy::disallowed_methods, reason = "servers take the time they take")]
 
 mod peers;
@@ -19,11 +24,17 @@ use crate::fixture::world;
 
 /// Fails instead of hanging.
 async fn within<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(30), future).await.expect("it hangs")
+    tokio::time::timeout(Duration::from_secs(30), future)
+        .await
+        .expect("it hangs")
 }
 
 async fn open(config: ServerConfig) -> Servers {
-    let servers = Servers::builder().world(world()).server(config).start().unwrap();
+    let servers = Servers::builder()
+        .world(world())
+        .server(config)
+        .start()
+        .unwrap();
     let status = within(servers.wait(WaitFor::All)).await;
     assert!(status[0].state.is_ready(), "{status:?}");
     servers
@@ -31,7 +42,11 @@ async fn open(config: ServerConfig) -> Servers {
 
 fn tool(servers: &Servers, name: &str) -> Arc<dyn Tool> {
     let tools = servers.tools();
-    tools.iter().find(|tool| tool.spec().name == format!("mcp_it_{name}")).expect("no such tool").clone()
+    tools
+        .iter()
+        .find(|tool| tool.spec().name == format!("mcp_it_{name}"))
+        .expect("no such tool")
+        .clone()
 }
 
 async fn call(servers: &Servers, name: &str, args: Value) -> Result<String, ToolError> {
@@ -42,10 +57,18 @@ async fn call(servers: &Servers, name: &str, args: Value) -> Result<String, Tool
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tools_of_a_server_are_called() {
     for sessions in [true, false] {
-        let server = start(Setup { sessions, json: !sessions, ..Setup::default() }).await;
+        let server = start(Setup {
+            sessions,
+            json: !sessions,
+            ..Setup::default()
+        })
+        .await;
         let servers = open(ServerConfig::http("it", server.url())).await;
         for name in ["echo", "slow", "progress"] {
-            assert_eq!(call(&servers, name, json!({"text": name})).await.unwrap(), name);
+            assert_eq!(
+                call(&servers, name, json!({"text": name})).await.unwrap(),
+                name
+            );
         }
         let connections = server.connections.load(Ordering::Relaxed);
         assert!(connections < 8, "{connections} connections");
@@ -60,11 +83,22 @@ async fn a_server_that_was_away_is_used_again() {
     let port = server.address.port();
     let mut events = servers.events();
     server.stop().await;
-    let error = call(&servers, "echo", json!({"text": "x"})).await.unwrap_err();
+    let error = call(&servers, "echo", json!({"text": "x"}))
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("server `it`: "), "{error}");
-    within(async { while !matches!(events.next().await.unwrap().kind, ServerEventKind::Away { .. }) {} })
-        .await;
-    let _again = start(Setup { port, ..Setup::default() }).await;
+    within(async {
+        while !matches!(
+            events.next().await.unwrap().kind,
+            ServerEventKind::Away { .. }
+        ) {}
+    })
+    .await;
+    let _again = start(Setup {
+        port,
+        ..Setup::default()
+    })
+    .await;
     within(async {
         while call(&servers, "echo", json!({"text": "x"})).await.is_err() {
             tokio::task::yield_now().await;
@@ -76,12 +110,23 @@ async fn a_server_that_was_away_is_used_again() {
 
 #[tokio::test]
 async fn a_server_that_cannot_be_reached_says_so() {
-    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let free = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let config = ServerConfig::http("it", format!("http://{free}/mcp?key=secret"));
-    let servers = Servers::builder().world(world()).server(config).start().unwrap();
+    let servers = Servers::builder()
+        .world(world())
+        .server(config)
+        .start()
+        .unwrap();
     let status = within(servers.wait(WaitFor::All)).await;
     let text = format!("{status:?}");
-    assert!(text.contains("cannot be reached: Connection refused"), "{text}");
+    assert!(
+        text.contains("cannot be reached: Connection refused"),
+        "{text}"
+    );
     assert!(!text.contains("secret"), "{text}");
     within(servers.stop()).await;
 }
@@ -104,7 +149,8 @@ async fn saying(answer: &'static str) -> (std::net::SocketAddr, tokio::task::Joi
 async fn key_in_an_address_is_in_no_error() {
     let answers = [
         "HTTP/1.1 404 No\r\ncontent-length: 21\r\n\r\n<p>/mcp?key=secret</p>",
-        "HTTP/1.1 401 No\r\ncontent-length: 0\r\nwww-authenticate: Bearer realm=\"/mcp?key=secret\"\r\n\r\n",
+        "HTTP/1.1 401 No\r\ncontent-length: 0\r\nwww-authenticate: Bearer \
+            realm=\"/mcp?key=secret\"\r\n\r\n",
         "HTTP/1.1 302 Go\r\ncontent-length: 0\r\nlocation: http://h/?key=secret\r\n\r\n",
         "HTTP/1.1 500 No\r\ncontent-length: 6\r\n\r\nsecret",
         "nonsense",
@@ -118,7 +164,11 @@ async fn key_in_an_address_is_in_no_error() {
             format!("http://{address}/mcp#secret"),
         ] {
             let config = ServerConfig::http("it", url).retries(1);
-            let servers = Servers::builder().world(world()).server(config).start().unwrap();
+            let servers = Servers::builder()
+                .world(world())
+                .server(config)
+                .start()
+                .unwrap();
             let status = within(servers.wait(WaitFor::All)).await;
             let text = format!("{status:?}");
             assert!(!text.contains("secret"), "{answer}: {text}");

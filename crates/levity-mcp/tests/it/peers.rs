@@ -1,7 +1,8 @@
 //! Servers that others wrote, started as programs, where they are installed.
 //!
-//! `LEVITY_TEST_MCP_NODE` names a folder whose `node_modules/.bin` has `node` and the reference servers, `LEVITY_TEST_MCP_PYTHON` a
-//! Python beside which the others lie, and `LEVITY_TEST_MCP_PYTHON1` one with the older library.
+//! `LEVITY_TEST_MCP_NODE` names a folder whose `node_modules/.bin` has `node` and the reference
+//! servers, `LEVITY_TEST_MCP_PYTHON` a Python beside which the others lie, and
+//! `LEVITY_TEST_MCP_PYTHON1` one with the older library.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +10,8 @@ use std::time::Duration;
 
 use levity_core::{Progress, Tool as _, ToolCx, ToolReport, ToolSource};
 use levity_mcp::{
-    AcceptDefaults, Config, ElicitAsk, ElicitReply, Elicitor, ServerConfig, ServerEventKind, Servers, WaitFor,
+    AcceptDefaults, Config, ElicitAsk, ElicitReply, Elicitor, ServerConfig, ServerEventKind,
+    Servers, WaitFor,
 };
 use serde_json::{Map, Value, json};
 
@@ -31,11 +33,18 @@ fn node(name: &str, program: &str) -> Option<ServerConfig> {
 
 fn python(name: &str, variable: &str, program: &str) -> Option<ServerConfig> {
     let python = from_env(variable)?;
-    Some(ServerConfig::stdio(name, python.with_file_name(program).to_string_lossy()))
+    Some(ServerConfig::stdio(
+        name,
+        python.with_file_name(program).to_string_lossy(),
+    ))
 }
 
 async fn open(config: ServerConfig) -> Servers {
-    let servers = Servers::builder().world(world()).server(config).start().unwrap();
+    let servers = Servers::builder()
+        .world(world())
+        .server(config)
+        .start()
+        .unwrap();
     ready(servers).await
 }
 
@@ -49,15 +58,21 @@ async fn ready(servers: Servers) -> Servers {
 
 #[track_caller]
 fn count(servers: &Servers, tools: usize) {
-    let names: Vec<_> = servers.tools().iter().map(|tool| tool.spec().name.clone()).collect();
+    let names: Vec<_> = servers
+        .tools()
+        .iter()
+        .map(|tool| tool.spec().name.clone())
+        .collect();
     assert_eq!(names.len(), tools, "{names:?}");
 }
 
 /// Calls a tool as an agent would, by the name that it knows.
 async fn call(servers: &Servers, name: &str, args: Value) -> String {
     let tools = servers.tools();
-    let tool =
-        tools.iter().find(|tool| tool.spec().name == name).unwrap_or_else(|| panic!("no tool `{name}`"));
+    let tool = tools
+        .iter()
+        .find(|tool| tool.spec().name == name)
+        .unwrap_or_else(|| panic!("no tool `{name}`"));
     match tool.call(args, &ToolCx::detached()).await {
         Ok(output) => output.as_text().into_owned(),
         Err(error) => panic!("{name}: {error}"),
@@ -66,7 +81,9 @@ async fn call(servers: &Servers, name: &str, args: Value) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_by_its_pipes() {
-    let Some(config) = node("all", "mcp-server-everything") else { return };
+    let Some(config) = node("all", "mcp-server-everything") else {
+        return;
+    };
     let servers = Servers::builder()
         .world(world())
         .server(config.arg("stdio"))
@@ -77,13 +94,31 @@ async fn everything_by_its_pipes() {
     let servers = ready(servers).await;
     let server = servers.get("all").unwrap();
     let mut events = servers.events();
-    assert_eq!(call(&servers, "mcp_all_echo", json!({"message": "hi"})).await, "Echo: hi");
+    assert_eq!(
+        call(&servers, "mcp_all_echo", json!({"message": "hi"})).await,
+        "Echo: hi"
+    );
     let sum = call(&servers, "mcp_all_get-sum", json!({"a": 2, "b": 5})).await;
     assert!(sum.contains('7'), "{sum}");
     let image = server.call("get-tiny-image", json!({})).await.unwrap();
-    assert!(image.content.iter().any(|part| matches!(part, levity_core::Content::Media(_))), "{image:?}");
-    let weather = server.call("get-structured-content", json!({"location": "Chicago"})).await.unwrap();
-    assert!(weather.value.as_ref().is_some_and(|value| value["temperature"].is_number()), "{weather:?}");
+    assert!(
+        image
+            .content
+            .iter()
+            .any(|part| matches!(part, levity_core::Content::Media(_))),
+        "{image:?}"
+    );
+    let weather = server
+        .call("get-structured-content", json!({"location": "Chicago"}))
+        .await
+        .unwrap();
+    assert!(
+        weather
+            .value
+            .as_ref()
+            .is_some_and(|value| value["temperature"].is_number()),
+        "{weather:?}"
+    );
     assert!(!server.resources().await.unwrap().is_empty());
     let templates = server.resource_templates().await.unwrap();
     assert!(!templates.is_empty());
@@ -91,15 +126,31 @@ async fn everything_by_its_pipes() {
     assert!(!server.read(uri).await.unwrap().is_empty());
     server.subscribe(uri).await.unwrap();
     assert!(!server.prompts().await.unwrap().is_empty());
-    let prompt = server.prompt("args-prompt", json!({"city": "Brest"})).await.unwrap();
+    let prompt = server
+        .prompt("args-prompt", json!({"city": "Brest"}))
+        .await
+        .unwrap();
     assert!(prompt.messages[0].text().contains("Brest"), "{prompt:?}");
-    let found = server.complete_prompt("completable-prompt", "department", "E").await.unwrap();
+    let found = server
+        .complete_prompt("completable-prompt", "department", "E")
+        .await
+        .unwrap();
     assert_eq!(found, ["Engineering"]);
     server.log_level("debug").await.unwrap();
     server.ping().await.unwrap();
-    server.call("toggle-simulated-logging", json!({})).await.unwrap();
-    let logged = async { while !matches!(events.next().await.unwrap().kind, ServerEventKind::Log { .. }) {} };
-    tokio::time::timeout(Duration::from_secs(30), logged).await.expect("it logs");
+    server
+        .call("toggle-simulated-logging", json!({}))
+        .await
+        .unwrap();
+    let logged = async {
+        while !matches!(
+            events.next().await.unwrap().kind,
+            ServerEventKind::Log { .. }
+        ) {}
+    };
+    tokio::time::timeout(Duration::from_secs(30), logged)
+        .await
+        .expect("it logs");
     servers.stop().await;
 }
 
@@ -115,9 +166,13 @@ impl Elicitor for Name {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_asks_and_takes_its_time() {
-    let Some(config) = node("all", "mcp-server-everything") else { return };
-    let builder =
-        Servers::builder().world(world()).server(config.arg("stdio")).roots(["file:///srv/project"]);
+    let Some(config) = node("all", "mcp-server-everything") else {
+        return;
+    };
+    let builder = Servers::builder()
+        .world(world())
+        .server(config.arg("stdio"))
+        .roots(["file:///srv/project"]);
     let servers = ready(builder.elicitor(Name).start().unwrap()).await;
     let server = servers.get("all").unwrap();
     // It tells of more tools once it knows what it may ask of us.
@@ -129,9 +184,14 @@ async fn everything_asks_and_takes_its_time() {
             }
         }
     };
-    let roots = tokio::time::timeout(Duration::from_secs(30), roots).await.expect("it asks for roots");
+    let roots = tokio::time::timeout(Duration::from_secs(30), roots)
+        .await
+        .expect("it asks for roots");
     assert!(roots.contains("file:///srv/project"), "{roots}");
-    let asked = server.call("trigger-elicitation-request", json!({})).await.unwrap();
+    let asked = server
+        .call("trigger-elicitation-request", json!({}))
+        .await
+        .unwrap();
     assert!(asked.as_text().contains("levity"), "{asked:?}");
 
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
@@ -142,19 +202,31 @@ async fn everything_asks_and_takes_its_time() {
         }
     });
     let tools = servers.tools();
-    let slow =
-        tools.iter().find(|tool| tool.spec().name.ends_with("trigger-long-running-operation")).unwrap();
-    slow.call(json!({"duration": 0.4, "steps": 2}), &cx).await.unwrap();
+    let slow = tools
+        .iter()
+        .find(|tool| tool.spec().name.ends_with("trigger-long-running-operation"))
+        .unwrap();
+    slow.call(json!({"duration": 0.4, "steps": 2}), &cx)
+        .await
+        .unwrap();
     assert!(told.recv().await.unwrap().contains("of 2"));
 
     // This one is only done as a task that is asked after.
-    let report =
-        server.call("simulate-research-query", json!({"topic": "tides", "ambiguous": false})).await.unwrap();
+    let report = server
+        .call(
+            "simulate-research-query",
+            json!({"topic": "tides", "ambiguous": false}),
+        )
+        .await
+        .unwrap();
     assert!(report.as_text().contains("tides"), "{report:?}");
     // This one asks before it goes on, and only whom waits for its result.
     let args = json!({"topic": "python", "ambiguous": true});
-    let report =
-        tokio::time::timeout(Duration::from_secs(60), server.call("simulate-research-query", args)).await;
+    let report = tokio::time::timeout(
+        Duration::from_secs(60),
+        server.call("simulate-research-query", args),
+    )
+    .await;
     let report = report.expect("it is not left waiting").unwrap();
     assert!(report.as_text().contains("python"), "{report:?}");
     servers.stop().await;
@@ -162,35 +234,67 @@ async fn everything_asks_and_takes_its_time() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_memory_and_thoughts() {
-    let Some(files) = node("files", "mcp-server-filesystem") else { return };
+    let Some(files) = node("files", "mcp-server-filesystem") else {
+        return;
+    };
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.txt"), "alpha").unwrap();
-    let root = folder.path().canonicalize().unwrap().to_string_lossy().into_owned();
+    let root = folder
+        .path()
+        .canonicalize()
+        .unwrap()
+        .to_string_lossy()
+        .into_owned();
     let memory = node("memory", "mcp-server-memory").unwrap();
     let memory = memory.env("MEMORY_FILE_PATH", format!("{root}/memory.jsonl"));
     let thoughts = node("think", "mcp-server-sequential-thinking").unwrap();
-    let builder = Servers::builder().world(world()).server(files.arg(&root)).server(memory).server(thoughts);
+    let builder = Servers::builder()
+        .world(world())
+        .server(files.arg(&root))
+        .server(memory)
+        .server(thoughts);
     let servers = ready(builder.start().unwrap()).await;
     count(&servers, 14 + 9 + 1);
     let path = format!("{root}/a.txt");
-    assert!(call(&servers, "mcp_files_read_text_file", json!({"path": path})).await.contains("alpha"));
-    let outside =
-        servers.get("files").unwrap().call("read_text_file", json!({"path": "/etc/hostname"})).await;
+    assert!(
+        call(&servers, "mcp_files_read_text_file", json!({"path": path}))
+            .await
+            .contains("alpha")
+    );
+    let outside = servers
+        .get("files")
+        .unwrap()
+        .call("read_text_file", json!({"path": "/etc/hostname"}))
+        .await;
     assert!(outside.unwrap_err().to_string().contains("denied"));
-    let entities =
-        json!({"entities": [{"name": "tide", "entityType": "thing", "observations": ["it is high"]}]});
+    let entities = json!({"entities": [{"name": "tide", "entityType": "thing", "observations": ["it is high"]}]});
     call(&servers, "mcp_memory_create_entities", entities).await;
-    assert!(call(&servers, "mcp_memory_read_graph", json!({})).await.contains("it is high"));
-    let thought =
-        json!({"thought": "first", "nextThoughtNeeded": false, "thoughtNumber": 1, "totalThoughts": 1});
-    assert!(call(&servers, "mcp_think_sequentialthinking", thought).await.contains("thoughtNumber"));
+    assert!(
+        call(&servers, "mcp_memory_read_graph", json!({}))
+            .await
+            .contains("it is high")
+    );
+    let thought = json!({"thought": "first", "nextThoughtNeeded": false, "thoughtNumber": 1, "totalThoughts": 1});
+    assert!(
+        call(&servers, "mcp_think_sequentialthinking", thought)
+            .await
+            .contains("thoughtNumber")
+    );
     servers.stop().await;
 }
 
 fn repository(folder: &Path) {
     let git = |args: &[&str]| {
-        let done = Command::new("git").args(args).current_dir(folder).output().unwrap();
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        let done = Command::new("git")
+            .args(args)
+            .current_dir(folder)
+            .output()
+            .unwrap();
+        assert!(
+            done.status.success(),
+            "{}",
+            String::from_utf8_lossy(&done.stderr)
+        );
     };
     git(&["init", "--quiet"]);
     std::fs::write(folder.join("a.txt"), "alpha").unwrap();
@@ -198,7 +302,9 @@ fn repository(folder: &Path) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn time_git_and_pages() {
-    let Some(time) = python("time", "LEVITY_TEST_MCP_PYTHON", "mcp-server-time") else { return };
+    let Some(time) = python("time", "LEVITY_TEST_MCP_PYTHON", "mcp-server-time") else {
+        return;
+    };
     let folder = tempfile::tempdir().unwrap();
     repository(folder.path());
     let root = folder.path().to_string_lossy().into_owned();
@@ -213,13 +319,36 @@ async fn time_git_and_pages() {
         .unwrap();
     let servers = ready(servers).await;
     count(&servers, 2 + 12 + 1);
-    let protocols: Vec<_> = servers.status().into_iter().filter_map(|status| status.protocol).collect();
-    assert_eq!(protocols, ["2026-07-28"; 3], "they speak the newer protocol");
-    assert!(call(&servers, "mcp_time_get_current_time", json!({"timezone": "UTC"})).await.contains("UTC"));
-    assert!(call(&servers, "mcp_git_git_status", json!({"repo_path": root})).await.contains("a.txt"));
+    let protocols: Vec<_> = servers
+        .status()
+        .into_iter()
+        .filter_map(|status| status.protocol)
+        .collect();
+    assert_eq!(
+        protocols, ["2026-07-28"; 3],
+        "they speak the newer protocol"
+    );
+    assert!(
+        call(
+            &servers,
+            "mcp_time_get_current_time",
+            json!({"timezone": "UTC"})
+        )
+        .await
+        .contains("UTC")
+    );
+    assert!(
+        call(&servers, "mcp_git_git_status", json!({"repo_path": root}))
+            .await
+            .contains("a.txt")
+    );
     let (address, page) = page("<html><body><p>spring tide</p></body></html>").await;
-    let text =
-        call(&servers, "mcp_fetch_fetch", json!({"url": format!("http://{address}/"), "raw": true})).await;
+    let text = call(
+        &servers,
+        "mcp_fetch_fetch",
+        json!({"url": format!("http://{address}/"), "raw": true}),
+    )
+    .await;
     assert!(text.contains("spring tide"), "{text}");
     page.abort();
     servers.stop().await;
@@ -233,8 +362,11 @@ async fn page(body: &'static str) -> (std::net::SocketAddr, tokio::task::JoinHan
     let serve = tokio::spawn(async move {
         while let Ok((mut socket, _)) = listener.accept().await {
             let _ = socket.read(&mut [0; 4096]).await;
-            let head = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length";
-            let _ = socket.write_all(format!("{head}: {}\r\n\r\n{body}", body.len()).as_bytes()).await;
+            let head =
+                "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\nContent-Length";
+            let _ = socket
+                .write_all(format!("{head}: {}\r\n\r\n{body}", body.len()).as_bytes())
+                .await;
         }
     });
     (address, serve)
@@ -242,33 +374,64 @@ async fn page(body: &'static str) -> (std::net::SocketAddr, tokio::task::JoinHan
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_of_the_older_library() {
-    let Some(config) = python("db", "LEVITY_TEST_MCP_PYTHON1", "mcp-server-sqlite") else { return };
+    let Some(config) = python("db", "LEVITY_TEST_MCP_PYTHON1", "mcp-server-sqlite") else {
+        return;
+    };
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("t.db").to_string_lossy().into_owned();
     let servers = open(config.args(["--db-path", &file])).await;
     count(&servers, 6);
     assert_eq!(servers.status()[0].protocol.as_deref(), Some("2025-11-25"));
-    call(&servers, "mcp_db_create_table", json!({"query": "CREATE TABLE tides (height INTEGER)"})).await;
-    call(&servers, "mcp_db_write_query", json!({"query": "INSERT INTO tides VALUES (7)"})).await;
+    call(
+        &servers,
+        "mcp_db_create_table",
+        json!({"query": "CREATE TABLE tides (height INTEGER)"}),
+    )
+    .await;
+    call(
+        &servers,
+        "mcp_db_write_query",
+        json!({"query": "INSERT INTO tides VALUES (7)"}),
+    )
+    .await;
     assert!(
-        call(&servers, "mcp_db_read_query", json!({"query": "SELECT height FROM tides"})).await.contains('7')
+        call(
+            &servers,
+            "mcp_db_read_query",
+            json!({"query": "SELECT height FROM tides"})
+        )
+        .await
+        .contains('7')
     );
     servers.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn python_by_its_pipes_from_a_file_of_settings() {
-    let Some(python) = from_env("LEVITY_TEST_MCP_PYTHON") else { return };
+    let Some(python) = from_env("LEVITY_TEST_MCP_PYTHON") else {
+        return;
+    };
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fixtures/server.py");
-    let text =
-        json!({"mcpServers": {"py": {"command": "${PY}", "args": [script, "stdio"]}, "bad": {"args": []}}});
+    let text = json!({"mcpServers": {"py": {"command": "${PY}", "args": [script, "stdio"]}, "bad": {"args": []}}});
     let vars = |name: &str| (name == "PY").then(|| python.to_string_lossy().into_owned());
     let config = Config::parse(&text.to_string(), vars);
     assert!(!config.problems().is_empty(), "the bad one is told of");
-    let servers =
-        ready(Servers::builder().world(world()).servers(config.into_servers()).start().unwrap()).await;
+    let servers = ready(
+        Servers::builder()
+            .world(world())
+            .servers(config.into_servers())
+            .start()
+            .unwrap(),
+    )
+    .await;
     count(&servers, 2);
-    assert_eq!(call(&servers, "mcp_py_add", json!({"a": 20, "b": 22})).await, "42");
-    assert_eq!(call(&servers, "mcp_py_count", json!({"to": 3})).await, "counted to 3");
+    assert_eq!(
+        call(&servers, "mcp_py_add", json!({"a": 20, "b": 22})).await,
+        "42"
+    );
+    assert_eq!(
+        call(&servers, "mcp_py_count", json!({"to": 3})).await,
+        "counted to 3"
+    );
     servers.stop().await;
 }

@@ -1,11 +1,12 @@
-//! That no secret of a setting is shown: not by what is printed for debugging, and not by errors, events and helper tools.
+//! That no secret of a setting is shown: not by what is printed for debugging, and not by errors,
+//! events and helper tools.
 
 use std::time::Duration;
 
 use levity_core::ToolCx;
 use levity_mcp::{
-    Config, Enterprise, FileTokens, InheritedEnvironment, Loopback, MemoryTokens, OAuth, ServerConfig,
-    Servers, TokenStore, WaitFor,
+    Config, Enterprise, FileTokens, InheritedEnvironment, Loopback, MemoryTokens, OAuth,
+    ServerConfig, Servers, TokenStore, WaitFor,
 };
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -35,20 +36,30 @@ fn address(host: &str) -> String {
 
 fn at(name: &str, host: &str) -> ServerConfig {
     let token = format!("Bearer {CANARY}");
-    ServerConfig::http(name.to_owned(), address(host)).header("Authorization", token).header("X-Key", CANARY)
+    ServerConfig::http(name.to_owned(), address(host))
+        .header("Authorization", token)
+        .header("X-Key", CANARY)
 }
 
 #[tokio::test]
 async fn settings_and_stores_show_none() {
-    let program = ServerConfig::stdio("p", "cat").arg(CANARY).env("KEY", CANARY);
+    let program = ServerConfig::stdio("p", "cat")
+        .arg(CANARY)
+        .env("KEY", CANARY);
     let program = program.inherit(InheritedEnvironment::Named(vec!["TOKEN".to_owned()]));
     let web = at("w", "h.example").oauth(oauth());
-    let older = ServerConfig::sse("o", address("h.example")).header("X-Key", CANARY).oauth(oauth());
+    let older = ServerConfig::sse("o", address("h.example"))
+        .header("X-Key", CANARY)
+        .oauth(oauth());
     for server in [&program, &web, &older] {
         check(&format!("{server:?} {server:#?}"));
         check(&server.place());
     }
-    let config = Config::new().server(program.clone()).server(program).server(web).server(older);
+    let config = Config::new()
+        .server(program.clone())
+        .server(program)
+        .server(web)
+        .server(older);
     check(&format!("{config:?} {config}"));
     check(&format!("{:?}", oauth()));
     let memory = MemoryTokens::new();
@@ -78,7 +89,10 @@ fn problems_show_none() {
         // The name of a setting is no secret, wherever it stands.
         check(&shown.replace(&format!("cwd/{CANARY}"), ""));
     }
-    for text in [CANARY.to_owned(), format!(r#"{{"a": "{CANARY}" "{CANARY}"}}"#)] {
+    for text in [
+        CANARY.to_owned(),
+        format!(r#"{{"a": "{CANARY}" "{CANARY}"}}"#),
+    ] {
         check(&Config::parse(&text, |_| None).to_string());
     }
 }
@@ -103,15 +117,21 @@ async fn answering(answer: String) -> String {
 #[tokio::test]
 async fn servers_that_fail_show_none() {
     let head = "Connection: close\r\nContent-Length: 0\r\n";
-    let away =
-        format!("HTTP/1.1 302 Found\r\nLocation: http://other.example/{CANARY}?k={CANARY}\r\n{head}\r\n");
+    let away = format!(
+        "HTTP/1.1 302 Found\r\nLocation: http://other.example/{CANARY}?k={CANARY}\r\n{head}\r\n"
+    );
     let mut builder = Servers::builder().world(world());
     let hosts = [
         answering(away).await,
-        answering(format!("HTTP/1.1 401 No\r\nWWW-Authenticate: Bearer realm=\"{CANARY}\"\r\n{head}\r\n"))
-            .await,
+        answering(format!(
+            "HTTP/1.1 401 No\r\nWWW-Authenticate: Bearer realm=\"{CANARY}\"\r\n{head}\r\n"
+        ))
+        .await,
         answering(format!("HTTP/1.1 500 {CANARY}\r\n{head}\r\n")).await,
-        answering(format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n{head}\r\n")).await,
+        answering(format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n{head}\r\n"
+        ))
+        .await,
         answering("nonsense\r\n\r\n".to_owned()).await,
         answering(String::new()).await,
         // Nobody listens there, and it is no address.
@@ -123,14 +143,24 @@ async fn servers_that_fail_show_none() {
         let older = ServerConfig::sse(format!("o{index}"), address(host)).header("X-Key", CANARY);
         builder = builder.server(older.retries(0));
     }
-    let program = ServerConfig::stdio("p", "/no/such/program").arg(CANARY).env("KEY", CANARY).retries(0);
+    let program = ServerConfig::stdio("p", "/no/such/program")
+        .arg(CANARY)
+        .env("KEY", CANARY)
+        .retries(0);
     let servers = builder.server(program).start().unwrap();
     let mut events = servers.events();
-    let status = tokio::time::timeout(Duration::from_secs(60), servers.wait(WaitFor::All)).await.unwrap();
+    let status = tokio::time::timeout(Duration::from_secs(60), servers.wait(WaitFor::All))
+        .await
+        .unwrap();
     for status in &status {
         assert!(!status.state.is_ready(), "{status:?}");
         check(&format!("{status:?} {}", status.state));
-        let error = servers.get(&status.name).unwrap().call("x", json!({})).await.unwrap_err();
+        let error = servers
+            .get(&status.name)
+            .unwrap()
+            .call("x", json!({}))
+            .await
+            .unwrap_err();
         check(&format!("{error:?} {error}"));
     }
     check(&format!("{servers:?}"));
@@ -152,10 +182,19 @@ fn places_show_variables_by_their_names() {
         (json!({"command": "/opt/${TOKEN}/bin"}), "/opt/${TOKEN}/bin"),
         (json!({"command": ["${TOKEN}", "x"]}), "${TOKEN}"),
         (json!({"command": "cat"}), "cat"),
-        (json!({"url": "https://h/s/${TOKEN}/mcp?k=${TOKEN}"}), "https://h/s/${TOKEN}/mcp"),
-        (json!({"url": "https://h/${A}/${TOKEN:-x}"}), "https://h/${A}/${TOKEN}"),
+        (
+            json!({"url": "https://h/s/${TOKEN}/mcp?k=${TOKEN}"}),
+            "https://h/s/${TOKEN}/mcp",
+        ),
+        (
+            json!({"url": "https://h/${A}/${TOKEN:-x}"}),
+            "https://h/${A}/${TOKEN}",
+        ),
         (json!({"url": "https://me:${TOKEN}@h/mcp"}), "https://h/mcp"),
-        (json!({"url": "https://${TOKEN}.example/mcp"}), "https://${TOKEN}.example/mcp"),
+        (
+            json!({"url": "https://${TOKEN}.example/mcp"}),
+            "https://${TOKEN}.example/mcp",
+        ),
     ] {
         let text = json!({"mcpServers": {"s": settings}}).to_string();
         let config = Config::parse(&text, |_| Some(CANARY.to_owned()));
@@ -185,7 +224,10 @@ done
 #[tokio::test]
 async fn servers_that_repeat_their_settings_in_errors_show_none() {
     let sh = |name: &str, script: &str| {
-        ServerConfig::stdio(name.to_owned(), "sh").args(["-c", script]).env("API_KEY", CANARY).retries(0)
+        ServerConfig::stdio(name.to_owned(), "sh")
+            .args(["-c", script])
+            .env("API_KEY", CANARY)
+            .retries(0)
     };
     let refuses = r#"while read -r line; do id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
         [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"no %s"}}\n' "$id" "$API_KEY"; done"#;
@@ -205,26 +247,37 @@ async fn servers_that_repeat_their_settings_in_errors_show_none() {
         builder = builder.server(server.clone().retries(0));
     }
     let servers = builder.start().unwrap();
-    let status = tokio::time::timeout(Duration::from_secs(60), servers.wait(WaitFor::All)).await.unwrap();
+    let status = tokio::time::timeout(Duration::from_secs(60), servers.wait(WaitFor::All))
+        .await
+        .unwrap();
     for status in &status {
         check(&format!("{status:?} {}", status.state));
         if &*status.name == "works" {
             continue;
         }
         assert!(!status.state.is_ready(), "{status:?}");
-        let error = servers.get(&status.name).unwrap().call("x", json!({})).await.unwrap_err();
+        let error = servers
+            .get(&status.name)
+            .unwrap()
+            .call("x", json!({}))
+            .await
+            .unwrap_err();
         check(&format!("{error:?} {error}"));
     }
     let works = servers.get("works").unwrap();
     for tool in ["fail", "refuse", "die"] {
         let error = works.call(tool, json!({})).await.unwrap_err();
         check(&format!("{error:?} {error}"));
-        assert!(error.to_string().contains("***") || tool == "die", "{error}");
+        assert!(
+            error.to_string().contains("***") || tool == "die",
+            "{error}"
+        );
     }
     servers.stop().await;
 }
 
-/// A server that repeats its variables on stderr, in log lines, in progress and in words of changes; each behind so many letters.
+/// A server that repeats its variables on stderr, in log lines, in progress and in words of
+/// changes; each behind so many letters.
 #[cfg(unix)]
 const TALKS: &str = r#"
 pad=$(head -c "$PAD" /dev/zero | tr '\\0' x)
@@ -257,20 +310,36 @@ async fn servers_that_repeat_their_settings_in_events_show_none() {
     let mut builder = Servers::builder().world(world());
     for pad in pads {
         let url = format!("postgres://me:{CANARY}@db.example/it");
-        let server = ServerConfig::stdio(format!("s{pad}"), "sh").args(["-c", TALKS]).env("API_KEY", CANARY);
-        builder = builder.server(server.env("DATABASE_URL", url).env("PAD", pad.to_string()).retries(0));
+        let server = ServerConfig::stdio(format!("s{pad}"), "sh")
+            .args(["-c", TALKS])
+            .env("API_KEY", CANARY);
+        builder = builder.server(
+            server
+                .env("DATABASE_URL", url)
+                .env("PAD", pad.to_string())
+                .retries(0),
+        );
     }
     let servers = builder.start().unwrap();
     let status = servers.wait(WaitFor::All).await;
-    assert!(status.iter().all(|status| status.state.is_ready()), "{status:?}");
+    assert!(
+        status.iter().all(|status| status.state.is_ready()),
+        "{status:?}"
+    );
     let mut events = servers.events();
     // A part of the key is as bad as all of it.
-    let check = |shown: &str| assert!(!shown.contains("canar") && !shown.contains("456789"), "{shown}");
+    let check = |shown: &str| {
+        assert!(
+            !shown.contains("canar") && !shown.contains("456789"),
+            "{shown}"
+        )
+    };
     for pad in pads {
         let words = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
         let heard = words.clone();
         let mut cx = ToolCx::detached();
-        cx.progress = levity_core::Progress::new(move |word| heard.lock().unwrap().push(format!("{word:?}")));
+        cx.progress =
+            levity_core::Progress::new(move |word| heard.lock().unwrap().push(format!("{word:?}")));
         let server = servers.get(&format!("s{pad}")).unwrap();
         let error = server.call_with("talk", json!({}), &cx).await.unwrap_err();
         check(&format!("{error:?} {error}"));

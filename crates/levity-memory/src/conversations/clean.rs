@@ -19,11 +19,15 @@ pub struct MemoryCleanup {
 
 pub(super) async fn clean_up(conversations: &Conversations) -> Result<MemoryCleanup, MemoryError> {
     let mut cleaned = MemoryCleanup::default();
-    let Some(moment) = conversations.deadline() else { return Ok(cleaned) };
+    let Some(moment) = conversations.deadline() else {
+        return Ok(cleaned);
+    };
     let mut query = ConversationQuery::new().unchanged_since(moment).limit(PAGE);
     loop {
         let page = conversations.store.list(&query).await?;
-        let Some(last) = page.last() else { return Ok(cleaned) };
+        let Some(last) = page.last() else {
+            return Ok(cleaned);
+        };
         query = query.after(last);
         for info in page.iter().filter(|info| is_expired(info.changed, moment)) {
             match remove(conversations, &info.id, moment).await {
@@ -35,7 +39,8 @@ pub(super) async fn clean_up(conversations: &Conversations) -> Result<MemoryClea
     }
 }
 
-/// Removes one, unless somebody in this process has it or waits for it: it is removed then when it is opened.
+/// Removes one, unless somebody in this process has it or waits for it: it is removed then when it
+/// is opened.
 async fn remove(
     conversations: &Conversations,
     id: &ConversationId,

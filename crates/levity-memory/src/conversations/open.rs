@@ -44,6 +44,8 @@ impl Open {
 
 impl fmt::Debug for Open {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Open").field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("Open")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }

@@ -19,7 +19,11 @@ pub(super) struct Patience<'a> {
 
 impl<'a> Patience<'a> {
     pub(super) fn new(conversations: &'a Conversations) -> Self {
-        Self { world: &*conversations.world, left: conversations.max_wait, next: FIRST_LOOK }
+        Self {
+            world: &*conversations.world,
+            left: conversations.max_wait,
+            next: FIRST_LOOK,
+        }
     }
 
     /// Waits a little, or fails when the time is up.

@@ -50,8 +50,17 @@ impl Turn {
     }
 
     fn queue(turns: &Arc<Turns>, id: &ConversationId) -> Self {
-        let gate = turns.lock().entry(id.clone()).or_insert_with(|| Arc::new(Semaphore::new(1))).clone();
-        Self { turns: turns.clone(), id: id.clone(), gate: Some(gate), permit: None }
+        let gate = turns
+            .lock()
+            .entry(id.clone())
+            .or_insert_with(|| Arc::new(Semaphore::new(1)))
+            .clone();
+        Self {
+            turns: turns.clone(),
+            id: id.clone(),
+            gate: Some(gate),
+            permit: None,
+        }
     }
 }
 
@@ -61,7 +70,10 @@ impl Drop for Turn {
         let mut gates = self.turns.lock();
         // Within the lock, so that the last to go sees that it is the last.
         self.gate = None;
-        if gates.get(&self.id).is_some_and(|gate| Arc::strong_count(gate) == 1) {
+        if gates
+            .get(&self.id)
+            .is_some_and(|gate| Arc::strong_count(gate) == 1)
+        {
             gates.remove(&self.id);
         }
     }
@@ -83,7 +95,9 @@ mod tests {
     fn turns_come_in_the_order_of_asking_and_leave_nothing() {
         let turns = Arc::new(Turns::default());
         let id = ConversationId::new("a");
-        let Poll::Ready(first) = poll(pin!(Turn::take(&turns, &id))) else { panic!("nobody was there") };
+        let Poll::Ready(first) = poll(pin!(Turn::take(&turns, &id))) else {
+            panic!("nobody was there")
+        };
         let mut second = pin!(Turn::take(&turns, &id));
         assert!(poll(second.as_mut()).is_pending());
         {
@@ -95,9 +109,13 @@ mod tests {
         assert!(Turn::try_take(&turns, &id).is_none());
         drop(first);
         assert!(poll(third.as_mut()).is_pending(), "the second came first");
-        let Poll::Ready(second) = poll(second.as_mut()) else { panic!("it is its turn") };
+        let Poll::Ready(second) = poll(second.as_mut()) else {
+            panic!("it is its turn")
+        };
         drop(second);
-        let Poll::Ready(third) = poll(third.as_mut()) else { panic!("it is its turn") };
+        let Poll::Ready(third) = poll(third.as_mut()) else {
+            panic!("it is its turn")
+        };
         assert_eq!(turns.len(), 1);
         drop(third);
         assert_eq!(turns.len(), 0);

@@ -56,14 +56,21 @@ impl Cache {
         let uses = inner.uses;
         inner.known.insert(name.to_owned(), (uses, known));
         while inner.bytes > MOST_BYTES || inner.known.len() > MOST {
-            let oldest = inner.known.iter().min_by_key(|(_, (used, _))| *used).map(|(name, _)| name.clone());
+            let oldest = inner
+                .known
+                .iter()
+                .min_by_key(|(_, (used, _))| *used)
+                .map(|(name, _)| name.clone());
             let Some(oldest) = oldest else { return };
             inner.remove(&oldest);
         }
     }
 
     pub(super) fn remove(&self, name: &str) {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        self.inner
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(name);
     }
 }
 

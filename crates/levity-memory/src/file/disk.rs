@@ -15,7 +15,8 @@ use levity_system::files::is_at;
 /// A file larger than this is not read: whoever has so much to say needs another store.
 pub(super) const LARGEST: u64 = 1 << 30;
 
-/// How long to wait for other programs that write. Long, since whoever polls may find the lock taken many times in a row.
+/// How long to wait for other programs that write. Long, since whoever polls may find the lock
+/// taken many times in a row.
 const PATIENCE: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 30_000 });
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -29,7 +30,11 @@ pub(super) struct Stamp {
 
 impl Stamp {
     fn of(there: &fs::Metadata) -> Self {
-        Self { number: number(there), len: there.len(), modified: there.modified().ok() }
+        Self {
+            number: number(there),
+            len: there.len(),
+            modified: there.modified().ok(),
+        }
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -38,7 +43,9 @@ impl Stamp {
 
     /// When the file was changed.
     pub(super) fn modified(&self) -> Timestamp {
-        let since = self.modified.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
+        let since = self
+            .modified
+            .and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
         Timestamp::default().after(since.unwrap_or_default())
     }
 }
@@ -53,11 +60,15 @@ fn number(_: &fs::Metadata) -> u64 {
     0
 }
 
-/// What stands at a path; `None` when nothing does. What is no plain file, such as a link, is refused.
+/// What stands at a path; `None` when nothing does. What is no plain file, such as a link, is
+/// refused.
 pub(super) fn stamp(path: &Path) -> io::Result<Option<Stamp>> {
     match fs::symlink_metadata(path) {
         Ok(there) if there.is_file() => Ok(Some(Stamp::of(&there))),
-        Ok(_) => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a plain file")),
+        Ok(_) => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is not a plain file",
+        )),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
@@ -84,9 +95,14 @@ fn open(path: &Path) -> io::Result<Option<(File, Stamp)>> {
 
 /// All that is in a file; `None` when there is none.
 pub(super) fn read(path: &Path) -> io::Result<Option<(Vec<u8>, Stamp)>> {
-    let Some((file, stamp)) = open(path)? else { return Ok(None) };
+    let Some((file, stamp)) = open(path)? else {
+        return Ok(None);
+    };
     if stamp.len > LARGEST {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 1 GiB"));
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            "it is larger than 1 GiB",
+        ));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(stamp.len).unwrap_or_default());
     file.take(LARGEST).read_to_end(&mut bytes)?;
@@ -95,13 +111,16 @@ pub(super) fn read(path: &Path) -> io::Result<Option<(Vec<u8>, Stamp)>> {
 
 /// The first bytes of a file.
 pub(super) fn read_start(path: &Path, most: u64) -> io::Result<Option<(Vec<u8>, Stamp)>> {
-    let Some((file, stamp)) = open(path)? else { return Ok(None) };
+    let Some((file, stamp)) = open(path)? else {
+        return Ok(None);
+    };
     let mut bytes = Vec::new();
     file.take(most).read_to_end(&mut bytes)?;
     Ok(Some((bytes, stamp)))
 }
 
-/// Replaces a file: whoever reads it finds the old one or the new one, also after this process was killed.
+/// Replaces a file: whoever reads it finds the old one or the new one, also after this process was
+/// killed.
 pub(super) fn replace(
     path: &Path,
     beside: &Path,
@@ -109,7 +128,11 @@ pub(super) fn replace(
     durability: Durability,
 ) -> io::Result<Option<Stamp>> {
     let new = Replace::new(path).through(beside).keeping_mode();
-    let new = if durability == Durability::Synced { new.synced() } else { new };
+    let new = if durability == Durability::Synced {
+        new.synced()
+    } else {
+        new
+    };
     new.write(bytes)?;
     stamp(path)
 }
@@ -125,15 +148,27 @@ pub(super) fn remove(path: &Path) -> io::Result<bool> {
 
 /// Makes a name, or that there is none any more, last.
 pub(super) fn sync_name(path: &Path, durability: Durability) -> io::Result<()> {
-    if durability == Durability::Synced { levity_system::sync_name(path) } else { Ok(()) }
+    if durability == Durability::Synced {
+        levity_system::sync_name(path)
+    } else {
+        Ok(())
+    }
 }
 
-/// Waits for the lock of a file, which is made if it is not there. It is let go of with what is returned.
+/// Waits for the lock of a file, which is made if it is not there. It is let go of with what is
+/// returned.
 pub(super) fn lock(path: &Path) -> io::Result<File> {
     if let Some(dir) = path.parent() {
         private::make_own_dir(dir)?;
     }
-    let file = private::open(path, private::options().read(true).write(true).create(true).truncate(false))?;
+    let file = private::open(
+        path,
+        private::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false),
+    )?;
     for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
         match file.try_lock() {
             Ok(()) => return Ok(file),
@@ -141,5 +176,8 @@ pub(super) fn lock(path: &Path) -> io::Result<File> {
             Err(TryLockError::Error(error)) => return Err(error),
         }
     }
-    Err(io::Error::new(io::ErrorKind::ResourceBusy, "another program keeps it locked"))
+    Err(io::Error::new(
+        io::ErrorKind::ResourceBusy,
+        "another program keeps it locked",
+    ))
 }

@@ -55,7 +55,13 @@ struct Spot {
 
 impl Folder {
     pub(super) fn new(what: What, durability: Durability) -> Self {
-        Self { what, durability, cache: Cache::default(), owner: Mutex::default(), holds: Arc::default() }
+        Self {
+            what,
+            durability,
+            cache: Cache::default(),
+            owner: Mutex::default(),
+            holds: Arc::default(),
+        }
     }
 
     /// Where a conversation would be; `None` when it cannot be kept.
@@ -71,12 +77,17 @@ impl Folder {
                 (path.parent()?, file, fits.then(|| "one".to_owned())?)
             }
         };
-        Some(Spot { name, path: dir.join(&file), beside: dir.join(format!(".{file}.new")) })
+        Some(Spot {
+            name,
+            path: dir.join(&file),
+            beside: dir.join(format!(".{file}.new")),
+        })
     }
 
     fn must_spot(&self, id: &ConversationId) -> Result<Spot, MemoryError> {
         self.spot(id).ok_or_else(|| {
-            let message = "the id of a conversation that is kept in a file is too long: 200 bytes at most, where a \
+            let message = "the id of a conversation that is kept in a file is too long: 200 bytes \
+                at most, where a \
                            byte that is no small letter, digit, `-`, `_` or `.` counts three times";
             MemoryError::new(MemoryErrorKind::Refused, message)
         })
@@ -100,7 +111,10 @@ impl Folder {
         let side = self.side();
         let path = side.join(format!("lock-{:02}", number.unwrap_or_default() % LOCKS));
         let linked = ["owners", "holds"].map(|name| private::refuse_link(&side.join(name)));
-        let locked = linked.into_iter().collect::<io::Result<()>>().and_then(|()| disk::lock(&path));
+        let locked = linked
+            .into_iter()
+            .collect::<io::Result<()>>()
+            .and_then(|()| disk::lock(&path));
         locked.map_err(|error| failed(id, "locked", error))
     }
 
@@ -108,31 +122,39 @@ impl Folder {
     fn check_there(&self) -> Result<(), MemoryError> {
         match &self.what {
             What::Many(dir) if !dir.is_dir() => {
-                let message =
-                    format!("the folder `{}` of conversations is not there any more", dir.display());
+                let message = format!(
+                    "the folder `{}` of conversations is not there any more",
+                    dir.display()
+                );
                 Err(MemoryError::new(MemoryErrorKind::Io, message))
             }
             _ => Ok(()),
         }
     }
 
-    /// A conversation as its file has it, read again only if somebody else wrote it. `None` when there is none, or it
-    /// is another's.
+    /// A conversation as its file has it, read again only if somebody else wrote it. `None` when
+    /// there is none, or it is another's.
     fn find(&self, id: &ConversationId, spot: &Spot) -> Result<Option<Known>, MemoryError> {
-        let Some(stamp) = disk::stamp(&spot.path).map_err(|error| failed(id, "read", error))? else {
+        let Some(stamp) = disk::stamp(&spot.path).map_err(|error| failed(id, "read", error))?
+        else {
             return self.check_there().map(|()| None);
         };
         let known = match self.cache.find(&spot.name, stamp) {
             Some(known) => known,
             None => {
-                let Some(known) = read(id, spot)? else { return Ok(None) };
+                let Some(known) = read(id, spot)? else {
+                    return Ok(None);
+                };
                 self.cache.put(&spot.name, known.clone());
                 known
             }
         };
         let own = known.id.as_ref().is_none_or(|known| known == id);
         match &self.what {
-            What::Many(_) if !own => Err(MemoryError::damaged(id, "it says that it is another conversation")),
+            What::Many(_) if !own => Err(MemoryError::damaged(
+                id,
+                "it says that it is another conversation",
+            )),
             _ => Ok(own.then_some(known)),
         }
     }
@@ -143,11 +165,20 @@ impl Folder {
         id: &ConversationId,
         look: impl FnOnce(&Kept) -> T,
     ) -> Result<T, MemoryError> {
-        let Some(spot) = self.spot(id) else { return Ok(T::default()) };
-        Ok(self.find(id, &spot)?.map(|known| look(&known.kept)).unwrap_or_default())
+        let Some(spot) = self.spot(id) else {
+            return Ok(T::default());
+        };
+        Ok(self
+            .find(id, &spot)?
+            .map(|known| look(&known.kept))
+            .unwrap_or_default())
     }
 
-    pub(super) fn save(&self, id: &ConversationId, change: &ConversationChange) -> Result<(), MemoryError> {
+    pub(super) fn save(
+        &self,
+        id: &ConversationId,
+        change: &ConversationChange,
+    ) -> Result<(), MemoryError> {
         self.change(id, |kept| {
             let changed = kept.save(id, change)?;
             if changed {
@@ -174,7 +205,9 @@ impl Folder {
         let _lock = self.lock(id, &spot)?;
         let found = self.find(id, &spot)?;
         let taken = found.is_none() && spot.path.exists();
-        let mut kept = found.map(|known| Kept::clone(&known.kept)).unwrap_or_default();
+        let mut kept = found
+            .map(|known| Kept::clone(&known.kept))
+            .unwrap_or_default();
         if !change(&mut kept)? {
             return Ok(());
         }
@@ -189,7 +222,11 @@ impl Folder {
         let stamp = disk::replace(&spot.path, &spot.beside, &bytes, self.durability);
         match stamp.map_err(|error| failed(id, "written", error))? {
             Some(stamp) => {
-                let known = Known { stamp, id: Some(id.clone()), kept: Arc::new(kept) };
+                let known = Known {
+                    stamp,
+                    id: Some(id.clone()),
+                    kept: Arc::new(kept),
+                };
                 self.cache.put(&spot.name, known);
             }
             None => self.cache.remove(&spot.name),
@@ -203,7 +240,9 @@ impl Folder {
         id: &ConversationId,
         unchanged_since: Option<Timestamp>,
     ) -> Result<bool, MemoryError> {
-        let Some(spot) = self.spot(id) else { return Ok(false) };
+        let Some(spot) = self.spot(id) else {
+            return Ok(false);
+        };
         let _lock = self.lock(id, &spot)?;
         if self.is_held(id, &spot)? {
             return Err(MemoryError::busy(id));
@@ -211,10 +250,18 @@ impl Folder {
         let Some(known) = self.find(id, &spot)? else {
             // Somebody may have been killed during the first save.
             let left = unchanged_since.is_none() && !spot.path.exists();
-            return if left { self.erase(id, &spot) } else { Ok(false) };
+            return if left {
+                self.erase(id, &spot)
+            } else {
+                Ok(false)
+            };
         };
         let old = unchanged_since.is_none_or(|moment| known.kept.changed < moment);
-        if old { self.erase(id, &spot) } else { Ok(false) }
+        if old {
+            self.erase(id, &spot)
+        } else {
+            Ok(false)
+        }
     }
 
     /// Removes all that there is of a conversation, and says whether it was there.
@@ -230,10 +277,17 @@ impl Folder {
         erase().map_err(|error| failed(id, "removed", error))
     }
 
-    pub(super) fn list(&self, query: &ConversationQuery) -> Result<Vec<ConversationInfo>, MemoryError> {
+    pub(super) fn list(
+        &self,
+        query: &ConversationQuery,
+    ) -> Result<Vec<ConversationInfo>, MemoryError> {
         let infos = match &self.what {
             What::One(path) => {
-                let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+                let name = path
+                    .file_stem()
+                    .unwrap_or_default()
+                    .to_string_lossy()
+                    .into_owned();
                 let id = name.into();
                 let info = list::info(path, &id);
                 // There is no other one that could be listed: what is wrong with it is said.
@@ -263,16 +317,20 @@ impl Folder {
         Ok(holder.is_ok_and(|holder| Owner::is_alive(&self.side().join("owners"), holder)))
     }
 
-    /// The hold on a conversation, for whoever still changes it: a save is done to its end, also if nobody waits for it
-    /// any more, and whoever holds the conversation next must not come between.
+    /// The hold on a conversation, for whoever still changes it: a save is done to its end, also if
+    /// nobody waits for it any more, and whoever holds the conversation next must not come between.
     pub(super) fn held(&self, id: &ConversationId) -> Option<Arc<Held>> {
         let holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
         holds.get(&self.spot(id)?.name)?.upgrade()
     }
 
-    /// Holds a conversation and gives that away. If nobody takes it any more, it is let go of before anybody else can
-    /// find it held.
-    pub(super) fn hold(&self, id: &ConversationId, give: impl FnOnce(Arc<Held>)) -> Result<(), MemoryError> {
+    /// Holds a conversation and gives that away. If nobody takes it any more, it is let go of
+    /// before anybody else can find it held.
+    pub(super) fn hold(
+        &self,
+        id: &ConversationId,
+        give: impl FnOnce(Arc<Held>),
+    ) -> Result<(), MemoryError> {
         let spot = self.must_spot(id)?;
         let _lock = self.lock(id, &spot)?;
         if self.is_held(id, &spot)? {
@@ -284,15 +342,24 @@ impl Folder {
         let path = self.hold_path(&spot);
         let owner = self.owner().and_then(|owner| {
             private::make_own_dir(path.parent().unwrap_or(&path))?;
-            // A link in its place is not followed: what stands there was left by somebody who is gone.
+            // A link in its place is not followed: what stands there was left by somebody who is
+            // gone.
             disk::remove(&path)?;
-            let mut file = private::options().write(true).create_new(true).open(&path)?;
+            let mut file = private::options()
+                .write(true)
+                .create_new(true)
+                .open(&path)?;
             file.write_all(format!("{:016x}", owner.id()).as_bytes())?;
             Ok(owner)
         });
         let owner = owner.map_err(|error| failed(id, "held", error))?;
         let (name, holds) = (spot.name, self.holds.clone());
-        let held = Arc::new(Held { path, name, holds, _owner: owner });
+        let held = Arc::new(Held {
+            path,
+            name,
+            holds,
+            _owner: owner,
+        });
         let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
         holds.insert(held.name.clone(), Arc::downgrade(&held));
         drop(holds);
@@ -305,13 +372,17 @@ impl Folder {
         if let Some(owner) = &*owner {
             return Ok(owner.clone());
         }
-        let new =
-            Arc::new(Owner::new(&self.side().join("owners"), || SystemWorld.random(), WithoutLocks::Fail)?);
+        let new = Arc::new(Owner::new(
+            &self.side().join("owners"),
+            || SystemWorld.random(),
+            WithoutLocks::Fail,
+        )?);
         Ok(owner.insert(new).clone())
     }
 }
 
-/// A conversation that is held. While its owner lives nobody else takes it, so that letting go needs no lock.
+/// A conversation that is held. While its owner lives nobody else takes it, so that letting go
+/// needs no lock.
 pub(super) struct Held {
     path: PathBuf,
     name: String,
@@ -322,17 +393,25 @@ pub(super) struct Held {
 impl Drop for Held {
     fn drop(&mut self) {
         // Before anybody else can hold it.
-        self.holds.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.name);
+        self.holds
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.name);
         let _ = fs::remove_file(&self.path);
     }
 }
 
 fn read(id: &ConversationId, spot: &Spot) -> Result<Option<Known>, MemoryError> {
-    let Some((bytes, stamp)) = disk::read(&spot.path).map_err(|error| failed(id, "read", error))? else {
+    let Some((bytes, stamp)) = disk::read(&spot.path).map_err(|error| failed(id, "read", error))?
+    else {
         return Ok(None);
     };
     let read = format::read(id, &bytes, stamp.modified())?;
-    Ok(Some(Known { stamp, id: read.id, kept: Arc::new(read.kept) }))
+    Ok(Some(Known {
+        stamp,
+        id: read.id,
+        kept: Arc::new(read.kept),
+    }))
 }
 
 fn another(id: &ConversationId) -> MemoryError {

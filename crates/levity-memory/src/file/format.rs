@@ -1,8 +1,9 @@
-//! One conversation as one JSON document: `{"summary": "..", "history": [..]}`, with what else has to be known before.
+//! One conversation as one JSON document: `{"summary": "..", "history": [..]}`, with what else has
+//! to be known before.
 
 use levity_core::{
-    ConversationChange, ConversationId, ConversationInfo, MemoryError, MemoryErrorKind, Message, Part, Role,
-    Summary, Timestamp,
+    ConversationChange, ConversationId, ConversationInfo, MemoryError, MemoryErrorKind, Message,
+    Part, Role, Summary, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +13,8 @@ use crate::kept::Kept;
 /// The version that is written. Files without one are read, too.
 const FORMAT: u32 = 1;
 
-/// So much of a message's text is written beside its parts, for people and programs that do not know of parts.
+/// So much of a message's text is written beside its parts, for people and programs that do not
+/// know of parts.
 const SHOWN: usize = 1_000;
 
 /// No conversation comes this far; a file that says so would leave no room to count on.
@@ -97,60 +99,89 @@ pub(super) fn write(id: &ConversationId, kept: &Kept) -> Result<Vec<u8>, MemoryE
 
 fn entry(message: &Message, bytes: &mut Vec<u8>) -> Result<(), MemoryError> {
     let plain = match &*message.parts {
-        [Part::Text(text)] if text.opaque.is_none() && message.role != Role::Tool => Some(&text.text),
+        [Part::Text(text)] if text.opaque.is_none() && message.role != Role::Tool => {
+            Some(&text.text)
+        }
         _ => None,
     };
     let shown = plain.is_none().then(|| shown(message));
     let content = plain.map_or_else(|| shown.as_deref().unwrap_or_default(), String::as_str);
     let parts = plain.is_none().then_some(&*message.parts);
-    bytes.extend(to_json(&Written { role: message.role, content, parts })?);
+    bytes.extend(to_json(&Written {
+        role: message.role,
+        content,
+        parts,
+    })?);
     Ok(())
 }
 
 /// What a message says, cut off where it is long.
 fn shown(message: &Message) -> String {
     let results = message.results().map(|result| result.text());
-    let all = std::iter::once(message.text()).chain(results).filter(|text| !text.is_empty());
+    let all = std::iter::once(message.text())
+        .chain(results)
+        .filter(|text| !text.is_empty());
     let text = all.collect::<Vec<_>>().join("\n");
     text.chars().take(SHOWN).collect()
 }
 
 fn to_json(value: &impl Serialize) -> Result<Vec<u8>, MemoryError> {
     serde_json::to_vec(value).map_err(|error| {
-        MemoryError::new(MemoryErrorKind::Refused, "a message cannot be written as JSON").with_source(error)
+        MemoryError::new(
+            MemoryErrorKind::Refused,
+            "a message cannot be written as JSON",
+        )
+        .with_source(error)
     })
 }
 
 /// Checks that new messages can be read again.
 pub(super) fn check(id: &ConversationId, change: &ConversationChange) -> Result<(), MemoryError> {
-    (change.at..).zip(&change.messages).try_for_each(|(at, message)| json::check(id, at, message))
+    (change.at..)
+        .zip(&change.messages)
+        .try_for_each(|(at, message)| json::check(id, at, message))
 }
 
-/// Reads a document. `modified` is when the file was changed, for those that do not say so themselves.
-pub(super) fn read(id: &ConversationId, bytes: &[u8], modified: Timestamp) -> Result<Read, MemoryError> {
+/// Reads a document. `modified` is when the file was changed, for those that do not say so
+/// themselves.
+pub(super) fn read(
+    id: &ConversationId,
+    bytes: &[u8],
+    modified: Timestamp,
+) -> Result<Read, MemoryError> {
     let found = serde_json::from_slice::<Document>(bytes);
     let version = match &found {
         Ok(document) => document.levity_memory,
-        Err(_) => serde_json::from_slice::<Version>(bytes).ok().map(|version| version.levity_memory),
+        Err(_) => serde_json::from_slice::<Version>(bytes)
+            .ok()
+            .map(|version| version.levity_memory),
     };
     if let Some(newer) = version.filter(|version| *version > FORMAT) {
         let message = format!(
-            "the stored conversation `{id}` has format {newer}, and this version reads up to {FORMAT}; use a newer one"
+            "the stored conversation `{id}` has format {newer}, and this version reads up to \
+                {FORMAT}; use a newer one"
         );
         return Err(MemoryError::new(MemoryErrorKind::Version, message));
     }
     // What the error says may quote what was read.
-    let place = |error: serde_json::Error| format!("at line {}, column {}", error.line(), error.column());
+    let place =
+        |error: serde_json::Error| format!("at line {}, column {}", error.line(), error.column());
     let document = found.map_err(|error| MemoryError::damaged(id, &place(error)))?;
-    document.into_read(modified).map_err(|what| MemoryError::damaged(id, &what))
+    document
+        .into_read(modified)
+        .map_err(|what| MemoryError::damaged(id, &what))
 }
 
 impl Document {
     fn into_read(self, modified: Timestamp) -> Result<Read, String> {
         let (mut messages, mut at) = (std::collections::VecDeque::new(), self.first);
         for entry in self.history {
-            messages
-                .push_back(entry.into_message().ok_or_else(|| format!("message {at} says nothing"))?.into());
+            messages.push_back(
+                entry
+                    .into_message()
+                    .ok_or_else(|| format!("message {at} says nothing"))?
+                    .into(),
+            );
             at = at.saturating_add(1);
         }
         if at > HIGHEST {
@@ -166,7 +197,15 @@ impl Document {
             _ => None,
         };
         let changed = self.changed.unwrap_or(modified);
-        Ok(Read { id: self.id, kept: Kept { summary, messages, first: self.first, changed } })
+        Ok(Read {
+            id: self.id,
+            kept: Kept {
+                summary,
+                messages,
+                first: self.first,
+                changed,
+            },
+        })
     }
 }
 
@@ -174,8 +213,11 @@ impl Entry {
     fn into_message(self) -> Option<Message> {
         Some(match (self.role, self.parts, self.content) {
             (role, Some(parts), _) => Message::new(role, parts),
-            // An answer to a call that was never written down. Nobody but the tool said it, so it is marked.
-            (Role::Tool, None, Some(content)) => Message::user(format!("Result of a tool: {content}")),
+            // An answer to a call that was never written down. Nobody but the tool said it, so it
+            // is marked.
+            (Role::Tool, None, Some(content)) => {
+                Message::user(format!("Result of a tool: {content}"))
+            }
             (role, None, Some(content)) => Message::new(role, [Part::text(content)]),
             (_, None, None) => return None,
         })

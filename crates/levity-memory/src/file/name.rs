@@ -1,13 +1,16 @@
-//! Ids as names of files: each id has one name, whatever is in it, and no two have the same on any file system.
+//! Ids as names of files: each id has one name, whatever is in it, and no two have the same on any
+//! file system.
 
-/// A name with its ending has to fit into 255 bytes, together with what stands around it for a moment.
+/// A name with its ending has to fit into 255 bytes, together with what stands around it for a
+/// moment.
 const LONGEST: usize = 200;
 
 /// Names that Windows takes for devices, whatever the ending.
 const DEVICES: [&str; 4] = ["con", "prn", "aux", "nul"];
 
-/// The name for an id, without its ending; `None` when the id is too long. Small letters, digits, `-`, `_` and `.`
-/// stand for themselves; all else, such as capitals, is written as the `%xx` of its bytes.
+/// The name for an id, without its ending; `None` when the id is too long. Small letters, digits,
+/// `-`, `_` and `.` stand for themselves; all else, such as capitals, is written as the `%xx` of
+/// its bytes.
 pub(crate) fn escape(id: &str) -> Option<String> {
     let mut name = String::with_capacity(id.len());
     if id.is_empty() {
@@ -15,7 +18,9 @@ pub(crate) fn escape(id: &str) -> Option<String> {
     }
     let device = is_device(id);
     for (at, byte) in id.bytes().enumerate() {
-        let plain = byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_' | b'.');
+        let plain = byte.is_ascii_lowercase()
+            || byte.is_ascii_digit()
+            || matches!(byte, b'-' | b'_' | b'.');
         if plain && !(at == 0 && (byte == b'.' || device)) {
             name.push(char::from(byte));
         } else {
@@ -30,7 +35,9 @@ pub(crate) fn escape(id: &str) -> Option<String> {
 
 fn is_device(id: &str) -> bool {
     let stem = id.split('.').next().unwrap_or_default();
-    let numbered = stem.strip_prefix("com").or_else(|| stem.strip_prefix("lpt"));
+    let numbered = stem
+        .strip_prefix("com")
+        .or_else(|| stem.strip_prefix("lpt"));
     DEVICES.contains(&stem) || numbered.is_some_and(|number| number.len() == 1)
 }
 
@@ -83,7 +90,9 @@ mod tests {
 
     #[test]
     fn other_names_are_nobodys() {
-        for name in ["", ".", "..", "A", "%6", "%zz", "%61", "%C3%BC", "a b", "%ff", "con", ".a", "%2f%"] {
+        for name in [
+            "", ".", "..", "A", "%6", "%zz", "%61", "%C3%BC", "a b", "%ff", "con", ".a", "%2f%",
+        ] {
             assert_eq!(unescape(name), None, "{name:?}");
         }
     }

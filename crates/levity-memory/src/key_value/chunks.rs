@@ -1,13 +1,15 @@
 //! Messages in chunks that are written once.
 //!
-//! A chunk has the key `messages/<id>/<generation>/<position>/<save>/<part>`. A save takes the number after that of the
-//! head by creating the first key with it. Then it writes all of its chunks, and then the head. A writer that finds the
-//! number taken raises that of the head, so that the other save can no longer finish. While the conversation ends at one
-//! position, the number of the head only grows, and the save that finishes there has the highest. So of all chunks at a
-//! position, the one with the highest number is valid. Keys have the number subtracted from the greatest, which sorts the
-//! highest first.
+//! A chunk has the key `messages/<id>/<generation>/<position>/<save>/<part>`. A save takes the
+//! number after that of the head by creating the first key with it. Then it writes all of its
+//! chunks, and then the head. A writer that finds the number taken raises that of the head, so that
+//! the other save can no longer finish. While the conversation ends at one position, the number of
+//! the head only grows, and the save that finishes there has the highest. So of all chunks at a
+//! position, the one with the highest number is valid. Keys have the number subtracted from the
+//! greatest, which sorts the highest first.
 //!
-//! No chunk crosses a multiple of [`BLOCK`] positions. So a chunk begins at each of them, and reading can begin there.
+//! No chunk crosses a multiple of [`BLOCK`] positions. So a chunk begins at each of them, and
+//! reading can begin there.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -35,8 +37,16 @@ pub(super) struct Place {
 impl Place {
     /// The key below `prefix`, which names the conversation.
     pub(super) fn key(self, prefix: &str) -> String {
-        let Self { generation, position, save, part } = self;
-        format!("{prefix}{generation:016x}/{position:020}/{:020}/{part:06}", u64::MAX - save)
+        let Self {
+            generation,
+            position,
+            save,
+            part,
+        } = self;
+        format!(
+            "{prefix}{generation:016x}/{position:020}/{:020}/{part:06}",
+            u64::MAX - save
+        )
     }
 
     pub(super) fn parse(prefix: &str, key: &str) -> Option<Self> {
@@ -44,7 +54,12 @@ impl Place {
         let generation = u64::from_str_radix(fields.next()?, 16).ok()?;
         let position = fields.next()?.parse().ok()?;
         let save = u64::MAX - fields.next()?.parse::<u64>().ok()?;
-        let place = Self { generation, position, save, part: fields.next()?.parse().ok()? };
+        let place = Self {
+            generation,
+            position,
+            save,
+            part: fields.next()?.parse().ok()?,
+        };
         (place.key(prefix) == key).then_some(place)
     }
 }
@@ -88,8 +103,17 @@ fn cut(
     let chunk = format!("{chunk}]");
     let parts: Vec<_> = chunk.as_bytes().chunks(max_bytes - 16).collect();
     for (part, bytes) in (0..).zip(&parts) {
-        let place = Place { generation: head.generation, position, save: head.save + 1, part };
-        let count = if part == 0 { format!("{}\n", chunk.len()) } else { String::new() };
+        let place = Place {
+            generation: head.generation,
+            position,
+            save: head.save + 1,
+            part,
+        };
+        let count = if part == 0 {
+            format!("{}\n", chunk.len())
+        } else {
+            String::new()
+        };
         values.push((place.key(prefix), [count.as_bytes(), bytes].concat()));
     }
 }
@@ -105,14 +129,28 @@ pub(super) struct Reader<'a> {
     /// The position at which the chunk begins that has the first wanted message.
     pub(super) begin: u64,
     pub(super) messages: Vec<(u64, Arc<Message>)>,
-    /// The last part of a chunk that has more, how many bytes it has in all, and those that were read.
+    /// The last part of a chunk that has more, how many bytes it has in all, and those that were
+    /// read.
     open: Option<(Place, usize, Vec<u8>)>,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(id: &'a ConversationId, prefix: &'a str, head: &Head, wanted: Range<u64>) -> Self {
+    pub(super) fn new(
+        id: &'a ConversationId,
+        prefix: &'a str,
+        head: &Head,
+        wanted: Range<u64>,
+    ) -> Self {
         let next = head.start.max(wanted.start - wanted.start % BLOCK);
-        Self { id, prefix, next, begin: wanted.start, wanted, messages: Vec::new(), open: None }
+        Self {
+            id,
+            prefix,
+            next,
+            begin: wanted.start,
+            wanted,
+            messages: Vec::new(),
+            open: None,
+        }
     }
 
     pub(super) fn is_done(&self) -> bool {
@@ -121,14 +159,18 @@ impl<'a> Reader<'a> {
 
     pub(super) fn push(&mut self, key: &str, value: &[u8]) -> Result<(), MemoryError> {
         let wrong = |what: &str| damaged(self.id, key, what);
-        let place = Place::parse(self.prefix, key).ok_or_else(|| wrong("no chunk has such a key"))?;
+        let place =
+            Place::parse(self.prefix, key).ok_or_else(|| wrong("no chunk has such a key"))?;
         if self.is_done() || place.position < self.next {
             // A save that was cut off left it.
             return Ok(());
         }
         let (length, bytes) = match self.open.take() {
             Some((last, length, mut bytes))
-                if (Place { part: last.part.saturating_add(1), ..last }) == place =>
+                if (Place {
+                    part: last.part.saturating_add(1),
+                    ..last
+                }) == place =>
             {
                 bytes.extend_from_slice(value);
                 (length, bytes)
@@ -136,7 +178,12 @@ impl<'a> Reader<'a> {
             None if place.part == 0 && place.position == self.next => {
                 first_part(value).ok_or_else(|| wrong("it does not say how long its chunk is"))?
             }
-            _ => return Err(wrong(&format!("the messages from {} on are missing before it", self.next))),
+            _ => {
+                return Err(wrong(&format!(
+                    "the messages from {} on are missing before it",
+                    self.next
+                )));
+            }
         };
         if bytes.len() < length {
             self.open = Some((place, length, bytes));
@@ -147,7 +194,12 @@ impl<'a> Reader<'a> {
         }
         let chunk: Vec<Arc<Message>> = serde_json::from_slice::<Vec<Message>>(&bytes)
             // The error may quote the message.
-            .map_err(|error| wrong(&format!("byte {} of its chunk is not as it should be", error.column())))?
+            .map_err(|error| {
+                wrong(&format!(
+                    "byte {} of its chunk is not as it should be",
+                    error.column()
+                ))
+            })?
             .into_iter()
             .map(Arc::new)
             .collect();
@@ -159,7 +211,8 @@ impl<'a> Reader<'a> {
             self.begin = place.position;
         }
         let placed = (place.position..).zip(chunk);
-        self.messages.extend(placed.filter(|(position, _)| self.wanted.contains(position)));
+        self.messages
+            .extend(placed.filter(|(position, _)| self.wanted.contains(position)));
         Ok(())
     }
 }

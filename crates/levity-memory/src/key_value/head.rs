@@ -1,6 +1,8 @@
 //! The head of a conversation: the one value by which every change becomes visible.
 
-use levity_core::{ConversationChange, ConversationId, MemoryError, MemoryErrorKind, Summary, Timestamp};
+use levity_core::{
+    ConversationChange, ConversationId, MemoryError, MemoryErrorKind, Summary, Timestamp,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::file::name;
@@ -18,16 +20,19 @@ pub(super) struct Head {
     pub(super) levity_memory: u32,
     /// Random, and new after each removal: a chunk of another generation is an orphan.
     pub(super) generation: u64,
-    /// Counts the writes, so that no two heads have the same bytes. A hash of the value will do as its version.
+    /// Counts the writes, so that no two heads have the same bytes. A hash of the value will do as
+    /// its version.
     pub(super) revision: u64,
-    /// The number of the last save that had messages. The next save writes its chunks under the next number.
+    /// The number of the last save that had messages. The next save writes its chunks under the
+    /// next number.
     pub(super) save: u64,
     /// The position at which the first chunk begins.
     pub(super) start: u64,
     /// The position of the first message that was not trimmed, which may be inside the first chunk.
     pub(super) first: u64,
     pub(super) end: u64,
-    /// `false` while there is no conversation: it is only held, saved for the first time, or removed.
+    /// `false` while there is no conversation: it is only held, saved for the first time, or
+    /// removed.
     pub(super) exists: bool,
     pub(super) changed: Timestamp,
     pub(super) summary: Option<Summary>,
@@ -77,23 +82,41 @@ impl Head {
     }
 
     pub(super) fn is_held_by(&self, token: u64) -> bool {
-        self.holder.as_ref().is_some_and(|holder| holder.token == token)
+        self.holder
+            .as_ref()
+            .is_some_and(|holder| holder.token == token)
     }
 
     /// Returns whether nobody needs the head any more.
     pub(super) fn is_idle(&self, now: Timestamp) -> bool {
-        !self.exists && self.holder.as_ref().is_none_or(|holder| holder.until <= now)
+        !self.exists
+            && self
+                .holder
+                .as_ref()
+                .is_none_or(|holder| holder.until <= now)
     }
 
     /// The bytes of the next revision.
-    pub(super) fn write(&self, id: &ConversationId, max_bytes: usize) -> Result<Vec<u8>, MemoryError> {
+    pub(super) fn write(
+        &self,
+        id: &ConversationId,
+        max_bytes: usize,
+    ) -> Result<Vec<u8>, MemoryError> {
         let refused = |why: &str| {
-            MemoryError::new(MemoryErrorKind::Refused, format!("the summary of conversation `{id}` {why}"))
+            MemoryError::new(
+                MemoryErrorKind::Refused,
+                format!("the summary of conversation `{id}` {why}"),
+            )
         };
-        let bytes = serde_json::to_vec(&Self { revision: self.revision + 1, ..self.clone() })
-            .map_err(|error| refused("cannot be written as JSON").with_source(error))?;
+        let bytes = serde_json::to_vec(&Self {
+            revision: self.revision + 1,
+            ..self.clone()
+        })
+        .map_err(|error| refused("cannot be written as JSON").with_source(error))?;
         if bytes.len() > max_bytes {
-            return Err(refused(&format!("is too long for values of {max_bytes} bytes")));
+            return Err(refused(&format!(
+                "is too long for values of {max_bytes} bytes"
+            )));
         }
         Ok(bytes)
     }
@@ -103,15 +126,22 @@ impl Head {
         struct Format {
             levity_memory: u32,
         }
-        let format = serde_json::from_slice::<Format>(bytes).map_or(FORMAT, |head| head.levity_memory);
+        let format =
+            serde_json::from_slice::<Format>(bytes).map_or(FORMAT, |head| head.levity_memory);
         if format > FORMAT {
             let message = format!(
-                "conversation `{id}` has format {format} at key `{key}`, which a newer version wrote; it was left as it is"
+                "conversation `{id}` has format {format} at key `{key}`, which a newer version \
+                    wrote; it was left as it is"
             );
             return Err(MemoryError::new(MemoryErrorKind::Version, message));
         }
-        let head: Self = serde_json::from_slice(bytes)
-            .map_err(|error| damaged(id, key, &format!("byte {} is not as it should be", error.column())))?;
+        let head: Self = serde_json::from_slice(bytes).map_err(|error| {
+            damaged(
+                id,
+                key,
+                &format!("byte {} is not as it should be", error.column()),
+            )
+        })?;
         let ordered = head.start <= head.first && head.first <= head.end;
         if !ordered
             || head.end.max(head.save).max(head.revision) > MOST

@@ -1,4 +1,5 @@
-//! Which conversations this store holds. A task for each renews the lease in the store, and ends it.
+//! Which conversations this store holds. A task for each renews the lease in the store, and ends
+//! it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -84,7 +85,9 @@ impl Holds {
     pub(super) async fn wait_for_releases(&self) {
         loop {
             let released = |hold: &&Arc<Hold>| hold.released.load(Ordering::Acquire);
-            let Some(hold) = self.table().values().find(released).cloned() else { return };
+            let Some(hold) = self.table().values().find(released).cloned() else {
+                return;
+            };
             let _ = hold.done.acquire().await;
         }
     }
@@ -92,7 +95,9 @@ impl Holds {
     /// Waits until a hold that was dropped is gone from the store; one that was not is busy.
     pub(super) async fn wait(&self, id: &ConversationId) -> Result<(), MemoryError> {
         loop {
-            let Some(hold) = self.table().get(id).cloned() else { return Ok(()) };
+            let Some(hold) = self.table().get(id).cloned() else {
+                return Ok(());
+            };
             if !hold.released.load(Ordering::Acquire) {
                 return Err(MemoryError::busy(id));
             }
@@ -124,16 +129,29 @@ impl KeyValueMemory {
                 break;
             }
         }
-        let entry = Entry { holds: self.holds.clone(), id: id.clone(), hold: hold.clone() };
+        let entry = Entry {
+            holds: self.holds.clone(),
+            id: id.clone(),
+            hold: hold.clone(),
+        };
         let (signal, dropped) = oneshot::channel();
-        let mut tasks = self.holds.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self
+            .holds
+            .tasks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}
         tasks.spawn_on(self.clone().keep(entry, dropped), &runtime);
         drop(tasks);
-        Ok(Held { token, hold, _signal: signal })
+        Ok(Held {
+            token,
+            hold,
+            _signal: signal,
+        })
     }
 
-    /// Renews a lease until its hold is dropped, and ends it then. If that fails, the lease expires.
+    /// Renews a lease until its hold is dropped, and ends it then. If that fails, the lease
+    /// expires.
     async fn keep(self, entry: Entry, mut dropped: oneshot::Receiver<()>) {
         let (id, token) = (&entry.id, entry.hold.token);
         while let Either::Right(_) = select(&mut dropped, self.world.sleep(self.lease / 3)).await {

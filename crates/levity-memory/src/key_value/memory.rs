@@ -25,14 +25,19 @@ const ATTEMPTS: usize = 100;
 
 /// Keeps conversations in any [`KeyValueStore`].
 ///
-/// - A conversation is a head, which is a small value with its positions and summary, and chunks of messages that are
-///   written once. A save writes its own messages and the head. It is visible when the head is written.
-/// - A hold is a lease of 20 seconds that a task renews. A process that ends lets go after this time, or at once
-///   if it calls [`wait_for_releases`](Self::wait_for_releases). The clocks of all processes have to agree to a few seconds.
-/// - `load` and `read` cost what they return. `search` reads the whole conversation, and `list` reads all heads.
-/// - `forget` removes all keys of a conversation. If it fails half-way, the conversation is empty. The remaining keys go when
-///   you repeat the call, list the conversations, or save to this one again.
-/// - `trim` leaves up to 15 messages in the store that share a chunk with the first one that stays. Nothing returns them.
+/// - A conversation is a head, which is a small value with its positions and summary, and chunks of
+///   messages that are written once. A save writes its own messages and the head. It is visible
+///   when the head is written.
+/// - A hold is a lease of 20 seconds that a task renews. A process that ends lets go after this
+///   time, or at once if it calls [`wait_for_releases`](Self::wait_for_releases). The clocks of all
+///   processes have to agree to a few seconds.
+/// - `load` and `read` cost what they return. `search` reads the whole conversation, and `list`
+///   reads all heads.
+/// - `forget` removes all keys of a conversation. If it fails half-way, the conversation is empty.
+///   The remaining keys go when you repeat the call, list the conversations, or save to this one
+///   again.
+/// - `trim` leaves up to 15 messages in the store that share a chunk with the first one that stays.
+///   Nothing returns them.
 ///
 /// Clones are the same store. It needs a tokio runtime. [`KeyValueStore`] has an example.
 #[derive(Clone)]
@@ -75,38 +80,50 @@ impl KeyValueMemory {
         self
     }
 
-    /// Sets how long a process that ended still holds its conversations; 20 seconds by default, and one at least. A
-    /// lease is renewed when a third of it is over.
+    /// Sets how long a process that ended still holds its conversations; 20 seconds by default, and
+    /// one at least. A lease is renewed when a third of it is over.
     #[must_use]
     pub fn with_lease(mut self, time: Duration) -> Self {
         self.lease = time.max(Duration::from_secs(1));
         self
     }
 
-    /// Sets how long a value may be; 256 KiB by default, and 4 KiB at least. Longer messages are divided among
-    /// several values; longer summaries are refused.
+    /// Sets how long a value may be; 256 KiB by default, and 4 KiB at least. Longer messages are
+    /// divided among several values; longer summaries are refused.
     #[must_use]
     pub fn with_max_value_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes.max(4 << 10);
         self
     }
 
-    /// Waits until all holds that were dropped are gone from the store, which a task sees to in the background.
+    /// Waits until all holds that were dropped are gone from the store, which a task sees to in the
+    /// background.
     ///
-    /// Call it before the program ends. Otherwise the next process may have to wait until the leases are over.
+    /// Call it before the program ends. Otherwise the next process may have to wait until the
+    /// leases are over.
     pub async fn wait_for_releases(&self) {
         self.holds.wait_for_releases().await;
     }
 
     async fn head(&self, id: &ConversationId) -> Result<Option<(Head, Version)>, MemoryError> {
         // A conversation that cannot be kept is unknown.
-        let Ok(key) = head::key(id) else { return Ok(None) };
-        let Some(Versioned { value, version }) = self.store.get(&key).await? else { return Ok(None) };
+        let Ok(key) = head::key(id) else {
+            return Ok(None);
+        };
+        let Some(Versioned { value, version }) = self.store.get(&key).await? else {
+            return Ok(None);
+        };
         Ok(Some((Head::read(id, &key, &value)?, version)))
     }
 
-    async fn head_or_new(&self, id: &ConversationId) -> Result<(Head, Option<Version>), MemoryError> {
-        let known = self.head(id).await?.map(|(head, version)| (head, Some(version)));
+    async fn head_or_new(
+        &self,
+        id: &ConversationId,
+    ) -> Result<(Head, Option<Version>), MemoryError> {
+        let known = self
+            .head(id)
+            .await?
+            .map(|(head, version)| (head, Some(version)));
         Ok(known.unwrap_or_else(|| (Head::new(self.world.random()), None)))
     }
 
@@ -116,7 +133,9 @@ impl KeyValueMemory {
         head: &Head,
         expected: Option<&Version>,
     ) -> Result<bool, MemoryError> {
-        self.store.put(&head::key(id)?, &head.write(id, self.max_bytes)?, expected).await
+        self.store
+            .put(&head::key(id)?, &head.write(id, self.max_bytes)?, expected)
+            .await
     }
 
     /// Changes the head, unless `change` returns none. Returns the head that was replaced.
@@ -127,7 +146,9 @@ impl KeyValueMemory {
     ) -> Result<Option<Head>, MemoryError> {
         for _ in 0..ATTEMPTS {
             let (head, version) = self.head_or_new(id).await?;
-            let Some(next) = change(&head)? else { return Ok(None) };
+            let Some(next) = change(&head)? else {
+                return Ok(None);
+            };
             if self.put_head(id, &next, version.as_ref()).await? {
                 return Ok(Some(head));
             }
@@ -146,8 +167,9 @@ impl KeyValueMemory {
         let mut last = after;
         for (key, _) in &page {
             if !key.starts_with(prefix) || key.as_str() <= last {
-                let message =
-                    format!("the key-value store returned `{key}` for a scan of `{prefix}` after `{last}`");
+                let message = format!(
+                    "the key-value store returned `{key}` for a scan of `{prefix}` after `{last}`"
+                );
                 return Err(MemoryError::new(MemoryErrorKind::Io, message));
             }
             last = key;
@@ -163,18 +185,33 @@ impl KeyValueMemory {
     ) -> Result<Option<View>, MemoryError> {
         let mut known = self.head(id).await?;
         for _ in 0..ATTEMPTS {
-            let Some((head, version)) = known.filter(|(head, _)| head.exists) else { return Ok(None) };
+            let Some((head, version)) = known.filter(|(head, _)| head.exists) else {
+                return Ok(None);
+            };
             let wanted = wanted(&head);
             let wanted = wanted.start.max(head.first)..wanted.end.min(head.end);
             if wanted.is_empty() {
-                return Ok(Some(View { head, version, begin: wanted.start, messages: Vec::new() }));
+                return Ok(Some(View {
+                    head,
+                    version,
+                    begin: wanted.start,
+                    messages: Vec::new(),
+                }));
             }
             let read = self.read_chunks(id, &head, wanted).await;
             known = self.head(id).await?;
-            // If chunks were removed meanwhile, some are missing, or orphans were read in their place.
+            // If chunks were removed meanwhile, some are missing, or orphans were read in their
+            // place.
             let same = |now: &Head| (now.generation, now.start) == (head.generation, head.start);
             if known.as_ref().is_some_and(|(now, _)| same(now)) {
-                return read.map(|(begin, messages)| Some(View { head, version, begin, messages }));
+                return read.map(|(begin, messages)| {
+                    Some(View {
+                        head,
+                        version,
+                        begin,
+                        messages,
+                    })
+                });
             }
         }
         Err(contended(id))
@@ -217,7 +254,12 @@ impl KeyValueMemory {
     }
 
     /// Raises the number of the next save if the writer that has it does not finish.
-    async fn pass(&self, id: &ConversationId, head: Head, version: &Version) -> Result<(), MemoryError> {
+    async fn pass(
+        &self,
+        id: &ConversationId,
+        head: Head,
+        version: &Version,
+    ) -> Result<(), MemoryError> {
         // A random number of looks, or two writers could stop each other for ever.
         for _ in 0..2 + self.world.random() % 8 {
             tokio::task::yield_now().await;
@@ -225,24 +267,36 @@ impl KeyValueMemory {
                 return Ok(());
             }
         }
-        let next = Head { save: head.save + 1, ..head };
+        let next = Head {
+            save: head.save + 1,
+            ..head
+        };
         self.put_head(id, &next, Some(version)).await.map(drop)
     }
 
     /// Removes chunks that no head will ever name.
     async fn discard_chunks(&self, id: &ConversationId) -> Result<(), MemoryError> {
-        let Ok(chunks) = chunks_of(id) else { return Ok(()) };
+        let Ok(chunks) = chunks_of(id) else {
+            return Ok(());
+        };
         let mut after = String::new();
         loop {
             let page = self.page(&chunks, &after, PAGE).await?;
-            let Some((last, _)) = page.last() else { return Ok(()) };
+            let Some((last, _)) = page.last() else {
+                return Ok(());
+            };
             after.clone_from(last);
-            // A head is written before the chunks of its generation, and no generation comes back. So a chunk is
-            // an orphan if the head, read after the chunk was found, has another generation.
+            // A head is written before the chunks of its generation, and no generation comes back.
+            // So a chunk is an orphan if the head, read after the chunk was found, has another
+            // generation.
             let head = self.head(id).await?.map(|(head, _)| head);
             for (key, there) in &page {
-                let Some(place) = Place::parse(&chunks, key) else { continue };
-                let kept = |head: &Head| head.generation == place.generation && head.start <= place.position;
+                let Some(place) = Place::parse(&chunks, key) else {
+                    continue;
+                };
+                let kept = |head: &Head| {
+                    head.generation == place.generation && head.start <= place.position
+                };
                 if head.as_ref().is_some_and(kept) {
                     // All others of this generation come after it. `0` is the byte after `/`.
                     after = format!("{chunks}{:016x}0", place.generation);
@@ -260,13 +314,16 @@ impl KeyValueMemory {
             if self.store.delete(key, &version).await? {
                 break;
             }
-            let Some(there) = self.store.get(key).await? else { break };
+            let Some(there) = self.store.get(key).await? else {
+                break;
+            };
             version = there.version;
         }
         Ok(())
     }
 
-    /// Removes the conversation if it is `wanted`, and what is left of one that was removed, held or begun.
+    /// Removes the conversation if it is `wanted`, and what is left of one that was removed, held
+    /// or begun.
     async fn remove(
         &self,
         id: &ConversationId,
@@ -277,13 +334,20 @@ impl KeyValueMemory {
                 return Err(MemoryError::busy(id));
             }
             // A new generation orphans all chunks.
-            let gone = if head.exists { wanted(head) } else { head.revision > 0 };
+            let gone = if head.exists {
+                wanted(head)
+            } else {
+                head.revision > 0
+            };
             Ok(gone.then(|| Head::new(self.world.random())))
         });
         let removed = removed.await?.is_some_and(|head| head.exists);
         self.discard_chunks(id).await?;
         for _ in 0..ATTEMPTS {
-            let known = self.head(id).await?.filter(|(head, _)| head.is_idle(self.world.now()));
+            let known = self
+                .head(id)
+                .await?
+                .filter(|(head, _)| head.is_idle(self.world.now()));
             let Some((_, version)) = known else { break };
             if self.store.delete(&head::key(id)?, &version).await? {
                 break;
@@ -292,7 +356,8 @@ impl KeyValueMemory {
         Ok(removed)
     }
 
-    /// Returns whether somebody holds it. A lease of this store whose hold is not in the table is left over.
+    /// Returns whether somebody holds it. A lease of this store whose hold is not in the table is
+    /// left over.
     fn is_held(&self, id: &ConversationId, head: &Head) -> bool {
         head.holder.as_ref().is_some_and(|holder| {
             holder.until > self.world.now()
@@ -307,19 +372,32 @@ impl KeyValueMemory {
         change: &ConversationChange,
         end: u64,
     ) -> Result<(), MemoryError> {
-        let view = self.view(id, |head| change.at.max(head.first)..change.end()).await?;
+        let view = self
+            .view(id, |head| change.at.max(head.first)..change.end())
+            .await?;
         let made = |view: View| whole(change.at.max(view.head.first), view.messages).has(change);
-        if view.is_some_and(made) { Ok(()) } else { Err(MemoryError::moved(id, change.at, end)) }
+        if view.is_some_and(made) {
+            Ok(())
+        } else {
+            Err(MemoryError::moved(id, change.at, end))
+        }
     }
 
     fn holder(&self, token: u64) -> Holder {
-        Holder { owner: self.owner, token, until: self.world.now().after(self.lease) }
+        Holder {
+            owner: self.owner,
+            token,
+            until: self.world.now().after(self.lease),
+        }
     }
 
     pub(super) async fn renew(&self, id: &ConversationId, token: u64) -> Result<(), MemoryError> {
         let renewed = self.update(id, |head| {
             let mine = head.is_held_by(token);
-            Ok(mine.then(|| Head { holder: Some(self.holder(token)), ..head.clone() }))
+            Ok(mine.then(|| Head {
+                holder: Some(self.holder(token)),
+                ..head.clone()
+            }))
         });
         renewed.await.map(drop)
     }
@@ -327,7 +405,10 @@ impl KeyValueMemory {
     pub(super) async fn release(&self, id: &ConversationId, token: u64) -> Result<(), MemoryError> {
         let released = self.update(id, |head| {
             let mine = head.is_held_by(token);
-            Ok(mine.then(|| Head { holder: None, ..head.clone() }))
+            Ok(mine.then(|| Head {
+                holder: None,
+                ..head.clone()
+            }))
         });
         match released.await? {
             Some(head) if !head.exists => self.remove(id, |_| false).await.map(drop),
@@ -339,8 +420,11 @@ impl KeyValueMemory {
 #[async_trait]
 impl MemoryStore for KeyValueMemory {
     async fn load(&self, id: &ConversationId, limit: usize) -> Result<Remembered, MemoryError> {
-        let recent =
-            |head: &Head| head.upto().unwrap_or(0).max(head.end.saturating_sub(limit as u64))..head.end;
+        let recent = |head: &Head| {
+            head.upto()
+                .unwrap_or(0)
+                .max(head.end.saturating_sub(limit as u64))..head.end
+        };
         let Some(View { head, messages, .. }) = self.view(id, recent).await? else {
             return Ok(Remembered::default());
         };
@@ -359,10 +443,18 @@ impl MemoryStore for KeyValueMemory {
             let from = from.max(head.first);
             from..from.saturating_add(limit as u64)
         };
-        Ok(self.view(id, wanted).await?.map(|view| view.messages).unwrap_or_default())
+        Ok(self
+            .view(id, wanted)
+            .await?
+            .map(|view| view.messages)
+            .unwrap_or_default())
     }
 
-    async fn save(&self, id: &ConversationId, change: &ConversationChange) -> Result<(), MemoryError> {
+    async fn save(
+        &self,
+        id: &ConversationId,
+        change: &ConversationChange,
+    ) -> Result<(), MemoryError> {
         let token = self.holds.token(id);
         // The generation and number under which the chunks are written already.
         let mut written: Option<(u64, u64)> = None;
@@ -407,7 +499,9 @@ impl MemoryStore for KeyValueMemory {
         query: &str,
         limit: usize,
     ) -> Result<Vec<(u64, Arc<Message>)>, MemoryError> {
-        let Some(view) = self.view(id, |head| head.first..head.end).await? else { return Ok(Vec::new()) };
+        let Some(view) = self.view(id, |head| head.first..head.end).await? else {
+            return Ok(Vec::new());
+        };
         Ok(whole(view.head.first, view.messages).search(query, limit))
     }
 
@@ -416,9 +510,21 @@ impl MemoryStore for KeyValueMemory {
         for _ in 0..ATTEMPTS {
             let first = |head: &Head| before.clamp(head.first, head.end);
             let view = self.view(id, |head| first(head)..first(head) + 1).await?;
-            let Some(View { head, version, begin, .. }) = view else { return Ok(()) };
+            let Some(View {
+                head,
+                version,
+                begin,
+                ..
+            }) = view
+            else {
+                return Ok(());
+            };
             fence(id, &head, token)?;
-            let trimmed = Head { first: first(&head), start: begin, ..head.clone() };
+            let trimmed = Head {
+                first: first(&head),
+                start: begin,
+                ..head.clone()
+            };
             if trimmed == head || self.put_head(id, &trimmed, Some(&version)).await? {
                 return self.discard_chunks(id).await;
             }
@@ -431,7 +537,11 @@ impl MemoryStore for KeyValueMemory {
         self.remove(id, |_| true).await
     }
 
-    async fn expire(&self, id: &ConversationId, unchanged_since: Timestamp) -> Result<bool, MemoryError> {
+    async fn expire(
+        &self,
+        id: &ConversationId,
+        unchanged_since: Timestamp,
+    ) -> Result<bool, MemoryError> {
         self.holds.wait(id).await?;
         self.remove(id, |head| head.changed < unchanged_since).await
     }
@@ -443,14 +553,24 @@ impl MemoryStore for KeyValueMemory {
             let Some((last, _)) = page.last() else { break };
             after.clone_from(last);
             for (key, there) in page {
-                let Some(id) = key.strip_prefix(HEADS).and_then(name::unescape).map(ConversationId::new)
+                let Some(id) = key
+                    .strip_prefix(HEADS)
+                    .and_then(name::unescape)
+                    .map(ConversationId::new)
                 else {
                     continue;
                 };
                 // One that cannot be read does not hide the others.
-                let Ok(head) = Head::read(&id, &key, &there.value) else { continue };
+                let Ok(head) = Head::read(&id, &key, &there.value) else {
+                    continue;
+                };
                 if head.exists {
-                    infos.push(ConversationInfo::new(id, head.changed, head.first, head.end));
+                    infos.push(ConversationInfo::new(
+                        id,
+                        head.changed,
+                        head.first,
+                        head.end,
+                    ));
                 } else if head.is_idle(self.world.now()) {
                     idle.push(id);
                 }
@@ -469,7 +589,10 @@ impl MemoryStore for KeyValueMemory {
         let taken = self.update(id, |head| match () {
             () if head.is_held_by(held.token) => Ok(None),
             () if self.is_held(id, head) => Err(MemoryError::busy(id)),
-            () => Ok(Some(Head { holder: Some(self.holder(held.token)), ..head.clone() })),
+            () => Ok(Some(Head {
+                holder: Some(self.holder(held.token)),
+                ..head.clone()
+            })),
         });
         taken.await?;
         held.take();
@@ -480,13 +603,21 @@ impl MemoryStore for KeyValueMemory {
 /// A conversation of consecutive messages.
 fn whole(first: u64, messages: Vec<(u64, Arc<Message>)>) -> Kept {
     let messages = messages.into_iter().map(|(_, message)| message).collect();
-    Kept { first, messages, ..Kept::default() }
+    Kept {
+        first,
+        messages,
+        ..Kept::default()
+    }
 }
 
 /// Refuses a change by a holder whose lease ended and was taken by another.
 fn fence(id: &ConversationId, head: &Head, token: Option<u64>) -> Result<(), MemoryError> {
     let lost = token.is_some_and(|token| !head.is_held_by(token));
-    if lost { Err(MemoryError::busy(id)) } else { Ok(()) }
+    if lost {
+        Err(MemoryError::busy(id))
+    } else {
+        Ok(())
+    }
 }
 
 fn chunks_of(id: &ConversationId) -> Result<String, MemoryError> {
@@ -494,8 +625,9 @@ fn chunks_of(id: &ConversationId) -> Result<String, MemoryError> {
 }
 
 fn contended(id: &ConversationId) -> MemoryError {
-    let message =
-        format!("others changed conversation `{id}` each of {ATTEMPTS} times that it was tried; try again");
+    let message = format!(
+        "others changed conversation `{id}` each of {ATTEMPTS} times that it was tried; try again"
+    );
     MemoryError::new(MemoryErrorKind::Busy, message)
 }
 

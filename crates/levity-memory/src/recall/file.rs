@@ -23,7 +23,11 @@ pub(super) struct File {
 impl File {
     fn new(file: Option<SharedFile>, connection: Connection) -> Result<Self, MemoryError> {
         let full = connection.pragma_update(None, "synchronous", "full");
-        let file = Self { file, connection: Mutex::new(connection), turn: Arc::new(Semaphore::new(1)) };
+        let file = Self {
+            file,
+            connection: Mutex::new(connection),
+            turn: Arc::new(Semaphore::new(1)),
+        };
         full.map_err(|error| file.failed("opened", error))?;
         Ok(file)
     }
@@ -53,7 +57,10 @@ impl File {
         &self,
         read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, MemoryError> {
-        let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut connection = self
+            .connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let view = || {
             let view = connection.transaction()?;
             read(&view)
@@ -67,7 +74,10 @@ impl File {
         write: impl FnOnce(&Connection) -> Result<T, Fault>,
     ) -> Result<T, MemoryError> {
         self.check_place()?;
-        let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut connection = self
+            .connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let change = || {
             let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let written = write(&change)?;
@@ -80,14 +90,18 @@ impl File {
         })
     }
 
-    /// Makes sure that nothing is left of what was removed. A file of at most `largest` bytes is written anew: SQLite
-    /// overwrites rows that are deleted, but not the copies that stay behind when it moves rows from page to page.
+    /// Makes sure that nothing is left of what was removed. A file of at most `largest` bytes is
+    /// written anew: SQLite overwrites rows that are deleted, but not the copies that stay behind
+    /// when it moves rows from page to page.
     pub(super) fn wipe(&self, largest: u64) -> Result<(), MemoryError> {
         if self.file.is_none() {
             return Ok(());
         }
         let anew = || {
-            let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+            let connection = self
+                .connection
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             let size = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
             let size: i64 = connection.query_row(size, [], |row| row.get(0))?;
             if u64::try_from(size).is_ok_and(|size| size <= largest) {
@@ -99,24 +113,31 @@ impl File {
         self.settle()
     }
 
-    /// Moves everything from the log into the file and empties the log, so that nothing old is left in it.
+    /// Moves everything from the log into the file and empties the log, so that nothing old is left
+    /// in it.
     pub(super) fn settle(&self) -> Result<(), MemoryError> {
         if self.file.is_none() {
             return Ok(());
         }
-        let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut connection = self
+            .connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let emptied = empty_log(&mut connection);
         if emptied.map_err(|error| self.failed("written", error))? {
             return Ok(());
         }
-        let message = "it is forgotten, but another program still reads the file as it was, so its log cannot be \
+        let message = "it is forgotten, but another program still reads the file as it was, so its \
+            log cannot be \
                        emptied yet; forget it once more later";
         Err(MemoryError::new(MemoryErrorKind::Busy, message))
     }
 
     /// Whether the file is still where it was. What is written to one that was taken away is lost.
     fn check_place(&self) -> Result<(), MemoryError> {
-        self.file.as_ref().map_or(Ok(()), |file| file.check_place().map_err(told))
+        self.file
+            .as_ref()
+            .map_or(Ok(()), |file| file.check_place().map_err(told))
     }
 
     fn failed(&self, what: &str, error: rusqlite::Error) -> MemoryError {
@@ -128,8 +149,11 @@ impl File {
 }
 
 fn failed_in_memory(what: &str, error: rusqlite::Error) -> MemoryError {
-    MemoryError::new(MemoryErrorKind::Io, format!("the facts in memory could not be {what}"))
-        .with_source(error)
+    MemoryError::new(
+        MemoryErrorKind::Io,
+        format!("the facts in memory could not be {what}"),
+    )
+    .with_source(error)
 }
 
 /// Why a change was not made.
@@ -144,13 +168,16 @@ impl From<rusqlite::Error> for Fault {
     }
 }
 
-/// Moves what is in the log into the file, and says whether the log is empty then. SQLite waits for those who read or
-/// write, but not for others who do the same at this moment, so it is tried again here.
+/// Moves what is in the log into the file, and says whether the log is empty then. SQLite waits for
+/// those who read or write, but not for others who do the same at this moment, so it is tried again
+/// here.
 fn empty_log(connection: &mut Connection) -> rusqlite::Result<bool> {
     connection.busy_handler(None::<fn(i32) -> bool>)?;
     let mut tries = PATIENCE.as_millis() / PAUSE.as_millis() / 5;
     let emptied = loop {
-        match connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0)) {
+        match connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| {
+            row.get::<_, i64>(0)
+        }) {
             Ok(0) => break Ok(true),
             Err(error) if !is_busy(&error) => break Err(error),
             _ if tries == 0 => break Ok(false),

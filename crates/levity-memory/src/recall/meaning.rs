@@ -45,8 +45,14 @@ impl Meaning {
     pub(super) fn new(embedder: Arc<dyn Embedder>) -> Self {
         let card = embedder.card();
         let named = || format!("{}:{}", card.provider, card.id);
-        let card = serde_json::to_string(card).unwrap_or_else(|_| named()).into();
-        Self { embedder, card, failed: Arc::default() }
+        let card = serde_json::to_string(card)
+            .unwrap_or_else(|_| named())
+            .into();
+        Self {
+            embedder,
+            card,
+            failed: Arc::default(),
+        }
     }
 
     /// Why it is not asked now.
@@ -59,21 +65,31 @@ impl Meaning {
     }
 
     /// The vector of what is looked for.
-    pub(super) async fn query(&self, world: &dyn World, text: &str) -> Result<(Vec<f32>, Usage), ModelError> {
+    pub(super) async fn query(
+        &self,
+        world: &dyn World,
+        text: &str,
+    ) -> Result<(Vec<f32>, Usage), ModelError> {
         self.resting(world.now())?;
         let text = words::head(text).to_owned();
         let mut embedded = self.embed(world, &[text], Purpose::Query).await?;
         Ok((embedded.vectors.pop().unwrap_or_default(), embedded.usage))
     }
 
-    /// The vectors of facts; an error in the place of each that the embedder does not take, though it takes others.
+    /// The vectors of facts; an error in the place of each that the embedder does not take, though
+    /// it takes others.
     async fn documents(
         &self,
         world: &dyn World,
         texts: &[String],
     ) -> Result<(Vec<Vector>, Usage), ModelError> {
         let error = match self.embed(world, texts, Purpose::Document).await {
-            Ok(embedded) => return Ok((embedded.vectors.into_iter().map(Ok).collect(), embedded.usage)),
+            Ok(embedded) => {
+                return Ok((
+                    embedded.vectors.into_iter().map(Ok).collect(),
+                    embedded.usage,
+                ));
+            }
             Err(error) if may_be_one_text(&error) => error,
             Err(error) => return Err(error),
         };
@@ -83,7 +99,9 @@ impl Meaning {
         };
         // When none is taken, it may be the embedder that is wrong, and not the texts.
         let plain = [PLAIN.to_owned()];
-        if vectors.iter().all(Result::is_err) && self.embed(world, &plain, Purpose::Document).await.is_err() {
+        if vectors.iter().all(Result::is_err)
+            && self.embed(world, &plain, Purpose::Document).await.is_err()
+        {
             self.remember_failure(Some((world.now(), error.clone())));
             return Err(error);
         }
@@ -103,7 +121,10 @@ impl Meaning {
                 self.remember_failure(Some((world.now(), error.clone())));
                 return Err(error);
             }
-            match self.embed(world, std::slice::from_ref(text), Purpose::Document).await {
+            match self
+                .embed(world, std::slice::from_ref(text), Purpose::Document)
+                .await
+            {
                 Ok(mut embedded) => {
                     add(&mut usage, embedded.usage);
                     vectors.push(Ok(embedded.vectors.pop().unwrap_or_default()));
@@ -115,7 +136,8 @@ impl Meaning {
         Ok((vectors, usage))
     }
 
-    /// Asks it. When it fails, it is left alone for a while, unless that may have been because of the texts.
+    /// Asks it. When it fails, it is left alone for a while, unless that may have been because of
+    /// the texts.
     async fn embed(
         &self,
         world: &dyn World,
@@ -124,7 +146,9 @@ impl Meaning {
     ) -> Result<Embedded, ModelError> {
         let work = pin!(self.embedder.embed(texts, purpose));
         let embedded = match select(work, world.sleep(TIME)).await {
-            Either::Left((embedded, _)) => embedded.and_then(|embedded| checked(embedded, texts.len())),
+            Either::Left((embedded, _)) => {
+                embedded.and_then(|embedded| checked(embedded, texts.len()))
+            }
             Either::Right(_) => Err(late()),
         };
         match &embedded {
@@ -144,7 +168,10 @@ impl Meaning {
 type Vector = Result<Vec<f32>, ModelError>;
 
 fn late() -> ModelError {
-    ModelError::new(ModelErrorKind::Timeout, format!("the embedder did not answer within {TIME:?}"))
+    ModelError::new(
+        ModelErrorKind::Timeout,
+        format!("the embedder did not answer within {TIME:?}"),
+    )
 }
 
 /// Whether an embedder may fail so because of one text among others.
@@ -169,8 +196,9 @@ fn checked(embedded: Embedded, texts: usize) -> Result<Embedded, ModelError> {
     if right {
         return Ok(embedded);
     }
-    let message =
-        format!("the embedder's vectors are not one for each text, of one size up to {MOST} numbers");
+    let message = format!(
+        "the embedder's vectors are not one for each text, of one size up to {MOST} numbers"
+    );
     Err(ModelError::new(ModelErrorKind::Malformed, message))
 }
 
@@ -182,9 +210,10 @@ fn add(all: &mut Usage, more: Usage) {
 }
 
 impl Recall {
-    /// Gives every fact of the file its vector that has none of this embedder yet: facts from before there was one, from
-    /// a time when it was down, or from another embedder. A part of that is done whenever something is remembered or
-    /// recalled; this does all of it. Without an embedder there is nothing to do.
+    /// Gives every fact of the file its vector that has none of this embedder yet: facts from
+    /// before there was one, from a time when it was down, or from another embedder. A part of that
+    /// is done whenever something is remembered or recalled; this does all of it. Without an
+    /// embedder there is nothing to do.
     ///
     /// An embedder that fails ends it; what is done so far stays done.
     ///
@@ -192,7 +221,9 @@ impl Recall {
     /// When the file cannot be read or written.
     pub async fn embed_missing(&self) -> Result<EmbeddingReport, MemoryError> {
         let mut filled = EmbeddingReport::default();
-        let Some(meaning) = &self.meaning else { return Ok(filled) };
+        let Some(meaning) = &self.meaning else {
+            return Ok(filled);
+        };
         let mut after = 0;
         loop {
             let card = meaning.card.clone();
@@ -203,28 +234,39 @@ impl Recall {
                 })
             };
             let facts = self.work(next).await?;
-            let Some((last, _)) = facts.last() else { return Ok(filled) };
+            let Some((last, _)) = facts.last() else {
+                return Ok(filled);
+            };
             after = *last;
             match self.embed_facts(meaning, facts).await? {
                 Ok((vectors, usage)) => {
                     filled.facts += vectors.iter().filter(|(_, vector)| vector.is_ok()).count();
-                    filled.failed =
-                        vectors.into_iter().find_map(|(_, vector)| vector.err()).or(filled.failed);
+                    filled.failed = vectors
+                        .into_iter()
+                        .find_map(|(_, vector)| vector.err())
+                        .or(filled.failed);
                     add(&mut filled.usage, usage);
                 }
-                Err(error) => return Ok(EmbeddingReport { failed: Some(error), ..filled }),
+                Err(error) => {
+                    return Ok(EmbeddingReport {
+                        failed: Some(error),
+                        ..filled
+                    });
+                }
             }
         }
     }
 
-    /// Gives some facts of these scopes their vectors, newest first, if there are any without. It fails when the
-    /// embedder does, or when it does not take the fact `wanted`.
+    /// Gives some facts of these scopes their vectors, newest first, if there are any without. It
+    /// fails when the embedder does, or when it does not take the fact `wanted`.
     pub(super) async fn embed_some(
         &self,
         scopes: &[Scope],
         wanted: Option<FactId>,
     ) -> Result<Result<Usage, ModelError>, MemoryError> {
-        let Some(meaning) = &self.meaning else { return Ok(Ok(Usage::default())) };
+        let Some(meaning) = &self.meaning else {
+            return Ok(Ok(Usage::default()));
+        };
         if let Err(error) = meaning.resting(self.world.now()) {
             return Ok(Err(error));
         }

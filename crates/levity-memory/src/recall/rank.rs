@@ -5,8 +5,9 @@ use std::collections::HashMap;
 /// How much the first places stand out.
 const FLAT: f32 = 60.0;
 
-/// Puts lists of facts together, each best first, into one: what stands high in all of them comes first (reciprocal rank
-/// fusion). The score is 1 for what is first everywhere. Among equals, the first list counts more.
+/// Puts lists of facts together, each best first, into one: what stands high in all of them comes
+/// first (reciprocal rank fusion). The score is 1 for what is first everywhere. Among equals, the
+/// first list counts more.
 pub(super) fn fuse(lists: &[Vec<i64>]) -> Vec<(i64, f32)> {
     let mut scores: HashMap<i64, (f32, usize)> = HashMap::new();
     let mut next = 0;
@@ -17,9 +18,15 @@ pub(super) fn fuse(lists: &[Vec<i64>]) -> Vec<(i64, f32)> {
             *score += (FLAT + 1.0) / (FLAT + 1.0 + f32::from(rank)) / lists.len() as f32;
         }
     }
-    let mut fused: Vec<_> = scores.into_iter().map(|(id, (score, seen))| (id, score, seen)).collect();
+    let mut fused: Vec<_> = scores
+        .into_iter()
+        .map(|(id, (score, seen))| (id, score, seen))
+        .collect();
     fused.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.2.cmp(&b.2)));
-    fused.into_iter().map(|(id, score, _)| (id, score)).collect()
+    fused
+        .into_iter()
+        .map(|(id, score, _)| (id, score))
+        .collect()
 }
 
 #[cfg(test)]
@@ -29,8 +36,14 @@ mod tests {
     #[track_caller]
     fn check(lists: &[Vec<i64>], expected: &[i64]) {
         let fused = fuse(lists);
-        assert_eq!(fused.iter().map(|(id, _)| *id).collect::<Vec<_>>(), expected);
-        assert!(fused.iter().all(|(_, score)| *score > 0.0 && *score <= 1.0), "{fused:?}");
+        assert_eq!(
+            fused.iter().map(|(id, _)| *id).collect::<Vec<_>>(),
+            expected
+        );
+        assert!(
+            fused.iter().all(|(_, score)| *score > 0.0 && *score <= 1.0),
+            "{fused:?}"
+        );
     }
 
     #[test]

@@ -24,16 +24,23 @@ pub(super) struct Fact {
     pub(super) date: Timestamp,
 }
 
-/// Keeps a fact and says whether it is new. One that is there already gets the new date and source; the summary of a
-/// session also the new text.
+/// Keeps a fact and says whether it is new. One that is there already gets the new date and source;
+/// the summary of a session also the new text.
 pub(super) fn keep(change: &Connection, fact: &Fact, most: usize) -> Result<(FactId, bool), Fault> {
     let scope = make_scope(change, &fact.scope)?;
     let Some((id, text)) = find(change, scope, fact)? else {
         return add(change, scope, fact, most).map(|id| (id, true));
     };
-    let mut update = change
-        .prepare_cached("UPDATE facts SET text = ?2, digest = ?3, source = ?4, date = ?5 WHERE id = ?1")?;
-    update.execute(params![id, fact.text, digest(&fact.text), fact.source, millis(fact.date)])?;
+    let mut update = change.prepare_cached(
+        "UPDATE facts SET text = ?2, digest = ?3, source = ?4, date = ?5 WHERE id = ?1",
+    )?;
+    update.execute(params![
+        id,
+        fact.text,
+        digest(&fact.text),
+        fact.source,
+        millis(fact.date)
+    ])?;
     if text != fact.text {
         drop_words(change, id, scope, &text)?;
         add_words(change, id, scope, &fact.text)?;
@@ -47,14 +54,18 @@ pub(super) fn keep(change: &Connection, fact: &Fact, most: usize) -> Result<(Fac
 fn find(change: &Connection, scope: i64, fact: &Fact) -> rusqlite::Result<Option<(i64, String)>> {
     let row = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
     if let Some(conversation) = &fact.conversation {
-        let mut same =
-            change.prepare_cached("SELECT id, text FROM facts WHERE scope = ?1 AND conversation = ?2")?;
-        return same.query_row(params![scope, conversation.as_str()], row).optional();
+        let mut same = change
+            .prepare_cached("SELECT id, text FROM facts WHERE scope = ?1 AND conversation = ?2")?;
+        return same
+            .query_row(params![scope, conversation.as_str()], row)
+            .optional();
     }
     let mut same = change.prepare_cached(
-        "SELECT id, text FROM facts WHERE scope = ?1 AND digest = ?2 AND conversation IS NULL AND text = ?3",
+        "SELECT id, text FROM facts WHERE scope = ?1 AND digest = ?2 AND conversation IS NULL AND \
+            text = ?3",
     )?;
-    same.query_row(params![scope, digest(&fact.text), fact.text], row).optional()
+    same.query_row(params![scope, digest(&fact.text), fact.text], row)
+        .optional()
 }
 
 fn add(change: &Connection, scope: i64, fact: &Fact, most: usize) -> Result<FactId, Fault> {
@@ -65,15 +76,27 @@ fn add(change: &Connection, scope: i64, fact: &Fact, most: usize) -> Result<Fact
     )?;
     if usize::try_from(facts).is_ok_and(|facts| facts > most) {
         let kind = fact.scope.kind();
-        let message = format!("the scope `{kind}` has {most} facts already; forget some of them first");
-        return Err(Fault::Refused(MemoryError::new(MemoryErrorKind::Full, message)));
+        let message =
+            format!("the scope `{kind}` has {most} facts already; forget some of them first");
+        return Err(Fault::Refused(MemoryError::new(
+            MemoryErrorKind::Full,
+            message,
+        )));
     }
     let mut insert = change.prepare_cached(
-        "INSERT INTO facts (scope, text, digest, source, conversation, date) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        "INSERT INTO facts (scope, text, digest, source, conversation, date) VALUES (?1, ?2, ?3, \
+            ?4, ?5, ?6)",
     )?;
     let conversation = fact.conversation.as_ref().map(ConversationId::as_str);
     let date = millis(fact.date);
-    insert.execute(params![scope, fact.text, digest(&fact.text), fact.source, conversation, date])?;
+    insert.execute(params![
+        scope,
+        fact.text,
+        digest(&fact.text),
+        fact.source,
+        conversation,
+        date
+    ])?;
     let id = change.last_insert_rowid();
     add_words(change, id, scope, &fact.text)?;
     fact_id(id)
@@ -138,9 +161,15 @@ fn drop_large(change: &Connection, scope: i64) -> Result<(), Fault> {
 fn remove(change: &Connection, id: i64, scope: i64, text: &str) -> Result<(), Fault> {
     drop_words(change, id, scope, text)?;
     drop_vector(change, id, scope)?;
-    change.prepare_cached("DELETE FROM facts WHERE id = ?1")?.execute([id])?;
-    change.prepare_cached("UPDATE scopes SET facts = facts - 1 WHERE key = ?1")?.execute([scope])?;
-    change.prepare_cached("DELETE FROM scopes WHERE key = ?1 AND facts = 0")?.execute([scope])?;
+    change
+        .prepare_cached("DELETE FROM facts WHERE id = ?1")?
+        .execute([id])?;
+    change
+        .prepare_cached("UPDATE scopes SET facts = facts - 1 WHERE key = ?1")?
+        .execute([scope])?;
+    change
+        .prepare_cached("DELETE FROM scopes WHERE key = ?1 AND facts = 0")?
+        .execute([scope])?;
     Ok(())
 }
 
@@ -151,12 +180,20 @@ pub(super) fn list(
     after: Option<FactId>,
     limit: usize,
 ) -> rusqlite::Result<Vec<Recalled>> {
-    let Some(key) = scope_key(view, scope)? else { return Ok(Vec::new()) };
+    let Some(key) = scope_key(view, scope)? else {
+        return Ok(Vec::new());
+    };
     let mut facts = view.prepare_cached(
-        "SELECT id, text, source, conversation, date FROM facts WHERE scope = ?1 AND id > ?2 ORDER BY id LIMIT ?3",
+        "SELECT id, text, source, conversation, date FROM facts WHERE scope = ?1 AND id > ?2 ORDER \
+            BY id LIMIT ?3",
     )?;
-    let (after, limit) = (after.map_or(0, FactId::key), i64::try_from(limit).unwrap_or(i64::MAX));
-    facts.query_map(params![key, after, limit], |row| recalled(row, scope, 1.0))?.collect()
+    let (after, limit) = (
+        after.map_or(0, FactId::key),
+        i64::try_from(limit).unwrap_or(i64::MAX),
+    );
+    facts
+        .query_map(params![key, after, limit], |row| recalled(row, scope, 1.0))?
+        .collect()
 }
 
 /// The fact of this id, if it is in one of these scopes.
@@ -166,21 +203,24 @@ pub(super) fn fact(
     id: i64,
     score: f32,
 ) -> rusqlite::Result<Option<Recalled>> {
-    let mut fact =
-        view.prepare_cached("SELECT id, text, source, conversation, date, scope FROM facts WHERE id = ?1")?;
+    let mut fact = view.prepare_cached(
+        "SELECT id, text, source, conversation, date, scope FROM facts WHERE id = ?1",
+    )?;
     let row = |row: &Row<'_>| {
         let key: i64 = row.get(5)?;
         let scope = scopes.iter().find(|(other, _)| *other == key);
-        scope.map(|(_, scope)| recalled(row, scope, score)).transpose()
+        scope
+            .map(|(_, scope)| recalled(row, scope, score))
+            .transpose()
     };
     fact.query_row([id], row).optional().map(Option::flatten)
 }
 
-/// The facts that have some of the words of a question, best first, as bm25 has it: rare words and short texts count
-/// more.
+/// The facts that have some of the words of a question, best first, as bm25 has it: rare words and
+/// short texts count more.
 ///
-/// It is worked out here, since SQLite would count how many facts of all scopes have a word, and the order would tell
-/// which words others use.
+/// It is worked out here, since SQLite would count how many facts of all scopes have a word, and
+/// the order would tell which words others use.
 pub(super) fn by_words(
     view: &Connection,
     scopes: &[(i64, Scope)],
@@ -193,7 +233,9 @@ pub(super) fn by_words(
     let marks: Vec<_> = scopes.iter().map(|(key, _)| mark(*key)).collect();
     let marks = marks.join(" OR ");
     let mut facts = view.prepare_cached("SELECT facts FROM scopes WHERE key = ?1")?;
-    let facts = scopes.iter().map(|(key, _)| facts.query_row([key], first::<f64>));
+    let facts = scopes
+        .iter()
+        .map(|(key, _)| facts.query_row([key], first::<f64>));
     let facts = facts.sum::<rusqlite::Result<f64>>()?;
     let mut having = view.prepare_cached("SELECT rowid FROM words WHERE words MATCH ?1")?;
     let mut scores: HashMap<i64, f64> = HashMap::new();
@@ -221,7 +263,9 @@ fn best(mut scores: Vec<(i64, f64)>, most: usize) -> Vec<(i64, f64)> {
 /// Lets a word count for less in a long text.
 fn by_length(view: &Connection, mut scores: Vec<(i64, f64)>) -> rusqlite::Result<Vec<(i64, f64)>> {
     let mut length = view.prepare_cached("SELECT octet_length(text) FROM facts WHERE id = ?1")?;
-    let lengths = scores.iter().map(|(id, _)| length.query_row([id], first::<f64>));
+    let lengths = scores
+        .iter()
+        .map(|(id, _)| length.query_row([id], first::<f64>));
     let lengths: Vec<f64> = lengths.collect::<rusqlite::Result<_>>()?;
     let mean = lengths.iter().sum::<f64>() / lengths.len() as f64;
     for ((_, score), length) in scores.iter_mut().zip(lengths) {
@@ -234,7 +278,9 @@ fn recalled(row: &Row<'_>, scope: &Scope, score: f32) -> rusqlite::Result<Recall
     let (id, date): (i64, i64) = (row.get(0)?, row.get(4)?);
     let conversation: Option<String> = row.get(3)?;
     Ok(Recalled {
-        id: FactId::new(u32::try_from(id).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(0, id))?),
+        id: FactId::new(
+            u32::try_from(id).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(0, id))?,
+        ),
         text: row.get(1)?,
         scope: scope.clone(),
         source: row.get(2)?,
@@ -245,10 +291,15 @@ fn recalled(row: &Row<'_>, scope: &Scope, score: f32) -> rusqlite::Result<Recall
 }
 
 /// The keys of those of these scopes that have facts.
-pub(super) fn scope_keys(view: &Connection, scopes: &[Scope]) -> rusqlite::Result<Vec<(i64, Scope)>> {
+pub(super) fn scope_keys(
+    view: &Connection,
+    scopes: &[Scope],
+) -> rusqlite::Result<Vec<(i64, Scope)>> {
     let mut keys = Vec::with_capacity(scopes.len());
     for scope in scopes {
-        if let Some(key) = scope_key(view, scope)?.filter(|key| !keys.iter().any(|(other, _)| other == key)) {
+        if let Some(key) =
+            scope_key(view, scope)?.filter(|key| !keys.iter().any(|(other, _)| other == key))
+        {
             keys.push((key, scope.clone()));
         }
     }
@@ -264,29 +315,44 @@ fn make_scope(change: &Connection, scope: &Scope) -> Result<i64, Fault> {
     if let Some(key) = scope_key(change, scope)? {
         return Ok(key);
     }
-    change.execute("INSERT INTO scopes (kind, id) VALUES (?1, ?2)", [scope.kind(), scope.id()])?;
+    change.execute(
+        "INSERT INTO scopes (kind, id) VALUES (?1, ?2)",
+        [scope.kind(), scope.id()],
+    )?;
     let key = change.last_insert_rowid();
     // The number of a scope is one half of where its vectors are.
     if key > i64::from(i32::MAX) {
         let message = "there are too many scopes in one file; keep some of them in another";
-        return Err(Fault::Refused(MemoryError::new(MemoryErrorKind::Full, message)));
+        return Err(Fault::Refused(MemoryError::new(
+            MemoryErrorKind::Full,
+            message,
+        )));
     }
     Ok(key)
 }
 
 fn add_words(change: &Connection, id: i64, scope: i64, text: &str) -> rusqlite::Result<()> {
-    let mut insert = change.prepare_cached("INSERT INTO words (rowid, scope, text) VALUES (?1, ?2, ?3)")?;
-    insert.execute(params![id, mark(scope), words::spaced(text)]).map(drop)
+    let mut insert =
+        change.prepare_cached("INSERT INTO words (rowid, scope, text) VALUES (?1, ?2, ?3)")?;
+    insert
+        .execute(params![id, mark(scope), words::spaced(text)])
+        .map(drop)
 }
 
 fn drop_words(change: &Connection, id: i64, scope: i64, text: &str) -> rusqlite::Result<()> {
-    let mut delete = change
-        .prepare_cached("INSERT INTO words (words, rowid, scope, text) VALUES ('delete', ?1, ?2, ?3)")?;
-    delete.execute(params![id, mark(scope), words::spaced(text)]).map(drop)
+    let mut delete = change.prepare_cached(
+        "INSERT INTO words (words, rowid, scope, text) VALUES ('delete', ?1, ?2, ?3)",
+    )?;
+    delete
+        .execute(params![id, mark(scope), words::spaced(text)])
+        .map(drop)
 }
 
 fn drop_vector(change: &Connection, id: i64, scope: i64) -> rusqlite::Result<()> {
-    change.prepare_cached("DELETE FROM vectors WHERE place = ?1")?.execute([place(scope, id)]).map(drop)
+    change
+        .prepare_cached("DELETE FROM vectors WHERE place = ?1")?
+        .execute([place(scope, id)])
+        .map(drop)
 }
 
 /// The word by which the index knows a scope.
@@ -317,5 +383,8 @@ pub(super) fn first<T: rusqlite::types::FromSql>(row: &Row<'_>) -> rusqlite::Res
 /// Finds texts that are likely the same (FNV-1a), without a second copy of each.
 pub(super) fn digest(text: &str) -> i64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    text.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step).cast_signed()
+    text.as_bytes()
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, step)
+        .cast_signed()
 }

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 /// The longest id of a scope, in bytes.
 const LONGEST: usize = 256;
 
-/// Whom a fact belongs to. What is kept in one scope is found by those who name that scope, and by nobody else.
+/// Whom a fact belongs to. What is kept in one scope is found by those who name that scope, and by
+/// nobody else.
 ///
 /// ```
 /// # use levity_memory::Scope;

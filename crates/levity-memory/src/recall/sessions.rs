@@ -20,10 +20,14 @@ impl Recall {
     /// Takes notes of conversations under a scope, for
     /// [`Conversations::noted_in`](crate::Conversations::noted_in). They are recalled like facts.
     pub fn sessions(&self, scope: Scope) -> RecallSessions {
-        RecallSessions { recall: self.clone(), scope }
+        RecallSessions {
+            recall: self.clone(),
+            scope,
+        }
     }
 
-    /// Removes the summary of a session, and says whether there was one; see [`forget`](Self::forget).
+    /// Removes the summary of a session, and says whether there was one; see
+    /// [`forget`](Self::forget).
     ///
     /// # Errors
     /// As [`forget`](Self::forget).
@@ -36,12 +40,18 @@ impl Recall {
         let forget = move |file: &File| {
             let forgotten = file.write(|change| {
                 let keys = rows::scope_keys(change, std::slice::from_ref(&scope))?;
-                let Some((key, _)) = keys.first() else { return Ok(false) };
-                let mut session =
-                    change.prepare_cached("SELECT id FROM facts WHERE scope = ?1 AND conversation = ?2")?;
-                let id =
-                    session.query_row(params![key, conversation.as_str()], |row| row.get(0)).optional()?;
-                id.map_or(Ok(false), |id| rows::forget(change, &[*key], rows::fact_id(id)?))
+                let Some((key, _)) = keys.first() else {
+                    return Ok(false);
+                };
+                let mut session = change.prepare_cached(
+                    "SELECT id FROM facts WHERE scope = ?1 AND conversation = ?2",
+                )?;
+                let id = session
+                    .query_row(params![key, conversation.as_str()], |row| row.get(0))
+                    .optional()?;
+                id.map_or(Ok(false), |id| {
+                    rows::forget(change, &[*key], rows::fact_id(id)?)
+                })
             })?;
             file.wipe(SMALL).map(|()| forgotten)
         };
@@ -52,7 +62,10 @@ impl Recall {
 #[async_trait]
 impl Sessions for RecallSessions {
     async fn note(&self, id: &ConversationId, text: &str) -> Result<(), MemoryError> {
-        self.recall.remember_session(&self.scope, id, text).await.map(drop)
+        self.recall
+            .remember_session(&self.scope, id, text)
+            .await
+            .map(drop)
     }
 
     async fn forget(&self, id: &ConversationId) -> Result<(), MemoryError> {

@@ -4,8 +4,9 @@ use levity_sqlite::Format;
 
 /// `docs/recall.md` says what the columns mean. Ids of facts are never used twice.
 ///
-/// The index of words has no copy of the texts, so what is taken out of it must be named again word for word. It also
-/// has the scope of each fact as a word, so that a search does not go through those of others.
+/// The index of words has no copy of the texts, so what is taken out of it must be named again word
+/// for word. It also has the scope of each fact as a word, so that a search does not go through
+/// those of others.
 const TABLES: &str = "
 CREATE TABLE scopes (
     key INTEGER PRIMARY KEY,
@@ -27,7 +28,8 @@ CREATE TABLE facts (
 CREATE INDEX facts_scope ON facts (scope);
 CREATE INDEX facts_digest ON facts (scope, digest);
 CREATE INDEX facts_embedder ON facts (scope, embedder);
-CREATE UNIQUE INDEX facts_conversation ON facts (scope, conversation) WHERE conversation IS NOT NULL;
+CREATE UNIQUE INDEX facts_conversation ON facts (scope, conversation) WHERE conversation IS NOT \
+NULL;
 CREATE TABLE embedders (key INTEGER PRIMARY KEY, card TEXT NOT NULL UNIQUE);
 CREATE TABLE vectors (
     place INTEGER PRIMARY KEY,

@@ -1,4 +1,5 @@
-//! Vectors in the file: eight bits a component, those of a scope side by side, gone through one by one.
+//! Vectors in the file: eight bits a component, those of a scope side by side, gone through one by
+//! one.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -13,7 +14,9 @@ const RUN: usize = 64;
 
 /// The number under which a file knows an embedder.
 pub(super) fn embedder(view: &Connection, card: &str) -> rusqlite::Result<Option<i64>> {
-    view.prepare_cached("SELECT key FROM embedders WHERE card = ?1")?.query_row([card], first).optional()
+    view.prepare_cached("SELECT key FROM embedders WHERE card = ?1")?
+        .query_row([card], first)
+        .optional()
 }
 
 /// The same, for an embedder that may be new to the file.
@@ -25,28 +28,40 @@ pub(super) fn make_embedder(change: &Connection, card: &str) -> rusqlite::Result
     Ok(change.last_insert_rowid())
 }
 
-/// Facts of these scopes that this embedder has neither embedded nor refused: the `wanted` one first, then the newest.
+/// Facts of these scopes that this embedder has neither embedded nor refused: the `wanted` one
+/// first, then the newest.
 pub(super) fn missing(
     view: &Connection,
     embedder: i64,
     scopes: &[(i64, Scope)],
     (wanted, limit): (i64, usize),
 ) -> rusqlite::Result<Vec<(i64, String)>> {
-    let mut own =
-        view.prepare_cached("SELECT id, text, scope FROM facts WHERE id = ?1 AND embedder NOT IN (?2, -?2)")?;
+    let mut own = view.prepare_cached(
+        "SELECT id, text, scope FROM facts WHERE id = ?1 AND embedder NOT IN (?2, -?2)",
+    )?;
     let fact = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
     let mut found: Vec<_> = own
-        .query_map([wanted, embedder], |row| Ok((row.get::<_, i64>(2)?, fact(row)?)))?
-        .filter(|row| row.as_ref().is_ok_and(|(own, _)| scopes.iter().any(|(scope, _)| scope == own)))
+        .query_map([wanted, embedder], |row| {
+            Ok((row.get::<_, i64>(2)?, fact(row)?))
+        })?
+        .filter(|row| {
+            row.as_ref()
+                .is_ok_and(|(own, _)| scopes.iter().any(|(scope, _)| scope == own))
+        })
         .map(|row| row.map(|(_, fact)| fact))
         .collect::<rusqlite::Result<_>>()?;
     // Each is a stretch of the index, so it costs what it finds.
     let mut others = view.prepare_cached(
-        "SELECT id, text FROM facts WHERE scope = ?1 AND embedder > ?2 AND embedder < ?3 AND id <> ?4
+        "SELECT id, text FROM facts WHERE scope = ?1 AND embedder > ?2 AND embedder < ?3 AND id <> \
+            ?4
          ORDER BY embedder DESC, id DESC LIMIT ?5",
     )?;
     for (scope, _) in scopes {
-        for (above, below) in [(embedder, i64::MAX), (-embedder, embedder), (i64::MIN, -embedder)] {
+        for (above, below) in [
+            (embedder, i64::MAX),
+            (-embedder, embedder),
+            (i64::MIN, -embedder),
+        ] {
             let room = i64::try_from(limit.saturating_sub(found.len())).unwrap_or(0);
             let rows = others.query_map([*scope, above, below, wanted, room], fact)?;
             found.extend(rows.collect::<rusqlite::Result<Vec<_>>>()?);
@@ -66,34 +81,47 @@ pub(super) fn next_missing(
         "SELECT id, text FROM facts WHERE id > ?1 AND embedder NOT IN (?2, -?2) ORDER BY id LIMIT ?3",
     )?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    facts.query_map([after, embedder, limit], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+    facts
+        .query_map([after, embedder, limit], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?
+        .collect()
 }
 
-/// Keeps the vector of a fact, or that the embedder has none for it; unless the fact is gone or says something else by
-/// now.
+/// Keeps the vector of a fact, or that the embedder has none for it; unless the fact is gone or
+/// says something else by now.
 pub(super) fn keep(
     change: &Connection,
     embedder: i64,
     (id, digest): (i64, i64),
     vector: Option<&[f32]>,
 ) -> rusqlite::Result<()> {
-    let mut mark = change
-        .prepare_cached("UPDATE facts SET embedder = ?3 WHERE id = ?1 AND digest = ?2 RETURNING scope")?;
-    let done = if vector.is_some() { embedder } else { -embedder };
+    let mut mark = change.prepare_cached(
+        "UPDATE facts SET embedder = ?3 WHERE id = ?1 AND digest = ?2 RETURNING scope",
+    )?;
+    let done = if vector.is_some() {
+        embedder
+    } else {
+        -embedder
+    };
     let scope: Option<i64> = mark.query_row([id, digest, done], first).optional()?;
     let Some(scope) = scope else { return Ok(()) };
     let Some(vector) = vector else {
-        return change.execute("DELETE FROM vectors WHERE place = ?1", [place(scope, id)]).map(drop);
+        return change
+            .execute("DELETE FROM vectors WHERE place = ?1", [place(scope, id)])
+            .map(drop);
     };
     let (scale, data) = small(vector);
     let mut insert = change.prepare_cached(
         "INSERT OR REPLACE INTO vectors (place, embedder, scale, data) VALUES (?1, ?2, ?3, ?4)",
     )?;
-    insert.execute(params![place(scope, id), embedder, f64::from(scale), data]).map(drop)
+    insert
+        .execute(params![place(scope, id), embedder, f64::from(scale), data])
+        .map(drop)
 }
 
-/// The facts of these scopes whose vectors lie closest, closest first. Those that point away, or whose cosine is below
-/// `least`, are left out.
+/// The facts of these scopes whose vectors lie closest, closest first. Those that point away, or
+/// whose cosine is below `least`, are left out.
 pub(super) fn near(
     view: &Connection,
     embedder: i64,
@@ -115,7 +143,10 @@ pub(super) fn near(
             }
             let scale: f32 = row.get(1)?;
             let cosine = dot(&query, data) as f32 * scale * query_scale;
-            let close = Close { cosine, id: row.get::<_, i64>(0)? - place(*scope, 0) };
+            let close = Close {
+                cosine,
+                id: row.get::<_, i64>(0)? - place(*scope, 0),
+            };
             if close.cosine > 0.0 && close.cosine >= least {
                 best.push(Reverse(close));
             }
@@ -124,7 +155,11 @@ pub(super) fn near(
             }
         }
     }
-    Ok(best.into_sorted_vec().into_iter().map(|Reverse(close)| close.id).collect())
+    Ok(best
+        .into_sorted_vec()
+        .into_iter()
+        .map(|Reverse(close)| close.id)
+        .collect())
 }
 
 /// How close a fact lies; of two that lie equally close, the newer one comes first.
@@ -135,7 +170,9 @@ struct Close {
 
 impl Ord for Close {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.cosine.total_cmp(&other.cosine).then(self.id.cmp(&other.id))
+        self.cosine
+            .total_cmp(&other.cosine)
+            .then(self.id.cmp(&other.id))
     }
 }
 
@@ -153,10 +190,14 @@ impl PartialEq for Close {
 
 impl Eq for Close {}
 
-/// A vector as whole numbers from -127 to 127, and what to multiply them by to give it the length 1.
+/// A vector as whole numbers from -127 to 127, and what to multiply them by to give it the length
+/// 1.
 fn small(vector: &[f32]) -> (f32, Vec<u8>) {
     let scale = largest(vector) / 127.0;
-    #[expect(clippy::cast_possible_truncation, reason = "no component is larger than the largest one")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "no component is larger than the largest one"
+    )]
     let part = |part: &f32| ((part / scale).round() as i8).cast_unsigned();
     (to_one(scale, vector), vector.iter().map(part).collect())
 }
@@ -164,26 +205,42 @@ fn small(vector: &[f32]) -> (f32, Vec<u8>) {
 /// The same in more detail, for the one that is looked for.
 fn wide(vector: &[f32]) -> (f32, Vec<i16>) {
     let scale = largest(vector) / f32::from(i16::MAX);
-    #[expect(clippy::cast_possible_truncation, reason = "no component is larger than the largest one")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "no component is larger than the largest one"
+    )]
     let part = |part: &f32| (part / scale).round() as i16;
     (to_one(scale, vector), vector.iter().map(part).collect())
 }
 
 /// Not every embedder keeps to the length 1, and long vectors must not count for more.
 fn to_one(scale: f32, vector: &[f32]) -> f32 {
-    let length = vector.iter().map(|part| f64::from(*part) * f64::from(*part)).sum::<f64>().sqrt();
-    #[expect(clippy::cast_possible_truncation, reason = "the largest component is no longer than the vector")]
+    let length = vector
+        .iter()
+        .map(|part| f64::from(*part) * f64::from(*part))
+        .sum::<f64>()
+        .sqrt();
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the largest component is no longer than the vector"
+    )]
     let scale = (f64::from(scale) / length.max(f64::from(f32::MIN_POSITIVE))) as f32;
     scale
 }
 
 fn largest(vector: &[f32]) -> f32 {
-    vector.iter().fold(0.0_f32, |largest, part| largest.max(part.abs())).max(f32::MIN_POSITIVE)
+    vector
+        .iter()
+        .fold(0.0_f32, |largest, part| largest.max(part.abs()))
+        .max(f32::MIN_POSITIVE)
 }
 
 fn dot(query: &[i16], data: &[u8]) -> i64 {
     let run = |(query, data): (&[i16], &[u8])| {
-        let products = query.iter().zip(data).map(|(a, b)| i32::from(*a) * i32::from(b.cast_signed()));
+        let products = query
+            .iter()
+            .zip(data)
+            .map(|(a, b)| i32::from(*a) * i32::from(b.cast_signed()));
         i64::from(products.sum::<i32>())
     };
     query.chunks(RUN).zip(data.chunks(RUN)).map(run).sum()
@@ -197,7 +254,9 @@ mod tests {
     fn vector(seed: u64, dimensions: usize) -> Vec<f32> {
         let mut state = seed;
         let mut next = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 40) as f32 / (1 << 23) as f32 - 1.0
         };
         let vector: Vec<f32> = (0..dimensions).map(|_| next()).collect();
@@ -215,14 +274,22 @@ mod tests {
                 let (scale, data) = small(if seed % 2 == 0 { &one } else { &longer });
                 let (query_scale, query) = wide(&other);
                 let found = dot(&query, &data) as f32 * scale * query_scale;
-                assert!((found - exact).abs() < 0.01, "{dimensions}: {found} for {exact}");
+                assert!(
+                    (found - exact).abs() < 0.01,
+                    "{dimensions}: {found} for {exact}"
+                );
             }
         }
     }
 
     #[test]
     fn no_vector_makes_it_overflow() {
-        for vector in [vec![0.0; 300], vec![f32::MAX; 300], vec![-1.0; 300], vec![f32::MIN_POSITIVE; 300]] {
+        for vector in [
+            vec![0.0; 300],
+            vec![f32::MAX; 300],
+            vec![-1.0; 300],
+            vec![f32::MIN_POSITIVE; 300],
+        ] {
             let (scale, data) = small(&vector);
             assert!(scale.is_finite());
             let _ = dot(&wide(&vector).1, &data);

@@ -25,16 +25,25 @@ pub(super) fn spaced(text: &str) -> Cow<'_, str> {
     spaced.into()
 }
 
-/// What to look for in the index to find texts that have some of the words of `question`, whatever else may stand in it.
+/// What to look for in the index to find texts that have some of the words of `question`, whatever
+/// else may stand in it.
 ///
 /// Words that nearly every question has count only where there are no others.
 pub(super) fn query(question: &str) -> Vec<String> {
     let question = head(question);
     let all = phrases(question);
     let telling: Vec<_> = all.iter().filter(|word| !is_common(word)).collect();
-    let words = if telling.is_empty() { all.iter().collect() } else { telling };
+    let words = if telling.is_empty() {
+        all.iter().collect()
+    } else {
+        telling
+    };
     // Only letters, digits and spaces are left, so quotes end nowhere else.
-    words.into_iter().take(MOST).map(|word| format!("\"{word}\"")).collect()
+    words
+        .into_iter()
+        .take(MOST)
+        .map(|word| format!("\"{word}\""))
+        .collect()
 }
 
 /// As much of a question as is looked at.
@@ -65,7 +74,9 @@ fn cut(word: &str) -> Vec<String> {
     let mut rest = word;
     while let Some(first) = rest.chars().next() {
         let unspaced = is_unspaced(first);
-        let end = rest.find(|c| is_unspaced(c) != unspaced).unwrap_or(rest.len());
+        let end = rest
+            .find(|c| is_unspaced(c) != unspaced)
+            .unwrap_or(rest.len());
         let (run, after) = rest.split_at(end);
         if unspaced {
             parts.extend(pairs(run));
@@ -81,7 +92,10 @@ fn pairs(run: &str) -> Vec<String> {
     let chars: Vec<char> = run.chars().collect();
     match chars.len() {
         1 => vec![run.to_owned()],
-        _ => chars.windows(2).map(|pair| format!("{} {}", pair[0], pair[1])).collect(),
+        _ => chars
+            .windows(2)
+            .map(|pair| format!("{} {}", pair[0], pair[1]))
+            .collect(),
     }
 }
 
@@ -97,15 +111,16 @@ fn is_unspaced(c: char) -> bool {
         | '\u{ff66}'..='\u{ff9d}' | '\u{20000}'..='\u{3ffff}')
 }
 
-/// Whether it is a vowel or a tone of Thai, Lao, Burmese or Khmer above, below or beside a letter. The index has only
-/// the letters.
+/// Whether it is a vowel or a tone of Thai, Lao, Burmese or Khmer above, below or beside a letter.
+/// The index has only the letters.
 fn is_vowel_sign(c: char) -> bool {
     matches!(c,
         '\u{0e31}' | '\u{0e34}'..='\u{0e3a}' | '\u{0e47}'..='\u{0e4e}' | '\u{0eb1}' | '\u{0eb4}'..='\u{0ebc}'
         | '\u{0ec8}'..='\u{0ece}' | '\u{102b}'..='\u{103e}' | '\u{17b4}'..='\u{17d3}')
 }
 
-/// Whether it changes the letter before it. The index looks through accents, and so takes it for a part of the word.
+/// Whether it changes the letter before it. The index looks through accents, and so takes it for a
+/// part of the word.
 fn is_mark(c: char) -> bool {
     matches!(c, '\u{0300}'..='\u{036f}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}' | '\u{20d0}'..='\u{20ff}')
 }
@@ -116,16 +131,17 @@ fn is_common(word: &str) -> bool {
 
 /// Sorted.
 const COMMON: [&str; 127] = [
-    "a", "about", "after", "again", "all", "also", "am", "an", "and", "any", "are", "aren", "as", "at", "be",
-    "been", "before", "being", "but", "by", "can", "cannot", "could", "couldn", "d", "did", "didn", "do",
-    "does", "doesn", "doing", "don", "for", "from", "get", "give", "had", "has", "have", "having", "he",
-    "her", "here", "hers", "him", "his", "how", "i", "if", "in", "into", "is", "isn", "it", "its", "just",
-    "know", "let", "like", "ll", "m", "may", "me", "might", "mine", "must", "my", "no", "not", "now", "of",
-    "on", "or", "our", "ours", "out", "please", "re", "s", "shall", "she", "should", "so", "some", "such",
-    "t", "tell", "than", "that", "the", "their", "them", "then", "there", "these", "they", "this", "those",
-    "to", "too", "up", "us", "ve", "very", "want", "was", "wasn", "we", "were", "what", "when", "where",
-    "which", "while", "who", "whom", "whose", "why", "will", "with", "would", "wouldn", "yes", "you", "your",
-    "yours", "yourself",
+    "a", "about", "after", "again", "all", "also", "am", "an", "and", "any", "are", "aren", "as",
+    "at", "be", "been", "before", "being", "but", "by", "can", "cannot", "could", "couldn", "d",
+    "did", "didn", "do", "does", "doesn", "doing", "don", "for", "from", "get", "give", "had",
+    "has", "have", "having", "he", "her", "here", "hers", "him", "his", "how", "i", "if", "in",
+    "into", "is", "isn", "it", "its", "just", "know", "let", "like", "ll", "m", "may", "me",
+    "might", "mine", "must", "my", "no", "not", "now", "of", "on", "or", "our", "ours", "out",
+    "please", "re", "s", "shall", "she", "should", "so", "some", "such", "t", "tell", "than",
+    "that", "the", "their", "them", "then", "there", "these", "they", "this", "those", "to", "too",
+    "up", "us", "ve", "very", "want", "was", "wasn", "we", "were", "what", "when", "where",
+    "which", "while", "who", "whom", "whose", "why", "will", "with", "would", "wouldn", "yes",
+    "you", "your", "yours", "yourself",
 ];
 
 #[cfg(test)]
@@ -145,7 +161,10 @@ mod tests {
     #[test]
     fn words_are_quoted_and_syntax_is_not() {
         check("Where does the tea come from?", Some(r#""tea" OR "come""#));
-        check(r#"a" OR text:* NEAR(b, "#, Some(r#""text" OR "near" OR "b""#));
+        check(
+            r#"a" OR text:* NEAR(b, "#,
+            Some(r#""text" OR "near" OR "b""#),
+        );
         check("tea Tea TEA", Some(r#""tea""#));
         check("e-mail/web", Some(r#""e" OR "mail" OR "web""#));
         check("\0\"*^:()-+{}", None);
@@ -159,7 +178,10 @@ mod tests {
 
     #[test]
     fn scripts_without_spaces_are_looked_for_in_pairs() {
-        check("東京都のtea", Some(r#""東 京" OR "京 都" OR "都 の" OR "tea""#));
+        check(
+            "東京都のtea",
+            Some(r#""東 京" OR "京 都" OR "都 の" OR "tea""#),
+        );
         check("茶", Some(r#""茶""#));
         check("コーヒー", Some(r#""コ ー" OR "ー ヒ" OR "ヒ ー""#));
         check("人々", Some(r#""人 々""#));
@@ -174,6 +196,9 @@ mod tests {
         let words: Vec<_> = (0..10_000).map(|n| format!("wört{n}")).collect();
         let query = query(&words.join(" "));
         assert_eq!(query.len(), MOST);
-        check(&"ä".repeat(LONGEST), Some(&format!("\"{}\"", "ä".repeat(LONGEST / 2))));
+        check(
+            &"ä".repeat(LONGEST),
+            Some(&format!("\"{}\"", "ä".repeat(LONGEST / 2))),
+        );
     }
 }

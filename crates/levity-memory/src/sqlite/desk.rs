@@ -109,7 +109,11 @@ impl Desk {
         self.place.check_place()?;
         if self.synced != sync {
             // A full sync takes along what was written before without one.
-            self.execute(if sync { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" })?;
+            self.execute(if sync {
+                "PRAGMA synchronous = FULL"
+            } else {
+                "PRAGMA synchronous = NORMAL"
+            })?;
             self.synced = sync;
         }
         self.execute("BEGIN IMMEDIATE")?;
@@ -118,7 +122,9 @@ impl Desk {
         {
             self.appear(writer)?;
         }
-        self.unreleased.iter().try_for_each(|id| self.write(|connection| self.release(connection, id)))
+        self.unreleased
+            .iter()
+            .try_for_each(|id| self.write(|connection| self.release(connection, id)))
     }
 
     /// Becomes an owner, and forgets what others held who are gone.
@@ -127,7 +133,11 @@ impl Desk {
             .map_err(|error| self.place.failed_io("locked for holding", error))?;
         self.write(|connection| holds::forget_the_dead(connection, &self.owners))?;
         let (writer, life) = (Arc::downgrade(writer), self.life.subscribe());
-        owners().push(Known { id: owner.id(), writer, life });
+        owners().push(Known {
+            id: owner.id(),
+            writer,
+            life,
+        });
         self.owner = Some(owner);
         Ok(())
     }
@@ -141,26 +151,37 @@ impl Desk {
         }
     }
 
-    /// Moves all that is in the log into the file, which cuts the log off: pages from before a removal are gone.
-    /// Who only tries once more does not wait for others: somebody who reads for long would slow down every save.
+    /// Moves all that is in the log into the file, which cuts the log off: pages from before a
+    /// removal are gone. Who only tries once more does not wait for others: somebody who reads for
+    /// long would slow down every save.
     fn wipe(&mut self, patient: bool) {
         let written = self.write_anew();
-        let Some(connection) = &mut self.connection else { return };
-        let wiped = connection.busy_handler(patient.then_some(briefly as fn(i32) -> bool)).and_then(|()| {
-            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0))
-        });
+        let Some(connection) = &mut self.connection else {
+            return;
+        };
+        let wiped = connection
+            .busy_handler(patient.then_some(briefly as fn(i32) -> bool))
+            .and_then(|()| {
+                connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| {
+                    row.get::<_, i64>(0)
+                })
+            });
         // Somebody may be reading what was there before; then it is tried again.
         self.unwiped = written.is_err() || !matches!(wiped, Ok(0));
-        if connection.busy_handler(Some(levity_sqlite::try_again)).is_err() {
+        if connection
+            .busy_handler(Some(levity_sqlite::try_again))
+            .is_err()
+        {
             self.connection = None;
         }
     }
 
-    /// Writes a file anew from which somebody wants something gone. SQLite overwrites what is deleted, but not the
-    /// copies that stay behind when it moves rows from page to page.
+    /// Writes a file anew from which somebody wants something gone. SQLite overwrites what is
+    /// deleted, but not the copies that stay behind when it moves rows from page to page.
     fn write_anew(&mut self) -> Result<(), MemoryError> {
         let size = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
-        let size = self.write(|connection| connection.query_row(size, [], |row| row.get::<_, i64>(0)))?;
+        let size =
+            self.write(|connection| connection.query_row(size, [], |row| row.get::<_, i64>(0)))?;
         if u64::try_from(size).is_ok_and(|size| size <= self.anew) {
             self.execute("VACUUM")?;
         }
@@ -170,15 +191,20 @@ impl Desk {
 
     fn perform(&mut self, work: Work, failed: &mut Option<MemoryError>) -> Answer {
         match work {
-            Work::Save { id, change, reply } => {
-                answered(reply, self.run(failed, |desk| rows::save(desk.open()?, &id, &change)))
-            }
+            Work::Save { id, change, reply } => answered(
+                reply,
+                self.run(failed, |desk| rows::save(desk.open()?, &id, &change)),
+            ),
             Work::Trim { id, before, reply } => {
                 let done = self.run(failed, |desk| rows::trim(desk.open()?, &id, before));
                 self.unwiped |= matches!(done, Ok(true));
                 answered(reply, done.map(drop))
             }
-            Work::Remove { id, unchanged_since, reply } => {
+            Work::Remove {
+                id,
+                unchanged_since,
+                reply,
+            } => {
                 let done = self.run(failed, |desk| desk.remove(&id, unchanged_since));
                 let removed = done.map(|done| {
                     done.map(|(removed, wipe)| {
@@ -191,12 +217,14 @@ impl Desk {
                 });
                 answered(reply, removed)
             }
-            Work::Index { id, reply } => {
-                answered(reply, self.run(failed, |desk| index::index(desk.open()?, &id)))
-            }
-            Work::Unindex { id, before, reply } => {
-                answered(reply, self.run(failed, |desk| index::unindex(desk.open()?, &id, before)))
-            }
+            Work::Index { id, reply } => answered(
+                reply,
+                self.run(failed, |desk| index::index(desk.open()?, &id)),
+            ),
+            Work::Unindex { id, before, reply } => answered(
+                reply,
+                self.run(failed, |desk| index::unindex(desk.open()?, &id, before)),
+            ),
             Work::Lease { id, writer, reply } => {
                 let done = self.run(failed, |desk| desk.hold(&id));
                 took(done, id, writer, reply)
@@ -214,8 +242,8 @@ impl Desk {
         }
     }
 
-    /// Does one thing. What it fails with by itself leaves nothing behind; `failed` is set when SQLite fails, and
-    /// nothing else can go on either.
+    /// Does one thing. What it fails with by itself leaves nothing behind; `failed` is set when
+    /// SQLite fails, and nothing else can go on either.
     fn run<T>(
         &self,
         failed: &mut Option<MemoryError>,
@@ -236,7 +264,8 @@ impl Desk {
         holds::holder(self.open()?, id, mine, &self.owners)
     }
 
-    /// Removes a conversation, or says who holds it. It says whether there was one, and whether anything was removed.
+    /// Removes a conversation, or says who holds it. It says whether there was one, and whether
+    /// anything was removed.
     fn remove(
         &self,
         id: &ConversationId,
@@ -273,7 +302,10 @@ impl Desk {
         self.write(|connection| connection.prepare_cached(sql)?.raw_execute().map(drop))
     }
 
-    fn write<T>(&self, write: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, MemoryError> {
+    fn write<T>(
+        &self,
+        write: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, MemoryError> {
         write(self.open()?).map_err(|error| self.place.failed("written", error))
     }
 }
@@ -286,9 +318,13 @@ impl Drop for Desk {
     }
 }
 
-/// Whether it must be on the disk before anybody goes by it. Who holds what is of no use after a power cut.
+/// Whether it must be on the disk before anybody goes by it. Who holds what is of no use after a
+/// power cut.
 fn must_last(work: &Work) -> bool {
-    matches!(work, Work::Save { .. } | Work::Trim { .. } | Work::Remove { .. })
+    matches!(
+        work,
+        Work::Save { .. } | Work::Trim { .. } | Work::Remove { .. }
+    )
 }
 
 fn holder_of(work: &Work) -> Option<&Arc<Writer>> {

@@ -16,27 +16,43 @@ pub(super) fn holder(
     owners: &Path,
 ) -> Result<Option<i64>, Fault> {
     let mut select = connection.prepare_cached("SELECT owner FROM holds WHERE id = ?1")?;
-    let holder: Option<i64> = select.query_row([id.as_str()], |row| row.get(0)).optional()?;
+    let holder: Option<i64> = select
+        .query_row([id.as_str()], |row| row.get(0))
+        .optional()?;
     Ok(holder.filter(|holder| Some(*holder) == mine || Owner::is_alive(owners, *holder)))
 }
 
 pub(super) fn hold(connection: &Connection, id: &ConversationId, mine: i64) -> Result<(), Fault> {
     check_id(id)?;
     let sql = "INSERT OR REPLACE INTO holds (id, owner) VALUES (?1, ?2)";
-    connection.prepare_cached(sql)?.execute(params![id.as_str(), mine])?;
+    connection
+        .prepare_cached(sql)?
+        .execute(params![id.as_str(), mine])?;
     Ok(())
 }
 
-pub(super) fn release(connection: &Connection, id: &ConversationId, mine: i64) -> rusqlite::Result<()> {
+pub(super) fn release(
+    connection: &Connection,
+    id: &ConversationId,
+    mine: i64,
+) -> rusqlite::Result<()> {
     let sql = "DELETE FROM holds WHERE id = ?1 AND owner = ?2";
-    connection.prepare_cached(sql)?.execute(params![id.as_str(), mine]).map(drop)
+    connection
+        .prepare_cached(sql)?
+        .execute(params![id.as_str(), mine])
+        .map(drop)
 }
 
 /// Takes away what was held by owners who are gone.
 pub(super) fn forget_the_dead(connection: &Connection, owners: &Path) -> rusqlite::Result<()> {
     let mut select = connection.prepare("SELECT DISTINCT owner FROM holds")?;
-    let all = select.query_map([], |row| row.get::<_, i64>(0))?.collect::<Result<Vec<_>, _>>()?;
-    for dead in all.into_iter().filter(|owner| !Owner::is_alive(owners, *owner)) {
+    let all = select
+        .query_map([], |row| row.get::<_, i64>(0))?
+        .collect::<Result<Vec<_>, _>>()?;
+    for dead in all
+        .into_iter()
+        .filter(|owner| !Owner::is_alive(owners, *owner))
+    {
         connection.execute("DELETE FROM holds WHERE owner = ?1", [dead])?;
     }
     Ok(())

@@ -26,7 +26,8 @@ CREATE TABLE conversations (
 CREATE INDEX conversations_changed ON conversations (changed, id);
 CREATE TABLE messages (place INTEGER PRIMARY KEY, message TEXT NOT NULL);
 CREATE TABLE holds (id TEXT PRIMARY KEY, owner INTEGER NOT NULL) WITHOUT ROWID;
-CREATE VIRTUAL TABLE words USING fts5 (text, content = '', tokenize = 'unicode61 remove_diacritics 2');
+CREATE VIRTUAL TABLE words USING fts5 (text, content = '', tokenize = 'unicode61 remove_diacritics \
+2');
 INSERT INTO words (words, rank) VALUES ('secure-delete', 1);
 ";
 
@@ -38,7 +39,8 @@ static FORMAT: Format = Format {
     tables: TABLES,
     earlier: &[],
     columns: &[
-        "SELECT key, id, changed, first, next, words_from, words_to, upto, summary FROM conversations",
+        "SELECT key, id, changed, first, next, words_from, words_to, upto, summary FROM \
+            conversations",
         "SELECT place, message FROM messages",
         "SELECT id, owner FROM holds",
         "SELECT rowid FROM words WHERE words MATCH 'a'",
@@ -58,7 +60,13 @@ impl Place {
     /// Makes the file if there is none, and makes sure that it is one of ours.
     pub(super) fn make(path: &Path) -> Result<(Self, Connection), MemoryError> {
         let (file, connection) = SharedFile::make(path, &FORMAT).map_err(told)?;
-        Ok((Self { file, durability: Durability::default() }, connection))
+        Ok((
+            Self {
+                file,
+                durability: Durability::default(),
+            },
+            connection,
+        ))
     }
 
     /// Where owners hold their locks.

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use levity_core::{ConversationChange, ConversationId, MemoryError, MemoryErrorKind, Message, Timestamp};
+use levity_core::{
+    ConversationChange, ConversationId, MemoryError, MemoryErrorKind, Message, Timestamp,
+};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::index;
@@ -72,12 +74,16 @@ impl Row {
 
     fn is_sound(&self) -> bool {
         let known = self.words_from <= self.words_to && self.words_to <= self.next;
-        known && self.first <= self.words_to && self.next < POSITIONS && (1..=KEYS).contains(&self.key)
+        known
+            && self.first <= self.words_to
+            && self.next < POSITIONS
+            && (1..=KEYS).contains(&self.key)
     }
 }
 
 pub(super) fn find(connection: &Connection, id: &ConversationId) -> Result<Option<Row>, Fault> {
-    let sql = "SELECT key, changed, first, next, words_from, words_to, upto FROM conversations WHERE id = ?1";
+    let sql = "SELECT key, changed, first, next, words_from, words_to, upto FROM conversations \
+        WHERE id = ?1";
     let mut select = connection.prepare_cached(sql)?;
     let row = |row: &rusqlite::Row<'_>| {
         // What is negative is too large, and so refused below.
@@ -137,7 +143,8 @@ pub(super) fn save(
         .map(|(at, message)| text(id, at, message))
         .collect::<Result<_, _>>()?;
     let key = write_row(connection, id, row.as_ref(), change)?;
-    let mut insert = connection.prepare_cached("INSERT INTO messages (place, message) VALUES (?1, ?2)")?;
+    let mut insert =
+        connection.prepare_cached("INSERT INTO messages (place, message) VALUES (?1, ?2)")?;
     for (at, text) in (change.at..).zip(&texts) {
         insert.execute(params![place(key, at), text])?;
     }
@@ -146,9 +153,16 @@ pub(super) fn save(
 
 fn check(id: &ConversationId, change: &ConversationChange) -> Result<(), MemoryError> {
     check_id(id)?;
-    let long = change.summary.as_ref().is_some_and(|summary| summary.text.len() > LONGEST);
+    let long = change
+        .summary
+        .as_ref()
+        .is_some_and(|summary| summary.text.len() > LONGEST);
     if long || change.end() >= POSITIONS {
-        let what = if long { "is too long" } else { "has too many messages" };
+        let what = if long {
+            "is too long"
+        } else {
+            "has too many messages"
+        };
         let message = format!("conversation `{id}` {what} for an SQLite file");
         return Err(MemoryError::new(MemoryErrorKind::Refused, message));
     }
@@ -180,21 +194,36 @@ fn write_row(
     change: &ConversationChange,
 ) -> Result<i64, Fault> {
     let (next, when) = (signed(change.end()), signed(change.when.as_millis()));
-    let summary = change.summary.as_ref().map(|summary| (signed(summary.upto), &*summary.text));
+    let summary = change
+        .summary
+        .as_ref()
+        .map(|summary| (signed(summary.upto), &*summary.text));
     let (upto, text) = summary.unzip();
     let Some(row) = row else {
-        let sql = "INSERT INTO conversations (id, changed, next, upto, summary) VALUES (?1, ?2, ?3, ?4, ?5)";
-        connection.prepare_cached(sql)?.execute(params![id.as_str(), when, next, upto, text])?;
+        let sql = "INSERT INTO conversations (id, changed, next, upto, summary) VALUES (?1, ?2, \
+            ?3, ?4, ?5)";
+        connection
+            .prepare_cached(sql)?
+            .execute(params![id.as_str(), when, next, upto, text])?;
         let key = connection.last_insert_rowid();
-        return if key <= KEYS { Ok(key) } else { Err(rusqlite::Error::InvalidQuery.into()) };
+        return if key <= KEYS {
+            Ok(key)
+        } else {
+            Err(rusqlite::Error::InvalidQuery.into())
+        };
     };
     let changed = when.max(signed(row.changed));
     if summary.is_some() {
-        let sql = "UPDATE conversations SET next = ?2, changed = ?3, upto = ?4, summary = ?5 WHERE key = ?1";
-        connection.prepare_cached(sql)?.execute(params![row.key, next, changed, upto, text])?;
+        let sql = "UPDATE conversations SET next = ?2, changed = ?3, upto = ?4, summary = ?5 WHERE \
+            key = ?1";
+        connection
+            .prepare_cached(sql)?
+            .execute(params![row.key, next, changed, upto, text])?;
     } else {
         let sql = "UPDATE conversations SET next = ?2, changed = ?3 WHERE key = ?1";
-        connection.prepare_cached(sql)?.execute(params![row.key, next, changed])?;
+        connection
+            .prepare_cached(sql)?
+            .execute(params![row.key, next, changed])?;
     }
     Ok(row.key)
 }
@@ -239,15 +268,23 @@ pub(super) fn messages(
 }
 
 /// Trims, and says whether that changed anything.
-pub(super) fn trim(connection: &Connection, id: &ConversationId, before: u64) -> Result<bool, Fault> {
-    let Some(row) = find(connection, id)?.filter(|row| before > row.first && row.next > row.first) else {
+pub(super) fn trim(
+    connection: &Connection,
+    id: &ConversationId,
+    before: u64,
+) -> Result<bool, Fault> {
+    let Some(row) = find(connection, id)?.filter(|row| before > row.first && row.next > row.first)
+    else {
         return Ok(false);
     };
     let before = before.min(row.next);
     erase(connection, id, &row, before)?;
-    let sql = "UPDATE conversations SET first = ?2, words_from = max(words_from, ?2), words_to = max(words_to, ?2) \
+    let sql = "UPDATE conversations SET first = ?2, words_from = max(words_from, ?2), words_to = \
+        max(words_to, ?2) \
                WHERE key = ?1";
-    connection.prepare_cached(sql)?.execute(params![row.key, signed(before)])?;
+    connection
+        .prepare_cached(sql)?
+        .execute(params![row.key, signed(before)])?;
     Ok(true)
 }
 
@@ -257,16 +294,32 @@ pub(super) fn remove(
     id: &ConversationId,
     unchanged_since: Option<Timestamp>,
 ) -> Result<bool, Fault> {
-    let Some(row) = find(connection, id)?.filter(|row| row.is_old(unchanged_since)) else { return Ok(false) };
+    let Some(row) = find(connection, id)?.filter(|row| row.is_old(unchanged_since)) else {
+        return Ok(false);
+    };
     erase(connection, id, &row, row.next)?;
-    connection.prepare_cached("DELETE FROM conversations WHERE key = ?1")?.execute([row.key])?;
+    connection
+        .prepare_cached("DELETE FROM conversations WHERE key = ?1")?
+        .execute([row.key])?;
     Ok(true)
 }
 
 /// Removes messages up to before a position, and what the search knows of them.
-fn erase(connection: &Connection, id: &ConversationId, row: &Row, before: u64) -> Result<(), Fault> {
-    index::unknow(connection, id, row, row.words_from + row.indexed_before(before))?;
+fn erase(
+    connection: &Connection,
+    id: &ConversationId,
+    row: &Row,
+    before: u64,
+) -> Result<(), Fault> {
+    index::unknow(
+        connection,
+        id,
+        row,
+        row.words_from + row.indexed_before(before),
+    )?;
     let sql = "DELETE FROM messages WHERE place >= ?1 AND place < ?2";
-    connection.prepare_cached(sql)?.execute([place(row.key, row.first), place(row.key, before)])?;
+    connection
+        .prepare_cached(sql)?
+        .execute([place(row.key, row.first), place(row.key, before)])?;
     Ok(())
 }

@@ -36,7 +36,8 @@ pub(super) enum Work {
         id: ConversationId,
         reply: Reply<bool>,
     },
-    /// Take some messages before a position away from the search; the answer is how many are left, 0 for few.
+    /// Take some messages before a position away from the search; the answer is how many are left,
+    /// 0 for few.
     Unindex {
         id: ConversationId,
         before: u64,
@@ -77,23 +78,45 @@ struct Queued {
 }
 
 impl Writer {
-    pub(super) fn start(place: &Arc<Place>, readers: Arc<Readers>) -> Result<Arc<Self>, MemoryError> {
+    pub(super) fn start(
+        place: &Arc<Place>,
+        readers: Arc<Readers>,
+    ) -> Result<Arc<Self>, MemoryError> {
         let (queue, queued) = channel();
         let desk = Desk::new(place.clone());
-        let started = std::thread::Builder::new().name("levity-memory".to_owned()).spawn(move || {
-            serve(desk, &queued);
-            // The last connection to be closed tidies up the file, which is no work for those who wait.
-            drop(readers);
-        });
+        let started = std::thread::Builder::new()
+            .name("levity-memory".to_owned())
+            .spawn(move || {
+                serve(desk, &queued);
+                // The last connection to be closed tidies up the file, which is no work for those
+                // who wait.
+                drop(readers);
+            });
         started.map_err(|error| place.failed_io("written", error))?;
-        Ok(Arc::new(Self { queue, room: Arc::new(Semaphore::new(ROOM)) }))
+        Ok(Arc::new(Self {
+            queue,
+            room: Arc::new(Semaphore::new(ROOM)),
+        }))
     }
 
     /// Has something done, and waits for the answer. It is done, too, if nobody waits any more.
-    pub(super) async fn ask<T>(&self, work: impl FnOnce(Reply<T>) -> Work) -> Result<T, MemoryError> {
-        let room = self.room.clone().acquire_owned().await.map_err(|_| gone())?;
+    pub(super) async fn ask<T>(
+        &self,
+        work: impl FnOnce(Reply<T>) -> Work,
+    ) -> Result<T, MemoryError> {
+        let room = self
+            .room
+            .clone()
+            .acquire_owned()
+            .await
+            .map_err(|_| gone())?;
         let (reply, answer) = oneshot::channel();
-        self.queue.send(Queued { work: work(reply), _room: Some(room) }).map_err(|_| gone())?;
+        self.queue
+            .send(Queued {
+                work: work(reply),
+                _room: Some(room),
+            })
+            .map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
 }
@@ -111,7 +134,9 @@ pub(super) struct Held {
 impl Drop for Held {
     fn drop(&mut self) {
         // Nobody waits for it, and each hold does so once, so it needs no room.
-        let work = Work::Release { id: self.id.clone() };
+        let work = Work::Release {
+            id: self.id.clone(),
+        };
         let _ = self.writer.queue.send(Queued { work, _room: None });
     }
 }
@@ -124,11 +149,18 @@ fn serve(mut desk: Desk, queued: &Receiver<Queued>) {
             None => queued.recv().map_err(|_| RecvTimeoutError::Disconnected),
         };
         let works = match first {
-            Ok(first) => std::iter::once(first).chain(queued.try_iter().take(ROOM)).collect(),
+            Ok(first) => std::iter::once(first)
+                .chain(queued.try_iter().take(ROOM))
+                .collect(),
             Err(RecvTimeoutError::Timeout) => Vec::new(),
             Err(RecvTimeoutError::Disconnected) => return desk.close(),
         };
-        desk.settle(works.into_iter().map(|queued: Queued| queued.work).collect());
+        desk.settle(
+            works
+                .into_iter()
+                .map(|queued: Queued| queued.work)
+                .collect(),
+        );
     }
 }
 
@@ -147,8 +179,8 @@ pub(super) fn owners() -> MutexGuard<'static, Vec<Known>> {
     OWNERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Another store of this process may have let go of a conversation, and not have come to write that down: waits
-/// until it has.
+/// Another store of this process may have let go of a conversation, and not have come to write that
+/// down: waits until it has.
 pub(super) async fn settled(owner: i64) {
     let other = owners().iter().find(|known| known.id == owner).cloned();
     let Some(mut other) = other else { return };

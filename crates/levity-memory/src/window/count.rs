@@ -7,8 +7,9 @@ const MANY: u64 = 1 << 20;
 
 /// Counts tokens as a provider does, from what it said of earlier requests.
 ///
-/// An estimate of the messages is made without a tokeniser ([`estimate_tokens`](levity_core::estimate_tokens)). What the provider
-/// counted for earlier requests says how far off that is, and how much is sent beside the messages.
+/// An estimate of the messages is made without a tokeniser
+/// ([`estimate_tokens`](levity_core::estimate_tokens)). What the provider counted for earlier
+/// requests says how far off that is, and how much is sent beside the messages.
 ///
 /// ```
 /// use levity_memory::Counter;
@@ -36,8 +37,8 @@ impl Counter {
         Self::default()
     }
 
-    /// Says about how many tokens are sent beside the messages: instructions, tools. The provider's own counts are gone by
-    /// as soon as there is one.
+    /// Says about how many tokens are sent beside the messages: instructions, tools. The provider's
+    /// own counts are gone by as soon as there is one.
     #[must_use]
     pub fn beside(mut self, tokens: u64) -> Self {
         self.beside = tokens;
@@ -59,7 +60,8 @@ impl Counter {
         self.last = Some((estimate, counted));
     }
 
-    /// How many tokens a provider counts for a request whose messages are estimated at `estimate`, as far as can be told.
+    /// How many tokens a provider counts for a request whose messages are estimated at `estimate`,
+    /// as far as can be told.
     pub fn count(&self, estimate: u64) -> u64 {
         match self.last {
             Some((then, counted)) if estimate >= then => {
@@ -73,15 +75,20 @@ impl Counter {
         }
     }
 
-    /// The most that the messages may be estimated at when a provider is to count no more than `tokens`.
+    /// The most that the messages may be estimated at when a provider is to count no more than
+    /// `tokens`.
     pub fn room(&self, tokens: u64) -> u64 {
         let (theirs, ours) = self.ratio();
         let convert = |tokens: u64| scale(tokens, ours, theirs, 0);
         match self.last {
-            Some((then, counted)) if tokens >= counted => then.saturating_add(convert(tokens - counted)),
+            Some((then, counted)) if tokens >= counted => {
+                then.saturating_add(convert(tokens - counted))
+            }
             Some((then, counted)) => {
                 let (theirs, ours) = self.least_ratio(then, counted);
-                then.saturating_sub(scale(counted - tokens, ours, theirs, theirs - 1).saturating_add(1))
+                then.saturating_sub(
+                    scale(counted - tokens, ours, theirs, theirs - 1).saturating_add(1),
+                )
             }
             None => convert(tokens).saturating_sub(self.beside),
         }
@@ -92,12 +99,13 @@ impl Counter {
         scale(estimate, theirs, ours, ours - 1)
     }
 
-    /// How many of theirs are gone at least when so many of ours are: the messages were no more than all of what was
-    /// counted.
+    /// How many of theirs are gone at least when so many of ours are: the messages were no more
+    /// than all of what was counted.
     fn least_ratio(&self, then: u64, counted: u64) -> (u64, u64) {
         let (theirs, ours) = self.ratio();
         let of_all = (counted.max(1), then.max(1));
-        let is_less = u128::from(of_all.0) * u128::from(ours) < u128::from(theirs) * u128::from(of_all.1);
+        let is_less =
+            u128::from(of_all.0) * u128::from(ours) < u128::from(theirs) * u128::from(of_all.1);
         if is_less { of_all } else { (theirs, ours) }
     }
 
@@ -107,7 +115,11 @@ impl Counter {
             return (1, 1);
         }
         // Further off than that, it is not the tokens that were counted.
-        (self.counted.clamp(self.estimated / 4, self.estimated.saturating_mul(4)), self.estimated)
+        (
+            self.counted
+                .clamp(self.estimated / 4, self.estimated.saturating_mul(4)),
+            self.estimated,
+        )
     }
 }
 

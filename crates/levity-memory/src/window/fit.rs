@@ -16,7 +16,8 @@ const SHORT: u64 = 256;
 pub struct WindowFit {
     /// What is shown from now on. Its summary is still the old one.
     pub view: WindowView,
-    /// Whether it has no more tokens than it may; see [`WindowContents::fits`](crate::WindowContents::fits).
+    /// Whether it has no more tokens than it may; see
+    /// [`WindowContents::fits`](crate::WindowContents::fits).
     pub fits: bool,
 }
 
@@ -34,11 +35,11 @@ struct Sight<'a> {
 }
 
 impl Window {
-    /// What to show when `view` shows more than there is room for; `None` when it does not. It leaves some room for what
-    /// comes next, so that it is not asked for again at once.
+    /// What to show when `view` shows more than there is room for; `None` when it does not. It
+    /// leaves some room for what comes next, so that it is not asked for again at once.
     ///
-    /// Messages from `task` on do not count towards the number of messages. Results of tools are shortened first; then the
-    /// oldest messages leave, whole steps at a time.
+    /// Messages from `task` on do not count towards the number of messages. Results of tools are
+    /// shortened first; then the oldest messages leave, whole steps at a time.
     pub fn fit(
         &self,
         messages: &[Arc<Message>],
@@ -60,16 +61,26 @@ impl Window {
         counter: &Counter,
         ahead: bool,
     ) -> Option<WindowFit> {
-        let room = self.max_tokens().map_or(u64::MAX, |tokens| counter.room(tokens));
+        let room = self
+            .max_tokens()
+            .map_or(u64::MAX, |tokens| counter.room(tokens));
         let sight = Sight {
             messages,
             task: task.min(messages.len()),
             pins,
             room,
-            target: if ahead && room != u64::MAX { room / 2 } else { room },
-            keep: self.messages.map(|most| if ahead { most / 2 } else { most }),
+            target: if ahead && room != u64::MAX {
+                room / 2
+            } else {
+                room
+            },
+            keep: self
+                .messages
+                .map(|most| if ahead { most / 2 } else { most }),
         };
-        let too_many = self.messages.is_some_and(|most| sight.past(view.start) > most);
+        let too_many = self
+            .messages
+            .is_some_and(|most| sight.past(view.start) > most);
         if !too_many && sight.fits(view) {
             return None;
         }
@@ -86,16 +97,20 @@ impl Sight<'_> {
         self.task.saturating_sub(start)
     }
 
-    /// The place of the step that ends before `end`: a message, or one that calls tools and the results that follow.
+    /// The place of the step that ends before `end`: a message, or one that calls tools and the
+    /// results that follow.
     fn step(&self, end: usize) -> usize {
         let last = end.saturating_sub(1);
         let role = |at: usize| self.messages.get(at).map(|message| message.role);
-        let answers = role(last) == Some(Role::Tool) && last > 0 && role(last - 1) == Some(Role::Assistant);
+        let answers =
+            role(last) == Some(Role::Tool) && last > 0 && role(last - 1) == Some(Role::Assistant);
         if answers { last - 1 } else { last }
     }
 
     fn size(&self, view: &WindowView, at: usize) -> u64 {
-        let Some(message) = self.messages.get(at) else { return 0 };
+        let Some(message) = self.messages.get(at) else {
+            return 0;
+        };
         match view.limits.contains_key(&at) {
             true => view.shown_message(message, at).tokens(),
             false => message.tokens(),
@@ -103,7 +118,10 @@ impl Sight<'_> {
     }
 
     fn head(&self, view: &WindowView) -> u64 {
-        view.head(self.messages, self.pins).iter().map(|message| message.tokens()).sum()
+        view.head(self.messages, self.pins)
+            .iter()
+            .map(|message| message.tokens())
+            .sum()
     }
 
     /// Whether all that is shown fits; looks at no more than there is room for.
@@ -126,7 +144,8 @@ impl Sight<'_> {
         Some(total)
     }
 
-    /// Shortens old results, the oldest first, until enough is gained; `None` when that is not enough.
+    /// Shortens old results, the oldest first, until enough is gained; `None` when that is not
+    /// enough.
     fn shorten(&self, view: &WindowView) -> Option<WindowView> {
         let mut shorter = view.clone();
         let mut total = self.head(view);
@@ -147,13 +166,16 @@ impl Sight<'_> {
         Some(shorter)
     }
 
-    /// Gives back what they had to those that need not be shortened, the newest first, when so much is shown.
+    /// Gives back what they had to those that need not be shortened, the newest first, when so much
+    /// is shown.
     fn give_back(&self, before: &WindowView, shorter: &mut WindowView, mut total: u64) {
         for at in shorter.limits.keys().rev().copied().collect::<Vec<_>>() {
             if before.limits.contains_key(&at) {
                 continue;
             }
-            let more = self.messages[at].tokens().saturating_sub(self.size(shorter, at));
+            let more = self.messages[at]
+                .tokens()
+                .saturating_sub(self.size(shorter, at));
             if total.saturating_add(more) > self.target {
                 break;
             }
@@ -206,7 +228,11 @@ impl Sight<'_> {
 
     fn step_after(&self, at: usize) -> usize {
         let next = self.messages.get(at + 1).map(|message| message.role);
-        if next == Some(Role::Tool) { at + 2 } else { at + 1 }
+        if next == Some(Role::Tool) {
+            at + 2
+        } else {
+            at + 1
+        }
     }
 
     /// Makes what is left fit, when one step alone is too long.
@@ -231,7 +257,8 @@ impl Sight<'_> {
         view
     }
 
-    /// Limits what is shown of the last step to `left`, of which its results or its text have `share`.
+    /// Limits what is shown of the last step to `left`, of which its results or its text have
+    /// `share`.
     fn limit_to(&self, view: &mut WindowView, share: u64, left: u64) {
         let calls: u64 = (view.start..self.messages.len())
             .filter(|at| self.messages[*at].role != Role::Tool)
@@ -256,8 +283,11 @@ impl Sight<'_> {
     fn leave_out(&self, view: &mut WindowView) {
         for at in view.start..self.messages.len() {
             let message = &self.messages[at];
-            let limit =
-                if message.role == Role::User || message.role == Role::System { NOTE + 16 } else { 0 };
+            let limit = if message.role == Role::User || message.role == Role::System {
+                NOTE + 16
+            } else {
+                0
+            };
             view.limits.insert(at, limit);
         }
     }

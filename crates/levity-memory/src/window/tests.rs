@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use levity_core::{
-    History, Message, Part, ProviderState, Response, Role, ToolCall, ToolError, ToolOutput, ToolResult,
-    estimate_tokens,
+    History, Message, Part, ProviderState, Response, Role, ToolCall, ToolError, ToolOutput,
+    ToolResult, estimate_tokens,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -15,7 +15,10 @@ fn call(n: usize, args: &str, answer: &str) -> [Arc<Message>; 2] {
     thought.set_opaque(ProviderState::new("test", json!({"signature": "c2ln"})));
     let result = ToolResult::new(&call, Ok(ToolOutput::text(answer)));
     [
-        Arc::new(Message::new(Role::Assistant, [thought, Part::ToolCall(call)])),
+        Arc::new(Message::new(
+            Role::Assistant,
+            [thought, Part::ToolCall(call)],
+        )),
         Arc::new(Message::new(Role::Tool, [Part::ToolResult(result)])),
     ]
 }
@@ -26,28 +29,56 @@ fn words(n: usize) -> String {
 
 #[test]
 fn what_fits_is_shown_as_it_is() {
-    let messages: Vec<Arc<Message>> = vec![Message::user("a").into(), Message::assistant("b").into()];
-    let shown = Window::new().tokens(1_000).show(&messages, None, &Counter::new());
+    let messages: Vec<Arc<Message>> =
+        vec![Message::user("a").into(), Message::assistant("b").into()];
+    let shown = Window::new()
+        .tokens(1_000)
+        .show(&messages, None, &Counter::new());
     assert_eq!(shown.history.messages(), &messages[..]);
     assert!(shown.fits && shown.left_out == 0 && shown.shortened == 0);
 }
 
 #[test]
 fn the_last_messages_are_shown_after_the_summary() {
-    let messages: Vec<Arc<Message>> = (0..30).map(|n| Message::user(format!("m{n}")).into()).collect();
+    let messages: Vec<Arc<Message>> = (0..30)
+        .map(|n| Message::user(format!("m{n}")).into())
+        .collect();
     let shown = Window::new().show(&messages, Some("Before."), &Counter::new());
-    let texts: Vec<_> = shown.history.messages().iter().map(|message| message.text().into_owned()).collect();
+    let texts: Vec<_> = shown
+        .history
+        .messages()
+        .iter()
+        .map(|message| message.text().into_owned())
+        .collect();
     assert_eq!(texts.len(), 11);
-    assert_eq!((texts[0].as_str(), texts[1].as_str()), ("Previous Summary: Before.", "m20"));
+    assert_eq!(
+        (texts[0].as_str(), texts[1].as_str()),
+        ("Previous Summary: Before.", "m20")
+    );
     let without = Window::new().show(&messages, None, &Counter::new());
-    assert_eq!(without.history.messages()[0].text(), "[20 earlier messages are left out here.]");
+    assert_eq!(
+        without.history.messages()[0].text(),
+        "[20 earlier messages are left out here.]"
+    );
 }
 
 #[test]
 fn what_is_pinned_is_shown_first() {
-    let messages: Vec<Arc<Message>> = (0..30).map(|n| Message::user(format!("m{n}")).into()).collect();
-    let shown = Window::new().messages(2).show_pinned(&messages, &[3, 29], Some("Before."), &Counter::new());
-    let texts: Vec<_> = shown.history.messages().iter().map(|message| message.text().into_owned()).collect();
+    let messages: Vec<Arc<Message>> = (0..30)
+        .map(|n| Message::user(format!("m{n}")).into())
+        .collect();
+    let shown = Window::new().messages(2).show_pinned(
+        &messages,
+        &[3, 29],
+        Some("Before."),
+        &Counter::new(),
+    );
+    let texts: Vec<_> = shown
+        .history
+        .messages()
+        .iter()
+        .map(|message| message.text().into_owned())
+        .collect();
     assert_eq!(texts, ["m3", "Previous Summary: Before.", "m28", "m29"]);
 }
 
@@ -56,12 +87,19 @@ fn a_call_and_its_result_leave_together() {
     let mut messages: Vec<Arc<Message>> = vec![Message::user("go").into()];
     (0..6).for_each(|n| messages.extend(call(n, "x", "y")));
     for most in 0..14 {
-        let shown = Window::new().messages(most).show(&messages, None, &Counter::new());
+        let shown = Window::new()
+            .messages(most)
+            .show(&messages, None, &Counter::new());
         let kept = messages.len() - shown.left_out;
         assert!(kept <= most, "{kept} of {most}");
         let results = shown.history.calls().count();
         assert_eq!(
-            shown.history.messages().iter().filter(|message| message.role == Role::Tool).count(),
+            shown
+                .history
+                .messages()
+                .iter()
+                .filter(|message| message.role == Role::Tool)
+                .count(),
             results
         );
     }
@@ -72,11 +110,16 @@ fn long_results_are_shortened_before_anything_leaves() {
     let mut messages: Vec<Arc<Message>> = vec![Message::user("go").into()];
     (0..4).for_each(|n| messages.extend(call(n, "x", &words(1_000))));
     let window = Window::new().all_messages().tokens(4_000);
-    let fit = window.fit(&messages, 0, &[0], &WindowView::default(), &Counter::new()).unwrap();
+    let fit = window
+        .fit(&messages, 0, &[0], &WindowView::default(), &Counter::new())
+        .unwrap();
     assert!(fit.fits);
     assert_eq!((fit.view.start(), fit.view.shortened()), (0, 3));
     let shown = fit.view.show(&messages, &[0], "read_result");
-    let results: Vec<_> = shown.calls().map(|(_, result)| result.text().into_owned()).collect();
+    let results: Vec<_> = shown
+        .calls()
+        .map(|(_, result)| result.text().into_owned())
+        .collect();
     assert!(
         results[0].contains("read them with `read_result` {\"id\": \"c0\", \"offset\": 0}"),
         "{}",
@@ -89,12 +132,21 @@ fn long_results_are_shortened_before_anything_leaves() {
 
 #[test]
 fn results_stay_whole_where_there_is_room_when_others_leave() {
-    let mut messages: Vec<Arc<Message>> =
-        (0..10).map(|n| Message::user(format!("message {n}")).into()).collect();
+    let mut messages: Vec<Arc<Message>> = (0..10)
+        .map(|n| Message::user(format!("message {n}")).into())
+        .collect();
     messages.extend(call(1, "x", &words(2_000)));
     messages.push(Message::user("and now?").into());
     let window = Window::new().tokens(50_000).messages(8);
-    let fit = window.fit(&messages, messages.len(), &[], &WindowView::default(), &Counter::new()).unwrap();
+    let fit = window
+        .fit(
+            &messages,
+            messages.len(),
+            &[],
+            &WindowView::default(),
+            &Counter::new(),
+        )
+        .unwrap();
     assert_eq!((fit.view.start(), fit.view.shortened()), (9, 0));
 }
 
@@ -103,30 +155,57 @@ fn a_task_is_pinned_when_it_has_left() {
     let mut messages: Vec<Arc<Message>> = vec![Message::user("the task").into()];
     (0..40).for_each(|n| messages.extend(call(n, &words(60), "y")));
     let window = Window::new().tokens(1_500);
-    let fit = window.fit(&messages, 0, &[0], &WindowView::default(), &Counter::new()).unwrap();
+    let fit = window
+        .fit(&messages, 0, &[0], &WindowView::default(), &Counter::new())
+        .unwrap();
     let view = fit.view.with_summary(Some("Looked around.".into()));
     assert!(fit.fits && view.start() > 0);
     let shown = view.show(&messages, &[0], "");
     assert_eq!(shown.messages()[0].text(), "the task");
-    assert_eq!(shown.messages()[1].text(), "Previous Summary: Looked around.");
-    assert!(shown.tokens() <= 750 + 16, "there is room for what comes next: {}", shown.tokens());
+    assert_eq!(
+        shown.messages()[1].text(),
+        "Previous Summary: Looked around."
+    );
+    assert!(
+        shown.tokens() <= 750 + 16,
+        "there is room for what comes next: {}",
+        shown.tokens()
+    );
 }
 
 #[test]
 fn one_step_that_is_too_long_is_cut() {
     let check = |messages: Vec<Arc<Message>>, pins: &[usize]| {
         let window = Window::new().tokens(1_000);
-        let fit = window.fit(&messages, 0, pins, &WindowView::default(), &Counter::new()).unwrap();
+        let fit = window
+            .fit(&messages, 0, pins, &WindowView::default(), &Counter::new())
+            .unwrap();
         let shown = fit.view.show(&messages, pins, "read_result");
-        assert!(fit.fits && shown.tokens() <= 1_000, "{}: {shown:?}", shown.tokens());
+        assert!(
+            fit.fits && shown.tokens() <= 1_000,
+            "{}: {shown:?}",
+            shown.tokens()
+        );
         shown
     };
     let long = words(100_000);
     let shown = check(vec![Message::user(long.clone()).into()], &[0]);
-    assert!(shown.messages()[0].text().contains("bytes are left out here"));
+    assert!(
+        shown.messages()[0]
+            .text()
+            .contains("bytes are left out here")
+    );
     let [asks, answers] = call(1, "x", &long);
     let shown = check(vec![Message::user("go").into(), asks, answers], &[0]);
-    assert!(shown.calls().next().unwrap().1.text().contains("`read_result` {\"id\": \"c1\""));
+    assert!(
+        shown
+            .calls()
+            .next()
+            .unwrap()
+            .1
+            .text()
+            .contains("`read_result` {\"id\": \"c1\"")
+    );
     let [asks, answers] = call(1, &long, &long);
     let shown = check(vec![Message::user("go").into(), asks, answers], &[0]);
     assert!(
@@ -165,25 +244,55 @@ fn what_is_left_of_a_request_is_not_counted_as_nothing() {
 fn a_summary_is_as_long_as_it_may_be_or_none() {
     let window = Window::new().summary_words(5);
     let reply = |text: &str| Response::new(Message::assistant(text));
-    assert_eq!(window.take_summary(&reply(" Short. "), 100).unwrap(), "Short.");
-    assert_eq!(window.take_summary(&reply("One two three. Four five six."), 100).unwrap(), "One two three.");
     assert_eq!(
-        window.take_summary(&reply("one two three four five six"), 100).unwrap(),
+        window.take_summary(&reply(" Short. "), 100).unwrap(),
+        "Short."
+    );
+    assert_eq!(
+        window
+            .take_summary(&reply("One two three. Four five six."), 100)
+            .unwrap(),
+        "One two three."
+    );
+    assert_eq!(
+        window
+            .take_summary(&reply("one two three four five six"), 100)
+            .unwrap(),
         "one two three four five …"
     );
-    assert!(window.take_summary(&reply(" \n"), 100).unwrap_err().contains("empty"));
-    assert!(window.take_summary(&reply(&words(50)), 10).unwrap_err().contains("longer"));
+    assert!(
+        window
+            .take_summary(&reply(" \n"), 100)
+            .unwrap_err()
+            .contains("empty")
+    );
+    assert!(
+        window
+            .take_summary(&reply(&words(50)), 10)
+            .unwrap_err()
+            .contains("longer")
+    );
 }
 
 #[test]
 fn a_text_without_spaces_is_not_one_word() {
     let window = Window::new();
     let long = "夏の午後に".repeat(4_000);
-    let summary = window.take_summary(&Response::new(Message::assistant(&*long)), u64::MAX).unwrap();
-    assert!(estimate_tokens(&summary) <= 1_000, "{}", estimate_tokens(&summary));
+    let summary = window
+        .take_summary(&Response::new(Message::assistant(&*long)), u64::MAX)
+        .unwrap();
+    assert!(
+        estimate_tokens(&summary) <= 1_000,
+        "{}",
+        estimate_tokens(&summary)
+    );
     let leaving: Vec<Arc<Message>> = (0..40).map(|_| Message::user(&*long).into()).collect();
     let digest = window.digest(Some(&long), &leaving);
-    assert!(estimate_tokens(&digest) <= 1_000, "{}", estimate_tokens(&digest));
+    assert!(
+        estimate_tokens(&digest) <= 1_000,
+        "{}",
+        estimate_tokens(&digest)
+    );
     let data: Vec<Arc<Message>> = vec![Message::user("x".repeat(1 << 20)).into()];
     assert!(estimate_tokens(&window.digest(None, &data)) <= 200);
 }
@@ -193,8 +302,13 @@ fn a_digest_says_who_did_what_within_its_words() {
     let mut leaving: Vec<Arc<Message>> = vec![Message::user("find the bug in the parser").into()];
     leaving.extend(call(1, "x", "y"));
     let digest = Window::new().digest(Some("Before."), &leaving);
-    assert_eq!(digest, "Before.\nuser: find the bug in the parser\nCalled look.");
-    let many: Vec<_> = (0..1_000).map(|n| Message::user(format!("{n} {}", words(50))).into()).collect();
+    assert_eq!(
+        digest,
+        "Before.\nuser: find the bug in the parser\nCalled look."
+    );
+    let many: Vec<_> = (0..1_000)
+        .map(|n| Message::user(format!("{n} {}", words(50))).into())
+        .collect();
     let digest = Window::new().digest(Some(&words(500)), &many);
     assert!(digest.split_whitespace().count() <= 122, "{digest}");
     assert!(digest.contains("999"), "the newest are kept");
@@ -202,11 +316,17 @@ fn a_digest_says_who_did_what_within_its_words() {
 
 #[test]
 fn what_a_summary_is_made_of_fits() {
-    let many: Vec<_> = (0..2_000).map(|n| Message::user(format!("{n} {}", words(500))).into()).collect();
+    let many: Vec<_> = (0..2_000)
+        .map(|n| Message::user(format!("{n} {}", words(500))).into())
+        .collect();
     let request = Window::new().summary_request(Some("Before."), &many, 2_000);
     let text = request.history.messages()[0].text().into_owned();
     assert!(text.contains("Before.") && text.contains("0 word") && text.contains("1999 word"));
-    assert!(request.history.tokens() < 2_300, "{}", request.history.tokens());
+    assert!(
+        request.history.tokens() < 2_300,
+        "{}",
+        request.history.tokens()
+    );
 }
 
 fn any_text() -> impl Strategy<Value = String> {
@@ -242,13 +362,19 @@ fn history(said: Vec<Said>) -> History {
             Said::Model(text) => history.say(Message::assistant(text)).unwrap(),
             Said::Note(text) => history.say(Message::system(text)).unwrap(),
             Said::Step(calls) => {
-                let parts =
-                    calls.iter().map(|(args, ..)| Part::ToolCall(ToolCall::new("", "t", json!({"a": args}))));
-                let mut exchange = history.open(Message::new(Role::Assistant, parts).into()).unwrap();
+                let parts = calls
+                    .iter()
+                    .map(|(args, ..)| Part::ToolCall(ToolCall::new("", "t", json!({"a": args}))));
+                let mut exchange = history
+                    .open(Message::new(Role::Assistant, parts).into())
+                    .unwrap();
                 let open: Vec<ToolCall> = exchange.unanswered().cloned().collect();
                 for (call, (_, answer, ok)) in open.iter().zip(calls) {
-                    let answer =
-                        if ok { Ok(ToolOutput::text(answer)) } else { Err(ToolError::failed(answer)) };
+                    let answer = if ok {
+                        Ok(ToolOutput::text(answer))
+                    } else {
+                        Err(ToolError::failed(answer))
+                    };
                     exchange.answer(ToolResult::new(call, answer)).unwrap();
                 }
                 history.close(exchange, &ToolError::failed("no"));

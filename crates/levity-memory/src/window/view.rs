@@ -8,15 +8,16 @@ use super::cut;
 
 /// Which part of a conversation is shown, and how: a few numbers, whatever the length.
 ///
-/// [`Window::fit`](crate::Window::fit) makes one that fits; messages that come later are shown as they are.
+/// [`Window::fit`](crate::Window::fit) makes one that fits; messages that come later are shown as
+/// they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowView {
     /// The first message that is shown as it is.
     pub(super) start: usize,
     /// What stands for all before it.
     pub(super) summary: Option<Arc<str>>,
-    /// The messages that are shown shorter, and how many tokens their results or their text may have; 0 for a step that
-    /// something else stands for.
+    /// The messages that are shown shorter, and how many tokens their results or their text may
+    /// have; 0 for a step that something else stands for.
     pub(super) limits: BTreeMap<usize, u64>,
     /// How many tokens the summary and a pinned message may have each, where that is limited.
     pub(super) header: Option<u64>,
@@ -25,7 +26,10 @@ pub struct WindowView {
 impl WindowView {
     /// Everything, after a summary of what was before.
     pub fn new(summary: Option<Arc<str>>) -> Self {
-        Self { summary, ..Self::default() }
+        Self {
+            summary,
+            ..Self::default()
+        }
     }
 
     /// How many of the oldest messages are not shown.
@@ -50,8 +54,8 @@ impl WindowView {
         self
     }
 
-    /// What is shown. Those of `pins` that have left are shown before the summary; `reader` is the tool by which the model
-    /// can read results that are shown shorter, if there is one.
+    /// What is shown. Those of `pins` that have left are shown before the summary; `reader` is the
+    /// tool by which the model can read results that are shown shorter, if there is one.
     pub fn show(&self, messages: &[Arc<Message>], pins: &[usize], reader: &str) -> History {
         let mut shown = History::new();
         for message in self.head(messages, pins) {
@@ -67,7 +71,10 @@ impl WindowView {
 
     /// What is shown before the last messages.
     pub(super) fn head(&self, messages: &[Arc<Message>], pins: &[usize]) -> Vec<Arc<Message>> {
-        let pinned = pins.iter().filter(|pin| **pin < self.start).filter_map(|pin| messages.get(*pin));
+        let pinned = pins
+            .iter()
+            .filter(|pin| **pin < self.start)
+            .filter_map(|pin| messages.get(*pin));
         let mut head: Vec<Arc<Message>> = pinned.map(|message| self.capped(message)).collect();
         let summary = match (&self.summary, self.start) {
             (Some(summary), _) => Some(format!("Previous Summary: {summary}")),
@@ -79,7 +86,9 @@ impl WindowView {
     }
 
     fn capped(&self, message: &Arc<Message>) -> Arc<Message> {
-        self.header.and_then(|tokens| cut::text(message, tokens)).unwrap_or_else(|| message.clone())
+        self.header
+            .and_then(|tokens| cut::text(message, tokens))
+            .unwrap_or_else(|| message.clone())
     }
 
     /// Shows a message, and the results that follow it; returns how many messages that were.
@@ -95,7 +104,8 @@ impl WindowView {
             // Its calls are not shown, so it cannot be.
             return 1;
         }
-        let answer = next.filter(|next| next.role == Role::Tool && message.calls().next().is_some());
+        let answer =
+            next.filter(|next| next.role == Role::Tool && message.calls().next().is_some());
         let Some(answer) = answer else {
             let _ = shown.say(self.text(message, at));
             return 1;
@@ -104,7 +114,9 @@ impl WindowView {
             let _ = shown.say(cut::stand_in(message, cut::NOTE));
             return 2;
         }
-        let Ok(mut exchange) = shown.open(message.clone()) else { return 2 };
+        let Ok(mut exchange) = shown.open(message.clone()) else {
+            return 2;
+        };
         let answer = self.results(answer, at + 1, reader);
         for part in &answer.parts {
             if let Part::ToolResult(result) = part {
@@ -135,6 +147,8 @@ impl WindowView {
 
     fn results(&self, message: &Arc<Message>, at: usize, reader: &str) -> Arc<Message> {
         let limit = self.limits.get(&at);
-        limit.and_then(|tokens| cut::results(message, *tokens, reader)).unwrap_or_else(|| message.clone())
+        limit
+            .and_then(|tokens| cut::results(message, *tokens, reader))
+            .unwrap_or_else(|| message.clone())
     }
 }

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use levity_core::{ConversationChange, ConversationId, MemoryErrorKind, MemoryStore, Message, Summary};
+use levity_core::{
+    ConversationChange, ConversationId, MemoryErrorKind, MemoryStore, Message, Summary,
+};
 #[cfg(feature = "sqlite")]
 use levity_memory::SqliteMemory;
 use levity_memory::{Conversations, Durability, FileMemory, KeyValueMemory};
@@ -29,9 +31,11 @@ impl Kind {
     /// The store in a folder, as any process opens it.
     pub(crate) fn open(self, dir: &Path) -> Arc<dyn MemoryStore> {
         match self {
-            Self::Files => {
-                Arc::new(FileMemory::new(dir.join("files")).unwrap().with_durability(Durability::Buffered))
-            }
+            Self::Files => Arc::new(
+                FileMemory::new(dir.join("files"))
+                    .unwrap()
+                    .with_durability(Durability::Buffered),
+            ),
             #[cfg(feature = "sqlite")]
             Self::Sqlite => {
                 let store = SqliteMemory::new(dir.join("memory.db")).unwrap();
@@ -63,7 +67,12 @@ impl Drop for Process {
 /// Starts a process that does `task` with a store. What it prints can be read.
 pub(crate) fn start(task: &str, kind: Kind, dir: &Path) -> Process {
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "children::a_child", "--nocapture", "--test-threads=1"])
+        .args([
+            "--exact",
+            "children::a_child",
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .envs([(TASK, task), (STORE, &format!("{kind:?}"))])
         .env(PATH, dir)
         .stdout(Stdio::piped())
@@ -74,7 +83,9 @@ pub(crate) fn start(task: &str, kind: Kind, dir: &Path) -> Process {
 /// Does nothing, unless it was started to.
 #[test]
 fn a_child() {
-    let Ok(task) = std::env::var(TASK) else { return };
+    let Ok(task) = std::env::var(TASK) else {
+        return;
+    };
     let dir = PathBuf::from(std::env::var_os(PATH).unwrap());
     let kind = match std::env::var(STORE).unwrap().as_str() {
         "Files" => Kind::Files,
@@ -83,7 +94,10 @@ fn a_child() {
         "KeyValue" => Kind::KeyValue,
         other => panic!("no store is called {other}"),
     };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let store = kind.open(&dir);
         match task.as_str() {
@@ -102,7 +116,9 @@ pub(crate) const LEFT: u64 = 10;
 
 /// The messages of the `number`th save.
 pub(crate) fn batch(number: u64) -> Vec<Message> {
-    (0..BATCH).map(|n| Message::user(format!("save {number} message {n} {}", "x".repeat(200)))).collect()
+    (0..BATCH)
+        .map(|n| Message::user(format!("save {number} message {n} {}", "x".repeat(200))))
+        .collect()
 }
 
 /// Saves until it is killed, and says after each that it is done.
@@ -115,18 +131,29 @@ async fn write(store: Arc<dyn MemoryStore>) {
         let number = end / BATCH;
         let summary = Summary::new(format!("up to {number}"), end);
         store
-            .save(&id, &ConversationChange::at(end).with_messages(batch(number)).with_summary(summary))
+            .save(
+                &id,
+                &ConversationChange::at(end)
+                    .with_messages(batch(number))
+                    .with_summary(summary),
+            )
             .await
             .unwrap();
         println!("saved {number}");
         end += BATCH;
         if number.is_multiple_of(4) {
-            store.trim(&id, end.saturating_sub(BATCH * LEFT)).await.unwrap();
+            store
+                .trim(&id, end.saturating_sub(BATCH * LEFT))
+                .await
+                .unwrap();
         }
         if number.is_multiple_of(5) {
             store.search(&id, "message", 1).await.unwrap();
             let at = store.load(&other, 0).await.unwrap().end;
-            store.save(&other, &ConversationChange::at(at).with_messages(batch(0))).await.unwrap();
+            store
+                .save(&other, &ConversationChange::at(at).with_messages(batch(0)))
+                .await
+                .unwrap();
             store.forget(&other).await.unwrap();
         }
     }
@@ -152,7 +179,10 @@ pub(crate) async fn race(store: &dyn MemoryStore, times: u64) {
     for number in 0..times {
         loop {
             let end = store.load(&id, 0).await.unwrap().end;
-            match store.save(&id, &ConversationChange::at(end).with_messages(own(number))).await {
+            match store
+                .save(&id, &ConversationChange::at(end).with_messages(own(number)))
+                .await
+            {
                 Ok(()) => break,
                 Err(error) => assert_eq!(error.kind(), MemoryErrorKind::Moved, "{error}"),
             }
@@ -170,7 +200,9 @@ pub(crate) async fn share(store: Arc<dyn MemoryStore>, times: u64) {
         for part in 0..2 {
             let text = format!("{} {number}", std::process::id());
             let at = end + part;
-            open.save(ConversationChange::at(at).with_messages([Message::user(text)])).await.unwrap();
+            open.save(ConversationChange::at(at).with_messages([Message::user(text)]))
+                .await
+                .unwrap();
         }
     }
     // A store may let go in the background, and does so before the process ends.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    ConversationChange, ConversationId, ConversationQuery, MemoryError, MemoryErrorKind, MemoryStore,
-    Message, Part, Role, Summary, ToolCall, ToolOutput, ToolResult, World,
+    ConversationChange, ConversationId, ConversationQuery, MemoryError, MemoryErrorKind,
+    MemoryStore, Message, Part, Role, Summary, ToolCall, ToolOutput, ToolResult, World,
 };
 use levity_memory::{Conversations, InMemory, Sessions};
 use levity_test::ManualWorld;
@@ -16,11 +16,17 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 fn setup() -> (InMemory, ManualWorld, Conversations) {
     let (store, world) = (InMemory::new(), ManualWorld::new());
-    (store.clone(), world.clone(), Conversations::new(store).world(world))
+    (
+        store.clone(),
+        world.clone(),
+        Conversations::new(store).world(world),
+    )
 }
 
 fn texts(count: usize) -> Vec<Message> {
-    (0..count).map(|n| Message::user(format!("message {n}"))).collect()
+    (0..count)
+        .map(|n| Message::user(format!("message {n}")))
+        .collect()
 }
 
 #[tokio::test]
@@ -32,10 +38,15 @@ async fn what_was_saved_is_there_when_it_is_opened_again() {
     let mut open = conversations.open(&id, 10).await.unwrap();
     assert_eq!(open.take().end, 0);
     assert_eq!(open.id(), &id);
-    open.save(ConversationChange::at(0).with_messages(texts(20))).await.unwrap();
+    open.save(ConversationChange::at(0).with_messages(texts(20)))
+        .await
+        .unwrap();
     drop(open);
     let open = conversations.open(&id, 10).await.unwrap();
-    assert_eq!((open.remembered().messages.len(), open.remembered().end), (10, 20));
+    assert_eq!(
+        (open.remembered().messages.len(), open.remembered().end),
+        (10, 20)
+    );
     assert_eq!(open.remembered().changed, ManualWorld::START);
 }
 
@@ -50,26 +61,38 @@ async fn runs_of_one_conversation_follow_one_another_in_order() {
         for _ in 0..3 {
             tokio::task::yield_now().await;
         }
-        open.save(ConversationChange::at(at).with_messages(texts(2))).await.unwrap();
+        open.save(ConversationChange::at(at).with_messages(texts(2)))
+            .await
+            .unwrap();
         order.lock().await.push(number);
     };
     futures_util::future::join_all((0..50).map(run)).await;
     assert_eq!(*order.lock().await, (0..50).collect::<Vec<_>>());
-    assert_eq!(conversations.open(&id, 0).await.unwrap().remembered().end, 100);
+    assert_eq!(
+        conversations.open(&id, 0).await.unwrap().remembered().end,
+        100
+    );
 }
 
 #[tokio::test]
 async fn another_process_is_waited_for_and_then_it_is_busy() {
     let (store, world) = (InMemory::new(), ManualWorld::auto());
-    let conversations =
-        Conversations::new(store.clone()).world(world.clone()).max_wait(Duration::from_secs(10));
+    let conversations = Conversations::new(store.clone())
+        .world(world.clone())
+        .max_wait(Duration::from_secs(10));
     let id = ConversationId::new("taken");
     // Another process has none of this one's queues, only the store.
     let hold = store.hold(&id).await.unwrap();
     let error = conversations.open(&id, 10).await.unwrap_err();
     assert_eq!(error.kind(), MemoryErrorKind::Busy);
-    assert_eq!(world.now().since(ManualWorld::START), Duration::from_secs(10));
-    assert_eq!(conversations.forget(&id).await.unwrap_err().kind(), MemoryErrorKind::Busy);
+    assert_eq!(
+        world.now().since(ManualWorld::START),
+        Duration::from_secs(10)
+    );
+    assert_eq!(
+        conversations.forget(&id).await.unwrap_err().kind(),
+        MemoryErrorKind::Busy
+    );
     let release = async {
         world.sleep(Duration::from_secs(3)).await;
         drop(hold);
@@ -99,44 +122,87 @@ async fn one_that_was_not_changed_for_long_is_empty_and_gone() {
     for id in [&id, &other] {
         let open = conversations.open(id, 0).await.unwrap();
         open.save(
-            ConversationChange::at(0).with_messages(texts(3)).with_summary(Summary::new("They met.", 1)),
+            ConversationChange::at(0)
+                .with_messages(texts(3))
+                .with_summary(Summary::new("They met.", 1)),
         )
         .await
         .unwrap();
     }
     world.advance(30 * DAY);
-    assert_eq!(conversations.open(&id, 10).await.unwrap().remembered().end, 3, "not yet");
+    assert_eq!(
+        conversations.open(&id, 10).await.unwrap().remembered().end,
+        3,
+        "not yet"
+    );
     world.advance(Duration::from_millis(1));
-    assert_eq!(conversations.list(&ConversationQuery::new()).await.unwrap(), []);
+    assert_eq!(
+        conversations.list(&ConversationQuery::new()).await.unwrap(),
+        []
+    );
     let open = conversations.open(&id, 10).await.unwrap();
     assert_eq!(*open.remembered(), Default::default());
     assert_eq!(store.load(&id, 10).await.unwrap(), Default::default());
-    open.save(ConversationChange::at(0).with_messages(texts(1))).await.unwrap();
+    open.save(ConversationChange::at(0).with_messages(texts(1)))
+        .await
+        .unwrap();
     drop(open);
     let open = conversations.open(&other, 10).await;
-    assert_eq!(conversations.clean_up().await.unwrap().removed, 0, "it is open, and was removed by that");
+    assert_eq!(
+        conversations.clean_up().await.unwrap().removed,
+        0,
+        "it is open, and was removed by that"
+    );
     drop(open);
-    assert_eq!(conversations.list(&ConversationQuery::new()).await.unwrap().len(), 1);
+    assert_eq!(
+        conversations
+            .list(&ConversationQuery::new())
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
 }
 
 #[tokio::test]
 async fn a_clean_up_removes_what_is_too_old_and_nothing_that_is_in_use() {
     let (store, world, conversations) = setup();
     for number in 0..500 {
-        let open = conversations.open(&format!("{number}").into(), 0).await.unwrap();
-        open.save(ConversationChange::at(0).with_messages(texts(1))).await.unwrap();
+        let open = conversations
+            .open(&format!("{number}").into(), 0)
+            .await
+            .unwrap();
+        open.save(ConversationChange::at(0).with_messages(texts(1)))
+            .await
+            .unwrap();
         world.advance(Duration::from_secs(1));
     }
-    store.save(&"undated".into(), &ConversationChange::at(0).with_messages(texts(1))).await.unwrap();
+    store
+        .save(
+            &"undated".into(),
+            &ConversationChange::at(0).with_messages(texts(1)),
+        )
+        .await
+        .unwrap();
     let open = conversations.open(&"7".into(), 1).await.unwrap();
     world.set(ManualWorld::START.after(30 * DAY + Duration::from_secs(400)));
-    let page = conversations.list(&ConversationQuery::new().limit(3)).await.unwrap();
-    assert_eq!(page.iter().map(|info| info.id.as_str()).collect::<Vec<_>>(), ["undated", "400", "401"]);
+    let page = conversations
+        .list(&ConversationQuery::new().limit(3))
+        .await
+        .unwrap();
+    assert_eq!(
+        page.iter().map(|info| info.id.as_str()).collect::<Vec<_>>(),
+        ["undated", "400", "401"]
+    );
     let cleaned = conversations.clean_up().await.unwrap();
     assert_eq!((cleaned.removed, cleaned.failed), (399, 0));
     drop(open);
     let left = store.list(&ConversationQuery::new()).await.unwrap();
-    assert_eq!(left.len(), 102, "100 younger ones, the one in use, and one that nobody knows the age of");
+    assert_eq!(
+        left.len(),
+        102,
+        "100 younger ones, the one in use, and one that nobody knows the age of"
+    );
 
     let keep = conversations.keep_clean(Conversations::CLEAN_EVERY);
     let turn = async {
@@ -145,8 +211,13 @@ async fn a_clean_up_removes_what_is_too_old_and_nothing_that_is_in_use() {
         world.until_sleeping(1).await;
     };
     futures_util::future::select(std::pin::pin!(keep), std::pin::pin!(turn)).await;
-    assert_eq!(store.list(&ConversationQuery::new()).await.unwrap().len(), 41);
-    let kept = Conversations::new(store.clone()).world(world.clone()).never_expire();
+    assert_eq!(
+        store.list(&ConversationQuery::new()).await.unwrap().len(),
+        41
+    );
+    let kept = Conversations::new(store.clone())
+        .world(world.clone())
+        .never_expire();
     world.advance(1000 * DAY);
     assert_eq!(kept.clean_up().await.unwrap().removed, 0);
 }
@@ -160,7 +231,9 @@ async fn a_long_history_is_bounded() {
         let open = conversations.open(&id, 0).await.unwrap();
         let at = open.remembered().end;
         open.save(
-            ConversationChange::at(at).with_messages(texts(count)).with_summary(Summary::new("…", upto)),
+            ConversationChange::at(at)
+                .with_messages(texts(count))
+                .with_summary(Summary::new("…", upto)),
         )
         .await
         .unwrap();
@@ -169,10 +242,22 @@ async fn a_long_history_is_bounded() {
         drop(open);
         store.load(&id, 0).await.unwrap().first
     };
-    assert_eq!(end(20, 0).await, 0, "what is in no summary is kept, up to twice the bound");
+    assert_eq!(
+        end(20, 0).await,
+        0,
+        "what is in no summary is kept, up to twice the bound"
+    );
     assert_eq!(end(1, 4).await, 4, "what is in the summary goes");
-    assert_eq!(end(1, 20).await, 12, "and only as far as there are too many");
-    assert_eq!(end(40, 20).await, 42, "beyond twice the bound it goes anyway");
+    assert_eq!(
+        end(1, 20).await,
+        12,
+        "and only as far as there are too many"
+    );
+    assert_eq!(
+        end(40, 20).await,
+        42,
+        "beyond twice the bound it goes anyway"
+    );
 }
 
 #[tokio::test]
@@ -181,7 +266,9 @@ async fn what_is_trimmed_when_it_is_opened_is_not_shown() {
     let conversations = conversations.max_messages(10);
     let id = conversations.new_id();
     let open = conversations.open(&id, 0).await.unwrap();
-    open.save(ConversationChange::at(0).with_messages(texts(40))).await.unwrap();
+    open.save(ConversationChange::at(0).with_messages(texts(40)))
+        .await
+        .unwrap();
     drop(open);
     for _ in 0..2 {
         let open = conversations.open(&id, 100).await.unwrap();
@@ -211,7 +298,9 @@ impl Sessions for Notes {
 #[tokio::test]
 async fn what_another_process_notes_at_its_end_is_forgotten_too() {
     let (store, world, notes) = (InMemory::new(), ManualWorld::auto(), Notes::default());
-    let conversations = Conversations::new(store.clone()).world(world.clone()).noted_in(notes.clone());
+    let conversations = Conversations::new(store.clone())
+        .world(world.clone())
+        .noted_in(notes.clone());
     let id = ConversationId::new("taken");
     let hold = store.hold(&id).await.unwrap();
     let end = async {
@@ -237,13 +326,19 @@ async fn what_is_loaded_begins_with_no_orphan() {
         Message::assistant("7"),
     ];
     let open = conversations.open(&id, 0).await.unwrap();
-    open.save(ConversationChange::at(0).with_messages(messages)).await.unwrap();
+    open.save(ConversationChange::at(0).with_messages(messages))
+        .await
+        .unwrap();
     drop(open);
     for (limit, expected) in [(1, 1), (2, 1), (3, 3), (4, 4)] {
         let open = conversations.open(&id, limit).await.unwrap();
         assert_eq!(open.remembered().messages.len(), expected, "of {limit}");
-        let list: Vec<Message> =
-            open.remembered().messages.iter().map(|message| Message::clone(message)).collect();
+        let list: Vec<Message> = open
+            .remembered()
+            .messages
+            .iter()
+            .map(|message| Message::clone(message))
+            .collect();
         levity_core::History::try_from(list).unwrap();
     }
 }
@@ -256,15 +351,23 @@ async fn a_thousand_conversations_at_once() {
     for number in 0..2_000_u64 {
         let conversations = conversations.clone();
         tasks.spawn(async move {
-            let open = conversations.open(&format!("{}", number % 1_000).into(), 10).await.unwrap();
+            let open = conversations
+                .open(&format!("{}", number % 1_000).into(), 10)
+                .await
+                .unwrap();
             let at = open.remembered().end;
             tokio::task::yield_now().await;
-            open.save(ConversationChange::at(at).with_messages(texts(3))).await.unwrap();
+            open.save(ConversationChange::at(at).with_messages(texts(3)))
+                .await
+                .unwrap();
         });
     }
     while let Some(done) = tasks.join_next().await {
         done.unwrap();
     }
     let infos = conversations.list(&ConversationQuery::new()).await.unwrap();
-    assert_eq!((infos.len(), infos.iter().map(|info| info.end).sum::<u64>()), (1_000, 6_000));
+    assert_eq!(
+        (infos.len(), infos.iter().map(|info| info.end).sum::<u64>()),
+        (1_000, 6_000)
+    );
 }

@@ -13,12 +13,23 @@ use crate::key_value::Map;
 use crate::world::Real;
 
 async fn texts(store: &dyn MemoryStore, id: &str) -> Vec<String> {
-    let read = store.read(&ConversationId::new(id), 0, usize::MAX).await.unwrap();
-    read.iter().map(|(_, message)| message.text().into_owned()).collect()
+    let read = store
+        .read(&ConversationId::new(id), 0, usize::MAX)
+        .await
+        .unwrap();
+    read.iter()
+        .map(|(_, message)| message.text().into_owned())
+        .collect()
 }
 
-/// Two processes with the same task, and what this one does meanwhile. All of them find no store at first.
-async fn together(task: &str, kind: Kind, dir: &Path, mine: impl AsyncFnOnce(Arc<dyn MemoryStore>)) {
+/// Two processes with the same task, and what this one does meanwhile. All of them find no store at
+/// first.
+async fn together(
+    task: &str,
+    kind: Kind,
+    dir: &Path,
+    mine: impl AsyncFnOnce(Arc<dyn MemoryStore>),
+) {
     let children: Vec<_> = (0..2).map(|_| start(task, kind, dir)).collect();
     mine(kind.open(dir)).await;
     for mut child in children {
@@ -29,7 +40,10 @@ async fn together(task: &str, kind: Kind, dir: &Path, mine: impl AsyncFnOnce(Arc
 
 async fn two_processes(kind: Kind) {
     let dir = tempfile::tempdir().unwrap();
-    together("race", kind, dir.path(), async |store| race(&*store, 40).await).await;
+    together("race", kind, dir.path(), async |store| {
+        race(&*store, 40).await
+    })
+    .await;
     let store = kind.open(dir.path());
     let raced = texts(&*store, "raced").await;
     let length = BATCH as usize + 1;
@@ -37,16 +51,25 @@ async fn two_processes(kind: Kind) {
     let mut counts = HashMap::new();
     for whole in raced.chunks(length) {
         let number: u64 = whole[0].split(' ').nth(1).unwrap().parse().unwrap();
-        let expected: Vec<_> = batch(number).iter().map(|message| message.text().into_owned()).collect();
+        let expected: Vec<_> = batch(number)
+            .iter()
+            .map(|message| message.text().into_owned())
+            .collect();
         assert_eq!(whole[..length - 1], expected, "a save is in one piece");
         *counts.entry(whole[length - 1].clone()).or_insert(0) += 1;
     }
     assert_eq!(counts.into_values().collect::<Vec<_>>(), [40, 40, 40]);
 
-    together("share", kind, dir.path(), async |store| share(store, 15).await).await;
+    together("share", kind, dir.path(), async |store| {
+        share(store, 15).await
+    })
+    .await;
     let shared = texts(&*store, "shared").await;
     assert_eq!(shared.len(), 3 * 15 * 2);
-    assert!(shared.chunks(2).all(|run| run[0] == run[1]), "no run comes between the saves of another");
+    assert!(
+        shared.chunks(2).all(|run| run[0] == run[1]),
+        "no run comes between the saves of another"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -76,7 +99,9 @@ async fn thousand(make: impl Fn(&Path) -> Arc<dyn MemoryStore>) {
             let open = conversations.open(&id, 10).await.unwrap();
             for at in 0..2 {
                 let message = Message::user(format!("{number} {at}"));
-                open.save(ConversationChange::at(at).with_messages([message])).await.unwrap();
+                open.save(ConversationChange::at(at).with_messages([message]))
+                    .await
+                    .unwrap();
             }
             open
         });
@@ -89,7 +114,10 @@ async fn thousand(make: impl Fn(&Path) -> Arc<dyn MemoryStore>) {
     drop(open);
     let store = make(dir.path());
     let infos = store.list(&ConversationQuery::new()).await.unwrap();
-    assert_eq!((infos.len(), infos.iter().all(|info| info.end == 2)), (1_000, true));
+    assert_eq!(
+        (infos.len(), infos.iter().all(|info| info.end == 2)),
+        (1_000, true)
+    );
     for number in [0, 17, 999] {
         let expected = [format!("{number} 0"), format!("{number} 1")];
         assert_eq!(texts(&*store, &format!("c{number}")).await, expected);
@@ -130,7 +158,8 @@ async fn given_up(kind: Kind) {
         }
         drop(open);
         let open = conversations.open(&id, 0).await.unwrap();
-        let change = ConversationChange::at(open.remembered().end).with_messages([Message::user("next")]);
+        let change =
+            ConversationChange::at(open.remembered().end).with_messages([Message::user("next")]);
         open.save(change).await.unwrap();
     }
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use levity_core::{
-    ConversationChange, ConversationId, ConversationQuery, History, MemoryErrorKind, MemoryStore, Message,
-    Part, Role, Summary, Timestamp, ToolCall, ToolOutput, ToolResult,
+    ConversationChange, ConversationId, ConversationQuery, History, MemoryErrorKind, MemoryStore,
+    Message, Part, Role, Summary, Timestamp, ToolCall, ToolOutput, ToolResult,
 };
 use levity_memory::FileMemory;
 use serde_json::{Value, json};
@@ -18,7 +18,10 @@ fn folder() -> (tempfile::TempDir, FileMemory) {
 }
 
 fn texts(messages: &[Arc<Message>]) -> Vec<(Role, String)> {
-    messages.iter().map(|message| (message.role, message.text().into_owned())).collect()
+    messages
+        .iter()
+        .map(|message| (message.role, message.text().into_owned()))
+        .collect()
 }
 
 #[tokio::test]
@@ -33,7 +36,11 @@ async fn a_file_of_summary_and_history_is_read() {
             {"role": "system", "content": "Be brief."},
         ],
     });
-    fs::write(dir.path().join("old.json"), serde_json::to_string_pretty(&old).unwrap()).unwrap();
+    fs::write(
+        dir.path().join("old.json"),
+        serde_json::to_string_pretty(&old).unwrap(),
+    )
+    .unwrap();
     let id = ConversationId::new("old");
     let found = store.load(&id, 10).await.unwrap();
     assert_eq!(found.summary, Some(Summary::new("They met.", 0)));
@@ -44,16 +51,47 @@ async fn a_file_of_summary_and_history_is_read() {
         (Role::Assistant, "It is 7."),
         (Role::System, "Be brief."),
     ];
-    assert_eq!(texts(&found.messages), expected.map(|(role, text)| (role, text.to_owned())));
-    let all: Vec<Message> = found.messages.iter().map(|message| (**message).clone()).collect();
+    assert_eq!(
+        texts(&found.messages),
+        expected.map(|(role, text)| (role, text.to_owned()))
+    );
+    let all: Vec<Message> = found
+        .messages
+        .iter()
+        .map(|message| (**message).clone())
+        .collect();
     History::try_from(all).unwrap();
-    assert!(found.changed > Timestamp::from_millis(1_700_000_000_000), "as old as the file");
+    assert!(
+        found.changed > Timestamp::from_millis(1_700_000_000_000),
+        "as old as the file"
+    );
     let infos = store.list(&ConversationQuery::new()).await.unwrap();
-    assert_eq!((infos[0].id.as_str(), infos[0].end, infos[0].changed), ("old", 4, found.changed));
+    assert_eq!(
+        (infos[0].id.as_str(), infos[0].end, infos[0].changed),
+        ("old", 4, found.changed)
+    );
 
-    store.save(&id, &ConversationChange::at(4).with_messages([Message::user("Thanks")])).await.unwrap();
-    assert_eq!(FileMemory::new(dir.path()).unwrap().load(&id, 1).await.unwrap().end, 5);
-    fs::write(dir.path().join("bare.json"), r#"{"summary": "", "history": []}"#).unwrap();
+    store
+        .save(
+            &id,
+            &ConversationChange::at(4).with_messages([Message::user("Thanks")]),
+        )
+        .await
+        .unwrap();
+    assert_eq!(
+        FileMemory::new(dir.path())
+            .unwrap()
+            .load(&id, 1)
+            .await
+            .unwrap()
+            .end,
+        5
+    );
+    fs::write(
+        dir.path().join("bare.json"),
+        r#"{"summary": "", "history": []}"#,
+    )
+    .unwrap();
     let bare = store.load(&"bare".into(), 10).await.unwrap();
     assert_eq!((bare.summary, bare.end), (None, 0));
 }
@@ -65,22 +103,49 @@ async fn a_file_has_summary_and_history_for_everybody() {
     let result = ToolResult::new(&call, Ok(ToolOutput::text("7".repeat(5_000))));
     let messages = [
         Message::user("2 + 5?"),
-        Message::new(Role::Assistant, [Part::text("Let me see."), Part::ToolCall(call)]),
+        Message::new(
+            Role::Assistant,
+            [Part::text("Let me see."), Part::ToolCall(call)],
+        ),
         Message::new(Role::Tool, [Part::ToolResult(result)]),
         Message::assistant("7"),
     ];
-    let change =
-        ConversationChange::at(0).with_messages(messages.clone()).with_summary(Summary::new("They met.", 1));
-    store.save(&"a".into(), &change.when(Timestamp::from_millis(5))).await.unwrap();
+    let change = ConversationChange::at(0)
+        .with_messages(messages.clone())
+        .with_summary(Summary::new("They met.", 1));
+    store
+        .save(&"a".into(), &change.when(Timestamp::from_millis(5)))
+        .await
+        .unwrap();
     let text = fs::read_to_string(dir.path().join("a.json")).unwrap();
     let first = r#"{"levity_memory":1,"id":"a","changed":5,"first":0,"end":4,"upto":1,"#;
     assert_eq!(text.lines().next().unwrap(), first);
-    assert_eq!(text.lines().nth(3).unwrap(), r#"{"role":"user","content":"2 + 5?"},"#);
+    assert_eq!(
+        text.lines().nth(3).unwrap(),
+        r#"{"role":"user","content":"2 + 5?"},"#
+    );
     let file: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(file["summary"], "They met.");
-    let said: Vec<_> = file["history"].as_array().unwrap().iter().map(|entry| &entry["content"]).collect();
-    assert_eq!(said, [&json!("2 + 5?"), &json!("Let me see."), &json!("7".repeat(1_000)), &json!("7")]);
-    let read = FileMemory::new(dir.path()).unwrap().read(&"a".into(), 0, 10).await.unwrap();
+    let said: Vec<_> = file["history"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| &entry["content"])
+        .collect();
+    assert_eq!(
+        said,
+        [
+            &json!("2 + 5?"),
+            &json!("Let me see."),
+            &json!("7".repeat(1_000)),
+            &json!("7")
+        ]
+    );
+    let read = FileMemory::new(dir.path())
+        .unwrap()
+        .read(&"a".into(), 0, 10)
+        .await
+        .unwrap();
     assert!(read.iter().map(|(_, message)| &**message).eq(&messages));
 }
 
@@ -97,7 +162,10 @@ async fn check_refused(content: &[u8], kind: MemoryErrorKind, says: &str) {
         store.search(&id, "a", 1).await.unwrap_err(),
         store.trim(&id, 1).await.unwrap_err(),
         store.forget(&id).await.unwrap_err(),
-        store.expire(&id, Timestamp::from_millis(u64::MAX)).await.unwrap_err(),
+        store
+            .expire(&id, Timestamp::from_millis(u64::MAX))
+            .await
+            .unwrap_err(),
     ];
     for error in errors {
         assert_eq!(error.kind(), kind, "{error}");
@@ -106,25 +174,65 @@ async fn check_refused(content: &[u8], kind: MemoryErrorKind, says: &str) {
     assert_eq!(fs::read(&path).unwrap(), content);
     store.save(&"b".into(), &change).await.unwrap();
     let infos = store.list(&ConversationQuery::new()).await.unwrap();
-    assert_eq!(infos.iter().map(|info| info.id.as_str()).collect::<Vec<_>>(), ["b"], "others are not hidden");
+    assert_eq!(
+        infos
+            .iter()
+            .map(|info| info.id.as_str())
+            .collect::<Vec<_>>(),
+        ["b"],
+        "others are not hidden"
+    );
 }
 
 #[tokio::test]
 async fn what_is_damaged_is_refused_and_kept() {
     let damaged = MemoryErrorKind::Damaged;
     check_refused(b"", damaged, "line 1, column 0").await;
-    check_refused(b"{\"summary\": \"a\",\n\"history\": [{\"ro", damaged, "line 2").await;
+    check_refused(
+        b"{\"summary\": \"a\",\n\"history\": [{\"ro",
+        damaged,
+        "line 2",
+    )
+    .await;
     check_refused(b"[]", damaged, "line 1").await;
     check_refused(b"{}", damaged, "line 1").await;
     check_refused(b"\0\0\0\0", damaged, "line 1").await;
-    check_refused(br#"{"summary": "", "history": [], "note": "kept by hand"}"#, damaged, "line 1").await;
-    check_refused(br#"{"summary": "", "history": [{"role": "user"}]}"#, damaged, "message 0").await;
-    check_refused(br#"{"summary": "", "history": [{"role": "nobody", "content": ""}]}"#, damaged, "line 1")
-        .await;
-    check_refused(br#"{"summary": "", "history": [], "first": 2, "end": 3}"#, damaged, "ends at message 2")
-        .await;
-    check_refused(br#"{"summary": "", "history": [], "upto": 3}"#, damaged, "summary").await;
-    check_refused(br#"{"history": [], "first": 18446744073709551615}"#, damaged, "positions").await;
+    check_refused(
+        br#"{"summary": "", "history": [], "note": "kept by hand"}"#,
+        damaged,
+        "line 1",
+    )
+    .await;
+    check_refused(
+        br#"{"summary": "", "history": [{"role": "user"}]}"#,
+        damaged,
+        "message 0",
+    )
+    .await;
+    check_refused(
+        br#"{"summary": "", "history": [{"role": "nobody", "content": ""}]}"#,
+        damaged,
+        "line 1",
+    )
+    .await;
+    check_refused(
+        br#"{"summary": "", "history": [], "first": 2, "end": 3}"#,
+        damaged,
+        "ends at message 2",
+    )
+    .await;
+    check_refused(
+        br#"{"summary": "", "history": [], "upto": 3}"#,
+        damaged,
+        "summary",
+    )
+    .await;
+    check_refused(
+        br#"{"history": [], "first": 18446744073709551615}"#,
+        damaged,
+        "positions",
+    )
+    .await;
     check_refused(br#"{"history": [], "id": "b"}"#, damaged, "another").await;
 }
 
@@ -137,7 +245,11 @@ async fn what_is_newer_is_refused_and_kept() {
 #[tokio::test]
 async fn no_secret_is_in_an_error() {
     let (dir, store) = folder();
-    fs::write(dir.path().join("a.json"), r#"{"history": [], "summary": 5, "hunter2": "hunter2"}"#).unwrap();
+    fs::write(
+        dir.path().join("a.json"),
+        r#"{"history": [], "summary": 5, "hunter2": "hunter2"}"#,
+    )
+    .unwrap();
     let error = store.load(&"a".into(), 1).await.unwrap_err();
     assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
 }
@@ -147,20 +259,38 @@ async fn no_secret_is_in_an_error() {
 async fn links_are_not_followed() {
     let (dir, store) = folder();
     let outside = tempfile::NamedTempFile::new().unwrap();
-    fs::write(outside.path(), r#"{"summary": "", "history": [{"role": "user", "content": "secret"}]}"#)
-        .unwrap();
+    fs::write(
+        outside.path(),
+        r#"{"summary": "", "history": [{"role": "user", "content": "secret"}]}"#,
+    )
+    .unwrap();
     let before = fs::read(outside.path()).unwrap();
     std::os::unix::fs::symlink(outside.path(), dir.path().join("a.json")).unwrap();
     let change = ConversationChange::at(0).with_messages([Message::user("new")]);
-    assert_eq!(store.load(&"a".into(), 9).await.unwrap_err().kind(), MemoryErrorKind::Refused);
-    assert_eq!(store.save(&"a".into(), &change).await.unwrap_err().kind(), MemoryErrorKind::Refused);
+    assert_eq!(
+        store.load(&"a".into(), 9).await.unwrap_err().kind(),
+        MemoryErrorKind::Refused
+    );
+    assert_eq!(
+        store.save(&"a".into(), &change).await.unwrap_err().kind(),
+        MemoryErrorKind::Refused
+    );
     std::os::unix::fs::symlink(outside.path(), dir.path().join(".b.json.new")).unwrap();
     store.save(&"b".into(), &change).await.unwrap();
     assert_eq!(fs::read(outside.path()).unwrap(), before);
     fs::create_dir(dir.path().join("c.json")).unwrap();
-    assert_eq!(store.load(&"c".into(), 9).await.unwrap_err().kind(), MemoryErrorKind::Refused);
+    assert_eq!(
+        store.load(&"c".into(), 9).await.unwrap_err().kind(),
+        MemoryErrorKind::Refused
+    );
     let infos = store.list(&ConversationQuery::new()).await.unwrap();
-    assert_eq!(infos.iter().map(|info| info.id.as_str()).collect::<Vec<_>>(), ["b"]);
+    assert_eq!(
+        infos
+            .iter()
+            .map(|info| info.id.as_str())
+            .collect::<Vec<_>>(),
+        ["b"]
+    );
 }
 
 /// Locks and holds are files, too, and a folder from elsewhere may have links in their places.
@@ -169,30 +299,56 @@ async fn links_are_not_followed() {
 async fn links_in_the_places_of_locks_and_holds_are_not_followed() {
     let names = ["letter.txt", "0123456789abcdef", "a"];
     let locks: Vec<String> = (0..32).map(|number| format!("lock-{number:02}")).collect();
-    let mut places = vec![vec!["".to_owned()], vec!["owners".to_owned()], vec!["holds".to_owned()], locks];
+    let mut places = vec![
+        vec!["".to_owned()],
+        vec!["owners".to_owned()],
+        vec!["holds".to_owned()],
+        locks,
+    ];
     places.push(vec!["holds/a".to_owned()]);
     for linked in places {
         let outside = tempfile::tempdir().unwrap();
-        names.iter().for_each(|name| fs::write(outside.path().join(name), "mine").unwrap());
+        names
+            .iter()
+            .for_each(|name| fs::write(outside.path().join(name), "mine").unwrap());
         let (dir, store) = folder();
         for name in &linked {
             let side = dir.path().join(".levity");
-            let place = if name.is_empty() { side } else { side.join(name) };
+            let place = if name.is_empty() {
+                side
+            } else {
+                side.join(name)
+            };
             fs::create_dir_all(place.parent().unwrap()).unwrap();
             let is_file = name.contains('/') || name.starts_with("lock");
-            let target = if is_file { outside.path().join("letter.txt") } else { outside.path().to_owned() };
+            let target = if is_file {
+                outside.path().join("letter.txt")
+            } else {
+                outside.path().to_owned()
+            };
             std::os::unix::fs::symlink(target, place).unwrap();
         }
         let change = ConversationChange::at(0).with_messages([Message::user("new")]);
         let held = store.hold(&"a".into()).await;
         let saved = store.save(&"a".into(), &change).await;
-        assert!(linked[0] == "holds/a" || (held.is_err() && saved.is_err()), "{linked:?}");
+        assert!(
+            linked[0] == "holds/a" || (held.is_err() && saved.is_err()),
+            "{linked:?}"
+        );
         drop(held);
         let _ = store.forget(&"a".into()).await;
         for name in names {
-            assert_eq!(fs::read(outside.path().join(name)).unwrap(), b"mine", "{linked:?} {name}");
+            assert_eq!(
+                fs::read(outside.path().join(name)).unwrap(),
+                b"mine",
+                "{linked:?} {name}"
+            );
         }
-        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), names.len(), "{linked:?}");
+        assert_eq!(
+            fs::read_dir(outside.path()).unwrap().count(),
+            names.len(),
+            "{linked:?}"
+        );
     }
 }
 
@@ -213,8 +369,22 @@ fn everything_below(dir: &Path) -> Vec<String> {
 async fn no_id_leads_out_of_the_folder() {
     let dir = tempfile::tempdir().unwrap();
     let store = FileMemory::new(dir.path().join("in")).unwrap();
-    let odd =
-        ["../up", "/etc/passwd", "..", ".", "", "a\0b", "C:\\x", "A", "a", "con", "ü", ".levity", "%", "a/b"];
+    let odd = [
+        "../up",
+        "/etc/passwd",
+        "..",
+        ".",
+        "",
+        "a\0b",
+        "C:\\x",
+        "A",
+        "a",
+        "con",
+        "ü",
+        ".levity",
+        "%",
+        "a/b",
+    ];
     for id in odd {
         let change = ConversationChange::at(0).with_messages([Message::user(id)]);
         store.save(&id.into(), &change).await.unwrap();
@@ -224,18 +394,31 @@ async fn no_id_leads_out_of_the_folder() {
         let found = store.load(&id.into(), 9).await.unwrap();
         assert_eq!(texts(&found.messages), [(Role::User, id.to_owned())]);
     }
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing beside the folder");
-    let files: Vec<_> =
-        everything_below(dir.path()).into_iter().filter(|name| name.ends_with(".json")).collect();
+    assert_eq!(
+        fs::read_dir(dir.path()).unwrap().count(),
+        1,
+        "nothing beside the folder"
+    );
+    let files: Vec<_> = everything_below(dir.path())
+        .into_iter()
+        .filter(|name| name.ends_with(".json"))
+        .collect();
     assert_eq!(files.len(), odd.len());
     let mut small: Vec<_> = files.iter().map(|name| name.to_lowercase()).collect();
     small.sort();
     small.dedup();
-    assert_eq!(small.len(), odd.len(), "names differ where capitals do not count, too");
+    assert_eq!(
+        small.len(),
+        odd.len(),
+        "names differ where capitals do not count, too"
+    );
 
     let long = ConversationId::new("x".repeat(300));
     let change = ConversationChange::at(0).with_messages([Message::user("new")]);
-    assert_eq!(store.save(&long, &change).await.unwrap_err().kind(), MemoryErrorKind::Refused);
+    assert_eq!(
+        store.save(&long, &change).await.unwrap_err().kind(),
+        MemoryErrorKind::Refused
+    );
     assert_eq!(store.load(&long, 9).await.unwrap().end, 0);
     assert!(!store.forget(&long).await.unwrap());
 }
@@ -244,22 +427,53 @@ async fn no_id_leads_out_of_the_folder() {
 async fn one_file_is_one_conversation() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("agent_memory.json");
-    fs::write(&path, r#"{"summary": "They met.", "history": [{"role": "user", "content": "Hello"}]}"#)
-        .unwrap();
+    fs::write(
+        &path,
+        r#"{"summary": "They met.", "history": [{"role": "user", "content": "Hello"}]}"#,
+    )
+    .unwrap();
     let store = FileMemory::at(&path).unwrap();
     let id = ConversationId::new("any name / at all");
-    assert_eq!(store.list(&ConversationQuery::new()).await.unwrap()[0].id.as_str(), "agent_memory");
+    assert_eq!(
+        store.list(&ConversationQuery::new()).await.unwrap()[0]
+            .id
+            .as_str(),
+        "agent_memory"
+    );
     assert_eq!(store.load(&id, 9).await.unwrap().end, 1);
-    store.save(&id, &ConversationChange::at(1).with_messages([Message::assistant("Hello")])).await.unwrap();
-    assert_eq!(store.list(&ConversationQuery::new()).await.unwrap()[0].id, id);
+    store
+        .save(
+            &id,
+            &ConversationChange::at(1).with_messages([Message::assistant("Hello")]),
+        )
+        .await
+        .unwrap();
+    assert_eq!(
+        store.list(&ConversationQuery::new()).await.unwrap()[0].id,
+        id
+    );
     let other = ConversationId::new("other");
     assert_eq!(store.load(&other, 9).await.unwrap().end, 0);
     let change = ConversationChange::at(0).with_messages([Message::user("new")]);
-    assert_eq!(store.save(&other, &change).await.unwrap_err().kind(), MemoryErrorKind::Refused);
-    assert_eq!(store.hold(&other).await.unwrap_err().kind(), MemoryErrorKind::Refused);
+    assert_eq!(
+        store.save(&other, &change).await.unwrap_err().kind(),
+        MemoryErrorKind::Refused
+    );
+    assert_eq!(
+        store.hold(&other).await.unwrap_err().kind(),
+        MemoryErrorKind::Refused
+    );
     assert!(!store.forget(&other).await.unwrap());
     let hold = store.hold(&id).await.unwrap();
-    assert_eq!(FileMemory::at(&path).unwrap().hold(&id).await.unwrap_err().kind(), MemoryErrorKind::Busy);
+    assert_eq!(
+        FileMemory::at(&path)
+            .unwrap()
+            .hold(&id)
+            .await
+            .unwrap_err()
+            .kind(),
+        MemoryErrorKind::Busy
+    );
     drop(hold);
     assert!(store.forget(&id).await.unwrap());
     assert!(!path.exists());
@@ -272,20 +486,46 @@ async fn one_file_is_one_conversation() {
         "nothing is said to be there only if it is not"
     );
     fs::remove_file(&path).unwrap();
-    assert!(store.list(&ConversationQuery::new()).await.unwrap().is_empty());
-    assert_eq!(FileMemory::at("..").unwrap_err().kind(), MemoryErrorKind::Refused);
+    assert!(
+        store
+            .list(&ConversationQuery::new())
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    assert_eq!(
+        FileMemory::at("..").unwrap_err().kind(),
+        MemoryErrorKind::Refused
+    );
 }
 
 #[tokio::test]
 async fn a_change_by_hand_is_seen() {
     let (dir, store) = folder();
     let id = ConversationId::new("a");
-    store.save(&id, &ConversationChange::at(0).with_messages([Message::user("Hello")])).await.unwrap();
+    store
+        .save(
+            &id,
+            &ConversationChange::at(0).with_messages([Message::user("Hello")]),
+        )
+        .await
+        .unwrap();
     let path = dir.path().join("a.json");
-    let changed = fs::read_to_string(&path).unwrap().replace("Hello", "Good morning");
+    let changed = fs::read_to_string(&path)
+        .unwrap()
+        .replace("Hello", "Good morning");
     fs::write(&path, changed).unwrap();
-    assert_eq!(store.load(&id, 1).await.unwrap().messages[0].text(), "Good morning");
-    store.save(&id, &ConversationChange::at(1).with_messages([Message::user("Bye")])).await.unwrap();
+    assert_eq!(
+        store.load(&id, 1).await.unwrap().messages[0].text(),
+        "Good morning"
+    );
+    store
+        .save(
+            &id,
+            &ConversationChange::at(1).with_messages([Message::user("Bye")]),
+        )
+        .await
+        .unwrap();
     assert!(fs::read_to_string(&path).unwrap().contains("Good morning"));
 }
 
@@ -293,11 +533,17 @@ async fn a_change_by_hand_is_seen() {
 async fn what_somebody_left_who_was_killed_goes_with_the_conversation() {
     let (dir, store) = folder();
     let id = ConversationId::new("a");
-    let left = [dir.path().join(".a.json.new"), dir.path().join(".levity/holds/a")];
+    let left = [
+        dir.path().join(".a.json.new"),
+        dir.path().join(".levity/holds/a"),
+    ];
     for saved in [false, true] {
         if saved {
             store
-                .save(&id, &ConversationChange::at(0).with_messages([Message::user("Hello")]))
+                .save(
+                    &id,
+                    &ConversationChange::at(0).with_messages([Message::user("Hello")]),
+                )
                 .await
                 .unwrap();
         }
@@ -341,10 +587,25 @@ async fn a_file_stays_as_private_as_it_was() {
     use std::os::unix::fs::PermissionsExt;
     let (dir, store) = folder();
     let (id, path) = (ConversationId::new("a"), dir.path().join("a.json"));
-    store.save(&id, &ConversationChange::at(0).with_messages([Message::user("Hello")])).await.unwrap();
+    store
+        .save(
+            &id,
+            &ConversationChange::at(0).with_messages([Message::user("Hello")]),
+        )
+        .await
+        .unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-    store.save(&id, &ConversationChange::at(1).with_messages([Message::user("Bye")])).await.unwrap();
-    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    store
+        .save(
+            &id,
+            &ConversationChange::at(1).with_messages([Message::user("Bye")]),
+        )
+        .await
+        .unwrap();
+    assert_eq!(
+        fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
 }
 
 #[cfg(unix)]
@@ -352,11 +613,23 @@ async fn a_file_stays_as_private_as_it_was() {
 async fn a_hold_that_cannot_be_read_is_nobodys_to_take() {
     let (dir, store) = folder();
     let (id, path) = (ConversationId::new("a"), dir.path().join(".levity/holds/a"));
-    store.save(&id, &ConversationChange::at(0).with_messages([Message::user("Hello")])).await.unwrap();
+    store
+        .save(
+            &id,
+            &ConversationChange::at(0).with_messages([Message::user("Hello")]),
+        )
+        .await
+        .unwrap();
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::os::unix::fs::symlink(&path, &path).unwrap();
-    assert_eq!(store.hold(&id).await.unwrap_err().kind(), MemoryErrorKind::Io);
-    assert_eq!(store.forget(&id).await.unwrap_err().kind(), MemoryErrorKind::Io);
+    assert_eq!(
+        store.hold(&id).await.unwrap_err().kind(),
+        MemoryErrorKind::Io
+    );
+    assert_eq!(
+        store.forget(&id).await.unwrap_err().kind(),
+        MemoryErrorKind::Io
+    );
     assert_eq!(store.load(&id, 9).await.unwrap().end, 1);
 }
 
@@ -381,7 +654,10 @@ pub(crate) fn rights_of_others(folder: &Path) -> Vec<(std::path::PathBuf, u32)> 
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        found.push((path.clone(), fs::metadata(&path).unwrap().permissions().mode() & 0o077));
+        found.push((
+            path.clone(),
+            fs::metadata(&path).unwrap().permissions().mode() & 0o077,
+        ));
         if path.is_dir() {
             found.extend(rights_of_others(&path));
         }
@@ -400,29 +676,53 @@ async fn conversations_are_kept_for_their_owner_alone() {
     let one = FileMemory::at(dir.path().join("own/one.json")).unwrap();
     one.save(&"b".into(), &change).await.unwrap();
     let rights = rights_of_others(dir.path());
-    assert!(rights.len() >= 5 && rights.iter().all(|(_, rights)| *rights == 0), "{rights:?}");
+    assert!(
+        rights.len() >= 5 && rights.iter().all(|(_, rights)| *rights == 0),
+        "{rights:?}"
+    );
     assert_eq!((store.problems(), one.problems()), (Vec::new(), Vec::new()));
     // A file that somebody shares stays shared, and is named.
-    let kept = fs::read_dir(dir.path().join("deep/talks")).unwrap().map(|entry| entry.unwrap().path());
+    let kept = fs::read_dir(dir.path().join("deep/talks"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     let kept: Vec<_> = kept.filter(|path| path.is_file()).collect();
-    let shared = ["own", "own/one.json", "deep", "deep/talks", "."].map(|path| dir.path().join(path));
+    let shared =
+        ["own", "own/one.json", "deep", "deep/talks", "."].map(|path| dir.path().join(path));
     for path in shared.iter().chain(&kept) {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
-    one.save(&"b".into(), &ConversationChange::at(1).with_messages([Message::user("more")])).await.unwrap();
-    assert_eq!(fs::metadata(dir.path().join("own/one.json")).unwrap().permissions().mode() & 0o777, 0o755);
+    one.save(
+        &"b".into(),
+        &ConversationChange::at(1).with_messages([Message::user("more")]),
+    )
+    .await
+    .unwrap();
+    assert_eq!(
+        fs::metadata(dir.path().join("own/one.json"))
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o777,
+        0o755
+    );
     let problems = one.problems();
-    let is_reached =
-        dir.path().ancestors().all(|above| fs::metadata(above).unwrap().permissions().mode() & 0o011 != 0);
+    let is_reached = dir
+        .path()
+        .ancestors()
+        .all(|above| fs::metadata(above).unwrap().permissions().mode() & 0o011 != 0);
     assert_eq!(problems.len(), usize::from(is_reached), "{problems:?}");
     assert!(
-        problems.iter().all(|problem| problem.contains("one.json") && problem.contains("chmod")),
+        problems
+            .iter()
+            .all(|problem| problem.contains("one.json") && problem.contains("chmod")),
         "{problems:?}"
     );
     let problems = store.problems();
     assert_eq!(problems.len(), usize::from(is_reached), "{problems:?}");
     assert!(
-        problems.iter().all(|problem| problem.contains("/deep/talks/") && problem.contains("chmod -R")),
+        problems
+            .iter()
+            .all(|problem| problem.contains("/deep/talks/") && problem.contains("chmod -R")),
         "{problems:?}"
     );
 }

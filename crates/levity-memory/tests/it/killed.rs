@@ -20,14 +20,21 @@ fn until(lines: &mut BufReader<ChildStdout>, wanted: &str) -> String {
     let mut line = String::new();
     while !line.contains(wanted) {
         line.clear();
-        assert_ne!(lines.read_line(&mut line).unwrap(), 0, "the child ended before it said {wanted:?}");
+        assert_ne!(
+            lines.read_line(&mut line).unwrap(),
+            0,
+            "the child ended before it said {wanted:?}"
+        );
     }
     line
 }
 
 fn kill_often(kind: Kind) {
     let lane = || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         runtime.block_on(kill_in_turn(kind));
     };
     std::thread::scope(|scope| (0..LANES).for_each(|_| drop(scope.spawn(lane))));
@@ -40,14 +47,20 @@ async fn kill_in_turn(kind: Kind) {
         let mut child = start("write", kind, dir.path());
         let mut lines = BufReader::new(child.0.stdout.take().unwrap());
         until(&mut lines, "begun");
-        // Any moment will do, so long as it is another one each time. Waiting for saves gets on, however slow they are.
+        // Any moment will do, so long as it is another one each time. Waiting for saves gets on,
+        // however slow they are.
         let random = RandomState::new().build_hasher().finish();
-        let mut said: String = (0..random % 3).map(|_| until(&mut lines, "saved")).collect();
+        let mut said: String = (0..random % 3)
+            .map(|_| until(&mut lines, "saved"))
+            .collect();
         std::thread::sleep(Duration::from_micros(random / 3 % 4_000));
         child.kill();
         lines.read_to_string(&mut said).unwrap();
         let whole = said.rsplit_once('\n').map_or("", |(whole, _)| whole);
-        let last = whole.lines().rev().find_map(|line| line.strip_prefix("saved ")?.parse::<u64>().ok());
+        let last = whole
+            .lines()
+            .rev()
+            .find_map(|line| line.strip_prefix("saved ")?.parse::<u64>().ok());
         let found = check(&*kind.open(dir.path())).await;
         let acknowledged = last.map_or(saves, |last| last + 1);
         // What was not said any more may have been done.
@@ -57,7 +70,10 @@ async fn kill_in_turn(kind: Kind) {
         );
         saves = found;
     }
-    assert!(saves > KILLS / 4, "only {saves} saves were made: the child was killed too early");
+    assert!(
+        saves > KILLS / 4,
+        "only {saves} saves were made: the child was killed too early"
+    );
     look_into(kind, dir.path());
 }
 
@@ -70,12 +86,19 @@ async fn check(store: &dyn MemoryStore) -> u64 {
     let saves = found.end / BATCH;
     let left = saves - found.first / BATCH;
     assert!(left == saves || left >= LEFT, "{left} of {saves} are left");
-    let summary = found.summary.map(|summary| (summary.text.to_string(), summary.upto));
-    let expected = saves.checked_sub(1).map(|last| (format!("up to {last}"), last * BATCH));
+    let summary = found
+        .summary
+        .map(|summary| (summary.text.to_string(), summary.upto));
+    let expected = saves
+        .checked_sub(1)
+        .map(|last| (format!("up to {last}"), last * BATCH));
     assert_eq!(summary, expected, "a summary is saved with its messages");
     let expected: Vec<_> = (found.first / BATCH..saves).flat_map(batch).collect();
     let read = store.read(&id, 0, usize::MAX).await.unwrap();
-    let messages: Vec<_> = read.iter().map(|(_, message)| (**message).clone()).collect();
+    let messages: Vec<_> = read
+        .iter()
+        .map(|(_, message)| (**message).clone())
+        .collect();
     assert_eq!(messages, expected);
     let end = store.load(&other, 0).await.unwrap().end;
     assert!(end == 0 || end == BATCH, "{end}");
@@ -98,9 +121,13 @@ fn look_into(kind: Kind, dir: &Path) {
         #[cfg(feature = "sqlite")]
         Kind::Sqlite => {
             let connection = rusqlite::Connection::open(dir.join("memory.db")).unwrap();
-            let sound: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+            let sound: String = connection
+                .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+                .unwrap();
             assert_eq!(sound, "ok");
-            connection.execute("INSERT INTO words (words) VALUES ('integrity-check')", []).unwrap();
+            connection
+                .execute("INSERT INTO words (words) VALUES ('integrity-check')", [])
+                .unwrap();
         }
         Kind::KeyValue => {}
     }
@@ -124,8 +151,14 @@ async fn hold_elsewhere(kind: Kind) {
     let mut child = start("hold", kind, dir.path());
     let mut lines = BufReader::new(child.0.stdout.take().unwrap());
     until(&mut lines, "held");
-    assert_eq!(store.hold(&id).await.unwrap_err().kind(), MemoryErrorKind::Busy);
-    assert_eq!(store.forget(&id).await.unwrap_err().kind(), MemoryErrorKind::Busy);
+    assert_eq!(
+        store.hold(&id).await.unwrap_err().kind(),
+        MemoryErrorKind::Busy
+    );
+    assert_eq!(
+        store.forget(&id).await.unwrap_err().kind(),
+        MemoryErrorKind::Busy
+    );
     drop(store.hold(&"another".into()).await.unwrap());
     child.kill();
     drop(store.hold(&id).await.unwrap());
@@ -133,13 +166,20 @@ async fn hold_elsewhere(kind: Kind) {
     let second = kind.open(dir.path());
     for _ in 0..20 {
         let hold = store.hold(&id).await.unwrap();
-        assert_eq!(second.hold(&id).await.unwrap_err().kind(), MemoryErrorKind::Busy);
+        assert_eq!(
+            second.hold(&id).await.unwrap_err().kind(),
+            MemoryErrorKind::Busy
+        );
         drop(hold);
         drop(second.hold(&id).await.unwrap());
     }
     let hold = second.hold(&id).await.unwrap();
     drop(second);
-    assert_eq!(store.hold(&id).await.unwrap_err().kind(), MemoryErrorKind::Busy, "a hold outlives its store");
+    assert_eq!(
+        store.hold(&id).await.unwrap_err().kind(),
+        MemoryErrorKind::Busy,
+        "a hold outlives its store"
+    );
     drop(hold);
 }
 

@@ -20,11 +20,15 @@ mod meaning;
 mod tools;
 
 fn in_memory() -> Recall {
-    Recall::in_memory().unwrap().with_world(Arc::new(ManualWorld::new()))
+    Recall::in_memory()
+        .unwrap()
+        .with_world(Arc::new(ManualWorld::new()))
 }
 
 fn open(path: &std::path::Path) -> Recall {
-    Recall::open(path).unwrap().with_world(Arc::new(ManualWorld::new()))
+    Recall::open(path)
+        .unwrap()
+        .with_world(Arc::new(ManualWorld::new()))
 }
 
 fn user() -> Scope {

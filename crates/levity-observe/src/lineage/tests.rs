@@ -8,15 +8,26 @@ fn event(run: &str, kind: EventKind) -> Event {
 }
 
 fn child(effect: u64, child: &str, agent: &str) -> EventKind {
-    EventKind::ChildStarted { effect: EffectId::new(effect), child: child.into(), agent: agent.into() }
+    EventKind::ChildStarted {
+        effect: EffectId::new(effect),
+        child: child.into(),
+        agent: agent.into(),
+    }
 }
 
 fn call(effect: u64, tool: &str) -> EventKind {
-    EventKind::ToolStarted { effect: EffectId::new(effect), call: ToolCall::new("c1", tool, json!({})) }
+    EventKind::ToolStarted {
+        effect: EffectId::new(effect),
+        call: ToolCall::new("c1", tool, json!({})),
+    }
 }
 
 fn progress(effect: u64) -> EventKind {
-    EventKind::Progress { effect: EffectId::new(effect), call: "c1".into(), text: "half".into() }
+    EventKind::Progress {
+        effect: EffectId::new(effect),
+        call: "c1".into(),
+        text: "half".into(),
+    }
 }
 
 fn ended() -> EventKind {
@@ -32,17 +43,37 @@ fn check(lineage: &mut Lineage, run: &str, kind: EventKind, expected: &str) {
 fn who_comes_late_sees_ids_of_what_was_not_introduced() {
     let mut lineage = Lineage::new("swarm");
     check(&mut lineage, "r1.3", progress(7), "swarm › r1.3");
-    check(&mut lineage, "r1.3", child(8, "r1.3.8", "helper"), "swarm › r1.3");
-    check(&mut lineage, "r1.3.8", call(1, "read_file"), "swarm › r1.3 › helper › read_file");
-    check(&mut lineage, "r1.4.5.6", EventKind::Paused, "swarm › r1.4 › r1.4.5 › r1.4.5.6");
+    check(
+        &mut lineage,
+        "r1.3",
+        child(8, "r1.3.8", "helper"),
+        "swarm › r1.3",
+    );
+    check(
+        &mut lineage,
+        "r1.3.8",
+        call(1, "read_file"),
+        "swarm › r1.3 › helper › read_file",
+    );
+    check(
+        &mut lineage,
+        "r1.4.5.6",
+        EventKind::Paused,
+        "swarm › r1.4 › r1.4.5 › r1.4.5.6",
+    );
     check(&mut lineage, "r1", EventKind::Paused, "swarm");
     assert_eq!(lineage.who(&"r1.3".into()), None);
-    assert_eq!(lineage.who(&"r1.3.8".into()).unwrap().worker(), Some("r1.3"));
+    assert_eq!(
+        lineage.who(&"r1.3.8".into()).unwrap().worker(),
+        Some("r1.3")
+    );
 }
 
 #[test]
 fn the_whole_is_the_outermost_run() {
-    let started = || EventKind::RunStarted { machine: levity_core::MachineKind::new("agent", 1) };
+    let started = || EventKind::RunStarted {
+        machine: levity_core::MachineKind::new("agent", 1),
+    };
     // An id with dots of its own.
     let mut lineage = Lineage::new("swarm");
     check(&mut lineage, "v1.2", started(), "swarm");
@@ -57,7 +88,12 @@ fn the_whole_is_the_outermost_run() {
     let mut lineage = Lineage::of_run("swarm", "g.5".into());
     check(&mut lineage, "g", child(5, "g.5", "team"), "g");
     check(&mut lineage, "g.5", child(1, "g.5.1", "coder"), "swarm");
-    check(&mut lineage, "g.5.1", call(2, "shell"), "swarm › coder › shell");
+    check(
+        &mut lineage,
+        "g.5.1",
+        call(2, "shell"),
+        "swarm › coder › shell",
+    );
     check(&mut lineage, "g.50", EventKind::Paused, "g.50");
     assert_eq!(lineage.runs_of("coder"), [RunId::from("g.5.1")]);
 }
@@ -66,11 +102,17 @@ fn the_whole_is_the_outermost_run() {
 fn the_runs_of_a_worker_come_in_the_order_they_began() {
     let mut lineage = Lineage::new("swarm");
     for effect in [9, 10, 11] {
-        lineage.apply(&event("r1", child(effect, &format!("r1.{effect}"), "coder")));
+        lineage.apply(&event(
+            "r1",
+            child(effect, &format!("r1.{effect}"), "coder"),
+        ));
     }
     lineage.apply(&event("r1", child(12, "r1.12", "reviewer")));
     lineage.apply(&event("r1.12", child(1, "r1.12.1", "coder")));
-    assert_eq!(lineage.runs_of("coder"), ["r1.9", "r1.10", "r1.11"].map(RunId::from));
+    assert_eq!(
+        lineage.runs_of("coder"),
+        ["r1.9", "r1.10", "r1.11"].map(RunId::from)
+    );
     lineage.apply(&event("r1.10", ended()));
     assert_eq!(lineage.runs_of("coder"), ["r1.9", "r1.11"].map(RunId::from));
     assert_eq!(lineage.runs_of("nobody"), []);
@@ -90,19 +132,45 @@ fn what_has_ended_is_forgotten_with_all_below_it() {
         lineage.apply(&event(run, kind));
     }
     let ending = Box::new(Ending::new(Status::Complete));
-    lineage.apply(&event("r1", EventKind::ChildFinished { effect: EffectId::new(1), ending }));
-    assert_eq!(format!("{lineage:?}"), r#"Lineage { name: "swarm", runs: 1, calls: 1 }"#);
-    check(&mut lineage, "r1.10", progress(1), "swarm › other › write_file");
+    lineage.apply(&event(
+        "r1",
+        EventKind::ChildFinished {
+            effect: EffectId::new(1),
+            ending,
+        },
+    ));
+    assert_eq!(
+        format!("{lineage:?}"),
+        r#"Lineage { name: "swarm", runs: 1, calls: 1 }"#
+    );
+    check(
+        &mut lineage,
+        "r1.10",
+        progress(1),
+        "swarm › other › write_file",
+    );
     let limit = levity_core::Limit::Tokens;
-    lineage.apply(&event("r1", EventKind::Refused { effect: EffectId::new(10), limit }));
-    assert_eq!(format!("{lineage:?}"), r#"Lineage { name: "swarm", runs: 0, calls: 0 }"#);
+    lineage.apply(&event(
+        "r1",
+        EventKind::Refused {
+            effect: EffectId::new(10),
+            limit,
+        },
+    ));
+    assert_eq!(
+        format!("{lineage:?}"),
+        r#"Lineage { name: "swarm", runs: 0, calls: 0 }"#
+    );
 }
 
 #[test]
 fn a_stream_without_ends_takes_no_more_than_its_room() {
     let mut lineage = Lineage::new("swarm");
     for effect in 0..MAX_ENTRIES as u64 + 10 {
-        lineage.apply(&event("r1", child(effect, &format!("r1.{effect}"), "coder")));
+        lineage.apply(&event(
+            "r1",
+            child(effect, &format!("r1.{effect}"), "coder"),
+        ));
         lineage.apply(&event("r1", call(effect, "shell")));
         assert!(lineage.runs.len() + lineage.calls.len() <= MAX_ENTRIES);
     }

@@ -31,7 +31,8 @@ pub(super) struct Book {
     changed: BTreeSet<u32>,
     gave: HashMap<StepId, Gave>,
     globals: BTreeMap<Arc<str>, Arc<[u8]>>,
-    /// The places in the plan of the steps that write a variable; in an order in which each comes after those before it.
+    /// The places in the plan of the steps that write a variable; in an order in which each comes
+    /// after those before it.
     writers: HashMap<Arc<str>, Vec<u32>>,
     files: Vec<u8>,
     plan: Vec<u8>,
@@ -78,7 +79,12 @@ impl Book {
             self.begin(event)?;
         }
         if let EventKind::RunEnded(_) = event.kind {
-            let open = self.view.steps().iter().zip(0..).filter(|(step, _)| !step.status.is_settled());
+            let open = self
+                .view
+                .steps()
+                .iter()
+                .zip(0..)
+                .filter(|(step, _)| !step.status.is_settled());
             self.changed.extend(open.map(|(_, at)| at));
         }
         let notice = PlanNotice::of(&event.kind);
@@ -92,8 +98,8 @@ impl Book {
         }
     }
 
-    /// Finds out where the file stands. Where the events do not begin with those of a run's beginning, what the file
-    /// already says is taken over.
+    /// Finds out where the file stands. Where the events do not begin with those of a run's
+    /// beginning, what the file already says is taken over.
     fn begin(&mut self, event: &Event) -> Result<(), SessionProblem> {
         let path = self.sessions.path(&self.run, event.at);
         disk::tidy(&path);
@@ -112,10 +118,18 @@ impl Book {
     fn take_over(&mut self, session: &Session) -> Result<(), SessionProblem> {
         self.view = session.to_view();
         for step in session.steps.iter().filter(|step| step.output.is_some()) {
-            let written =
-                step.written.iter().map(|one| Ok((one.name.clone(), one.by, to_bytes(&one.value)?.into())));
+            let written = step
+                .written
+                .iter()
+                .map(|one| Ok((one.name.clone(), one.by, to_bytes(&one.value)?.into())));
             let written = written.collect::<Result<_, SessionProblem>>()?;
-            self.gave.insert(step.step.id.clone(), Gave { output: to_bytes(&step.output)?, written });
+            self.gave.insert(
+                step.step.id.clone(),
+                Gave {
+                    output: to_bytes(&step.output)?,
+                    written,
+                },
+            );
         }
         self.planned(session.plan())
     }
@@ -143,13 +157,24 @@ impl Book {
 
     fn step(&mut self, notice: PlanNotice) -> Result<(), SessionProblem> {
         let step = match notice {
-            PlanNotice::StepCompleted { step, writes, output, .. } => {
+            PlanNotice::StepCompleted {
+                step,
+                writes,
+                output,
+                ..
+            } => {
                 let mut written = Vec::with_capacity(writes.len());
                 for one in writes {
                     written.push((one.name, one.by, to_bytes(&one.value)?.into()));
                 }
                 let names: Vec<Arc<str>> = written.iter().map(|(name, ..)| name.clone()).collect();
-                self.gave.insert(step.clone(), Gave { output: to_bytes(&output)?, written });
+                self.gave.insert(
+                    step.clone(),
+                    Gave {
+                        output: to_bytes(&output)?,
+                        written,
+                    },
+                );
                 names.iter().try_for_each(|name| self.set_global(name))?;
                 step
             }
@@ -168,22 +193,35 @@ impl Book {
 
     /// The value of a variable: that of the last step that wrote it, or of all of them together.
     fn set_global(&mut self, name: &Arc<str>) -> Result<(), SessionProblem> {
-        let Some(plan) = self.view.plan() else { return Ok(()) };
-        let reducer = plan.variables.get(name).and_then(|variable| variable.reducer);
+        let Some(plan) = self.view.plan() else {
+            return Ok(());
+        };
+        let reducer = plan
+            .variables
+            .get(name)
+            .and_then(|variable| variable.reducer);
         let mut places = self.writers.get(name).cloned().unwrap_or_default();
         if reducer.is_some() {
             places.sort_unstable();
         }
         let mut values = places.iter().filter_map(|at| {
             let gave = self.gave.get(&plan.steps.get(*at as usize)?.id)?;
-            gave.written.iter().find(|(one, ..)| one == name).map(|(_, _, value)| value)
+            gave.written
+                .iter()
+                .find(|(one, ..)| one == name)
+                .map(|(_, _, value)| value)
         });
         let value = match reducer {
             None => values.next_back().cloned(),
             Some(reducer) => {
-                let values: Vec<Value> =
-                    values.filter_map(|bytes| serde_json::from_slice(bytes).ok()).collect();
-                if values.is_empty() { None } else { Some(to_bytes(&reducer.reduce(&values))?.into()) }
+                let values: Vec<Value> = values
+                    .filter_map(|bytes| serde_json::from_slice(bytes).ok())
+                    .collect();
+                if values.is_empty() {
+                    None
+                } else {
+                    Some(to_bytes(&reducer.reduce(&values))?.into())
+                }
             }
         };
         if let Some(value) = value {
@@ -195,13 +233,20 @@ impl Book {
     /// Writes the file.
     pub(super) fn write(&mut self) -> Result<(), SessionProblem> {
         self.refresh()?;
-        let Some(path) = self.path.clone() else { return Ok(()) };
+        let Some(path) = self.path.clone() else {
+            return Ok(());
+        };
         let head = self.head()?;
         disk::replace(&path, |file| {
-            let mut file = Counted { inner: file, left: self.sessions.largest() };
+            let mut file = Counted {
+                inner: file,
+                left: self.sessions.largest(),
+            };
             let written = self.compose(&head, &mut file);
             match written {
-                Err(_) if file.left == 0 => Err(SessionProblem::TooLarge { most: self.sessions.largest() }),
+                Err(_) if file.left == 0 => Err(SessionProblem::TooLarge {
+                    most: self.sessions.largest(),
+                }),
                 written => Ok(written?),
             }
         })
@@ -209,7 +254,9 @@ impl Book {
 
     /// Serialises the nodes that have changed.
     fn refresh(&mut self) -> Result<(), SessionProblem> {
-        let Some(plan) = self.view.plan().cloned() else { return Ok(()) };
+        let Some(plan) = self.view.plan().cloned() else {
+            return Ok(());
+        };
         for at in std::mem::take(&mut self.changed) {
             let at = at as usize;
             if let (Some(step), Some(view)) = (plan.steps.get(at), self.view.steps().get(at)) {
@@ -261,7 +308,9 @@ impl Book {
         to.write_all(b",\n{")?;
         to.write_all(members)?;
         to.write_all(b",\"output\":")?;
-        let Some(gave) = self.gave.get(id) else { return to.write_all(b"null}") };
+        let Some(gave) = self.gave.get(id) else {
+            return to.write_all(b"null}");
+        };
         to.write_all(&gave.output)?;
         to.write_all(b",\"written\":[")?;
         for (at, (name, by, value)) in gave.written.iter().enumerate() {
@@ -269,7 +318,11 @@ impl Book {
             let by = serde_json::to_string(by).unwrap_or_default();
             write!(to, "{comma}{{\"name\":{},\"by\":{by}", Value::from(&**name))?;
             // Where it is the value of the variable, it stands there.
-            if self.globals.get(name).is_none_or(|global| !Arc::ptr_eq(global, value)) {
+            if self
+                .globals
+                .get(name)
+                .is_none_or(|global| !Arc::ptr_eq(global, value))
+            {
                 to.write_all(b",\"value\":")?;
                 to.write_all(value)?;
             }
@@ -350,11 +403,17 @@ struct Prepared<'a> {
 impl<'a> Prepared<'a> {
     fn new(from: &'a Preparation) -> Self {
         let millis = u64::try_from(from.took.as_millis()).unwrap_or(u64::MAX);
-        Self { times: from.times, millis, usage: &from.usage, stats: &from.stats }
+        Self {
+            times: from.times,
+            millis,
+            usage: &from.usage,
+            stats: &from.stats,
+        }
     }
 }
 
-/// The places of steps in an order in which each comes after those before it; those in a circle come last.
+/// The places of steps in an order in which each comes after those before it; those in a circle
+/// come last.
 fn order(edges: &[(u32, u32)], count: usize) -> Vec<u32> {
     let mut waits = vec![0_u32; count];
     let mut behind = vec![Vec::new(); count];
@@ -362,7 +421,9 @@ fn order(edges: &[(u32, u32)], count: usize) -> Vec<u32> {
         waits[to as usize] += 1;
         behind[from as usize].push(to);
     }
-    let mut order: Vec<u32> = (0..count as u32).filter(|at| waits[*at as usize] == 0).collect();
+    let mut order: Vec<u32> = (0..count as u32)
+        .filter(|at| waits[*at as usize] == 0)
+        .collect();
     let mut next = 0;
     while let Some(at) = order.get(next).copied() {
         next += 1;

@@ -2,7 +2,8 @@
 
 use levity_core::Timestamp;
 
-/// Reads `2025-01-15T10:30:00`, with or without a fraction and a zone; without one it is taken for UTC.
+/// Reads `2025-01-15T10:30:00`, with or without a fraction and a zone; without one it is taken for
+/// UTC.
 pub(super) fn parse(text: &str) -> Option<Timestamp> {
     let (date, rest) = text.split_once(['T', ' '])?;
     let (year, month_day) = date.split_once('-')?;
@@ -12,13 +13,17 @@ pub(super) fn parse(text: &str) -> Option<Timestamp> {
         Some(at) => rest.split_at(at),
         None => (rest, "Z"),
     };
-    let millis = days.checked_mul(86_400_000)?.checked_add(of_clock(clock)?)?.checked_sub(of_zone(zone)?)?;
+    let millis = days
+        .checked_mul(86_400_000)?
+        .checked_add(of_clock(clock)?)?
+        .checked_sub(of_zone(zone)?)?;
     u64::try_from(millis).ok().map(Timestamp::from_millis)
 }
 
 /// Digits only: `parse` of a number also takes a sign.
 fn number(text: &str) -> Option<i64> {
-    let digits = !text.is_empty() && text.len() <= 12 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let digits =
+        !text.is_empty() && text.len() <= 12 && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
 }
 
@@ -27,7 +32,11 @@ fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     if !(1..=12).contains(&month) || !(1..=31).contains(&day) || year > 100_000_000 {
         return None;
     }
-    let (year, shifted) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let (year, shifted) = if month > 2 {
+        (year, month - 3)
+    } else {
+        (year - 1, month + 9)
+    };
     let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
     let day_of_year = (153 * shifted + 2) / 5 + day - 1;
     Some(era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + day_of_year - 719_468)
@@ -53,7 +62,11 @@ fn of_zone(zone: &str) -> Option<i64> {
     };
     let digits: String = zone[1..].chars().filter(|char| *char != ':').collect();
     let (hours, minutes) = digits.split_at_checked(2)?;
-    let minutes = if minutes.is_empty() { 0 } else { number(minutes)? };
+    let minutes = if minutes.is_empty() {
+        0
+    } else {
+        number(minutes)?
+    };
     Some(sign * (number(hours)? * 60 + minutes) * 60_000)
 }
 
@@ -63,23 +76,39 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: Option<&str>) {
-        assert_eq!(parse(text).map(|at| at.to_string()).as_deref(), expected, "{text}");
+        assert_eq!(
+            parse(text).map(|at| at.to_string()).as_deref(),
+            expected,
+            "{text}"
+        );
     }
 
     #[test]
     fn moments_of_others_are_read() {
         check("2025-01-15T10:30:00", Some("2025-01-15T10:30:00.000Z"));
-        check("2025-01-15 10:30:00.123456", Some("2025-01-15T10:30:00.123Z"));
+        check(
+            "2025-01-15 10:30:00.123456",
+            Some("2025-01-15T10:30:00.123Z"),
+        );
         check("2024-02-29T23:59:59.9Z", Some("2024-02-29T23:59:59.900Z"));
-        check("2025-01-15T10:30:00+02:00", Some("2025-01-15T08:30:00.000Z"));
+        check(
+            "2025-01-15T10:30:00+02:00",
+            Some("2025-01-15T08:30:00.000Z"),
+        );
         check("2025-01-15T10:30:00-0530", Some("2025-01-15T16:00:00.000Z"));
         check("1970-01-01T00:00:00Z", Some("1970-01-01T00:00:00.000Z"));
     }
 
     #[test]
     fn what_is_no_moment_is_none() {
-        for text in ["", "T", "2025-01-15", "2025-13-01T00:00:00", "+025-01-01T00:00", "1960-01-01T00:00:00Z"]
-        {
+        for text in [
+            "",
+            "T",
+            "2025-01-15",
+            "2025-13-01T00:00:00",
+            "+025-01-01T00:00",
+            "1960-01-01T00:00:00Z",
+        ] {
             check(text, None);
         }
         for text in [

@@ -13,34 +13,43 @@ pub(super) async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, SessionProblem> + Send + 'static,
 ) -> Result<T, SessionProblem> {
     match tokio::runtime::Handle::try_current() {
-        Ok(handle) => {
-            handle.spawn_blocking(work).await.unwrap_or_else(|gone| Err(io::Error::other(gone).into()))
-        }
+        Ok(handle) => handle
+            .spawn_blocking(work)
+            .await
+            .unwrap_or_else(|gone| Err(io::Error::other(gone).into())),
         Err(_) => work(),
     }
 }
 
-/// Replaces a file by what `fill` writes: whoever reads it finds the old one or the new one, also after this process was
-/// killed or the power was lost. What models said is private, unless somebody has made the file that is there readable.
+/// Replaces a file by what `fill` writes: whoever reads it finds the old one or the new one, also
+/// after this process was killed or the power was lost. What models said is private, unless
+/// somebody has made the file that is there readable.
 pub(super) fn replace(
     path: &Path,
     fill: impl FnOnce(&mut BufWriter<File>) -> Result<(), SessionProblem>,
 ) -> Result<(), SessionProblem> {
     let (folder, _) = parts(path)?;
     // The folders of the day, the month and the year may come from elsewhere.
-    folder.ancestors().take(3).try_for_each(files::refuse_link)?;
+    folder
+        .ancestors()
+        .take(3)
+        .try_for_each(files::refuse_link)?;
     files::make_dir(folder)?;
     Replace::new(path).synced().keeping_mode().fill(fill)
 }
 
 fn parts(path: &Path) -> io::Result<(&Path, &str)> {
     let name = path.file_name().and_then(|name| name.to_str());
-    path.parent().zip(name).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))
+    path.parent()
+        .zip(name)
+        .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))
 }
 
 /// Removes what writers of this file left when they were killed.
 pub(super) fn tidy(path: &Path) {
-    let Ok((folder, name)) = parts(path) else { return };
+    let Ok((folder, name)) = parts(path) else {
+        return;
+    };
     let begin = format!(".{name}.");
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let left = entry
@@ -57,7 +66,10 @@ pub(super) fn tidy(path: &Path) {
 pub(super) fn open(path: &Path) -> io::Result<File> {
     match fs::metadata(path)?.is_file() {
         true => files::open_without_waiting(path),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")),
+        false => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is not a regular file",
+        )),
     }
 }
 
@@ -65,7 +77,8 @@ pub(super) fn open(path: &Path) -> io::Result<File> {
 pub(super) fn read(path: &Path, most: u64) -> Result<Vec<u8>, SessionProblem> {
     let file = open(path)?;
     let mut bytes = Vec::new();
-    // One more than may be there tells a file that is too large, also one that grows while it is read.
+    // One more than may be there tells a file that is too large, also one that grows while it is
+    // read.
     file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
         return Err(SessionProblem::TooLarge { most });

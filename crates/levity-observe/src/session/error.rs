@@ -59,11 +59,17 @@ pub enum SessionProblem {
 
 impl SessionProblem {
     pub(super) fn at(self, path: &Path) -> SessionError {
-        SessionError { path: path.to_owned(), problem: self }
+        SessionError {
+            path: path.to_owned(),
+            problem: self,
+        }
     }
 
     pub(super) fn shape(place: impl Into<String>, what: &'static str) -> Self {
-        Self::Shape { place: place.into(), what }
+        Self::Shape {
+            place: place.into(),
+            what,
+        }
     }
 }
 
@@ -73,7 +79,10 @@ impl SessionError {
         use io::ErrorKind::{Interrupted, ResourceBusy, StorageFull, TimedOut, WouldBlock};
         match &self.problem {
             SessionProblem::Io(error) => {
-                matches!(error.kind(), Interrupted | ResourceBusy | StorageFull | TimedOut | WouldBlock)
+                matches!(
+                    error.kind(),
+                    Interrupted | ResourceBusy | StorageFull | TimedOut | WouldBlock
+                )
             }
             _ => false,
         }

@@ -66,7 +66,12 @@ pub struct SessionFilter {
 
 impl Default for SessionFilter {
     fn default() -> Self {
-        Self { most: 100, status: None, query: None, since: None }
+        Self {
+            most: 100,
+            status: None,
+            query: None,
+            since: None,
+        }
     }
 }
 
@@ -105,9 +110,16 @@ impl SessionFilter {
     }
 
     fn takes(&self, info: &SessionInfo) -> bool {
-        self.status.as_ref().is_none_or(|status| *status == info.status)
-            && self.since.is_none_or(|since| info.created.is_some_and(|at| at >= since))
-            && self.query.as_ref().is_none_or(|text| info.query.to_lowercase().contains(&text.to_lowercase()))
+        self.status
+            .as_ref()
+            .is_none_or(|status| *status == info.status)
+            && self
+                .since
+                .is_none_or(|since| info.created.is_some_and(|at| at >= since))
+            && self
+                .query
+                .as_ref()
+                .is_none_or(|text| info.query.to_lowercase().contains(&text.to_lowercase()))
     }
 }
 
@@ -134,7 +146,11 @@ impl Observe for SessionFolder {
 impl SessionFolder {
     /// The sessions in this folder. It is made when the first is written.
     pub fn open(dir: impl AsRef<Path>) -> Self {
-        Self { dir: dir.as_ref().into(), max_bytes: Session::MAX_BYTES, on_error: None }
+        Self {
+            dir: dir.as_ref().into(),
+            max_bytes: Session::MAX_BYTES,
+            on_error: None,
+        }
     }
 
     /// How many bytes a session may have; [`Session::MAX_BYTES`] by default.
@@ -164,7 +180,9 @@ impl SessionFolder {
     pub fn path(&self, run: &RunId, began: Timestamp) -> PathBuf {
         let moment = began.to_string();
         let day = moment.split('T').next().unwrap_or_default();
-        let folder = day.split('-').fold(self.dir.to_path_buf(), |path, part| path.join(part));
+        let folder = day
+            .split('-')
+            .fold(self.dir.to_path_buf(), |path, part| path.join(part));
         folder.join(file_name(run.as_str()))
     }
 
@@ -173,14 +191,17 @@ impl SessionFolder {
         SessionWriter::new(self.clone(), run.clone(), self.on_error.clone())
     }
 
-    /// The sessions, the newest first. Of each file only the beginning is read, unless another program has put its
-    /// attributes into another order. A file that cannot be read is listed, with the reason.
+    /// The sessions, the newest first. Of each file only the beginning is read, unless another
+    /// program has put its attributes into another order. A file that cannot be read is listed,
+    /// with the reason.
     ///
     /// # Errors
     /// When the folder cannot be read. One that is not there has no sessions.
     pub async fn list(&self, filter: &SessionFilter) -> Result<Vec<SessionInfo>, SessionError> {
         let (sessions, filter) = (self.clone(), filter.clone());
-        aside(move || sessions.list_now(&filter)).await.map_err(|problem| problem.at(&self.dir))
+        aside(move || sessions.list_now(&filter))
+            .await
+            .map_err(|problem| problem.at(&self.dir))
     }
 
     /// The file of the session with this id, or of the only one whose id begins so.
@@ -189,7 +210,9 @@ impl SessionFolder {
     /// When there is none, or more than one.
     pub async fn find(&self, id: &str) -> Result<PathBuf, SessionError> {
         let (sessions, name) = (self.clone(), id.to_owned());
-        aside(move || sessions.find_now(&name)).await.map_err(|problem| problem.at(&self.dir))
+        aside(move || sessions.find_now(&name))
+            .await
+            .map_err(|problem| problem.at(&self.dir))
     }
 
     /// Reads the session with this id, or the only one whose id begins so.
@@ -207,7 +230,9 @@ impl SessionFolder {
             if found.len() >= filter.most {
                 break;
             }
-            let infos = files(&day)?.into_iter().map(|(id, path)| info(id, path, self.max_bytes));
+            let infos = files(&day)?
+                .into_iter()
+                .map(|(id, path)| info(id, path, self.max_bytes));
             let mut of_day: Vec<SessionInfo> = infos.filter(|info| filter.takes(info)).collect();
             of_day.sort_by(|a, b| (b.created, &b.id).cmp(&(a.created, &a.id)));
             found.extend(of_day);
@@ -219,7 +244,11 @@ impl SessionFolder {
     /// The file of this run.
     pub(super) fn find_exactly(&self, run: &RunId) -> Result<PathBuf, SessionProblem> {
         let name = file_name(run.as_str());
-        let there = self.days()?.into_iter().map(|day| day.join(&name)).find(|path| path.is_file());
+        let there = self
+            .days()?
+            .into_iter()
+            .map(|day| day.join(&name))
+            .find(|path| path.is_file());
         there.ok_or_else(|| SessionProblem::Unknown(shortened(run.as_str())))
     }
 
@@ -229,7 +258,10 @@ impl SessionFolder {
         let mut found = Vec::new();
         for day in self.days()? {
             for (id, path) in files(&day)? {
-                let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+                let name = path
+                    .file_name()
+                    .and_then(|name| name.to_str())
+                    .unwrap_or_default();
                 if name == exact {
                     return Ok(path);
                 }
@@ -243,7 +275,10 @@ impl SessionFolder {
             1 => Ok(found.swap_remove(0).1),
             _ => {
                 let ids = found.into_iter().take(5).map(|(id, _)| id).collect();
-                Err(SessionProblem::Ambiguous { begin: shortened(id), ids })
+                Err(SessionProblem::Ambiguous {
+                    begin: shortened(id),
+                    ids,
+                })
             }
         }
     }
@@ -284,19 +319,27 @@ fn names(folder: &Path) -> Result<Vec<String>, SessionProblem> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error)
-            if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) =>
+            if matches!(
+                error.kind(),
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
+            ) =>
         {
             return Ok(Vec::new());
         }
         Err(error) => return Err(error.into()),
     };
-    Ok(entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect())
+    Ok(entries
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        .collect())
 }
 
 /// The files of sessions in a folder, with their ids as the names have them.
 fn files(folder: &Path) -> Result<Vec<(String, PathBuf)>, SessionProblem> {
     let id = |name: &str| Some(name.strip_prefix(BEGIN)?.strip_suffix(END)?.to_owned());
-    Ok(names(folder)?.into_iter().filter_map(|name| Some((id(&name)?, folder.join(name)))).collect())
+    Ok(names(folder)?
+        .into_iter()
+        .filter_map(|name| Some((id(&name)?, folder.join(name))))
+        .collect())
 }
 
 fn info(id: String, path: PathBuf, most: u64) -> SessionInfo {
@@ -312,7 +355,10 @@ fn info(id: String, path: PathBuf, most: u64) -> SessionInfo {
     };
     match Head::read(&info.path, most) {
         Ok(head) => {
-            info.id = head.session_id.filter(|id| !id.is_empty()).unwrap_or(info.id);
+            info.id = head
+                .session_id
+                .filter(|id| !id.is_empty())
+                .unwrap_or(info.id);
             info.created = head.created_at.as_deref().and_then(date::parse);
             info.query = head.original_query.unwrap_or_default();
             info.status = head.status.unwrap_or_default();
@@ -325,13 +371,15 @@ fn info(id: String, path: PathBuf, most: u64) -> SessionInfo {
 /// How many bytes of an id stand in a file's name.
 const LONG: usize = 150;
 
-/// The name of a session's file. Letters, digits, `-`, `_` and `.` stand for themselves, other bytes as `%` and two digits;
-/// of a long id, the beginning and a number that is made of all of it.
+/// The name of a session's file. Letters, digits, `-`, `_` and `.` stand for themselves, other
+/// bytes as `%` and two digits; of a long id, the beginning and a number that is made of all of it.
 pub(super) fn file_name(id: &str) -> String {
     let mut name = String::from(BEGIN);
     for byte in id.bytes() {
         match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => name.push(char::from(byte)),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
+                name.push(char::from(byte))
+            }
             byte => {
                 let _ = write!(name, "%{byte:02x}");
             }

@@ -111,7 +111,12 @@ impl<'de> Visitor<'de> for Attributes<'_> {
         }
         // Some are missing in what others wrote.
         let head = &mut *self.0.borrow_mut();
-        for text in [&mut head.session_id, &mut head.original_query, &mut head.created_at, &mut head.status] {
+        for text in [
+            &mut head.session_id,
+            &mut head.original_query,
+            &mut head.created_at,
+            &mut head.status,
+        ] {
             text.get_or_insert_default();
         }
         Ok(())

@@ -66,7 +66,8 @@ impl From<ItemsForm> for Items {
     }
 }
 
-/// The attributes of a step's node but for what it gave: the members of an object, without its braces.
+/// The attributes of a step's node but for what it gave: the members of an object, without its
+/// braces.
 pub(super) fn members(step: &Step, view: &StepView) -> Result<Vec<u8>, SessionProblem> {
     let mut bytes = object(&step_form(step)?)?;
     let usage = &view.spent.usage;
@@ -95,14 +96,23 @@ pub(super) fn moment(at: Option<Timestamp>) -> Option<String> {
     at.map(|at| at.to_string())
 }
 
-/// A step by the names that the files have for its fields; those that every node has are always there.
+/// A step by the names that the files have for its fields; those that every node has are always
+/// there.
 fn step_form(step: &Step) -> Result<Map<String, Value>, SessionProblem> {
-    let Value::Object(mut rest) = serde_json::to_value(step).map_err(io)? else { return Ok(Map::new()) };
+    let Value::Object(mut rest) = serde_json::to_value(step).map_err(io)? else {
+        return Ok(Map::new());
+    };
     let mut form = Map::new();
     for (name, written) in FIELDS {
-        let missing =
-            if *name == "reads" || *name == "writes" { Value::Array(Vec::new()) } else { "".into() };
-        form.insert((*written).to_owned(), rest.shift_remove(*name).unwrap_or(missing));
+        let missing = if *name == "reads" || *name == "writes" {
+            Value::Array(Vec::new())
+        } else {
+            "".into()
+        };
+        form.insert(
+            (*written).to_owned(),
+            rest.shift_remove(*name).unwrap_or(missing),
+        );
     }
     form.extend(rest);
     Ok(form)
@@ -157,7 +167,10 @@ pub(super) fn edges(view: &PlanView, plan: &Plan, root: &str) -> Result<Vec<u8>,
         });
     }
     for &(from, to) in view.edges() {
-        let ends = plan.steps.get(from as usize).zip(plan.steps.get(to as usize));
+        let ends = plan
+            .steps
+            .get(from as usize)
+            .zip(plan.steps.get(to as usize));
         if let Some((from, to)) = ends {
             forms.push(edge(from, to));
         }

@@ -21,7 +21,10 @@ type Result<T> = std::result::Result<T, SessionProblem>;
 pub(super) fn json_problem(error: &serde_json::Error) -> SessionProblem {
     match error.io_error_kind() {
         Some(kind) => SessionProblem::Io(kind.into()),
-        None => SessionProblem::Json { line: error.line(), column: error.column() },
+        None => SessionProblem::Json {
+            line: error.line(),
+            column: error.column(),
+        },
     }
 }
 
@@ -29,14 +32,20 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Session> {
     let file: Value = serde_json::from_slice(bytes).map_err(|error| json_problem(&error))?;
     let mut file = Attributes::new("", file)?;
     if file.take("directed") == Some(Value::Bool(false)) {
-        return Err(SessionProblem::shape("/directed", "it is no directed graph"));
+        return Err(SessionProblem::shape(
+            "/directed",
+            "it is no directed graph",
+        ));
     }
-    let mut graph = Attributes::new("/graph", file.take("graph").unwrap_or_else(|| Map::new().into()))?;
+    let mut graph = Attributes::new(
+        "/graph",
+        file.take("graph").unwrap_or_else(|| Map::new().into()),
+    )?;
     let ours = is_ours(&mut graph)?;
     let root = graph.text("root")?.unwrap_or_else(|| ROOT.to_owned());
     let globals: BTreeMap<Arc<str>, Value> = graph.read("globals_schema")?.unwrap_or_default();
-    let nodes =
-        list(&mut file, "nodes")?.ok_or_else(|| SessionProblem::shape("/nodes", "there are no nodes"))?;
+    let nodes = list(&mut file, "nodes")?
+        .ok_or_else(|| SessionProblem::shape("/nodes", "there are no nodes"))?;
     let steps = steps::read(nodes, &root, &globals)?;
     let edges = read_edges(&mut file, &root, &steps)?;
     let mut session = attributes(graph)?;
@@ -48,9 +57,10 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Session> {
 
 fn is_ours(graph: &mut Attributes) -> Result<bool> {
     match graph.read::<u32>("format")? {
-        Some(format) if format > FORMAT => {
-            Err(SessionProblem::shape("/graph/format", "a newer version of levity wrote it"))
-        }
+        Some(format) if format > FORMAT => Err(SessionProblem::shape(
+            "/graph/format",
+            "a newer version of levity wrote it",
+        )),
         format => Ok(format.is_some()),
     }
 }
@@ -59,8 +69,10 @@ fn is_ours(graph: &mut Attributes) -> Result<bool> {
 fn attributes(mut graph: Attributes) -> Result<Session> {
     let status = graph.text("status")?.unwrap_or_default();
     graph.take("totals");
-    let mut plan: Attributes =
-        Attributes::new("/graph/plan", graph.take("plan").unwrap_or_else(|| Map::new().into()))?;
+    let mut plan: Attributes = Attributes::new(
+        "/graph/plan",
+        graph.take("plan").unwrap_or_else(|| Map::new().into()),
+    )?;
     let mut known = Plan::new();
     known.given = plan.read("given")?.unwrap_or_default();
     known.variables = plan.read("variables")?.unwrap_or_default();
@@ -95,7 +107,10 @@ fn stage_of(status: &str) -> PlanStage {
 
 fn preparation(graph: &mut Attributes, name: &str) -> Result<Preparation> {
     let place = format!("/graph/{name}");
-    let mut from = Attributes::new(&place, graph.take(name).unwrap_or_else(|| Map::new().into()))?;
+    let mut from = Attributes::new(
+        &place,
+        graph.take(name).unwrap_or_else(|| Map::new().into()),
+    )?;
     Ok(Preparation::restored(
         from.read("times")?.unwrap_or_default(),
         Duration::from_millis(from.read("millis")?.unwrap_or_default()),
@@ -148,8 +163,12 @@ impl Session {
         let plan = Arc::make_mut(&mut self.plan);
         plan.steps = self.steps.iter().map(|step| step.step.clone()).collect();
         if ours {
-            let places: HashMap<&str, u32> =
-                plan.steps.iter().zip(0..).map(|(step, at)| (step.id.as_str(), at)).collect();
+            let places: HashMap<&str, u32> = plan
+                .steps
+                .iter()
+                .zip(0..)
+                .map(|(step, at)| (step.id.as_str(), at))
+                .collect();
             let place = |(from, to): &(String, String)| {
                 Some((*places.get(to.as_str())?, *places.get(from.as_str())?))
             };
@@ -157,9 +176,15 @@ impl Session {
             self.edges = edges.into_iter().map(|(to, from)| (from, to)).collect();
             return;
         }
-        let written: BTreeSet<&Arc<str>> = plan.steps.iter().flat_map(|step| &step.writes).collect();
-        let given = self.globals.iter().filter(|(name, _)| !written.contains(name));
-        plan.given = given.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let written: BTreeSet<&Arc<str>> =
+            plan.steps.iter().flat_map(|step| &step.writes).collect();
+        let given = self
+            .globals
+            .iter()
+            .filter(|(name, _)| !written.contains(name));
+        plan.given = given
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
         self.edges = edges_of(plan);
     }
 
@@ -170,9 +195,12 @@ impl Session {
             before.entry(to).or_default().push(from);
         }
         for known in &mut self.steps {
-            let Some(before) = before.remove(known.step.id.as_str()) else { continue };
+            let Some(before) = before.remove(known.step.id.as_str()) else {
+                continue;
+            };
             let step = Arc::make_mut(&mut known.step);
-            let mut named: BTreeSet<StepId> = step.after.iter().map(|after| after.step.clone()).collect();
+            let mut named: BTreeSet<StepId> =
+                step.after.iter().map(|after| after.step.clone()).collect();
             for id in before {
                 if named.insert(id.into()) {
                     step.after.push(After::new(id));
@@ -191,7 +219,10 @@ pub(super) struct Attributes {
 impl Attributes {
     pub(super) fn new(place: &str, value: Value) -> Result<Self> {
         match value {
-            Value::Object(map) => Ok(Self { place: place.to_owned(), map }),
+            Value::Object(map) => Ok(Self {
+                place: place.to_owned(),
+                map,
+            }),
             _ => Err(SessionProblem::shape(place, "it is no object")),
         }
     }
@@ -218,9 +249,9 @@ impl Attributes {
     pub(super) fn read<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>> {
         match self.take(name) {
             None => Ok(None),
-            Some(value) => {
-                T::deserialize(value).map(Some).map_err(|_| self.wrong(name, "it is not what it should be"))
-            }
+            Some(value) => T::deserialize(value)
+                .map(Some)
+                .map_err(|_| self.wrong(name, "it is not what it should be")),
         }
     }
 
@@ -228,7 +259,9 @@ impl Attributes {
     pub(super) fn moment(&mut self, name: &str) -> Option<Timestamp> {
         match self.take(name)? {
             Value::String(text) => date::parse(&text),
-            Value::Number(seconds) => Some(Timestamp::from_millis((seconds.as_f64()? * 1e3) as u64)),
+            Value::Number(seconds) => {
+                Some(Timestamp::from_millis((seconds.as_f64()? * 1e3) as u64))
+            }
             _ => None,
         }
     }

@@ -45,7 +45,9 @@ pub(super) fn read(nodes: Vec<Value>, root: &str, globals: &Globals) -> Result<V
         let place = format!("/nodes/{at}");
         let mut node = Attributes::new(&place, node)?;
         // NetworkX numbers nodes that have no id.
-        let id = node.take("id").map_or_else(|| Some(at.to_string()), |id| id_of(&id));
+        let id = node
+            .take("id")
+            .map_or_else(|| Some(at.to_string()), |id| id_of(&id));
         let id = id.ok_or_else(|| node.wrong("id", "it is neither a text nor a number"))?;
         if !ids.insert(id.clone()) {
             return Err(node.wrong("id", "another node has it, too"));
@@ -70,7 +72,9 @@ fn one(id: String, mut node: Attributes, globals: &Globals) -> Result<SessionSte
     let step = Arc::new(step(id, &mut node)?);
     let spent = spent(&mut node)?;
     node.take("execution_time");
-    let status = node.text("status")?.map_or(StepStatus::Pending, |text| status(&text));
+    let status = node
+        .text("status")?
+        .map_or(StepStatus::Pending, |text| status(&text));
     // What a step gave may be `null`; whether it gave anything is told by its status.
     let output = node.map.shift_remove("output");
     let output = output.filter(|output| !output.is_null() || status == StepStatus::Completed);
@@ -116,17 +120,28 @@ fn step(id: String, node: &mut Attributes) -> Result<Step> {
 
 /// Which attribute of a step makes no sense.
 fn culprit(form: &Map<String, Value>, node: &Attributes) -> SessionProblem {
-    let alone =
-        |name: &str, value: &Value| Step::deserialize(serde_json::json!({"id": "", name: value})).is_err();
-    let name =
-        form.iter().skip(1).find(|(name, value)| alone(name, value)).map_or("", |(name, _)| name.as_str());
-    let name = if name == "prompt" { "agent_prompt" } else { name };
+    let alone = |name: &str, value: &Value| {
+        Step::deserialize(serde_json::json!({"id": "", name: value})).is_err()
+    };
+    let name = form
+        .iter()
+        .skip(1)
+        .find(|(name, value)| alone(name, value))
+        .map_or("", |(name, _)| name.as_str());
+    let name = if name == "prompt" {
+        "agent_prompt"
+    } else {
+        name
+    };
     node.wrong(name, "it is not what a step has there")
 }
 
 fn spent(node: &mut Attributes) -> Result<StepSpent> {
     let mut usage = Usage::default();
-    usage.cost = node.take("cost").and_then(|cost| cost.as_f64()).map(Money::from_dollars);
+    usage.cost = node
+        .take("cost")
+        .and_then(|cost| cost.as_f64())
+        .map(Money::from_dollars);
     usage.input = node.take("input_tokens").and_then(|tokens| count(&tokens));
     usage.output = node.take("output_tokens").and_then(|tokens| count(&tokens));
     let mut spent = StepSpent::default();
@@ -138,7 +153,9 @@ fn spent(node: &mut Attributes) -> Result<StepSpent> {
 
 /// A number of tokens; estimates of others may have a fraction.
 fn count(value: &Value) -> Option<u64> {
-    value.as_u64().or_else(|| value.as_f64().map(|tokens| tokens as u64))
+    value
+        .as_u64()
+        .or_else(|| value.as_f64().map(|tokens| tokens as u64))
 }
 
 fn written(
@@ -150,9 +167,17 @@ fn written(
     let global = |name: &str| globals.get(name).cloned();
     let Some(list) = node.read::<Vec<Map<String, Value>>>("written")? else {
         // Others keep what was written among the variables only.
-        let names = step.writes.iter().filter(|_| status == StepStatus::Completed);
-        let written = names
-            .filter_map(|name| Some(WrittenVariable::new(name.clone(), Strategy::Output, global(name)?)));
+        let names = step
+            .writes
+            .iter()
+            .filter(|_| status == StepStatus::Completed);
+        let written = names.filter_map(|name| {
+            Some(WrittenVariable::new(
+                name.clone(),
+                Strategy::Output,
+                global(name)?,
+            ))
+        });
         return Ok(written.collect());
     };
     let wrong = || node.wrong("written", "it is no list of what was written");
@@ -162,5 +187,7 @@ fn written(
         let value = form.shift_remove("value").or_else(|| global(&name))?;
         Some(WrittenVariable::new(name, by, value))
     };
-    list.into_iter().map(|form| one(form).ok_or_else(wrong)).collect()
+    list.into_iter()
+        .map(|form| one(form).ok_or_else(wrong))
+        .collect()
 }

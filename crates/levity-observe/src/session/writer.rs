@@ -12,11 +12,13 @@ use super::folder::SessionFolder;
 
 /// Keeps the session file of a run up to date, from its events.
 ///
-/// The file is written when there is a plan or another one, after each settled step, and at the end. Whoever reads it finds
-/// the old one or the new one, also after the process was killed. Nobody waits for it: it is written aside, one write at a
-/// time, and what happens meanwhile is in the next. Cloning costs nothing.
+/// The file is written when there is a plan or another one, after each settled step, and at the
+/// end. Whoever reads it finds the old one or the new one, also after the process was killed.
+/// Nobody waits for it: it is written aside, one write at a time, and what happens meanwhile is in
+/// the next. Cloning costs nothing.
 ///
-/// A write that fails does not end the run: it is told to [`SessionFolder::on_error`], and the next is tried all the same.
+/// A write that fails does not end the run: it is told to [`SessionFolder::on_error`], and the next
+/// is tried all the same.
 ///
 /// ```
 /// # use levity_core::{Event, RunId};
@@ -35,7 +37,8 @@ pub struct SessionWriter(Arc<Shared>);
 struct Shared {
     run: RunId,
     dir: PathBuf,
-    /// What the one at work works on; nobody else waits for this lock for longer than it takes to look.
+    /// What the one at work works on; nobody else waits for this lock for longer than it takes to
+    /// look.
     book: Mutex<Book>,
     inbox: Mutex<Inbox>,
     /// How many times all that was there had been written, or failed to be: for those who wait.
@@ -44,7 +47,8 @@ struct Shared {
 
 #[derive(Default)]
 struct Inbox {
-    /// What had happened before the first event that is still to come; it is in no file before that.
+    /// What had happened before the first event that is still to come; it is in no file before
+    /// that.
     before: Vec<Event>,
     /// What has happened and is in no file yet.
     events: Vec<Event>,
@@ -65,16 +69,23 @@ impl SessionWriter {
             dir: sessions.dir().to_owned(),
             book: Mutex::new(Book::new(sessions, run.clone())),
             run,
-            inbox: Mutex::new(Inbox { on_error, ..Inbox::default() }),
+            inbox: Mutex::new(Inbox {
+                on_error,
+                ..Inbox::default()
+            }),
             idle: watch::channel(0).0,
         }))
     }
 
-    /// Takes in an event of the run; those of runs below it, and fleeting ones, are left out. It does not block.
+    /// Takes in an event of the run; those of runs below it, and fleeting ones, are left out. It
+    /// does not block.
     ///
-    /// They must all come, in order: from a listener that can miss some, the file would be wrong until the next plan.
+    /// They must all come, in order: from a listener that can miss some, the file would be wrong
+    /// until the next plan.
     pub fn apply(&self, event: &Event) {
-        let Some(event) = self.0.wanted(event) else { return };
+        let Some(event) = self.0.wanted(event) else {
+            return;
+        };
         let due = is_due(&event.kind);
         let mut inbox = self.0.inbox();
         let before = std::mem::take(&mut inbox.before);
@@ -89,13 +100,20 @@ impl SessionWriter {
         }
     }
 
-    /// Takes in what had happened before. Unless the run had ended, nothing is written before the first event after it: until
-    /// then it may turn out that others drive the run, whose file this is.
+    /// Takes in what had happened before. Unless the run had ended, nothing is written before the
+    /// first event after it: until then it may turn out that others drive the run, whose file this
+    /// is.
     pub(crate) fn begin_with(&self, told: &[Event]) {
-        if told.iter().any(|event| matches!(event.kind, EventKind::RunEnded(_))) {
+        if told
+            .iter()
+            .any(|event| matches!(event.kind, EventKind::RunEnded(_)))
+        {
             return told.iter().for_each(|event| self.apply(event));
         }
-        self.0.inbox().before = told.iter().filter_map(|event| self.0.wanted(event)).collect();
+        self.0.inbox().before = told
+            .iter()
+            .filter_map(|event| self.0.wanted(event))
+            .collect();
     }
 
     /// Waits until all that was taken in is written.
@@ -135,7 +153,10 @@ impl SessionWriter {
     }
 
     fn begin(&self) {
-        let work = Work { shared: self.0.clone(), settled: false };
+        let work = Work {
+            shared: self.0.clone(),
+            settled: false,
+        };
         match tokio::runtime::Handle::try_current() {
             Ok(handle) => {
                 handle.spawn_blocking(move || work.run());
@@ -167,10 +188,14 @@ impl Shared {
         let kind = match &event.kind {
             EventKind::Custom { name, .. } if name != PlanNotice::NAME => return None,
             EventKind::ChildFinished { effect, ending } => {
-                // What a step answered is told once more when the step is done; here, what it took is enough.
+                // What a step answered is told once more when the step is done; here, what it took
+                // is enough.
                 let mut short = Ending::new(ending.status.clone());
                 (short.usage, short.stats) = (ending.usage, ending.stats);
-                EventKind::ChildFinished { effect: *effect, ending: Box::new(short) }
+                EventKind::ChildFinished {
+                    effect: *effect,
+                    ending: Box::new(short),
+                }
             }
             EventKind::Custom { .. }
             | EventKind::RunStarted { .. }
@@ -186,8 +211,13 @@ impl Shared {
 
 /// Whether the file is written after an event.
 fn is_due(kind: &EventKind) -> bool {
-    let EventKind::Custom { data, .. } = kind else { return matches!(kind, EventKind::RunEnded(_)) };
-    let notice = data.get("notice").and_then(|notice| notice.as_str()).unwrap_or_default();
+    let EventKind::Custom { data, .. } = kind else {
+        return matches!(kind, EventKind::RunEnded(_));
+    };
+    let notice = data
+        .get("notice")
+        .and_then(|notice| notice.as_str())
+        .unwrap_or_default();
     matches!(
         notice,
         "planning"
@@ -204,7 +234,8 @@ fn is_due(kind: &EventKind) -> bool {
 /// Writes until there is nothing left to write. However it ends, others can begin again.
 struct Work {
     shared: Arc<Shared>,
-    /// Whether it has said itself that it is no longer at work. Otherwise it was never begun, or has broken down.
+    /// Whether it has said itself that it is no longer at work. Otherwise it was never begun, or
+    /// has broken down.
     settled: bool,
 }
 
@@ -216,22 +247,27 @@ impl Work {
             let events = {
                 let mut inbox = shared.inbox();
                 if !std::mem::take(&mut inbox.due) {
-                    // In one breath with the look, or what comes in between would wait for somebody who has gone.
+                    // In one breath with the look, or what comes in between would wait for somebody
+                    // who has gone.
                     inbox.busy = false;
                     self.settled = true;
                     return;
                 }
                 std::mem::take(&mut inbox.events)
             };
-            let written = events.iter().try_for_each(|event| book.apply(event)).and_then(|()| book.write());
+            let written = events
+                .iter()
+                .try_for_each(|event| book.apply(event))
+                .and_then(|()| book.write());
             self.tell(&book, written);
         }
     }
 
     fn tell(&self, book: &Book, written: Result<(), SessionProblem>) {
         let path = book.path().cloned();
-        let failed =
-            written.err().map(|problem| Arc::new(problem.at(path.as_ref().unwrap_or(&self.shared.dir))));
+        let failed = written
+            .err()
+            .map(|problem| Arc::new(problem.at(path.as_ref().unwrap_or(&self.shared.dir))));
         let on_error = {
             let mut inbox = self.shared.inbox();
             inbox.path = path;
@@ -249,6 +285,8 @@ impl Drop for Work {
         if !self.settled {
             self.shared.inbox().busy = false;
         }
-        self.shared.idle.send_modify(|count| *count = count.wrapping_add(1));
+        self.shared
+            .idle
+            .send_modify(|count| *count = count.wrapping_add(1));
     }
 }

@@ -23,7 +23,8 @@ const COLOURS: [(StepStatus, &str, &str); 6] = [
 impl PlanView {
     /// The plan as a Mermaid flowchart, with a class for each status.
     ///
-    /// Steps are named `s0`, `s1` and so on in the order of the plan; ids and other texts stand in labels, escaped.
+    /// Steps are named `s0`, `s1` and so on in the order of the plan; ids and other texts stand in
+    /// labels, escaped.
     pub fn mermaid(&self) -> String {
         let mut out = String::from("flowchart TD\n");
         let _ = writeln!(out, "    root([\"ROOT<br/>{}\"])", for_mermaid(&self.goal));
@@ -40,18 +41,23 @@ impl PlanView {
             let _ = writeln!(out, "    {from} {arrow}{label} {to}");
         });
         for (status, inside, line) in COLOURS {
-            let _ =
-                writeln!(out, "    classDef {} fill:{inside},stroke:{line},color:#1f1f1f", status.as_str());
+            let _ = writeln!(
+                out,
+                "    classDef {} fill:{inside},stroke:{line},color:#1f1f1f",
+                status.as_str()
+            );
         }
         out
     }
 
     /// The plan in the language of Graphviz, with a colour for each status.
     ///
-    /// Steps are named `s0`, `s1` and so on in the order of the plan; ids and other texts stand in labels, escaped.
+    /// Steps are named `s0`, `s1` and so on in the order of the plan; ids and other texts stand in
+    /// labels, escaped.
     pub fn dot(&self) -> String {
         let mut out = String::from(
-            "digraph plan {\n    node [shape=box, style=\"rounded,filled\", fontname=\"sans-serif\"];\n",
+            "digraph plan {\n    node [shape=box, style=\"rounded,filled\", \
+                fontname=\"sans-serif\"];\n",
         );
         let _ = writeln!(
             out,
@@ -64,12 +70,19 @@ impl PlanView {
             let status = step.status.as_str();
             let _ = writeln!(
                 out,
-                "    s{at} [label=\"{label}\", class=\"{status}\", fillcolor=\"{inside}\", color=\"{line}\"];"
+                "    s{at} [label=\"{label}\", class=\"{status}\", fillcolor=\"{inside}\", \
+                    color=\"{line}\"];"
             );
         }
         self.each_edge(|from, to, style| {
-            let dashed = if style.dashed { "style=dashed" } else { "style=solid" };
-            let label = style.label.map_or(String::new(), |text| format!(", label=\"{}\"", for_dot(&text)));
+            let dashed = if style.dashed {
+                "style=dashed"
+            } else {
+                "style=solid"
+            };
+            let label = style.label.map_or(String::new(), |text| {
+                format!(", label=\"{}\"", for_dot(&text))
+            });
             let _ = writeln!(out, "    {from} -> {to} [{dashed}{label}];");
         });
         out.push_str("}\n");
@@ -90,11 +103,20 @@ impl PlanView {
 
     fn style(&self, from: u32, to: u32) -> Style {
         let step = |at: u32| self.plan.as_ref()?.steps.get(at as usize);
-        let Some((from, to)) = step(from).zip(step(to)) else { return Style::default() };
+        let Some((from, to)) = step(from).zip(step(to)) else {
+            return Style::default();
+        };
         let kind = edge_kind(from, to);
         let condition = kind.when.map(|when| format!("if {when}"));
-        let label = if kind.stands_in { Some("on failure".to_owned()) } else { condition };
-        Style { dashed: label.is_some(), label }
+        let label = if kind.stands_in {
+            Some("on failure".to_owned())
+        } else {
+            condition
+        };
+        Style {
+            dashed: label.is_some(),
+            label,
+        }
     }
 }
 
@@ -114,7 +136,11 @@ fn colours(status: StepStatus) -> (&'static str, &'static str) {
 
 /// What stands in the box of a step: its id, who does it, and where it stands.
 fn label(step: &StepView) -> [String; 3] {
-    let agent = if step.agent.is_empty() { "code" } else { &step.agent };
+    let agent = if step.agent.is_empty() {
+        "code"
+    } else {
+        &step.agent
+    };
     let mut stands = step.status.as_str().to_owned();
     if let Some(items) = step.items {
         let _ = write!(stands, " {}/{}", items.done, items.of);

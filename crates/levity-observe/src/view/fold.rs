@@ -26,7 +26,9 @@ impl PlanView {
 
     /// Takes in an event whose notice has been read already.
     pub(crate) fn fold(&mut self, event: &Event, notice: Option<&PlanNotice>) {
-        let Some(effect) = self.place(&event.run) else { return };
+        let Some(effect) = self.place(&event.run) else {
+            return;
+        };
         self.started.get_or_insert(event.at);
         self.last = Some(event.at);
         match (effect, notice) {
@@ -40,8 +42,8 @@ impl PlanView {
         }
     }
 
-    /// Where a run stands: `None` for another's, `Some(None)` for the run itself, `Some(effect)` for a run below it that
-    /// this effect of the run began.
+    /// Where a run stands: `None` for another's, `Some(None)` for the run itself, `Some(effect)`
+    /// for a run below it that this effect of the run began.
     fn place(&mut self, run: &RunId) -> Option<Option<u64>> {
         let root = self.root.get_or_insert_with(|| run.clone());
         if self.plan.is_none() && self.owners.is_empty() && root != run && root.is_within(run) {
@@ -71,12 +73,15 @@ impl PlanView {
                 self.note(event.at, None, &ending.status.to_string());
                 self.ending = Some(Arc::new((**ending).clone()));
             }
-            kind => match effect_of(kind).and_then(|effect| self.owners.get(&effect.get()).cloned()) {
-                Some(owner) => self.work(event, &owner),
-                None => self.remark(event),
-            },
+            kind => {
+                match effect_of(kind).and_then(|effect| self.owners.get(&effect.get()).cloned()) {
+                    Some(owner) => self.work(event, &owner),
+                    None => self.remark(event),
+                }
+            }
         }
-        if let EventKind::ChildFinished { effect, .. } | EventKind::ToolFinished { effect, .. } = &event.kind
+        if let EventKind::ChildFinished { effect, .. } | EventKind::ToolFinished { effect, .. } =
+            &event.kind
         {
             self.owners.remove(&effect.get());
         }
@@ -105,9 +110,17 @@ impl PlanView {
                 self.stage = PlanStage::Profiling;
                 self.note(at, None, "looks at the files");
             }
-            PlanNotice::Planning { effect, again, replan } => {
+            PlanNotice::Planning {
+                effect,
+                again,
+                replan,
+            } => {
                 self.prepare(at, *effect, Owner::Planning);
-                self.stage = if *replan == 0 { PlanStage::Planning } else { PlanStage::Replanning };
+                self.stage = if *replan == 0 {
+                    PlanStage::Planning
+                } else {
+                    PlanStage::Replanning
+                };
                 let again = if *again > 0 { " again" } else { "" };
                 self.note(at, None, &format!("asks for a plan{again}"));
             }
@@ -130,7 +143,12 @@ impl PlanView {
                 self.stage = PlanStage::Replanning;
                 self.note(at, None, &format!("looks for another way: {why}"));
             }
-            PlanNotice::Replanned { replan, diff, plan, edges } => {
+            PlanNotice::Replanned {
+                replan,
+                diff,
+                plan,
+                edges,
+            } => {
                 self.replans = *replan;
                 self.planned(at, plan, edges);
                 self.note(at, None, &format!("the plan was changed: {}", diff.reason));
@@ -149,15 +167,28 @@ impl PlanView {
         self.stop_preparing(at);
         self.stage = PlanStage::Running;
         self.asks.clear();
-        let manifest = plan.given.get(TeamInput::FILES).and_then(|manifest| manifest.get("files"));
-        self.files = manifest.and_then(Value::as_array).cloned().unwrap_or_default();
-        let places: std::collections::HashMap<&StepId, u32> =
-            plan.steps.iter().zip(0..).map(|(step, at)| (&step.id, at)).collect();
+        let manifest = plan
+            .given
+            .get(TeamInput::FILES)
+            .and_then(|manifest| manifest.get("files"));
+        self.files = manifest
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
+        let places: std::collections::HashMap<&StepId, u32> = plan
+            .steps
+            .iter()
+            .zip(0..)
+            .map(|(step, at)| (&step.id, at))
+            .collect();
         let place = |(from, to): &(StepId, StepId)| Some((*places.get(to)?, *places.get(from)?));
         let mut known: Vec<(u32, u32)> = edges.iter().filter_map(place).collect();
         known.sort_unstable();
         known.dedup();
-        self.set_plan(plan.clone(), known.into_iter().map(|(to, from)| (from, to)).collect());
+        self.set_plan(
+            plan.clone(),
+            known.into_iter().map(|(to, from)| (from, to)).collect(),
+        );
     }
 
     fn prepare(&mut self, at: Timestamp, effect: EffectId, owner: Owner) {
@@ -171,7 +202,8 @@ impl PlanView {
         self.owners.insert(effect.get(), owner);
     }
 
-    /// The whole of what it took to look at files or to plan, in place of what was told of it on the way.
+    /// The whole of what it took to look at files or to plan, in place of what was told of it on
+    /// the way.
     fn prepared(&mut self, owner: &Owner, ending: &Ending) {
         let preparation = match owner {
             Owner::Profiling => &mut self.profiling,

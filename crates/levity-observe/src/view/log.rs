@@ -35,9 +35,12 @@ impl PlanView {
         self.logged
     }
 
-    /// The lines after the first `count` that there have ever been, as far as they are still there: for those who print
-    /// each line once.
-    pub fn log_after(&self, count: u64) -> impl DoubleEndedIterator<Item = &LogLine> + ExactSizeIterator {
+    /// The lines after the first `count` that there have ever been, as far as they are still there:
+    /// for those who print each line once.
+    pub fn log_after(
+        &self,
+        count: u64,
+    ) -> impl DoubleEndedIterator<Item = &LogLine> + ExactSizeIterator {
         let gone = self.logged - self.log.len() as u64;
         let skip = usize::try_from(count.saturating_sub(gone)).unwrap_or(usize::MAX);
         self.log.range(skip.min(self.log.len())..)
@@ -47,7 +50,11 @@ impl PlanView {
         if self.log.len() >= MOST {
             self.log.pop_front();
         }
-        self.log.push_back(LogLine { at, step: step.cloned(), text: one_line(text, LONGEST) });
+        self.log.push_back(LogLine {
+            at,
+            step: step.cloned(),
+            text: one_line(text, LONGEST),
+        });
         self.logged += 1;
     }
 }

@@ -13,7 +13,9 @@ const CELL: usize = 40;
 const MOST: usize = 500;
 /// How many characters of a reason are shown.
 const REASON: usize = 400;
-const HEAD: [&str; 7] = ["step", "agent", "status", "time", "tokens", "cost", "attempts"];
+const HEAD: [&str; 7] = [
+    "step", "agent", "status", "time", "tokens", "cost", "attempts",
+];
 
 impl PlanView {
     /// What each step took, what all took, and what failed and why; as text for people.
@@ -32,7 +34,12 @@ impl PlanView {
             more => format!("… {more} more\n"),
         };
         let done = format!("{} of {}", totals.completed, totals.steps);
-        rows.push(row(["total", "", &done], Some(totals.took), &totals.usage, String::new()));
+        rows.push(row(
+            ["total", "", &done],
+            Some(totals.took),
+            &totals.usage,
+            String::new(),
+        ));
         let mut out = table(&rows) + &left;
         self.outcome(&mut out);
         out
@@ -45,11 +52,20 @@ impl PlanView {
         }
         let mut head = "\n";
         for step in &self.steps {
-            let Some(why) = step.error.as_deref().filter(|_| step.status != StepStatus::Completed) else {
+            let Some(why) = step
+                .error
+                .as_deref()
+                .filter(|_| step.status != StepStatus::Completed)
+            else {
                 continue;
             };
             let id = one_line(step.id.as_str(), CELL);
-            let _ = writeln!(out, "{head}{id} {}: {}", step.status.as_str(), one_line(why, REASON));
+            let _ = writeln!(
+                out,
+                "{head}{id} {}: {}",
+                step.status.as_str(),
+                one_line(why, REASON)
+            );
             head = "";
         }
         if let Some(why) = &self.gave_up {
@@ -57,18 +73,31 @@ impl PlanView {
             head = "";
         }
         if let Some(ending) = &self.ending {
-            let _ = writeln!(out, "{head}{}", one_line(&ending.status.to_string(), REASON));
+            let _ = writeln!(
+                out,
+                "{head}{}",
+                one_line(&ending.status.to_string(), REASON)
+            );
         }
     }
 }
 
 fn step_row(step: &StepView) -> [String; 7] {
-    let agent = if step.agent.is_empty() { "code" } else { &step.agent };
+    let agent = if step.agent.is_empty() {
+        "code"
+    } else {
+        &step.agent
+    };
     let attempts = match step.spent.attempts.max(step.attempt) {
         0 => "-".to_owned(),
         attempts => attempts.to_string(),
     };
-    row([step.id.as_str(), agent, step.status.as_str()], step.took(None), &step.spent.usage, attempts)
+    row(
+        [step.id.as_str(), agent, step.status.as_str()],
+        step.took(None),
+        &step.spent.usage,
+        attempts,
+    )
 }
 
 fn row(texts: [&str; 3], took: Option<Duration>, usage: &Usage, attempts: String) -> [String; 7] {
@@ -99,7 +128,11 @@ fn table(rows: &[[String; 7]]) -> String {
         let mut line = String::new();
         for (at, (cell, width)) in row.iter().zip(widths).enumerate() {
             // Words stand on the left, numbers on the right.
-            let _ = if at < 3 { write!(line, "{cell:<width$}  ") } else { write!(line, "{cell:>width$}  ") };
+            let _ = if at < 3 {
+                write!(line, "{cell:<width$}  ")
+            } else {
+                write!(line, "{cell:>width$}  ")
+            };
         }
         let _ = writeln!(out, "{}", line.trim_end());
     }

@@ -1,7 +1,8 @@
 use std::time::Duration;
 
-/// The beginning of a text as one line that a terminal can show: what would make it do something, or turn the direction
-/// of text, is `\u{fffd}`, and ends of lines are spaces. What is longer than `most` characters ends with `…`.
+/// The beginning of a text as one line that a terminal can show: what would make it do something,
+/// or turn the direction of text, is `\u{fffd}`, and ends of lines are spaces. What is longer than
+/// `most` characters ends with `…`.
 ///
 /// ```
 /// # use levity_observe::one_line;

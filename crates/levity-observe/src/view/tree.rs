@@ -14,7 +14,8 @@ pub struct TreeOptions {
     pub ascii: bool,
     /// How many characters a line has at most; 100 by default.
     pub width: usize,
-    /// How many children of one step are drawn; 20 by default. Those that run, wait or have failed come first.
+    /// How many children of one step are drawn; 20 by default. Those that run, wait or have failed
+    /// come first.
     pub most_children: usize,
     /// How many lines there are at most; 1,000 by default.
     pub most_lines: usize,
@@ -24,7 +25,13 @@ pub struct TreeOptions {
 
 impl Default for TreeOptions {
     fn default() -> Self {
-        Self { ascii: false, width: 100, most_children: 20, most_lines: 1_000, now: None }
+        Self {
+            ascii: false,
+            width: 100,
+            most_children: 20,
+            most_lines: 1_000,
+            now: None,
+        }
     }
 }
 
@@ -107,12 +114,20 @@ const MENTIONED: usize = 3;
 impl PlanView {
     /// The plan as a tree, with where each step stands.
     ///
-    /// A step is drawn once, below the step that was settled last of those before it, or the first of them while they are not
-    /// all settled; the others are mentioned. Nothing that stands in a text makes a terminal do anything.
+    /// A step is drawn once, below the step that was settled last of those before it, or the first
+    /// of them while they are not all settled; the others are mentioned. Nothing that stands in a
+    /// text makes a terminal do anything.
     pub fn tree(&self, options: TreeOptions) -> String {
         let before = self.before();
         let children = self.children(&before);
-        let mut tree = Tree { view: self, options, before, children, out: String::new(), lines: 0 };
+        let mut tree = Tree {
+            view: self,
+            options,
+            before,
+            children,
+            out: String::new(),
+            lines: 0,
+        };
         tree.draw();
         tree.out
     }
@@ -128,10 +143,13 @@ impl PlanView {
         before
     }
 
-    /// For each step the steps that are drawn below it; at the end, those that are drawn below the root.
+    /// For each step the steps that are drawn below it; at the end, those that are drawn below the
+    /// root.
     fn children(&self, before: &[Vec<u32>]) -> Vec<Vec<u32>> {
-        let parent: Vec<usize> =
-            before.iter().map(|list| self.parent(list).map_or(self.steps.len(), |p| p as usize)).collect();
+        let parent: Vec<usize> = before
+            .iter()
+            .map(|list| self.parent(list).map_or(self.steps.len(), |p| p as usize))
+            .collect();
         let mut children = vec![Vec::new(); self.steps.len() + 1];
         for (at, home) in out_of_circles(parent).into_iter().enumerate() {
             children[home].push(at as u32);
@@ -140,9 +158,15 @@ impl PlanView {
     }
 
     fn parent(&self, before: &[u32]) -> Option<u32> {
-        let steps = || before.iter().filter_map(|at| Some((*at, self.steps.get(*at as usize)?)));
+        let steps = || {
+            before
+                .iter()
+                .filter_map(|at| Some((*at, self.steps.get(*at as usize)?)))
+        };
         match steps().all(|(_, step)| step.status.is_settled() && step.ended.is_some()) {
-            true => steps().max_by_key(|(at, step)| (step.ended, *at)).map(|(at, _)| at),
+            true => steps()
+                .max_by_key(|(at, step)| (step.ended, *at))
+                .map(|(at, _)| at),
             false => before.first().copied(),
         }
     }
@@ -183,7 +207,11 @@ enum Next {
 
 impl Tree<'_> {
     fn draw(&mut self) {
-        let goal = if self.view.goal.is_empty() { "plan" } else { &self.view.goal };
+        let goal = if self.view.goal.is_empty() {
+            "plan"
+        } else {
+            &self.view.goal
+        };
         self.line(&format!("ROOT {}", one_line(goal, self.options.width)));
         let mut stack = Vec::new();
         // For each level that is being drawn, whether more follows on it.
@@ -191,8 +219,15 @@ impl Tree<'_> {
         self.push(self.view.steps.len(), 0, &mut stack);
         while let Some(next) = stack.pop() {
             if self.lines + 1 >= self.options.most_lines.max(2) && !stack.is_empty() {
-                let more = stack.iter().filter(|next| matches!(next, Next::Step { .. })).count() + 1;
-                self.line(&format!("{} {more} more, and those below them", self.dots()));
+                let more = stack
+                    .iter()
+                    .filter(|next| matches!(next, Next::Step { .. }))
+                    .count()
+                    + 1;
+                self.line(&format!(
+                    "{} {more} more, and those below them",
+                    self.dots()
+                ));
                 return;
             }
             let (text, depth, last, below) = match next {
@@ -226,11 +261,18 @@ impl Tree<'_> {
         let all = std::mem::take(&mut self.children[of]);
         let (drawn, left) = self.chosen(&all);
         if !left.is_empty() {
-            stack.push(Next::Rest { text: self.rest(&left), depth });
+            stack.push(Next::Rest {
+                text: self.rest(&left),
+                depth,
+            });
         }
         let cut = !left.is_empty();
         for (place, at) in drawn.iter().enumerate().rev() {
-            stack.push(Next::Step { at: *at, last: !cut && place + 1 == drawn.len(), depth });
+            stack.push(Next::Step {
+                at: *at,
+                last: !cut && place + 1 == drawn.len(),
+                depth,
+            });
         }
     }
 
@@ -252,7 +294,10 @@ impl Tree<'_> {
         let mut text = format!("{} {} more", self.dots(), left.len());
         let mut between = " (";
         for status in STATUSES {
-            let count = left.iter().filter(|at| self.view.steps[**at as usize].status == status).count();
+            let count = left
+                .iter()
+                .filter(|at| self.view.steps[**at as usize].status == status)
+                .count();
             if count > 0 {
                 let _ = write!(text, "{between}{count} {}", status.as_str());
                 between = ", ";
@@ -267,8 +312,16 @@ impl Tree<'_> {
 
     fn step(&self, at: u32) -> String {
         let step = &self.view.steps[at as usize];
-        let mut text = format!("{} {}", one_line(step.id.as_str(), LONG), self.options.mark(step.status));
-        let agent = if step.agent.is_empty() { "code" } else { &step.agent };
+        let mut text = format!(
+            "{} {}",
+            one_line(step.id.as_str(), LONG),
+            self.options.mark(step.status)
+        );
+        let agent = if step.agent.is_empty() {
+            "code"
+        } else {
+            &step.agent
+        };
         let _ = write!(text, " {}", one_line(agent, LONG));
         if let Some(items) = step.items {
             let _ = write!(text, " {}/{}", items.done, items.of);
@@ -303,8 +356,11 @@ impl Tree<'_> {
             .filter(|from| Some(**from) != home)
             .filter_map(|from| self.view.steps.get(*from as usize))
             .collect();
-        let named: Vec<String> =
-            others.iter().take(MENTIONED).map(|step| one_line(step.id.as_str(), 30)).collect();
+        let named: Vec<String> = others
+            .iter()
+            .take(MENTIONED)
+            .map(|step| one_line(step.id.as_str(), 30))
+            .collect();
         let more = match others.len().saturating_sub(MENTIONED) {
             0 => String::new(),
             more => format!(" and {more} more"),
@@ -313,7 +369,8 @@ impl Tree<'_> {
     }
 
     fn line(&mut self, line: &str) {
-        self.out.push_str(&one_line(line, self.options.width.max(10)));
+        self.out
+            .push_str(&one_line(line, self.options.width.max(10)));
         self.out.push('\n');
         self.lines += 1;
     }
@@ -330,5 +387,8 @@ const STATUSES: [StepStatus; 6] = [
 
 /// How much a step is worth drawing: the least first.
 fn weight(status: StepStatus) -> usize {
-    STATUSES.iter().position(|one| *one == status).unwrap_or_default()
+    STATUSES
+        .iter()
+        .position(|one| *one == status)
+        .unwrap_or_default()
 }

@@ -62,25 +62,42 @@ fn networkx_reads_sessions_and_gives_them_back() {
         return;
     };
     let dir = tempfile::tempdir().unwrap();
-    for stream in [session::run("whole"), unfinished(), Stream::new("empty", "only a goal")] {
+    for stream in [
+        session::run("whole"),
+        unfinished(),
+        Stream::new("empty", "only a goal"),
+    ] {
         let writer = SessionFolder::open(dir.path()).writer(&stream.run);
         stream.events.iter().for_each(|event| writer.apply(event));
         // The goal alone is not written yet.
         let Some(path) = writer.path() else { continue };
         for older in [false, true] {
-            check(Path::new(&package), &path, &dir.path().join("back.json"), older);
+            check(
+                Path::new(&package),
+                &path,
+                &dir.path().join("back.json"),
+                older,
+            );
         }
     }
 }
 
 fn check(package: &Path, path: &Path, back: &Path, older: bool) {
     let mut python = Command::new("python3");
-    python.args(["-c", CHECK]).arg(path).arg(back).env("PYTHONPATH", package);
+    python
+        .args(["-c", CHECK])
+        .arg(path)
+        .arg(back)
+        .env("PYTHONPATH", package);
     if older {
         python.arg("--older");
     }
     let out = python.output().unwrap();
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
     print!("{}", String::from_utf8_lossy(&out.stdout));
     let read = |path: &Path| Session::parse(&fs::read(path).unwrap()).unwrap();
     assert_eq!(read(back), read(path));
@@ -89,13 +106,28 @@ fn check(package: &Path, path: &Path, back: &Path, older: bool) {
 /// A run that is under way, with texts and numbers that are not usual.
 fn unfinished() -> Stream {
     let plan = Plan::new()
-        .step(Step::new("ROOT", "A").writes(["x"]).description("\u{1f30a} \u{2028} \u{0} \" \\"))
-        .step(Step::new("ROOT_", "B").reads(["x"]).writes(["y"]).instead_of("ROOT"))
+        .step(
+            Step::new("ROOT", "A")
+                .writes(["x"])
+                .description("\u{1f30a} \u{2028} \u{0} \" \\"),
+        )
+        .step(
+            Step::new("ROOT_", "B")
+                .reads(["x"])
+                .writes(["y"])
+                .instead_of("ROOT"),
+        )
         .step(Step::code("1", ["print(1)"]).reads(["y"]).after("ROOT_"));
     let mut stream = Stream::new("under/way", "\"quoted\" \u{1f30a}");
-    stream.planned(&plan, &[("ROOT", "ROOT_"), ("ROOT_", "1")]).started("ROOT", 4).wait(7);
+    stream
+        .planned(&plan, &[("ROOT", "ROOT_"), ("ROOT_", "1")])
+        .started("ROOT", 4)
+        .wait(7);
     stream.failed("ROOT", "gone").started("ROOT_", 5);
-    stream.completed("ROOT_", json!({"y": [1e300, -0.0, 0.1, u64::MAX, i64::MIN, {"deep": [[[null]]]}]}));
+    stream.completed(
+        "ROOT_",
+        json!({"y": [1e300, -0.0, 0.1, u64::MAX, i64::MIN, {"deep": [[[null]]]}]}),
+    );
     stream.own(EventKind::Paused);
     stream
 }

@@ -16,9 +16,15 @@ pub(crate) const BEGIN: u64 = 1_772_600_767_000;
 
 impl Stream {
     pub(crate) fn new(run: &str, goal: &str) -> Self {
-        let mut stream = Self { run: run.into(), now: BEGIN, events: Vec::new() };
+        let mut stream = Self {
+            run: run.into(),
+            now: BEGIN,
+            events: Vec::new(),
+        };
         stream.own(EventKind::RunStarted { machine: machine() });
-        stream.own(EventKind::Goal { text: goal.to_owned() });
+        stream.own(EventKind::Goal {
+            text: goal.to_owned(),
+        });
         stream
     }
 
@@ -40,13 +46,17 @@ impl Stream {
 
     fn event(&mut self, run: RunId, kind: EventKind) -> &mut Self {
         let seq = self.events.len() as u64;
-        self.events.push(Event::new(run, seq, Timestamp::from_millis(self.now), kind));
+        self.events
+            .push(Event::new(run, seq, Timestamp::from_millis(self.now), kind));
         self
     }
 
     /// A notice of the run.
     pub(crate) fn tell(&mut self, data: Value) -> &mut Self {
-        let kind = EventKind::Custom { name: PlanNotice::NAME.to_owned(), data };
+        let kind = EventKind::Custom {
+            name: PlanNotice::NAME.to_owned(),
+            data,
+        };
         assert!(PlanNotice::of(&kind).is_some(), "no notice: {kind:?}");
         self.own(kind)
     }
@@ -61,9 +71,12 @@ impl Stream {
 
     /// A step is done that wrote these variables.
     pub(crate) fn completed(&mut self, step: &str, writes: Value) -> &mut Self {
-        let Value::Object(output) = writes else { panic!("what is written has names") };
-        let written =
-            output.iter().map(|(name, value)| json!({"name": name, "by": "output", "value": value}));
+        let Value::Object(output) = writes else {
+            panic!("what is written has names")
+        };
+        let written = output
+            .iter()
+            .map(|(name, value)| json!({"name": name, "by": "output", "value": value}));
         let written: Vec<Value> = written.collect();
         let spent = json!({"attempts": 1, "usage": usage(1_000, 50, 2_500_000), "stats": {"model_calls": 1}});
         self.tell(json!({"notice": "step_completed", "step": step, "writes": written, "output": output, "spent": spent}))
@@ -91,17 +104,37 @@ pub(crate) fn usage(input: u64, output: u64, nanos: u64) -> Usage {
 /// Two pages are fetched, compared, and the comparison is written down.
 pub(crate) fn pages() -> (Plan, Vec<(&'static str, &'static str)>) {
     let plan = Plan::new()
-        .step(Step::new("fetch_a", "Retriever").description("fetch the first page").writes(["a"]))
-        .step(Step::new("fetch_b", "Retriever").description("fetch the second page").writes(["b"]))
+        .step(
+            Step::new("fetch_a", "Retriever")
+                .description("fetch the first page")
+                .writes(["a"]),
+        )
+        .step(
+            Step::new("fetch_b", "Retriever")
+                .description("fetch the second page")
+                .writes(["b"]),
+        )
         .step(
             Step::new("compare", "Thinker")
                 .prompt("Compare them.")
                 .reads(["a", "b", "style"])
                 .writes(["verdict"]),
         )
-        .step(Step::new("report", "Formatter").reads(["verdict"]).writes(["report"]).after("compare"))
+        .step(
+            Step::new("report", "Formatter")
+                .reads(["verdict"])
+                .writes(["report"])
+                .after("compare"),
+        )
         .given("style", "short");
-    (plan, vec![("fetch_a", "compare"), ("fetch_b", "compare"), ("compare", "report")])
+    (
+        plan,
+        vec![
+            ("fetch_a", "compare"),
+            ("fetch_b", "compare"),
+            ("compare", "report"),
+        ],
+    )
 }
 
 pub(crate) fn id(id: &str) -> StepId {

@@ -35,11 +35,17 @@ pub(crate) fn simple(log: &Log) -> TeamBuilder {
         })
         .function("sum", move |input: StepInput| {
             sum.add("sum");
-            async move { Ok(json!(input.values.values().filter_map(Value::as_i64).sum::<i64>())) }
+            async move {
+                Ok(json!(
+                    input.values.values().filter_map(Value::as_i64).sum::<i64>()
+                ))
+            }
         })
 }
 
 /// Waits for a future, and fails in place of hanging.
 pub(crate) async fn within<F: IntoFuture>(future: F) -> F::Output {
-    tokio::time::timeout(std::time::Duration::from_secs(60), future.into_future()).await.expect("it hangs")
+    tokio::time::timeout(std::time::Duration::from_secs(60), future.into_future())
+        .await
+        .expect("it hangs")
 }

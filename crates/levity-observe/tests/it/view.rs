@@ -46,17 +46,27 @@ fn a_run_is_followed_from_goal_to_end() {
     stream.tell(json!({"notice": "profiling", "effect": 1}));
     stream.below("1", model_finished(1));
     assert_eq!(view(&stream).stage(), PlanStage::Profiling);
-    stream.wait(500).tell(json!({"notice": "planning", "effect": 2, "again": 0, "replan": 0}));
+    stream
+        .wait(500)
+        .tell(json!({"notice": "planning", "effect": 2, "again": 0, "replan": 0}));
     assert_eq!(view(&stream).stage(), PlanStage::Planning);
     let (plan, edges) = pages();
     let plan = plan.given("file_manifest", json!({"files": [{"path": "a.csv"}]}));
     stream.wait(2_000).planned(&plan, &edges);
-    stream.started("fetch_a", 3).started("fetch_b", 4).wait(1_500);
-    stream.completed("fetch_a", json!({"a": "A"})).failed("fetch_b", "no such page");
+    stream
+        .started("fetch_a", 3)
+        .started("fetch_b", 4)
+        .wait(1_500);
+    stream
+        .completed("fetch_a", json!({"a": "A"}))
+        .failed("fetch_b", "no such page");
     stream.tell(json!({"notice": "step_skipped", "step": "compare", "why": "`fetch_b` failed"}));
 
     let seen = view(&stream);
-    assert_eq!((seen.goal(), seen.stage()), ("compare two pages", PlanStage::Running));
+    assert_eq!(
+        (seen.goal(), seen.stage()),
+        ("compare two pages", PlanStage::Running)
+    );
     assert_eq!(seen.profiling().took, Duration::from_millis(500));
     assert_eq!(seen.profiling().usage, usage(200, 10, 1_000_000));
     assert_eq!(seen.planning().took, Duration::from_secs(2));
@@ -64,16 +74,36 @@ fn a_run_is_followed_from_goal_to_end() {
     let statuses: Vec<StepStatus> = seen.steps().iter().map(|step| step.status).collect();
     use StepStatus::{Completed, Failed, Pending, Skipped};
     assert_eq!(statuses, [Completed, Failed, Skipped, Pending]);
-    assert_eq!(seen.step("compare").unwrap().before, ["fetch_a".into(), "fetch_b".into()]);
-    assert_eq!(seen.step("fetch_a").unwrap().took(None), Some(Duration::from_millis(1_500)));
-    assert_eq!(seen.step("fetch_b").unwrap().error.as_deref(), Some("no such page"));
+    assert_eq!(
+        seen.step("compare").unwrap().before,
+        ["fetch_a".into(), "fetch_b".into()]
+    );
+    assert_eq!(
+        seen.step("fetch_a").unwrap().took(None),
+        Some(Duration::from_millis(1_500))
+    );
+    assert_eq!(
+        seen.step("fetch_b").unwrap().error.as_deref(),
+        Some("no such page")
+    );
     let totals = seen.totals();
-    assert_eq!((totals.completed, totals.failed, totals.skipped, totals.steps), (1, 1, 1, 4));
+    assert_eq!(
+        (
+            totals.completed,
+            totals.failed,
+            totals.skipped,
+            totals.steps
+        ),
+        (1, 1, 1, 4)
+    );
     assert_eq!(totals.usage.total(), 1_050 + 210);
 
     stream.ended(Status::Complete);
     let seen = view(&stream);
-    assert_eq!((seen.stage(), seen.ending().unwrap().status.clone()), (PlanStage::Ended, Status::Complete));
+    assert_eq!(
+        (seen.stage(), seen.ending().unwrap().status.clone()),
+        (PlanStage::Ended, Status::Complete)
+    );
 }
 
 #[test]
@@ -87,15 +117,35 @@ fn nothing_is_under_way_when_the_run_has_ended() {
         "may it?",
     );
     stream.below("3", EventKind::Asked(ask));
-    assert_eq!(view(&stream).step("fetch_b").unwrap().status, StepStatus::Waiting);
-    stream.ended(Status::Cancelled { reason: "enough".into() });
+    assert_eq!(
+        view(&stream).step("fetch_b").unwrap().status,
+        StepStatus::Waiting
+    );
+    stream.ended(Status::Cancelled {
+        reason: "enough".into(),
+    });
     let seen = view(&stream);
-    assert!(seen.steps().iter().all(|step| step.status == StepStatus::Pending), "{:?}", seen.steps());
+    assert!(
+        seen.steps()
+            .iter()
+            .all(|step| step.status == StepStatus::Pending),
+        "{:?}",
+        seen.steps()
+    );
     assert_eq!(seen.all_asks().count(), 0);
-    assert_eq!(seen.step("fetch_a").unwrap().took(None), Some(Duration::from_millis(400)));
+    assert_eq!(
+        seen.step("fetch_a").unwrap().took(None),
+        Some(Duration::from_millis(400))
+    );
     let summary = seen.summary();
-    assert!(summary.contains("fetch_a pending: it was not done when the run ended"), "{summary}");
-    assert!(!summary.contains("compare pending: "), "it had not begun: {summary}");
+    assert!(
+        summary.contains("fetch_a pending: it was not done when the run ended"),
+        "{summary}"
+    );
+    assert!(
+        !summary.contains("compare pending: "),
+        "it had not begun: {summary}"
+    );
 }
 
 #[test]
@@ -103,29 +153,64 @@ fn what_agents_do_is_the_step_s_at_any_depth() {
     let mut stream = planned("g");
     stream.started("fetch_a", 5);
     stream.below("5", EventKind::TurnStarted { turn: 1, of: 15 });
-    stream.below("5", EventKind::ModelStarted { effect: EffectId::new(1), slot: "main".into() });
+    stream.below(
+        "5",
+        EventKind::ModelStarted {
+            effect: EffectId::new(1),
+            slot: "main".into(),
+        },
+    );
     assert_eq!(view(&stream).steps()[0].activity, Activity::Thinks);
-    stream.below("5", EventKind::Delta { effect: EffectId::new(1), delta: Delta::Text("w".into()) });
+    stream.below(
+        "5",
+        EventKind::Delta {
+            effect: EffectId::new(1),
+            delta: Delta::Text("w".into()),
+        },
+    );
     assert_eq!(view(&stream).steps()[0].activity, Activity::Writes);
     stream.below("5", model_finished(1));
     let call = ToolCall::new("c", "web_search", json!({}));
-    stream.below("5.2.7", EventKind::ToolStarted { effect: EffectId::new(2), call: call.clone() });
+    stream.below(
+        "5.2.7",
+        EventKind::ToolStarted {
+            effect: EffectId::new(2),
+            call: call.clone(),
+        },
+    );
     let seen = view(&stream);
     assert_eq!(seen.steps()[0].activity.to_string(), "calls web_search");
     assert_eq!(seen.steps()[1].activity, Activity::None);
     let result = ToolResult::new(&call, Ok(ToolOutput::text("found")));
-    stream.below("5.2.7", EventKind::ToolFinished { effect: EffectId::new(2), result });
+    stream.below(
+        "5.2.7",
+        EventKind::ToolFinished {
+            effect: EffectId::new(2),
+            result,
+        },
+    );
     // A run whose id only begins with the same digits is another's.
     stream.below("51", model_finished(1));
-    let other = Event::new("r5".into(), 0, Timestamp::from_millis(BEGIN), model_finished(1));
+    let other = Event::new(
+        "r5".into(),
+        0,
+        Timestamp::from_millis(BEGIN),
+        model_finished(1),
+    );
     stream.events.push(other);
 
     let spent = view(&stream).steps()[0].spent;
-    assert_eq!((spent.usage, spent.stats.turns), (usage(200, 10, 1_000_000), 1));
+    assert_eq!(
+        (spent.usage, spent.stats.turns),
+        (usage(200, 10, 1_000_000), 1)
+    );
     assert_eq!((spent.stats.model_calls, spent.stats.tool_calls), (1, 1));
     // What is told in the end counts in place of what was told on the way.
     stream.completed("fetch_a", json!({"a": 1}));
-    assert_eq!(view(&stream).steps()[0].spent.usage, usage(1_000, 50, 2_500_000));
+    assert_eq!(
+        view(&stream).steps()[0].spent.usage,
+        usage(1_000, 50, 2_500_000)
+    );
 }
 
 #[test]
@@ -133,7 +218,12 @@ fn a_question_makes_its_step_wait() {
     let mut stream = planned("g");
     stream.started("fetch_a", 5);
     let ask = |run: &str| {
-        Ask::new(run.into(), EffectId::new(3), ToolCall::new("c", "delete", json!({})), "may it be deleted?")
+        Ask::new(
+            run.into(),
+            EffectId::new(3),
+            ToolCall::new("c", "delete", json!({})),
+            "may it be deleted?",
+        )
     };
     stream.below("5.1", EventKind::Asked(ask("r.5.1")));
     let seen = view(&stream);
@@ -141,9 +231,18 @@ fn a_question_makes_its_step_wait() {
     assert_eq!((step.status, step.asks.len()), (StepStatus::Waiting, 1));
     assert_eq!(step.activity.to_string(), "asks: may it be deleted?");
     assert_eq!(seen.all_asks().count(), 1);
-    stream.below("5.1", EventKind::Decided { effect: EffectId::new(3), decision: Decision::Allow });
+    stream.below(
+        "5.1",
+        EventKind::Decided {
+            effect: EffectId::new(3),
+            decision: Decision::Allow,
+        },
+    );
     let seen = view(&stream);
-    assert_eq!((seen.steps()[0].status, seen.all_asks().count()), (StepStatus::Running, 0));
+    assert_eq!(
+        (seen.steps()[0].status, seen.all_asks().count()),
+        (StepStatus::Running, 0)
+    );
 
     // The run itself may ask for a step.
     stream.tell(json!({"notice": "step_asked", "step": "fetch_b", "effect": 3}));
@@ -156,11 +255,19 @@ fn a_question_makes_its_step_wait() {
 fn a_plan_waits_for_leave() {
     let mut stream = Stream::new("r", "g");
     stream.tell(json!({"notice": "planning", "effect": 1, "again": 0, "replan": 0}));
-    let ask = Ask::new("r".into(), EffectId::new(2), ToolCall::new("c", "plan", json!({})), "shall it run?");
+    let ask = Ask::new(
+        "r".into(),
+        EffectId::new(2),
+        ToolCall::new("c", "plan", json!({})),
+        "shall it run?",
+    );
     stream.own(EventKind::Asked(ask));
     let seen = view(&stream);
     assert_eq!((seen.stage(), seen.asks().len()), (PlanStage::Approving, 1));
-    stream.own(EventKind::Decided { effect: EffectId::new(2), decision: Decision::Allow });
+    stream.own(EventKind::Decided {
+        effect: EffectId::new(2),
+        decision: Decision::Allow,
+    });
     let (plan, edges) = pages();
     stream.planned(&plan, &edges);
     let seen = view(&stream);
@@ -170,11 +277,21 @@ fn a_plan_waits_for_leave() {
 #[test]
 fn a_changed_plan_keeps_what_is_known() {
     let mut stream = planned("g");
-    stream.started("fetch_a", 5).completed("fetch_a", json!({"a": 1})).failed("fetch_b", "gone");
+    stream
+        .started("fetch_a", 5)
+        .completed("fetch_a", json!({"a": 1}))
+        .failed("fetch_b", "gone");
     stream.tell(json!({"notice": "replanning", "replan": 1, "steps": ["fetch_b"], "why": "gone"}));
     assert_eq!(view(&stream).stage(), PlanStage::Replanning);
     let (mut plan, mut edges) = pages();
-    plan.steps.insert(0, Arc::new(Step::new("mirror", "Retriever").writes(["b"]).instead_of("fetch_b")));
+    plan.steps.insert(
+        0,
+        Arc::new(
+            Step::new("mirror", "Retriever")
+                .writes(["b"])
+                .instead_of("fetch_b"),
+        ),
+    );
     edges.push(("fetch_b", "mirror"));
     stream.tell(json!({
         "notice": "replanned", "replan": 1, "diff": {"reason": "a mirror"}, "plan": plan, "edges": edges
@@ -185,7 +302,10 @@ fn a_changed_plan_keeps_what_is_known() {
     assert_eq!(seen.steps()[0].status, StepStatus::Running);
     assert_eq!(seen.step("fetch_a").unwrap().status, StepStatus::Completed);
     assert_eq!(seen.step("mirror").unwrap().before, ["fetch_b".into()]);
-    assert!(seen.log().any(|line| line.text == "the plan was changed: a mirror"));
+    assert!(
+        seen.log()
+            .any(|line| line.text == "the plan was changed: a mirror")
+    );
 }
 
 #[test]
@@ -198,7 +318,9 @@ fn items_of_a_list_are_counted() {
         }));
     }
     stream.tell(json!({"notice": "item_finished", "step": "fetch_a", "item": 1}));
-    stream.tell(json!({"notice": "item_finished", "step": "fetch_a", "item": 0, "error": "too long"}));
+    stream.tell(
+        json!({"notice": "item_finished", "step": "fetch_a", "item": 0, "error": "too long"}),
+    );
     let seen = view(&stream);
     let items = seen.steps()[0].items.unwrap();
     assert_eq!((items.done, items.failed, items.of), (2, 1, 3));
@@ -220,16 +342,28 @@ fn the_log_is_bounded_and_read_once() {
     assert_eq!(seen.log_after(2_000).len(), 2);
     assert_eq!(seen.log_after(0).len(), PlanView::MAX_LOG);
     assert_eq!(seen.log_after(u64::MAX).len(), 0);
-    assert_eq!(seen.log().next_back().unwrap().text, "attempt 1 failed: busy\u{fffd}[2J");
+    assert_eq!(
+        seen.log().next_back().unwrap().text,
+        "attempt 1 failed: busy\u{fffd}[2J"
+    );
 }
 
 #[test]
 fn the_tree_is_drawn_as_it_stands() {
     let mut stream = planned("compare two pages");
     stream.started("fetch_a", 5).started("fetch_b", 6).wait(300);
-    stream.completed("fetch_b", json!({"b": 1})).wait(900).completed("fetch_a", json!({"a": 1}));
+    stream
+        .completed("fetch_b", json!({"b": 1}))
+        .wait(900)
+        .completed("fetch_a", json!({"a": 1}));
     stream.started("compare", 7).wait(65_000);
-    stream.below("7", EventKind::ModelStarted { effect: EffectId::new(1), slot: "main".into() });
+    stream.below(
+        "7",
+        EventKind::ModelStarted {
+            effect: EffectId::new(1),
+            slot: "main".into(),
+        },
+    );
     let seen = view(&stream);
     assert_eq!(
         seen.tree(TreeOptions::new()),
@@ -269,10 +403,16 @@ fn wide_and_deep_plans_are_cut() {
     }
     let tree = PlanView::of_plan(wide).tree(TreeOptions::new());
     assert_eq!(tree.lines().count(), 23);
-    assert!(tree.ends_with("    ├── page20 ○ Browser\n    └── … 40 more (40 pending)\n"), "{tree}");
+    assert!(
+        tree.ends_with("    ├── page20 ○ Browser\n    └── … 40 more (40 pending)\n"),
+        "{tree}"
+    );
     let tree = PlanView::of_plan(deep).tree(TreeOptions::new());
     assert_eq!(tree.lines().count(), 62);
-    assert!(tree.lines().all(|line| line.chars().count() < 100) && tree.contains("s60 ○ A"), "{tree}");
+    assert!(
+        tree.lines().all(|line| line.chars().count() < 100) && tree.contains("s60 ○ A"),
+        "{tree}"
+    );
 
     // What runs or has failed is not what is left out.
     let mut stream = Stream::new("r", "g");
@@ -280,7 +420,10 @@ fn wide_and_deep_plans_are_cut() {
     for at in 0..100 {
         many = many.step(Step::new(format!("s{at}"), "A"));
     }
-    stream.planned(&many, &[]).started("s99", 5).failed("s50", "no");
+    stream
+        .planned(&many, &[])
+        .started("s99", 5)
+        .failed("s50", "no");
     let tree = view(&stream).tree(TreeOptions::new().most_children(3));
     assert_eq!(
         tree,
@@ -311,10 +454,17 @@ fn plans_that_make_no_sense_are_drawn() {
 #[test]
 fn the_summary_has_a_row_for_everything() {
     let mut stream = planned("g");
-    stream.started("fetch_a", 5).wait(1_200).completed("fetch_a", json!({"a": 1}));
-    stream.started("fetch_b", 6).failed("fetch_b", "no such page");
+    stream
+        .started("fetch_a", 5)
+        .wait(1_200)
+        .completed("fetch_a", json!({"a": 1}));
+    stream
+        .started("fetch_b", 6)
+        .failed("fetch_b", "no such page");
     stream.tell(json!({"notice": "gave_up", "why": "there is no other page"}));
-    stream.ended(Status::Cancelled { reason: "enough".into() });
+    stream.ended(Status::Cancelled {
+        reason: "enough".into(),
+    });
     assert_eq!(
         view(&stream).summary(),
         "\
@@ -367,8 +517,16 @@ fn hostile_plan() -> Plan {
 fn hostile_texts_stay_texts() {
     for goal in HOSTILE {
         let seen = PlanView::of_plan(hostile_plan()).with_goal(*goal);
-        for drawn in [seen.tree(TreeOptions::new()), seen.mermaid(), seen.dot(), seen.summary()] {
-            assert!(!drawn.contains(|char: char| char.is_control() && char != '\n'), "{drawn}");
+        for drawn in [
+            seen.tree(TreeOptions::new()),
+            seen.mermaid(),
+            seen.dot(),
+            seen.summary(),
+        ] {
+            assert!(
+                !drawn.contains(|char: char| char.is_control() && char != '\n'),
+                "{drawn}"
+            );
             assert!(!drawn.contains('\u{202e}'));
             assert!(drawn.lines().all(|line| line.len() < 2_000));
         }
@@ -410,12 +568,28 @@ fn graphviz_reads_what_is_drawn() {
         println!("SKIPPED: graphviz is not installed, so nobody reads the drawing");
         return;
     };
-    dot.stdin.take().unwrap().write_all(seen.dot().as_bytes()).unwrap();
+    dot.stdin
+        .take()
+        .unwrap()
+        .write_all(seen.dot().as_bytes())
+        .unwrap();
     let out = dot.wait_with_output().unwrap();
-    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    assert!(
+        out.status.success(),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
     let drawn = String::from_utf8(out.stdout).unwrap();
-    assert_eq!(drawn.matches("class=\"node").count(), seen.steps().len() + 1, "{drawn}");
-    assert_eq!(drawn.matches("class=\"edge").count(), seen.steps().len(), "{drawn}");
+    assert_eq!(
+        drawn.matches("class=\"node").count(),
+        seen.steps().len() + 1,
+        "{drawn}"
+    );
+    assert_eq!(
+        drawn.matches("class=\"edge").count(),
+        seen.steps().len(),
+        "{drawn}"
+    );
     // Texts are there as they are, and none was taken for something else.
     assert!(drawn.contains("&amp;quot;&amp;#34;&amp;amp;6"), "{drawn}");
     assert!(drawn.contains("back\\slash\\"), "{drawn}");
@@ -461,15 +635,26 @@ fn any_event() -> impl Strategy<Value = (String, EventKind)> {
     });
     let other = (0..4_u64).prop_flat_map(|number| {
         let effect = EffectId::new(number);
-        let ask = Ask::new("r.1".into(), effect, ToolCall::new("c", "t", json!(null)), "why");
+        let ask = Ask::new(
+            "r.1".into(),
+            effect,
+            ToolCall::new("c", "t", json!(null)),
+            "why",
+        );
         prop::sample::select(vec![
             EventKind::Asked(ask),
-            EventKind::Decided { effect, decision: Decision::Allow },
+            EventKind::Decided {
+                effect,
+                decision: Decision::Allow,
+            },
             EventKind::Woken { effect },
             model_finished(number),
             EventKind::Lagged { missed: 7 },
             EventKind::RunEnded(Box::new(levity_core::Ending::new(Status::Complete))),
-            EventKind::Custom { name: "graph".into(), data: json!([1]) },
+            EventKind::Custom {
+                name: "graph".into(),
+                data: json!([1]),
+            },
         ])
     });
     (run.prop_map(str::to_owned), prop_oneof![notice, other])

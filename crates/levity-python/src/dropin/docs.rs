@@ -20,7 +20,10 @@ impl Docs {
         let description: Vec<&str> = first.take_while(is_text).map(|line| line.trim()).collect();
         let mut params = rest(&lines);
         params.extend(sections(&lines));
-        Self { description: description.join(" "), params }
+        Self {
+            description: description.join(" "),
+            params,
+        }
     }
 }
 
@@ -29,8 +32,16 @@ fn begins_section(line: &str) -> bool {
 }
 
 const PARAMS: [&str; 4] = ["args:", "arguments:", "parameters:", "params:"];
-const OTHERS: [&str; 8] =
-    ["returns:", "return:", "raises:", "yields:", "example:", "examples:", "note:", "notes:"];
+const OTHERS: [&str; 8] = [
+    "returns:",
+    "return:",
+    "raises:",
+    "yields:",
+    "example:",
+    "examples:",
+    "note:",
+    "notes:",
+];
 
 fn is_section(line: &str) -> bool {
     let line = line.trim().to_lowercase();
@@ -46,10 +57,16 @@ fn rest(lines: &[&str]) -> BTreeMap<String, String> {
     let mut params = BTreeMap::new();
     let mut at: Option<(String, usize)> = None;
     for line in lines {
-        if let Some((head, text)) =
-            line.trim_start().strip_prefix(":param ").and_then(|line| line.split_once(':'))
+        if let Some((head, text)) = line
+            .trim_start()
+            .strip_prefix(":param ")
+            .and_then(|line| line.split_once(':'))
         {
-            let name = head.split_whitespace().last().unwrap_or_default().to_owned();
+            let name = head
+                .split_whitespace()
+                .last()
+                .unwrap_or_default()
+                .to_owned();
             params.insert(name.clone(), text.trim().to_owned());
             at = Some((name, indent(line)));
         } else if let Some((name, outer)) = &at {
@@ -67,7 +84,9 @@ fn rest(lines: &[&str]) -> BTreeMap<String, String> {
 fn sections(lines: &[&str]) -> BTreeMap<String, String> {
     let google = |line: &&str| PARAMS.contains(&&*line.trim().to_lowercase());
     if let Some(at) = lines.iter().position(google) {
-        return entries(&lines[at + 1..], indent(lines[at]) + 1, |line| line.split_once(':'));
+        return entries(&lines[at + 1..], indent(lines[at]) + 1, |line| {
+            line.split_once(':')
+        });
     }
     let numpy = |pair: &[&str]| {
         pair[0].trim().eq_ignore_ascii_case("parameters") && pair[1].trim().starts_with("---")
@@ -80,7 +99,8 @@ fn sections(lines: &[&str]) -> BTreeMap<String, String> {
     }
 }
 
-/// Entries that begin at one indent, each with the lines that are indented further; up to the next section.
+/// Entries that begin at one indent, each with the lines that are indented further; up to the next
+/// section.
 fn entries(
     lines: &[&str],
     least: usize,
@@ -92,7 +112,9 @@ fn entries(
         if line.trim().is_empty() {
             continue;
         }
-        let ruled = lines.get(at + 1).is_some_and(|next| next.trim().starts_with("---"));
+        let ruled = lines
+            .get(at + 1)
+            .is_some_and(|next| next.trim().starts_with("---"));
         if indent(line) < least || is_section(line) || ruled {
             break;
         }
@@ -102,7 +124,11 @@ fn entries(
             }
         } else if let Some((name, text)) = head(line.trim()) {
             // The name may have a type behind it, and stars before it.
-            let name = name.split(['(', ',', ' ']).next().unwrap_or_default().trim_start_matches('*');
+            let name = name
+                .split(['(', ',', ' '])
+                .next()
+                .unwrap_or_default()
+                .trim_start_matches('*');
             params.insert(name.to_owned(), text.trim().to_owned());
             last = Some(name.to_owned());
         }
@@ -126,7 +152,9 @@ mod tests {
     fn check(text: &str, description: &str, params: &[(&str, &str)]) {
         let docs = Docs::of(text);
         assert_eq!(docs.description, description);
-        let expected = params.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+        let expected = params
+            .iter()
+            .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
         assert_eq!(docs.params, expected.collect());
     }
 
@@ -134,19 +162,27 @@ mod tests {
     fn three_styles_are_read() {
         check("Adds.", "Adds.", &[]);
         check("", "", &[]);
-        check("\n    Adds\n    numbers.\n\n    More.\n", "Adds numbers.", &[]);
         check(
-            "Adds.\n\n    Args:\n        a (int): The first,\n            of two.\n        *b: The second: it is.\n\n    Returns:\n        c: no\n",
+            "\n    Adds\n    numbers.\n\n    More.\n",
+            "Adds numbers.",
+            &[],
+        );
+        check(
+            "Adds.\n\n    Args:\n        a (int): The first,\n            of two.\n        *b: The \
+                second: it is.\n\n    Returns:\n        c: no\n",
             "Adds.",
             &[("a", "The first, of two."), ("b", "The second: it is.")],
         );
         check(
-            "Adds.\n\n    Parameters\n    ----------\n    a : int\n        The first.\n    b\n        The second,\n        too.\n\n    Returns\n    -------\n    int\n        The sum.\n",
+            "Adds.\n\n    Parameters\n    ----------\n    a : int\n        The first.\n    \
+                b\n        The second,\n        too.\n\n    Returns\n    -------\n    int\n        \
+                The sum.\n",
             "Adds.",
             &[("a", "The first."), ("b", "The second, too.")],
         );
         check(
-            "Adds.\n    :param int a: The first\n        of two.\n    :param b: The second.\n    :returns: The sum.",
+            "Adds.\n    :param int a: The first\n        of two.\n    :param b: The second.\n    \
+                :returns: The sum.",
             "Adds.",
             &[("a", "The first of two."), ("b", "The second.")],
         );

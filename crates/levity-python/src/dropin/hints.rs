@@ -21,7 +21,9 @@ pub(super) fn exact(hint: &Expr) -> Option<Value> {
 }
 
 fn of(hint: &Expr, depth: usize, notes: &mut Vec<String>) -> Value {
-    let Some(depth) = depth.checked_sub(1) else { return unknown("a hint nested too deeply", notes) };
+    let Some(depth) = depth.checked_sub(1) else {
+        return unknown("a hint nested too deeply", notes);
+    };
     match hint {
         Expr::NoneLiteral(_) => json!({"type": "null"}),
         Expr::Name(_) | Expr::Attribute(_) => named(name_of(hint).unwrap_or_default(), notes),
@@ -33,16 +35,20 @@ fn of(hint: &Expr, depth: usize, notes: &mut Vec<String>) -> Value {
             generic(name, &subscript.slice, depth, notes)
         }
         // A hint in quotes is a hint.
-        Expr::StringLiteral(text) => match ruff_python_parser::parse_expression(text.value.to_str()) {
-            Ok(hint) => of(hint.expr(), depth, notes),
-            Err(_) => unknown(text.value.to_str(), notes),
-        },
+        Expr::StringLiteral(text) => {
+            match ruff_python_parser::parse_expression(text.value.to_str()) {
+                Ok(hint) => of(hint.expr(), depth, notes),
+                Err(_) => unknown(text.value.to_str(), notes),
+            }
+        }
         _ => unknown("a hint of this form", notes),
     }
 }
 
 fn unknown(what: &str, notes: &mut Vec<String>) -> Value {
-    notes.push(format!("the hint `{what}` is not known, so anything is taken"));
+    notes.push(format!(
+        "the hint `{what}` is not known, so anything is taken"
+    ));
     json!({})
 }
 
@@ -71,7 +77,11 @@ fn generic(name: &str, slice: &Expr, depth: usize, notes: &mut Vec<String>) -> V
             join(vec![one, json!({"type": "null"})])
         }
         ("Union", parts) => any_of(parts.iter().copied(), depth, notes),
-        ("Literal", parts) => match parts.iter().map(|part| literal(part)).collect::<Option<Vec<Value>>>() {
+        ("Literal", parts) => match parts
+            .iter()
+            .map(|part| literal(part))
+            .collect::<Option<Vec<Value>>>()
+        {
             Some(values) => json!({"enum": values}),
             None => unknown("Literal", notes),
         },
@@ -88,7 +98,9 @@ fn generic(name: &str, slice: &Expr, depth: usize, notes: &mut Vec<String>) -> V
         }
         ("dict" | "Dict" | "Mapping", [key, value]) => {
             if name_of(key) != Some("str") {
-                notes.push("keys in JSON are texts, so a dict with other keys comes with texts".to_owned());
+                notes.push(
+                    "keys in JSON are texts, so a dict with other keys comes with texts".to_owned(),
+                );
             }
             json!({"type": "object", "additionalProperties": of(value, depth, notes)})
         }
@@ -96,7 +108,11 @@ fn generic(name: &str, slice: &Expr, depth: usize, notes: &mut Vec<String>) -> V
     }
 }
 
-fn any_of<'a>(parts: impl Iterator<Item = &'a Expr>, depth: usize, notes: &mut Vec<String>) -> Value {
+fn any_of<'a>(
+    parts: impl Iterator<Item = &'a Expr>,
+    depth: usize,
+    notes: &mut Vec<String>,
+) -> Value {
     join(parts.map(|part| of(part, depth, notes)).collect())
 }
 
@@ -110,7 +126,9 @@ fn join(schemas: Vec<Value>) -> Value {
         (key, Value::String(name)) if key == "type" && schema.as_object()?.len() == 1 => {
             Some(vec![json!(name)])
         }
-        (key, Value::Array(names)) if key == "type" && schema.as_object()?.len() == 1 => Some(names.clone()),
+        (key, Value::Array(names)) if key == "type" && schema.as_object()?.len() == 1 => {
+            Some(names.clone())
+        }
         _ => None,
     };
     if let Some(types) = schemas.iter().map(type_of).collect::<Option<Vec<_>>>() {
@@ -122,10 +140,12 @@ fn join(schemas: Vec<Value>) -> Value {
         });
         return json!({"type": all});
     }
-    let flat = schemas.into_iter().flat_map(|schema| match schema.get("anyOf") {
-        Some(Value::Array(inner)) => inner.clone(),
-        _ => vec![schema],
-    });
+    let flat = schemas
+        .into_iter()
+        .flat_map(|schema| match schema.get("anyOf") {
+            Some(Value::Array(inner)) => inner.clone(),
+            _ => vec![schema],
+        });
     json!({"anyOf": flat.collect::<Vec<_>>()})
 }
 
@@ -154,7 +174,11 @@ pub(super) fn literal(expr: &Expr) -> Option<Value> {
                 Value::String(key) => Some((key, literal(&item.value)?)),
                 _ => None,
             };
-            dict.items.iter().map(pair).collect::<Option<Map<_, _>>>().map(Value::Object)
+            dict.items
+                .iter()
+                .map(pair)
+                .collect::<Option<Map<_, _>>>()
+                .map(Value::Object)
         }
         _ => None,
     }
@@ -165,7 +189,10 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    #[expect(clippy::needless_pass_by_value, reason = "so that each case is one short line")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "so that each case is one short line"
+    )]
     fn check(hint: &str, expected: Value) {
         let parsed = ruff_python_parser::parse_expression(hint).unwrap();
         let mut notes = Vec::new();
@@ -180,8 +207,14 @@ mod tests {
         check("None", json!({"type": "null"}));
         check("Any", json!({}));
         check("list", json!({"type": "array"}));
-        check("list[int]", json!({"type": "array", "items": {"type": "integer"}}));
-        check("typing.List[bool]", json!({"type": "array", "items": {"type": "boolean"}}));
+        check(
+            "list[int]",
+            json!({"type": "array", "items": {"type": "integer"}}),
+        );
+        check(
+            "typing.List[bool]",
+            json!({"type": "array", "items": {"type": "boolean"}}),
+        );
         check(
             "dict[str, list[str]]",
             json!({"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}}),
@@ -190,22 +223,41 @@ mod tests {
             "tuple[int, str]",
             json!({"type": "array", "minItems": 2, "maxItems": 2, "prefixItems": [{"type": "integer"}, {"type": "string"}]}),
         );
-        check("tuple[int, ...]", json!({"type": "array", "items": {"type": "integer"}}));
-        check("int | str | None", json!({"type": ["integer", "string", "null"]}));
+        check(
+            "tuple[int, ...]",
+            json!({"type": "array", "items": {"type": "integer"}}),
+        );
+        check(
+            "int | str | None",
+            json!({"type": ["integer", "string", "null"]}),
+        );
         check("Optional[int]", json!({"type": ["integer", "null"]}));
         check(
             "Union[int, list[int], None]",
             json!({"anyOf": [{"type": "integer"}, {"type": "array", "items": {"type": "integer"}}, {"type": "null"}]}),
         );
-        check("Literal['a', 2, True, None]", json!({"enum": ["a", 2, true, null]}));
-        check("'list[int]'", json!({"type": "array", "items": {"type": "integer"}}));
+        check(
+            "Literal['a', 2, True, None]",
+            json!({"enum": ["a", 2, true, null]}),
+        );
+        check(
+            "'list[int]'",
+            json!({"type": "array", "items": {"type": "integer"}}),
+        );
         check("Annotated[int, 'a number']", json!({"type": "integer"}));
         check("int | Any", json!({}));
     }
 
     #[test]
     fn what_is_not_known_takes_anything_and_is_noted() {
-        for hint in ["Frame", "set[int]", "list[Frame]", "f(x)", "'a b'", "Literal[x]"] {
+        for hint in [
+            "Frame",
+            "set[int]",
+            "list[Frame]",
+            "f(x)",
+            "'a b'",
+            "Literal[x]",
+        ] {
             let parsed = ruff_python_parser::parse_expression(hint).unwrap();
             let mut notes = Vec::new();
             schema(parsed.expr(), &mut notes);
@@ -216,10 +268,14 @@ mod tests {
 
     #[test]
     fn literals_become_json() {
-        let literal = |text: &str| literal(ruff_python_parser::parse_expression(text).unwrap().expr());
+        let literal =
+            |text: &str| literal(ruff_python_parser::parse_expression(text).unwrap().expr());
         assert_eq!(literal("-3"), Some(json!(-3)));
         assert_eq!(literal("[1, (2.5, None)]"), Some(json!([1, [2.5, null]])));
-        assert_eq!(literal("{'a': {'b': False}}"), Some(json!({"a": {"b": false}})));
+        assert_eq!(
+            literal("{'a': {'b': False}}"),
+            Some(json!({"a": {"b": false}}))
+        );
         assert_eq!(literal("f()"), None);
         assert_eq!(literal("{1: 2}"), None);
     }

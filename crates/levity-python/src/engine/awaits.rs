@@ -4,8 +4,8 @@ use ruff_python_ast::visitor::{Visitor, walk_expr};
 use ruff_python_ast::{Expr, ModModule};
 use ruff_python_parser::parse_module;
 
-/// Whether there is an `await` in the source. If so, calls of tools give something to await; if not, they give
-/// their results at once.
+/// Whether there is an `await` in the source. If so, calls of tools give something to await; if
+/// not, they give their results at once.
 pub(super) fn uses_await(code: &str) -> bool {
     // Most programs have none, and are not read twice for it.
     if !code.contains("await") {
@@ -40,7 +40,9 @@ mod tests {
     #[test]
     fn only_real_ones_count() {
         assert!(uses_await("await f()"));
-        assert!(uses_await("async def g():\n    return 1 + await f()\nawait g()"));
+        assert!(uses_await(
+            "async def g():\n    return 1 + await f()\nawait g()"
+        ));
         assert!(!uses_await("x = 'await'"));
         assert!(!uses_await("f()  # await"));
         assert!(!uses_await("await ("));

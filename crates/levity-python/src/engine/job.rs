@@ -26,9 +26,17 @@ pub(crate) struct Job {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum From {
     /// At the beginning of the source, with these variables.
-    Source { file: String, code: String, inputs: Map<String, Value> },
+    Source {
+        file: String,
+        code: String,
+        inputs: Map<String, Value>,
+    },
     /// At the calls that the program waits for.
-    Snapshot { state: String, awaits: bool, answers: Vec<(u32, Answer)> },
+    Snapshot {
+        state: String,
+        awaits: bool,
+        answers: Vec<(u32, Answer)>,
+    },
 }
 
 /// What came of a call.
@@ -52,7 +60,11 @@ pub(crate) struct Stretch {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum End {
     /// The program waits for calls.
-    Paused { state: String, awaits: bool, calls: Vec<Wanted> },
+    Paused {
+        state: String,
+        awaits: bool,
+        calls: Vec<Wanted>,
+    },
     /// It has come to its end.
     Done {
         result: Value,
@@ -69,7 +81,10 @@ impl End {
     pub(crate) fn summary(&self) -> String {
         match self {
             Self::Paused { calls, .. } => {
-                let names: Vec<String> = calls.iter().map(|call| format!("`{}`", call.tool)).collect();
+                let names: Vec<String> = calls
+                    .iter()
+                    .map(|call| format!("`{}`", call.tool))
+                    .collect();
                 format!("the code waits for {}", names.join(", "))
             }
             Self::Done { .. } => "the code is done".to_owned(),

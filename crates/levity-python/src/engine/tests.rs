@@ -7,7 +7,11 @@ use super::*;
 
 fn job(code: &str, functions: Vec<Function>) -> Job {
     Job {
-        from: From::Source { file: FILE.to_owned(), code: code.to_owned(), inputs: Map::new() },
+        from: From::Source {
+            file: FILE.to_owned(),
+            code: code.to_owned(),
+            inputs: Map::new(),
+        },
         functions,
         limits: ProgramLimits::new().time(Duration::from_secs(3600)),
         calls_left: 10,
@@ -16,15 +20,26 @@ fn job(code: &str, functions: Vec<Function>) -> Job {
 }
 
 fn f() -> Vec<Function> {
-    vec![Function { name: "f".to_owned(), tool: "f".to_owned(), params: vec!["x".to_owned()], json: false }]
+    vec![Function {
+        name: "f".to_owned(),
+        tool: "f".to_owned(),
+        params: vec!["x".to_owned()],
+        json: false,
+    }]
 }
 
 #[test]
 fn what_nobody_wants_any_more_ends() {
     let cancel = CancelToken::new();
     cancel.cancel();
-    for code in ["while True: pass", "while True: print(1)", "for _ in iter(int, 1): pass"] {
-        let End::Failed(fault) = run(&job(code, Vec::new()), &cancel).end else { panic!("{code}") };
+    for code in [
+        "while True: pass",
+        "while True: print(1)",
+        "for _ in iter(int, 1): pass",
+    ] {
+        let End::Failed(fault) = run(&job(code, Vec::new()), &cancel).end else {
+            panic!("{code}")
+        };
         assert_eq!(fault.kind, ProgramFaultKind::Cancelled, "{code}");
     }
 }
@@ -34,13 +49,30 @@ fn a_pause_is_gone_on_with() {
     let cancel = CancelToken::new();
     let mut first = job("print('a')\ny = f(x=[1])\nprint('b')\ny + 1", f());
     let paused = run(&first, &cancel);
-    let End::Paused { state, awaits, calls } = paused.end else { panic!("{paused:?}") };
+    let End::Paused {
+        state,
+        awaits,
+        calls,
+    } = paused.end
+    else {
+        panic!("{paused:?}")
+    };
     assert_eq!(calls[0].args["x"], serde_json::json!([1]));
     let answers = vec![(calls[0].id, Answer::Value(serde_json::json!(41)))];
-    first.from = From::Snapshot { state, awaits, answers };
+    first.from = From::Snapshot {
+        state,
+        awaits,
+        answers,
+    };
     first.printed = paused.printed;
     let done = run(&first, &cancel);
-    assert_eq!(done.end, End::Done { result: serde_json::json!(42), cut: false });
+    assert_eq!(
+        done.end,
+        End::Done {
+            result: serde_json::json!(42),
+            cut: false
+        }
+    );
     assert_eq!(done.printed.text(), "a\nb\n");
 }
 
@@ -48,9 +80,20 @@ fn a_pause_is_gone_on_with() {
 fn a_broken_state_is_told() {
     for state in ["", "%%%", "AAAA", "TU9OVFkACAA="] {
         let mut job = job("", f());
-        job.from = From::Snapshot { state: state.to_owned(), awaits: false, answers: Vec::new() };
-        let End::Failed(fault) = run(&job, &CancelToken::new()).end else { panic!("{state}") };
+        job.from = From::Snapshot {
+            state: state.to_owned(),
+            awaits: false,
+            answers: Vec::new(),
+        };
+        let End::Failed(fault) = run(&job, &CancelToken::new()).end else {
+            panic!("{state}")
+        };
         assert_eq!(fault.kind, ProgramFaultKind::Crashed);
-        assert!(fault.message.starts_with("the paused program cannot be read"), "{fault}");
+        assert!(
+            fault
+                .message
+                .starts_with("the paused program cannot be read"),
+            "{fault}"
+        );
     }
 }

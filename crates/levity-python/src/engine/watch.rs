@@ -1,9 +1,9 @@
 //! How much memory the process holds while programs run in it.
 //!
-//! The interpreter asks a counter at every step that may take memory. Nobody can count what one program takes
-//! without an allocator of its own, so the counter is fed with what the whole process holds, looked up every
-//! few milliseconds. Alone in a process, a program is measured exactly; beside others, all that the process has
-//! grown since the first of them began counts.
+//! The interpreter asks a counter at every step that may take memory. Nobody can count what one
+//! program takes without an allocator of its own, so the counter is fed with what the whole process
+//! holds, looked up every few milliseconds. Alone in a process, a program is measured exactly;
+//! beside others, all that the process has grown since the first of them began counts.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -37,7 +37,9 @@ pub(crate) fn watched<T>(limits: ProgramLimits, program: impl FnOnce() -> T) -> 
     let _running = Running::begin();
     std::thread::scope(|scope| {
         let (done, wait) = channel();
-        let watcher = std::thread::Builder::new().name("python watch".to_owned()).stack_size(64 << 10);
+        let watcher = std::thread::Builder::new()
+            .name("python watch".to_owned())
+            .stack_size(64 << 10);
         // Without a watcher the program still has its time limit.
         let _ = watcher.spawn_scoped(scope, move || watch(limits, &wait));
         let result = program();

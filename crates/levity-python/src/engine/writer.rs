@@ -15,7 +15,10 @@ pub(super) struct Writer<'a> {
 impl Writer<'_> {
     fn check(&self) -> Result<(), MontyException> {
         match self.cancel.is_cancelled() {
-            true => Err(MontyException::new(ExcType::KeyboardInterrupt, Some("cancelled".to_owned()))),
+            true => Err(MontyException::new(
+                ExcType::KeyboardInterrupt,
+                Some("cancelled".to_owned()),
+            )),
             false => Ok(()),
         }
     }

@@ -12,25 +12,43 @@ impl PythonMachine {
     }
 
     pub(super) fn ask(&mut self, at: usize, reason: String, step: &mut MachineOutput) {
-        let (Some(run), Some(call)) = (self.state.run.clone(), self.call(at)) else { return };
-        self.want(Waiting::Decision(at), |effect| Effect::Ask(Ask::new(run, effect, call, reason)), step);
+        let (Some(run), Some(call)) = (self.state.run.clone(), self.call(at)) else {
+            return;
+        };
+        self.want(
+            Waiting::Decision(at),
+            |effect| Effect::Ask(Ask::new(run, effect, call, reason)),
+            step,
+        );
     }
 
     pub(super) fn decided(&mut self, at: usize, decision: Decision, step: &mut MachineOutput) {
-        let Some(mut call) = self.call(at) else { return };
+        let Some(mut call) = self.call(at) else {
+            return;
+        };
         match decision {
             Decision::Allow => {}
             Decision::Edit { args } => (call.args, call.raw) = (args, None),
-            Decision::Answer { text } => return self.answered(at, Answer::Value(text.into()), step),
+            Decision::Answer { text } => {
+                return self.answered(at, Answer::Value(text.into()), step);
+            }
             Decision::Deny { reason } => {
-                return self.answered(at, Answer::Error(format!("the call was denied: {reason}")), step);
+                return self.answered(
+                    at,
+                    Answer::Error(format!("the call was denied: {reason}")),
+                    step,
+                );
             }
             _ => {
                 let message = "the decision is of an unknown kind".to_owned();
                 return self.answered(at, Answer::Error(message), step);
             }
         }
-        self.want(Waiting::Tool(at), |_| Effect::Tool(ToolRun::approved(call)), step);
+        self.want(
+            Waiting::Tool(at),
+            |_| Effect::Tool(ToolRun::approved(call)),
+            step,
+        );
     }
 
     /// A call has an answer; with the last one, the program goes on.
@@ -38,15 +56,34 @@ impl PythonMachine {
         if matches!(answer, Answer::Error(_)) {
             self.state.failed_calls = self.state.failed_calls.saturating_add(1);
         }
-        let Some(paused) = &mut self.state.paused else { return };
+        let Some(paused) = &mut self.state.paused else {
+            return;
+        };
         if let Some(pending) = paused.calls.get_mut(at) {
             pending.answer.get_or_insert(answer);
         }
         if paused.calls.iter().any(|pending| pending.answer.is_none()) {
             return;
         }
-        let Some(Paused { state, awaits, calls }) = self.state.paused.take() else { return };
-        let answers = calls.into_iter().filter_map(|call| Some((call.id, call.answer?))).collect();
-        self.stretch(From::Snapshot { state, awaits, answers }, step);
+        let Some(Paused {
+            state,
+            awaits,
+            calls,
+        }) = self.state.paused.take()
+        else {
+            return;
+        };
+        let answers = calls
+            .into_iter()
+            .filter_map(|call| Some((call.id, call.answer?)))
+            .collect();
+        self.stretch(
+            From::Snapshot {
+                state,
+                awaits,
+                answers,
+            },
+            step,
+        );
     }
 }

@@ -16,19 +16,37 @@ impl PythonMachine {
     pub(super) fn all_failed(&mut self) {
         let failed = &self.state.failed;
         let mut text = String::new();
-        for (at, fault) in failed.iter().enumerate().take(failed.len().saturating_sub(1)) {
-            text.push_str(&format!("variant {}: {}\n", at + 1, shorten(&fault.traceback, MAX_REASON)));
+        for (at, fault) in failed
+            .iter()
+            .enumerate()
+            .take(failed.len().saturating_sub(1))
+        {
+            text.push_str(&format!(
+                "variant {}: {}\n",
+                at + 1,
+                shorten(&fault.traceback, MAX_REASON)
+            ));
         }
         if failed.len() > 1 {
             text.push_str(&format!("variant {}: ", failed.len()));
         }
-        text.push_str(failed.last().map_or("there is no code", |fault| &fault.traceback));
+        text.push_str(
+            failed
+                .last()
+                .map_or("there is no code", |fault| &fault.traceback),
+        );
         let printed = self.state.printed.text();
         if !printed.is_empty() {
             text.push_str(&format!("\nprinted before it failed:\n{printed}"));
         }
-        let timeout = failed.last().is_some_and(|fault| fault.kind == ProgramFaultKind::Time);
-        let kind = if timeout { ToolErrorKind::Timeout } else { ToolErrorKind::Failed };
+        let timeout = failed
+            .last()
+            .is_some_and(|fault| fault.kind == ProgramFaultKind::Time);
+        let kind = if timeout {
+            ToolErrorKind::Timeout
+        } else {
+            ToolErrorKind::Failed
+        };
         self.fail(ToolError::new(kind, text));
     }
 
@@ -42,7 +60,10 @@ impl PythonMachine {
         });
         value["result"] = result;
         if state.setup.variants.len() > 1 {
-            let reasons = state.failed.iter().map(|fault| shorten(&fault.traceback, MAX_REASON));
+            let reasons = state
+                .failed
+                .iter()
+                .map(|fault| shorten(&fault.traceback, MAX_REASON));
             value["variant"] = json!(state.variant + 1);
             value["failed"] = reasons.collect();
         }

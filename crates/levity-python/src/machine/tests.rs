@@ -26,90 +26,180 @@ async fn it_keeps_the_contract() {
         conformance::machine(|| PythonMachine::new(setup(variants))).await;
         let restore = |saved: Value| PythonMachine::restore(&saved).unwrap();
         conformance::machine_restored(|| PythonMachine::new(setup(variants)), restore).await;
-        conformance::machine_damaged(|| PythonMachine::new(setup(variants)), PythonMachine::restore).await;
+        conformance::machine_damaged(
+            || PythonMachine::new(setup(variants)),
+            PythonMachine::restore,
+        )
+        .await;
     }
 }
 
 fn begun(machine: &mut PythonMachine) -> MachineOutput {
     let mut step = MachineOutput::new();
-    machine.apply(Input::Begin { run: RunId::new("r"), wrap: None }, &mut step);
+    machine.apply(
+        Input::Begin {
+            run: RunId::new("r"),
+            wrap: None,
+        },
+        &mut step,
+    );
     step
 }
 
-fn feed(machine: &mut PythonMachine, effect: EffectId, outcome: Outcome) -> Vec<(EffectId, Effect)> {
+fn feed(
+    machine: &mut PythonMachine,
+    effect: EffectId,
+    outcome: Outcome,
+) -> Vec<(EffectId, Effect)> {
     let mut step = MachineOutput::new();
     machine.apply(Input::Finished { effect, outcome }, &mut step);
     step.effects
 }
 
 fn ran(effect: &Effect, end: End) -> Outcome {
-    let Effect::Tool(run) = effect else { panic!("a stretch is a tool call: {effect:?}") };
-    let stretch = Stretch { end, printed: Printed::default(), time: Duration::from_millis(1) };
+    let Effect::Tool(run) = effect else {
+        panic!("a stretch is a tool call: {effect:?}")
+    };
+    let stretch = Stretch {
+        end,
+        printed: Printed::default(),
+        time: Duration::from_millis(1),
+    };
     let output = levity_core::ToolOutput::value(serde_json::to_value(stretch).unwrap());
     Outcome::Tool(ToolResult::new(&run.call, Ok(output)))
 }
 
 fn wanted(id: u32) -> crate::engine::Wanted {
-    crate::engine::Wanted { id, tool: "f".to_owned(), args: Map::new() }
+    crate::engine::Wanted {
+        id,
+        tool: "f".to_owned(),
+        args: Map::new(),
+    }
 }
 
 #[test]
 fn calls_side_by_side_go_on_once_all_are_answered() {
     let mut machine = PythonMachine::new(setup(&["code"]));
     let first = begun(&mut machine).effects.remove(0);
-    let paused = End::Paused { state: "s".to_owned(), awaits: true, calls: vec![wanted(4), wanted(9)] };
+    let paused = End::Paused {
+        state: "s".to_owned(),
+        awaits: true,
+        calls: vec![wanted(4), wanted(9)],
+    };
     let calls = feed(&mut machine, first.0, ran(&first.1, paused));
     assert_eq!(calls.len(), 2);
-    let none = feed(&mut machine, calls[1].0, Outcome::Denied { reason: "no".to_owned() });
+    let none = feed(
+        &mut machine,
+        calls[1].0,
+        Outcome::Denied {
+            reason: "no".to_owned(),
+        },
+    );
     assert!(none.is_empty());
     let next = feed(&mut machine, calls[0].0, Outcome::Unknown);
-    let [(_, Effect::Tool(run))] = &next[..] else { panic!("{next:?}") };
+    let [(_, Effect::Tool(run))] = &next[..] else {
+        panic!("{next:?}")
+    };
     let answers = &run.call.args["from"]["snapshot"]["answers"];
     assert_eq!(answers[0][0], 4);
-    assert_eq!(answers[1], json!([9, {"error": "this call is not allowed: no"}]));
+    assert_eq!(
+        answers[1],
+        json!([9, {"error": "this call is not allowed: no"}])
+    );
 }
 
 #[test]
 fn a_question_stands_between_a_call_and_its_answer() {
     let mut machine = PythonMachine::new(setup(&["code"]));
     let first = begun(&mut machine).effects.remove(0);
-    let paused = End::Paused { state: "s".to_owned(), awaits: false, calls: vec![wanted(1)] };
+    let paused = End::Paused {
+        state: "s".to_owned(),
+        awaits: false,
+        calls: vec![wanted(1)],
+    };
     let call = feed(&mut machine, first.0, ran(&first.1, paused)).remove(0);
-    let ask = feed(&mut machine, call.0, Outcome::NeedsApproval { reason: "why".to_owned() }).remove(0);
+    let ask = feed(
+        &mut machine,
+        call.0,
+        Outcome::NeedsApproval {
+            reason: "why".to_owned(),
+        },
+    )
+    .remove(0);
     assert!(matches!(&ask.1, Effect::Ask(ask) if ask.call.name == "f"));
-    let edit = Outcome::Decision(Decision::Edit { args: json!({"a": 1}) });
+    let edit = Outcome::Decision(Decision::Edit {
+        args: json!({"a": 1}),
+    });
     let again = feed(&mut machine, ask.0, edit).remove(0);
-    assert!(matches!(&again.1, Effect::Tool(run) if run.approved && run.call.args == json!({"a": 1})));
+    assert!(
+        matches!(&again.1, Effect::Tool(run) if run.approved && run.call.args == json!({"a": 1}))
+    );
 }
 
-/// The first variant fails after a call; the second makes two calls, one of which a person is asked about.
+/// The first variant fails after a call; the second makes two calls, one of which a person is asked
+/// about.
 fn long_run() -> Vec<Input> {
     let mut machine = PythonMachine::new(setup(&["one", "two"]));
-    let mut inputs = vec![Input::Begin { run: RunId::new("r"), wrap: None }];
+    let mut inputs = vec![Input::Begin {
+        run: RunId::new("r"),
+        wrap: None,
+    }];
     let mut open = begun(&mut machine).effects;
-    let mut finish = |at: usize, open: &mut Vec<(EffectId, Effect)>, outcome: &dyn Fn(&Effect) -> Outcome| {
-        let (effect, what) = open.remove(at);
-        let outcome = outcome(&what);
-        inputs.push(Input::Finished { effect, outcome: outcome.clone() });
-        open.extend(feed(&mut machine, effect, outcome));
+    let mut finish =
+        |at: usize, open: &mut Vec<(EffectId, Effect)>, outcome: &dyn Fn(&Effect) -> Outcome| {
+            let (effect, what) = open.remove(at);
+            let outcome = outcome(&what);
+            inputs.push(Input::Finished {
+                effect,
+                outcome: outcome.clone(),
+            });
+            open.extend(feed(&mut machine, effect, outcome));
+        };
+    let paused = |calls: Vec<_>| End::Paused {
+        state: "s".to_owned(),
+        awaits: true,
+        calls,
     };
-    let paused = |calls: Vec<_>| End::Paused { state: "s".to_owned(), awaits: true, calls };
     let answer = |effect: &Effect| {
-        let Effect::Tool(run) = effect else { panic!("it is a call: {effect:?}") };
-        Outcome::Tool(ToolResult::new(&run.call, Ok(levity_core::ToolOutput::text("7"))))
+        let Effect::Tool(run) = effect else {
+            panic!("it is a call: {effect:?}")
+        };
+        Outcome::Tool(ToolResult::new(
+            &run.call,
+            Ok(levity_core::ToolOutput::text("7")),
+        ))
     };
     finish(0, &mut open, &|effect| ran(effect, paused(vec![wanted(4)])));
     finish(0, &mut open, &answer);
     finish(0, &mut open, &|effect| {
-        ran(effect, End::Failed(ProgramFault::new(ProgramFaultKind::Raised, "no")))
+        ran(
+            effect,
+            End::Failed(ProgramFault::new(ProgramFaultKind::Raised, "no")),
+        )
     });
-    finish(0, &mut open, &|effect| ran(effect, paused(vec![wanted(1), wanted(2)])));
-    finish(1, &mut open, &|_| Outcome::NeedsApproval { reason: "why".to_owned() });
+    finish(0, &mut open, &|effect| {
+        ran(effect, paused(vec![wanted(1), wanted(2)]))
+    });
+    finish(1, &mut open, &|_| Outcome::NeedsApproval {
+        reason: "why".to_owned(),
+    });
     finish(0, &mut open, &answer);
     finish(0, &mut open, &|_| Outcome::Decision(Decision::Allow));
     finish(0, &mut open, &answer);
-    finish(0, &mut open, &|effect| ran(effect, End::Done { result: json!(14), cut: false }));
-    assert!(machine.ending().is_some_and(|ending| ending.status == Status::Complete));
+    finish(0, &mut open, &|effect| {
+        ran(
+            effect,
+            End::Done {
+                result: json!(14),
+                cut: false,
+            },
+        )
+    });
+    assert!(
+        machine
+            .ending()
+            .is_some_and(|ending| ending.status == Status::Complete)
+    );
     inputs
 }
 

@@ -17,17 +17,28 @@ fn tool(life: &Life, name: &'static str) -> RecordingTool {
         world.did(format!("{name} {}", args["n"]));
         Ok(ToolOutput::value(json!(args["n"].as_i64().unwrap() * 10)))
     };
-    let input = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+    let input =
+        json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
     RecordingTool::new(name, work).with_input(input)
 }
 
-async fn crashes<J: Journal + 'static>(journal: impl Fn() -> J, code: &'static str) -> Report<Value> {
+async fn crashes<J: Journal + 'static>(
+    journal: impl Fn() -> J,
+    code: &'static str,
+) -> Report<Value> {
     crash::after_every_record(journal, async move |life| {
-        let (look, send) = (tool(&life, "look").with_hints(Hints::new().read_only()), tool(&life, "send"));
+        let (look, send) = (
+            tool(&life, "look").with_hints(Hints::new().read_only()),
+            tool(&life, "send"),
+        );
         let runtime = Runtime::new().with_journal(life.journal.clone());
         let program = RunPython::new().python(python()).tool(&look).tool(&send);
-        let agent =
-            agent(json!({"code": code}), program).tool(look).tool(send).runtime(runtime).build().unwrap();
+        let agent = agent(json!({"code": code}), program)
+            .tool(look)
+            .tool(send)
+            .runtime(runtime)
+            .build()
+            .unwrap();
         let answer = match life.knows("r").await {
             true => agent.resume("r").await,
             false => agent.run("go").id("r").await,
@@ -39,7 +50,11 @@ async fn crashes<J: Journal + 'static>(journal: impl Fn() -> J, code: &'static s
             value["result"],
             value["output"],
             value["calls"],
-            if value["result"].is_null() { text } else { String::new() }
+            if value["result"].is_null() {
+                text
+            } else {
+                String::new()
+            }
         ])
     })
     .await
@@ -60,10 +75,16 @@ for n in range(1, 4):
 
 fn check(report: &Report<Value>) {
     report.assert_same();
-    assert_eq!(report.whole.value, json!([[60, {"n": 3}], "begin\n1\n2\n3\n", 6, ""]));
+    assert_eq!(
+        report.whole.value,
+        json!([[60, {"n": 3}], "begin\n1\n2\n3\n", 6, ""])
+    );
     for end in &report.stops {
         for n in 1..=3 {
-            assert!(end.world.ever(&format!("send {n}")) <= 1, "{end}: sent twice");
+            assert!(
+                end.world.ever(&format!("send {n}")) <= 1,
+                "{end}: sent twice"
+            );
             assert!(end.world.ever(&format!("look {n}")) <= 2, "{end}");
         }
     }
@@ -90,7 +111,8 @@ async fn code_goes_on_from_files() {
 
 #[tokio::test]
 async fn calls_side_by_side_are_not_repeated() {
-    // A tool that fails below a `gather` raises at the `gather`, whatever the code below it catches.
+    // A tool that fails below a `gather` raises at the `gather`, whatever the code below it
+    // catches.
     let code = "
 import asyncio
 async def both(n):
@@ -105,11 +127,21 @@ result
     let report = crashes(MemoryJournal::new, code).await;
     assert_eq!(report.whole.value, json!([120, "", 6, ""]));
     for end in &report.stops {
-        let lost = end.stopped.iter().any(|point| point.to_string().contains("started tool send"));
-        let expected = if lost { [json!(120), json!("lost")] } else { [json!(120), json!(120)] };
+        let lost = end
+            .stopped
+            .iter()
+            .any(|point| point.to_string().contains("started tool send"));
+        let expected = if lost {
+            [json!(120), json!("lost")]
+        } else {
+            [json!(120), json!(120)]
+        };
         assert!(expected.contains(&end.value[0]), "{end}: {}", end.value);
         for n in 1..=3 {
-            assert!(end.world.ever(&format!("send {n}")) <= 1, "{end}: sent twice");
+            assert!(
+                end.world.ever(&format!("send {n}")) <= 1,
+                "{end}: sent twice"
+            );
         }
     }
 }

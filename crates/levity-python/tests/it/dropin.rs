@@ -65,7 +65,9 @@ async fn call(name: &str, args: Value) -> Result<levity_core::ToolOutput, levity
 
 #[tokio::test]
 async fn public_functions_become_tools() {
-    let PythonFileTools { tools, warnings, .. } = tools(SOURCE);
+    let PythonFileTools {
+        tools, warnings, ..
+    } = tools(SOURCE);
     let names: Vec<&str> = tools.iter().map(|tool| &*tool.spec().name).collect();
     assert_eq!(names, ["convert", "words", "broken", "loose"]);
     let spec = tools[0].spec();
@@ -86,29 +88,52 @@ async fn public_functions_become_tools() {
     assert_eq!(spec.output, Some(json!({"type": "string"})));
     assert_eq!(spec.hints.class, EffectClass::ReadOnly);
     assert_eq!(tools[3].spec().output, None);
-    let told = ["`loose`: it has no docstring", "`a` has no type hint", "`Frame` is not known", "`*args`"];
+    let told = [
+        "`loose`: it has no docstring",
+        "`a` has no type hint",
+        "`Frame` is not known",
+        "`*args`",
+    ];
     assert_eq!(warnings.len(), told.len(), "{warnings:?}");
     for words in told {
-        assert!(warnings.iter().any(|warning| warning.contains(words)), "{words}: {warnings:?}");
+        assert!(
+            warnings.iter().any(|warning| warning.contains(words)),
+            "{words}: {warnings:?}"
+        );
     }
     assert!(warnings[0].starts_with("tools.py:39: "), "{warnings:?}");
 }
 
 #[tokio::test]
 async fn they_run() {
-    assert_eq!(call("convert", json!({"amount": 2})).await.unwrap().as_text(), "3.0 eur");
+    assert_eq!(
+        call("convert", json!({"amount": 2}))
+            .await
+            .unwrap()
+            .as_text(),
+        "3.0 eur"
+    );
     let args = json!({"amount": 1.11, "to": "usd", "digits": 1});
     assert_eq!(call("convert", args).await.unwrap().as_text(), "1.7 usd");
-    let counted = call("words", json!({"text": "a b a", "least": 1})).await.unwrap();
+    let counted = call("words", json!({"text": "a b a", "least": 1}))
+        .await
+        .unwrap();
     assert_eq!(counted.value, Some(json!({"a": 2, "b": 1})));
-    assert_eq!(call("loose", json!({"a": {"k": [1]}})).await.unwrap().value, Some(json!([{"k": [1]}, null])));
+    assert_eq!(
+        call("loose", json!({"a": {"k": [1]}})).await.unwrap().value,
+        Some(json!([{"k": [1]}, null]))
+    );
 }
 
 #[tokio::test]
 async fn a_failure_is_told_with_its_line() {
     let error = call("broken", json!({"x": 0})).await.unwrap_err();
     assert_eq!(error.kind(), ToolErrorKind::Failed);
-    for words in ["File \"tools.py\", line 34, in broken", "return 1 // x", "ZeroDivisionError"] {
+    for words in [
+        "File \"tools.py\", line 34, in broken",
+        "return 1 // x",
+        "ZeroDivisionError",
+    ] {
         assert!(error.to_string().contains(words), "{words}: {error}");
     }
 }
@@ -128,31 +153,55 @@ fn a_file_that_cannot_be_used_is_told_with_its_line() {
         ("def f(): pass\n1 / 0\n", 2, "ZeroDivisionError"),
     ] {
         let error = tools_of("bad.py", source, &python()).unwrap_err();
-        let Error::File { file, line: found, problem } = &error else { panic!("{error:?}") };
-        assert_eq!((file.as_str(), *found), ("bad.py", line), "{source}: {problem}");
+        let Error::File {
+            file,
+            line: found,
+            problem,
+        } = &error
+        else {
+            panic!("{error:?}")
+        };
+        assert_eq!(
+            (file.as_str(), *found),
+            ("bad.py", line),
+            "{source}: {problem}"
+        );
         assert!(problem.contains(words), "{problem}");
     }
     let small = python().with_limits(ProgramLimits::new().source(10));
     assert!(tools_of("large.py", "x = 1 + 1 + 1", &small).is_err());
-    let short = python().with_limits(ProgramLimits::new().time(std::time::Duration::from_millis(200)));
+    let short =
+        python().with_limits(ProgramLimits::new().time(std::time::Duration::from_millis(200)));
     let error = tools_of("endless.py", "while True: pass", &short).unwrap_err();
     assert!(error.to_string().contains("time limit exceeded"), "{error}");
 }
 
 #[test]
 fn what_begins_with_an_underscore_is_private() {
-    assert!(tools("def _f(): pass\nclass C: pass\nx = lambda: 0\n").tools.is_empty());
+    assert!(
+        tools("def _f(): pass\nclass C: pass\nx = lambda: 0\n")
+            .tools
+            .is_empty()
+    );
     assert!(tools("").tools.is_empty());
 }
 
 #[tokio::test]
 async fn of_two_with_one_name_the_last_counts() {
     let tools = tools(
-        "def f(a: int):\n    \"\"\"One.\"\"\"\n    return 1\ndef f():\n    \"\"\"Two.\"\"\"\n    return 2\n",
+        "def f(a: int):\n    \"\"\"One.\"\"\"\n    return 1\ndef f():\n    \"\"\"Two.\"\"\"\n    \
+            return 2\n",
     )
     .tools;
     assert_eq!((tools.len(), &*tools[0].spec().description), (1, "Two."));
-    assert_eq!(tools[0].call(json!({}), &ToolCx::detached()).await.unwrap().value, Some(json!(2)));
+    assert_eq!(
+        tools[0]
+            .call(json!({}), &ToolCx::detached())
+            .await
+            .unwrap()
+            .value,
+        Some(json!(2))
+    );
 }
 
 #[test]
@@ -176,20 +225,38 @@ async fn an_argument_without_a_name_is_not_lost_behind_one_that_is_missing() {
     let tools = tools("def f(a: int = 1, b: int = 2, /) -> list[int]:\n    return [a, b]\n").tools;
     let cx = ToolCx::detached();
     let call = |args| tools[0].call(args, &cx);
-    assert_eq!(call(json!({"a": 3})).await.unwrap().value, Some(json!([3, 2])));
-    assert_eq!(call(json!({"a": 3, "b": 4})).await.unwrap().value, Some(json!([3, 4])));
+    assert_eq!(
+        call(json!({"a": 3})).await.unwrap().value,
+        Some(json!([3, 2]))
+    );
+    assert_eq!(
+        call(json!({"a": 3, "b": 4})).await.unwrap().value,
+        Some(json!([3, 4]))
+    );
     let error = call(json!({"b": 4})).await.unwrap_err();
-    assert!(error.kind() == ToolErrorKind::InvalidArgs && error.to_string().contains("`b`"), "{error}");
+    assert!(
+        error.kind() == ToolErrorKind::InvalidArgs && error.to_string().contains("`b`"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
 async fn a_result_that_is_too_large_is_told_as_such() {
-    let source =
-        "def typed(n: int) -> list[int]:\n    return [0] * n\n\ndef bare(n: int):\n    return [0] * n\n";
+    let source = "def typed(n: int) -> list[int]:\n    return [0] * n\n\ndef bare(n: int):\n    \
+        return [0] * n\n";
     let tools = tools(source).tools;
     let cx = ToolCx::detached();
     let error = tools[0].call(json!({"n": 100_000}), &cx).await.unwrap_err();
-    assert!(error.to_string().contains("returned more than 65536 bytes of JSON"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("returned more than 65536 bytes of JSON"),
+        "{error}"
+    );
     let shown = tools[1].call(json!({"n": 100_000}), &cx).await.unwrap();
-    assert!(shown.as_text().contains("cut: the result has"), "{}", &shown.as_text()[..200]);
+    assert!(
+        shown.as_text().contains("cut: the result has"),
+        "{}",
+        &shown.as_text()[..200]
+    );
 }

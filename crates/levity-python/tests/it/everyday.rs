@@ -15,7 +15,12 @@ async fn check(code: &str, expected: Value) {
     match python().run(code, inputs).await {
         Ok(ran) => assert_eq!(ran.result, expected, "{code}"),
         Err(error) => {
-            panic!("{code}\n{}", error.fault().map_or(error.to_string(), |fault| fault.traceback.clone()))
+            panic!(
+                "{code}\n{}",
+                error
+                    .fault()
+                    .map_or(error.to_string(), |fault| fault.traceback.clone())
+            )
         }
     }
 }
@@ -23,72 +28,133 @@ async fn check(code: &str, expected: Value) {
 #[tokio::test]
 async fn it_works() {
     for (code, expected) in [
-        ("sum(row['age'] for row in rows) / len(rows)", json!(37.333_333_333_333_336)),
-        ("sorted(rows, key=lambda r: -r['age'])[0]['name']", json!("Eve")),
-        ("{r['name']: r['age'] for r in rows if r['age'] > 30}", json!({"Ada": 36, "Eve": 51})),
+        (
+            "sum(row['age'] for row in rows) / len(rows)",
+            json!(37.333_333_333_333_336),
+        ),
+        (
+            "sorted(rows, key=lambda r: -r['age'])[0]['name']",
+            json!("Eve"),
+        ),
+        (
+            "{r['name']: r['age'] for r in rows if r['age'] > 30}",
+            json!({"Ada": 36, "Eve": 51}),
+        ),
         ("max(rows, key=lambda r: r['age'])['name']", json!("Eve")),
-        ("[w for w in text.lower().split() if len(w) > 4]", json!(["quick", "brown", "jumps"])),
+        (
+            "[w for w in text.lower().split() if len(w) > 4]",
+            json!(["quick", "brown", "jumps"]),
+        ),
         (
             "from collections import Counter\nCounter(text.lower().split()).most_common(1)",
             json!([["the", 3]]),
         ),
         (
-            "from collections import defaultdict\nd = defaultdict(list)\nfor r in rows: d[r['age'] > 30].append(r['name'])\nd[True]",
+            "from collections import defaultdict\nd = defaultdict(list)\nfor r in rows: d[r['age'] \
+                > 30].append(r['name'])\nd[True]",
             json!(["Ada", "Eve"]),
         ),
-        ("import re\nre.sub(r'(\\w)-(\\w)', r'\\2\\1', 'a-b')", json!("ba")),
-        ("import re\n[m.group() for m in re.finditer(r'[A-Z]\\w+', text)]", json!(["The", "The"])),
+        (
+            "import re\nre.sub(r'(\\w)-(\\w)', r'\\2\\1', 'a-b')",
+            json!("ba"),
+        ),
+        (
+            "import re\n[m.group() for m in re.finditer(r'[A-Z]\\w+', text)]",
+            json!(["The", "The"]),
+        ),
         (
             "import json\njson.dumps({'a': [1, None, True]}, indent=1)",
             json!("{\n \"a\": [\n  1,\n  null,\n  true\n ]\n}"),
         ),
-        ("import json\njson.loads('{\"a\": [1, 2.5]}')['a'][1]", json!(2.5)),
+        (
+            "import json\njson.loads('{\"a\": [1, 2.5]}')['a'][1]",
+            json!(2.5),
+        ),
         (
             "from datetime import date, timedelta\nstr(date(2024, 2, 28) + timedelta(days=2))",
             json!("2024-03-01"),
         ),
-        ("from datetime import datetime\ndatetime(2024, 1, 31, 12, 30)", json!("2024-01-31T12:30:00")),
         (
-            "from datetime import datetime\ndatetime.fromisoformat('2024-05-06').strftime('%d.%m.%Y')",
+            "from datetime import datetime\ndatetime(2024, 1, 31, 12, 30)",
+            json!("2024-01-31T12:30:00"),
+        ),
+        (
+            "from datetime import \
+                datetime\ndatetime.fromisoformat('2024-05-06').strftime('%d.%m.%Y')",
             json!("06.05.2024"),
         ),
         ("(squares := [i * i for i in range(5)])[-1]", json!(16)),
-        ("import math\nround(math.sqrt(2) * math.pi, 4), math.gcd(12, 18)", json!([4.4429, 6])),
-        ("import itertools\nlist(itertools.chain([1], [2, 3]))", json!([1, 2, 3])),
-        ("import functools\nfunctools.reduce(lambda a, b: a * b, [1, 2, 3, 4])", json!(24)),
-        ("import base64\nbase64.b64encode(b'hi').decode()", json!("aGk=")),
+        (
+            "import math\nround(math.sqrt(2) * math.pi, 4), math.gcd(12, 18)",
+            json!([4.4429, 6]),
+        ),
+        (
+            "import itertools\nlist(itertools.chain([1], [2, 3]))",
+            json!([1, 2, 3]),
+        ),
+        (
+            "import functools\nfunctools.reduce(lambda a, b: a * b, [1, 2, 3, 4])",
+            json!(24),
+        ),
+        (
+            "import base64\nbase64.b64encode(b'hi').decode()",
+            json!("aGk="),
+        ),
         ("f'{3.14159:.2f} {255:x} {\"a\":>3}'", json!("3.14 ff   a")),
         ("'{} and {}'.format(1, 'b')", json!("1 and b")),
-        ("a, *b = [1, 2, 3]\n{'a': a, 'b': b}", json!({"a": 1, "b": [2, 3]})),
-        ("x = [3, 1, 2]\nx.sort(reverse=True)\nx[::-1]", json!([1, 2, 3])),
+        (
+            "a, *b = [1, 2, 3]\n{'a': a, 'b': b}",
+            json!({"a": 1, "b": [2, 3]}),
+        ),
+        (
+            "x = [3, 1, 2]\nx.sort(reverse=True)\nx[::-1]",
+            json!([1, 2, 3]),
+        ),
         (
             "list(zip('ab', [1, 2])), list(enumerate('ab'))",
             json!([[["a", 1], ["b", 2]], [[0, "a"], [1, "b"]]]),
         ),
         (
-            "class P:\n    def __init__(self, x):\n        self.x = x\n    def twice(self):\n        return self.x * 2\nP(4).twice()",
+            "class P:\n    def __init__(self, x):\n        self.x = x\n    def \
+                twice(self):\n        return self.x * 2\nP(4).twice()",
             json!(8),
         ),
         (
-            "from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\n    y: int = 2\nP(1)",
+            "from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\n    y: int = \
+                2\nP(1)",
             json!({"x": 1, "y": 2}),
         ),
         (
-            "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    r = str(e)\nfinally:\n    done = True\n[r, done]",
+            "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    r = str(e)\nfinally:\n    done = \
+                True\n[r, done]",
             json!(["division by zero", true]),
         ),
-        ("def f(*args, **kw): return [len(args), sorted(kw)]\nf(1, 2, b=1, a=2)", json!([2, ["a", "b"]])),
         (
-            "def outer():\n    n = 0\n    def inner():\n        nonlocal n\n        n += 1\n        return n\n    inner()\n    return inner()\nouter()",
+            "def f(*args, **kw): return [len(args), sorted(kw)]\nf(1, 2, b=1, a=2)",
+            json!([2, ["a", "b"]]),
+        ),
+        (
+            "def outer():\n    n = 0\n    def inner():\n        nonlocal n\n        n += \
+                1\n        return n\n    inner()\n    return inner()\nouter()",
             json!(2),
         ),
         ("{1, 2} | {3} - {1}, {1, 2} & {2}", json!([[1, 2, 3], [2]])),
-        ("2 ** 100 % 97, 7 // 2, -7 % 3, 10 ** 30", json!([16, 3, 2, "1000000000000000000000000000000"])),
-        ("'äöü'.upper() + '😀'[::-1]", json!("ÄÖÜ😀")),
-        ("(lambda n: 'even' if n % 2 == 0 else 'odd')(3)", json!("odd")),
-        ("i = 0\nwhile True:\n    i += 1\n    if i == 5: break\nelse:\n    i = -1\ni", json!(5)),
         (
-            "import asyncio\nasync def f(n): return n * 2\nasync def main(): return await asyncio.gather(f(1), f(2))\nasyncio.run(main())",
+            "2 ** 100 % 97, 7 // 2, -7 % 3, 10 ** 30",
+            json!([16, 3, 2, "1000000000000000000000000000000"]),
+        ),
+        ("'äöü'.upper() + '😀'[::-1]", json!("ÄÖÜ😀")),
+        (
+            "(lambda n: 'even' if n % 2 == 0 else 'odd')(3)",
+            json!("odd"),
+        ),
+        (
+            "i = 0\nwhile True:\n    i += 1\n    if i == 5: break\nelse:\n    i = -1\ni",
+            json!(5),
+        ),
+        (
+            "import asyncio\nasync def f(n): return n * 2\nasync def main(): return await \
+                asyncio.gather(f(1), f(2))\nasyncio.run(main())",
             json!([2, 4]),
         ),
         ("x = 5", json!(null)),
@@ -99,22 +165,40 @@ async fn it_works() {
     }
 }
 
-/// What a model may try and cannot have: it is told so, and how else to do it. When one of these works, the docs
-/// must say so.
+/// What a model may try and cannot have: it is told so, and how else to do it. When one of these
+/// works, the docs must say so.
 #[tokio::test]
 async fn it_does_not_work() {
     for (code, told) in [
-        ("def g():\n    yield 1\nlist(g())", "Hint: this interpreter knows a part of Python only"),
-        ("match 1:\n    case 1: pass", "Hint: this interpreter knows a part of Python only"),
-        ("x = 1\ndel x", "Hint: this interpreter knows a part of Python only"),
-        ("class A: pass\nclass B(A): pass", "Hint: this interpreter knows a part of Python only"),
-        ("class E(Exception): pass", "Hint: this interpreter knows a part of Python only"),
+        (
+            "def g():\n    yield 1\nlist(g())",
+            "Hint: this interpreter knows a part of Python only",
+        ),
+        (
+            "match 1:\n    case 1: pass",
+            "Hint: this interpreter knows a part of Python only",
+        ),
+        (
+            "x = 1\ndel x",
+            "Hint: this interpreter knows a part of Python only",
+        ),
+        (
+            "class A: pass\nclass B(A): pass",
+            "Hint: this interpreter knows a part of Python only",
+        ),
+        (
+            "class E(Exception): pass",
+            "Hint: this interpreter knows a part of Python only",
+        ),
         ("'%d' % 3", "Hint: there is no `%` formatting here"),
         ("import requests", "Hint: the modules here are"),
         ("import random", "Hint: the modules here are"),
         ("open('x')", "this Python has no files"),
         ("eval('1')", "Hint: this function does not exist here"),
-        ("class V:\n    def __add__(self, o): return 1\nV() + V()", "TypeError"),
+        (
+            "class V:\n    def __add__(self, o): return 1\nV() + V()",
+            "TypeError",
+        ),
         ("{'a': 1} | {'b': 2}", "TypeError"),
         ("sorted(['b'], key=str.lower)", "AttributeError"),
         ("import re\nre.sub('a', lambda m: 'b', 'a')", "TypeError"),
@@ -129,16 +213,33 @@ async fn it_does_not_work() {
 async fn a_traceback_says_where() {
     let code = "def half(n):\n    return 10 / n\n\nfor i in [2, 0]:\n    half(i)\n";
     for place in places() {
-        let error = Python::isolated(place).run(code, json!({})).await.unwrap_err();
+        let error = Python::isolated(place)
+            .run(code, json!({}))
+            .await
+            .unwrap_err();
         let fault = error.fault().unwrap();
-        assert_eq!((fault.kind, fault.line), (ProgramFaultKind::Raised, Some(2)));
-        for line in
-            ["line 5, in <module>", "half(i)", "line 2, in half", "return 10 / n", "ZeroDivisionError"]
-        {
-            assert!(fault.traceback.contains(line), "{line}: {}", fault.traceback);
+        assert_eq!(
+            (fault.kind, fault.line),
+            (ProgramFaultKind::Raised, Some(2))
+        );
+        for line in [
+            "line 5, in <module>",
+            "half(i)",
+            "line 2, in half",
+            "return 10 / n",
+            "ZeroDivisionError",
+        ] {
+            assert!(
+                fault.traceback.contains(line),
+                "{line}: {}",
+                fault.traceback
+            );
         }
     }
-    let error = python().run("x = 1\nif x\n    y", json!({})).await.unwrap_err();
+    let error = python()
+        .run("x = 1\nif x\n    y", json!({}))
+        .await
+        .unwrap_err();
     assert_eq!(
         (error.fault().unwrap().kind, error.fault().unwrap().line),
         (ProgramFaultKind::Syntax, Some(2))
@@ -148,9 +249,20 @@ async fn a_traceback_says_where() {
 #[tokio::test]
 async fn output_and_result_are_cut_and_say_so() {
     for place in places() {
-        let python = Python::isolated(place).with_limits(ProgramLimits::new().output(100).result(100));
-        let ran = python.run("for i in range(1000): print(i)\nlist(range(1000))", json!({})).await.unwrap();
-        assert!(ran.output.starts_with("0\n1\n") && ran.output.ends_with("998\n999\n"), "{}", ran.output);
+        let python =
+            Python::isolated(place).with_limits(ProgramLimits::new().output(100).result(100));
+        let ran = python
+            .run(
+                "for i in range(1000): print(i)\nlist(range(1000))",
+                json!({}),
+            )
+            .await
+            .unwrap();
+        assert!(
+            ran.output.starts_with("0\n1\n") && ran.output.ends_with("998\n999\n"),
+            "{}",
+            ran.output
+        );
         assert!(ran.output.contains("bytes left out"), "{}", ran.output);
         let result = ran.result.as_str().unwrap();
         assert!(
@@ -163,8 +275,8 @@ async fn output_and_result_are_cut_and_say_so() {
 #[tokio::test]
 async fn a_dropped_program_is_stopped() {
     for place in places() {
-        let python =
-            Python::isolated(place).with_limits(ProgramLimits::new().time(Duration::from_secs(3600)));
+        let python = Python::isolated(place)
+            .with_limits(ProgramLimits::new().time(Duration::from_secs(3600)));
         let endless = python.run("while True: pass", json!({}));
         tokio::select! {
             biased;
@@ -179,7 +291,13 @@ async fn a_dropped_program_is_stopped() {
 #[test]
 fn it_can_be_waited_for() {
     for place in places() {
-        assert_eq!(Python::isolated(place).run_blocking("x * 2", json!({"x": 4})).unwrap().result, 8);
+        assert_eq!(
+            Python::isolated(place)
+                .run_blocking("x * 2", json!({"x": 4}))
+                .unwrap()
+                .result,
+            8
+        );
     }
 }
 
@@ -188,7 +306,10 @@ async fn a_worker_that_is_not_there_is_told() {
     let python = Python::isolated(levity_python::Isolation::Process("/no/such/worker".into()));
     assert!(python.is_isolated());
     let error = python.run("1", json!({})).await.unwrap_err();
-    assert!(error.to_string().starts_with("no worker can be started"), "{error}");
+    assert!(
+        error.to_string().starts_with("no worker can be started"),
+        "{error}"
+    );
     // One that does something else is as good as none.
     #[cfg(unix)]
     {
@@ -201,12 +322,33 @@ async fn a_worker_that_is_not_there_is_told() {
 #[tokio::test]
 async fn the_largest_limits_limit_nothing() {
     let most = usize::MAX;
-    let largest = ProgramLimits::new().time(Duration::MAX).memory(most).recursion(most).calls(most);
-    let largest = largest.output(most).result(most).source(most).snapshot(most);
+    let largest = ProgramLimits::new()
+        .time(Duration::MAX)
+        .memory(most)
+        .recursion(most)
+        .calls(most);
+    let largest = largest
+        .output(most)
+        .result(most)
+        .source(most)
+        .snapshot(most);
     for place in places() {
         let python = Python::isolated(place).with_limits(largest);
-        assert_eq!(python.run("print('x')\n6 * 7", json!({})).await.unwrap().result, 42);
-        assert_eq!(tools_of("a.py", "def f(): pass\n", &python).unwrap().tools.len(), 1);
+        assert_eq!(
+            python
+                .run("print('x')\n6 * 7", json!({}))
+                .await
+                .unwrap()
+                .result,
+            42
+        );
+        assert_eq!(
+            tools_of("a.py", "def f(): pass\n", &python)
+                .unwrap()
+                .tools
+                .len(),
+            1
+        );
     }
 }
 
@@ -216,7 +358,9 @@ fn a_thread_that_waits_for_a_program_does_not_wait_for_itself() {
     let (done, wait) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let python = python().with_limits(ProgramLimits::new().time(Duration::from_millis(300)));
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
         let result = runtime.block_on(async {
             let mut others = tokio::task::JoinSet::new();
             for _ in 0..std::thread::available_parallelism().unwrap().get() {
@@ -228,5 +372,9 @@ fn a_thread_that_waits_for_a_program_does_not_wait_for_itself() {
         });
         done.send(result).unwrap();
     });
-    assert_eq!(wait.recv_timeout(Duration::from_secs(60)).expect("it waits for itself"), 42);
+    assert_eq!(
+        wait.recv_timeout(Duration::from_secs(60))
+            .expect("it waits for itself"),
+        42
+    );
 }

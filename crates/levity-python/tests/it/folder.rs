@@ -30,26 +30,50 @@ async fn functions_of_a_file_are_tools_without_wiring() {
     write("texts.py", TEXTS);
     write("_private.py", "def hidden() -> int:\n    return 1\n");
     write("broken.py", "def f(:\n");
-    write("endless.py", "def g() -> int:\n    return 1\n\nwhile True:\n    pass\n");
+    write(
+        "endless.py",
+        "def g() -> int:\n    return 1\n\nwhile True:\n    pass\n",
+    );
     write("fails.py", "x = 1\nx / 0\n");
     let registry = Registry::folder(folder.path()).unwrap();
-    let names: Vec<String> = registry.specs().iter().map(|spec| spec.name.clone()).collect();
+    let names: Vec<String> = registry
+        .specs()
+        .iter()
+        .map(|spec| spec.name.clone())
+        .collect();
     assert_eq!(names, ["shout", "bare"]);
-    let problems: Vec<String> = registry.problems().iter().map(ToString::to_string).collect();
+    let problems: Vec<String> = registry
+        .problems()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     for wanted in [
         "`broken.py`: line 1: ",
         "`endless.py`: line ",
         "`fails.py`: line 2: ",
         "`texts.py`: line 13: `bare`: it has no docstring",
     ] {
-        assert!(problems.iter().any(|problem| problem.contains(wanted)), "{wanted}: {problems:#?}");
+        assert!(
+            problems.iter().any(|problem| problem.contains(wanted)),
+            "{wanted}: {problems:#?}"
+        );
     }
 
-    let model = ScriptedModel::new().call("shout", json!({"text": "hi", "times": 2})).reply("Done.");
+    let model = ScriptedModel::new()
+        .call("shout", json!({"text": "hi", "times": 2}))
+        .reply("Done.");
     let tools = FolderTools::open(folder.path()).unwrap();
     let agent = Agent::builder(model.clone()).source(tools).build().unwrap();
     agent.run("Shout").await.unwrap();
-    let told =
-        model.requests()[1].history.messages().last().unwrap().results().next().unwrap().text().into_owned();
+    let told = model.requests()[1]
+        .history
+        .messages()
+        .last()
+        .unwrap()
+        .results()
+        .next()
+        .unwrap()
+        .text()
+        .into_owned();
     assert!(told.contains("HI!HI!"), "{told}");
 }

@@ -8,7 +8,8 @@ use serde_json::json;
 
 use crate::support::places;
 
-/// A program, what it may end with, and whether it can be stopped in a thread as well as in a process.
+/// A program, what it may end with, and whether it can be stopped in a thread as well as in a
+/// process.
 struct Case(&'static str, &'static [ProgramFaultKind], Holds);
 
 #[derive(Clone, Copy, PartialEq)]
@@ -25,31 +26,64 @@ const ANY: &[ProgramFaultKind] = &[];
 const CASES: &[Case] = &[
     // Loops without an end.
     Case("while True: pass", &[Time], Both),
-    Case("while True:\n    try:\n        while True: pass\n    except BaseException: pass", &[Time], Both),
+    Case(
+        "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
+        &[Time],
+        Both,
+    ),
     Case(
         "def f():\n    try:\n        return f()\n    finally:\n        while True: pass\nf()",
         &[Time],
         Both,
     ),
-    Case("def g():\n    try:\n        g()\n    finally:\n        g()\ng()", &[Time, Raised], Both),
+    Case(
+        "def g():\n    try:\n        g()\n    finally:\n        g()\ng()",
+        &[Time, Raised],
+        Both,
+    ),
     Case("sum(1 for _ in iter(int, 1))", &[Time], Both),
     Case("max(iter(int, 1))", &[Time], Both),
     Case("[x for x in iter(int, 1) if x]", &[Time], Both),
     Case("any(x for x in iter(int, 1))", &[Time], Both),
-    Case("import itertools\nfor x in itertools.count(): pass", &[Time], Both),
+    Case(
+        "import itertools\nfor x in itertools.count(): pass",
+        &[Time],
+        Both,
+    ),
     Case("import itertools\nsum(itertools.repeat(0))", &[Time], Both),
     Case(
-        "class I:\n    def __iter__(self): return self\n    def __next__(self): return 1\nfor x in I(): pass",
+        "class I:\n    def __iter__(self): return self\n    def __next__(self): return 1\nfor x in \
+            I(): pass",
         &[Time],
         Both,
     ),
     Case("x = [1]\nfor y in x: x.append(y)", &[Time, Memory], Both),
-    Case("a, b = 0, 1\nwhile True: a, b = b, (a + b) % 1000007", &[Time], Both),
-    Case("def f(n): return 1 if n < 2 else f(n - 1) + f(n - 2)\nf(60)", &[Time], Both),
-    Case("sorted(list(range(100000)), key=lambda v: sum(range(10 ** 6)))", &[Time], Both),
+    Case(
+        "a, b = 0, 1\nwhile True: a, b = b, (a + b) % 1000007",
+        &[Time],
+        Both,
+    ),
+    Case(
+        "def f(n): return 1 if n < 2 else f(n - 1) + f(n - 2)\nf(60)",
+        &[Time],
+        Both,
+    ),
+    Case(
+        "sorted(list(range(100000)), key=lambda v: sum(range(10 ** 6)))",
+        &[Time],
+        Both,
+    ),
     Case("min(range(10 ** 9), key=lambda v: -v)", &[Time], Both),
-    Case("import asyncio\nasync def f():\n    while True: pass\nawait f()", &[Time], Both),
-    Case("import functools\nfunctools.reduce(lambda a, b: b, iter(int, 1))", &[Time], Both),
+    Case(
+        "import asyncio\nasync def f():\n    while True: pass\nawait f()",
+        &[Time],
+        Both,
+    ),
+    Case(
+        "import functools\nfunctools.reduce(lambda a, b: b, iter(int, 1))",
+        &[Time],
+        Both,
+    ),
     // Memory.
     Case("l = []\nwhile True: l.append('x' * 1000)", &[Memory], Both),
     Case("list(range(10 ** 10))", &[Memory, Time], Both),
@@ -60,30 +94,86 @@ const CASES: &[Case] = &[
     Case("b'a' * 10 ** 11", &[Memory], Both),
     Case("x = 'ab'\nwhile True: x += x", &[Memory], Both),
     Case("x = b'ab'\nwhile True: x = x + x", &[Memory], Both),
-    Case("d = {}\ni = 0\nwhile True:\n    d[i] = 'x' * 1000 + str(i)\n    i += 1", &[Memory, Time], Both),
-    Case("x = [1] * 1000\nwhile True: x = [x] * 1000", &[Memory, Time], Both),
-    Case("x = [[0] * 1000 for _ in range(10 ** 6)]", &[Memory, Time], Both),
+    Case(
+        "d = {}\ni = 0\nwhile True:\n    d[i] = 'x' * 1000 + str(i)\n    i += 1",
+        &[Memory, Time],
+        Both,
+    ),
+    Case(
+        "x = [1] * 1000\nwhile True: x = [x] * 1000",
+        &[Memory, Time],
+        Both,
+    ),
+    Case(
+        "x = [[0] * 1000 for _ in range(10 ** 6)]",
+        &[Memory, Time],
+        Both,
+    ),
     Case("'x'.ljust(10 ** 10)", &[Memory], Both),
     Case("'x'.center(10 ** 10)", &[Memory], Both),
     Case("'x'.zfill(10 ** 10)", &[Memory], Both),
-    Case("f'{1:1000000000}'", &[Memory, Time, Raised, Crashed], Process),
-    Case("'{:>1000000000}'.format(1)", &[Memory, Time, Raised, Crashed], Process),
+    Case(
+        "f'{1:1000000000}'",
+        &[Memory, Time, Raised, Crashed],
+        Process,
+    ),
+    Case(
+        "'{:>1000000000}'.format(1)",
+        &[Memory, Time, Raised, Crashed],
+        Process,
+    ),
     Case("'abc'.replace('', 'x' * 10 ** 9)", &[Memory], Both),
-    Case("('ab' * 10 ** 6).replace('a', 'x' * 10 ** 6)", &[Memory], Both),
-    Case("'x'.join(['y' * 10 ** 6] * 10 ** 6)", &[Memory, Crashed], Both),
-    Case("('a' * 10 ** 8).split('a')", &[Memory, Crashed, Time], Process),
-    Case("'\\t'.expandtabs(10 ** 10)", &[Memory, Raised, Time, Crashed], Process),
-    Case("import itertools\nlist(itertools.product(range(1000), repeat=5))", &[Memory, Time, Raised], Both),
-    Case("import json\njson.dumps(['x' * 10 ** 6] * 10 ** 6)", &[Memory, Time, Crashed], Process),
-    Case("import base64\nbase64.b64encode(b'x' * 10 ** 9)", &[Memory], Both),
+    Case(
+        "('ab' * 10 ** 6).replace('a', 'x' * 10 ** 6)",
+        &[Memory],
+        Both,
+    ),
+    Case(
+        "'x'.join(['y' * 10 ** 6] * 10 ** 6)",
+        &[Memory, Crashed],
+        Both,
+    ),
+    Case(
+        "('a' * 10 ** 8).split('a')",
+        &[Memory, Crashed, Time],
+        Process,
+    ),
+    Case(
+        "'\\t'.expandtabs(10 ** 10)",
+        &[Memory, Raised, Time, Crashed],
+        Process,
+    ),
+    Case(
+        "import itertools\nlist(itertools.product(range(1000), repeat=5))",
+        &[Memory, Time, Raised],
+        Both,
+    ),
+    Case(
+        "import json\njson.dumps(['x' * 10 ** 6] * 10 ** 6)",
+        &[Memory, Time, Crashed],
+        Process,
+    ),
+    Case(
+        "import base64\nbase64.b64encode(b'x' * 10 ** 9)",
+        &[Memory],
+        Both,
+    ),
     Case(
         "import unicodedata\nunicodedata.normalize('NFKD', '\\ufdfa' * 10 ** 7)",
         &[Memory, Time, Crashed],
         Process,
     ),
     Case("print('x' * 10 ** 11)", &[Memory], Both),
-    Case("class A: pass\nl = []\nwhile True: l.append(A())", &[Memory, Time], Both),
-    Case("l = []\nwhile True:\n    a = []\n    a.append(a)\n    l.append(a)", &[Memory, Time], Both),
+    Case(
+        "class A: pass\nl = []\nwhile True: l.append(A())",
+        &[Memory, Time],
+        Both,
+    ),
+    Case(
+        "l = []\nwhile True:\n    a = []\n    a.append(a)\n    l.append(a)",
+        &[Memory, Time],
+        Both,
+    ),
     Case(
         "while True:\n    try:\n        x = 'a' * 10 ** 10\n    except BaseException: pass",
         &[Memory, Time],
@@ -96,40 +186,106 @@ const CASES: &[Case] = &[
     Case("x = 3\nwhile True: x = x * x", &[Time, Memory], Process),
     Case("pow(3, 10 ** 100000, 10 ** 100000 + 1)", &[Time], Process),
     Case("divmod(10 ** 3000000, 10 ** 1500000 + 7)", ANY, Process),
-    Case("import math\nmath.factorial(10 ** 7)", &[Raised, Time, Memory], Process),
+    Case(
+        "import math\nmath.factorial(10 ** 7)",
+        &[Raised, Time, Memory],
+        Process,
+    ),
     Case("import math\nmath.comb(10 ** 6, 5 * 10 ** 5)", ANY, Process),
     Case("str(7 ** 100000)", &[Raised], Both),
     Case("int('9' * 10 ** 6)", &[Raised], Both),
-    Case("hash(10 ** 100000) and round(1e308 * 10, 10 ** 9)", ANY, Both),
+    Case(
+        "hash(10 ** 100000) and round(1e308 * 10, 10 ** 9)",
+        ANY,
+        Both,
+    ),
     // Depth.
     Case("def f(): return f()\nf()", &[Raised], Both),
     Case("def f(n): return [f(n + 1)]\nf(0)", &[Raised], Both),
     Case("f = lambda x: f(x)\nf(1)", &[Raised], Both),
-    Case("class A:\n    def __repr__(self): return repr(self)\nrepr(A())", &[Raised], Both),
-    Case("class A:\n    def __eq__(self, o): return self == o\nA() == A()", &[Raised], Both),
-    Case("class A:\n    def __hash__(self): return hash(self)\n{A(): 1}", &[Raised], Both),
-    Case("class A:\n    def __getattr__(self, n): return self.x\nA().y", &[Raised], Both),
-    Case("class A:\n    def __len__(self): return len(self)\nlen(A())", &[Raised], Both),
-    Case("class A:\n    def __str__(self): return f'{self}'\nstr(A())", &[Raised], Both),
-    Case("class A:\n    def __contains__(self, x): return x in self\n1 in A()", &[Raised], Both),
+    Case(
+        "class A:\n    def __repr__(self): return repr(self)\nrepr(A())",
+        &[Raised],
+        Both,
+    ),
+    Case(
+        "class A:\n    def __eq__(self, o): return self == o\nA() == A()",
+        &[Raised],
+        Both,
+    ),
+    Case(
+        "class A:\n    def __hash__(self): return hash(self)\n{A(): 1}",
+        &[Raised],
+        Both,
+    ),
+    Case(
+        "class A:\n    def __getattr__(self, n): return self.x\nA().y",
+        &[Raised],
+        Both,
+    ),
+    Case(
+        "class A:\n    def __len__(self): return len(self)\nlen(A())",
+        &[Raised],
+        Both,
+    ),
+    Case(
+        "class A:\n    def __str__(self): return f'{self}'\nstr(A())",
+        &[Raised],
+        Both,
+    ),
+    Case(
+        "class A:\n    def __contains__(self, x): return x in self\n1 in A()",
+        &[Raised],
+        Both,
+    ),
     Case("a = []\nfor _ in range(20000): a = [a]\nrepr(a)", ANY, Both),
     Case("a = []\nfor _ in range(20000): a = [a]\na", ANY, Both),
-    Case("a = ()\nfor _ in range(20000): a = (a,)\nhash(a)", &[Raised, Time], Both),
-    Case("a = []\nb = []\nfor _ in range(20000): a, b = [a], [b]\na == b", &[Raised, Time], Both),
-    Case("a = {}\nfor _ in range(20000): a = {'a': a}\nstr(a)", ANY, Both),
-    Case("import json\na = []\nfor _ in range(20000): a = [a]\njson.dumps(a)", &[Raised, Time], Both),
-    Case("import json\njson.loads('[' * 1000000)", &[Raised], Both),
-    Case("import json\njson.loads('{\"a\":' * 100000)", &[Raised], Both),
-    Case("x = []\nx.append(x)\nx == [x]\nprint(x)\nx", ANY, Both),
-    Case("import asyncio\nasync def f(): return await f()\nawait f()", &[Raised], Both),
     Case(
-        "async def f(n):\n    return await f(n + 1) if n < 10 ** 6 else n\nimport asyncio\nawait asyncio.gather(*[f(0) for _ in range(100)])",
+        "a = ()\nfor _ in range(20000): a = (a,)\nhash(a)",
+        &[Raised, Time],
+        Both,
+    ),
+    Case(
+        "a = []\nb = []\nfor _ in range(20000): a, b = [a], [b]\na == b",
+        &[Raised, Time],
+        Both,
+    ),
+    Case(
+        "a = {}\nfor _ in range(20000): a = {'a': a}\nstr(a)",
+        ANY,
+        Both,
+    ),
+    Case(
+        "import json\na = []\nfor _ in range(20000): a = [a]\njson.dumps(a)",
+        &[Raised, Time],
+        Both,
+    ),
+    Case("import json\njson.loads('[' * 1000000)", &[Raised], Both),
+    Case(
+        "import json\njson.loads('{\"a\":' * 100000)",
+        &[Raised],
+        Both,
+    ),
+    Case("x = []\nx.append(x)\nx == [x]\nprint(x)\nx", ANY, Both),
+    Case(
+        "import asyncio\nasync def f(): return await f()\nawait f()",
+        &[Raised],
+        Both,
+    ),
+    Case(
+        "async def f(n):\n    return await f(n + 1) if n < 10 ** 6 else n\nimport asyncio\nawait \
+            asyncio.gather(*[f(0) for _ in range(100)])",
         &[Raised, Time, Memory],
         Both,
     ),
-    Case("map_ = range(3)\nfor _ in range(50000): map_ = map(lambda x: x, map_)\nlist(map_)", ANY, Process),
     Case(
-        "e = None\nfor i in range(20000):\n    try:\n        raise ValueError(i) from e\n    except ValueError as x:\n        e = x\nraise e",
+        "map_ = range(3)\nfor _ in range(50000): map_ = map(lambda x: x, map_)\nlist(map_)",
+        ANY,
+        Process,
+    ),
+    Case(
+        "e = None\nfor i in range(20000):\n    try:\n        raise ValueError(i) from e\n    \
+            except ValueError as x:\n        e = x\nraise e",
         &[Raised, Time],
         Both,
     ),
@@ -147,13 +303,21 @@ const CASES: &[Case] = &[
     Case("getattr((), '__cl' + 'ass__')", &[Raised], Both),
     Case("'{0.__class__.__mro__}'.format(1)", &[Raised], Both),
     Case("f\"{().__class__}\"", &[Raised], Both),
-    Case("'{x.__init__.__globals__}'.format(x=print)", &[Raised], Both),
+    Case(
+        "'{x.__init__.__globals__}'.format(x=print)",
+        &[Raised],
+        Both,
+    ),
     Case("import os\nos.system('id')", &[Raised], Both),
     Case("import os\nos.environ['PATH']", &[Raised], Both),
     Case("import os\nos.getenv('PATH')", &[Raised], Both),
     Case("import os\nos.listdir('/')", &[Raised], Both),
     Case("import sys\nsys.modules['os']", &[Raised], Both),
-    Case("import sys\nsys.setrecursionlimit(10 ** 9)", &[Raised], Both),
+    Case(
+        "import sys\nsys.setrecursionlimit(10 ** 9)",
+        &[Raised],
+        Both,
+    ),
     Case("import sys\nsys._getframe()", &[Raised], Both),
     Case("import subprocess", &[Raised], Both),
     Case("import socket", &[Raised], Both),
@@ -168,14 +332,34 @@ const CASES: &[Case] = &[
     Case("import time\ntime.sleep(100)", &[Raised], Both),
     Case("import random", &[Raised], Both),
     Case("import asyncio\nawait asyncio.sleep(100)", &[Raised], Both),
-    Case("from datetime import datetime\ndatetime.now()", &[Raised], Both),
+    Case(
+        "from datetime import datetime\ndatetime.now()",
+        &[Raised],
+        Both,
+    ),
     Case("from datetime import date\ndate.today()", &[Raised], Both),
     Case("open('/etc/passwd').read()", &[Raised], Both),
     Case("open('x', 'w').write('x')", &[Raised], Both),
-    Case("from pathlib import Path\nPath('/etc/passwd').read_text()", &[Raised], Both),
-    Case("from pathlib import Path\nlist(Path('/').iterdir())", &[Raised], Both),
-    Case("from pathlib import Path\nPath('/tmp/x').write_text('x')", &[Raised], Both),
-    Case("from pathlib import Path\nPath('/tmp').exists()", &[Raised], Both),
+    Case(
+        "from pathlib import Path\nPath('/etc/passwd').read_text()",
+        &[Raised],
+        Both,
+    ),
+    Case(
+        "from pathlib import Path\nlist(Path('/').iterdir())",
+        &[Raised],
+        Both,
+    ),
+    Case(
+        "from pathlib import Path\nPath('/tmp/x').write_text('x')",
+        &[Raised],
+        Both,
+    ),
+    Case(
+        "from pathlib import Path\nPath('/tmp').exists()",
+        &[Raised],
+        Both,
+    ),
     Case("eval('1')", &[Raised], Both),
     Case("exec('x = 1')", &[Raised], Both),
     Case("compile('1', 'x', 'eval')", &[Raised], Both),
@@ -193,13 +377,41 @@ const CASES: &[Case] = &[
     Case("raise MemoryError('mine')", &[Memory, Raised], Both),
     Case("raise TimeoutError('mine')", &[Raised], Both),
     // Patterns.
-    Case("import re\nre.match(r'(a+)+$', 'a' * 5000 + 'b')", ANY, Both),
-    Case("import re\nre.match(r'^(\\w+\\s?)*$', 'a' * 5000 + '!')", ANY, Both),
-    Case("import re\nre.match(r'(a|aa)+\\1$', 'a' * 3000 + 'b')", ANY, Process),
-    Case("import re\nre.match(r'(?=(a+))(a|a)*b\\1', 'a' * 3000)", ANY, Process),
-    Case("import re\nre.compile('(' * 10000 + ')' * 10000)", &[Raised], Both),
-    Case("import re\nre.match('((a{1,100}){1,100}){1,100}', 'a' * 1000)", ANY, Process),
-    Case("import re\nre.sub('', 'x' * 10 ** 4, 'y' * 10 ** 6)", &[Memory, Time, Crashed], Process),
+    Case(
+        "import re\nre.match(r'(a+)+$', 'a' * 5000 + 'b')",
+        ANY,
+        Both,
+    ),
+    Case(
+        "import re\nre.match(r'^(\\w+\\s?)*$', 'a' * 5000 + '!')",
+        ANY,
+        Both,
+    ),
+    Case(
+        "import re\nre.match(r'(a|aa)+\\1$', 'a' * 3000 + 'b')",
+        ANY,
+        Process,
+    ),
+    Case(
+        "import re\nre.match(r'(?=(a+))(a|a)*b\\1', 'a' * 3000)",
+        ANY,
+        Process,
+    ),
+    Case(
+        "import re\nre.compile('(' * 10000 + ')' * 10000)",
+        &[Raised],
+        Both,
+    ),
+    Case(
+        "import re\nre.match('((a{1,100}){1,100}){1,100}', 'a' * 1000)",
+        ANY,
+        Process,
+    ),
+    Case(
+        "import re\nre.sub('', 'x' * 10 ** 4, 'y' * 10 ** 6)",
+        &[Memory, Time, Crashed],
+        Process,
+    ),
     // Output and errors.
     Case("while True: print('x' * 1000)", &[Time], Both),
     Case("while True: print(end='')", &[Time], Both),
@@ -219,20 +431,26 @@ const CASES: &[Case] = &[
 ];
 
 fn limits() -> ProgramLimits {
-    ProgramLimits::new().time(Duration::from_millis(400)).memory(192 << 20)
+    ProgramLimits::new()
+        .time(Duration::from_millis(400))
+        .memory(192 << 20)
 }
 
 async fn hold(place: Isolation, holds: Holds) {
     let python = Python::isolated(place).with_limits(limits());
     let mut wrong = Vec::new();
-    for Case(code, kinds, _) in CASES.iter().filter(|case| holds == Process || case.2 == Both) {
+    for Case(code, kinds, _) in CASES
+        .iter()
+        .filter(|case| holds == Process || case.2 == Both)
+    {
         let ran = python.run(*code, json!({})).await;
         let as_it_should = match &ran {
             Ok(ran) => kinds.is_empty() && ran.result.to_string().len() <= 2 * limits().result,
             Err(error) => error.fault().is_some_and(|fault| {
                 // On a slow machine, the time may be up before the memory is.
                 let late = fault.kind == Time && kinds.contains(&Memory);
-                (kinds.is_empty() || kinds.contains(&fault.kind) || late) && fault.traceback.len() < 6_000
+                (kinds.is_empty() || kinds.contains(&fault.kind) || late)
+                    && fault.traceback.len() < 6_000
             }),
         };
         if !as_it_should {
@@ -259,13 +477,19 @@ async fn a_thread_holds_most() {
 /// With time enough, it is the memory that runs out.
 #[tokio::test]
 async fn memory_is_limited() {
-    let long = ProgramLimits::new().time(Duration::from_secs(600)).memory(96 << 20);
+    let long = ProgramLimits::new()
+        .time(Duration::from_secs(600))
+        .memory(96 << 20);
     for place in places() {
         if place == Isolation::Thread && !cfg!(target_os = "linux") {
             continue;
         }
         let python = Python::isolated(place).with_limits(long);
-        for code in ["l = []\nwhile True: l.append('x' * 1000)", "list(range(10 ** 10))", "'a' * 10 ** 9"] {
+        for code in [
+            "l = []\nwhile True: l.append('x' * 1000)",
+            "list(range(10 ** 10))",
+            "'a' * 10 ** 9",
+        ] {
             let error = python.run(code, json!({})).await.unwrap_err();
             assert_eq!(error.fault().unwrap().kind, Memory, "{code}: {error:?}");
         }
@@ -277,7 +501,11 @@ fn there_are_enough() {
     let mut codes: Vec<&str> = CASES.iter().map(|Case(code, ..)| *code).collect();
     codes.sort_unstable();
     codes.dedup();
-    assert!(codes.len() == CASES.len() && codes.len() >= 50, "{}", codes.len());
+    assert!(
+        codes.len() == CASES.len() && codes.len() >= 50,
+        "{}",
+        codes.len()
+    );
 }
 
 /// Sources that are too long to write down.
@@ -285,12 +513,32 @@ fn there_are_enough() {
 async fn monstrous_sources_are_refused() {
     let sources = [
         ("10 MB", "x = 1\n".repeat(10_000_000 / 6), &[Size][..]),
-        ("one line", format!("x = '{}'", "a".repeat(10_000_000)), &[Size]),
-        ("parentheses", format!("{}1{}", "(".repeat(100_000), ")".repeat(100_000)), &[Syntax, Raised]),
-        ("lists", format!("{}{}", "[".repeat(100_000), "]".repeat(100_000)), &[Syntax, Raised]),
+        (
+            "one line",
+            format!("x = '{}'", "a".repeat(10_000_000)),
+            &[Size],
+        ),
+        (
+            "parentheses",
+            format!("{}1{}", "(".repeat(100_000), ")".repeat(100_000)),
+            &[Syntax, Raised],
+        ),
+        (
+            "lists",
+            format!("{}{}", "[".repeat(100_000), "]".repeat(100_000)),
+            &[Syntax, Raised],
+        ),
         ("dicts", "{1:".repeat(80_000), &[Syntax, Raised]),
-        ("signs", format!("{}1", "-".repeat(200_000)), &[Syntax, Raised]),
-        ("nots", format!("{}1", "not ".repeat(60_000)), &[Syntax, Raised]),
+        (
+            "signs",
+            format!("{}1", "-".repeat(200_000)),
+            &[Syntax, Raised],
+        ),
+        (
+            "nots",
+            format!("{}1", "not ".repeat(60_000)),
+            &[Syntax, Raised],
+        ),
         ("sums", format!("1{}", " + 1".repeat(60_000)), &[]),
         ("ands", format!("1{}", " and 1".repeat(40_000)), &[]),
         ("ifs", format!("1{}", " if 1 else 1".repeat(20_000)), &[]),
@@ -299,10 +547,28 @@ async fn monstrous_sources_are_refused() {
         ("calls", format!("print{}", "()".repeat(100_000)), &[]),
         ("items", format!("x{}", "[0]".repeat(80_000)), &[]),
         ("lambdas", format!("{}1", "lambda:".repeat(30_000)), &[]),
-        ("strings", format!("f'{}{}'", "{".repeat(1000), "}".repeat(1000)), &[]),
-        ("names", (0..30_000).map(|n| format!("a{n}=1\n")).collect(), &[]),
-        ("blocks", (0..400).map(|n| format!("{}if 1:\n", " ".repeat(n))).collect(), &[Syntax, Raised, Size]),
-        ("elifs", format!("if 0: pass\n{}", "elif 0: pass\n".repeat(15_000)), &[]),
+        (
+            "strings",
+            format!("f'{}{}'", "{".repeat(1000), "}".repeat(1000)),
+            &[],
+        ),
+        (
+            "names",
+            (0..30_000).map(|n| format!("a{n}=1\n")).collect(),
+            &[],
+        ),
+        (
+            "blocks",
+            (0..400)
+                .map(|n| format!("{}if 1:\n", " ".repeat(n)))
+                .collect(),
+            &[Syntax, Raised, Size],
+        ),
+        (
+            "elifs",
+            format!("if 0: pass\n{}", "elif 0: pass\n".repeat(15_000)),
+            &[],
+        ),
         ("awaits", format!("{}x", "await ".repeat(40_000)), &[]),
         ("arguments", format!("print({})", "1,".repeat(100_000)), &[]),
     ];
@@ -314,7 +580,10 @@ async fn monstrous_sources_are_refused() {
                 Ok(_) => assert!(kinds.is_empty(), "{name}"),
                 Err(error) => {
                     let kind = error.fault().unwrap().kind;
-                    assert!(kinds.is_empty() || kinds.contains(&kind), "{name}: {kind:?}");
+                    assert!(
+                        kinds.is_empty() || kinds.contains(&kind),
+                        "{name}: {kind:?}"
+                    );
                     assert_ne!(kind, Crashed, "{name} in {place:?}: {error:?}");
                 }
             }

@@ -39,10 +39,16 @@ impl Tool for Step {
 }
 
 fn step(folder: &Path) -> Step {
-    let input = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+    let input =
+        json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
     // It may be made again, so the one that was cut off is.
     let hints = levity_core::Hints::new().idempotent();
-    Step(ToolSpec::new("step", "Steps.").with_input(input).with_hints(hints), folder.to_owned())
+    Step(
+        ToolSpec::new("step", "Steps.")
+            .with_input(input)
+            .with_hints(hints),
+        folder.to_owned(),
+    )
 }
 
 fn worker(folder: &Path) -> levity_loop::Agent {
@@ -50,13 +56,19 @@ fn worker(folder: &Path) -> levity_loop::Agent {
     let step = Arc::new(step(folder));
     let runtime = Runtime::new().with_journal(FileJournal::new(folder.join("runs")).unwrap());
     let program = RunPython::new().python(python()).tool(&step);
-    agent(json!({"code": code}), program).tool(step).runtime(runtime).build().unwrap()
+    agent(json!({"code": code}), program)
+        .tool(step)
+        .runtime(runtime)
+        .build()
+        .unwrap()
 }
 
 /// Not a test: what the other one kills.
 #[tokio::test]
 async fn victim() {
-    let Some(folder) = std::env::var_os(FOLDER) else { return };
+    let Some(folder) = std::env::var_os(FOLDER) else {
+        return;
+    };
     worker(Path::new(&folder)).run("go").id("r").await.unwrap();
 }
 
@@ -70,7 +82,9 @@ async fn code_survives_a_kill() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut lines = BufReader::new(victim.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut lines = BufReader::new(victim.stdout.take().unwrap())
+        .lines()
+        .map_while(Result::ok);
     let waits = lines.any(|line| line.contains("waiting"));
     victim.kill().unwrap();
     victim.wait().unwrap();
@@ -80,5 +94,9 @@ async fn code_survives_a_kill() {
 
     let answer = worker(folder.path()).resume("r").await.unwrap();
     assert_eq!(told(&answer).1["result"], json!([10, 20, 30]));
-    assert_eq!(done(), "1\n2\n3\n", "what was done before the kill is not done again");
+    assert_eq!(
+        done(),
+        "1\n2\n3\n",
+        "what was done before the kill is not done again"
+    );
 }

@@ -1,8 +1,8 @@
 //! Code that calls tools, through an agent.
 
 use levity_core::{
-    Decision, EventKind, Hints, Journal as _, RunQuery, Secrets, Tool, ToolCx, ToolError, ToolOutput,
-    ToolSpec,
+    Decision, EventKind, Hints, Journal as _, RunQuery, Secrets, Tool, ToolCx, ToolError,
+    ToolOutput, ToolSpec,
 };
 use levity_loop::SecretGuard;
 use levity_python::{ProgramLimits, RunPython};
@@ -19,7 +19,12 @@ fn program(tool: &RecordingTool) -> RunPython {
 
 async fn run(code: &str) -> (bool, Value, String) {
     let tool = add_one();
-    let answer = agent(json!({"code": code}), program(&tool)).tool(tool).build().unwrap().run("go").await;
+    let answer = agent(json!({"code": code}), program(&tool))
+        .tool(tool)
+        .build()
+        .unwrap()
+        .run("go")
+        .await;
     told(&answer.unwrap())
 }
 
@@ -36,7 +41,8 @@ async fn tools_are_functions() {
 
 #[tokio::test]
 async fn awaited_calls_go_side_by_side() {
-    let code = "import asyncio\na, b = await asyncio.gather(add_one(1), add_one(n=5))\nc = await add_one(b)\n[a, b, c]";
+    let code = "import asyncio\na, b = await asyncio.gather(add_one(1), add_one(n=5))\nc = await \
+        add_one(b)\n[a, b, c]";
     let (failed, value, text) = run(code).await;
     assert!(!failed, "{text}");
     assert_eq!(value["result"], json!([2, 6, 7]));
@@ -46,13 +52,22 @@ async fn awaited_calls_go_side_by_side() {
 #[tokio::test]
 async fn a_call_with_wrong_arguments_raises_what_python_raises() {
     for (code, expected) in [
-        ("add_one(1, 2)", "TypeError: add_one() takes 1 positional arguments but 2 were given"),
-        ("add_one(1, n=2)", "TypeError: add_one() got multiple values for argument 'n'"),
+        (
+            "add_one(1, 2)",
+            "TypeError: add_one() takes 1 positional arguments but 2 were given",
+        ),
+        (
+            "add_one(1, n=2)",
+            "TypeError: add_one() got multiple values for argument 'n'",
+        ),
         ("add_one(n={1, 2}, x=print)", "which is no JSON"),
         ("add_one('x')", "RuntimeError: "),
         ("add_one()", "RuntimeError: "),
         ("add_two(1)", "NameError: name 'add_two' is not defined"),
-        ("x = []\nx.append(x)\nadd_one(x)", "a value that contains itself"),
+        (
+            "x = []\nx.append(x)\nadd_one(x)",
+            "a value that contains itself",
+        ),
     ] {
         let (failed, _, text) = run(code).await;
         assert!(failed && text.contains(expected), "{code}: {text}");
@@ -64,7 +79,10 @@ async fn a_call_with_wrong_arguments_raises_what_python_raises() {
 async fn a_tool_that_fails_raises_an_exception() {
     let broken = RecordingTool::new("broken", |_| Err(ToolError::failed("the disk is full")));
     let code = "try:\n    broken()\nexcept RuntimeError as e:\n    result = str(e)\nresult";
-    let agent = agent(json!({"code": code}), program(&broken)).tool(broken).build().unwrap();
+    let agent = agent(json!({"code": code}), program(&broken))
+        .tool(broken)
+        .build()
+        .unwrap();
     let (failed, value, _) = told(&agent.run("go").await.unwrap());
     assert!(!failed);
     assert_eq!(value["result"], "the disk is full");
@@ -73,15 +91,28 @@ async fn a_tool_that_fails_raises_an_exception() {
 #[tokio::test]
 async fn what_is_too_long_for_a_model_comes_in_whole() {
     let text = |_: &Value| Ok(ToolOutput::text("é".repeat(100_000)));
-    let list = |_: &Value| Ok(ToolOutput::value(Value::from((0..50_000).collect::<Vec<_>>())));
-    let (text, plain) = (RecordingTool::new("text", text), RecordingTool::new("plain", list));
+    let list = |_: &Value| {
+        Ok(ToolOutput::value(Value::from(
+            (0..50_000).collect::<Vec<_>>(),
+        )))
+    };
+    let (text, plain) = (
+        RecordingTool::new("text", text),
+        RecordingTool::new("plain", list),
+    );
     let typed = Typed(ToolSpec::new("typed", "Counts.").with_output(json!({"type": "array"})));
     let program = program(&text).tool(&plain).tool(&typed);
     let code = "t = text()\np = plain()\nl = typed()\n[len(t), t[-1], p[:5], len(l), l[-1]]";
-    let agent = agent(json!({"code": code}), program).tool(text).tool(plain).tool(typed);
+    let agent = agent(json!({"code": code}), program)
+        .tool(text)
+        .tool(plain)
+        .tool(typed);
     let (failed, value, words) = told(&agent.build().unwrap().run("go").await.unwrap());
     assert!(!failed, "{words}");
-    assert_eq!(value["result"], json!([100_000, "é", "[0,1,", 50_000, 49_999]));
+    assert_eq!(
+        value["result"],
+        json!([100_000, "é", "[0,1,", 50_000, 49_999])
+    );
 }
 
 /// A tool that says what it returns.
@@ -94,46 +125,83 @@ impl Tool for Typed {
     }
 
     async fn call(&self, _: Value, _: &ToolCx) -> Result<ToolOutput, ToolError> {
-        Ok(ToolOutput::value(Value::from((0..50_000).collect::<Vec<_>>())))
+        Ok(ToolOutput::value(Value::from(
+            (0..50_000).collect::<Vec<_>>(),
+        )))
     }
 }
 
 #[tokio::test]
 async fn text_comes_in_as_text() {
     let hello = RecordingTool::new("hello", |_| Ok(ToolOutput::text("hi there")));
-    let agent = agent(json!({"code": "hello().upper()"}), program(&hello)).tool(hello).build().unwrap();
-    assert_eq!(told(&agent.run("go").await.unwrap()).1["result"], "HI THERE");
+    let agent = agent(json!({"code": "hello().upper()"}), program(&hello))
+        .tool(hello)
+        .build()
+        .unwrap();
+    assert_eq!(
+        told(&agent.run("go").await.unwrap()).1["result"],
+        "HI THERE"
+    );
 }
 
 #[tokio::test]
 async fn variants_are_tried_until_one_succeeds() {
-    let args = json!({"variants": ["1 / 0", "missing", "add_one(x)", "never()"], "inputs": {"x": 4}});
+    let args =
+        json!({"variants": ["1 / 0", "missing", "add_one(x)", "never()"], "inputs": {"x": 4}});
     let tool = add_one();
     let agent = agent(args, program(&tool)).tool(tool).build().unwrap();
     let (failed, value, _) = told(&agent.run("go").await.unwrap());
     assert!(!failed);
-    assert_eq!((&value["result"], &value["variant"]), (&json!(5), &json!(3)));
+    assert_eq!(
+        (&value["result"], &value["variant"]),
+        (&json!(5), &json!(3))
+    );
     let reasons = value["failed"].as_array().unwrap();
-    assert!(reasons[0].as_str().unwrap().contains("ZeroDivisionError"), "{value}");
-    assert!(reasons[1].as_str().unwrap().contains("NameError"), "{value}");
+    assert!(
+        reasons[0].as_str().unwrap().contains("ZeroDivisionError"),
+        "{value}"
+    );
+    assert!(
+        reasons[1].as_str().unwrap().contains("NameError"),
+        "{value}"
+    );
 }
 
 #[tokio::test]
 async fn when_all_variants_fail_each_reason_is_told() {
     let args = json!({"variants": ["1 / 0", "print('so far')\nint('x')"]});
-    let agent = agent(args, RunPython::new().python(python())).build().unwrap();
+    let agent = agent(args, RunPython::new().python(python()))
+        .build()
+        .unwrap();
     let (failed, _, text) = told(&agent.run("go").await.unwrap());
     assert!(failed);
-    for word in ["variant 1: ", "ZeroDivisionError", "variant 2: ", "ValueError", "line 2", "so far"] {
+    for word in [
+        "variant 1: ",
+        "ZeroDivisionError",
+        "variant 2: ",
+        "ValueError",
+        "line 2",
+        "so far",
+    ] {
         assert!(text.contains(word), "{word}: {text}");
     }
 }
 
 #[tokio::test]
 async fn variables_come_from_the_program_and_from_the_call() {
-    let program = RunPython::new().python(python()).variables(json!({"a": 1, "b": {"c": [2]}}));
-    let agent = agent(json!({"code": "[a, b, d]", "inputs": {"a": 3, "d": null}}), program).build().unwrap();
-    assert_eq!(told(&agent.run("go").await.unwrap()).1["result"], json!([3, {"c": [2]}, null]));
+    let program = RunPython::new()
+        .python(python())
+        .variables(json!({"a": 1, "b": {"c": [2]}}));
+    let agent = agent(
+        json!({"code": "[a, b, d]", "inputs": {"a": 3, "d": null}}),
+        program,
+    )
+    .build()
+    .unwrap();
+    assert_eq!(
+        told(&agent.run("go").await.unwrap()).1["result"],
+        json!([3, {"c": [2]}, null])
+    );
 }
 
 #[tokio::test]
@@ -144,7 +212,9 @@ async fn a_call_that_makes_no_sense_is_told() {
         (json!({"variants": []}), "variants"),
         (json!({"code": [1]}), "code"),
     ] {
-        let agent = agent(args.clone(), RunPython::new().python(python())).build().unwrap();
+        let agent = agent(args.clone(), RunPython::new().python(python()))
+            .build()
+            .unwrap();
         let (failed, _, text) = told(&agent.run("go").await.unwrap());
         assert!(failed && text.contains(expected), "{args}: {text}");
     }
@@ -162,31 +232,54 @@ async fn policy_holds_for_calls_from_code() {
     }
     let code = "try:\n    add_one(1)\nexcept RuntimeError as e:\n    print(e)\n";
     let tool = add_one().with_hints(Hints::new().destructive());
-    let asked = agent(json!({"code": code}), program(&tool)).tool(tool.clone()).approver(No).build().unwrap();
+    let asked = agent(json!({"code": code}), program(&tool))
+        .tool(tool.clone())
+        .approver(No)
+        .build()
+        .unwrap();
     let (_, value, text) = told(&asked.run("go").await.unwrap());
-    assert!(value["output"].as_str().unwrap().contains("not today"), "{text}");
+    assert!(
+        value["output"].as_str().unwrap().contains("not today"),
+        "{text}"
+    );
     assert!(tool.calls().is_empty());
 
     let denied = agent(json!({"code": code}), program(&tool)).tool(tool.clone());
-    let denied = denied.policy(Policy::new().rule(Rule::tool("add_one").deny("too dear"))).build().unwrap();
+    let denied = denied
+        .policy(Policy::new().rule(Rule::tool("add_one").deny("too dear")))
+        .build()
+        .unwrap();
     let (_, value, text) = told(&denied.run("go").await.unwrap());
-    assert!(value["output"].as_str().unwrap().contains("too dear"), "{text}");
+    assert!(
+        value["output"].as_str().unwrap().contains("too dear"),
+        "{text}"
+    );
     assert!(tool.calls().is_empty());
 }
 
 /// The guards of the agent screen words to the run of its program, before they are written down.
 #[tokio::test]
 async fn words_to_a_program_are_screened_before_they_are_written() {
-    let (tool, journal) = (add_one().with_hints(Hints::new().destructive()), MemoryJournal::new());
+    let (tool, journal) = (
+        add_one().with_hints(Hints::new().destructive()),
+        MemoryJournal::new(),
+    );
     let code = "try:\n    add_one(1)\nexcept RuntimeError as e:\n    print(e)\n";
     let guard = SecretGuard::new().secrets(Secrets::new().known("hunter22-hunter22"));
-    let agent = agent(json!({"code": code}), program(&tool)).tool(tool).guard(guard);
-    let agent = agent.runtime(Runtime::new().with_journal(journal.clone())).build().unwrap();
+    let agent = agent(json!({"code": code}), program(&tool))
+        .tool(tool)
+        .guard(guard);
+    let agent = agent
+        .runtime(Runtime::new().with_journal(journal.clone()))
+        .build()
+        .unwrap();
     let mut run = agent.run("go").id("r").start();
     let mut events = run.events();
     while let Some(event) = events.next().await {
         if let EventKind::Asked(ask) = &event.kind {
-            run.deny(ask, "no, the password is hunter22-hunter22").await.unwrap();
+            run.deny(ask, "no, the password is hunter22-hunter22")
+                .await
+                .unwrap();
         }
     }
     run.await.unwrap();
@@ -209,7 +302,15 @@ async fn a_person_may_answer_in_place_of_a_tool() {
     }
     let tool = add_one().with_hints(Hints::new().destructive());
     let agent = agent(json!({"code": "add_one(1).upper()"}), program(&tool)).tool(tool.clone());
-    let (failed, value, text) = told(&agent.approver(Person).build().unwrap().run("go").await.unwrap());
+    let (failed, value, text) = told(
+        &agent
+            .approver(Person)
+            .build()
+            .unwrap()
+            .run("go")
+            .await
+            .unwrap(),
+    );
     assert!(!failed && value["result"] == "FORTY", "{text}");
     assert!(tool.calls().is_empty());
 }
@@ -217,12 +318,18 @@ async fn a_person_may_answer_in_place_of_a_tool() {
 #[tokio::test]
 async fn calls_are_counted_and_limited() {
     let tool = add_one();
-    let code =
-        "n = 0\nwhile True:\n    try:\n        n = add_one(n)\n    except BaseException:\n        pass";
+    let code = "n = 0\nwhile True:\n    try:\n        n = add_one(n)\n    except \
+        BaseException:\n        pass";
     let program = program(&tool).limits(ProgramLimits::new().calls(3));
-    let agent = agent(json!({"code": code}), program).tool(tool.clone()).build().unwrap();
+    let agent = agent(json!({"code": code}), program)
+        .tool(tool.clone())
+        .build()
+        .unwrap();
     let (failed, _, text) = told(&agent.run("go").await.unwrap());
-    assert!(failed && text.contains("at most 3 calls of tools are allowed"), "{text}");
+    assert!(
+        failed && text.contains("at most 3 calls of tools are allowed"),
+        "{text}"
+    );
     assert_eq!(tool.calls().len(), 3);
 }
 
@@ -230,8 +337,10 @@ async fn calls_are_counted_and_limited() {
 async fn large_state_is_not_kept() {
     let tool = add_one();
     let program = program(&tool).limits(ProgramLimits::new().snapshot(100_000));
-    let agent =
-        agent(json!({"code": "x = 'x' * 200000\nadd_one(1)"}), program).tool(tool.clone()).build().unwrap();
+    let agent = agent(json!({"code": "x = 'x' * 200000\nadd_one(1)"}), program)
+        .tool(tool.clone())
+        .build()
+        .unwrap();
     let (failed, _, text) = told(&agent.run("go").await.unwrap());
     assert!(failed && text.contains("at most 100000 are kept"), "{text}");
     assert!(tool.calls().is_empty());
@@ -240,7 +349,11 @@ async fn large_state_is_not_kept() {
 #[tokio::test]
 async fn only_chosen_tools_can_be_called() {
     let tool = add_one();
-    let agent = agent(json!({"code": "add_one(1)"}), RunPython::new().python(python())).tool(tool.clone());
+    let agent = agent(
+        json!({"code": "add_one(1)"}),
+        RunPython::new().python(python()),
+    )
+    .tool(tool.clone());
     let (failed, _, text) = told(&agent.build().unwrap().run("go").await.unwrap());
     assert!(failed && text.contains("NameError"), "{text}");
     assert!(tool.calls().is_empty());
@@ -251,7 +364,10 @@ fn tools_are_chosen_by_name() {
     let registry = Registry::builder().tool(add_one()).build().unwrap();
     let program = RunPython::new().tools(&registry, ["add_one"]).unwrap();
     let description = &levity_core::Program::spec(&program).description;
-    assert!(description.contains("add_one(n: int) -> str"), "{description}");
+    assert!(
+        description.contains("add_one(n: int) -> str"),
+        "{description}"
+    );
     let error = RunPython::new().tools(&registry, ["add_on"]).unwrap_err();
     assert!(error.to_string().contains("`add_one`"), "{error}");
 }

@@ -11,11 +11,18 @@ use serde_json::json;
 /// The processes of this program, each with how long it has worked, in hundredths of a second.
 fn processes(program: &Path) -> Vec<u64> {
     let is_it = |path: &Path| std::fs::read_link(path.join("exe")).is_ok_and(|exe| exe == program);
-    let entries = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let entries = std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.path());
     let worked = |path: PathBuf| {
         let stat = std::fs::read_to_string(path.join("stat")).unwrap_or_default();
         let fields = stat.rsplit(')').next().unwrap_or_default();
-        fields.split_whitespace().nth(11).and_then(|ticks| ticks.parse().ok()).unwrap_or_default()
+        fields
+            .split_whitespace()
+            .nth(11)
+            .and_then(|ticks| ticks.parse().ok())
+            .unwrap_or_default()
     };
     entries.filter(|path| is_it(path)).map(worked).collect()
 }
@@ -67,8 +74,13 @@ const PROGRAM: &str = "LEVITY_TEST_STOP";
 /// Not a test: what the other one kills.
 #[tokio::test]
 async fn victim() {
-    let Some(program) = std::env::var_os(PROGRAM) else { return };
-    endless(program.into()).run("while True: pass", json!({})).await.unwrap();
+    let Some(program) = std::env::var_os(PROGRAM) else {
+        return;
+    };
+    endless(program.into())
+        .run("while True: pass", json!({}))
+        .await
+        .unwrap();
 }
 
 #[test]

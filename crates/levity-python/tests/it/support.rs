@@ -6,7 +6,10 @@ use serde_json::{Value, json};
 
 /// Both places that programs run in.
 pub(crate) fn places() -> [Isolation; 2] {
-    [Isolation::Process(env!("CARGO_BIN_EXE_levity-python-worker").into()), Isolation::Thread]
+    [
+        Isolation::Process(env!("CARGO_BIN_EXE_levity-python-worker").into()),
+        Isolation::Thread,
+    ]
 }
 
 pub(crate) fn python() -> Python {
@@ -15,7 +18,11 @@ pub(crate) fn python() -> Python {
 
 /// A tool that adds one to `n` and remembers it.
 pub(crate) fn add_one() -> RecordingTool {
-    let add = |args: &Value| Ok(ToolOutput::value(json!(args["n"].as_i64().unwrap_or_default() + 1)));
+    let add = |args: &Value| {
+        Ok(ToolOutput::value(json!(
+            args["n"].as_i64().unwrap_or_default() + 1
+        )))
+    };
     RecordingTool::new("add_one", add).with_input(json!({
         "type": "object",
         "properties": {"n": {"type": "integer"}},
@@ -26,14 +33,24 @@ pub(crate) fn add_one() -> RecordingTool {
 
 /// An agent whose model has code run with these arguments and then ends.
 pub(crate) fn agent(args: Value, program: RunPython) -> AgentBuilder {
-    let model = ScriptedModel::new().call("run_python", args).reply("Done.").by_history();
+    let model = ScriptedModel::new()
+        .call("run_python", args)
+        .reply("Done.")
+        .by_history();
     Agent::builder(model).program(program)
 }
 
 /// What the model was told of its one call.
 pub(crate) fn told(answer: &Answer) -> (bool, Value, String) {
     let messages = answer.history().messages();
-    let message: &Message = messages.iter().find(|message| message.role == Role::Tool).unwrap();
+    let message: &Message = messages
+        .iter()
+        .find(|message| message.role == Role::Tool)
+        .unwrap();
     let result = message.results().next().unwrap();
-    (result.is_error(), result.value.clone().unwrap_or_default(), result.text().into_owned())
+    (
+        result.is_error(),
+        result.value.clone().unwrap_or_default(),
+        result.text().into_owned(),
+    )
 }

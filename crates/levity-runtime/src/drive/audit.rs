@@ -19,7 +19,11 @@ pub(crate) struct Audit<M> {
 
 impl<M> Audit<M> {
     pub(crate) fn new(restore: LaterRestore<M>, from: u64) -> Self {
-        Self { restore, told: Vec::new(), from }
+        Self {
+            restore,
+            told: Vec::new(),
+            from,
+        }
     }
 
     pub(super) fn hear(&mut self, events: &[Event]) {
@@ -28,20 +32,43 @@ impl<M> Audit<M> {
 }
 
 impl<M: Machine + 'static> Driver<M> {
-    /// Folds the run again from its journal, and compares what was told and where the machine stands.
+    /// Folds the run again from its journal, and compares what was told and where the machine
+    /// stands.
     pub(super) async fn check(&mut self) -> Result<(), RuntimeError> {
-        let Some(audit) = self.audit.take().filter(|_| self.keeps()) else { return Ok(()) };
+        let Some(audit) = self.audit.take().filter(|_| self.keeps()) else {
+            return Ok(());
+        };
         // It has ended, and some journals are read only while nobody drives the run.
         drop(std::mem::replace(&mut self.log, Box::new(NoLog)));
         let run = self.core.run().clone();
         let records = self.around.shared.journal.read(&run).await?;
-        let Some(Record { entry: Entry::Opened(opened), .. }) = records.first() else { return Ok(()) };
+        let Some(Record {
+            entry: Entry::Opened(opened),
+            ..
+        }) = records.first()
+        else {
+            return Ok(());
+        };
         let restored = (audit.restore)(opened.machine.clone(), opened.state.clone()).await;
-        let restored = restored.map_err(|reason| RuntimeError::Restore { run: run.clone(), reason })?;
+        let restored = restored.map_err(|reason| RuntimeError::Restore {
+            run: run.clone(),
+            reason,
+        })?;
         let again = replay(&run, &records, |_, _| Ok(restored))?;
-        let events: Vec<Event> = again.events.into_iter().filter(|event| event.seq >= audit.from).collect();
-        let pairs = audit.told.iter().map(Some).chain([None]).zip(events.iter().map(Some).chain([None]));
-        let differs = pairs.into_iter().find(|(told, again)| as_json(*told) != as_json(*again));
+        let events: Vec<Event> = again
+            .events
+            .into_iter()
+            .filter(|event| event.seq >= audit.from)
+            .collect();
+        let pairs = audit
+            .told
+            .iter()
+            .map(Some)
+            .chain([None])
+            .zip(events.iter().map(Some).chain([None]));
+        let differs = pairs
+            .into_iter()
+            .find(|(told, again)| as_json(*told) != as_json(*again));
         if let Some((told, again)) = differs {
             let seq = told.or(again).map_or(0, |event| event.seq);
             let what = format!("it told {} and tells {} now", name(told), name(again));

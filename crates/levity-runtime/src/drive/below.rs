@@ -4,25 +4,34 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use levity_core::{CancelToken, EffectId, Journal, JournalError, Machine, RunId, RuntimeError, Spending};
+use levity_core::{
+    CancelToken, EffectId, Journal, JournalError, Machine, RunId, RuntimeError, Spending,
+};
 use levity_driver::{DriverSettings, tally};
 
 use super::{Around, Driver};
 
-/// The spending of earlier processes in each run that they left under way, with all below it. The topmost run
-/// has counted it before anything begins.
+/// The spending of earlier processes in each run that they left under way, with all below it. The
+/// topmost run has counted it before anything begins.
 pub(crate) type Before = Option<Arc<BTreeMap<RunId, Spending>>>;
 
 impl<M: Machine + 'static> Driver<M> {
-    /// Counts what earlier processes have used in all runs below that they left under way. If each were only
-    /// counted when it is driven on, the first could spend what the others have spent already.
+    /// Counts what earlier processes have used in all runs below that they left under way. If each
+    /// were only counted when it is driven on, the first could spend what the others have spent
+    /// already.
     pub(super) async fn count_below(&mut self) -> Result<(), RuntimeError> {
         let left: Vec<EffectId> = self.core.children().collect();
         if left.is_empty() || self.around.depth > 0 {
             return Ok(());
         }
         let mut all = BTreeMap::new();
-        let spent = below(&*self.around.shared.journal, self.core.run(), left, &mut all).await?;
+        let spent = below(
+            &*self.around.shared.journal,
+            self.core.run(),
+            left,
+            &mut all,
+        )
+        .await?;
         self.around.meter.add(&spent);
         self.around.before = Some(Arc::new(all));
         Ok(())
@@ -67,7 +76,8 @@ impl Around {
             // The runs above have it in what they used.
             Some(spent) => self.meter.add_here(spent),
             None if records == 0 => {}
-            // One that is only driven on to be ended was left waiting by this process, which has counted it.
+            // One that is only driven on to be ended was left waiting by this process, which has
+            // counted it.
             None if self.cancel.as_ref().is_some_and(CancelToken::is_cancelled) => {
                 self.meter.add_here(spent);
             }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use levity_core::{
-    Child, ChildLease, ChildRun, Digest, EffectId, Ending, Executor, Failure, Journal, Lease, Machine,
-    Outcome, RunId, RuntimeError, Status,
+    Child, ChildLease, ChildRun, Digest, EffectId, Ending, Executor, Failure, Journal, Lease,
+    Machine, Outcome, RunId, RuntimeError, Status,
 };
 use levity_driver::{EffectResult, Meter};
 
@@ -18,14 +18,26 @@ impl<M: Machine + 'static> Driver<M> {
     pub(super) fn child(&self, id: EffectId, child: ChildRun) -> BoxFuture<'static, Performed> {
         let run = self.core.run().child(id);
         let parent = &self.around;
-        let (executor, shared, hub) = (parent.executor.clone(), parent.shared.clone(), parent.hub.clone());
-        let (above, cancel, depth) = (parent.meter.clone(), self.end_children.clone(), parent.depth + 1);
-        let line = self.line.as_ref().map(|line| line.board().connect(&run, Some(child.agent.clone())));
+        let (executor, shared, hub) = (
+            parent.executor.clone(),
+            parent.shared.clone(),
+            parent.hub.clone(),
+        );
+        let (above, cancel, depth) = (
+            parent.meter.clone(),
+            self.end_children.clone(),
+            parent.depth + 1,
+        );
+        let line = self
+            .line
+            .as_ref()
+            .map(|line| line.board().connect(&run, Some(child.agent.clone())));
         let origin = Digest::of(&self.core.opened_at()).with_json(&child);
         let (park, audit) = (parent.park, parent.audit);
         let again = audit.then(|| restore(executor.clone(), child.clone()));
         let rests = Some((self.resting.clone(), id));
-        // One that was begun by an earlier process is driven on to its end, also to be ended at once.
+        // One that was begun by an earlier process is driven on to its end, also to be ended at
+        // once.
         let old = cancel.is_cancelled();
         let (before, given) = (parent.before.clone(), parent.given.clone());
         let (name, below) = (Some(child.agent.clone()), self.trace.above());
@@ -40,7 +52,9 @@ impl<M: Machine + 'static> Driver<M> {
             let (made, open, lease) = match performed {
                 Ok(Made::Ready(child, open, lease)) => (*child, open, lease),
                 Ok(Made::Nothing) => return (id, Ok(None)),
-                Ok(Made::Refused(outcome)) => return (id, Ok(Some(EffectResult::Finished(outcome, None)))),
+                Ok(Made::Refused(outcome)) => {
+                    return (id, Ok(Some(EffectResult::Finished(outcome, None))));
+                }
                 Err(Some(error)) => return (id, Err(error)),
                 // Nobody waits for it any more.
                 Err(None) => return (id, Ok(None)),
@@ -71,7 +85,11 @@ impl<M: Machine + 'static> Driver<M> {
                 false => Driver::new(run, made.machine, open, None, around, line),
             };
             let ended = match driver {
-                Ok(driver) => driver.audited(again).boxed().await.map_err(|(_, error)| error),
+                Ok(driver) => driver
+                    .audited(again)
+                    .boxed()
+                    .await
+                    .map_err(|(_, error)| error),
                 Err((_, error)) => Err(error),
             };
             let outcome = match ended {
@@ -91,7 +109,10 @@ impl<M: Machine + 'static> Driver<M> {
                 Err(error @ RuntimeError::Stuck(_)) => child_failed(error.to_string()),
                 Err(error) => return (id, Err(error)),
             };
-            (id, Ok(Some(EffectResult::Finished(outcome, Some(meter.spent())))))
+            (
+                id,
+                Ok(Some(EffectResult::Finished(outcome, Some(meter.spent())))),
+            )
         }))
     }
 }
@@ -101,7 +122,9 @@ fn restore(executor: Arc<dyn Executor>, child: ChildRun) -> LaterRestore<Box<dyn
     Box::new(move |_, state| {
         Box::pin(async move {
             let again = executor.child(&child, Some(&state)).await;
-            again.map(|child| child.machine).map_err(|error| error.explain())
+            again
+                .map(|child| child.machine)
+                .map_err(|error| error.explain())
         })
     })
 }
@@ -127,7 +150,10 @@ async fn make(
     if old && open.is_new() {
         return Ok(Made::Nothing);
     }
-    if open.opened().is_some_and(|opened| opened.origin != Some(origin)) {
+    if open
+        .opened()
+        .is_some_and(|opened| opened.origin != Some(origin))
+    {
         return Err(RuntimeError::Exists(run.clone()));
     }
     match executor.child(child, open.state()).await {
@@ -138,12 +164,16 @@ async fn make(
             let open = StoredRun::whole(journal.open(run).await?);
             match executor.child(child, open.state()).await {
                 Ok(child) => ready(run, child, open).await,
-                Err(error) => Err(RuntimeError::Restore { run: run.clone(), reason: error.explain() }),
+                Err(error) => Err(RuntimeError::Restore {
+                    run: run.clone(),
+                    reason: error.explain(),
+                }),
             }
         }
-        Err(error) if !open.is_new() => {
-            Err(RuntimeError::Restore { run: run.clone(), reason: error.explain() })
-        }
+        Err(error) if !open.is_new() => Err(RuntimeError::Restore {
+            run: run.clone(),
+            reason: error.explain(),
+        }),
         Err(error) => Ok(Made::Refused(child_failed(error.explain()))),
     }
 }
@@ -153,7 +183,10 @@ async fn ready(run: &RunId, mut child: Child, open: StoredRun) -> Result<Made, R
     let lease = match child.lease.take().filter(|_| !open.is_ended()) {
         Some(ChildLease::Held(lease)) => Some(lease),
         Some(ChildLease::Wanted(lease)) => {
-            Some(lease.await.map_err(|cause| RuntimeError::Prepare { run: run.clone(), cause })?)
+            Some(lease.await.map_err(|cause| RuntimeError::Prepare {
+                run: run.clone(),
+                cause,
+            })?)
         }
         _ => None,
     };
@@ -161,5 +194,7 @@ async fn ready(run: &RunId, mut child: Child, open: StoredRun) -> Result<Made, R
 }
 
 fn child_failed(reason: impl Into<String>) -> Outcome {
-    Outcome::Child(Box::new(Ending::new(Status::Failed(Failure::Internal(reason.into())))))
+    Outcome::Child(Box::new(Ending::new(Status::Failed(Failure::Internal(
+        reason.into(),
+    )))))
 }

@@ -6,13 +6,15 @@ use std::sync::Arc;
 use futures_util::future::{BoxFuture, FutureExt as _};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use levity_core::{
-    Effect, EffectId, Eventual, Executor, Machine, PrepareCx, Prepared, RuntimeError, Timestamp, World,
+    Effect, EffectId, Eventual, Executor, Machine, PrepareCx, Prepared, RuntimeError, Timestamp,
+    World,
 };
 use levity_driver::{Action, DriverHost};
 
 use super::{BATCH, Driver, SLICE};
 
-/// Pending answers of the executor. Most executors answer at once, so a run reserves no space for this.
+/// Pending answers of the executor. Most executors answer at once, so a run reserves no space for
+/// this.
 #[derive(Default)]
 pub(super) struct Preparing(Option<Box<FuturesUnordered<BoxFuture<'static, Answer>>>>);
 
@@ -36,7 +38,8 @@ impl Preparing {
     }
 }
 
-/// Asks the executor for the core; answers that take time are waited for beside all else that happens.
+/// Asks the executor for the core; answers that take time are waited for beside all else that
+/// happens.
 struct Host<'a> {
     executor: &'a dyn Executor,
     cx: PrepareCx,
@@ -76,13 +79,27 @@ impl Lateness {
 
 impl<M: Machine + 'static> Driver<M> {
     pub(super) fn lateness(&self) -> Lateness {
-        Lateness { world: self.around.shared.world.clone(), since: None }
+        Lateness {
+            world: self.around.shared.world.clone(),
+            since: None,
+        }
     }
 
     fn host(&mut self) -> (&mut levity_driver::RunDriver<M>, Host<'_>) {
-        let (late, cx) = (self.lateness(), PrepareCx::new().with_cost(self.around.meter.is_budget()));
+        let (late, cx) = (
+            self.lateness(),
+            PrepareCx::new().with_cost(self.around.meter.is_budget()),
+        );
         let (executor, preparing) = (&*self.around.executor, &mut self.preparing);
-        (&mut self.core, Host { executor, cx, preparing, late })
+        (
+            &mut self.core,
+            Host {
+                executor,
+                cx,
+                preparing,
+                late,
+            },
+        )
     }
 
     /// Begins the effects that may begin, until no more may or the slice is over.
@@ -102,11 +119,14 @@ impl<M: Machine + 'static> Driver<M> {
         self.perform(actions).await
     }
 
-    /// Notes an answer of the executor, and all others that have come by now; as many as a slice has room for.
+    /// Notes an answer of the executor, and all others that have come by now; as many as a slice
+    /// has room for.
     pub(super) fn take_prepared(&mut self, (id, prepared): Answer) {
         self.core.prepared(id, prepared);
         for _ in 1..BATCH {
-            let Some((id, prepared)) = self.preparing.next().now_or_never() else { break };
+            let Some((id, prepared)) = self.preparing.next().now_or_never() else {
+                break;
+            };
             self.core.prepared(id, prepared);
         }
     }

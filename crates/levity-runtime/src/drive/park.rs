@@ -8,8 +8,8 @@ use tokio::sync::Notify;
 
 use super::Driver;
 
-/// Which children of a run do nothing but wait. They are driven all the same until the run itself is left, so
-/// that whatever they wait for reaches them while it works.
+/// Which children of a run do nothing but wait. They are driven all the same until the run itself
+/// is left, so that whatever they wait for reaches them while it works.
 #[derive(Clone, Default)]
 pub(crate) struct Resting(Arc<Rests>);
 
@@ -21,15 +21,27 @@ struct Rests {
 
 impl Resting {
     fn set(&self, child: EffectId, rests: bool) {
-        let mut children = self.0.children.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = if rests { children.insert(child) } else { children.remove(&child) };
+        let mut children = self
+            .0
+            .children
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let changed = if rests {
+            children.insert(child)
+        } else {
+            children.remove(&child)
+        };
         if changed && rests {
             self.0.changed.notify_one();
         }
     }
 
     fn has(&self, child: EffectId) -> bool {
-        self.0.children.lock().unwrap_or_else(PoisonError::into_inner).contains(&child)
+        self.0
+            .children
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(&child)
     }
 
     /// Resolves when one more child does nothing but wait.
@@ -49,10 +61,12 @@ pub(super) enum Next {
 }
 
 impl<M: Machine + 'static> Driver<M> {
-    /// Whether to leave the run in its journal. What others have left for it is looked at before, since nobody
-    /// may look again for days.
+    /// Whether to leave the run in its journal. What others have left for it is looked at before,
+    /// since nobody may look again for days.
     pub(super) async fn leave(&mut self) -> Result<Next, RuntimeError> {
-        let Some(waiting) = self.only_waits() else { return Ok(Next::Wait) };
+        let Some(waiting) = self.only_waits() else {
+            return Ok(Next::Wait);
+        };
         let posts = self.log.posted_by_now().await?;
         if !posts.is_empty() {
             self.screen_posts(posts).await;
@@ -79,6 +93,9 @@ impl<M: Machine + 'static> Driver<M> {
         if !self.around.park || !self.keeps() || !self.screening.is_empty() {
             return None;
         }
-        self.core.waits_only(self.around.shared.world.now(), |child| self.resting.has(child))
+        self.core
+            .waits_only(self.around.shared.world.now(), |child| {
+                self.resting.has(child)
+            })
     }
 }

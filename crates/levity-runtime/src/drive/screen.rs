@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use levity_core::{
-    ControlCommand, ControlError, Decision, Entry, Executor, Intervention, Machine, Message, Outcome, RunId,
-    RunRequest, RuntimeError, Screened, Screener, Stage, ToolCall,
+    ControlCommand, ControlError, Decision, Entry, Executor, Intervention, Machine, Message,
+    Outcome, RunId, RunRequest, RuntimeError, Screened, Screener, Stage, ToolCall,
 };
 
 use levity_driver::EffectResult;
@@ -29,7 +29,9 @@ impl Screening {
 
     /// The next order that was screened. Dropping the future loses nothing.
     pub(super) async fn next(&mut self) -> ScreenedOrder {
-        let Some(first) = self.0.front_mut() else { return pending().await };
+        let Some(first) = self.0.front_mut() else {
+            return pending().await;
+        };
         let screened = first.await;
         self.0.pop_front();
         screened
@@ -41,16 +43,21 @@ impl<M: Machine + 'static> Driver<M> {
     pub(super) fn screen_order(&mut self, order: Order) {
         let call = match &order.what {
             What::Command(ControlCommand::Say { .. }) => None,
-            What::Decide(effect, decision) if is_worded(decision) => match self.core.asked(*effect) {
+            What::Decide(effect, decision) if is_worded(decision) => match self.core.asked(*effect)
+            {
                 Some(call) => Some(call),
                 // It is refused, and nobody need look at it.
                 None => return self.take_order(order),
             },
             _ => return self.take_order(order),
         };
-        let Some(screener) = self.around.screener() else { return self.take_order(order) };
+        let Some(screener) = self.around.screener() else {
+            return self.take_order(order);
+        };
         let run = self.core.run().clone();
-        self.screening.0.push_back(Box::pin(screened_order(screener, run, call, order)));
+        self.screening
+            .0
+            .push_back(Box::pin(screened_order(screener, run, call, order)));
     }
 
     /// Takes what is left of an order that was screened.
@@ -62,10 +69,13 @@ impl<M: Machine + 'static> Driver<M> {
         }
     }
 
-    /// Takes what others have left for the run. The run waits while that is screened: what a journal has given out
-    /// is forgotten with the next append.
+    /// Takes what others have left for the run. The run waits while that is screened: what a
+    /// journal has given out is forgotten with the next append.
     pub(super) async fn screen_posts(&mut self, posts: Vec<RunRequest>) {
-        let screener = self.around.screener().filter(|_| posts.iter().any(has_words));
+        let screener = self
+            .around
+            .screener()
+            .filter(|_| posts.iter().any(has_words));
         let left = match screener {
             Some(screener) => self.screened_posts(&*screener, posts).await,
             None => posts,
@@ -74,7 +84,11 @@ impl<M: Machine + 'static> Driver<M> {
         self.core.post(now, left);
     }
 
-    async fn screened_posts(&mut self, screener: &dyn Screener, posts: Vec<RunRequest>) -> Vec<RunRequest> {
+    async fn screened_posts(
+        &mut self,
+        screener: &dyn Screener,
+        posts: Vec<RunRequest>,
+    ) -> Vec<RunRequest> {
         let mut left = Vec::with_capacity(posts.len());
         for post in posts {
             let call = match &post {
@@ -89,8 +103,8 @@ impl<M: Machine + 'static> Driver<M> {
         left
     }
 
-    /// Takes what people have left for a run with a screener while nobody drove it, before it asks again and before a model
-    /// is called.
+    /// Takes what people have left for a run with a screener while nobody drove it, before it asks
+    /// again and before a model is called.
     pub(super) async fn screen_left(&mut self) -> Result<(), RuntimeError> {
         if !self.keeps() || self.around.screener().is_none() {
             return Ok(());
@@ -126,13 +140,17 @@ async fn screened_order(
     match screened.0 {
         Ok((what, guarded)) => (Some(Order { what, done }), guarded),
         Err(intervention) => {
-            let _ = done.send(Err(ControlError::Blocked { run, intervention: intervention.clone() }));
+            let _ = done.send(Err(ControlError::Blocked {
+                run,
+                intervention: intervention.clone(),
+            }));
             (None, vec![intervention])
         }
     }
 }
 
-/// What is left of something that was left for a run, and who stepped in. `call` is what a decision is on.
+/// What is left of something that was left for a run, and who stepped in. `call` is what a decision
+/// is on.
 pub(crate) async fn screened_post(
     screener: &dyn Screener,
     run: &RunId,
@@ -154,17 +172,26 @@ pub(crate) async fn screened_post(
     }
 }
 
-/// What somebody in this process has decided, once it was screened. What is blocked is no answer, and the call is
-/// not made.
+/// What somebody in this process has decided, once it was screened. What is blocked is no answer,
+/// and the call is not made.
 pub(super) async fn decided(
     executor: &dyn Executor,
     run: &RunId,
     call: ToolCall,
     decision: Decision,
 ) -> EffectResult {
-    let screener = if is_worded(&decision) { executor.inspect().screener } else { None };
-    let Some(screener) = screener else { return EffectResult::Finished(Outcome::Decision(decision), None) };
-    let (decision, guarded) = match screened_decision(&*screener, run, Some(call), decision).await.0 {
+    let screener = if is_worded(&decision) {
+        executor.inspect().screener
+    } else {
+        None
+    };
+    let Some(screener) = screener else {
+        return EffectResult::Finished(Outcome::Decision(decision), None);
+    };
+    let (decision, guarded) = match screened_decision(&*screener, run, Some(call), decision)
+        .await
+        .0
+    {
         Ok(left) => left,
         Err(by) => (Decision::deny(by.to_string()), vec![by]),
     };
@@ -185,7 +212,11 @@ impl<T> From<Screened<T>> for Left<T> {
         Self(match screened {
             Screened::Passed(taken, guarded) => Ok((taken, guarded)),
             Screened::Blocked(by) => Err(by),
-            _ => Err(Intervention::blocked("guard", Stage::Input, "nobody knows what was said")),
+            _ => Err(Intervention::blocked(
+                "guard",
+                Stage::Input,
+                "nobody knows what was said",
+            )),
         })
     }
 }
@@ -203,9 +234,9 @@ async fn screened_decision(
 ) -> Left<Decision> {
     let user = |text| Arc::new(Message::user(text));
     match decision {
-        Decision::Answer { text } => {
-            said(screener, run, user(text)).await.map(|said| Decision::answer(said.text()))
-        }
+        Decision::Answer { text } => said(screener, run, user(text))
+            .await
+            .map(|said| Decision::answer(said.text())),
         Decision::Deny { reason } => match said(screener, run, user(reason)).await.0 {
             Err(by) => Left(Ok((Decision::deny(by.to_string()), vec![by]))),
             left => Left(left).map(|said| Decision::deny(said.text())),

@@ -6,8 +6,8 @@ use std::task::{Context, Poll};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, Stream, StreamExt as _};
 
-/// What is performed at the same time. Mostly that is one thing, which is polled as it is: a [`FuturesUnordered`] would
-/// have itself polled once more each time that it had to wait.
+/// What is performed at the same time. Mostly that is one thing, which is polled as it is: a
+/// [`FuturesUnordered`] would have itself polled once more each time that it had to wait.
 pub(super) struct UnderWay<T> {
     one: Option<BoxFuture<'static, T>>,
     more: FuturesUnordered<BoxFuture<'static, T>>,
@@ -15,7 +15,10 @@ pub(super) struct UnderWay<T> {
 
 impl<T> UnderWay<T> {
     pub(super) fn new() -> Self {
-        Self { one: None, more: FuturesUnordered::new() }
+        Self {
+            one: None,
+            more: FuturesUnordered::new(),
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -76,7 +79,11 @@ mod tests {
         let waker = Waker::from(woken.clone());
         let mut under_way = UnderWay::<u8>::new();
         under_way.push(Box::pin(pending()));
-        assert!(under_way.poll_next_unpin(&mut Context::from_waker(&waker)).is_pending());
+        assert!(
+            under_way
+                .poll_next_unpin(&mut Context::from_waker(&waker))
+                .is_pending()
+        );
         assert_eq!(woken.0.load(Ordering::Relaxed), 0);
     }
 

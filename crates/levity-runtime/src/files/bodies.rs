@@ -36,18 +36,26 @@ pub(super) struct Kept {
 pub(crate) struct Bodies {
     dir: PathBuf,
     durability: Durability,
-    /// The bytes that may still be put back into one run: a small file can name a long text many times.
+    /// The bytes that may still be put back into one run: a small file can name a long text many
+    /// times.
     room: Arc<AtomicU64>,
 }
 
 impl Bodies {
     pub(super) fn new(journal: &Path, durability: Durability) -> Self {
-        Self { dir: journal.join("bodies"), durability, room: Arc::new(private::LARGEST.into()) }
+        Self {
+            dir: journal.join("bodies"),
+            durability,
+            room: Arc::new(private::LARGEST.into()),
+        }
     }
 
     /// The same texts, with room for another run.
     pub(super) fn for_another(&self) -> Self {
-        Self { room: Arc::new(private::LARGEST.into()), ..self.clone() }
+        Self {
+            room: Arc::new(private::LARGEST.into()),
+            ..self.clone()
+        }
     }
 
     /// Whether a line may name bodies. Only lines that do begin with this key.
@@ -70,7 +78,9 @@ impl Bodies {
 
     fn lengthen(&self, value: Value) -> Result<Value, JournalError> {
         let object = |map: Map<String, Value>| {
-            let long = map.into_iter().map(|(key, value)| Ok((key, self.lengthen(value)?)));
+            let long = map
+                .into_iter()
+                .map(|(key, value)| Ok((key, self.lengthen(value)?)));
             Ok(Value::Object(long.collect::<Result<_, JournalError>>()?))
         };
         match value {
@@ -81,16 +91,16 @@ impl Bodies {
                     other => Ok(other.unwrap_or_default()),
                 }
             }
-            Value::Object(map) if map.len() == 1 && map.contains_key(BODY) => {
-                self.find(map.get(BODY).and_then(Value::as_str).unwrap_or_default()).map(Value::String)
-            }
+            Value::Object(map) if map.len() == 1 && map.contains_key(BODY) => self
+                .find(map.get(BODY).and_then(Value::as_str).unwrap_or_default())
+                .map(Value::String),
             Value::Object(map) => object(map),
             other => Ok(other),
         }
     }
 
-    /// Keeps texts. Until what it returns is dropped, none of them is swept away, so whoever is going to
-    /// name them in a file holds it until the name is there.
+    /// Keeps texts. Until what it returns is dropped, none of them is swept away, so whoever is
+    /// going to name them in a file holds it until the name is there.
     pub(super) fn keep(&self, texts: &Texts) -> Result<Kept, JournalError> {
         let failed = |error| failed(&self.dir, "written", error);
         self.make_dir().map_err(failed)?;
@@ -98,10 +108,14 @@ impl Bodies {
         lock.lock_shared().map_err(failed)?;
         for (name, text) in texts {
             let path = self.dir.join(name);
-            // What is there already is not written again. Room that a power cut left unwritten has the right
-            // length, too.
+            // What is there already is not written again. Room that a power cut left unwritten has
+            // the right length, too.
             let there = read_plain(&path).is_ok_and(|there| there == text.as_bytes());
-            let kept = if there { self.sync(&path) } else { self.write(&path, text) };
+            let kept = if there {
+                self.sync(&path)
+            } else {
+                self.write(&path, text)
+            };
             kept.map_err(|error| super::failed(&path, "written", error))?;
         }
         if self.durability == Durability::Synced {
@@ -122,7 +136,10 @@ impl Bodies {
     /// Writers of texts share its lock, and whoever sweeps has it alone.
     fn lock_file(&self) -> io::Result<File> {
         private::refuse_link(&self.dir)?;
-        private::open(&self.dir.join("lock"), private::options().read(true).append(true).create(true))
+        private::open(
+            &self.dir.join("lock"),
+            private::options().read(true).append(true).create(true),
+        )
     }
 
     /// Removes the texts that no file beside the folder names, and says how many there were.
@@ -135,7 +152,8 @@ impl Bodies {
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let message = "long texts are being written, so none was swept away; sweep again later";
+                let message =
+                    "long texts are being written, so none was swept away; sweep again later";
                 return Err(JournalError::new(JournalErrorKind::Busy, message));
             }
             Err(TryLockError::Error(error)) => return Err(failed(error)),
@@ -154,7 +172,8 @@ impl Bodies {
         let mut names = HashSet::new();
         for entry in fs::read_dir(&self.dir)? {
             let name = entry?.file_name();
-            let ours = |name: &&str| is_name(name.split_once('.').map_or(*name, |(start, _)| start));
+            let ours =
+                |name: &&str| is_name(name.split_once('.').map_or(*name, |(start, _)| start));
             names.extend(name.to_str().filter(ours).map(str::to_owned));
         }
         Ok(names)
@@ -162,7 +181,9 @@ impl Bodies {
 
     /// Takes out what any file beside the folder names, whatever else is in that file.
     fn spare_named(&self, names: &mut HashSet<String>) -> io::Result<()> {
-        let Some(journal) = self.dir.parent() else { return Ok(()) };
+        let Some(journal) = self.dir.parent() else {
+            return Ok(());
+        };
         for entry in fs::read_dir(journal)? {
             let path = entry?.path();
             let file = match fs::metadata(&path) {
@@ -185,7 +206,9 @@ impl Bodies {
         let temporary = path.with_extension(unique);
         // A process of the same number may have left one; a link there is not followed.
         let _ = fs::remove_file(&temporary);
-        let written = self.fill(&temporary, text).and_then(|()| fs::rename(&temporary, path));
+        let written = self
+            .fill(&temporary, text)
+            .and_then(|()| fs::rename(&temporary, path));
         if written.is_err() {
             let _ = fs::remove_file(&temporary);
         }
@@ -194,13 +217,21 @@ impl Bodies {
 
     /// Whoever wrote it may not have waited for the disk.
     fn sync(&self, path: &Path) -> io::Result<()> {
-        if self.durability == Durability::Synced { File::open(path)?.sync_data() } else { Ok(()) }
+        if self.durability == Durability::Synced {
+            File::open(path)?.sync_data()
+        } else {
+            Ok(())
+        }
     }
 
     fn fill(&self, path: &Path, text: &str) -> io::Result<()> {
         let mut file = private::options().write(true).create_new(true).open(path)?;
         file.write_all(text.as_bytes())?;
-        if self.durability == Durability::Synced { file.sync_data() } else { Ok(()) }
+        if self.durability == Durability::Synced {
+            file.sync_data()
+        } else {
+            Ok(())
+        }
     }
 
     fn find(&self, name: &str) -> Result<String, JournalError> {
@@ -214,7 +245,11 @@ impl Bodies {
         let text = read_plain(&self.dir.join(name));
         let text = text.map_err(|error| damaged("cannot be read").with_source(error))?;
         let take = |room: u64| room.checked_sub(text.len() as u64);
-        if self.room.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+        if self
+            .room
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
+            .is_err()
+        {
             return Err(damaged(&format!(
                 "and those before it have more than {} MiB",
                 private::LARGEST >> 20
@@ -240,10 +275,14 @@ fn shorten(value: Value, aside: &mut Texts) -> Value {
             aside.insert(name.clone(), text);
             named(BODY, Value::String(name))
         }
-        Value::Array(items) => Value::Array(items.into_iter().map(|item| shorten(item, aside)).collect()),
+        Value::Array(items) => {
+            Value::Array(items.into_iter().map(|item| shorten(item, aside)).collect())
+        }
         Value::Object(map) => {
             let quote = map.contains_key(BODY) || map.contains_key(QUOTED);
-            let short = map.into_iter().map(|(key, value)| (key, shorten(value, aside)));
+            let short = map
+                .into_iter()
+                .map(|(key, value)| (key, shorten(value, aside)));
             let short = Value::Object(short.collect());
             if quote { named(QUOTED, short) } else { short }
         }
@@ -307,11 +346,17 @@ mod tests {
         drop(bodies.keep(&aside).unwrap());
         bodies.room.store(350_000, Ordering::Relaxed);
         for _ in 0..3 {
-            assert_eq!(bodies.put_back(short.clone()).unwrap(), serde_json::json!({"text": text}));
+            assert_eq!(
+                bodies.put_back(short.clone()).unwrap(),
+                serde_json::json!({"text": text})
+            );
         }
         let error = bodies.put_back(short.clone()).unwrap_err();
         assert!(error.to_string().contains("MiB"), "{error}");
-        assert!(bodies.for_another().put_back(short).is_ok(), "the next run has room of its own");
+        assert!(
+            bodies.for_another().put_back(short).is_ok(),
+            "the next run has room of its own"
+        );
         fs::remove_dir_all(folder).unwrap();
     }
 }

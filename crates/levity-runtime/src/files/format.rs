@@ -25,8 +25,8 @@ struct Header {
     run: RunId,
 }
 
-/// A record in a line without a checksum. The versions that wrote such lines knew no other fields, so another name is a
-/// damaged one: the checksum's, say.
+/// A record in a line without a checksum. The versions that wrote such lines knew no other fields,
+/// so another name is a damaged one: the checksum's, say.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Unchecked {
@@ -44,8 +44,8 @@ impl From<Unchecked> for Record {
 /// What stands before the checksum in a line, and behind it.
 const CHECK: (&[u8], &[u8]) = (b",\"crc\":\"", b"\"}\n");
 
-/// Ends a line with the checksum of what stands in it from `start` on. An older version takes it for a field that it does
-/// not know, and passes it over.
+/// Ends a line with the checksum of what stands in it from `start` on. An older version takes it
+/// for a field that it does not know, and passes it over.
 pub(super) fn seal(bytes: &mut Vec<u8>, start: usize) {
     // The brace moves behind the checksum.
     bytes.pop();
@@ -55,7 +55,8 @@ pub(super) fn seal(bytes: &mut Vec<u8>, start: usize) {
     bytes.extend_from_slice(CHECK.1);
 }
 
-/// Whether a line is as it was written; `None` when it has no checksum, as all lines of older versions.
+/// Whether a line is as it was written; `None` when it has no checksum, as all lines of older
+/// versions.
 pub(super) fn is_intact(line: &[u8]) -> Option<bool> {
     let (line, sum) = line.strip_suffix(CHECK.1)?.split_last_chunk::<8>()?;
     let line = line.strip_suffix(CHECK.0)?;
@@ -64,7 +65,10 @@ pub(super) fn is_intact(line: &[u8]) -> Option<bool> {
 
 /// The first line of a run.
 pub(crate) fn header(run: &RunId) -> Vec<u8> {
-    let header = Header { levity_journal: FORMAT, run: run.clone() };
+    let header = Header {
+        levity_journal: FORMAT,
+        run: run.clone(),
+    };
     // A number and a text are always JSON.
     let mut line = serde_json::to_vec(&header).unwrap_or_default();
     line.push(b'\n');
@@ -85,8 +89,10 @@ pub(crate) fn write(
     let start = bytes.len();
     serde_json::to_writer(&mut *bytes, record).map_err(|error| unreadable(record.seq, error))?;
     if is_too_deep(&bytes[start..]) {
-        let message =
-            format!("record {} is nested deeper than {DEEP} levels, and could not be read again", record.seq);
+        let message = format!(
+            "record {} is nested deeper than {DEEP} levels, and could not be read again",
+            record.seq
+        );
         return Err(JournalError::new(JournalErrorKind::Refused, message));
     }
     if let Some(aside) = aside.filter(|_| bytes.len() - start > LONG) {
@@ -100,7 +106,10 @@ pub(crate) fn write(
 
 /// A line without the room behind it that was never written.
 fn without_zeros(line: &[u8]) -> &[u8] {
-    let end = line.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let end = line
+        .iter()
+        .rposition(|byte| *byte != 0)
+        .map_or(0, |last| last + 1);
     &line[..end]
 }
 
@@ -138,13 +147,24 @@ pub(super) struct Read {
     pub(super) good: usize,
 }
 
-/// Reads a file. What stands after its last whole line is no concern; anything else must be as it should.
-pub(super) fn read(run: &RunId, path: &Path, bytes: &[u8], bodies: &Bodies) -> Result<Read, JournalError> {
+/// Reads a file. What stands after its last whole line is no concern; anything else must be as it
+/// should.
+pub(super) fn read(
+    run: &RunId,
+    path: &Path,
+    bytes: &[u8],
+    bodies: &Bodies,
+) -> Result<Read, JournalError> {
     let first = bytes.split_inclusive(|byte| *byte == b'\n').next();
-    let whole = first.map_or(Ok(false), |first| check_header(run, first).map_err(|flaw| flaw.of(path, 1)))?;
+    let whole = first.map_or(Ok(false), |first| {
+        check_header(run, first).map_err(|flaw| flaw.of(path, 1))
+    })?;
     match first.filter(|_| whole) {
         Some(first) => read_from(path, &bytes[first.len()..], (0, first.len()), bodies),
-        None => Ok(Read { records: Vec::new(), good: 0 }),
+        None => Ok(Read {
+            records: Vec::new(),
+            good: 0,
+        }),
     }
 }
 
@@ -155,7 +175,10 @@ pub(super) fn read_from(
     (seq, place): (u64, usize),
     bodies: &Bodies,
 ) -> Result<Read, JournalError> {
-    let mut read = Read { records: Vec::new(), good: place };
+    let mut read = Read {
+        records: Vec::new(),
+        good: place,
+    };
     for line in bytes.split_inclusive(|byte| *byte == b'\n') {
         let seq = seq + read.records.len() as u64;
         match record(line, seq, Some(bodies)) {
@@ -164,7 +187,9 @@ pub(super) fn read_from(
                 read.good += line.len();
             }
             Err(flaw) => {
-                let rest = bytes.get(read.good - place + line.len()..).unwrap_or_default();
+                let rest = bytes
+                    .get(read.good - place + line.len()..)
+                    .unwrap_or_default();
                 if is_torn(line, read.good, rest.is_empty())
                     && !rest.split(|byte| *byte == b'\n').any(is_record)
                 {
@@ -200,14 +225,16 @@ pub(crate) fn parse_header(line: &[u8]) -> Result<RunId, Flaw> {
     }
     if found.levity_journal > FORMAT {
         let format = found.levity_journal;
-        let what = format!("it has format {format}, and this version reads up to {FORMAT}; use a newer one");
+        let what = format!(
+            "it has format {format}, and this version reads up to {FORMAT}; use a newer one"
+        );
         return Err(Flaw::version(what));
     }
     Ok(found.run)
 }
 
-/// Whether a line that stands at this place of the file was not written to its end, or has room in it that was not. Any
-/// other was written, and somebody may have gone by it.
+/// Whether a line that stands at this place of the file was not written to its end, or has room in
+/// it that was not. Any other was written, and somebody may have gone by it.
 fn is_torn(line: &[u8], at: usize, is_last: bool) -> bool {
     let written = if is_last { without_zeros(line) } else { line };
     if written.contains(&0) {
@@ -216,21 +243,29 @@ fn is_torn(line: &[u8], at: usize, is_last: bool) -> bool {
     // A beginning of a record: what is no JSON only because it stops there.
     let stops = |error: serde_json::Error| error.is_eof();
     written.len() < line.len()
-        || (!line.ends_with(b"\n") && serde_json::from_slice::<IgnoredAny>(line).map_or_else(stops, |_| true))
+        || (!line.ends_with(b"\n")
+            && serde_json::from_slice::<IgnoredAny>(line).map_or_else(stops, |_| true))
 }
 
 /// Disks write so many bytes at once.
 const SECTOR: usize = 512;
 
-/// Whether all zeros in a line are room that was never written: whole sectors, but for the first of the line. A zero
-/// that stands alone is damage, since no JSON has one.
+/// Whether all zeros in a line are room that was never written: whole sectors, but for the first of
+/// the line. A zero that stands alone is damage, since no JSON has one.
 fn has_holes(line: &[u8], at: usize) -> bool {
     let mut from = 0;
-    while let Some(start) = line.get(from..).and_then(|rest| rest.iter().position(|byte| *byte == 0)) {
+    while let Some(start) = line
+        .get(from..)
+        .and_then(|rest| rest.iter().position(|byte| *byte == 0))
+    {
         let start = from + start;
-        let length = line[start..].iter().position(|byte| *byte != 0).unwrap_or(line.len() - start);
+        let length = line[start..]
+            .iter()
+            .position(|byte| *byte != 0)
+            .unwrap_or(line.len() - start);
         from = start + length;
-        let whole = (start == 0 || (at + start).is_multiple_of(SECTOR)) && (at + from).is_multiple_of(SECTOR);
+        let whole = (start == 0 || (at + start).is_multiple_of(SECTOR))
+            && (at + from).is_multiple_of(SECTOR);
         if !whole {
             return false;
         }
@@ -242,46 +277,75 @@ fn has_holes(line: &[u8], at: usize) -> bool {
 #[derive(Debug)]
 pub(crate) enum Flaw {
     /// The line itself.
-    Line { kind: JournalErrorKind, what: String, cause: Option<serde_json::Error> },
+    Line {
+        kind: JournalErrorKind,
+        what: String,
+        cause: Option<serde_json::Error>,
+    },
     /// A text that it names.
     Body(JournalError),
 }
 
 impl Flaw {
     pub(crate) fn damaged(what: impl Into<String>) -> Self {
-        Self::Line { kind: JournalErrorKind::Damaged, what: what.into(), cause: None }
+        Self::Line {
+            kind: JournalErrorKind::Damaged,
+            what: what.into(),
+            cause: None,
+        }
     }
 
     fn version(what: impl Into<String>) -> Self {
-        Self::Line { kind: JournalErrorKind::Version, what: what.into(), cause: None }
+        Self::Line {
+            kind: JournalErrorKind::Version,
+            what: what.into(),
+            cause: None,
+        }
     }
 
     fn because(self, error: serde_json::Error) -> Self {
         // What serde says of a value of the wrong type shows the value.
         let shows = error.is_data() && error.to_string().starts_with("invalid");
         match self {
-            Self::Line { kind, what, .. } if !shows => Self::Line { kind, what, cause: Some(error) },
+            Self::Line { kind, what, .. } if !shows => Self::Line {
+                kind,
+                what,
+                cause: Some(error),
+            },
             flaw => flaw,
         }
     }
 
     /// The error for a line of a file.
     pub(super) fn of(self, path: &Path, line: usize) -> JournalError {
-        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-        let place = format!("the journal `{name}` cannot be read and is left as it is: line {line}: ");
+        let name = path
+            .file_name()
+            .unwrap_or(path.as_os_str())
+            .to_string_lossy();
+        let place =
+            format!("the journal `{name}` cannot be read and is left as it is: line {line}: ");
         self.with_way_out(line).into_error(&place)
     }
 
     /// Says what can be done about a damaged record.
     fn with_way_out(self, line: usize) -> Self {
         match self {
-            Self::Line { kind: JournalErrorKind::Damaged, what, cause } if line > 1 => {
+            Self::Line {
+                kind: JournalErrorKind::Damaged,
+                what,
+                cause,
+            } if line > 1 => {
                 let before = line - 1;
                 let what = format!(
-                    "{what}; restore the file from a copy, or cut it after line {before} to resume from there, where what \
+                    "{what}; restore the file from a copy, or cut it after line {before} to resume \
+                        from there, where what \
                      ran later may run again"
                 );
-                Self::Line { kind: JournalErrorKind::Damaged, what, cause }
+                Self::Line {
+                    kind: JournalErrorKind::Damaged,
+                    what,
+                    cause,
+                }
             }
             flaw => flaw,
         }
@@ -322,7 +386,9 @@ pub(crate) fn record(line: &[u8], seq: u64, bodies: Option<&Bodies>) -> Result<R
             return Err(other());
         }
         let Some(bodies) = bodies else {
-            return Err(Flaw::damaged("it has a text that is kept aside, in a folder that is not here"));
+            return Err(Flaw::damaged(
+                "it has a text that is kept aside, in a folder that is not here",
+            ));
         };
         let whole = bodies.put_back(short).map_err(Flaw::Body)?;
         match is_checked {
@@ -341,12 +407,14 @@ pub(crate) fn record(line: &[u8], seq: u64, bodies: Option<&Bodies>) -> Result<R
         Err(error) if !is_checked && error.to_string().starts_with("unknown field") => {
             Err(other().because(error))
         }
-        Err(error) => Err(unknown(line, seq, &error).unwrap_or_else(other).because(error)),
+        Err(error) => Err(unknown(line, seq, &error)
+            .unwrap_or_else(other)
+            .because(error)),
     }
 }
 
-/// The flaw of a record that is whole, in its place, and has something that this version does not know;
-/// `None` when it is no such record.
+/// The flaw of a record that is whole, in its place, and has something that this version does not
+/// know; `None` when it is no such record.
 fn unknown(line: &[u8], seq: u64, error: &serde_json::Error) -> Option<Flaw> {
     let line: Value = serde_json::from_slice(line).ok()?;
     let record = Bodies::record_in(&line);
@@ -355,24 +423,36 @@ fn unknown(line: &[u8], seq: u64, error: &serde_json::Error) -> Option<Flaw> {
         return None;
     }
     let entry = record.get("entry")?;
-    let kind = entry.as_str().or_else(|| entry.as_object()?.keys().next().map(String::as_str));
+    let kind = entry
+        .as_str()
+        .or_else(|| entry.as_object()?.keys().next().map(String::as_str));
     // What serde says of an enum without such a variant. Anything else may have a payload in it.
     let error = error.to_string();
-    let name = error.strip_prefix("unknown variant `").and_then(|rest| rest.split('`').next());
+    let name = error
+        .strip_prefix("unknown variant `")
+        .and_then(|rest| rest.split('`').next());
     let short = |name: &str| name.chars().take(64).collect::<String>();
     Some(Flaw::version(match name {
         Some(name) if kind == Some(name) => {
-            format!("record {seq} is a `{}`, which this version does not know; use a newer one", short(name))
+            format!(
+                "record {seq} is a `{}`, which this version does not know; use a newer one",
+                short(name)
+            )
         }
         Some(name) => {
-            format!("record {seq} has a `{}`, which this version does not know; use a newer one", short(name))
+            format!(
+                "record {seq} has a `{}`, which this version does not know; use a newer one",
+                short(name)
+            )
         }
         None => format!("record {seq} is not of a form that this version knows; use a newer one"),
     }))
 }
 
 fn is_record(line: &[u8]) -> bool {
-    let Ok(line) = serde_json::from_slice::<Value>(line) else { return false };
+    let Ok(line) = serde_json::from_slice::<Value>(line) else {
+        return false;
+    };
     let record = Bodies::record_in(&line);
     record.get("seq").is_some() && record.get("entry").is_some()
 }
@@ -380,36 +460,47 @@ fn is_record(line: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use levity_core::{
-        Durability, EffectClass, EffectId, EffectKind, EffectNote, Limits, MachineKind, Opened, Outcome,
-        Status, ToolCall, ToolOutput, ToolResult,
+        Durability, EffectClass, EffectId, EffectKind, EffectNote, Limits, MachineKind, Opened,
+        Outcome, Status, ToolCall, ToolOutput, ToolResult,
     };
     use serde_json::json;
 
     use super::*;
 
     fn records() -> Vec<Record> {
-        let opened = Opened::new(MachineKind::new("calls", 1), json!({"count": 1}), Limits::default());
+        let opened = Opened::new(
+            MachineKind::new("calls", 1),
+            json!({"count": 1}),
+            Limits::default(),
+        );
         let effect = EffectId::new(0);
         let note = EffectNote::new(EffectKind::Tool, "pay", EffectClass::AtMostOnce);
-        let result =
-            ToolResult::new(&ToolCall::new("c", "pay", json!({})), Ok(ToolOutput::text("a b, c @ é")));
+        let result = ToolResult::new(
+            &ToolCall::new("c", "pay", json!({})),
+            Ok(ToolOutput::text("a b, c @ é")),
+        );
         let entries = [
             Entry::Opened(opened),
             Entry::Started { effect, note },
             Entry::finished(effect, Outcome::Tool(result)),
             Entry::Ended(Status::Complete),
         ];
-        (0..).zip(entries).map(|(seq, entry)| Record::new(seq, Timestamp::from_millis(5), entry)).collect()
+        (0..)
+            .zip(entries)
+            .map(|(seq, entry)| Record::new(seq, Timestamp::from_millis(5), entry))
+            .collect()
     }
 
     fn written(run: &RunId, records: &[Record]) -> Vec<u8> {
         let mut bytes = header(run);
-        records.iter().for_each(|record| write(record, None, &mut bytes).unwrap());
+        records
+            .iter()
+            .for_each(|record| write(record, None, &mut bytes).unwrap());
         bytes
     }
 
-    /// No bit of a file can be another without an error: neither is a record taken that is not the one that was written,
-    /// nor is one cut off.
+    /// No bit of a file can be another without an error: neither is a record taken that is not the
+    /// one that was written, nor is one cut off.
     #[test]
     fn every_flipped_bit_of_a_file_is_found() {
         let (run, path) = (RunId::new("r"), Path::new("r.jsonl"));

@@ -5,8 +5,8 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
 
 use levity_core::{
-    ControlCommand, EffectClass, EffectId, EffectKind, EffectNote, Entry, Limit, Limits, MachineKind, Opened,
-    Outcome, Record, RunId, RunQuery, RunSummary, Status, Timestamp,
+    ControlCommand, EffectClass, EffectId, EffectKind, EffectNote, Entry, Limit, Limits,
+    MachineKind, Opened, Outcome, Record, RunId, RunQuery, RunSummary, Status, Timestamp,
 };
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -20,7 +20,8 @@ use super::format;
 /// How much is read at first, from either end.
 const PIECE: usize = 4 << 10;
 
-/// What a query says of a run's first record alone: the rest of a file makes the run no older, and no child.
+/// What a query says of a run's first record alone: the rest of a file makes the run no older, and
+/// no child.
 pub(super) fn by_first(query: &RunQuery) -> RunQuery {
     let mut query = query.clone();
     query.state = None;
@@ -28,11 +29,18 @@ pub(super) fn by_first(query: &RunQuery) -> RunQuery {
     query
 }
 
-/// What a list shows of a run; `None` when its file holds none, or one whose first record is not asked for.
+/// What a list shows of a run; `None` when its file holds none, or one whose first record is not
+/// asked for.
 ///
-/// The first record says when the run was made and whether it is a child, and the last one how it ended. Only a
-/// run that has not ended is read whole, for what it waits for. A file is shown as far as it can be read.
-pub(super) fn summary(run: &RunId, path: &Path, by_first: &RunQuery, bodies: &Bodies) -> Option<RunSummary> {
+/// The first record says when the run was made and whether it is a child, and the last one how it
+/// ended. Only a run that has not ended is read whole, for what it waits for. A file is shown as
+/// far as it can be read.
+pub(super) fn summary(
+    run: &RunId,
+    path: &Path,
+    by_first: &RunQuery,
+    bodies: &Bodies,
+) -> Option<RunSummary> {
     let mut file = Pieces::open(path).ok()?;
     let (header, first) = file.first_lines().ok()??;
     if format::parse_header(header).ok()? != *run {
@@ -46,7 +54,10 @@ pub(super) fn summary(run: &RunId, path: &Path, by_first: &RunQuery, bodies: &Bo
     if !by_first.asks_for(&summary) {
         return None;
     }
-    let last = file.last_line().ok()?.and_then(|line| Line::parse(&line, bodies));
+    let last = file
+        .last_line()
+        .ok()?
+        .and_then(|line| Line::parse(&line, bodies));
     match last.filter(|last| last.entry.ended.is_some()) {
         Some(last) => {
             summary.records = last.seq;
@@ -80,14 +91,20 @@ impl Pieces {
         let file = File::open(path)?;
         private::check_size(&file, private::LARGEST)?;
         let len = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
-        Ok(Self { file, len, start: Vec::new() })
+        Ok(Self {
+            file,
+            len,
+            start: Vec::new(),
+        })
     }
 
     /// Reads on from the beginning until there are so many bytes, or all.
     fn grow(&mut self, to: usize) -> io::Result<()> {
         self.file.seek(SeekFrom::Start(self.start.len() as u64))?;
         let more = to.min(self.len).saturating_sub(self.start.len());
-        let read = (&mut self.file).take(more as u64).read_to_end(&mut self.start)?;
+        let read = (&mut self.file)
+            .take(more as u64)
+            .read_to_end(&mut self.start)?;
         if read < more {
             // Somebody has cut it meanwhile.
             self.len = self.start.len();
@@ -98,8 +115,12 @@ impl Pieces {
     /// The header and the first record, if both are whole.
     fn first_lines(&mut self) -> io::Result<Option<(&[u8], &[u8])>> {
         loop {
-            let mut ends =
-                self.start.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
+            let mut ends = self
+                .start
+                .iter()
+                .enumerate()
+                .filter(|(_, byte)| **byte == b'\n')
+                .map(|(at, _)| at + 1);
             if let (Some(header), Some(first)) = (ends.next(), ends.next()) {
                 return Ok(Some((&self.start[..header], &self.start[header..first])));
             }
@@ -115,7 +136,8 @@ impl Pieces {
         let mut size = PIECE;
         loop {
             let tail = self.tail(size)?;
-            let Some((b'\n', before)) = tail.split_last().map(|(last, before)| (*last, before)) else {
+            let Some((b'\n', before)) = tail.split_last().map(|(last, before)| (*last, before))
+            else {
                 return Ok(None);
             };
             if let Some(end) = before.iter().rposition(|byte| *byte == b'\n') {
@@ -135,7 +157,9 @@ impl Pieces {
         }
         self.file.seek(SeekFrom::Start(from as u64))?;
         let mut tail = Vec::with_capacity(self.len - from);
-        (&mut self.file).take((self.len - from) as u64).read_to_end(&mut tail)?;
+        (&mut self.file)
+            .take((self.len - from) as u64)
+            .read_to_end(&mut tail)?;
         Ok(tail)
     }
 
@@ -146,7 +170,8 @@ impl Pieces {
     }
 }
 
-/// What a summary needs of a record; everything else is passed over, and long texts are not looked for.
+/// What a summary needs of a record; everything else is passed over, and long texts are not looked
+/// for.
 #[derive(Deserialize)]
 struct Line {
     seq: u64,
@@ -230,7 +255,11 @@ impl Kind {
             opened.origin = first.origin.map(|_| levity_core::Digest::EMPTY);
             return Some(Entry::Opened(opened));
         }
-        if let Some(Start { effect, note: Note { kind, until } }) = self.started {
+        if let Some(Start {
+            effect,
+            note: Note { kind, until },
+        }) = self.started
+        {
             let mut note = EffectNote::new(kind, "", EffectClass::ReadOnly);
             note.until = until;
             return Some(Entry::Started { effect, note });
@@ -253,9 +282,9 @@ fn command_of(command: &Value) -> Option<ControlCommand> {
     match command {
         Value::String(word) if word == "pause" => Some(ControlCommand::Pause),
         Value::String(word) if word == "resume" => Some(ControlCommand::Resume),
-        Value::Object(map) if map.contains_key("cancel") => {
-            Some(ControlCommand::Cancel { reason: String::new() })
-        }
+        Value::Object(map) if map.contains_key("cancel") => Some(ControlCommand::Cancel {
+            reason: String::new(),
+        }),
         _ => None,
     }
 }

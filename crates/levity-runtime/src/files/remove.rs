@@ -29,8 +29,8 @@ impl FileJournal {
                 Err(error) if error.kind() == JournalErrorKind::Damaged => {}
                 held => all.extend(held?),
             }
-            // Of more, each is looked at, and locked again when it is its turn: who drives the run above is kept
-            // out meanwhile, and nobody else drives them.
+            // Of more, each is looked at, and locked again when it is its turn: who drives the run
+            // above is kept out meanwhile, and nobody else drives them.
             if let Some(last) = all.last_mut().filter(|_| many) {
                 last.lock = None;
             }
@@ -39,7 +39,11 @@ impl FileJournal {
         all.sort_by_key(|file| std::cmp::Reverse(file.path.as_os_str().len()));
         all.extend(own);
         for Held { run, path, lock } in &all {
-            let _again = if lock.is_none() { held(run, path.clone())? } else { None };
+            let _again = if lock.is_none() {
+                held(run, path.clone())?
+            } else {
+                None
+            };
             super::snapshot::remove(path);
             match fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -66,8 +70,18 @@ fn held(run: &RunId, path: PathBuf) -> Result<Option<Held>, JournalError> {
     let lock = try_lock(&path, run, private::options().read(true).append(true))?;
     let Some(lock) = lock else { return Ok(None) };
     let mut start = Vec::new();
-    (&lock).take(4096).read_to_end(&mut start).map_err(|error| failed(&path, "read", error))?;
-    let first = start.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
+    (&lock)
+        .take(4096)
+        .read_to_end(&mut start)
+        .map_err(|error| failed(&path, "read", error))?;
+    let first = start
+        .split_inclusive(|byte| *byte == b'\n')
+        .next()
+        .unwrap_or_default();
     check_header(run, first).map_err(|flaw| flaw.of(&path, 1))?;
-    Ok(Some(Held { run: run.clone(), path, lock: Some(lock) }))
+    Ok(Some(Held {
+        run: run.clone(),
+        path,
+        lock: Some(lock),
+    }))
 }

@@ -1,7 +1,8 @@
 //! The last snapshot of a run, in a file beside the run's own.
 //!
-//! A snapshot saves the reading of the records before it. It is good only if it is whole and if the line of the run's file that ends where
-//! it was taken is the same still; otherwise all records are read.
+//! A snapshot saves the reading of the records before it. It is good only if it is whole and if the
+//! line of the run's file that ends where it was taken is the same still; otherwise all records are
+//! read.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -29,18 +30,33 @@ pub(super) struct LastLine {
 impl LastLine {
     /// The last line of what was written, which ends there.
     pub(super) fn of(bytes: &[u8], end: u64) -> Self {
-        let line = bytes.split_inclusive(|byte| *byte == b'\n').next_back().unwrap_or_default();
-        Self { end, len: line.len() as u64, crc: checksum(&[line]) }
+        let line = bytes
+            .split_inclusive(|byte| *byte == b'\n')
+            .next_back()
+            .unwrap_or_default();
+        Self {
+            end,
+            len: line.len() as u64,
+            crc: checksum(&[line]),
+        }
     }
 
     /// Returns whether the line stands in the file of a run.
     fn is_in(&self, file: &mut File, run: &RunId) -> io::Result<bool> {
         let header = format::header(run);
-        let Some(start) = self.end.checked_sub(self.len) else { return Ok(false) };
-        let (Ok(len), true) = (usize::try_from(self.len), file.metadata()?.len() >= self.end) else {
+        let Some(start) = self.end.checked_sub(self.len) else {
             return Ok(false);
         };
-        let (mut first, mut line) = (vec![0; header.len()], vec![0; len.min(private::LARGEST as usize)]);
+        let (Ok(len), true) = (
+            usize::try_from(self.len),
+            file.metadata()?.len() >= self.end,
+        ) else {
+            return Ok(false);
+        };
+        let (mut first, mut line) = (
+            vec![0; header.len()],
+            vec![0; len.min(private::LARGEST as usize)],
+        );
         file.seek(SeekFrom::Start(0))?;
         file.read_exact(&mut first)?;
         file.seek(SeekFrom::Start(start))?;
@@ -64,15 +80,23 @@ pub(super) fn path_of(run: &Path) -> PathBuf {
     run.with_file_name(format!(".{name}.snapshot"))
 }
 
-/// Reads the snapshot of a run, if there is a good one; where the records begin that follow it, and how long it is.
+/// Reads the snapshot of a run, if there is a good one; where the records begin that follow it, and
+/// how long it is.
 pub(super) fn read(path: &Path, run: &RunId, file: &mut File) -> Option<(Snapshot, LastLine, u64)> {
     let bytes = read_plain(&path_of(path)).ok()?;
     if is_intact(&bytes) != Some(true) {
         return None;
     }
     let kept: Kept = serde_json::from_slice(&bytes).ok()?;
-    let is_good = kept.levity_snapshot == 1 && kept.run == *run && kept.last.is_in(file, run).ok()?;
-    is_good.then(|| (Snapshot::new(kept.seq, kept.state), kept.last, bytes.len() as u64))
+    let is_good =
+        kept.levity_snapshot == 1 && kept.run == *run && kept.last.is_in(file, run).ok()?;
+    is_good.then(|| {
+        (
+            Snapshot::new(kept.seq, kept.state),
+            kept.last,
+            bytes.len() as u64,
+        )
+    })
 }
 
 /// Writes the snapshot of a run in place of the last one, and returns how long it is.
@@ -82,9 +106,17 @@ pub(super) fn write(
     snapshot: Snapshot,
     last: LastLine,
 ) -> Result<u64, JournalError> {
-    let kept = Kept { levity_snapshot: 1, run: run.clone(), seq: snapshot.seq, last, state: snapshot.state };
-    let refused = |why: &str| JournalError::new(JournalErrorKind::Refused, format!("a snapshot {why}"));
-    let mut bytes = serde_json::to_vec(&kept).map_err(|error| refused("is not JSON").with_source(error))?;
+    let kept = Kept {
+        levity_snapshot: 1,
+        run: run.clone(),
+        seq: snapshot.seq,
+        last,
+        state: snapshot.state,
+    };
+    let refused =
+        |why: &str| JournalError::new(JournalErrorKind::Refused, format!("a snapshot {why}"));
+    let mut bytes =
+        serde_json::to_vec(&kept).map_err(|error| refused("is not JSON").with_source(error))?;
     if depth(&bytes) > DEEP {
         return Err(refused("is nested too deep"));
     }

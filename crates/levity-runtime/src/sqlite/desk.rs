@@ -70,7 +70,8 @@ impl Desk {
 
     /// How long nothing needs to be done; for ever, when nobody has a run.
     pub(super) fn leisure(&self) -> Option<Duration> {
-        let renew = (!self.held.is_empty() || !self.unreleased.is_empty()).then(|| self.place.lease / 3);
+        let renew =
+            (!self.held.is_empty() || !self.unreleased.is_empty()).then(|| self.place.lease / 3);
         let look = (!self.watched.is_empty()).then_some(LOOK);
         renew.into_iter().chain(look).min()
     }
@@ -103,17 +104,24 @@ impl Desk {
         let sync = self.place.durability == Durability::Synced && works.iter().any(must_last);
         if self.connection.is_none() {
             self.connection = Some(self.place.connect()?);
-            // What another connection said of the file is not to be compared with what this one says.
+            // What another connection said of the file is not to be compared with what this one
+            // says.
             (self.synced, self.version) = (!sync, None);
         }
         self.place.check_place()?;
         if self.synced != sync {
             // A full sync takes along what was written before without one.
-            self.execute(if sync { "PRAGMA synchronous = FULL" } else { "PRAGMA synchronous = NORMAL" })?;
+            self.execute(if sync {
+                "PRAGMA synchronous = FULL"
+            } else {
+                "PRAGMA synchronous = NORMAL"
+            })?;
             self.synced = sync;
         }
         self.execute("BEGIN IMMEDIATE")?;
-        self.unreleased.iter().try_for_each(|(key, fence)| self.release(*key, *fence))?;
+        self.unreleased
+            .iter()
+            .try_for_each(|(key, fence)| self.release(*key, *fence))?;
         if self.owner.is_none() {
             let writer = works.iter().find_map(|work| match work {
                 Work::Take { writer, .. } => Some(writer),
@@ -134,20 +142,31 @@ impl Desk {
         self.renewed = None;
     }
 
-    /// Does one thing; what fails leaves nothing behind. `failed` is set when nothing else can go on either.
+    /// Does one thing; what fails leaves nothing behind. `failed` is set when nothing else can go
+    /// on either.
     fn perform(&mut self, work: Work, alone: bool, failed: &mut Option<JournalError>) -> Answer {
         // What is alone goes with the whole transaction.
-        let mark = if alone { Ok(()) } else { self.execute("SAVEPOINT work") };
+        let mark = if alone {
+            Ok(())
+        } else {
+            self.execute("SAVEPOINT work")
+        };
         if let Err(error) = mark {
             *failed = Some(error);
             return self.refuse(work);
         }
         let (answer, error) = self.apply(work);
         // Some failures, such as a full disk, end the transaction by themselves.
-        let ended = self.connection.as_ref().is_none_or(Connection::is_autocommit);
+        let ended = self
+            .connection
+            .as_ref()
+            .is_none_or(Connection::is_autocommit);
         *failed = match error {
             Some(error) if alone || ended => Some(error),
-            Some(_) => self.execute("ROLLBACK TO work").and_then(|()| self.execute("RELEASE work")).err(),
+            Some(_) => self
+                .execute("ROLLBACK TO work")
+                .and_then(|()| self.execute("RELEASE work"))
+                .err(),
             None if alone => None,
             None => self.execute("RELEASE work").err(),
         };
@@ -157,12 +176,22 @@ impl Desk {
     fn apply(&mut self, work: Work) -> (Answer, Option<JournalError>) {
         match work {
             Work::Take { run, writer, reply } => took(self.take(&run), writer, reply),
-            Work::Append { run, key, fence, rows, given, reply, .. } => {
-                answered(reply, self.append(&run, (key, fence), &rows, given))
-            }
-            Work::Snapshot { run, key, fence, row, reply } => {
-                answered(reply, self.keep_snapshot(&run, (key, fence), &row))
-            }
+            Work::Append {
+                run,
+                key,
+                fence,
+                rows,
+                given,
+                reply,
+                ..
+            } => answered(reply, self.append(&run, (key, fence), &rows, given)),
+            Work::Snapshot {
+                run,
+                key,
+                fence,
+                row,
+                reply,
+            } => answered(reply, self.keep_snapshot(&run, (key, fence), &row)),
             Work::Release { key, fence } => {
                 self.forget(key, fence);
                 let error = self.release(key, fence).err();
@@ -170,13 +199,22 @@ impl Desk {
             }
             Work::Remove { run, reply } => answered(reply, self.remove(&run)),
             Work::Post { run, post, reply } => match self.post(&run, &post) {
-                Ok(key) => (Box::new(move |desk, failed| desk.posted(key, reply, failed)), None),
+                Ok(key) => (
+                    Box::new(move |desk, failed| desk.posted(key, reply, failed)),
+                    None,
+                ),
                 Err(error) => answered(reply, Err(error)),
             },
-            Work::Watch { run, key, fence, mailbox } => (self.watch(&run, (key, fence), mailbox), None),
-            Work::Look { key, reply } => {
-                (Box::new(move |desk, failed| desk.posted(key, reply, failed)), None)
-            }
+            Work::Watch {
+                run,
+                key,
+                fence,
+                mailbox,
+            } => (self.watch(&run, (key, fence), mailbox), None),
+            Work::Look { key, reply } => (
+                Box::new(move |desk, failed| desk.posted(key, reply, failed)),
+                None,
+            ),
             Work::Settle { reply } => answered(reply, Ok(())),
         }
     }
@@ -195,7 +233,12 @@ impl Desk {
                 self.forget(key, fence);
                 let_go(key, fence, true)
             }
-            Work::Watch { run, key, fence, mailbox } => self.watch(&run, (key, fence), mailbox),
+            Work::Watch {
+                run,
+                key,
+                fence,
+                mailbox,
+            } => self.watch(&run, (key, fence), mailbox),
         }
     }
 
@@ -204,7 +247,10 @@ impl Desk {
         if !self.unreleased.is_empty() || (!self.held.is_empty() && self.is_due()) {
             self.settle(Vec::new());
         }
-        #[expect(clippy::disallowed_methods, reason = "how often a file is looked at is no part of a run")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "how often a file is looked at is no part of a run"
+        )]
         let now = Instant::now();
         if !self.watched.is_empty() && self.looked.is_none_or(|looked| now - looked >= LOOK) {
             self.looked = Some(now);
@@ -221,8 +267,13 @@ impl Desk {
         write: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, JournalError> {
         match &self.connection {
-            Some(connection) => write(connection).map_err(|error| self.place.failed("written", error)),
-            None => Err(JournalError::new(JournalErrorKind::Io, "the journal is not open")),
+            Some(connection) => {
+                write(connection).map_err(|error| self.place.failed("written", error))
+            }
+            None => Err(JournalError::new(
+                JournalErrorKind::Io,
+                "the journal is not open",
+            )),
         }
     }
 }
@@ -232,18 +283,26 @@ impl Drop for Desk {
         if let Some(owner) = &self.owner {
             owner::forget(owner.id());
             // Others would find out by themselves.
-            let _ =
-                self.write(|connection| connection.execute("DELETE FROM owners WHERE id = ?1", [owner.id()]));
+            let _ = self.write(|connection| {
+                connection.execute("DELETE FROM owners WHERE id = ?1", [owner.id()])
+            });
         }
     }
 }
 
-/// Whether it must be on the disk before anybody goes by it. Who has a run is of no use after a power cut.
+/// Whether it must be on the disk before anybody goes by it. Who has a run is of no use after a
+/// power cut.
 fn must_last(work: &Work) -> bool {
-    matches!(work, Work::Append { sync: true, .. } | Work::Post { .. } | Work::Remove { .. })
+    matches!(
+        work,
+        Work::Append { sync: true, .. } | Work::Post { .. } | Work::Remove { .. }
+    )
 }
 
-fn answered<T: 'static>(reply: Reply<T>, done: Result<T, JournalError>) -> (Answer, Option<JournalError>) {
+fn answered<T: 'static>(
+    reply: Reply<T>,
+    done: Result<T, JournalError>,
+) -> (Answer, Option<JournalError>) {
     let error = done.as_ref().err().cloned();
     let answer = Box::new(move |_: &mut Desk, failed: Option<&JournalError>| {
         // Nobody may wait for it any more.
@@ -268,7 +327,12 @@ fn took(
                 desk.forget(key, fence);
                 Err(error.clone())
             }
-            None => Ok(Ok(Held { key, fence, new: fence == 1, writer })),
+            None => Ok(Ok(Held {
+                key,
+                fence,
+                new: fence == 1,
+                writer,
+            })),
         };
         // If nobody waits for it any more, dropping it gives the run back.
         let _ = reply.send(answer);

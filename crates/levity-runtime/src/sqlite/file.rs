@@ -14,7 +14,8 @@ use crate::Durability;
 use crate::checksum::checksum;
 use crate::files::{DEEP, depth};
 
-/// `docs/journal.md` says what the columns mean. Keys and the numbers of posts are never used twice.
+/// `docs/journal.md` says what the columns mean. Keys and the numbers of posts are never used
+/// twice.
 macro_rules! tables {
     ($checksum:literal) => {
         concat!(
@@ -37,7 +38,8 @@ CREATE TABLE runs (
 CREATE INDEX runs_opened ON runs (opened);
 CREATE INDEX runs_state ON runs (state, opened);
 CREATE INDEX runs_wakes ON runs (wakes) WHERE wakes IS NOT NULL;
-CREATE TABLE records (run INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, entry TEXT NOT NULL",
+CREATE TABLE records (run INTEGER NOT NULL, seq INTEGER NOT NULL, at INTEGER NOT NULL, entry TEXT \
+NOT NULL",
             $checksum,
             ");
 CREATE UNIQUE INDEX records_run ON records (run, seq);
@@ -52,7 +54,8 @@ CREATE TABLE owners (id INTEGER PRIMARY KEY, expires INTEGER NOT NULL);
 /// The last snapshot of each run that has one.
 macro_rules! snapshots {
     () => {
-        "CREATE TABLE snapshots (run INTEGER PRIMARY KEY, seq INTEGER NOT NULL, state TEXT NOT NULL, crc INTEGER NOT NULL);"
+        "CREATE TABLE snapshots (run INTEGER PRIMARY KEY, seq INTEGER NOT NULL, state TEXT NOT \
+            NULL, crc INTEGER NOT NULL);"
     };
 }
 
@@ -70,7 +73,8 @@ static FORMAT: Format = Format {
     tables: TABLES,
     earlier: &[WITHOUT_SNAPSHOTS, WITHOUT_CHECKSUMS],
     columns: &[
-        "SELECT key, id, opened, updated, records, state, child, paused, wakes, waiting, status, owner, fence FROM runs",
+        "SELECT key, id, opened, updated, records, state, child, paused, wakes, waiting, status, \
+            owner, fence FROM runs",
         "SELECT run, seq, at, entry FROM records",
         "SELECT id, run, post FROM inbox",
         "SELECT id, expires FROM owners",
@@ -99,7 +103,16 @@ impl Place {
     ) -> Result<(Self, Connection), JournalError> {
         let (file, connection) = SharedFile::make(path, &FORMAT).map_err(told)?;
         bring_up_to_date(&connection).map_err(|error| told(file.failed("opened", error)))?;
-        Ok((Self { file, durability: Durability::default(), snapshots: 1 << 20, lease, world }, connection))
+        Ok((
+            Self {
+                file,
+                durability: Durability::default(),
+                snapshots: 1 << 20,
+                lease,
+                world,
+            },
+            connection,
+        ))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -116,8 +129,8 @@ impl Place {
         self.file.connect().map_err(told)
     }
 
-    /// Whether the file is still where it was. What is written to one that was taken away is lost, and nobody
-    /// else would know who drives its runs.
+    /// Whether the file is still where it was. What is written to one that was taken away is lost,
+    /// and nobody else would know who drives its runs.
     pub(super) fn check_place(&self) -> Result<(), JournalError> {
         self.file.check_place().map_err(told)
     }
@@ -159,7 +172,10 @@ fn bring_up_to_date(connection: &Connection) -> rusqlite::Result<()> {
 
 /// The checksum of a row of `records`: of its columns in their order, with commas between.
 pub(super) fn row_checksum(run: i64, seq: i64, at: i64, entry: &str) -> i64 {
-    i64::from(checksum(&[format!("{run},{seq},{at},").as_bytes(), entry.as_bytes()]))
+    i64::from(checksum(&[
+        format!("{run},{seq},{at},").as_bytes(),
+        entry.as_bytes(),
+    ]))
 }
 
 /// The same as an error of a journal.
@@ -183,7 +199,9 @@ pub(super) fn json(value: &impl Serialize, what: &str) -> Result<String, Journal
     let text = serde_json::to_string(value);
     let text = text.map_err(|error| refused("cannot be written as JSON").with_source(error))?;
     if depth(text.as_bytes()) > DEEP {
-        return Err(refused(&format!("is nested deeper than {DEEP} levels, and could not be read again")));
+        return Err(refused(&format!(
+            "is nested deeper than {DEEP} levels, and could not be read again"
+        )));
     }
     Ok(text)
 }

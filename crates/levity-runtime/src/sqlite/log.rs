@@ -23,7 +23,8 @@ pub(super) struct SqliteLog {
     broken: Option<JournalError>,
     /// The last record.
     last: LastRow,
-    /// Bytes that were appended since the last snapshot, the length of that snapshot, and the least interval between two.
+    /// Bytes that were appended since the last snapshot, the length of that snapshot, and the least
+    /// interval between two.
     since_snapshot: usize,
     last_snapshot: usize,
     interval: usize,
@@ -49,7 +50,17 @@ impl SqliteLog {
     ) -> Self {
         let since_snapshot = last.bytes;
         let (mailbox, given, broken) = (None, None, None);
-        Self { held, summary, mailbox, given, broken, last, since_snapshot, last_snapshot, interval }
+        Self {
+            held,
+            summary,
+            mailbox,
+            given,
+            broken,
+            last,
+            since_snapshot,
+            last_snapshot,
+            interval,
+        }
     }
 
     /// Turns records into rows.
@@ -61,20 +72,35 @@ impl SqliteLog {
         let mut rows = Vec::with_capacity(records.len());
         for record in records {
             if record.seq != self.summary.records {
-                let message = format!("record {} cannot follow record {}", record.seq, self.summary.records);
+                let message = format!(
+                    "record {} cannot follow record {}",
+                    record.seq, self.summary.records
+                );
                 return Err(JournalError::new(JournalErrorKind::Refused, message));
             }
             let entry = json(&record.entry, "a record")?;
             let (seq, at) = (number(record.seq)?, number(record.at.as_millis())?);
             let crc = row_checksum(self.held.key, seq, at, &entry);
             self.last.crc = crc;
-            rows.push(Row { seq, at, entry, crc });
+            rows.push(Row {
+                seq,
+                at,
+                entry,
+                crc,
+            });
             self.summary.add(record);
         }
         (before.updated, before.records) = (self.summary.updated, self.summary.records);
-        let shape = (before != self.summary).then(|| Shape::of(&self.summary)).transpose()?;
+        let shape = (before != self.summary)
+            .then(|| Shape::of(&self.summary))
+            .transpose()?;
         let updated = number(self.summary.updated.as_millis())?;
-        Ok(Rows { rows, updated, count: number(self.summary.records)?, shape })
+        Ok(Rows {
+            rows,
+            updated,
+            count: number(self.summary.records)?,
+            shape,
+        })
     }
 
     /// Where the writer's thread brings what is left for the run.
@@ -82,7 +108,12 @@ impl SqliteLog {
         let mailbox = self.mailbox.get_or_insert_with(|| {
             let mailbox = Arc::new(Mailbox::default());
             let (run, key, fence) = (self.summary.run.clone(), self.held.key, self.held.fence);
-            self.held.writer.tell(Work::Watch { run, key, fence, mailbox: mailbox.clone() });
+            self.held.writer.tell(Work::Watch {
+                run,
+                key,
+                fence,
+                mailbox: mailbox.clone(),
+            });
             mailbox
         });
         mailbox.clone()
@@ -94,7 +125,15 @@ impl SqliteLog {
         self.since_snapshot += rows.rows.iter().map(|row| row.entry.len()).sum::<usize>();
         let (key, fence, given) = (self.held.key, self.held.fence, self.given);
         let run = self.summary.run.clone();
-        let work = |reply| Work::Append { run, key, fence, rows, given, sync, reply };
+        let work = |reply| Work::Append {
+            run,
+            key,
+            fence,
+            rows,
+            given,
+            sync,
+            reply,
+        };
         self.held.writer.ask(work).await
     }
 }
@@ -109,7 +148,10 @@ impl RunLog for SqliteLog {
             return Err(error.clone());
         }
         // Until it is known what came of this.
-        let message = format!("run `{}` could not be written before; open it again", self.summary.run);
+        let message = format!(
+            "run `{}` could not be written before; open it again",
+            self.summary.run
+        );
         self.broken = Some(JournalError::new(JournalErrorKind::Io, message));
         let written = self.write(records).await;
         if let Err(error) = &written {
@@ -135,7 +177,16 @@ impl RunLog for SqliteLog {
         let before = self.last.crc;
         let row = on_thread(move || SnapshotRow::of(key, before, &snapshot)).await?;
         self.last_snapshot = row.state.len();
-        self.held.writer.ask(|reply| Work::Snapshot { run, key, fence, row, reply }).await
+        self.held
+            .writer
+            .ask(|reply| Work::Snapshot {
+                run,
+                key,
+                fence,
+                row,
+                reply,
+            })
+            .await
     }
 
     async fn posted(&mut self) -> Result<Vec<RunRequest>, JournalError> {
@@ -147,8 +198,13 @@ impl RunLog for SqliteLog {
     async fn posted_by_now(&mut self) -> Result<Vec<RunRequest>, JournalError> {
         let mailbox = self.mailbox();
         let key = self.held.key;
-        self.held.writer.ask(|reply| Work::Look { key, reply }).await?;
-        let Some((last, posts)) = mailbox.take_now()? else { return Ok(Vec::new()) };
+        self.held
+            .writer
+            .ask(|reply| Work::Look { key, reply })
+            .await?;
+        let Some((last, posts)) = mailbox.take_now()? else {
+            return Ok(Vec::new());
+        };
         self.given = Some(last);
         Ok(posts)
     }
@@ -179,7 +235,8 @@ pub(super) struct SnapshotRow {
 }
 
 impl SnapshotRow {
-    /// The row of a snapshot. Its checksum covers that of the record before it, so that it is of no other.
+    /// The row of a snapshot. Its checksum covers that of the record before it, so that it is of no
+    /// other.
     fn of(key: i64, before: i64, snapshot: &Snapshot) -> Result<Self, JournalError> {
         let (seq, state) = (number(snapshot.seq)?, json(&snapshot.state, "a snapshot")?);
         let crc = row_checksum(key, seq, before, &state);
@@ -200,15 +257,21 @@ pub(super) struct Shape {
 
 impl Shape {
     fn of(summary: &RunSummary) -> Result<Self, JournalError> {
-        let waiting = (!summary.waiting.is_empty()).then(|| json(&summary.waiting, "what a run waits for"));
-        let status = summary.status.as_ref().map(|status| json(status, "the end of a run"));
+        let waiting =
+            (!summary.waiting.is_empty()).then(|| json(&summary.waiting, "what a run waits for"));
+        let status = summary
+            .status
+            .as_ref()
+            .map(|status| json(status, "the end of a run"));
         Ok(Self {
             opened: number(summary.opened.as_millis())?,
             state: state(summary.state()),
             child: summary.child,
             paused: summary.paused,
             // A time that never comes is as good as the last one there is.
-            wakes: summary.wakes().map(|time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX)),
+            wakes: summary
+                .wakes()
+                .map(|time| i64::try_from(time.as_millis()).unwrap_or(i64::MAX)),
             waiting: waiting.transpose()?,
             status: status.transpose()?,
         })

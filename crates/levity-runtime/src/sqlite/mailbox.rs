@@ -13,12 +13,19 @@ pub(super) struct Mailbox {
 }
 
 impl Mailbox {
-    pub(super) fn put(&self, posts: impl IntoIterator<Item = Result<(i64, RunRequest), JournalError>>) {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner).extend(posts);
+    pub(super) fn put(
+        &self,
+        posts: impl IntoIterator<Item = Result<(i64, RunRequest), JournalError>>,
+    ) {
+        self.inside
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(posts);
         self.filled.notify_one();
     }
 
-    /// Waits until there is something, and takes it out: the number of the last post, and all posts.
+    /// Waits until there is something, and takes it out: the number of the last post, and all
+    /// posts.
     pub(super) async fn take(&self) -> Result<(i64, Vec<RunRequest>), JournalError> {
         loop {
             if let Some(posts) = self.take_now()? {
@@ -30,7 +37,8 @@ impl Mailbox {
 
     /// Takes out what there is, if there is something.
     pub(super) fn take_now(&self) -> Result<Option<(i64, Vec<RunRequest>)>, JournalError> {
-        let inside = std::mem::take(&mut *self.inside.lock().unwrap_or_else(PoisonError::into_inner));
+        let inside =
+            std::mem::take(&mut *self.inside.lock().unwrap_or_else(PoisonError::into_inner));
         let posts: Vec<_> = inside.into_iter().collect::<Result<_, _>>()?;
         let last = posts.last().map(|(last, _)| *last);
         Ok(last.map(|last| (last, posts.into_iter().map(|(_, post)| post).collect())))

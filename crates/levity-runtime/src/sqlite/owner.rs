@@ -22,5 +22,9 @@ pub(super) fn forget(owner: i64) {
 
 /// The writer of an owner, if it is in this process.
 pub(super) fn in_this_process(owner: i64) -> Option<Arc<Writer>> {
-    in_process().iter().find(|(id, _)| *id == owner)?.1.upgrade()
+    in_process()
+        .iter()
+        .find(|(id, _)| *id == owner)?
+        .1
+        .upgrade()
 }

@@ -4,7 +4,8 @@ use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use levity_core::{
-    EffectId, JournalError, Record, RunId, RunQuery, RunSummary, Snapshot, Status, Timestamp, Waiting,
+    EffectId, JournalError, Record, RunId, RunQuery, RunSummary, Snapshot, Status, Timestamp,
+    Waiting,
 };
 use rusqlite::types::{Value, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
@@ -16,7 +17,8 @@ use super::log::{LastRow, state};
 /// How many may look at the same time, each with a connection; others wait until they may.
 const MOST: usize = 4;
 
-/// How many of them may read runs whole, which takes long: whoever lists runs never waits for all of these.
+/// How many of them may read runs whole, which takes long: whoever lists runs never waits for all
+/// of these.
 const WHOLE: usize = MOST - 1;
 
 /// A run from its last snapshot on.
@@ -42,7 +44,12 @@ pub(super) struct Readers {
 impl Readers {
     pub(super) fn new(place: Arc<Place>) -> Self {
         let (room, whole) = (Semaphore::new(MOST).into(), Semaphore::new(WHOLE).into());
-        Self { place, idle: Mutex::new(Vec::new()), room, whole }
+        Self {
+            place,
+            idle: Mutex::new(Vec::new()),
+            room,
+            whole,
+        }
     }
 
     /// Waits until one more may look. Nobody ever closes the door, so there always is an answer.
@@ -63,8 +70,15 @@ impl Readers {
         }
     }
 
-    fn look<T>(&self, look: impl FnOnce(&Connection) -> Result<T, Flaw>) -> Result<T, JournalError> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    fn look<T>(
+        &self,
+        look: impl FnOnce(&Connection) -> Result<T, Flaw>,
+    ) -> Result<T, JournalError> {
+        let idle = self
+            .idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
         let connection = idle.map_or_else(|| self.place.connect(), Ok)?;
         self.place.check_place()?;
         let seen = look(&connection);
@@ -81,35 +95,57 @@ impl Readers {
             // Both are of the same moment.
             let moment = connection.unchecked_transaction()?;
             let mut find = moment.prepare_cached("SELECT key, records FROM runs WHERE id = ?1")?;
-            let found =
-                find.query_row([run.as_str()], |row| Ok((row.get(0)?, natural(row, 1)?))).optional()?;
-            found.map_or(Ok(Default::default()), |(key, count)| records(&moment, run, key, 0, count))
+            let found = find
+                .query_row([run.as_str()], |row| Ok((row.get(0)?, natural(row, 1)?)))
+                .optional()?;
+            found.map_or(Ok(Default::default()), |(key, count)| {
+                records(&moment, run, key, 0, count)
+            })
         })
     }
 
-    /// The last snapshot of a run and the records behind it, with what its row says; `None` if there is no good one.
-    pub(super) fn after_snapshot(&self, run: &RunId) -> Result<Option<AfterSnapshot>, JournalError> {
+    /// The last snapshot of a run and the records behind it, with what its row says; `None` if
+    /// there is no good one.
+    pub(super) fn after_snapshot(
+        &self,
+        run: &RunId,
+    ) -> Result<Option<AfterSnapshot>, JournalError> {
         self.look(|connection| {
             // All are of the same moment.
             let moment = connection.unchecked_transaction()?;
-            let select = "SELECT key, snapshots.seq, snapshots.state, crc FROM snapshots JOIN runs ON run = key WHERE id = ?1";
+            let select = "SELECT key, snapshots.seq, snapshots.state, crc FROM snapshots JOIN runs \
+                ON run = key WHERE id = ?1";
             let mut find = moment.prepare_cached(select)?;
             let found = find.query_row([run.as_str()], |row| {
-                Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, String>(2)?, row.get::<_, i64>(3)?))
+                Ok((
+                    row.get::<_, i64>(0)?,
+                    row.get::<_, i64>(1)?,
+                    row.get::<_, String>(2)?,
+                    row.get::<_, i64>(3)?,
+                ))
             });
-            let Some((key, seq, state, crc)) = found.optional()? else { return Ok(None) };
-            let mut before = moment.prepare_cached("SELECT at, entry FROM records WHERE run = ?1 AND seq = ?2")?;
+            let Some((key, seq, state, crc)) = found.optional()? else {
+                return Ok(None);
+            };
+            let mut before = moment.prepare_cached(
+                "SELECT at, entry FROM records WHERE run = ?1 \
+                AND seq = ?2",
+            )?;
             let before = before.query_row([key, seq.saturating_sub(1)], |row| {
                 let (at, entry) = (row.get::<_, i64>(0)?, row.get::<_, String>(1)?);
                 Ok(row_checksum(key, seq.saturating_sub(1), at, &entry))
             });
-            let Some(before_crc) = before.optional()? else { return Ok(None) };
+            let Some(before_crc) = before.optional()? else {
+                return Ok(None);
+            };
             let is_good = row_checksum(key, seq, before_crc, &state) == crc;
             let len = state.len();
             let state = is_good.then(|| serde_json::from_str(&state).ok());
             let mut row = moment.prepare_cached(&format!("{COLUMNS} WHERE id = ?1"))?;
             let summary = row.query_row([run.as_str()], |row| Ok(summary(row)))?;
-            let (Some(state), Some(summary), Ok(from)) = (state.flatten(), summary, u64::try_from(seq)) else {
+            let (Some(state), Some(summary), Ok(from)) =
+                (state.flatten(), summary, u64::try_from(seq))
+            else {
                 return Ok(None);
             };
             let (records, mut last) = records(&moment, run, key, from, summary.records)?;
@@ -117,7 +153,13 @@ impl Readers {
                 // Then the last record is the one before the snapshot.
                 last.crc = before_crc;
             }
-            Ok(Some(AfterSnapshot { snapshot: Snapshot::new(from, state), len, records, last, summary }))
+            Ok(Some(AfterSnapshot {
+                snapshot: Snapshot::new(from, state),
+                len,
+                records,
+                last,
+                summary,
+            }))
         })
     }
 
@@ -126,7 +168,11 @@ impl Readers {
         if query.limit.is_some() {
             return self.part(query, None);
         }
-        let parts = if is_scan(query) { self.parts()? } else { Vec::new() };
+        let parts = if is_scan(query) {
+            self.parts()?
+        } else {
+            Vec::new()
+        };
         let mut runs = match parts.split_first() {
             None => self.part(query, None)?,
             Some((first, rest)) => self.side_by_side(query, *first, rest)?,
@@ -147,7 +193,9 @@ impl Readers {
             let others: Vec<_> = rest.iter().map(|part| scope.spawn(read(*part))).collect();
             let mut runs = self.part(query, Some(first))?;
             for other in others {
-                let part = other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                let part = other
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
                 runs.extend(part?);
             }
             Ok(runs)
@@ -161,18 +209,30 @@ impl Readers {
             let mut select = connection.prepare_cached(ends)?;
             Ok(select.query_row([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?)
         })?;
-        let cores = std::thread::available_parallelism().map_or(1, NonZero::get).min(MOST) as i64;
+        let cores = std::thread::available_parallelism()
+            .map_or(1, NonZero::get)
+            .min(MOST) as i64;
         let length = last.saturating_sub(first) / cores + 1;
         if length < SMALL || cores == 1 {
             return Ok(Vec::new());
         }
         let start = |part: i64| first.saturating_add(part.saturating_mul(length));
-        let end = |part: i64| if part + 1 == cores { last } else { start(part + 1) - 1 };
+        let end = |part: i64| {
+            if part + 1 == cores {
+                last
+            } else {
+                start(part + 1) - 1
+            }
+        };
         Ok((0..cores).map(|part| (start(part), end(part))).collect())
     }
 
     /// The runs of a range of keys, in any order unless there is a limit.
-    fn part(&self, query: &RunQuery, keys: Option<(i64, i64)>) -> Result<Vec<RunSummary>, JournalError> {
+    fn part(
+        &self,
+        query: &RunQuery,
+        keys: Option<(i64, i64)>,
+    ) -> Result<Vec<RunSummary>, JournalError> {
         let (sql, values) = select(query, keys);
         self.look(|connection| {
             let mut select = connection.prepare_cached(&sql)?;
@@ -189,7 +249,14 @@ impl Readers {
 
 /// Whether no index helps to find what is asked for.
 fn is_scan(query: &RunQuery) -> bool {
-    let RunQuery { state, below, since, before, due, .. } = query;
+    let RunQuery {
+        state,
+        below,
+        since,
+        before,
+        due,
+        ..
+    } = query;
     state.is_none() && below.is_none() && since.is_none() && before.is_none() && due.is_none()
 }
 
@@ -211,7 +278,8 @@ fn records(
     from: u64,
     count: u64,
 ) -> Result<(Vec<Record>, LastRow), Flaw> {
-    let select = "SELECT seq, at, entry, crc FROM records WHERE run = ?1 AND seq >= ?2 ORDER BY seq";
+    let select =
+        "SELECT seq, at, entry, crc FROM records WHERE run = ?1 AND seq >= ?2 ORDER BY seq";
     let mut select = connection.prepare_cached(select)?;
     let mut rows = select.query([key, from.cast_signed()])?;
     let (mut records, mut last) = (Vec::new(), LastRow::default());
@@ -232,7 +300,8 @@ fn records(
         };
         if crc != ValueRef::Null && crc != ValueRef::Integer(last.crc) {
             return Err(flaw(
-                "is not as it should be: its checksum is another; restore the file from a copy, or remove the run",
+                "is not as it should be: its checksum is another; restore the file from a copy, or \
+                    remove the run",
             ));
         }
         let at = u64::try_from(at).unwrap_or_default();
@@ -248,13 +317,15 @@ fn records(
 }
 
 /// The columns that a summary is made of.
-const COLUMNS: &str = "SELECT id, opened, updated, records, child, paused, waiting, status FROM runs";
+const COLUMNS: &str =
+    "SELECT id, opened, updated, records, child, paused, waiting, status FROM runs";
 
 /// The question, and the values that belong in it.
 fn select(query: &RunQuery, keys: Option<(i64, i64)>) -> (String, Vec<Value>) {
     let mut sql = format!("{COLUMNS} WHERE records > 0");
     let mut values: Vec<Value> = Vec::new();
-    let time = |time: Timestamp| Value::Integer(i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
+    let time =
+        |time: Timestamp| Value::Integer(i64::try_from(time.as_millis()).unwrap_or(i64::MAX));
     if let Some((first, last)) = keys {
         sql.push_str(" AND key BETWEEN ? AND ?");
         values.extend([first.into(), last.into()]);
@@ -270,9 +341,11 @@ fn select(query: &RunQuery, keys: Option<(i64, i64)>) -> (String, Vec<Value>) {
         sql.push_str(" AND (id = ? OR (id >= ? AND id < ?))");
         values.extend(within(above).map(Value::from));
     }
-    for (part, bound) in
-        [(" AND opened >= ?", query.since), (" AND opened < ?", query.before), (" AND wakes <= ?", query.due)]
-    {
+    for (part, bound) in [
+        (" AND opened >= ?", query.since),
+        (" AND opened < ?", query.before),
+        (" AND wakes <= ?", query.due),
+    ] {
         if let Some(bound) = bound {
             sql.push_str(part);
             values.push(time(bound));
@@ -286,19 +359,21 @@ fn select(query: &RunQuery, keys: Option<(i64, i64)>) -> (String, Vec<Value>) {
     (sql, values)
 }
 
-/// The id of a run, and between what the ids of those below it lie: they begin with `id.`, and `/` is what
-/// follows the dot.
+/// The id of a run, and between what the ids of those below it lie: they begin with `id.`, and `/`
+/// is what follows the dot.
 pub(super) fn within(run: &RunId) -> [String; 3] {
     [run.to_string(), format!("{run}."), format!("{run}/")]
 }
 
-/// What a row says, as far as it can be read: a newer version may have ends that this one does not know.
+/// What a row says, as far as it can be read: a newer version may have ends that this one does not
+/// know.
 fn summary(row: &Row<'_>) -> Option<RunSummary> {
     let number = |column| natural(row, column).ok();
     let run = RunId::new(row.get_ref(0).ok()?.as_str().ok()?);
     let mut summary = RunSummary::new(run, Timestamp::from_millis(number(1)?));
     summary.updated = Timestamp::from_millis(number(2)?);
-    (summary.records, summary.child, summary.paused) = (number(3)?, number(4)? != 0, number(5)? != 0);
+    (summary.records, summary.child, summary.paused) =
+        (number(3)?, number(4)? != 0, number(5)? != 0);
     if let ValueRef::Text(waiting) = row.get_ref(6).ok()? {
         summary.waiting = match one_waiting(waiting) {
             Some(one) => vec![one],
@@ -313,7 +388,8 @@ fn summary(row: &Row<'_>) -> Option<RunSummary> {
     Some(summary)
 }
 
-/// The usual case, `[{"effect":1,"until":2}]`, without the effort that any JSON takes: a list has many of them.
+/// The usual case, `[{"effect":1,"until":2}]`, without the effort that any JSON takes: a list has
+/// many of them.
 fn one_waiting(text: &[u8]) -> Option<Waiting> {
     let text = std::str::from_utf8(text).ok()?;
     let inside = text.strip_prefix("[{\"effect\":")?.strip_suffix("}]")?;
@@ -350,7 +426,8 @@ mod tests {
 
     #[tokio::test]
     async fn list_waits_for_no_run_that_is_read_whole() {
-        let folder = std::env::temp_dir().join(format!("levity-whole-reads-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("levity-whole-reads-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let journal = SqliteJournal::new(folder.join("runs.db")).unwrap();
         let mut held = Vec::new();
@@ -359,7 +436,11 @@ mod tests {
         }
         let run = RunId::new("r");
         let mut read = pin!(journal.read(&run));
-        assert!(read.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert!(
+            read.as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()))
+                .is_pending()
+        );
         assert!(journal.list(&RunQuery::new()).await.unwrap().is_empty());
         drop(held);
         assert!(read.await.unwrap().is_empty());

@@ -18,19 +18,49 @@ const ROOM: usize = 1_024;
 /// Something to be written.
 pub(super) enum Work {
     /// Take a run for this owner; the answer may be who has it.
-    Take { run: RunId, writer: Arc<Writer>, reply: Reply<Result<Held, i64>> },
+    Take {
+        run: RunId,
+        writer: Arc<Writer>,
+        reply: Reply<Result<Held, i64>>,
+    },
     /// Add records to a run, and forget the posts up to `given`.
-    Append { run: RunId, key: i64, fence: i64, rows: Rows, given: Option<i64>, sync: bool, reply: Reply<()> },
+    Append {
+        run: RunId,
+        key: i64,
+        fence: i64,
+        rows: Rows,
+        given: Option<i64>,
+        sync: bool,
+        reply: Reply<()>,
+    },
     /// Keep the last snapshot of a run.
-    Snapshot { run: RunId, key: i64, fence: i64, row: SnapshotRow, reply: Reply<()> },
+    Snapshot {
+        run: RunId,
+        key: i64,
+        fence: i64,
+        row: SnapshotRow,
+        reply: Reply<()>,
+    },
     /// Let go of a run.
     Release { key: i64, fence: i64 },
     /// Remove a run and those below it; the answer may be who has which of them.
-    Remove { run: RunId, reply: Reply<Result<bool, (i64, RunId)>> },
+    Remove {
+        run: RunId,
+        reply: Reply<Result<bool, (i64, RunId)>>,
+    },
     /// Leave word for a run.
-    Post { run: RunId, post: String, reply: Reply<()> },
+    Post {
+        run: RunId,
+        post: String,
+        reply: Reply<()>,
+    },
     /// Bring what is left for a run.
-    Watch { run: RunId, key: i64, fence: i64, mailbox: Arc<Mailbox> },
+    Watch {
+        run: RunId,
+        key: i64,
+        fence: i64,
+        mailbox: Arc<Mailbox>,
+    },
     /// Bring at once what is left for a run that is watched.
     Look { key: i64, reply: Reply<()> },
     /// Only say that all before it is done.
@@ -53,28 +83,49 @@ struct Queued {
 }
 
 impl Writer {
-    pub(super) fn start(place: &Arc<Place>, readers: Arc<Readers>) -> Result<Arc<Self>, JournalError> {
+    pub(super) fn start(
+        place: &Arc<Place>,
+        readers: Arc<Readers>,
+    ) -> Result<Arc<Self>, JournalError> {
         let (queue, queued) = channel();
         let name = "levity-sqlite".to_owned();
         let desk = Desk::new(place.clone());
         let started = std::thread::Builder::new().name(name).spawn(move || {
             serve(desk, &queued);
-            // The last connection to be closed tidies up the file, which is no work for those who wait.
+            // The last connection to be closed tidies up the file, which is no work for those who
+            // wait.
             drop(readers);
         });
         started.map_err(|error| place.failed_io("written", error))?;
-        Ok(Arc::new(Self { queue, room: Arc::new(Semaphore::new(ROOM)) }))
+        Ok(Arc::new(Self {
+            queue,
+            room: Arc::new(Semaphore::new(ROOM)),
+        }))
     }
 
     /// Has something done, and waits for the answer. It is done, too, if nobody waits any more.
-    pub(super) async fn ask<T>(&self, work: impl FnOnce(Reply<T>) -> Work) -> Result<T, JournalError> {
-        let room = self.room.clone().acquire_owned().await.map_err(|_| gone())?;
+    pub(super) async fn ask<T>(
+        &self,
+        work: impl FnOnce(Reply<T>) -> Work,
+    ) -> Result<T, JournalError> {
+        let room = self
+            .room
+            .clone()
+            .acquire_owned()
+            .await
+            .map_err(|_| gone())?;
         let (reply, answer) = oneshot::channel();
-        self.queue.send(Queued { work: work(reply), _room: Some(room) }).map_err(|_| gone())?;
+        self.queue
+            .send(Queued {
+                work: work(reply),
+                _room: Some(room),
+            })
+            .map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
 
-    /// Has something done that nobody waits for. Each log does so twice at most, so it needs no room.
+    /// Has something done that nobody waits for. Each log does so twice at most, so it needs no
+    /// room.
     pub(super) fn tell(&self, work: Work) {
         let _ = self.queue.send(Queued { work, _room: None });
     }
@@ -95,7 +146,10 @@ pub(super) struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.writer.tell(Work::Release { key: self.key, fence: self.fence });
+        self.writer.tell(Work::Release {
+            key: self.key,
+            fence: self.fence,
+        });
     }
 }
 
@@ -109,7 +163,12 @@ fn serve(mut desk: Desk, queued: &Receiver<Queued>) {
         match first {
             Ok(first) => {
                 let rest = queued.try_iter().take(ROOM);
-                desk.settle(std::iter::once(first).chain(rest).map(|queued| queued.work).collect());
+                desk.settle(
+                    std::iter::once(first)
+                        .chain(rest)
+                        .map(|queued| queued.work)
+                        .collect(),
+                );
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,

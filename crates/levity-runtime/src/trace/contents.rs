@@ -15,7 +15,12 @@ pub(super) fn wanted(span: &Span, effect: &Effect, secrets: &Secrets) {
                 let parts = json!([{"type": "text", "content": &**system}]);
                 put(span, "gen_ai.system_instructions", &parts, secrets);
             }
-            let history = call.request.history.messages().iter().map(|message| told(message));
+            let history = call
+                .request
+                .history
+                .messages()
+                .iter()
+                .map(|message| told(message));
             put(span, "gen_ai.input.messages", &history.collect(), secrets);
         }
         Effect::Tool(run) => put(span, "gen_ai.tool.call.arguments", &run.call.args, secrets),

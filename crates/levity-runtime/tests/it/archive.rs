@@ -5,8 +5,8 @@ use std::fs;
 
 use async_trait::async_trait;
 use levity_core::{
-    ControlCommand, Digest, Entry, Journal, JournalError, JournalErrorKind, Limits, MachineKind, OpenRun,
-    Opened, Record, RunId, RunLog, RunQuery, RunSummary, RuntimeError, Status, Timestamp,
+    ControlCommand, Digest, Entry, Journal, JournalError, JournalErrorKind, Limits, MachineKind,
+    OpenRun, Opened, Record, RunId, RunLog, RunQuery, RunSummary, RuntimeError, Status, Timestamp,
 };
 use levity_runtime::{FileJournal, MemoryJournal, NoJournal, export, import, remove_ended_before};
 use levity_test::FaultyJournal;
@@ -29,8 +29,16 @@ fn child() -> Entry {
 async fn fill(journal: &dyn Journal) {
     let ended = || Entry::Ended(Status::Complete);
     let long = result(&"ä".repeat(50_000), None);
-    let tricky = result("", Some(json!({"$body": "x", "n": 1.5e300, "t": "y".repeat(70_000)})));
-    write_to(journal, &id("r"), vec![opened(), long.clone(), tricky, ended()]).await;
+    let tricky = result(
+        "",
+        Some(json!({"$body": "x", "n": 1.5e300, "t": "y".repeat(70_000)})),
+    );
+    write_to(
+        journal,
+        &id("r"),
+        vec![opened(), long.clone(), tricky, ended()],
+    )
+    .await;
     write_to(journal, &id("r.2"), vec![child(), long]).await;
     write_to(journal, &id("r.2.1"), vec![child(), ended()]).await;
     write_to(journal, &id("r2"), vec![opened()]).await;
@@ -56,7 +64,10 @@ async fn from_files_to_memory_and_back_every_byte_is_the_same() {
     for run in &runs {
         let file = |folder: &Folder| fs::read(folder.0.join(format!("{run}.jsonl"))).unwrap();
         assert!(file(&from) == file(&to), "the files of {run} differ");
-        assert_eq!(to.journal().read(run).await.unwrap(), from.journal().read(run).await.unwrap());
+        assert_eq!(
+            to.journal().read(run).await.unwrap(),
+            from.journal().read(run).await.unwrap()
+        );
     }
     assert_eq!(to.journal().list(&RunQuery::new()).await.unwrap().len(), 3);
 }
@@ -66,17 +77,30 @@ async fn the_export_of_one_run_is_a_file_of_a_journal() {
     let (folder, memory) = (Folder::new(), MemoryJournal::new());
     fill(&memory).await;
     let journal = folder.journal();
-    fs::write(folder.0.join("r.2.1.jsonl"), export(&memory, &id("r.2.1")).await.unwrap()).unwrap();
-    assert_eq!(journal.read(&id("r.2.1")).await.unwrap(), memory.records(&id("r.2.1")));
+    fs::write(
+        folder.0.join("r.2.1.jsonl"),
+        export(&memory, &id("r.2.1")).await.unwrap(),
+    )
+    .unwrap();
+    assert_eq!(
+        journal.read(&id("r.2.1")).await.unwrap(),
+        memory.records(&id("r.2.1"))
+    );
     // And the file of a run that has no long texts is its export.
     let file = fs::read(folder.0.join("r.2.1.jsonl")).unwrap();
-    assert_eq!(import(&MemoryJournal::new(), &file).await.unwrap(), [id("r.2.1")]);
+    assert_eq!(
+        import(&MemoryJournal::new(), &file).await.unwrap(),
+        [id("r.2.1")]
+    );
 }
 
 #[tokio::test]
 async fn what_is_not_there_cannot_be_exported() {
     for journal in [&MemoryJournal::new() as &dyn Journal, &NoJournal] {
-        assert!(matches!(export(journal, &id("r")).await, Err(RuntimeError::NotFound(_))));
+        assert!(matches!(
+            export(journal, &id("r")).await,
+            Err(RuntimeError::NotFound(_))
+        ));
     }
     let error = import(&NoJournal, &exported().await).await.unwrap_err();
     assert!(
@@ -94,10 +118,17 @@ async fn an_import_that_was_cut_short_is_mended_by_another() {
         assert!(import(&failing, &bytes).await.is_err());
         let there = journal.list(&RunQuery::new()).await.unwrap();
         assert_eq!(there.len(), appends - 1);
-        assert!(there.iter().all(|summary| summary.run != id("r")), "the first run comes last");
+        assert!(
+            there.iter().all(|summary| summary.run != id("r")),
+            "the first run comes last"
+        );
         assert_eq!(import(&journal, &bytes).await.unwrap().len(), 3);
         assert_eq!(export(&journal, &id("r")).await.unwrap(), bytes);
-        assert_eq!(import(&journal, &bytes).await.unwrap().len(), 3, "what is there is left");
+        assert_eq!(
+            import(&journal, &bytes).await.unwrap().len(),
+            3,
+            "what is there is left"
+        );
     }
 }
 
@@ -108,7 +139,10 @@ async fn a_run_that_is_there_with_other_records_is_not_touched() {
         let journal = MemoryJournal::new();
         let records = write_to(&journal, &id(run), vec![opened()]).await;
         let error = import(&journal, &bytes).await.unwrap_err();
-        assert!(matches!(&error, RuntimeError::Exists(there) if *there == id(run)), "{error}");
+        assert!(
+            matches!(&error, RuntimeError::Exists(there) if *there == id(run)),
+            "{error}"
+        );
         assert_eq!(journal.list(&RunQuery::new()).await.unwrap().len(), 1);
         assert_eq!(journal.records(&id(run)), records);
     }
@@ -116,7 +150,9 @@ async fn a_run_that_is_there_with_other_records_is_not_touched() {
 
 #[track_caller]
 fn check(error: &RuntimeError, at: usize, kind: JournalErrorKind, part: &str) {
-    let RuntimeError::Archive { line, cause, .. } = error else { panic!("{error}") };
+    let RuntimeError::Archive { line, cause, .. } = error else {
+        panic!("{error}")
+    };
     assert_eq!((*line, cause.kind()), (at, kind), "{cause}");
     assert!(cause.to_string().contains(part), "{cause}");
     assert!(error.source().is_some());
@@ -126,50 +162,114 @@ fn check(error: &RuntimeError, at: usize, kind: JournalErrorKind, part: &str) {
 async fn what_is_no_export_is_refused_with_its_line() {
     let whole = String::from_utf8(exported().await).unwrap();
     let lines: Vec<&str> = whole.lines().collect();
-    let starts: Vec<usize> = (0..lines.len()).filter(|at| lines[*at].starts_with("{\"levity")).collect();
+    let starts: Vec<usize> = (0..lines.len())
+        .filter(|at| lines[*at].starts_with("{\"levity"))
+        .collect();
     assert_eq!(starts, [0, 5, 8]);
     let (damaged, version) = (JournalErrorKind::Damaged, JournalErrorKind::Version);
-    let join = |lines: &[&str]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+    let join = |lines: &[&str]| {
+        lines
+            .iter()
+            .map(|line| format!("{line}\n"))
+            .collect::<String>()
+    };
     let without = |gone: usize| join(&[&lines[..gone], &lines[gone + 1..]].concat());
     let deep = format!("{}{}", "[".repeat(122), "]".repeat(122));
     let unknown = sealed(&lines[10].replace("ended", "of_a_newer_kind"));
     let cases = [
         (String::new(), 1, damaged, "there is no run"),
-        ("name,age\n".to_owned(), 1, damaged, "not a journal of levity's"),
+        (
+            "name,age\n".to_owned(),
+            1,
+            damaged,
+            "not a journal of levity's",
+        ),
         (lines[0].to_owned(), 1, damaged, "it has no end"),
         (join(&lines[..1]), 1, damaged, "has no records"),
         (without(0), 1, damaged, "not a journal of levity's"),
         (without(1), 2, damaged, "it is not record 0"),
         (without(2), 3, damaged, "it is not record 1"),
         (whole.trim_end().to_owned(), 11, damaged, "it has no end"),
-        (join(&[&lines[..6], &lines[8..]].concat()), 7, damaged, "has no records"),
-        (join(&[&lines[..5], &lines[8..]].concat()), 6, damaged, "the run that started `r.2.1` is not here"),
-        (join(&[&lines[..], &lines[5..8]].concat()), 12, damaged, "run `r.2` is here twice"),
-        (join(&[&lines[5..], &lines[..5]].concat()), 7, damaged, "run `r` is not below `r.2`"),
         (
-            whole.replace("\"levity_journal\":1,\"run\":\"r.2\"", "\"levity_journal\":2,\"run\":\"r.2\""),
+            join(&[&lines[..6], &lines[8..]].concat()),
+            7,
+            damaged,
+            "has no records",
+        ),
+        (
+            join(&[&lines[..5], &lines[8..]].concat()),
+            6,
+            damaged,
+            "the run that started `r.2.1` is not here",
+        ),
+        (
+            join(&[&lines[..], &lines[5..8]].concat()),
+            12,
+            damaged,
+            "run `r.2` is here twice",
+        ),
+        (
+            join(&[&lines[5..], &lines[..5]].concat()),
+            7,
+            damaged,
+            "run `r` is not below `r.2`",
+        ),
+        (
+            whole.replace(
+                "\"levity_journal\":1,\"run\":\"r.2\"",
+                "\"levity_journal\":2,\"run\":\"r.2\"",
+            ),
             6,
             version,
             "use a newer one",
         ),
-        (join(&[&lines[..10], &[&unknown]].concat()), 11, version, "record 1 is a `of_a_newer_kind`, which"),
+        (
+            join(&[&lines[..10], &[&unknown]].concat()),
+            11,
+            version,
+            "record 1 is a `of_a_newer_kind`, which",
+        ),
         (
             resealed(&whole.replace("\"state\":null", &format!("\"state\":{deep}"))),
             7,
             damaged,
             "nested too deep",
         ),
-        (whole.replace("\"state\":null", "\"state\":true"), 7, damaged, "its checksum is another"),
         (
-            resealed(&whole.replace("\"state\":null", &format!("\"state\":{}", "[".repeat(100_000)))),
+            whole.replace("\"state\":null", "\"state\":true"),
+            7,
+            damaged,
+            "its checksum is another",
+        ),
+        (
+            resealed(&whole.replace(
+                "\"state\":null",
+                &format!("\"state\":{}", "[".repeat(100_000)),
+            )),
             7,
             damaged,
             "it is not record 0",
         ),
-        (join(&[lines[0], "{\"$aside\":{\"seq\":0}}"]), 2, damaged, "kept aside"),
-        (join(&[&lines[..5], &lines[4..5]].concat()), 6, damaged, "it is not record 4"),
         (
-            join(&[&lines[..5], &[&sealed(&lines[4].replace("\"seq\":3", "\"seq\":4"))[..]]].concat()),
+            join(&[lines[0], "{\"$aside\":{\"seq\":0}}"]),
+            2,
+            damaged,
+            "kept aside",
+        ),
+        (
+            join(&[&lines[..5], &lines[4..5]].concat()),
+            6,
+            damaged,
+            "it is not record 4",
+        ),
+        (
+            join(
+                &[
+                    &lines[..5],
+                    &[&sealed(&lines[4].replace("\"seq\":3", "\"seq\":4"))[..]],
+                ]
+                .concat(),
+            ),
             6,
             damaged,
             "has ended",
@@ -177,7 +277,12 @@ async fn what_is_no_export_is_refused_with_its_line() {
     ];
     for (text, line, kind, part) in cases {
         let journal = MemoryJournal::new();
-        check(&import(&journal, text.as_bytes()).await.unwrap_err(), line, kind, part);
+        check(
+            &import(&journal, text.as_bytes()).await.unwrap_err(),
+            line,
+            kind,
+            part,
+        );
         assert!(journal.list(&RunQuery::new()).await.unwrap().is_empty());
     }
 }
@@ -239,18 +344,31 @@ impl Journal for Busy {
 
 #[tokio::test]
 async fn runs_that_are_started_during_an_export_are_in_it() {
-    let journal = Busy { inner: MemoryJournal::new() };
+    let journal = Busy {
+        inner: MemoryJournal::new(),
+    };
     write_to(&journal, &id("r"), vec![opened()]).await;
     let bytes = export(&journal, &id("r")).await.unwrap();
-    assert_eq!(import(&MemoryJournal::new(), &bytes).await.unwrap(), ["r", "r.1", "r.1.1"].map(id));
+    assert_eq!(
+        import(&MemoryJournal::new(), &bytes).await.unwrap(),
+        ["r", "r.1", "r.1.1"].map(id)
+    );
 }
 
 async fn write_at(journal: &dyn Journal, run: &str, ended: Option<u64>) {
     let mut open = journal.open(&id(run)).await.unwrap();
     let mut records = vec![Record::new(0, Timestamp::from_millis(1), opened())];
     let last = match ended {
-        Some(time) => Record::new(1, Timestamp::from_millis(time), Entry::Ended(Status::Complete)),
-        None => Record::new(1, Timestamp::from_millis(1), Entry::Commanded(ControlCommand::Pause)),
+        Some(time) => Record::new(
+            1,
+            Timestamp::from_millis(time),
+            Entry::Ended(Status::Complete),
+        ),
+        None => Record::new(
+            1,
+            Timestamp::from_millis(1),
+            Entry::Commanded(ControlCommand::Pause),
+        ),
     };
     records.push(last);
     open.log.append(&records).await.unwrap();
@@ -262,13 +380,24 @@ async fn only_runs_that_ended_before_the_time_are_removed() {
     let files: FileJournal = folder.journal();
     let memory = MemoryJournal::new();
     for journal in [&memory as &dyn Journal, &files] {
-        let runs = [("old", Some(10)), ("new", Some(20)), ("open", None), ("a", Some(5)), ("a.b", None)];
-        for (run, ended) in runs.into_iter().chain([("b", Some(5)), ("b.c", Some(6)), ("held", Some(5))]) {
+        let runs = [
+            ("old", Some(10)),
+            ("new", Some(20)),
+            ("open", None),
+            ("a", Some(5)),
+            ("a.b", None),
+        ];
+        for (run, ended) in
+            runs.into_iter()
+                .chain([("b", Some(5)), ("b.c", Some(6)), ("held", Some(5))])
+        {
             write_at(journal, run, ended).await;
         }
         write_to(journal, &id("old.1"), vec![child()]).await;
         let held: Box<dyn RunLog> = journal.open(&id("held")).await.unwrap().log;
-        let removed = remove_ended_before(journal, Timestamp::from_millis(20)).await.unwrap();
+        let removed = remove_ended_before(journal, Timestamp::from_millis(20))
+            .await
+            .unwrap();
         let left = journal.list(&RunQuery::new()).await.unwrap();
         let left: Vec<_> = left.iter().map(|run| run.run.as_str()).collect();
         assert_eq!(left, ["a", "a.b", "held", "new", "open"]);
@@ -276,5 +405,9 @@ async fn only_runs_that_ended_before_the_time_are_removed() {
         assert!((2..=3).contains(&removed), "{removed}");
         drop(held);
     }
-    assert!(remove_ended_before(&NoJournal, Timestamp::default()).await.is_ok());
+    assert!(
+        remove_ended_before(&NoJournal, Timestamp::default())
+            .await
+            .is_ok()
+    );
 }

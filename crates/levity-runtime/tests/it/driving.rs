@@ -3,9 +3,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    Child, ChildRun, Effect, EffectClass, EffectCx, EffectId, Ending, Entry, Eventual, Executor, Input,
-    Journal, JournalErrorKind, Limit, Limits, Machine, MachineKind, MachineOutput, Outcome, PrepareCx,
-    Prepared, RunId, RuntimeError, Status, ToolCall, ToolError, ToolOutput, ToolResult, ToolRun,
+    Child, ChildRun, Effect, EffectClass, EffectCx, EffectId, Ending, Entry, Eventual, Executor,
+    Input, Journal, JournalErrorKind, Limit, Limits, Machine, MachineKind, MachineOutput, Outcome,
+    PrepareCx, Prepared, RunId, RuntimeError, Status, ToolCall, ToolError, ToolOutput, ToolResult,
+    ToolRun,
 };
 use levity_runtime::{MachineRun, MemoryJournal, Runtime};
 use levity_test::crash::{self, Crashes};
@@ -24,11 +25,20 @@ pub(crate) struct Calls {
 
 impl Calls {
     pub(crate) fn at_once(count: u64) -> Self {
-        Self { count, at_once: true, one_id: false, done: Vec::new(), ending: None }
+        Self {
+            count,
+            at_once: true,
+            one_id: false,
+            done: Vec::new(),
+            ending: None,
+        }
     }
 
     pub(crate) fn one_by_one(count: u64) -> Self {
-        Self { at_once: false, ..Self::at_once(count) }
+        Self {
+            at_once: false,
+            ..Self::at_once(count)
+        }
     }
 
     fn want(&self, number: u64, step: &mut MachineOutput) {
@@ -61,7 +71,9 @@ impl Machine for Calls {
                 }
             }
             Input::Stop(limit) => self.ending = Some(Ending::new(Status::Partial(limit))),
-            Input::Cancel { reason } => self.ending = Some(Ending::new(Status::Cancelled { reason })),
+            Input::Cancel { reason } => {
+                self.ending = Some(Ending::new(Status::Cancelled { reason }))
+            }
             _ => {}
         }
     }
@@ -86,11 +98,17 @@ pub(crate) struct Answers {
 impl Executor for Answers {
     fn prepare(&self, _: &Effect, _: &PrepareCx) -> Eventual<Prepared> {
         let prepared = Prepared::new(self.class);
-        if self.alone { prepared.alone().into() } else { prepared.into() }
+        if self.alone {
+            prepared.alone().into()
+        } else {
+            prepared.into()
+        }
     }
 
     async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome {
-        let Effect::Tool(run) = effect else { return Outcome::Unknown };
+        let Effect::Tool(run) = effect else {
+            return Outcome::Unknown;
+        };
         let records = self.journal.as_ref().map_or(0, |journal| {
             let records = journal.records(&cx.run);
             let started =
@@ -114,15 +132,22 @@ impl Executor for Answers {
 }
 
 fn runtime(journal: impl Journal + 'static) -> Runtime {
-    Runtime::new().with_journal(journal).with_world(ManualWorld::new())
+    Runtime::new()
+        .with_journal(journal)
+        .with_world(ManualWorld::new())
 }
 
 #[tokio::test]
 async fn what_begins_is_written_down_first_and_what_came_of_it_before_it_is_seen() {
     let journal = MemoryJournal::new();
-    let executor = Arc::new(Answers { journal: Some(journal.clone()), ..Answers::default() });
-    let done =
-        runtime(journal.clone()).run(MachineRun::new(Calls::one_by_one(3), executor.clone())).await.unwrap();
+    let executor = Arc::new(Answers {
+        journal: Some(journal.clone()),
+        ..Answers::default()
+    });
+    let done = runtime(journal.clone())
+        .run(MachineRun::new(Calls::one_by_one(3), executor.clone()))
+        .await
+        .unwrap();
     let kinds: Vec<&str> = journal
         .records(&done.run)
         .iter()
@@ -135,7 +160,10 @@ async fn what_begins_is_written_down_first_and_what_came_of_it_before_it_is_seen
         })
         .collect();
     let turn = ["started", "finished"];
-    assert_eq!(kinds, [&["opened"][..], &turn, &turn, &turn, &["ended"]].concat());
+    assert_eq!(
+        kinds,
+        [&["opened"][..], &turn, &turn, &turn, &["ended"]].concat()
+    );
     assert_eq!(*executor.seen.lock().unwrap(), [(0, 2), (1, 4), (2, 6)]);
 }
 
@@ -144,13 +172,20 @@ async fn a_journal_that_fails_stops_the_run_and_the_work_is_kept() {
     for failing in 1..=4 {
         let journal = FaultyJournal::new(MemoryJournal::new()).fail_append(failing);
         let executor = Arc::new(Answers::default());
-        let stopped =
-            runtime(journal).run(MachineRun::new(Calls::one_by_one(3), executor.clone())).await.unwrap_err();
-        let RuntimeError::Journal(error) = stopped.error else { panic!("{}", stopped.error) };
+        let stopped = runtime(journal)
+            .run(MachineRun::new(Calls::one_by_one(3), executor.clone()))
+            .await
+            .unwrap_err();
+        let RuntimeError::Journal(error) = stopped.error else {
+            panic!("{}", stopped.error)
+        };
         assert_eq!(error.kind(), JournalErrorKind::Io);
         let seen = stopped.machine.unwrap().done.len();
         let performed = executor.seen.lock().unwrap().len();
-        assert!(seen <= performed && performed <= seen + 1, "append {failing}: {seen} of {performed} seen");
+        assert!(
+            seen <= performed && performed <= seen + 1,
+            "append {failing}: {seen} of {performed} seen"
+        );
     }
 }
 
@@ -158,14 +193,19 @@ async fn a_journal_that_fails_stops_the_run_and_the_work_is_kept() {
 async fn a_run_is_driven_by_one_at_a_time_and_made_once() {
     let journal = MemoryJournal::new();
     let run = RunId::new("r");
-    let job = || MachineRun::new(Calls::one_by_one(1), Arc::new(Answers::default())).id(run.clone());
+    let job =
+        || MachineRun::new(Calls::one_by_one(1), Arc::new(Answers::default())).id(run.clone());
     let held = journal.open(&run).await.unwrap();
     let stopped = runtime(journal.clone()).run(job()).await.unwrap_err();
     assert!(stopped.error.is_retryable(), "{}", stopped.error);
     drop(held);
     runtime(journal.clone()).run(job()).await.unwrap();
     let stopped = runtime(journal).run(job()).await.unwrap_err();
-    assert!(matches!(stopped.error, RuntimeError::Exists(_)), "{}", stopped.error);
+    assert!(
+        matches!(stopped.error, RuntimeError::Exists(_)),
+        "{}",
+        stopped.error
+    );
 }
 
 #[tokio::test]
@@ -174,25 +214,42 @@ async fn a_run_that_is_not_there_cannot_be_resumed() {
         Ok(Calls::at_once(1))
     });
     let stopped = runtime(MemoryJournal::new()).run(job).await.unwrap_err();
-    assert!(matches!(stopped.error, RuntimeError::NotFound(_)), "{}", stopped.error);
+    assert!(
+        matches!(stopped.error, RuntimeError::NotFound(_)),
+        "{}",
+        stopped.error
+    );
 }
 
-/// Three calls of this class, stopped after every record in turn: the outcomes, and who performed them.
+/// Three calls of this class, stopped after every record in turn: the outcomes, and who performed
+/// them.
 async fn stopped(class: EffectClass) -> crash::Report<Vec<Outcome>, Answers> {
-    let answers = || Answers { class, ..Answers::default() };
-    let report = Crashes::new(MemoryJournal::new).world(answers).stop_again(3).run(async |life| {
-        let (run, executor) = (RunId::new("r"), life.world.clone());
-        let job = match life.knows("r").await {
-            true => MachineRun::resume(run, executor, |_, _| Ok(Calls::at_once(3))),
-            false => MachineRun::new(Calls::at_once(3), executor).id(run),
-        };
-        runtime(life.journal).run(job).await.unwrap().machine.done
-    });
+    let answers = || Answers {
+        class,
+        ..Answers::default()
+    };
+    let report = Crashes::new(MemoryJournal::new)
+        .world(answers)
+        .stop_again(3)
+        .run(async |life| {
+            let (run, executor) = (RunId::new("r"), life.world.clone());
+            let job = match life.knows("r").await {
+                true => MachineRun::resume(run, executor, |_, _| Ok(Calls::at_once(3))),
+                false => MachineRun::new(Calls::at_once(3), executor).id(run),
+            };
+            runtime(life.journal).run(job).await.unwrap().machine.done
+        });
     report.await
 }
 
 fn performed(answers: &Answers) -> Vec<u64> {
-    let mut performed: Vec<u64> = answers.seen.lock().unwrap().iter().map(|(effect, _)| *effect).collect();
+    let mut performed: Vec<u64> = answers
+        .seen
+        .lock()
+        .unwrap()
+        .iter()
+        .map(|(effect, _)| *effect)
+        .collect();
     performed.sort_unstable();
     performed
 }
@@ -206,31 +263,56 @@ async fn resumed_after_every_record_it_performs_each_call_once() {
         let mut once = performed.clone();
         once.dedup();
         assert_eq!(performed, once, "{end}: a call was made twice");
-        let unknown = end.value.iter().filter(|outcome| matches!(outcome, Outcome::Unknown)).count();
-        let known = end.value.iter().filter(|outcome| matches!(outcome, Outcome::Tool(_))).count();
+        let unknown = end
+            .value
+            .iter()
+            .filter(|outcome| matches!(outcome, Outcome::Unknown))
+            .count();
+        let known = end
+            .value
+            .iter()
+            .filter(|outcome| matches!(outcome, Outcome::Tool(_)))
+            .count();
         assert_eq!(unknown + known, 3, "{end}: nothing is lost in silence");
     }
 }
 
 #[tokio::test]
 async fn what_can_be_repeated_or_undone_begins_again_and_its_executor_knows() {
-    for class in [EffectClass::ReadOnly, EffectClass::Idempotent, EffectClass::Compensable] {
+    for class in [
+        EffectClass::ReadOnly,
+        EffectClass::Idempotent,
+        EffectClass::Compensable,
+    ] {
         let report = stopped(class).await;
         // A first life knows nothing, and what has begun ends in the order of its resumption.
         report.assert_same_by(|end| {
-            let mut known: Vec<_> = end.value.iter().map(|outcome| format!("{outcome:?}")).collect();
+            let mut known: Vec<_> = end
+                .value
+                .iter()
+                .map(|outcome| format!("{outcome:?}"))
+                .collect();
             known.sort();
             known
         });
-        assert!(report.whole.world.again.lock().unwrap().is_empty(), "{class:?}");
+        assert!(
+            report.whole.world.again.lock().unwrap().is_empty(),
+            "{class:?}"
+        );
         let mut begun_again = 0;
         for end in &report.stops {
-            let (all, again) = (performed(&end.world), end.world.again.lock().unwrap().clone());
+            let (all, again) = (
+                performed(&end.world),
+                end.world.again.lock().unwrap().clone(),
+            );
             begun_again += again.len();
             for effect in 0..3 {
                 let times = |list: &[u64]| list.iter().filter(|other| **other == effect).count();
                 // All but the first time, and that one too if it was only written down before.
-                assert!(times(&again) + 1 >= times(&all), "{class:?}, {end}: {again:?} of {all:?}");
+                assert!(
+                    times(&again) + 1 >= times(&all),
+                    "{class:?}, {end}: {again:?} of {all:?}"
+                );
             }
         }
         assert!(begun_again >= 6, "{class:?}: {begun_again}");
@@ -244,14 +326,24 @@ async fn a_limit_that_forbids_to_undo_a_call_leaves_it_unknown() {
         (EffectClass::ReadOnly, Outcome::Refused(Limit::ToolCalls)),
     ] {
         let journal = MemoryJournal::new();
-        let answers = || Arc::new(Answers { class, ..Answers::default() });
+        let answers = || {
+            Arc::new(Answers {
+                class,
+                ..Answers::default()
+            })
+        };
         let limits = Limits::new().tool_calls(1);
         let stopping = FaultyJournal::new(journal.clone()).stop_after_records(2);
-        let job = MachineRun::new(Calls::one_by_one(1), answers()).id(RunId::new("r")).limits(limits);
+        let job = MachineRun::new(Calls::one_by_one(1), answers())
+            .id(RunId::new("r"))
+            .limits(limits);
         assert!(runtime(stopping).run(job).await.is_err());
-        let job =
-            MachineRun::resume(RunId::new("r"), answers(), |_, _| Ok(Calls::one_by_one(1))).limits(limits);
-        assert_eq!(runtime(journal).run(job).await.unwrap().machine.done, [expected]);
+        let job = MachineRun::resume(RunId::new("r"), answers(), |_, _| Ok(Calls::one_by_one(1)))
+            .limits(limits);
+        assert_eq!(
+            runtime(journal).run(job).await.unwrap().machine.done,
+            [expected]
+        );
     }
 }
 
@@ -277,22 +369,43 @@ impl Machine for Stubborn {
 
 #[tokio::test]
 async fn a_machine_that_waits_for_nothing_is_an_error_and_not_a_hang() {
-    let stopped =
-        Runtime::new().run(MachineRun::new(Stubborn, Arc::new(Answers::default()))).await.unwrap_err();
-    assert!(matches!(stopped.error, RuntimeError::Stuck(_)), "{}", stopped.error);
+    let stopped = Runtime::new()
+        .run(MachineRun::new(Stubborn, Arc::new(Answers::default())))
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(stopped.error, RuntimeError::Stuck(_)),
+        "{}",
+        stopped.error
+    );
 }
 
 #[tokio::test]
 async fn calls_beyond_the_limit_are_refused_without_having_begun() {
     let journal = MemoryJournal::new();
     let executor = Arc::new(Answers::default());
-    let job = MachineRun::new(Calls::at_once(5), executor.clone()).limits(Limits::new().tool_calls(2));
+    let job =
+        MachineRun::new(Calls::at_once(5), executor.clone()).limits(Limits::new().tool_calls(2));
     let done = runtime(journal.clone()).run(job).await.unwrap();
     let refused = Outcome::Refused(Limit::ToolCalls);
-    assert_eq!(done.machine.done.iter().filter(|outcome| **outcome == refused).count(), 3);
+    assert_eq!(
+        done.machine
+            .done
+            .iter()
+            .filter(|outcome| **outcome == refused)
+            .count(),
+        3
+    );
     assert_eq!(executor.seen.lock().unwrap().len(), 2);
     let started = |entry: &Entry| matches!(entry, Entry::Started { .. });
-    assert_eq!(journal.records(&done.run).iter().filter(|record| started(&record.entry)).count(), 2);
+    assert_eq!(
+        journal
+            .records(&done.run)
+            .iter()
+            .filter(|record| started(&record.entry))
+            .count(),
+        2
+    );
 }
 
 #[tokio::test]
@@ -301,21 +414,36 @@ async fn a_resumed_run_counts_what_was_used_before() {
     let run = RunId::new("r");
     let stopping = FaultyJournal::new(journal.clone()).stop_after_records(5);
     let limits = Limits::new().tool_calls(3);
-    let job =
-        MachineRun::new(Calls::one_by_one(5), Arc::new(Answers::default())).id(run.clone()).limits(limits);
+    let job = MachineRun::new(Calls::one_by_one(5), Arc::new(Answers::default()))
+        .id(run.clone())
+        .limits(limits);
     assert!(runtime(stopping).run(job).await.is_err());
     let executor = Arc::new(Answers::default());
-    let job = MachineRun::resume(run, executor.clone(), |_, _| Ok(Calls::one_by_one(5))).limits(limits);
+    let job =
+        MachineRun::resume(run, executor.clone(), |_, _| Ok(Calls::one_by_one(5))).limits(limits);
     let done = runtime(journal).run(job).await.unwrap();
-    assert_eq!(executor.seen.lock().unwrap().len(), 1, "two of the three were used before");
+    assert_eq!(
+        executor.seen.lock().unwrap().len(),
+        1,
+        "two of the three were used before"
+    );
     assert_eq!(done.machine.done.len(), 5);
 }
 
 #[tokio::test]
 async fn a_machine_that_uses_one_call_id_for_all_gets_them_all_done() {
-    let machine = Calls { one_id: true, ..Calls::at_once(3) };
-    let executor = Arc::new(Answers { alone: true, ..Answers::default() });
-    let done = runtime(MemoryJournal::new()).run(MachineRun::new(machine, executor)).await.unwrap();
+    let machine = Calls {
+        one_id: true,
+        ..Calls::at_once(3)
+    };
+    let executor = Arc::new(Answers {
+        alone: true,
+        ..Answers::default()
+    });
+    let done = runtime(MemoryJournal::new())
+        .run(MachineRun::new(machine, executor))
+        .await
+        .unwrap();
     assert_eq!(done.machine.done.len(), 3);
 }
 
@@ -345,7 +473,11 @@ const SLICE: usize = 256;
 
 /// Many calls, wanted at once: parallel ones and ones that run alone.
 fn many() -> [(Calls, bool); 3] {
-    [(Calls::at_once(10_000), false), (Calls::at_once(10_000), true), (Calls::one_by_one(10_000), false)]
+    [
+        (Calls::at_once(10_000), false),
+        (Calls::at_once(10_000), true),
+        (Calls::one_by_one(10_000), false),
+    ]
 }
 
 #[tokio::test]
@@ -353,15 +485,31 @@ async fn driver_sees_wall_time_within_a_slice_of_many_calls() {
     for (machine, alone) in many() {
         let world = ManualWorld::new();
         let clock = world.clone();
-        let answers = Answers { alone, ..Answers::default() };
+        let answers = Answers {
+            alone,
+            ..Answers::default()
+        };
         let first = Mutex::new(Some(move || clock.advance(Duration::from_secs(3))));
         let executor = Arc::new(First(answers, first));
-        let limits = Limits::new().wall_time(Duration::from_secs(2)).tool_calls(u64::MAX);
-        let runtime = Runtime::new().with_journal(MemoryJournal::new()).with_world(world);
-        let done = runtime.run(MachineRun::new(machine, executor.clone()).limits(limits)).await.unwrap();
-        assert_eq!(done.machine.ending().unwrap().status, Status::Partial(Limit::WallTime));
+        let limits = Limits::new()
+            .wall_time(Duration::from_secs(2))
+            .tool_calls(u64::MAX);
+        let runtime = Runtime::new()
+            .with_journal(MemoryJournal::new())
+            .with_world(world);
+        let done = runtime
+            .run(MachineRun::new(machine, executor.clone()).limits(limits))
+            .await
+            .unwrap();
+        assert_eq!(
+            done.machine.ending().unwrap().status,
+            Status::Partial(Limit::WallTime)
+        );
         let made = executor.0.seen.lock().unwrap().len();
-        assert!(made <= 2 * SLICE, "{made} calls were made after the time was up, alone: {alone}");
+        assert!(
+            made <= 2 * SLICE,
+            "{made} calls were made after the time was up, alone: {alone}"
+        );
     }
 }
 
@@ -369,7 +517,10 @@ async fn driver_sees_wall_time_within_a_slice_of_many_calls() {
 async fn driver_sees_a_cancel_and_a_pause_within_a_slice_of_many_calls() {
     for (machine, alone) in many() {
         let (told, tell) = tokio::sync::oneshot::channel();
-        let answers = Answers { alone, ..Answers::default() };
+        let answers = Answers {
+            alone,
+            ..Answers::default()
+        };
         let executor = Arc::new(First(answers, Mutex::new(Some(move || _ = told.send(())))));
         let limits = Limits::new().tool_calls(u64::MAX);
         let job = MachineRun::new(machine, executor.clone()).limits(limits);
@@ -378,12 +529,21 @@ async fn driver_sees_a_cancel_and_a_pause_within_a_slice_of_many_calls() {
         tell.await.unwrap();
         control.pause().await.unwrap();
         let paused = executor.0.seen.lock().unwrap().len();
-        assert!(paused <= 4 * SLICE, "{paused} calls were made before the pause, alone: {alone}");
+        assert!(
+            paused <= 4 * SLICE,
+            "{paused} calls were made before the pause, alone: {alone}"
+        );
         control.cancel("enough").await.unwrap();
         let done = run.await.unwrap();
-        assert!(matches!(done.machine.ending().unwrap().status, Status::Cancelled { .. }));
+        assert!(matches!(
+            done.machine.ending().unwrap().status,
+            Status::Cancelled { .. }
+        ));
         let made = executor.0.seen.lock().unwrap().len();
-        assert!(made <= 6 * SLICE, "{made} calls were made before the cancel, alone: {alone}");
+        assert!(
+            made <= 6 * SLICE,
+            "{made} calls were made before the cancel, alone: {alone}"
+        );
     }
 }
 
@@ -392,14 +552,23 @@ async fn many_calls_are_all_made_once_and_survive_a_crash() {
     const CALLS: u64 = 2_000;
     for alone in [false, true] {
         let journal = MemoryJournal::new();
-        let answers = || Arc::new(Answers { alone, ..Answers::default() });
+        let answers = || {
+            Arc::new(Answers {
+                alone,
+                ..Answers::default()
+            })
+        };
         let limits = Limits::new().tool_calls(u64::MAX);
         let stopping = FaultyJournal::new(journal.clone()).stop_after_records(1_500);
         let (before, after) = (answers(), answers());
-        let job = MachineRun::new(Calls::at_once(CALLS), before.clone()).id(RunId::new("r")).limits(limits);
-        assert!(runtime(stopping).run(job).await.is_err());
-        let job = MachineRun::resume(RunId::new("r"), after.clone(), |_, _| Ok(Calls::at_once(CALLS)))
+        let job = MachineRun::new(Calls::at_once(CALLS), before.clone())
+            .id(RunId::new("r"))
             .limits(limits);
+        assert!(runtime(stopping).run(job).await.is_err());
+        let job = MachineRun::resume(RunId::new("r"), after.clone(), |_, _| {
+            Ok(Calls::at_once(CALLS))
+        })
+        .limits(limits);
         let done = runtime(journal.clone()).run(job).await.unwrap();
         assert_eq!(done.machine.done.len() as u64, CALLS);
         let mut all = [performed(&before), performed(&after)].concat();
@@ -407,10 +576,20 @@ async fn many_calls_are_all_made_once_and_survive_a_crash() {
         let made = all.len();
         all.dedup();
         assert_eq!(made, all.len(), "a call was made twice");
-        let unknown = done.machine.done.iter().filter(|outcome| **outcome == Outcome::Unknown).count();
-        assert!(all.len() + unknown >= usize::try_from(CALLS).unwrap(), "{} and {unknown}", all.len());
+        let unknown = done
+            .machine
+            .done
+            .iter()
+            .filter(|outcome| **outcome == Outcome::Unknown)
+            .count();
+        assert!(
+            all.len() + unknown >= usize::try_from(CALLS).unwrap(),
+            "{} and {unknown}",
+            all.len()
+        );
         let records = journal.records(&RunId::new("r"));
-        let again = levity_runtime::replay(&RunId::new("r"), &records, |_, _| Ok(Calls::at_once(CALLS)));
+        let again =
+            levity_runtime::replay(&RunId::new("r"), &records, |_, _| Ok(Calls::at_once(CALLS)));
         assert_eq!(again.unwrap().machine.done, done.machine.done);
     }
 }
@@ -425,8 +604,9 @@ async fn resuming_a_run_of_many_records_lets_others_have_the_thread() {
         .id(RunId::new("r"))
         .limits(limits);
     assert!(runtime(stopping).run(job).await.is_err());
-    let job =
-        MachineRun::resume(RunId::new("r"), Arc::new(Answers::default()), |_, _| Ok(Calls::at_once(CALLS)));
+    let job = MachineRun::resume(RunId::new("r"), Arc::new(Answers::default()), |_, _| {
+        Ok(Calls::at_once(CALLS))
+    });
     let job = job.limits(limits);
     let runtime = runtime(journal);
     let mut resumed = std::pin::pin!(runtime.run(job));

@@ -21,14 +21,22 @@ async fn a_listener_that_does_not_listen_holds_up_nobody_and_is_told_what_it_mis
     }
     // One for the start, two for each call, one for the end.
     let told = 2 + 2 * Events::CAPACITY as u64;
-    let EventKind::Lagged { missed } = kinds[0] else { panic!("{:?}", kinds[0]) };
+    let EventKind::Lagged { missed } = kinds[0] else {
+        panic!("{:?}", kinds[0])
+    };
     assert_eq!(missed + (kinds.len() as u64 - 1), told);
-    assert!(matches!(kinds.last(), Some(EventKind::RunEnded(_))), "the newest are kept");
+    assert!(
+        matches!(kinds.last(), Some(EventKind::RunEnded(_))),
+        "the newest are kept"
+    );
 }
 
 #[tokio::test]
 async fn listeners_get_the_same_and_late_ones_get_the_rest() {
-    let mut run = Runtime::new().start(MachineRun::new(Calls::at_once(2), Arc::new(Answers::default())));
+    let mut run = Runtime::new().start(MachineRun::new(
+        Calls::at_once(2),
+        Arc::new(Answers::default()),
+    ));
     let (mut first, mut second) = (run.events(), run.events());
     let mut all = Vec::new();
     while let Some(event) = first.next().await {
@@ -40,5 +48,8 @@ async fn listeners_get_the_same_and_late_ones_get_the_rest() {
     }
     assert!(all.ends_with(&rest));
     assert_eq!(all.len(), 6);
-    assert!(run.events().next().await.is_none(), "a run that has ended tells nothing more");
+    assert!(
+        run.events().next().await.is_none(),
+        "a run that has ended tells nothing more"
+    );
 }

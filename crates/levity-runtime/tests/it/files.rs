@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use levity_core::{
-    EffectClass, EffectId, EffectKind, EffectNote, Entry, Journal, JournalError, JournalErrorKind, Limits,
-    MachineKind, Opened, Outcome, Record, RunId, RunQuery, Status, Timestamp, ToolCall, ToolOutput,
-    ToolResult,
+    EffectClass, EffectId, EffectKind, EffectNote, Entry, Journal, JournalError, JournalErrorKind,
+    Limits, MachineKind, Opened, Outcome, Record, RunId, RunQuery, Status, Timestamp, ToolCall,
+    ToolOutput, ToolResult,
 };
 use levity_runtime::{Durability, FileJournal, MachineRun, Runtime};
 use levity_test::conformance;
@@ -42,8 +42,13 @@ impl Folder {
 
     /// The long texts that are kept, and what is left of others.
     fn bodies(&self) -> Vec<PathBuf> {
-        let Ok(entries) = fs::read_dir(self.0.join("bodies")) else { return Vec::new() };
-        entries.map(|entry| entry.unwrap().path()).filter(|path| !path.ends_with("lock")).collect()
+        let Ok(entries) = fs::read_dir(self.0.join("bodies")) else {
+            return Vec::new();
+        };
+        entries
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| !path.ends_with("lock"))
+            .collect()
     }
 }
 
@@ -58,7 +63,11 @@ fn run() -> RunId {
 }
 
 pub(crate) fn opened() -> Entry {
-    Entry::Opened(Opened::new(MachineKind::new("calls", 1), json!({"count": 1}), Limits::default()))
+    Entry::Opened(Opened::new(
+        MachineKind::new("calls", 1),
+        json!({"count": 1}),
+        Limits::default(),
+    ))
 }
 
 pub(crate) fn result(text: &str, value: Option<Value>) -> Entry {
@@ -70,7 +79,9 @@ pub(crate) fn result(text: &str, value: Option<Value>) -> Entry {
 /// CRC-32, bit by bit, as it is defined.
 fn crc(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |sum: u32, byte| {
-        (0..8).fold(sum ^ u32::from(*byte), |sum, _| (sum >> 1) ^ if sum & 1 == 1 { 0xedb8_8320 } else { 0 })
+        (0..8).fold(sum ^ u32::from(*byte), |sum, _| {
+            (sum >> 1) ^ if sum & 1 == 1 { 0xedb8_8320 } else { 0 }
+        })
     })
 }
 
@@ -92,7 +103,13 @@ pub(crate) fn unsealed(line: &str) -> String {
 /// All lines of a file, with checksums that belong to them.
 pub(crate) fn resealed(text: &str) -> String {
     let is_header = |line: &str| line.starts_with("{\"levity_journal\"");
-    let whole = |line: &str| if is_header(line) { line.to_owned() } else { sealed(line) };
+    let whole = |line: &str| {
+        if is_header(line) {
+            line.to_owned()
+        } else {
+            sealed(line)
+        }
+    };
     text.lines().map(|line| whole(line) + "\n").collect()
 }
 
@@ -100,7 +117,11 @@ async fn write(journal: &FileJournal, entries: Vec<Entry>) -> Vec<Record> {
     write_to(journal, &run(), entries).await
 }
 
-pub(crate) async fn write_to(journal: &dyn Journal, run: &RunId, entries: Vec<Entry>) -> Vec<Record> {
+pub(crate) async fn write_to(
+    journal: &dyn Journal,
+    run: &RunId,
+    entries: Vec<Entry>,
+) -> Vec<Record> {
     let mut open = journal.open(run).await.unwrap();
     let first = open.records.len() as u64;
     let records: Vec<Record> = (first..)
@@ -130,27 +151,46 @@ async fn a_file_is_lines_of_json_that_anybody_can_read() {
     let folder = Folder::new();
     let executor = Arc::new(Answers::default());
     let runtime = Runtime::new().with_journal(folder.journal());
-    runtime.run(MachineRun::new(Calls::at_once(2), executor).id(run())).await.unwrap();
+    runtime
+        .run(MachineRun::new(Calls::at_once(2), executor).id(run()))
+        .await
+        .unwrap();
     let text = fs::read_to_string(folder.file()).unwrap();
-    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert_eq!(lines[0], json!({"levity_journal": 1, "run": "r"}));
     assert_eq!(lines[1]["entry"]["opened"]["machine"]["name"], "calls");
     assert_eq!(lines.last().unwrap()["entry"]["ended"], "complete");
     let listed = folder.journal().list(&RunQuery::new()).await.unwrap();
-    assert_eq!((listed[0].records, &listed[0].status), (lines.len() as u64 - 1, &Some(Status::Complete)));
+    assert_eq!(
+        (listed[0].records, &listed[0].status),
+        (lines.len() as u64 - 1, &Some(Status::Complete))
+    );
 }
 
 #[tokio::test]
 async fn cut_anywhere_in_its_last_line_it_opens_with_what_is_before() {
     let folder = Folder::new();
-    let records = write(&folder.journal(), vec![opened(), result("one", None), result("two", None)]).await;
+    let records = write(
+        &folder.journal(),
+        vec![opened(), result("one", None), result("two", None)],
+    )
+    .await;
     let whole = fs::read(folder.file()).unwrap();
-    let ends: Vec<usize> = (1..=whole.len()).filter(|end| whole[end - 1] == b'\n').collect();
+    let ends: Vec<usize> = (1..=whole.len())
+        .filter(|end| whole[end - 1] == b'\n')
+        .collect();
     for end in 0..whole.len() {
         fs::write(folder.file(), &whole[..end]).unwrap();
         let open = folder.journal().open(&run()).await.unwrap();
         let lines = ends.iter().filter(|line| **line <= end).count();
-        assert_eq!(open.records, records[..lines.saturating_sub(1)], "cut at byte {end}");
+        assert_eq!(
+            open.records,
+            records[..lines.saturating_sub(1)],
+            "cut at byte {end}"
+        );
         drop(open);
         let left = fs::metadata(folder.file()).map_or(0, |there| there.len());
         let good = if lines == 0 { 0 } else { ends[lines - 1] };
@@ -160,7 +200,10 @@ async fn cut_anywhere_in_its_last_line_it_opens_with_what_is_before() {
     let mut zeros = whole.clone();
     zeros.extend_from_slice(&[0; 100]);
     fs::write(folder.file(), zeros).unwrap();
-    assert_eq!(folder.journal().open(&run()).await.unwrap().records, records);
+    assert_eq!(
+        folder.journal().open(&run()).await.unwrap().records,
+        records
+    );
     assert_eq!(fs::read(folder.file()).unwrap(), whole);
 }
 
@@ -178,7 +221,11 @@ async fn refused(text: &[u8], kind: JournalErrorKind, part: &str) {
 #[tokio::test]
 async fn what_is_not_as_it_should_be_is_refused_and_left_alone() {
     let folder = Folder::new();
-    write(&folder.journal(), vec![opened(), result("one", None), result("two", None)]).await;
+    write(
+        &folder.journal(),
+        vec![opened(), result("one", None), result("two", None)],
+    )
+    .await;
     let whole = fs::read_to_string(folder.file()).unwrap();
     let lines: Vec<&str> = whole.lines().collect();
     let damaged = JournalErrorKind::Damaged;
@@ -188,29 +235,49 @@ async fn what_is_not_as_it_should_be_is_refused_and_left_alone() {
     refused(missing.as_bytes(), damaged, "line 3: it is not record 1").await;
     let twice = [lines[0], lines[1], lines[1], ""].join("\n");
     refused(twice.as_bytes(), damaged, "line 3: it is not record 1").await;
-    refused(whole.replace("\"run\":\"r\"", "\"run\":\"q\"").as_bytes(), damaged, "it is of run `q`").await;
+    refused(
+        whole.replace("\"run\":\"r\"", "\"run\":\"q\"").as_bytes(),
+        damaged,
+        "it is of run `q`",
+    )
+    .await;
     refused(b"name,age\nAda,36\n", damaged, "not a journal of levity's").await;
     refused(b"\xff\xfe\x00", damaged, "not a journal of levity's").await;
     let newer = whole.replace("\"levity_journal\":1", "\"levity_journal\":2");
-    refused(newer.as_bytes(), JournalErrorKind::Version, "use a newer one").await;
+    refused(
+        newer.as_bytes(),
+        JournalErrorKind::Version,
+        "use a newer one",
+    )
+    .await;
 }
 
 #[tokio::test]
 async fn long_texts_are_kept_once_and_come_back_as_they_were() {
     let folder = Folder::new();
     let long = "ä".repeat(50_000);
-    let tricky =
-        json!({"$body": "x", "deep": [{"$quoted": {"$body": long}}, {"$body": 1, "b": long}], "t": long});
-    let entries = vec![opened(), result(&long, None), result("", Some(tricky)), result(&long, None)];
+    let tricky = json!({"$body": "x", "deep": [{"$quoted": {"$body": long}}, {"$body": 1, "b": long}], "t": long});
+    let entries = vec![
+        opened(),
+        result(&long, None),
+        result("", Some(tricky)),
+        result(&long, None),
+    ];
     let records = write(&folder.journal(), entries).await;
-    assert_eq!(folder.journal().open(&run()).await.unwrap().records, records);
+    assert_eq!(
+        folder.journal().open(&run()).await.unwrap().records,
+        records
+    );
     let kept = folder.bodies();
     assert_eq!(kept.len(), 1, "{kept:?}");
     assert!(fs::metadata(folder.file()).unwrap().len() < 4_000);
 
     fs::write(&kept[0], "something else").unwrap();
     let error = folder.journal().open(&run()).await.map(|_| ()).unwrap_err();
-    assert!(error.to_string().contains("is not what was written"), "{error}");
+    assert!(
+        error.to_string().contains("is not what was written"),
+        "{error}"
+    );
     fs::remove_file(&kept[0]).unwrap();
     let error = folder.journal().open(&run()).await.map(|_| ()).unwrap_err();
     assert!(error.to_string().contains("cannot be read"), "{error}");
@@ -222,12 +289,23 @@ async fn a_run_can_be_read_while_somebody_writes_it() {
     let records = write(&folder.journal(), vec![opened(), result("one", None)]).await;
     let held = folder.journal().open(&run()).await.unwrap();
     assert_eq!(folder.journal().read(&run()).await.unwrap(), records);
-    assert!(folder.journal().read(&RunId::new("nobody")).await.unwrap().is_empty());
+    assert!(
+        folder
+            .journal()
+            .read(&RunId::new("nobody"))
+            .await
+            .unwrap()
+            .is_empty()
+    );
     drop(held);
     let torn = [fs::read(folder.file()).unwrap(), b"{\"seq\":2".to_vec()].concat();
     fs::write(folder.file(), &torn).unwrap();
     assert_eq!(folder.journal().read(&run()).await.unwrap(), records);
-    assert_eq!(fs::read(folder.file()).unwrap(), torn, "who only looks mends nothing");
+    assert_eq!(
+        fs::read(folder.file()).unwrap(),
+        torn,
+        "who only looks mends nothing"
+    );
 }
 
 #[tokio::test]
@@ -240,7 +318,10 @@ async fn what_could_not_be_read_again_is_not_written() {
     let error = open.log.append(&[record]).await.unwrap_err();
     assert_eq!(error.kind(), JournalErrorKind::Refused, "{error}");
     drop(open);
-    assert_eq!(folder.journal().open(&run()).await.unwrap().records, records);
+    assert_eq!(
+        folder.journal().open(&run()).await.unwrap().records,
+        records
+    );
 }
 
 #[tokio::test]
@@ -250,14 +331,33 @@ async fn a_list_is_not_spoilt_by_what_is_no_run() {
     fs::create_dir(folder.0.join("folder.jsonl")).unwrap();
     fs::write(folder.0.join("other.jsonl"), "name,age\n").unwrap();
     fs::write(folder.0.join("empty.jsonl"), "").unwrap();
-    assert_eq!(folder.journal().list(&RunQuery::new()).await.unwrap().len(), 1);
+    assert_eq!(
+        folder.journal().list(&RunQuery::new()).await.unwrap().len(),
+        1
+    );
 }
 
 #[tokio::test]
 async fn names_that_are_no_file_names_are_refused() {
     let folder = Folder::new();
-    for id in ["", ".", "..", "a/b", "../a", "a\\b", "a\0b", "ä", ".hidden", &"x".repeat(201)] {
-        let error = folder.journal().open(&RunId::new(id)).await.map(|_| ()).unwrap_err();
+    for id in [
+        "",
+        ".",
+        "..",
+        "a/b",
+        "../a",
+        "a\\b",
+        "a\0b",
+        "ä",
+        ".hidden",
+        &"x".repeat(201),
+    ] {
+        let error = folder
+            .journal()
+            .open(&RunId::new(id))
+            .await
+            .map(|_| ())
+            .unwrap_err();
         assert_eq!(error.kind(), JournalErrorKind::Refused, "{id:?}");
     }
     assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0);
@@ -266,8 +366,16 @@ async fn names_that_are_no_file_names_are_refused() {
 #[tokio::test]
 async fn a_run_that_is_only_looked_for_leaves_no_file() {
     let folder = Folder::new();
-    let job = MachineRun::<Calls>::resume(run(), Arc::new(Answers::default()), |_, _| Ok(Calls::at_once(1)));
-    assert!(Runtime::new().with_journal(folder.journal()).run(job).await.is_err());
+    let job = MachineRun::<Calls>::resume(run(), Arc::new(Answers::default()), |_, _| {
+        Ok(Calls::at_once(1))
+    });
+    assert!(
+        Runtime::new()
+            .with_journal(folder.journal())
+            .run(job)
+            .await
+            .is_err()
+    );
     assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0);
 }
 
@@ -294,7 +402,11 @@ async fn links_in_a_journal_are_not_written_through() {
         for exists in [false, true] {
             let folder = Folder::new();
             let journal = folder.journal();
-            let target = if name == "bodies" { &*outside.0 } else { &*victim };
+            let target = if name == "bodies" {
+                &*outside.0
+            } else {
+                &*victim
+            };
             let _ = fs::remove_file(&victim);
             if exists {
                 fs::write(&victim, "").unwrap();
@@ -309,18 +421,30 @@ async fn links_in_a_journal_are_not_written_through() {
                     Record::new(
                         seq,
                         Timestamp::from_millis(1),
-                        Entry::Started { effect: EffectId::new(seq), note },
+                        Entry::Started {
+                            effect: EffectId::new(seq),
+                            note,
+                        },
                     )
                 };
                 open.log.append(&[started(0), started(1)]).await
             };
             let error = written.await.unwrap_err();
             let whole = format!("{error}: {:?}", std::error::Error::source(&error));
-            assert!(whole.contains("is a link, and levity writes through none"), "{name}: {whole}");
+            assert!(
+                whole.contains("is a link, and levity writes through none"),
+                "{name}: {whole}"
+            );
             assert_eq!(fs::read(&victim).ok(), exists.then(Vec::new), "{name}");
             let _ = journal.sweep().await;
-            let names: Vec<_> = fs::read_dir(&outside.0).unwrap().map(|it| it.unwrap().file_name()).collect();
-            assert!(names.iter().all(|name| name == "victim"), "{name}: {names:?}");
+            let names: Vec<_> = fs::read_dir(&outside.0)
+                .unwrap()
+                .map(|it| it.unwrap().file_name())
+                .collect();
+            assert!(
+                names.iter().all(|name| name == "victim"),
+                "{name}: {names:?}"
+            );
         }
     }
 }
@@ -332,7 +456,10 @@ pub(crate) fn rights_of_others(folder: &Path) -> Vec<(PathBuf, u32)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        found.push((path.clone(), fs::metadata(&path).unwrap().permissions().mode() & 0o077));
+        found.push((
+            path.clone(),
+            fs::metadata(&path).unwrap().permissions().mode() & 0o077,
+        ));
         if path.is_dir() {
             found.extend(rights_of_others(&path));
         }
@@ -352,7 +479,11 @@ pub(crate) fn share(path: &Path, mode: u32) {
 async fn files_of_runs_are_made_for_their_owner_alone() {
     let folder = Folder::new();
     let journal = FileJournal::new(folder.0.join("deep/runs")).unwrap();
-    write(&journal, vec![opened(), result(&"long ".repeat(100_000), None)]).await;
+    write(
+        &journal,
+        vec![opened(), result(&"long ".repeat(100_000), None)],
+    )
+    .await;
     let rights = rights_of_others(&folder.0);
     assert!(rights.len() >= 5, "{rights:?}");
     assert!(rights.iter().all(|(_, rights)| *rights == 0), "{rights:?}");
@@ -363,7 +494,8 @@ async fn files_of_runs_are_made_for_their_owner_alone() {
 #[tokio::test]
 async fn files_of_runs_that_others_can_read_are_named_and_left_as_they_are() {
     use std::os::unix::fs::PermissionsExt as _;
-    let folder = Folder(std::env::temp_dir().join(format!("levity-shared-runs-{}", std::process::id())));
+    let folder =
+        Folder(std::env::temp_dir().join(format!("levity-shared-runs-{}", std::process::id())));
     let dir = folder.0.join("it's");
     let journal = FileJournal::new(&dir).unwrap();
     write(&journal, vec![opened()]).await;
@@ -386,8 +518,14 @@ async fn files_of_runs_that_others_can_read_are_named_and_left_as_they_are() {
         "{problems:?}"
     );
     write(&journal, vec![result("one", None)]).await;
-    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o644);
-    let _ = std::process::Command::new("sh").args(["-c", command.trim_matches('`')]).status().unwrap();
+    assert_eq!(
+        fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+        0o644
+    );
+    let _ = std::process::Command::new("sh")
+        .args(["-c", command.trim_matches('`')])
+        .status()
+        .unwrap();
     assert_eq!(journal.problems(), [""; 0]);
 }
 
@@ -397,10 +535,16 @@ async fn file_that_is_too_large_is_refused_and_not_read() {
     let journal = folder.journal();
     fs::create_dir_all(&folder.0).unwrap();
     // It has a length and takes no room.
-    fs::File::create(folder.0.join("r.jsonl")).unwrap().set_len(64 << 30).unwrap();
+    fs::File::create(folder.0.join("r.jsonl"))
+        .unwrap()
+        .set_len(64 << 30)
+        .unwrap();
     assert_eq!(journal.list(&RunQuery::new()).await.unwrap(), []);
     let opened = journal.open(&RunId::new("r")).await.map(drop);
-    for error in [opened.unwrap_err(), journal.read(&RunId::new("r")).await.unwrap_err()] {
+    for error in [
+        opened.unwrap_err(),
+        journal.read(&RunId::new("r")).await.unwrap_err(),
+    ] {
         let source = format!("{:?}", std::error::Error::source(&error));
         assert!(source.contains("larger than 1024 MiB"), "{error}: {source}");
     }

@@ -1,6 +1,10 @@
 //! The runtime on its own, with machines and executors made for the purpose.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod archive;
 mod driving;

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    Ask, Child, ChildRun, CostBound, Decision, Effect, EffectClass, EffectCx, EffectId, Ending, Eventual,
-    Executor, Input, Limit, Limits, Machine, MachineKind, MachineOutput, Message, ModelCall, Offer, Outcome,
-    Permit, PrepareCx, Prepared, Request, Response, RunId, RuntimeError, Status, ToolCall, ToolError,
-    ToolOutput, ToolResult,
+    Ask, Child, ChildRun, CostBound, Decision, Effect, EffectClass, EffectCx, EffectId, Ending,
+    Eventual, Executor, Input, Limit, Limits, Machine, MachineKind, MachineOutput, Message,
+    ModelCall, Offer, Outcome, Permit, PrepareCx, Prepared, Request, Response, RunId, RuntimeError,
+    Status, ToolCall, ToolError, ToolOutput, ToolResult,
 };
 use levity_runtime::{MachineRun, MemoryJournal, Runtime};
 use levity_test::{FaultyJournal, ManualWorld};
@@ -36,11 +36,23 @@ struct Hesitant {
 impl Hesitant {
     fn new(slow: fn(&Effect) -> bool, prepared: Prepared) -> Arc<Self> {
         let (asked, go) = (Arc::default(), Arc::new(Semaphore::new(0)));
-        Arc::new(Self { slow, prepared, asked, go, looks: AtomicUsize::new(0), seen: Mutex::default() })
+        Arc::new(Self {
+            slow,
+            prepared,
+            asked,
+            go,
+            looks: AtomicUsize::new(0),
+            seen: Mutex::default(),
+        })
     }
 
     fn seen(&self) -> Vec<u64> {
-        self.seen.lock().unwrap().iter().map(|id| id.get()).collect()
+        self.seen
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|id| id.get())
+            .collect()
     }
 }
 
@@ -63,7 +75,9 @@ impl Executor for Hesitant {
     async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome {
         self.seen.lock().unwrap().push(cx.effect);
         match effect {
-            Effect::Tool(run) => Outcome::Tool(ToolResult::new(&run.call, Ok(ToolOutput::text("ok")))),
+            Effect::Tool(run) => {
+                Outcome::Tool(ToolResult::new(&run.call, Ok(ToolOutput::text("ok"))))
+            }
             Effect::Ask(_) => Outcome::Decision(Decision::Allow),
             Effect::Model(_) => Outcome::Model(Ok(Response::new(Message::assistant("Well.")))),
             _ => Outcome::Unknown,
@@ -85,17 +99,23 @@ fn is_call(effect: &Effect, number: u64) -> bool {
 }
 
 fn runtime(journal: &MemoryJournal) -> Runtime {
-    Runtime::new().with_journal(journal.clone()).with_world(ManualWorld::new())
+    Runtime::new()
+        .with_journal(journal.clone())
+        .with_world(ManualWorld::new())
 }
 
 #[tokio::test]
 async fn cancel_ends_a_run_whose_prepare_is_pending() {
     let executor = Hesitant::new(|_| true, parallel());
-    let run = runtime(&MemoryJournal::new()).start(MachineRun::new(Calls::at_once(3), executor.clone()));
+    let run =
+        runtime(&MemoryJournal::new()).start(MachineRun::new(Calls::at_once(3), executor.clone()));
     executor.asked.notified().await;
     run.control().cancel("enough").await.unwrap();
     let done = run.await.unwrap();
-    assert!(matches!(done.machine.ending().unwrap().status, Status::Cancelled { .. }));
+    assert!(matches!(
+        done.machine.ending().unwrap().status,
+        Status::Cancelled { .. }
+    ));
     assert!(executor.seen().is_empty());
 }
 
@@ -103,19 +123,25 @@ async fn cancel_ends_a_run_whose_prepare_is_pending() {
 async fn wall_time_ends_a_run_whose_prepare_is_pending() {
     let (world, executor) = (ManualWorld::new(), Hesitant::new(|_| true, parallel()));
     let limits = Limits::new().wall_time(Duration::from_secs(2));
-    let runtime = Runtime::new().with_journal(MemoryJournal::new()).with_world(world.clone());
+    let runtime = Runtime::new()
+        .with_journal(MemoryJournal::new())
+        .with_world(world.clone());
     let run = runtime.start(MachineRun::new(Calls::one_by_one(1), executor.clone()).limits(limits));
     executor.asked.notified().await;
     world.advance(Duration::from_secs(3));
     let done = run.await.unwrap();
-    assert_eq!(done.machine.ending().unwrap().status, Status::Partial(Limit::WallTime));
+    assert_eq!(
+        done.machine.ending().unwrap().status,
+        Status::Partial(Limit::WallTime)
+    );
     assert!(executor.seen().is_empty());
 }
 
 #[tokio::test]
 async fn pause_is_seen_while_a_prepare_is_pending_and_nothing_begins_before_the_resume() {
     let executor = Hesitant::new(|_| true, parallel());
-    let run = runtime(&MemoryJournal::new()).start(MachineRun::new(Calls::one_by_one(1), executor.clone()));
+    let run = runtime(&MemoryJournal::new())
+        .start(MachineRun::new(Calls::one_by_one(1), executor.clone()));
     executor.asked.notified().await;
     let control = run.control().clone();
     control.pause().await.unwrap();
@@ -140,7 +166,8 @@ async fn calls_behind_one_whose_prepare_is_pending_keep_their_order() {
         assert_eq!(run.await.unwrap().machine.done.len(), 4);
         assert_eq!(executor.seen(), [0, 1, 2, 3], "together: {together}");
         let records = journal.records(&RunId::new("r"));
-        let again = levity_runtime::replay(&RunId::new("r"), &records, |_, _| Ok(Calls::at_once(4)));
+        let again =
+            levity_runtime::replay(&RunId::new("r"), &records, |_, _| Ok(Calls::at_once(4)));
         assert_eq!(again.unwrap().machine.done.len(), 4);
     }
 }
@@ -165,7 +192,9 @@ async fn a_call_that_is_forbidden_later_is_answered_and_the_others_are_made() {
         .run(MachineRun::new(Calls::at_once(3), Arc::new(denied)))
         .await
         .unwrap();
-    let denied = Outcome::Denied { reason: "not now".to_owned() };
+    let denied = Outcome::Denied {
+        reason: "not now".to_owned(),
+    };
     assert_eq!(done.machine.done, [denied.clone(), denied.clone(), denied]);
 }
 
@@ -189,7 +218,10 @@ impl Machine for Asks {
                 let ask = Ask::new(run, id, ToolCall::new("c", "tool", json!({})), "why not");
                 step.want(id, Effect::Ask(ask));
             }
-            Input::Finished { outcome: Outcome::Decision(decision), .. } => {
+            Input::Finished {
+                outcome: Outcome::Decision(decision),
+                ..
+            } => {
                 let mut ending = Ending::new(Status::Complete);
                 ending.text = format!("{decision:?}");
                 self.0 = Some(ending);
@@ -209,9 +241,15 @@ async fn an_old_question_is_answered_once_the_executor_says_that_it_answers() {
     let (journal, id) = (MemoryJournal::new(), RunId::new("r"));
     let nobody = Hesitant::new(|_| true, parallel());
     nobody.go.add_permits(1);
-    let job = MachineRun::new(Asks::default(), nobody.clone()).id(id.clone()).park();
+    let job = MachineRun::new(Asks::default(), nobody.clone())
+        .id(id.clone())
+        .park();
     let parked = runtime(&journal).run(job).await.unwrap_err();
-    assert!(matches!(parked.error, RuntimeError::Parked { .. }), "{}", parked.error);
+    assert!(
+        matches!(parked.error, RuntimeError::Parked { .. }),
+        "{}",
+        parked.error
+    );
     // Whoever resumes it has to wait to know who answers.
     let somebody = Hesitant::new(|_| true, parallel().answered(true));
     let resume = |executor: &Arc<Hesitant>| {
@@ -246,8 +284,11 @@ impl Machine for CallsModel {
             }
             Input::Finished { outcome, .. } => {
                 let done = matches!(outcome, Outcome::Model(Ok(_)));
-                self.0 =
-                    Some(Ending::new(if done { Status::Complete } else { Status::Partial(Limit::Tokens) }));
+                self.0 = Some(Ending::new(if done {
+                    Status::Complete
+                } else {
+                    Status::Partial(Limit::Tokens)
+                }));
             }
             _ => {}
         }
@@ -262,7 +303,9 @@ impl Machine for CallsModel {
 async fn an_old_call_of_a_model_waits_for_its_cost_where_tokens_are_limited() {
     let prepared = || parallel().cost(CostBound::new(10).with_output(10));
     let resume = |executor: &Arc<Hesitant>, limits| {
-        let job = MachineRun::resume(RunId::new("r"), executor.clone(), |_, _| Ok(CallsModel::default()));
+        let job = MachineRun::resume(RunId::new("r"), executor.clone(), |_, _| {
+            Ok(CallsModel::default())
+        });
         job.limits(limits)
     };
     for (tokens, status) in [(Some(1_000), Status::Complete), (None, Status::Complete)] {
@@ -270,15 +313,25 @@ async fn an_old_call_of_a_model_waits_for_its_cost_where_tokens_are_limited() {
         let journal = MemoryJournal::new();
         let quick = Hesitant::new(|_| false, prepared());
         let stopping = FaultyJournal::new(journal.clone()).stop_after_records(2);
-        let job = MachineRun::new(CallsModel::default(), quick).id(RunId::new("r")).limits(limits);
-        let stopped = Runtime::new().with_journal(stopping).with_world(ManualWorld::new()).run(job).await;
+        let job = MachineRun::new(CallsModel::default(), quick)
+            .id(RunId::new("r"))
+            .limits(limits);
+        let stopped = Runtime::new()
+            .with_journal(stopping)
+            .with_world(ManualWorld::new())
+            .run(job)
+            .await;
         assert!(stopped.is_err());
         let slow = Hesitant::new(|_| true, prepared());
         slow.go.add_permits(1);
         let done = runtime(&journal).run(resume(&slow, limits)).await.unwrap();
         assert_eq!(done.machine.0.unwrap().status, status);
         let looks = slow.looks.load(Ordering::SeqCst);
-        assert_eq!(looks, usize::from(tokens.is_some()), "it is asked only where something is limited");
+        assert_eq!(
+            looks,
+            usize::from(tokens.is_some()),
+            "it is asked only where something is limited"
+        );
     }
 }
 
@@ -286,13 +339,21 @@ async fn an_old_call_of_a_model_waits_for_its_cost_where_tokens_are_limited() {
 async fn an_old_question_can_be_decided_while_its_prepare_is_pending() {
     let (journal, id) = (MemoryJournal::new(), RunId::new("r"));
     let nobody = Hesitant::new(|_| false, parallel());
-    let job = MachineRun::new(Asks::default(), nobody.clone()).id(id.clone()).park();
+    let job = MachineRun::new(Asks::default(), nobody.clone())
+        .id(id.clone())
+        .park();
     runtime(&journal).run(job).await.unwrap_err();
     let slow = Hesitant::new(|_| true, parallel().answered(true));
-    let run =
-        runtime(&journal).start(MachineRun::resume(id.clone(), slow.clone(), |_, _| Ok(Asks::default())));
+    let run = runtime(&journal).start(MachineRun::resume(id.clone(), slow.clone(), |_, _| {
+        Ok(Asks::default())
+    }));
     slow.asked.notified().await;
-    let ask = Ask::new(id, EffectId::new(0), ToolCall::new("c", "tool", json!({})), "why not");
+    let ask = Ask::new(
+        id,
+        EffectId::new(0),
+        ToolCall::new("c", "tool", json!({})),
+        "why not",
+    );
     run.control().decide(&ask, Decision::Allow).await.unwrap();
     assert_eq!(run.await.unwrap().machine.0.unwrap().text, "Allow");
     assert!(slow.seen().is_empty(), "nobody else was asked");
@@ -302,6 +363,15 @@ async fn an_old_question_can_be_decided_while_its_prepare_is_pending() {
 async fn a_question_that_nobody_answers_is_denied_without_a_handle() {
     let executor = Hesitant::new(|_| true, parallel());
     executor.go.add_permits(1);
-    let done = runtime(&MemoryJournal::new()).run(MachineRun::new(Asks::default(), executor)).await.unwrap();
-    assert!(done.machine.0.unwrap().text.contains("nobody is there to ask"));
+    let done = runtime(&MemoryJournal::new())
+        .run(MachineRun::new(Asks::default(), executor))
+        .await
+        .unwrap();
+    assert!(
+        done.machine
+            .0
+            .unwrap()
+            .text
+            .contains("nobody is there to ask")
+    );
 }

@@ -4,8 +4,9 @@ use std::fs;
 use std::sync::Arc;
 
 use levity_core::{
-    Child, ChildRun, Effect, EffectCx, EffectId, Ending, Eventual, Executor, Input, Journal, Limits, Machine,
-    MachineKind, MachineOutput, Outcome, PrepareCx, Prepared, RunId, Status, ToolCall, ToolError, ToolRun,
+    Child, ChildRun, Effect, EffectCx, EffectId, Ending, Eventual, Executor, Input, Journal,
+    Limits, Machine, MachineKind, MachineOutput, Outcome, PrepareCx, Prepared, RunId, Status,
+    ToolCall, ToolError, ToolRun,
 };
 use levity_driver::{DriverSettings, Meter, RunDriver, RunSnapshot};
 use levity_runtime::{FileJournal, MachineRun, MemoryJournal, Runtime};
@@ -28,7 +29,11 @@ struct Twos {
 
 impl Twos {
     fn want(&mut self, step: &mut MachineOutput) {
-        let call = ToolCall::new(format!("c{}", self.begun), "tool", json!({ "number": self.begun }));
+        let call = ToolCall::new(
+            format!("c{}", self.begun),
+            "tool",
+            json!({ "number": self.begun }),
+        );
         step.want(EffectId::new(self.begun), Effect::Tool(ToolRun::new(call)));
         self.begun += 1;
     }
@@ -79,15 +84,32 @@ async fn fails_and_goes_on<J: Journal + Clone + 'static>(journal: J) {
     runtime.run(job).await.unwrap_err();
     let latest = journal.open_latest(&run()).await.unwrap();
     let (snapshot, tail) = (latest.snapshot.unwrap(), latest.records);
-    assert!(snapshot.seq > 100 && tail.len() < 100, "{} and {}", snapshot.seq, tail.len());
+    assert!(
+        snapshot.seq > 100 && tail.len() < 100,
+        "{} and {}",
+        snapshot.seq,
+        tail.len()
+    );
     drop(latest.log);
-    let (executor, runtime) = (Arc::new(Answers::default()), Runtime::new().with_journal(journal.clone()));
-    let done = runtime.run(MachineRun::resume(run(), executor.clone(), Twos::restore)).await.unwrap();
+    let (executor, runtime) = (
+        Arc::new(Answers::default()),
+        Runtime::new().with_journal(journal.clone()),
+    );
+    let done = runtime
+        .run(MachineRun::resume(run(), executor.clone(), Twos::restore))
+        .await
+        .unwrap();
     let records = journal.read(&run()).await.unwrap();
     let folded = levity_runtime::replay(&run(), &records, Twos::restore).unwrap();
-    assert_eq!(done.machine, folded.machine, "the snapshot and all records come to the same");
+    assert_eq!(
+        done.machine, folded.machine,
+        "the snapshot and all records come to the same"
+    );
     let performed = executor.seen.lock().unwrap().len() as u64;
-    assert!(performed < CALLS, "{performed}: the first calls are not made again");
+    assert!(
+        performed < CALLS,
+        "{performed}: the first calls are not made again"
+    );
 }
 
 #[tokio::test]
@@ -118,15 +140,29 @@ async fn snapshots_are_taken_however_often_a_run_is_opened() {
     let journal = folder.journal().with_snapshot_interval(4_000);
     let first = FaultyJournal::new(journal.clone()).fail_from(5);
     let job = MachineRun::new(Twos::default(), Arc::new(Answers::default())).id(run());
-    Runtime::new().with_journal(first).run(job).await.unwrap_err();
+    Runtime::new()
+        .with_journal(first)
+        .run(job)
+        .await
+        .unwrap_err();
     // Each process appends far less than the interval.
     for _ in 0..20 {
         let some = Runtime::new().with_journal(FaultyJournal::new(journal.clone()).fail_from(4));
-        some.run(MachineRun::resume(run(), Arc::new(Answers::default()), Twos::restore)).await.unwrap_err();
+        some.run(MachineRun::resume(
+            run(),
+            Arc::new(Answers::default()),
+            Twos::restore,
+        ))
+        .await
+        .unwrap_err();
     }
     let latest = journal.open_latest(&run()).await.unwrap();
     let seq = latest.snapshot.unwrap().seq;
-    assert!(seq > 50 && latest.records.len() < 50, "{seq} and {}", latest.records.len());
+    assert!(
+        seq > 50 && latest.records.len() < 50,
+        "{seq} and {}",
+        latest.records.len()
+    );
 }
 
 #[tokio::test]
@@ -136,7 +172,10 @@ async fn record_that_does_not_follow_is_refused() {
     let mut open = journal.open_latest(&run()).await.unwrap();
     let wrong = levity_core::Record::new(0, Default::default(), crate::files::opened());
     let error = open.log.append(&[wrong]).await.unwrap_err();
-    assert!(error.to_string().contains("record 0 cannot follow"), "{error}");
+    assert!(
+        error.to_string().contains("record 0 cannot follow"),
+        "{error}"
+    );
 }
 
 /// Has one child, which is [`Twos`].
@@ -155,7 +194,10 @@ impl Machine for Parent {
     fn apply(&mut self, input: Input, step: &mut MachineOutput) {
         match input {
             Input::Begin { .. } => {
-                step.want(EffectId::new(0), Effect::Child(ChildRun::new("twos", json!("Work."))));
+                step.want(
+                    EffectId::new(0),
+                    Effect::Child(ChildRun::new("twos", json!("Work."))),
+                );
             }
             Input::Finished { .. } => self.0 = Some(Ending::new(Status::Complete)),
             _ => {}
@@ -181,7 +223,9 @@ impl Executor for WithChild {
 
     async fn child(&self, _: &ChildRun, state: Option<&Value>) -> Result<Child, ToolError> {
         let machine = match state {
-            Some(state) => Twos::restore(&MachineKind::new("twos", 1), state).map_err(ToolError::failed)?,
+            Some(state) => {
+                Twos::restore(&MachineKind::new("twos", 1), state).map_err(ToolError::failed)?
+            }
             None => Twos::default(),
         };
         Ok(Child::new(machine, self.0.clone(), Limits::default()))
@@ -194,21 +238,44 @@ async fn child_goes_on_from_its_records_when_its_snapshot_is_of_another_version(
     let journal = folder.journal().with_snapshot_interval(2_000);
     let executor = || Arc::new(WithChild(Arc::new(Answers::default())));
     let failing = Runtime::new().with_journal(FaultyJournal::new(journal.clone()).fail_from(60));
-    failing.run(MachineRun::new(Parent::default(), executor()).id(run())).await.unwrap_err();
+    failing
+        .run(MachineRun::new(Parent::default(), executor()).id(run()))
+        .await
+        .unwrap_err();
     let child = RunId::new("r.0");
     let before = journal.read(&child).await.unwrap().len();
     let file = folder.0.join(".r.0.snapshot");
-    let older = fs::read_to_string(&file).unwrap().replace("\"version\":\"", "\"version\":\"0.");
+    let older = fs::read_to_string(&file)
+        .unwrap()
+        .replace("\"version\":\"", "\"version\":\"0.");
     fs::write(&file, crate::files::sealed(older.trim_end()) + "\n").unwrap();
-    assert!(journal.open_latest(&child).await.unwrap().snapshot.is_some(), "the journal has one still");
+    assert!(
+        journal
+            .open_latest(&child)
+            .await
+            .unwrap()
+            .snapshot
+            .is_some(),
+        "the journal has one still"
+    );
     let again = executor();
     let restore = |_: &MachineKind, _: &Value| Ok(Parent::default());
     let runtime = Runtime::new().with_journal(journal.clone());
-    runtime.run(MachineRun::resume(run(), again.clone(), restore)).await.unwrap();
+    runtime
+        .run(MachineRun::resume(run(), again.clone(), restore))
+        .await
+        .unwrap();
     let records = journal.read(&child).await.unwrap();
-    assert!(records.len() > before && before > 50, "{before} and {}", records.len());
+    assert!(
+        records.len() > before && before > 50,
+        "{before} and {}",
+        records.len()
+    );
     let performed = again.0.seen.lock().unwrap().len() as u64;
-    assert!(performed < CALLS - 20, "{performed}: the first calls are not made again");
+    assert!(
+        performed < CALLS - 20,
+        "{performed}: the first calls are not made again"
+    );
 }
 
 #[cfg(feature = "sqlite")]
@@ -217,11 +284,19 @@ async fn snapshot_of_another_past_is_not_used() {
     let folder = Folder::new();
     fs::create_dir_all(&folder.0).unwrap();
     let path = folder.0.join("runs.db");
-    let journal = levity_runtime::SqliteJournal::new(&path).unwrap().with_snapshot_interval(2_000);
+    let journal = levity_runtime::SqliteJournal::new(&path)
+        .unwrap()
+        .with_snapshot_interval(2_000);
     let failing = Runtime::new().with_journal(FaultyJournal::new(journal.clone()).fail_from(60));
     let job = MachineRun::new(Twos::default(), Arc::new(Answers::default())).id(run());
     failing.run(job).await.unwrap_err();
-    let seq = journal.open_latest(&run()).await.unwrap().snapshot.unwrap().seq;
+    let seq = journal
+        .open_latest(&run())
+        .await
+        .unwrap()
+        .snapshot
+        .unwrap()
+        .seq;
     // Somebody has changed the record before the snapshot by hand.
     let sql = rusqlite::Connection::open(&path).unwrap();
     let change = "UPDATE records SET at = at + 1, crc = NULL WHERE seq = ?1";
@@ -235,7 +310,10 @@ async fn snapshot_of_another_past_is_not_used() {
 async fn with_snapshot(folder: &Folder) -> FileJournal {
     let journal = folder.journal().with_snapshot_interval(20_000);
     let runtime = Runtime::new().with_journal(journal.clone());
-    runtime.run(MachineRun::new(Twos::default(), Arc::new(Answers::default())).id(run())).await.unwrap();
+    runtime
+        .run(MachineRun::new(Twos::default(), Arc::new(Answers::default())).id(run()))
+        .await
+        .unwrap();
     journal
 }
 
@@ -264,7 +342,10 @@ async fn damaged_snapshot_is_as_good_as_none() {
 async fn snapshot_of_a_file_that_is_another_now_is_not_used() {
     let folder = Folder::new();
     let journal = with_snapshot(&folder).await;
-    let (file, whole) = (folder.0.join("r.jsonl"), fs::read_to_string(folder.0.join("r.jsonl")).unwrap());
+    let (file, whole) = (
+        folder.0.join("r.jsonl"),
+        fs::read_to_string(folder.0.join("r.jsonl")).unwrap(),
+    );
     let lines: Vec<&str> = whole.split_inclusive('\n').collect();
     // Somebody has cut the file before the snapshot.
     fs::write(&file, lines[..10].concat()).unwrap();
@@ -275,20 +356,33 @@ async fn snapshot_of_a_file_that_is_another_now_is_not_used() {
     // Somebody has deleted the run by hand, and another of its name has begun.
     fs::remove_file(&file).unwrap();
     let runtime = Runtime::new().with_journal(folder.journal());
-    let other = Twos { done: vec!["another".to_owned()], ..Twos::default() };
-    runtime.run(MachineRun::new(other, Arc::new(Answers::default())).id(run())).await.unwrap();
+    let other = Twos {
+        done: vec!["another".to_owned()],
+        ..Twos::default()
+    };
+    runtime
+        .run(MachineRun::new(other, Arc::new(Answers::default())).id(run()))
+        .await
+        .unwrap();
     let latest = journal.open_latest(&run()).await.unwrap();
     assert!(latest.snapshot.is_none());
     drop(latest);
     assert!(journal.remove(&run()).await.unwrap());
-    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 0, "nothing is left of it");
+    assert_eq!(
+        fs::read_dir(&folder.0).unwrap().count(),
+        0,
+        "nothing is left of it"
+    );
 }
 
 #[tokio::test]
 async fn every_prefix_and_the_rest_come_to_the_same_as_all_records() {
     let journal = MemoryJournal::new();
     let runtime = Runtime::new().with_journal(journal.clone());
-    runtime.run(MachineRun::new(Twos::default(), Arc::new(Answers::default())).id(run())).await.unwrap();
+    runtime
+        .run(MachineRun::new(Twos::default(), Arc::new(Answers::default())).id(run()))
+        .await
+        .unwrap();
     let records = journal.records(&run());
     let settings = || {
         let mut settings = DriverSettings::new(Arc::new(Meter::new(Default::default(), None)));
@@ -298,21 +392,36 @@ async fn every_prefix_and_the_rest_come_to_the_same_as_all_records() {
     let mut straight = RunDriver::new(run(), Twos::default(), settings());
     for (record, rest) in records.iter().zip(1..) {
         straight.fold(record.clone()).unwrap();
-        let Some(snapshot) = straight.snapshot() else { continue };
+        let Some(snapshot) = straight.snapshot() else {
+            continue;
+        };
         let read = RunSnapshot::read(snapshot.clone()).unwrap();
         let machine = Twos::restore(read.machine().0, read.machine().1).unwrap();
         let mut restored = RunDriver::restore(run(), machine, read, settings());
-        assert_eq!(restored.snapshot().unwrap(), snapshot, "record {}", record.seq);
+        assert_eq!(
+            restored.snapshot().unwrap(),
+            snapshot,
+            "record {}",
+            record.seq
+        );
         assert_eq!(restored.spent(), straight.spent());
         for record in &records[rest..] {
             restored.fold(record.clone()).unwrap();
         }
         assert!(restored.is_ended());
-        assert_eq!(restored.machine().save(), records_end(&records), "record {}", record.seq);
+        assert_eq!(
+            restored.machine().save(),
+            records_end(&records),
+            "record {}",
+            record.seq
+        );
     }
 }
 
 /// The state of the machine after all records.
 fn records_end(records: &[levity_core::Record]) -> Value {
-    levity_runtime::replay(&run(), records, Twos::restore).unwrap().machine.save()
+    levity_runtime::replay(&run(), records, Twos::restore)
+        .unwrap()
+        .machine
+        .save()
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use levity_core::{
     ControlCommand, EffectClass, EffectId, EffectKind, EffectNote, Entry, Journal, JournalError,
-    JournalErrorKind, Limits, MachineKind, OpenRun, Opened, Outcome, Record, RunId, RunQuery, RunRequest,
-    RunState, RunSummary, Timestamp, ToolCall, ToolOutput, ToolResult,
+    JournalErrorKind, Limits, MachineKind, OpenRun, Opened, Outcome, Record, RunId, RunQuery,
+    RunRequest, RunState, RunSummary, Timestamp, ToolCall, ToolOutput, ToolResult,
 };
 use levity_runtime::{Durability, MachineRun, Runtime, SqliteJournal};
 use levity_test::{ManualWorld, conformance};
@@ -32,7 +32,9 @@ impl Folder {
     }
 
     fn journal(&self) -> SqliteJournal {
-        SqliteJournal::new(self.file()).unwrap().with_durability(Durability::Buffered)
+        SqliteJournal::new(self.file())
+            .unwrap()
+            .with_durability(Durability::Buffered)
     }
 
     fn file(&self) -> PathBuf {
@@ -46,8 +48,9 @@ impl Folder {
 
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.0).unwrap();
-        let mut names: Vec<_> =
-            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         names
     }
@@ -64,7 +67,11 @@ fn run() -> RunId {
 }
 
 fn opened() -> Entry {
-    Entry::Opened(Opened::new(MachineKind::new("calls", 1), json!({"count": 1}), Limits::default()))
+    Entry::Opened(Opened::new(
+        MachineKind::new("calls", 1),
+        json!({"count": 1}),
+        Limits::default(),
+    ))
 }
 
 fn result(text: &str, value: Option<Value>) -> Entry {
@@ -78,7 +85,16 @@ fn record(seq: u64, entry: Entry) -> Record {
 }
 
 async fn add(open: &mut OpenRun, seq: u64, text: &str) -> Result<(), JournalError> {
-    open.log.append(&[record(seq, if seq == 0 { opened() } else { result(text, None) })]).await
+    open.log
+        .append(&[record(
+            seq,
+            if seq == 0 {
+                opened()
+            } else {
+                result(text, None)
+            },
+        )])
+        .await
 }
 
 fn kind<T>(result: Result<T, JournalError>) -> JournalErrorKind {
@@ -89,7 +105,10 @@ fn kind<T>(result: Result<T, JournalError>) -> JournalErrorKind {
 }
 
 fn integrity(folder: &Folder) -> String {
-    folder.sql().query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap()
+    folder
+        .sql()
+        .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+        .unwrap()
 }
 
 #[tokio::test]
@@ -98,7 +117,9 @@ async fn it_keeps_the_contract() {
         let folders = std::sync::Mutex::new(Vec::new());
         conformance::journal(async || {
             let folder = Folder::new();
-            let journal = SqliteJournal::new(folder.file()).unwrap().with_durability(durability);
+            let journal = SqliteJournal::new(folder.file())
+                .unwrap()
+                .with_durability(durability);
             folders.lock().unwrap().push(folder);
             journal
         })
@@ -111,7 +132,10 @@ async fn it_keeps_the_contract_when_every_call_comes_from_another_journal() {
     let folders = std::sync::Mutex::new(Vec::new());
     conformance::journal(async || {
         let folder = Folder::new();
-        let journal = Alternating([folder.journal(), folder.journal(), folder.journal()], AtomicU64::new(0));
+        let journal = Alternating(
+            [folder.journal(), folder.journal(), folder.journal()],
+            AtomicU64::new(0),
+        );
         folders.lock().unwrap().push(folder);
         journal
     })
@@ -159,15 +183,21 @@ async fn a_file_is_tables_that_anybody_can_read() {
     let folder = Folder::new();
     let executor = Arc::new(Answers::default());
     let runtime = Runtime::new().with_journal(folder.journal());
-    runtime.run(MachineRun::new(Calls::at_once(2), executor).id(run())).await.unwrap();
+    runtime
+        .run(MachineRun::new(Calls::at_once(2), executor).id(run()))
+        .await
+        .unwrap();
     let sql = folder.sql();
     let state: (i64, String) = sql
-        .query_row("SELECT state, status FROM runs WHERE id = 'r'", [], |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row("SELECT state, status FROM runs WHERE id = 'r'", [], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
         .unwrap();
     assert_eq!(state, (2, "\"complete\"".to_owned()));
     let first: String = sql
         .query_row(
-            "SELECT entry ->> '$.opened.machine.name' FROM records JOIN runs ON runs.key = run WHERE seq = 0",
+            "SELECT entry ->> '$.opened.machine.name' FROM records JOIN runs ON runs.key = run \
+                WHERE seq = 0",
             [],
             |row| row.get(0),
         )
@@ -185,7 +215,10 @@ fn refused(bytes: &[u8], kind: JournalErrorKind, part: &str) {
         assert_eq!(error.kind(), kind, "{error}");
         assert!(error.to_string().contains(part), "{error}");
     }
-    assert!(fs::read(folder.file()).unwrap() == bytes, "it was changed: {part}");
+    assert!(
+        fs::read(folder.file()).unwrap() == bytes,
+        "it was changed: {part}"
+    );
     assert_eq!(folder.names(), ["runs.db"], "{part}");
 }
 
@@ -208,15 +241,34 @@ fn what_is_not_as_it_should_be_is_refused_and_left_alone() {
     refused(b"name,age\nAda,36\n", damaged, "it is not an SQLite file");
     refused(b"\xff", damaged, "left as it is");
     refused(&vec![0; 10_000], damaged, "it is not an SQLite file");
-    refused(&changed(false, "CREATE TABLE books (title)"), damaged, "it is another program's");
     refused(
-        &changed(false, "PRAGMA journal_mode = wal; CREATE TABLE books (title)"),
+        &changed(false, "CREATE TABLE books (title)"),
         damaged,
         "it is another program's",
     );
-    refused(&changed(true, "PRAGMA user_version = 2"), JournalErrorKind::Version, "use a newer one");
-    refused(&changed(true, "PRAGMA user_version = 0"), damaged, "it is another program's");
-    refused(&changed(true, "DROP TABLE inbox"), damaged, "`inbox_run` is not as levity makes it");
+    refused(
+        &changed(
+            false,
+            "PRAGMA journal_mode = wal; CREATE TABLE books (title)",
+        ),
+        damaged,
+        "it is another program's",
+    );
+    refused(
+        &changed(true, "PRAGMA user_version = 2"),
+        JournalErrorKind::Version,
+        "use a newer one",
+    );
+    refused(
+        &changed(true, "PRAGMA user_version = 0"),
+        damaged,
+        "it is another program's",
+    );
+    refused(
+        &changed(true, "DROP TABLE inbox"),
+        damaged,
+        "`inbox_run` is not as levity makes it",
+    );
     refused(
         &changed(true, "ALTER TABLE runs DROP COLUMN fence"),
         damaged,
@@ -226,15 +278,28 @@ fn what_is_not_as_it_should_be_is_refused_and_left_alone() {
     let posts = "SELECT 1 AS id, 1 AS run, '{}' AS post";
     for forged in [
         format!("DROP TABLE inbox; CREATE VIEW inbox AS {posts}"),
-        format!("DROP INDEX inbox_run; DROP TABLE inbox; CREATE VIEW v AS {posts}; CREATE VIRTUAL TABLE inbox USING fts5(id, run, post, content='v', content_rowid='id')"),
+        format!(
+            "DROP INDEX inbox_run; DROP TABLE inbox; CREATE VIEW v AS {posts}; CREATE VIRTUAL \
+            TABLE inbox USING fts5(id, run, post, content='v', content_rowid='id')"
+        ),
         "ALTER TABLE runs RENAME TO other; CREATE VIEW runs AS SELECT * FROM other".to_owned(),
         "ALTER TABLE records ADD COLUMN more TEXT AS (entry || '')".to_owned(),
-        "CREATE TRIGGER t AFTER INSERT ON records BEGIN INSERT INTO inbox (run, post) VALUES (new.run, '{}'); END".to_owned(),
+        "CREATE TRIGGER t AFTER INSERT ON records BEGIN INSERT INTO inbox (run, post) VALUES \
+            (new.run, '{}'); END"
+            .to_owned(),
     ] {
-        refused(&changed(true, &forged), damaged, "is not as levity makes it");
+        refused(
+            &changed(true, &forged),
+            damaged,
+            "is not as levity makes it",
+        );
     }
     let whole = changed(true, "SELECT 1");
-    refused(&whole[..whole.len() / 2], damaged, "SQLite finds flaws in it");
+    refused(
+        &whole[..whole.len() / 2],
+        damaged,
+        "SQLite finds flaws in it",
+    );
     let mut page = whole;
     page[100..200].fill(0xff);
     refused(&page, damaged, "SQLite finds flaws in it");
@@ -243,13 +308,22 @@ fn what_is_not_as_it_should_be_is_refused_and_left_alone() {
 #[tokio::test]
 async fn flaws_in_a_run_are_said_of_it_and_of_no_other() {
     for (flaw, part) in [
-        ("DELETE FROM records WHERE run = 1 AND seq = 1", "record 1 is not there"),
-        ("DELETE FROM records WHERE run = 1 AND seq = 2", "has 2 records and should have 3"),
+        (
+            "DELETE FROM records WHERE run = 1 AND seq = 1",
+            "record 1 is not there",
+        ),
+        (
+            "DELETE FROM records WHERE run = 1 AND seq = 2",
+            "has 2 records and should have 3",
+        ),
         (
             "UPDATE records SET entry = '{\"of_a_newer_kind\":{}}' WHERE run = 1 AND seq = 1",
             "record 1 is not as it should be",
         ),
-        ("UPDATE records SET entry = x'ff' WHERE run = 1 AND seq = 1", "record 1 is not as it should be"),
+        (
+            "UPDATE records SET entry = x'ff' WHERE run = 1 AND seq = 1",
+            "record 1 is not as it should be",
+        ),
     ] {
         let folder = Folder::new();
         let journal = folder.journal();
@@ -260,13 +334,22 @@ async fn flaws_in_a_run_are_said_of_it_and_of_no_other() {
             }
         }
         folder.sql().execute(flaw, []).unwrap();
-        for error in
-            [journal.open(&run()).await.map(drop).unwrap_err(), journal.read(&run()).await.unwrap_err()]
-        {
+        for error in [
+            journal.open(&run()).await.map(drop).unwrap_err(),
+            journal.read(&run()).await.unwrap_err(),
+        ] {
             assert_eq!(error.kind(), JournalErrorKind::Damaged);
             assert!(error.to_string().contains(part), "{error}");
         }
-        assert_eq!(journal.open(&RunId::new("other")).await.unwrap().records.len(), 3);
+        assert_eq!(
+            journal
+                .open(&RunId::new("other"))
+                .await
+                .unwrap()
+                .records
+                .len(),
+            3
+        );
     }
 }
 
@@ -274,16 +357,47 @@ async fn flaws_in_a_run_are_said_of_it_and_of_no_other() {
 async fn an_empty_file_becomes_a_journal_and_odd_names_are_only_names() {
     let folder = Folder::new();
     fs::write(folder.file(), "").unwrap();
-    add(&mut folder.journal().open(&run()).await.unwrap(), 0, "").await.unwrap();
-    assert_eq!(folder.journal().list(&RunQuery::new()).await.unwrap().len(), 1);
+    add(&mut folder.journal().open(&run()).await.unwrap(), 0, "")
+        .await
+        .unwrap();
+    assert_eq!(
+        folder.journal().list(&RunQuery::new()).await.unwrap().len(),
+        1
+    );
     for name in [":memory:", "file:x?mode=memory", "50% ä#?.db"] {
         let path = folder.0.join(name);
-        add(&mut SqliteJournal::new(&path).unwrap().open(&run()).await.unwrap(), 0, "").await.unwrap();
+        add(
+            &mut SqliteJournal::new(&path)
+                .unwrap()
+                .open(&run())
+                .await
+                .unwrap(),
+            0,
+            "",
+        )
+        .await
+        .unwrap();
         assert!(path.is_file());
-        assert_eq!(SqliteJournal::new(path).unwrap().read(&run()).await.unwrap().len(), 1);
+        assert_eq!(
+            SqliteJournal::new(path)
+                .unwrap()
+                .read(&run())
+                .await
+                .unwrap()
+                .len(),
+            1
+        );
     }
-    assert_eq!(SqliteJournal::new(&folder.0).unwrap_err().kind(), JournalErrorKind::Refused);
-    assert_eq!(SqliteJournal::new(folder.0.join("no/such/folder")).unwrap_err().kind(), JournalErrorKind::Io);
+    assert_eq!(
+        SqliteJournal::new(&folder.0).unwrap_err().kind(),
+        JournalErrorKind::Refused
+    );
+    assert_eq!(
+        SqliteJournal::new(folder.0.join("no/such/folder"))
+            .unwrap_err()
+            .kind(),
+        JournalErrorKind::Io
+    );
 }
 
 #[tokio::test]
@@ -291,16 +405,25 @@ async fn long_texts_come_back_and_what_could_not_is_not_written() {
     let folder = Folder::new();
     let journal = folder.journal();
     let mut open = journal.open(&run()).await.unwrap();
-    let records = [record(0, opened()), record(1, result(&"ä".repeat(2_000_000), None))];
+    let records = [
+        record(0, opened()),
+        record(1, result(&"ä".repeat(2_000_000), None)),
+    ];
     open.log.append(&records).await.unwrap();
     let deep = (0..125).fold(json!(1), |inner, _| json!([inner]));
-    let two = [record(2, result("fine", None)), record(3, result("", Some(deep)))];
+    let two = [
+        record(2, result("fine", None)),
+        record(3, result("", Some(deep))),
+    ];
     assert_eq!(kind(open.log.append(&two).await), JournalErrorKind::Refused);
     assert!(add(&mut open, 2, "after a failure").await.is_err());
     drop(open);
     let mut open = journal.open(&run()).await.unwrap();
     assert_eq!(open.records, records);
-    assert_eq!(kind(add(&mut open, 7, "a gap").await), JournalErrorKind::Refused);
+    assert_eq!(
+        kind(add(&mut open, 7, "a gap").await),
+        JournalErrorKind::Refused
+    );
     drop(open);
     let long = RunId::new("x".repeat(1_001));
     assert_eq!(kind(journal.open(&long).await), JournalErrorKind::Refused);
@@ -310,11 +433,22 @@ async fn long_texts_come_back_and_what_could_not_is_not_written() {
 async fn a_run_that_is_only_looked_for_leaves_nothing() {
     let folder = Folder::new();
     let journal = folder.journal();
-    let job = MachineRun::<Calls>::resume(run(), Arc::new(Answers::default()), |_, _| Ok(Calls::at_once(1)));
-    assert!(Runtime::new().with_journal(journal.clone()).run(job).await.is_err());
+    let job = MachineRun::<Calls>::resume(run(), Arc::new(Answers::default()), |_, _| {
+        Ok(Calls::at_once(1))
+    });
+    assert!(
+        Runtime::new()
+            .with_journal(journal.clone())
+            .run(job)
+            .await
+            .is_err()
+    );
     // Whatever comes next is written after it was let go of.
     assert!(!journal.remove(&RunId::new("nobody")).await.unwrap());
-    let rows: i64 = folder.sql().query_row("SELECT count(*) FROM runs", [], |row| row.get(0)).unwrap();
+    let rows: i64 = folder
+        .sql()
+        .query_row("SELECT count(*) FROM runs", [], |row| row.get(0))
+        .unwrap();
     assert_eq!(rows, 0);
 }
 
@@ -332,7 +466,10 @@ async fn a_thousand_runs_at_once_are_all_whole() {
     while let Some(ended) = runs.join_next().await {
         ended.unwrap().unwrap();
     }
-    let answered = journals[0].list(&RunQuery::new().state(RunState::Answered)).await.unwrap();
+    let answered = journals[0]
+        .list(&RunQuery::new().state(RunState::Answered))
+        .await
+        .unwrap();
     assert_eq!(answered.len(), 1_000);
     for summary in answered {
         let records = journals[1].read(&summary.run).await.unwrap();
@@ -348,20 +485,39 @@ async fn a_list_says_what_a_run_waits_for() {
     let started = |effect, kind, until: Option<u64>| {
         let mut note = EffectNote::new(kind, "it", EffectClass::ReadOnly);
         note.until = until.map(Timestamp::from_millis);
-        Entry::Started { effect: EffectId::new(effect), note }
+        Entry::Started {
+            effect: EffectId::new(effect),
+            note,
+        }
     };
     let waits = [
         vec![],
         vec![started(1, EffectKind::Ask, None)],
         vec![started(u64::MAX, EffectKind::Wait, Some(u64::MAX))],
-        vec![started(3, EffectKind::Wait, Some(7)), started(4, EffectKind::Ask, None)],
+        vec![
+            started(3, EffectKind::Wait, Some(7)),
+            started(4, EffectKind::Ask, None),
+        ],
     ];
     for (number, waits) in waits.into_iter().enumerate() {
         let run = RunId::from(format!("r{number}"));
         let entries = std::iter::once(opened()).chain(waits);
-        let records: Vec<_> = (0..).zip(entries).map(|(seq, entry)| record(seq, entry)).collect();
-        journal.open(&run).await.unwrap().log.append(&records).await.unwrap();
-        let listed = journal.list(&RunQuery::new().below(run.clone())).await.unwrap();
+        let records: Vec<_> = (0..)
+            .zip(entries)
+            .map(|(seq, entry)| record(seq, entry))
+            .collect();
+        journal
+            .open(&run)
+            .await
+            .unwrap()
+            .log
+            .append(&records)
+            .await
+            .unwrap();
+        let listed = journal
+            .list(&RunQuery::new().below(run.clone()))
+            .await
+            .unwrap();
         assert_eq!(listed, Vec::from_iter(RunSummary::of(&run, &records)));
     }
 }
@@ -377,23 +533,42 @@ async fn a_long_list_has_every_run_once_and_in_order() {
     let listed = journal.list(&RunQuery::new()).await.unwrap();
     let mut expected: Vec<_> = (1..=count)
         .filter(|n| n % 10 > 0)
-        .map(|n| (Timestamp::from_millis((count - n / 3) as u64), RunId::from(format!("r{n}"))))
+        .map(|n| {
+            (
+                Timestamp::from_millis((count - n / 3) as u64),
+                RunId::from(format!("r{n}")),
+            )
+        })
         .collect();
     expected.sort();
-    assert!(listed.iter().map(|run| (run.opened, run.run.clone())).eq(expected.iter().cloned()));
+    assert!(
+        listed
+            .iter()
+            .map(|run| (run.opened, run.run.clone()))
+            .eq(expected.iter().cloned())
+    );
     let newest = journal.list(&RunQuery::new().newest_first()).await.unwrap();
     assert!(newest.iter().eq(listed.iter().rev()));
-    let some = journal.list(&RunQuery::new().newest_first().limit(50)).await.unwrap();
+    let some = journal
+        .list(&RunQuery::new().newest_first().limit(50))
+        .await
+        .unwrap();
     assert_eq!(some, newest[..50]);
 }
 
 #[tokio::test]
 async fn one_that_fails_does_not_fail_those_beside_it() {
     let folder = Folder::new();
-    let (journal, other) = (folder.journal().with_world(ManualWorld::new()), folder.journal());
+    let (journal, other) = (
+        folder.journal().with_world(ManualWorld::new()),
+        folder.journal(),
+    );
     let mut logs = Vec::new();
     for number in 0..20 {
-        let mut open = journal.open(&RunId::from(format!("r{number}"))).await.unwrap();
+        let mut open = journal
+            .open(&RunId::from(format!("r{number}")))
+            .await
+            .unwrap();
         add(&mut open, 0, "").await.unwrap();
         logs.push(open);
     }
@@ -409,7 +584,11 @@ async fn one_that_fails_does_not_fail_those_beside_it() {
     }
     drop((stolen, logs));
     let counts = journal.list(&RunQuery::new()).await.unwrap();
-    let short: Vec<_> = counts.iter().filter(|run| run.records == 1).map(|run| run.run.as_str()).collect();
+    let short: Vec<_> = counts
+        .iter()
+        .filter(|run| run.records == 1)
+        .map(|run| run.run.as_str())
+        .collect();
     assert_eq!((counts.len(), short), (20, vec!["r7"]));
 }
 
@@ -430,7 +609,10 @@ async fn who_slept_through_its_lease_writes_no_more() {
     add(&mut taken, 1, "the second's").await.unwrap();
 
     for _ in 0..2 {
-        assert_eq!(kind(add(&mut paused, 1, "the first's").await), JournalErrorKind::Fenced);
+        assert_eq!(
+            kind(add(&mut paused, 1, "the first's").await),
+            JournalErrorKind::Fenced
+        );
     }
     // What it lets go of is not its own any more.
     drop(paused);
@@ -462,11 +644,15 @@ async fn a_clock_that_is_set_back_lets_no_two_write() {
     let mut again = ahead.open(&run()).await.unwrap();
     assert_eq!(kind(add(&mut other, 2, "").await), JournalErrorKind::Fenced);
     add(&mut again, 2, "").await.unwrap();
-    // Back to the other, whose fenced log is still there and gets nothing of what is left for the new one.
+    // Back to the other, whose fenced log is still there and gets nothing of what is left for the
+    // new one.
     second.advance(Duration::from_secs(36_000));
     let mut newest = behind.open(&run()).await.unwrap();
     assert_eq!(kind(other.log.posted().await), JournalErrorKind::Fenced);
-    ahead.post(&run(), &RunRequest::Command(ControlCommand::Pause)).await.unwrap();
+    ahead
+        .post(&run(), &RunRequest::Command(ControlCommand::Pause))
+        .await
+        .unwrap();
     assert_eq!(newest.log.posted().await.unwrap().len(), 1);
     assert_eq!(behind.read(&run()).await.unwrap().len(), 3);
 }
@@ -474,7 +660,10 @@ async fn a_clock_that_is_set_back_lets_no_two_write() {
 #[tokio::test]
 async fn an_id_that_was_removed_and_made_again_is_another_run() {
     let folder = Folder::new();
-    let (early, late) = (folder.journal().with_world(ManualWorld::new()), folder.journal());
+    let (early, late) = (
+        folder.journal().with_world(ManualWorld::new()),
+        folder.journal(),
+    );
     let mut stale = early.open(&run()).await.unwrap();
     add(&mut stale, 0, "").await.unwrap();
     assert!(late.remove(&run()).await.unwrap());
@@ -496,10 +685,12 @@ async fn of_many_who_open_a_run_at_once_one_has_it() {
             .map(|_| {
                 let (journal, id) = (folder.journal(), id.clone());
                 async move {
-                    tokio::task::JoinSet::from_iter([async move { (journal.open(&id).await, journal) }])
-                        .join_all()
-                        .await
-                        .remove(0)
+                    tokio::task::JoinSet::from_iter([
+                        async move { (journal.open(&id).await, journal) },
+                    ])
+                    .join_all()
+                    .await
+                    .remove(0)
                 }
             })
             .collect();
@@ -517,19 +708,36 @@ async fn an_owner_that_is_gone_holds_nothing_and_leaves_nothing() {
     let folder = Folder::new();
     drop(folder.journal());
     let sql = folder.sql();
-    // As a process leaves them that was killed: its lease runs on, its file is there and not locked.
+    // As a process leaves them that was killed: its lease runs on, its file is there and not
+    // locked.
     let far = i64::MAX;
-    sql.execute("INSERT INTO owners (id, expires) VALUES (7, ?1), (8, ?1)", [far]).unwrap();
-    sql.execute("INSERT INTO runs (id, owner) VALUES ('r', 7), ('q', 8), ('p', 9)", []).unwrap();
+    sql.execute(
+        "INSERT INTO owners (id, expires) VALUES (7, ?1), (8, ?1)",
+        [far],
+    )
+    .unwrap();
+    sql.execute(
+        "INSERT INTO runs (id, owner) VALUES ('r', 7), ('q', 8), ('p', 9)",
+        [],
+    )
+    .unwrap();
     let owners = folder.0.join("runs.db-owners");
     fs::create_dir(&owners).unwrap();
     fs::write(owners.join("0000000000000007"), "").unwrap();
     let journal = folder.journal();
     for id in ["r", "q", "p"] {
-        add(&mut journal.open(&RunId::new(id)).await.unwrap(), 0, "").await.unwrap();
+        add(&mut journal.open(&RunId::new(id)).await.unwrap(), 0, "")
+            .await
+            .unwrap();
     }
-    let left: i64 = sql.query_row("SELECT count(*) FROM owners", [], |row| row.get(0)).unwrap();
-    assert_eq!((left, fs::read_dir(&owners).unwrap().count()), (1, 1), "only this journal's own");
+    let left: i64 = sql
+        .query_row("SELECT count(*) FROM owners", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(
+        (left, fs::read_dir(&owners).unwrap().count()),
+        (1, 1),
+        "only this journal's own"
+    );
     drop(journal);
     // The thread ends by itself; nothing tells when.
     while owners.exists() {
@@ -547,8 +755,15 @@ async fn a_file_that_somebody_keeps_locked_is_an_error_and_no_wait_for_ever() {
     sql.execute_batch("BEGIN IMMEDIATE").unwrap();
     let error = add(&mut open, 1, "").await.unwrap_err();
     assert_eq!(error.kind(), JournalErrorKind::Io);
-    assert!(error.to_string().contains("another program keeps it busy"), "{error}");
-    assert_eq!(journal.read(&run()).await.unwrap().len(), 1, "who reads is not held up");
+    assert!(
+        error.to_string().contains("another program keeps it busy"),
+        "{error}"
+    );
+    assert_eq!(
+        journal.read(&run()).await.unwrap().len(),
+        1,
+        "who reads is not held up"
+    );
     drop(open);
     sql.execute_batch("ROLLBACK").unwrap();
     let mut open = journal.open(&run()).await.unwrap();
@@ -562,16 +777,26 @@ async fn posts_are_limited_and_come_from_other_journals_too() {
     let (journal, other) = (folder.journal(), folder.journal());
     let mut open = journal.open(&run()).await.unwrap();
     let post = RunRequest::Command(ControlCommand::Pause);
-    assert_eq!(kind(other.post(&run(), &post).await), JournalErrorKind::Refused, "it has no records yet");
+    assert_eq!(
+        kind(other.post(&run(), &post).await),
+        JournalErrorKind::Refused,
+        "it has no records yet"
+    );
     add(&mut open, 0, "").await.unwrap();
     // One who waited and gave up, as `select!` does, has lost nothing.
     assert!(futures_util::FutureExt::now_or_never(open.log.posted()).is_none());
     other.post(&run(), &post).await.unwrap();
-    assert_eq!(open.log.posted().await.unwrap(), std::slice::from_ref(&post));
+    assert_eq!(
+        open.log.posted().await.unwrap(),
+        std::slice::from_ref(&post)
+    );
     for _ in 1..1_000 {
         other.post(&run(), &post).await.unwrap();
     }
-    assert_eq!(kind(other.post(&run(), &post).await), JournalErrorKind::Refused);
+    assert_eq!(
+        kind(other.post(&run(), &post).await),
+        JournalErrorKind::Refused
+    );
     add(&mut open, 1, "").await.unwrap();
     let mut got = 0;
     while got < 999 {
@@ -581,7 +806,10 @@ async fn posts_are_limited_and_come_from_other_journals_too() {
     other.post(&run(), &post).await.unwrap();
     drop(open);
     assert!(journal.remove(&run()).await.unwrap());
-    let left: i64 = folder.sql().query_row("SELECT count(*) FROM inbox", [], |row| row.get(0)).unwrap();
+    let left: i64 = folder
+        .sql()
+        .query_row("SELECT count(*) FROM inbox", [], |row| row.get(0))
+        .unwrap();
     assert_eq!(left, 0);
 }
 
@@ -613,25 +841,42 @@ async fn every_flipped_bit_of_a_row_is_found() {
     let sql = folder.sql();
     sql.execute_batch("PRAGMA synchronous = OFF").unwrap();
     for seq in 0..3_i64 {
-        let entry: String =
-            sql.query_row("SELECT entry FROM records WHERE seq = ?1", [seq], |row| row.get(0)).unwrap();
+        let entry: String = sql
+            .query_row("SELECT entry FROM records WHERE seq = ?1", [seq], |row| {
+                row.get(0)
+            })
+            .unwrap();
         // The first is long, and its bits are all alike to a checksum.
         for bit in (0..8 * entry.len()).step_by(if seq == 0 { 7 } else { 1 }) {
             let mut flipped = entry.clone().into_bytes();
             flipped[bit / 8] ^= 1 << (bit % 8);
             let change = "UPDATE records SET entry = CAST(?2 AS TEXT) WHERE seq = ?1";
-            sql.execute(change, rusqlite::params![seq, flipped]).unwrap();
+            sql.execute(change, rusqlite::params![seq, flipped])
+                .unwrap();
             let found = journal.read(&run()).await.map_err(|error| error.kind());
-            assert_eq!(found, Err(JournalErrorKind::Damaged), "record {seq}, bit {bit}");
+            assert_eq!(
+                found,
+                Err(JournalErrorKind::Damaged),
+                "record {seq}, bit {bit}"
+            );
         }
-        sql.execute("UPDATE records SET entry = ?2 WHERE seq = ?1", rusqlite::params![seq, entry]).unwrap();
+        sql.execute(
+            "UPDATE records SET entry = ?2 WHERE seq = ?1",
+            rusqlite::params![seq, entry],
+        )
+        .unwrap();
         for column in ["at", "crc"] {
             for bit in 0..63 {
-                let flip =
-                    format!("UPDATE records SET {column} = ({column} | ?2) - ({column} & ?2) WHERE seq = ?1");
+                let flip = format!(
+                    "UPDATE records SET {column} = ({column} | ?2) - ({column} & ?2) WHERE seq = ?1"
+                );
                 sql.execute(&flip, [seq, 1_i64 << bit]).unwrap();
                 let found = journal.read(&run()).await.map_err(|error| error.kind());
-                assert_eq!(found, Err(JournalErrorKind::Damaged), "record {seq}, bit {bit} of {column}");
+                assert_eq!(
+                    found,
+                    Err(JournalErrorKind::Damaged),
+                    "record {seq}, bit {bit} of {column}"
+                );
                 sql.execute(&flip, [seq, 1_i64 << bit]).unwrap();
             }
         }
@@ -644,10 +889,16 @@ async fn every_flipped_bit_of_a_row_on_the_disk_is_found_or_changes_nothing() {
     let folder = Folder::new();
     let journal = folder.journal();
     let records = short(&journal).await;
-    folder.sql().query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    folder
+        .sql()
+        .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+        .unwrap();
     let whole = fs::read(folder.file()).unwrap();
     let text = b"{\"ended\":\"complete\"}";
-    let at = whole.windows(text.len()).position(|part| part == text).unwrap();
+    let at = whole
+        .windows(text.len())
+        .position(|part| part == text)
+        .unwrap();
     // What SQLite writes before a row's values, the values, and the checksum behind them.
     for bit in 8 * (at - 12)..8 * (at + text.len() + 6) {
         let mut flipped = whole.clone();
@@ -672,7 +923,8 @@ async fn files_of_versions_without_checksums_are_read_and_go_on() {
     let mut records = short(&folder.journal()).await;
     records.pop();
     let sql = folder.sql();
-    let older = "DELETE FROM records WHERE seq = 2; UPDATE runs SET records = 2, status = NULL, state = 0;
+    let older =
+        "DELETE FROM records WHERE seq = 2; UPDATE runs SET records = 2, status = NULL, state = 0;
                  DROP TABLE snapshots; ALTER TABLE records DROP COLUMN crc";
     sql.execute_batch(older).unwrap();
     let journal = folder.journal();
@@ -687,16 +939,28 @@ async fn files_of_versions_without_checksums_are_read_and_go_on() {
     add(&mut open, 2, "new").await.unwrap();
     drop(open);
     // What an older version writes into a newer file.
-    let insert = "INSERT INTO records (run, seq, at, entry) VALUES (1, 3, 7, '{\"ended\":\"complete\"}');
+    let insert =
+        "INSERT INTO records (run, seq, at, entry) VALUES (1, 3, 7, '{\"ended\":\"complete\"}');
                   UPDATE runs SET records = 4";
     sql.execute_batch(insert).unwrap();
     assert_eq!(folder.journal().read(&run()).await.unwrap().len(), 4);
-    let checked: i64 =
-        sql.query_row("SELECT count(*) FROM records WHERE crc IS NOT NULL", [], |row| row.get(0)).unwrap();
+    let checked: i64 = sql
+        .query_row(
+            "SELECT count(*) FROM records WHERE crc IS NOT NULL",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
     assert_eq!(checked, 1);
-    sql.execute("UPDATE records SET at = 8 WHERE seq = 2", []).unwrap();
+    sql.execute("UPDATE records SET at = 8 WHERE seq = 2", [])
+        .unwrap();
     let error = folder.journal().read(&run()).await.unwrap_err();
-    assert!(error.to_string().contains("run `r`: record 2 is not as it should be: its checksum"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("run `r`: record 2 is not as it should be: its checksum"),
+        "{error}"
+    );
 }
 
 #[cfg(unix)]
@@ -707,8 +971,16 @@ async fn file_of_runs_is_made_for_its_owner_alone() {
     let journal = folder.journal();
     let _open = journal.open(&RunId::new("r")).await.unwrap();
     let rights = rights_of_others(&folder.0);
-    assert!(rights.iter().any(|(path, _)| path.ends_with("runs.db-wal")), "{rights:?}");
-    assert!(rights.iter().any(|(path, _)| path.ends_with("runs.db-owners")), "{rights:?}");
+    assert!(
+        rights.iter().any(|(path, _)| path.ends_with("runs.db-wal")),
+        "{rights:?}"
+    );
+    assert!(
+        rights
+            .iter()
+            .any(|(path, _)| path.ends_with("runs.db-owners")),
+        "{rights:?}"
+    );
     assert!(rights.iter().all(|(_, rights)| *rights == 0), "{rights:?}");
     assert_eq!(journal.problems(), [""; 0]);
     share(&folder.file(), 0o640);
@@ -718,7 +990,12 @@ async fn file_of_runs_is_made_for_its_owner_alone() {
     });
     let problems = folder.journal().problems();
     assert_eq!(problems.len(), usize::from(is_reached), "{problems:?}");
-    assert!(problems.iter().all(|problem| problem.contains("chmod go-rwx '")), "{problems:?}");
+    assert!(
+        problems
+            .iter()
+            .all(|problem| problem.contains("chmod go-rwx '")),
+        "{problems:?}"
+    );
 }
 
 #[cfg(unix)]
@@ -728,18 +1005,37 @@ fn file_of_runs_is_not_made_through_a_link() {
     std::os::unix::fs::symlink("real.db", folder.file()).unwrap();
     let error = SqliteJournal::new(folder.file()).map(drop).unwrap_err();
     assert_eq!(error.kind(), JournalErrorKind::Refused, "{error}");
-    assert!(error.to_string().contains("is a link to a file that is not there"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("is a link to a file that is not there"),
+        "{error}"
+    );
     assert!(!folder.0.join("real.db").exists());
 }
 
-/// A folder beside a database, in a clone: `runs.db-owners` may be a link to any folder of the user's.
+/// A folder beside a database, in a clone: `runs.db-owners` may be a link to any folder of the
+/// user's.
 #[cfg(unix)]
 #[tokio::test]
 async fn owners_of_runs_remove_no_file_of_others() {
-    let names = ["letter.txt", "0123456789abcdef", "0123456789ABCDEF", "0123456789abcde", "notes"];
+    let names = [
+        "letter.txt",
+        "0123456789abcdef",
+        "0123456789ABCDEF",
+        "0123456789abcde",
+        "notes",
+    ];
     let outside = Folder::new();
-    names.iter().for_each(|name| fs::write(outside.0.join(name), "mine").unwrap());
-    let kept = || names.iter().filter(|name| outside.0.join(name).exists()).count();
+    names
+        .iter()
+        .for_each(|name| fs::write(outside.0.join(name), "mine").unwrap());
+    let kept = || {
+        names
+            .iter()
+            .filter(|name| outside.0.join(name).exists())
+            .count()
+    };
     let folder = Folder::new();
     let journal = folder.journal();
     let owners = folder.0.join("runs.db-owners");
@@ -756,11 +1052,18 @@ async fn owners_of_runs_remove_no_file_of_others() {
         fs::write(owners.join(name), "mine").unwrap();
     }
     fs::write(owners.join("00000000000000ff"), "").unwrap();
-    std::os::unix::fs::symlink(outside.0.join("letter.txt"), owners.join("0123456789abcdef")).unwrap();
+    std::os::unix::fs::symlink(
+        outside.0.join("letter.txt"),
+        owners.join("0123456789abcdef"),
+    )
+    .unwrap();
     let journal = folder.journal();
     drop(journal.open(&run()).await.unwrap());
     drop(journal);
     assert!(owners.join("letter.txt").exists() && owners.join("0123456789ABCDEF").exists());
-    assert!(!owners.join("00000000000000ff").exists(), "one of ours, which nobody holds, is removed");
+    assert!(
+        !owners.join("00000000000000ff").exists(),
+        "one of ours, which nobody holds, is removed"
+    );
     assert_eq!(kept(), names.len());
 }

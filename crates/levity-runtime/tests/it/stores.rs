@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use levity_core::{
-    ControlCommand, Digest, EffectClass, EffectId, EffectKind, EffectNote, Entry, Journal, JournalErrorKind,
-    Limits, MachineKind, Opened, Outcome, Record, RunId, RunQuery, RunState, RunSummary, Status, Timestamp,
+    ControlCommand, Digest, EffectClass, EffectId, EffectKind, EffectNote, Entry, Journal,
+    JournalErrorKind, Limits, MachineKind, Opened, Outcome, Record, RunId, RunQuery, RunState,
+    RunSummary, Status, Timestamp,
 };
 use levity_runtime::{Durability, FileJournal, MemoryJournal, SqliteJournal};
 use rusqlite::Connection;
@@ -27,7 +28,9 @@ impl Folder {
     }
 
     fn files(&self) -> FileJournal {
-        FileJournal::new(self.0.join("runs")).unwrap().with_durability(Durability::Buffered)
+        FileJournal::new(self.0.join("runs"))
+            .unwrap()
+            .with_durability(Durability::Buffered)
     }
 
     fn db(&self) -> PathBuf {
@@ -35,7 +38,9 @@ impl Folder {
     }
 
     fn sqlite(&self) -> SqliteJournal {
-        SqliteJournal::new(self.db()).unwrap().with_durability(Durability::Buffered)
+        SqliteJournal::new(self.db())
+            .unwrap()
+            .with_durability(Durability::Buffered)
     }
 }
 
@@ -80,8 +85,16 @@ impl Dice {
                     EffectKind::Tool,
                     EffectKind::Child,
                 ];
-                let mut note = EffectNote::new(kinds[self.below(5) as usize], "it", EffectClass::ReadOnly);
-                let times = [None, Some(0), Some(5), Some(9), Some(i64::MAX as u64), Some(u64::MAX)];
+                let mut note =
+                    EffectNote::new(kinds[self.below(5) as usize], "it", EffectClass::ReadOnly);
+                let times = [
+                    None,
+                    Some(0),
+                    Some(5),
+                    Some(9),
+                    Some(i64::MAX as u64),
+                    Some(u64::MAX),
+                ];
                 note.until = times[self.below(6) as usize].map(Timestamp::from_millis);
                 Entry::Started { effect, note }
             }
@@ -94,7 +107,9 @@ impl Dice {
             }),
             _ => match self.below(4) {
                 0 => Entry::Ended(Status::Complete),
-                1 => Entry::Ended(Status::Cancelled { reason: "y".repeat(self.below(2) as usize * 70_000) }),
+                1 => Entry::Ended(Status::Cancelled {
+                    reason: "y".repeat(self.below(2) as usize * 70_000),
+                }),
                 2 => Entry::Ended(Status::Partial(levity_core::Limit::Tokens)),
                 _ => Entry::Ended(Status::BestEffort(levity_core::Limit::Tokens)),
             },
@@ -137,12 +152,17 @@ impl Dice {
 
 #[tokio::test]
 async fn all_journals_list_what_a_fold_says() {
-    let ids = ["a", "a.1", "a.1.1", "a.2", "a-b", "ab", "b", "b.1", "a.", "A"];
+    let ids = [
+        "a", "a.1", "a.1.1", "a.2", "a-b", "ab", "b", "b.1", "a.", "A",
+    ];
     for seed in 1..12 {
         let mut dice = Dice(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
         let folder = Folder::new();
-        let journals: [Box<dyn Journal>; 3] =
-            [Box::new(MemoryJournal::new()), Box::new(folder.files()), Box::new(folder.sqlite())];
+        let journals: [Box<dyn Journal>; 3] = [
+            Box::new(MemoryJournal::new()),
+            Box::new(folder.files()),
+            Box::new(folder.sqlite()),
+        ];
         for id in ids {
             let id = RunId::new(id);
             let mut entries = vec![opened(dice.below(2) == 0)];
@@ -157,8 +177,22 @@ async fn all_journals_list_what_a_fold_says() {
             let records = records(dice.below(4), entries);
             let cut = dice.below(records.len() as u64 + 1) as usize;
             for journal in &journals {
-                journal.open(&id).await.unwrap().log.append(&records[..cut]).await.unwrap();
-                journal.open(&id).await.unwrap().log.append(&records[cut..]).await.unwrap();
+                journal
+                    .open(&id)
+                    .await
+                    .unwrap()
+                    .log
+                    .append(&records[..cut])
+                    .await
+                    .unwrap();
+                journal
+                    .open(&id)
+                    .await
+                    .unwrap()
+                    .log
+                    .append(&records[cut..])
+                    .await
+                    .unwrap();
             }
         }
         for _ in 0..60 {
@@ -166,7 +200,10 @@ async fn all_journals_list_what_a_fold_says() {
             let expected = journals[0].list(&query).await.unwrap();
             for (name, journal) in [("files", &journals[1]), ("sqlite", &journals[2])] {
                 let found = journal.list(&query).await.unwrap();
-                assert!(found == expected, "seed {seed}: {name}: {query:?}\n{found:#?}\n{expected:#?}");
+                assert!(
+                    found == expected,
+                    "seed {seed}: {name}: {query:?}\n{found:#?}\n{expected:#?}"
+                );
             }
         }
         assert!(journals[0].remove(&RunId::new("a")).await.unwrap());
@@ -185,16 +222,29 @@ async fn all_journals_list_what_a_fold_says() {
 async fn a_pipe_in_the_folder_holds_up_nobody() {
     let folder = Folder::new();
     let journal = folder.files();
-    let made = std::process::Command::new("mkfifo").arg(folder.0.join("runs/p.jsonl")).status().unwrap();
+    let made = std::process::Command::new("mkfifo")
+        .arg(folder.0.join("runs/p.jsonl"))
+        .status()
+        .unwrap();
     assert!(made.success());
     let run = RunId::new("p");
-    assert_eq!(journal.open(&run).await.unwrap_err().kind(), JournalErrorKind::Refused);
+    assert_eq!(
+        journal.open(&run).await.unwrap_err().kind(),
+        JournalErrorKind::Refused
+    );
     let read = tokio::time::timeout(Duration::from_secs(3), journal.read(&run)).await;
     if read.is_err() {
         // Lets the thread go that waits for a writer.
-        drop(fs::OpenOptions::new().write(true).open(folder.0.join("runs/p.jsonl")));
+        drop(
+            fs::OpenOptions::new()
+                .write(true)
+                .open(folder.0.join("runs/p.jsonl")),
+        );
     }
-    assert_eq!(read.expect("it hangs").unwrap_err().kind(), JournalErrorKind::Refused);
+    assert_eq!(
+        read.expect("it hangs").unwrap_err().kind(),
+        JournalErrorKind::Refused
+    );
 }
 
 #[tokio::test]
@@ -202,7 +252,14 @@ async fn removing_a_run_leaves_files_that_are_no_runs() {
     let folder = Folder::new();
     let journal = folder.files();
     let run = RunId::new("train");
-    journal.open(&run).await.unwrap().log.append(&records(1, vec![opened(false)])).await.unwrap();
+    journal
+        .open(&run)
+        .await
+        .unwrap()
+        .log
+        .append(&records(1, vec![opened(false)]))
+        .await
+        .unwrap();
     journal
         .open(&RunId::new("train.1"))
         .await
@@ -215,8 +272,10 @@ async fn removing_a_run_leaves_files_that_are_no_runs() {
     fs::copy(file("train.jsonl"), file("train.backup.jsonl")).unwrap();
     fs::write(file("train.2026.jsonl"), "{\"question\":\"6 * 7\"}\n").unwrap();
     assert!(journal.remove(&run).await.unwrap());
-    let mut left: Vec<_> =
-        fs::read_dir(folder.0.join("runs")).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let mut left: Vec<_> = fs::read_dir(folder.0.join("runs"))
+        .unwrap()
+        .map(|e| e.unwrap().file_name())
+        .collect();
     left.sort();
     assert_eq!(left, ["train.2026.jsonl", "train.backup.jsonl"]);
 }
@@ -226,15 +285,36 @@ async fn a_last_line_that_was_written_and_is_damaged_is_not_cut_off() {
     let folder = Folder::new();
     let journal = folder.files();
     let run = RunId::new("r");
-    let written = records(1, vec![opened(false), Entry::finished(EffectId::new(0), Outcome::Unknown)]);
-    journal.open(&run).await.unwrap().log.append(&written).await.unwrap();
+    let written = records(
+        1,
+        vec![
+            opened(false),
+            Entry::finished(EffectId::new(0), Outcome::Unknown),
+        ],
+    );
+    journal
+        .open(&run)
+        .await
+        .unwrap()
+        .log
+        .append(&written)
+        .await
+        .unwrap();
     let path = folder.0.join("runs/r.jsonl");
     let mut bytes = fs::read(&path).unwrap();
-    let start = bytes[..bytes.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
+    let start = bytes[..bytes.len() - 1]
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .unwrap()
+        + 1;
     // One bit of the first quote of the last record.
     bytes[start + 1] ^= 1;
     fs::write(&path, &bytes).unwrap();
-    let opened = journal.open(&run).await.map(|open| open.records.len()).map_err(|error| error.kind());
+    let opened = journal
+        .open(&run)
+        .await
+        .map(|open| open.records.len())
+        .map_err(|error| error.kind());
     assert_eq!(opened, Err(JournalErrorKind::Damaged));
     assert_eq!(fs::read(&path).unwrap(), bytes);
 }
@@ -246,14 +326,24 @@ async fn by_whatever_name_a_file_is_opened_its_runs_have_one_driver() {
     let run = RunId::new("r");
     let journal = folder.sqlite();
     let mut open = journal.open(&run).await.unwrap();
-    open.log.append(&records(1, vec![opened(false)])).await.unwrap();
+    open.log
+        .append(&records(1, vec![opened(false)]))
+        .await
+        .unwrap();
     let link = folder.0.join("link.db");
     std::os::unix::fs::symlink(folder.db(), &link).unwrap();
     let other = SqliteJournal::new(&link).unwrap();
-    assert_eq!(other.open(&run).await.map(drop).unwrap_err().kind(), JournalErrorKind::Busy);
+    assert_eq!(
+        other.open(&run).await.map(drop).unwrap_err().kind(),
+        JournalErrorKind::Busy
+    );
     assert!(
         open.log
-            .append(&[Record::new(1, Timestamp::from_millis(2), Entry::Commanded(ControlCommand::Pause))])
+            .append(&[Record::new(
+                1,
+                Timestamp::from_millis(2),
+                Entry::Commanded(ControlCommand::Pause)
+            )])
             .await
             .is_ok()
     );
@@ -269,18 +359,38 @@ async fn a_file_that_was_taken_away_or_replaced_takes_no_more_records() {
         let run = RunId::new("r");
         let journal = folder.sqlite();
         let mut open = journal.open(&run).await.unwrap();
-        open.log.append(&records(1, vec![opened(false)])).await.unwrap();
+        open.log
+            .append(&records(1, vec![opened(false)]))
+            .await
+            .unwrap();
         for name in ["runs.db", "runs.db-wal", "runs.db-shm"] {
             let _ = fs::rename(folder.0.join(name), folder.0.join(format!("old-{name}")));
         }
         if replaced {
             let fresh = folder.sqlite();
-            fresh.open(&run).await.unwrap().log.append(&records(1, vec![opened(false)])).await.unwrap();
+            fresh
+                .open(&run)
+                .await
+                .unwrap()
+                .log
+                .append(&records(1, vec![opened(false)]))
+                .await
+                .unwrap();
         }
-        let more = [Record::new(1, Timestamp::from_millis(2), Entry::Commanded(ControlCommand::Pause))];
-        assert!(open.log.append(&more).await.is_err(), "replaced: {replaced}");
+        let more = [Record::new(
+            1,
+            Timestamp::from_millis(2),
+            Entry::Commanded(ControlCommand::Pause),
+        )];
+        assert!(
+            open.log.append(&more).await.is_err(),
+            "replaced: {replaced}"
+        );
         assert!(journal.read(&run).await.is_err(), "replaced: {replaced}");
-        assert!(journal.open(&RunId::new("q")).await.is_err(), "replaced: {replaced}");
+        assert!(
+            journal.open(&RunId::new("q")).await.is_err(),
+            "replaced: {replaced}"
+        );
     }
 }
 
@@ -300,16 +410,35 @@ async fn a_row_that_cannot_be_read_does_not_hide_the_others() {
             .unwrap();
     }
     let sql = Connection::open(folder.db()).unwrap();
-    sql.execute("UPDATE runs SET status = '\"of_a_newer_kind\"' WHERE id = 'a'", []).unwrap();
-    sql.execute("UPDATE runs SET waiting = 'no list', opened = 'x' WHERE id = 'b'", []).unwrap();
+    sql.execute(
+        "UPDATE runs SET status = '\"of_a_newer_kind\"' WHERE id = 'a'",
+        [],
+    )
+    .unwrap();
+    sql.execute(
+        "UPDATE runs SET waiting = 'no list', opened = 'x' WHERE id = 'b'",
+        [],
+    )
+    .unwrap();
     let names = async |query: RunQuery| -> Vec<String> {
-        journal.list(&query).await.unwrap().into_iter().map(|run: RunSummary| run.run.to_string()).collect()
+        journal
+            .list(&query)
+            .await
+            .unwrap()
+            .into_iter()
+            .map(|run: RunSummary| run.run.to_string())
+            .collect()
     };
     assert!(names(RunQuery::new()).await.contains(&"c".to_owned()));
-    assert!(names(RunQuery::new().state(RunState::Answered)).await.contains(&"c".to_owned()));
+    assert!(
+        names(RunQuery::new().state(RunState::Answered))
+            .await
+            .contains(&"c".to_owned())
+    );
 }
 
-/// The beginning of a run with many records, killed at any moment: `levity_runtime::import`, or a fork.
+/// The beginning of a run with many records, killed at any moment: `levity_runtime::import`, or a
+/// fork.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_run_that_begins_with_many_records_is_there_whole_or_not_at_all() {
@@ -318,7 +447,9 @@ async fn a_run_that_begins_with_many_records_is_there_whole_or_not_at_all() {
     let text = "x".repeat(1_000);
     let entries = (0..4_000).map(|n| match n {
         0 => opened(false),
-        _ => Entry::Commanded(ControlCommand::Cancel { reason: text.clone() }),
+        _ => Entry::Commanded(ControlCommand::Cancel {
+            reason: text.clone(),
+        }),
     });
     let all = records(1, entries.collect());
     let path = folder.0.join("runs/r.jsonl");
@@ -338,10 +469,28 @@ async fn a_run_that_begins_with_many_records_is_there_whole_or_not_at_all() {
     open.log.append(&all).await.unwrap();
     let whole = fs::metadata(&path).unwrap().len();
     stop.send(()).unwrap();
-    assert!(watcher.join().unwrap().into_iter().all(|len| len == 0 || len == whole));
+    assert!(
+        watcher
+            .join()
+            .unwrap()
+            .into_iter()
+            .all(|len| len == 0 || len == whole)
+    );
     // It is the same log as before: locked, at its end, and in its place.
-    assert_eq!(journal.open(&RunId::new("r")).await.map(drop).unwrap_err().kind(), JournalErrorKind::Busy);
-    let more = Record::new(4_000, Timestamp::from_millis(2), Entry::Commanded(ControlCommand::Pause));
+    assert_eq!(
+        journal
+            .open(&RunId::new("r"))
+            .await
+            .map(drop)
+            .unwrap_err()
+            .kind(),
+        JournalErrorKind::Busy
+    );
+    let more = Record::new(
+        4_000,
+        Timestamp::from_millis(2),
+        Entry::Commanded(ControlCommand::Pause),
+    );
     open.log.append(std::slice::from_ref(&more)).await.unwrap();
     drop(open);
     assert_eq!(journal.read(&RunId::new("r")).await.unwrap().len(), 4_001);
@@ -355,10 +504,16 @@ async fn a_run_with_more_below_it_than_files_can_be_open_is_removed() {
     let ids = std::iter::once("r".to_owned()).chain((0..1_100).map(|n| format!("r.{n}")));
     for id in ids {
         let mut open = journal.open(&RunId::from(id)).await.unwrap();
-        open.log.append(&records(1, vec![opened(false)])).await.unwrap();
+        open.log
+            .append(&records(1, vec![opened(false)]))
+            .await
+            .unwrap();
     }
     let driven = journal.open(&RunId::new("r.700")).await.unwrap();
-    assert_eq!(journal.remove(&RunId::new("r")).await.unwrap_err().kind(), JournalErrorKind::Busy);
+    assert_eq!(
+        journal.remove(&RunId::new("r")).await.unwrap_err().kind(),
+        JournalErrorKind::Busy
+    );
     assert_eq!(journal.list(&RunQuery::new()).await.unwrap().len(), 1_101);
     drop(driven);
     assert!(journal.remove(&RunId::new("r")).await.unwrap());

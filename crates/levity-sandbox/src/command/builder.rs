@@ -24,7 +24,8 @@ pub enum Network {
     Any,
 }
 
-/// Runs commands in a workspace, under limits, and away from everything else. Cloning costs nothing.
+/// Runs commands in a workspace, under limits, and away from everything else. Cloning costs
+/// nothing.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -100,7 +101,9 @@ impl Sandbox {
 
 impl fmt::Debug for Sandbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sandbox").field("level", &self.0.report.level).finish_non_exhaustive()
+        f.debug_struct("Sandbox")
+            .field("level", &self.0.report.level)
+            .finish_non_exhaustive()
     }
 }
 
@@ -140,7 +143,11 @@ impl SandboxBuilder {
             limits: Limits::default(),
             without: Vec::new(),
         };
-        Self { setup, environment: Environment::new(), at_least: Level::Guarded }
+        Self {
+            setup,
+            environment: Environment::new(),
+            at_least: Level::Guarded,
+        }
     }
 
     /// Hands a variable of the host's environment on to commands, if it is set.
@@ -212,7 +219,8 @@ impl SandboxBuilder {
         self
     }
 
-    /// How firmly commands must be held; [`Level::Guarded`] by default. A system that cannot is refused.
+    /// How firmly commands must be held; [`Level::Guarded`] by default. A system that cannot is
+    /// refused.
     pub fn at_least(mut self, level: Level) -> Self {
         self.at_least = level;
         self
@@ -230,12 +238,23 @@ impl SandboxBuilder {
     /// # Errors
     /// When that is less than was demanded, a place is not there, or a limit is 0.
     pub fn build(self) -> Result<Sandbox, SandboxError> {
-        let Self { setup, mut environment, at_least } = self;
+        let Self {
+            setup,
+            mut environment,
+            at_least,
+        } = self;
         let (limits, network) = (setup.limits, setup.network);
-        if limits.time.is_zero() || limits.cpu_time.is_zero() || limits.memory == 0 || limits.processes == 0 {
-            return Err(SandboxError::Setting("a limit of 0 lets nothing run; leave it out for the default"));
+        if limits.time.is_zero()
+            || limits.cpu_time.is_zero()
+            || limits.memory == 0
+            || limits.processes == 0
+        {
+            return Err(SandboxError::Setting(
+                "a limit of 0 lets nothing run; leave it out for the default",
+            ));
         }
-        let private = Private::new().map_err(|error| SandboxError::Place(std::env::temp_dir(), error))?;
+        let private =
+            Private::new().map_err(|error| SandboxError::Place(std::env::temp_dir(), error))?;
         for (name, place) in [("HOME", private.home()), ("TMPDIR", private.temp())] {
             if environment.get(name).is_none() {
                 environment.set(name, place);
@@ -245,7 +264,11 @@ impl SandboxBuilder {
         let (system, report) = System::new(setup, &private)?;
         if report.level < at_least {
             let missing = report.missing(at_least);
-            return Err(SandboxError::Weak { wanted: at_least, missing, report: Box::new(report) });
+            return Err(SandboxError::Weak {
+                wanted: at_least,
+                missing,
+                report: Box::new(report),
+            });
         }
         Ok(Sandbox(Arc::new(Inner {
             workspace,

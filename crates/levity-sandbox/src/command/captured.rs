@@ -10,8 +10,8 @@ pub enum Stream {
     Stderr,
 }
 
-/// What a command wrote: all of it, or the beginning and the end with a line between them that says how much
-/// is missing.
+/// What a command wrote: all of it, or the beginning and the end with a line between them that says
+/// how much is missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CapturedOutput {
@@ -83,7 +83,12 @@ pub(super) struct Keep {
 
 impl Keep {
     pub(super) fn new(room: usize) -> Self {
-        Self { head: String::new(), tail: VecDeque::new(), room, left_out: 0 }
+        Self {
+            head: String::new(),
+            tail: VecDeque::new(),
+            room,
+            left_out: 0,
+        }
     }
 
     pub(super) fn push(&mut self, text: &str) {
@@ -97,14 +102,21 @@ impl Keep {
         let tail = self.room - head;
         let bytes = text.as_bytes();
         let kept = &bytes[bytes.len().saturating_sub(tail)..];
-        let gone = (self.tail.len() + kept.len()).saturating_sub(tail).min(self.tail.len());
+        let gone = (self.tail.len() + kept.len())
+            .saturating_sub(tail)
+            .min(self.tail.len());
         self.tail.drain(..gone);
         self.tail.extend(kept);
         self.left_out += (gone + bytes.len() - kept.len()) as u64;
     }
 
     pub(super) fn finish(self) -> CapturedOutput {
-        let Self { mut head, mut tail, mut left_out, .. } = self;
+        let Self {
+            mut head,
+            mut tail,
+            mut left_out,
+            ..
+        } = self;
         // A character that was cut begins with bytes that cannot begin one.
         while left_out > 0 && tail.front().is_some_and(|byte| byte & 0xC0 == 0x80) {
             tail.pop_front();
@@ -116,7 +128,10 @@ impl Keep {
         let (front, back) = tail.as_slices();
         let tail = [front, back].concat();
         head.push_str(&String::from_utf8_lossy(&tail));
-        CapturedOutput { text: head, left_out }
+        CapturedOutput {
+            text: head,
+            left_out,
+        }
     }
 }
 
@@ -130,7 +145,10 @@ impl Boundary for str {
         if most >= self.len() {
             return self.len();
         }
-        (0..=most).rev().find(|&index| self.is_char_boundary(index)).unwrap_or(0)
+        (0..=most)
+            .rev()
+            .find(|&index| self.is_char_boundary(index))
+            .unwrap_or(0)
     }
 }
 
@@ -158,10 +176,15 @@ mod tests {
 
     #[test]
     fn any_bytes_in_any_pieces_make_the_same_text() {
-        let bytes: Vec<u8> = (0..4000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        let bytes: Vec<u8> = (0..4000_u32)
+            .map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8)
+            .collect();
         for size in 1..9 {
             let mut decoder = Decoder::default();
-            let mut text: String = bytes.chunks(size).map(|piece| decoder.decode(piece)).collect();
+            let mut text: String = bytes
+                .chunks(size)
+                .map(|piece| decoder.decode(piece))
+                .collect();
             text += &decoder.finish();
             assert_eq!(text, String::from_utf8_lossy(&bytes), "in pieces of {size}");
         }
@@ -172,14 +195,22 @@ mod tests {
         let mut keep = Keep::new(room);
         pieces.iter().for_each(|piece| keep.push(piece));
         let captured = keep.finish();
-        assert_eq!((captured.text.as_str(), captured.left_out), (expected, left_out));
+        assert_eq!(
+            (captured.text.as_str(), captured.left_out),
+            (expected, left_out)
+        );
     }
 
     #[test]
     fn head_and_tail_are_kept() {
         kept(8, &["abcd", "efgh"], "abcdefgh", 0);
         kept(8, &["abcdefghi"], "abcd\n[.. 1 bytes left out ..]\nfghi", 1);
-        kept(8, &["a", "bcdefghij", "k"], "abcd\n[.. 3 bytes left out ..]\nhijk", 3);
+        kept(
+            8,
+            &["a", "bcdefghij", "k"],
+            "abcd\n[.. 3 bytes left out ..]\nhijk",
+            3,
+        );
         kept(0, &["abc"], "\n[.. 3 bytes left out ..]\n", 3);
         kept(8, &["ääääää"], "ää\n[.. 4 bytes left out ..]\nää", 4);
         kept(6, &["äxäxäx"], "äx\n[.. 3 bytes left out ..]\näx", 3);

@@ -22,13 +22,15 @@ const FAILING: &str = "/bin/false";
 const SCRIPTS: &[(&str, &[&str])] = &[("egrep", &["grep"]), ("fgrep", &["grep"]), ("which", &[])];
 
 impl Environment {
-    /// What every command gets: where programs are, the language, and a terminal that can do nothing.
+    /// What every command gets: where programs are, the language, and a terminal that can do
+    /// nothing.
     pub(super) fn new() -> Self {
         let mut environment = Self::default();
         environment.set("PATH", PATH);
         environment.set("TERM", "dumb");
         for (name, value) in std::env::vars_os() {
-            let harmless = name == "PATH" || name == "LANG" || name.as_encoded_bytes().starts_with(b"LC_");
+            let harmless =
+                name == "PATH" || name == "LANG" || name.as_encoded_bytes().starts_with(b"LC_");
             if harmless && !value.is_empty() {
                 environment.set(name, value);
             }
@@ -44,8 +46,8 @@ impl Environment {
         self.set.get(OsStr::new(name)).map(OsString::as_os_str)
     }
 
-    /// Keeps programs that only read from what files of the workspace say, and from programs in it. The kernel does not let
-    /// them do harm; these settings spare them the attempt.
+    /// Keeps programs that only read from what files of the workspace say, and from programs in it.
+    /// The kernel does not let them do harm; these settings spare them the attempt.
     #[cfg(target_os = "linux")]
     pub(super) fn keep_to_reading(&mut self, workspace: &Path, home: &Path, temp: &Path) {
         self.set("HOME", home);
@@ -64,9 +66,9 @@ impl Environment {
         }
     }
 
-    /// Fills a folder with links to programs that are in none of these places, and puts it first in `PATH`. What these programs run
-    /// in turn is in none of these places either: if one of them is a script, and it is not known what it runs, no program is
-    /// found in these places any more.
+    /// Fills a folder with links to programs that are in none of these places, and puts it first in
+    /// `PATH`. What these programs run in turn is in none of these places either: if one of them is
+    /// a script, and it is not known what it runs, no program is found in these places any more.
     #[cfg(target_os = "linux")]
     pub(super) fn link_programs(
         &mut self,
@@ -75,23 +77,37 @@ impl Environment {
         folder: &Path,
     ) -> std::io::Result<()> {
         let path = self.path();
-        let folders: Vec<_> =
-            std::env::split_paths(&path).filter(|folder| is_outside(folder, places)).collect();
-        let known = |name: &str| SCRIPTS.iter().find(|(script, _)| *script == name).map(|(_, runs)| *runs);
+        let folders: Vec<_> = std::env::split_paths(&path)
+            .filter(|folder| is_outside(folder, places))
+            .collect();
+        let known = |name: &str| {
+            SCRIPTS
+                .iter()
+                .find(|(script, _)| *script == name)
+                .map(|(_, runs)| *runs)
+        };
         let mut all: BTreeSet<&str> = names.iter().map(String::as_str).collect();
         all.extend(names.iter().filter_map(|name| known(name)).flatten());
         let mut runs_others = false;
         for name in all {
             let programs = folders.iter().map(|folder| folder.join(name));
-            let programs: Vec<_> =
-                programs.filter(|file| is_program(file) && is_outside(file, places)).collect();
+            let programs: Vec<_> = programs
+                .filter(|file| is_program(file) && is_outside(file, places))
+                .collect();
             // A line may name any of them by its folder.
             runs_others |= known(name).is_none() && programs.iter().any(|file| is_script(file));
             // Without a link, one in these places would be found.
-            let program = programs.into_iter().next().unwrap_or_else(|| FAILING.into());
+            let program = programs
+                .into_iter()
+                .next()
+                .unwrap_or_else(|| FAILING.into());
             std::os::unix::fs::symlink(program, folder.join(name))?;
         }
-        let others = if runs_others { folders } else { std::env::split_paths(&path).collect() };
+        let others = if runs_others {
+            folders
+        } else {
+            std::env::split_paths(&path).collect()
+        };
         let path = std::env::join_paths(std::iter::once(folder.to_owned()).chain(others));
         self.set("PATH", path.map_err(std::io::Error::other)?);
         Ok(())
@@ -120,7 +136,8 @@ impl Environment {
 
 /// Returns whether something is there and in none of these places, by its real name.
 fn is_outside(path: &Path, places: &[&Path]) -> bool {
-    let is_elsewhere = |real: std::path::PathBuf| !places.iter().any(|place| real.starts_with(place));
+    let is_elsewhere =
+        |real: std::path::PathBuf| !places.iter().any(|place| real.starts_with(place));
     path.is_absolute() && path.canonicalize().is_ok_and(is_elsewhere)
 }
 
@@ -139,7 +156,8 @@ fn is_script(file: &Path) -> bool {
 fn is_program(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
 
-    file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    file.metadata()
+        .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
 }
 
 #[cfg(test)]
@@ -177,13 +195,19 @@ mod tests {
         environment.link_programs(&names, &[&work], &links).unwrap();
         let path = environment.path();
         let short = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_owned();
-        let folders = std::env::split_paths(&path).map(|folder| short(&folder)).collect();
+        let folders = std::env::split_paths(&path)
+            .map(|folder| short(&folder))
+            .collect();
         let mut made: Vec<_> = fs::read_dir(&links)
             .unwrap()
             .map(|entry| {
                 let entry = entry.unwrap().path();
                 let target = fs::read_link(&entry).unwrap();
-                format!("{} {}", short(&entry), target.strip_prefix(&root).unwrap_or(&target).display())
+                format!(
+                    "{} {}",
+                    short(&entry),
+                    target.strip_prefix(&root).unwrap_or(&target).display()
+                )
             })
             .collect();
         made.sort();
@@ -195,13 +219,29 @@ mod tests {
         let everywhere = ["links", "work", "system"];
         for (names, folders, links) in [
             (&["tail"][..], &everywhere[..], &["tail system/tail"][..]),
-            (&["egrep"], &everywhere, &["egrep system/egrep", "grep system/grep"]),
-            (&["egrep", "grep"], &everywhere, &["egrep system/egrep", "grep system/grep"]),
-            (&["fgrep"], &everywhere, &["fgrep /bin/false", "grep system/grep"]),
+            (
+                &["egrep"],
+                &everywhere,
+                &["egrep system/egrep", "grep system/grep"],
+            ),
+            (
+                &["egrep", "grep"],
+                &everywhere,
+                &["egrep system/egrep", "grep system/grep"],
+            ),
+            (
+                &["fgrep"],
+                &everywhere,
+                &["fgrep /bin/false", "grep system/grep"],
+            ),
             (&["which"], &everywhere, &["which system/which"]),
             (&["own"], &everywhere, &["own /bin/false"]),
             // Nobody knows what these run.
-            (&["date", "tail"], &["links", "system"], &["date system/date", "tail system/tail"]),
+            (
+                &["date", "tail"],
+                &["links", "system"],
+                &["date system/date", "tail system/tail"],
+            ),
             (&["seq"], &["links", "system"], &["seq system/seq"]),
         ] {
             let (found, made) = link(names);

@@ -9,7 +9,8 @@ use super::report::{Level, SandboxReport};
 pub enum SandboxError {
     /// This system cannot hold commands as firmly as was demanded.
     #[error(
-        "this system reaches the level `{}` and `{wanted}` was demanded: {missing}; take less with `.at_least(..)`",
+        "this system reaches the level `{}` and `{wanted}` was demanded: {missing}; take less with \
+            `.at_least(..)`",
         .report.level
     )]
     Weak {
@@ -48,19 +49,24 @@ pub enum CommandError {
     #[error("`{0}` cannot be executed: it is no program, or out of reach of commands")]
     NotExecutable(String),
     /// Arguments and environment are longer than the system takes.
-    #[error("the command is too long for this system; put the long part into a file or give it as input")]
+    #[error(
+        "the command is too long for this system; put the long part into a file or give it as input"
+    )]
     TooLong,
     /// The directory is not one of the workspace.
     #[error("`{0}` is no directory of the workspace")]
     Directory(String),
     /// The sandbox cannot run this command read-only, so it did not run.
     #[error(
-        "the command cannot run read-only: {0}; let a rule of the policy allow it, to run it with all rights"
+        "the command cannot run read-only: {0}; let a rule of the policy allow it, to run it with \
+            all rights"
     )]
     ReadOnly(&'static str),
-    /// A mount shows the workspace, or a part of it, by another path, on which its denied files cannot be hidden.
+    /// A mount shows the workspace, or a part of it, by another path, on which its denied files
+    /// cannot be hidden.
     #[error(
-        "the mount `{}` shows the workspace a second time, and what it shows cannot be looked at or hidden from commands; \
+        "the mount `{}` shows the workspace a second time, and what it shows cannot be looked at \
+            or hidden from commands; \
          unmount it, or open the workspace where it is not seen twice",
         .0.display()
     )]

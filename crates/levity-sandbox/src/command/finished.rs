@@ -34,8 +34,8 @@ pub enum Exit {
     Signal(i32),
     /// By a limit of the sandbox.
     Limit(CommandLimit),
-    /// By the sandbox, which could not count its processes: one cannot be looked at, since the system's `/proc` hides it, or
-    /// `/proc` could not be read.
+    /// By the sandbox, which could not count its processes: one cannot be looked at, since the
+    /// system's `/proc` hides it, or `/proc` could not be read.
     Uncounted,
 }
 
@@ -46,7 +46,8 @@ impl fmt::Display for Exit {
             Self::Signal(signal) => write!(f, "ended by signal {signal}"),
             Self::Limit(limit) => write!(f, "ended because it took too much {limit}"),
             Self::Uncounted => f.write_str(
-                "ended because its processes could not be counted: `/proc` hides one (`hidepid`), or could not be read",
+                "ended because its processes could not be counted: `/proc` hides one (`hidepid`), \
+                    or could not be read",
             ),
         }
     }

@@ -1,8 +1,12 @@
-//! The system calls that have no safe form: what starts processes, and what takes rights away from them.
+//! The system calls that have no safe form: what starts processes, and what takes rights away from
+//! them.
 //!
-//! Everything here may be called between `clone` and `exec` in a child of a process with many threads: nothing
-//! allocates, locks or panics.
-#![expect(unsafe_code, reason = "what runs between clone and exec has no safe form")]
+//! Everything here may be called between `clone` and `exec` in a child of a process with many
+//! threads: nothing allocates, locks or panics.
+#![expect(
+    unsafe_code,
+    reason = "what runs between clone and exec has no safe form"
+)]
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
@@ -16,7 +20,9 @@ pub(super) type Sys<T> = Result<T, Errno>;
 
 fn check(result: c_long) -> Sys<c_long> {
     if result < 0 {
-        let code = io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO);
+        let code = io::Error::last_os_error()
+            .raw_os_error()
+            .unwrap_or(libc::EIO);
         return Err(Errno::from_raw_os_error(code));
     }
     Ok(result)
@@ -35,8 +41,15 @@ unsafe impl Send for Strings {}
 impl Strings {
     pub(super) fn new(strings: Vec<CString>) -> Self {
         let ends = std::iter::once(ptr::null());
-        let pointers = strings.iter().map(|string| string.as_ptr()).chain(ends).collect();
-        Self { _owned: strings, pointers }
+        let pointers = strings
+            .iter()
+            .map(|string| string.as_ptr())
+            .chain(ends)
+            .collect();
+        Self {
+            _owned: strings,
+            pointers,
+        }
     }
 }
 
@@ -51,11 +64,13 @@ impl Drop for End {
 
 /// Starts a child with a copy of this process's memory, which runs `work` and ends.
 ///
-/// `work` must keep to what this module says of itself. `flags` are those of `clone`, and must not share memory.
+/// `work` must keep to what this module says of itself. `flags` are those of `clone`, and must not
+/// share memory.
 pub(super) fn spawn<T>(flags: c_int, with: &mut T, work: fn(&mut T) -> !) -> Sys<i32> {
-    let flags = flags & !(libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_SIGHAND | libc::CLONE_SETTLS);
-    // SAFETY: without `CLONE_VM` this is a fork; the child goes on with a copy of this stack, and never returns
-    // from here.
+    let flags =
+        flags & !(libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_SIGHAND | libc::CLONE_SETTLS);
+    // SAFETY: without `CLONE_VM` this is a fork; the child goes on with a copy of this stack, and
+    // never returns from here.
     let pid = check(unsafe { libc::syscall(libc::SYS_clone, c_long::from(flags), 0, 0, 0, 0) })?;
     if pid == 0 {
         let _end = End;
@@ -76,7 +91,9 @@ pub(super) fn wait(pid: i32, block: bool) -> Sys<Option<(i32, c_int)>> {
     let mut status = 0;
     loop {
         // SAFETY: `status` is valid for a write.
-        match check(c_long::from(unsafe { libc::waitpid(pid, &raw mut status, options) })) {
+        match check(c_long::from(unsafe {
+            libc::waitpid(pid, &raw mut status, options)
+        })) {
             Err(Errno::INTR) => {}
             Ok(0) => return Ok(None),
             Ok(pid) => return Ok(Some((pid as i32, status))),
@@ -100,7 +117,13 @@ pub(super) fn own_group() -> Option<i32> {
 /// Becomes another program; returns only when that fails.
 pub(super) fn exec(program: &CStr, argv: &Strings, envp: &Strings) -> Errno {
     // SAFETY: all strings end with a zero, and both arrays with a null pointer.
-    let result = unsafe { libc::execve(program.as_ptr(), argv.pointers.as_ptr(), envp.pointers.as_ptr()) };
+    let result = unsafe {
+        libc::execve(
+            program.as_ptr(),
+            argv.pointers.as_ptr(),
+            envp.pointers.as_ptr(),
+        )
+    };
     check(c_long::from(result)).err().unwrap_or(Errno::IO)
 }
 
@@ -141,13 +164,20 @@ pub(super) fn children() -> Sys<OwnedFd> {
     unsafe {
         let mut set = mem::zeroed();
         libc::sigfillset(&raw mut set);
-        check(c_long::from(libc::sigprocmask(libc::SIG_SETMASK, &raw const set, ptr::null_mut())))?;
+        check(c_long::from(libc::sigprocmask(
+            libc::SIG_SETMASK,
+            &raw const set,
+            ptr::null_mut(),
+        )))?;
         libc::sigemptyset(&raw mut set);
         libc::sigaddset(&raw mut set, libc::SIGCHLD);
         // A host that ignores it would have children vanish before they are waited for.
         libc::signal(libc::SIGCHLD, libc::SIG_DFL);
-        let fd =
-            check(c_long::from(libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)))?;
+        let fd = check(c_long::from(libc::signalfd(
+            -1,
+            &raw const set,
+            libc::SFD_CLOEXEC | libc::SFD_NONBLOCK,
+        )))?;
         Ok(OwnedFd::from_raw_fd(fd as c_int))
     }
 }
@@ -172,9 +202,13 @@ pub(super) fn is_within(root: &CStr) -> bool {
     if unsafe { libc::getcwd(buffer.as_mut_ptr().cast(), buffer.len()) }.is_null() {
         return false;
     }
-    let Ok(here) = CStr::from_bytes_until_nul(&buffer) else { return false };
+    let Ok(here) = CStr::from_bytes_until_nul(&buffer) else {
+        return false;
+    };
     let rest = here.to_bytes().strip_prefix(root.to_bytes());
-    rest.is_some_and(|rest| root.to_bytes() == b"/" || rest.is_empty() || rest.first() == Some(&b'/'))
+    rest.is_some_and(|rest| {
+        root.to_bytes() == b"/" || rest.is_empty() || rest.first() == Some(&b'/')
+    })
 }
 
 fn prctl(option: c_int, value: c_ulong) -> Sys<()> {
@@ -217,7 +251,14 @@ pub(super) fn keep_capabilities(mask: u64) -> Sys<()> {
     check(unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) })?;
     let (low, high) = (mask as u32, (mask >> 32) as u32);
     // Effective, permitted, inheritable: the low halves, then the high ones.
-    let sets = [sets[0] & low, sets[1] & low, 0, sets[3] & high, sets[4] & high, 0];
+    let sets = [
+        sets[0] & low,
+        sets[1] & low,
+        0,
+        sets[3] & high,
+        sets[4] & high,
+        0,
+    ];
     // SAFETY: as above.
     check(unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) }).map(drop)
 }
@@ -230,23 +271,38 @@ pub(super) fn landlock_abi() -> u32 {
 }
 
 /// Allows `access` beneath `place`.
-pub(super) fn landlock_allow(ruleset: BorrowedFd<'_>, place: BorrowedFd<'_>, access: u64) -> Sys<()> {
+pub(super) fn landlock_allow(
+    ruleset: BorrowedFd<'_>,
+    place: BorrowedFd<'_>,
+    access: u64,
+) -> Sys<()> {
     #[repr(C, packed)]
     struct PathBeneath {
         access: u64,
         parent: i32,
     }
-    let rule = PathBeneath { access, parent: place.as_raw_fd() };
+    let rule = PathBeneath {
+        access,
+        parent: place.as_raw_fd(),
+    };
     // SAFETY: 1 is the kind of rule that this structure is.
-    let result =
-        unsafe { libc::syscall(libc::SYS_landlock_add_rule, ruleset.as_raw_fd(), 1, &raw const rule, 0) };
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_add_rule,
+            ruleset.as_raw_fd(),
+            1,
+            &raw const rule,
+            0,
+        )
+    };
     check(result).map(drop)
 }
 
 /// Takes away what the ruleset does not allow, for good.
 pub(super) fn landlock_enter(ruleset: BorrowedFd<'_>) -> Sys<()> {
     // SAFETY: it takes no pointer.
-    check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) }).map(drop)
+    check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) })
+        .map(drop)
 }
 
 /// Puts a filter before every system call, for good.
@@ -257,14 +313,25 @@ pub(super) fn filter_calls(program: &[sock_filter]) -> Sys<()> {
         filter: *const sock_filter,
     }
     let len = libc::c_ushort::try_from(program.len()).map_err(|_| Errno::INVAL)?;
-    let program = Program { len, filter: program.as_ptr() };
+    let program = Program {
+        len,
+        filter: program.as_ptr(),
+    };
     // SAFETY: the program is valid while the call lasts.
-    let result =
-        unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program, 0, 0) };
+    let result = unsafe {
+        libc::prctl(
+            libc::PR_SET_SECCOMP,
+            libc::SECCOMP_MODE_FILTER,
+            &raw const program,
+            0,
+            0,
+        )
+    };
     check(c_long::from(result)).map(drop)
 }
 
-/// What a mount can be made to refuse: all writes; and set-user-ID programs, devices and programs besides.
+/// What a mount can be made to refuse: all writes; and set-user-ID programs, devices and programs
+/// besides.
 pub(super) const MOUNT_READ_ONLY: u64 = 1;
 pub(super) const MOUNT_QUIET: u64 = 0xF;
 
@@ -299,15 +366,24 @@ fn set_mount(at: c_int, path: &CStr, flags: c_int, set: u64) -> Sys<()> {
 
 /// Switches on the loopback device of this network namespace.
 pub(super) fn loopback_up() -> Sys<()> {
-    // SAFETY: the request is initialised, names a device and ends with a zero; the descriptor is new.
+    // SAFETY: the request is initialised, names a device and ends with a zero; the descriptor is
+    // new.
     unsafe {
-        let fd = check(c_long::from(libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0)))?;
+        let fd = check(c_long::from(libc::socket(
+            libc::AF_INET,
+            libc::SOCK_DGRAM | libc::SOCK_CLOEXEC,
+            0,
+        )))?;
         let fd = OwnedFd::from_raw_fd(fd as c_int);
         let mut request: libc::ifreq = mem::zeroed();
         request.ifr_name[..2].copy_from_slice(&[b'l' as c_char, b'o' as c_char]);
         request.ifr_ifru.ifru_flags = libc::IFF_UP as libc::c_short;
-        check(c_long::from(libc::ioctl(fd.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request)))
-            .map(drop)
+        check(c_long::from(libc::ioctl(
+            fd.as_raw_fd(),
+            libc::SIOCSIFFLAGS as _,
+            &raw const request,
+        )))
+        .map(drop)
     }
 }
 
@@ -344,12 +420,13 @@ pub(super) fn reaches_socket(path: &CStr) -> bool {
     let length = size_of_val(&address) as libc::socklen_t;
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
     let mut ends = [-1; 4];
-    // SAFETY: the ends are valid for writes, the address is initialised and as long as is said, and what was opened is
-    // closed here.
+    // SAFETY: the ends are valid for writes, the address is initialised and as long as is said, and
+    // what was opened is closed here.
     unsafe {
         ends[0] = libc::socket(libc::AF_UNIX, kind, 0);
         libc::socketpair(libc::AF_UNIX, kind, 0, ends[1..].as_mut_ptr());
-        let connects = |fd: &c_int| *fd >= 0 && libc::connect(*fd, (&raw const address).cast(), length) == 0;
+        let connects =
+            |fd: &c_int| *fd >= 0 && libc::connect(*fd, (&raw const address).cast(), length) == 0;
         let reached = ends.iter().any(connects);
         for fd in ends.into_iter().filter(|fd| *fd >= 0) {
             libc::close(fd);
@@ -360,7 +437,9 @@ pub(super) fn reaches_socket(path: &CStr) -> bool {
 
 /// Whether this much memory can be had.
 pub(super) fn can_map(bytes: u64) -> bool {
-    let Ok(length) = usize::try_from(bytes) else { return false };
+    let Ok(length) = usize::try_from(bytes) else {
+        return false;
+    };
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new mapping overlaps no other, and is only unmapped again.
@@ -380,7 +459,10 @@ pub(super) fn pause() -> ! {
 
 /// Milliseconds of a clock that only goes forward.
 pub(super) fn millis() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
     // SAFETY: `time` is valid for a write.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
@@ -398,8 +480,9 @@ pub(super) fn children_cpu() -> u64 {
     millis(usage.ru_utime) + millis(usage.ru_stime)
 }
 
-/// Makes this process, and not its children, run soon after it wakes, as far as that is allowed: a bomb of a
-/// thousand processes would have it wait in line with them. Whether it comes before all others.
+/// Makes this process, and not its children, run soon after it wakes, as far as that is allowed: a
+/// bomb of a thousand processes would have it wait in line with them. Whether it comes before all
+/// others.
 pub(super) fn hurry() -> bool {
     #[repr(C)]
     struct Attributes {
@@ -424,7 +507,12 @@ pub(super) fn hurry() -> bool {
         period: 0,
     };
     // A short slice means an early turn.
-    let short = Attributes { policy: libc::SCHED_OTHER as u32, priority: 0, runtime: 100_000, ..real_time };
+    let short = Attributes {
+        policy: libc::SCHED_OTHER as u32,
+        priority: 0,
+        runtime: 100_000,
+        ..real_time
+    };
     // SAFETY: the attributes are as long as they say.
     let set = |attributes: &Attributes| unsafe {
         libc::syscall(libc::SYS_sched_setattr, 0, ptr::from_ref(attributes), 0) == 0
@@ -464,6 +552,14 @@ pub(super) fn shared_memory() -> u64 {
 /// Clock ticks in a second, and the size of a page.
 pub(super) fn units() -> (u64, u64) {
     // SAFETY: it touches no memory.
-    let (ticks, page) = unsafe { (libc::sysconf(libc::_SC_CLK_TCK), libc::sysconf(libc::_SC_PAGESIZE)) };
-    (u64::try_from(ticks).unwrap_or(100).max(1), u64::try_from(page).unwrap_or(4096).max(1))
+    let (ticks, page) = unsafe {
+        (
+            libc::sysconf(libc::_SC_CLK_TCK),
+            libc::sysconf(libc::_SC_PAGESIZE),
+        )
+    };
+    (
+        u64::try_from(ticks).unwrap_or(100).max(1),
+        u64::try_from(page).unwrap_or(4096).max(1),
+    )
 }

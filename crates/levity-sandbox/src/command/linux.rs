@@ -5,8 +5,9 @@
 //!    ▲                   │
 //!    └── report pipe ────┘      control pipe: the watcher kills all when the host lets go of it
 //! ```
-//! The watcher is the first process of the command's own namespaces where there are any, and otherwise takes in all
-//! orphans. Either way everything that the command leaves behind becomes its child.
+//! The watcher is the first process of the command's own namespaces where there are any, and
+//! otherwise takes in all orphans. Either way everything that the command leaves behind becomes its
+//! child.
 
 mod census;
 mod filter;

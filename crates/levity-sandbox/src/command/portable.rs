@@ -1,4 +1,5 @@
-//! Commands where there is neither Landlock nor namespaces: a process group, a time limit and bounded output.
+//! Commands where there is neither Landlock nor namespaces: a process group, a time limit and
+//! bounded output.
 
 use std::io::{self, Read as _, Write as _};
 use std::path::Component;
@@ -37,7 +38,10 @@ impl System {
             files: nothing(),
             hidden: nothing(),
             network: nothing(),
-            processes: Guard::open([How::ProcessGroup], "a process that leaves its group lives on"),
+            processes: Guard::open(
+                [How::ProcessGroup],
+                "a process that leaves its group lives on",
+            ),
             others: nothing(),
             memory: nothing(),
             process_count: nothing(),
@@ -45,14 +49,22 @@ impl System {
             file_size: nothing(),
             read_only: nothing(),
         };
-        Ok((Self { workspace: setup.workspace }, report))
+        Ok((
+            Self {
+                workspace: setup.workspace,
+            },
+            report,
+        ))
     }
 
     pub(super) fn run(&self, order: &Order, control: &Control) -> Result<Finished, CommandError> {
         if order.read_only {
             return Err(CommandError::ReadOnly("this system is not known"));
         }
-        let control = control.try_clone().map_err(|source| CommandError::Setup { step: "a pipe", source })?;
+        let control = control.try_clone().map_err(|source| CommandError::Setup {
+            step: "a pipe",
+            source,
+        })?;
         let start = now();
         let end = start.checked_add(order.limits.time);
         let mut child = self.start(order)?;
@@ -78,17 +90,31 @@ impl System {
             heard.take(stream, &bytes);
         }
         let [stdout, stderr] = heard.finish();
-        Ok(Finished { exit, stdout, stderr, time: start.elapsed() })
+        Ok(Finished {
+            exit,
+            stdout,
+            stderr,
+            time: start.elapsed(),
+        })
     }
 
     fn start(&self, order: &Order) -> Result<Child, CommandError> {
-        let name = order.argv.first().filter(|name| !name.is_empty()).ok_or(CommandError::Empty)?;
+        let name = order
+            .argv
+            .first()
+            .filter(|name| !name.is_empty())
+            .ok_or(CommandError::Empty)?;
         let program = name.to_string_lossy().into_owned();
         let inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
         let dir = self.workspace.root().join(&order.dir);
-        let real = dir.canonicalize().ok().filter(|dir| dir.starts_with(self.workspace.root()));
+        let real = dir
+            .canonicalize()
+            .ok()
+            .filter(|dir| dir.starts_with(self.workspace.root()));
         let outside = || CommandError::Directory(order.dir.to_string_lossy().into_owned());
-        let dir = real.filter(|_| order.dir.components().all(inside)).ok_or_else(outside)?;
+        let dir = real
+            .filter(|_| order.dir.components().all(inside))
+            .ok_or_else(outside)?;
         let mut command = std::process::Command::new(name);
         command.args(&order.argv[1..]).current_dir(dir).env_clear();
         let mut environment = order.environment.clone();
@@ -96,8 +122,15 @@ impl System {
             environment.leave_out_of_path(&[self.workspace.root()]);
         }
         command.envs(environment.pairs());
-        let input = if order.stdin.is_empty() { Stdio::null() } else { Stdio::piped() };
-        command.stdin(input).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let input = if order.stdin.is_empty() {
+            Stdio::null()
+        } else {
+            Stdio::piped()
+        };
+        command
+            .stdin(input)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         #[cfg(unix)]
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command.spawn().map_err(|source| match source.kind() {
@@ -105,12 +138,18 @@ impl System {
             io::ErrorKind::PermissionDenied => CommandError::NotExecutable(program),
             io::ErrorKind::ArgumentListTooLong => CommandError::TooLong,
             io::ErrorKind::InvalidInput => CommandError::Zero("an argument"),
-            _ => CommandError::Setup { step: "a process", source },
+            _ => CommandError::Setup {
+                step: "a process",
+                source,
+            },
         })
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long a process took is known from a real clock only")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long a process took is known from a real clock only"
+)]
 fn now() -> Instant {
     Instant::now()
 }
@@ -137,7 +176,10 @@ fn read(mut from: impl io::Read + Send + 'static, stream: Stream, tell: mpsc::Se
     thread::spawn(move || {
         let mut buffer = vec![0; 8 << 10];
         while let Ok(length @ 1..) = from.read(&mut buffer) {
-            if tell.send(News::Text(stream, buffer[..length].to_vec())).is_err() {
+            if tell
+                .send(News::Text(stream, buffer[..length].to_vec()))
+                .is_err()
+            {
                 return;
             }
         }
@@ -154,7 +196,10 @@ impl<'a> Heard<'a> {
     fn new(order: &'a Order) -> Self {
         let room = order.limits.output;
         let stream = || (Decoder::default(), Keep::new(room), room);
-        Self { order, streams: [stream(), stream()] }
+        Self {
+            order,
+            streams: [stream(), stream()],
+        }
     }
 
     fn take(&mut self, stream: Stream, bytes: &[u8]) {
@@ -179,7 +224,10 @@ impl<'a> Heard<'a> {
 
 fn kill(child: &mut Child) {
     #[cfg(unix)]
-    if let Some(group) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
+    if let Some(group) = i32::try_from(child.id())
+        .ok()
+        .and_then(rustix::process::Pid::from_raw)
+    {
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
     }
     let _ = child.kill();

@@ -4,11 +4,12 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What is in the file by which a folder is known to be one of these. No command can change the file.
+/// What is in the file by which a folder is known to be one of these. No command can change the
+/// file.
 const CANARY: &str = "nobody reads this";
 
-/// A folder for the commands of one sandbox, removed with it. If its process is killed, the next sandbox of the user removes
-/// it.
+/// A folder for the commands of one sandbox, removed with it. If its process is killed, the next
+/// sandbox of the user removes it.
 #[derive(Debug)]
 pub(super) struct Private {
     root: PathBuf,
@@ -44,7 +45,10 @@ impl Private {
                 owned::Taken::NoLocks => {
                     fs::remove_dir(&root)?;
                     let root = create(base, "levity-unlocked-")?;
-                    return Ok(Self { hold: owned::Hold::without_lock(&root)?, root });
+                    return Ok(Self {
+                        hold: owned::Hold::without_lock(&root)?,
+                        root,
+                    });
                 }
             }
         }
@@ -52,7 +56,9 @@ impl Private {
 
     #[cfg(not(unix))]
     fn fresh(base: &Path) -> io::Result<Self> {
-        Ok(Self { root: create(base, "levity-sandbox-")? })
+        Ok(Self {
+            root: create(base, "levity-sandbox-")?,
+        })
     }
 
     /// Where commands put temporary files.
@@ -145,7 +151,8 @@ fn create(base: &Path, prefix: &str) -> io::Result<PathBuf> {
     }
 }
 
-/// Whose a folder is. A live process holds a lock on its own, which the system takes away when the process dies.
+/// Whose a folder is. A live process holds a lock on its own, which the system takes away when the
+/// process dies.
 #[cfg(unix)]
 mod owned {
     use std::fs;
@@ -172,7 +179,8 @@ mod owned {
     /// A lock on a folder.
     #[derive(Debug)]
     pub(super) struct Hold {
-        /// The folder, and two descriptors that are given back for its removal: there may be no others then.
+        /// The folder, and two descriptors that are given back for its removal: there may be no
+        /// others then.
         open: Option<(OwnedFd, [OwnedFd; 2])>,
     }
 
@@ -204,7 +212,9 @@ mod owned {
 
         fn of(fd: OwnedFd) -> io::Result<Self> {
             let spare = [fcntl_dupfd_cloexec(&fd, 3)?, fcntl_dupfd_cloexec(&fd, 3)?];
-            Ok(Self { open: Some((fd, spare)) })
+            Ok(Self {
+                open: Some((fd, spare)),
+            })
         }
 
         #[cfg(test)]
@@ -212,9 +222,12 @@ mod owned {
             self.open = None;
         }
 
-        /// Removes the folder. It needs little stack and no descriptors, so it may happen wherever a sandbox is dropped.
+        /// Removes the folder. It needs little stack and no descriptors, so it may happen wherever
+        /// a sandbox is dropped.
         pub(super) fn remove(&mut self, root: &Path) {
-            let Some((fd, spare)) = self.open.take() else { return };
+            let Some((fd, spare)) = self.open.take() else {
+                return;
+            };
             drop(spare);
             // A command may have shut it.
             let _ = fchmod(&fd, Mode::RWXU);
@@ -262,7 +275,9 @@ mod owned {
 
     /// Removes the folders of this user that no process holds any more.
     pub(super) fn sweep(base: &Path) {
-        let Ok(entries) = fs::read_dir(base) else { return };
+        let Ok(entries) = fs::read_dir(base) else {
+            return;
+        };
         for entry in entries.flatten().take(MOST_NAMES) {
             if entry.file_name().to_str().is_some_and(is_ours) {
                 sweep_one(&entry.path());
@@ -275,8 +290,9 @@ mod owned {
         digits.len() == 16 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
     }
 
-    /// Returns whether it is a folder of this user, whatever its mode: a command of the user can change that. A command of root can also give
-    /// the folder to another user, so root looks at the canary alone.
+    /// Returns whether it is a folder of this user, whatever its mode: a command of the user can
+    /// change that. A command of root can also give the folder to another user, so root looks at
+    /// the canary alone.
     fn is_own(root: &Path) -> bool {
         let user = rustix::process::geteuid();
         let is_own = |stat: Stat| user.is_root() || stat.st_uid == user.as_raw();
@@ -286,7 +302,9 @@ mod owned {
     /// Whether it has the file that every such folder has, and that no command can put there.
     fn has_canary(fd: &OwnedFd) -> bool {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let Ok(file) = openat(fd, "canary", flags, Mode::empty()) else { return false };
+        let Ok(file) = openat(fd, "canary", flags, Mode::empty()) else {
+            return false;
+        };
         let mut text = [0; CANARY.len() + 1];
         read(file, &mut text).is_ok_and(|length| &text[..length] == CANARY.as_bytes())
     }
@@ -327,8 +345,10 @@ mod tests {
     }
 
     fn names(base: &Path) -> Vec<String> {
-        let mut names: Vec<_> =
-            fs::read_dir(base).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<_> = fs::read_dir(base)
+            .unwrap()
+            .map(|it| it.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         names
     }
@@ -363,7 +383,12 @@ mod tests {
         }
         shut(&private.temp());
         let stack = 32 << 10;
-        std::thread::Builder::new().stack_size(stack).spawn(move || drop(private)).unwrap().join().unwrap();
+        std::thread::Builder::new()
+            .stack_size(stack)
+            .spawn(move || drop(private))
+            .unwrap()
+            .join()
+            .unwrap();
         assert_eq!(names(base.path()), ["outside"]);
         assert_eq!(names(&outside), ["kept"]);
     }
@@ -381,7 +406,9 @@ mod tests {
         let outside = base.path().join("outside");
         fs::create_dir(&outside).unwrap();
         fs::write(outside.join("kept"), "").unwrap();
-        let link = base.path().join(format!("{}0123456789abcdef", owned::PREFIX));
+        let link = base
+            .path()
+            .join(format!("{}0123456789abcdef", owned::PREFIX));
         symlink(&outside, &link).unwrap();
         // Those that are not locked by their makers, or are none of these.
         let others = [
@@ -393,7 +420,9 @@ mod tests {
         for name in others {
             fs::create_dir(base.path().join(name)).unwrap();
         }
-        let public = base.path().join(format!("{}fedcba9876543210", owned::PREFIX));
+        let public = base
+            .path()
+            .join(format!("{}fedcba9876543210", owned::PREFIX));
         fs::create_dir(&public).unwrap();
         fs::write(public.join("kept"), "").unwrap();
         fs::set_permissions(&public, fs::Permissions::from_mode(0o755)).unwrap();
@@ -402,7 +431,9 @@ mod tests {
         let mut shut = std::mem::ManuallyDrop::new(Private::new_in(base.path()).unwrap());
         let shut_root = shut.root.clone();
         fs::set_permissions(&shut_root, fs::Permissions::from_mode(0o000)).unwrap();
-        let unfinished = base.path().join(format!("{}00000000000000ff", owned::PREFIX));
+        let unfinished = base
+            .path()
+            .join(format!("{}00000000000000ff", owned::PREFIX));
         fs::create_dir(&unfinished).unwrap();
         // A command of root can give the folder to another user.
         if rustix::process::geteuid().is_root() {

@@ -1,26 +1,38 @@
 //! Removes folders that a command filled, however deep and shut they are.
 //!
-//! There is no recursion: what is in a folder is lifted to the top before it is looked into, so the stack stays small, and
-//! at most two descriptors are open besides that of the top. Links are never followed.
+//! There is no recursion: what is in a folder is lifted to the top before it is looked into, so the
+//! stack stays small, and at most two descriptors are open besides that of the top. Links are never
+//! followed.
 
 use std::collections::hash_map::RandomState;
 use std::ffi::CStr;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fchmod, openat, renameat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, fchmod, openat, renameat, statat, unlinkat,
+};
 use rustix::io::Errno;
 
 /// Removes all that is in a folder, or `most` entries of it. Whether nothing is left.
 pub(super) fn clear(top: OwnedFd, most: u64) -> bool {
-    let Ok(mut entries) = Dir::new(top) else { return false };
+    let Ok(mut entries) = Dir::new(top) else {
+        return false;
+    };
     let name = RandomState::new().build_hasher().finish();
-    let mut removal = Removal { name, lifted: 0, changes: 0, most };
+    let mut removal = Removal {
+        name,
+        lifted: 0,
+        changes: 0,
+        most,
+    };
     // On some file systems, a handle shows what was there when it was opened or rewound.
     entries.rewind();
     loop {
         let before = removal.changes;
-        let Some(left) = removal.pass(&mut entries, Removal::folder) else { return false };
+        let Some(left) = removal.pass(&mut entries, Removal::folder) else {
+            return false;
+        };
         if !left {
             return true;
         }
@@ -45,7 +57,8 @@ impl Removal {
         self.changes >= self.most
     }
 
-    /// Goes through a folder once: removes files, and has `folder` see to folders. Whether there was anything in it.
+    /// Goes through a folder once: removes files, and has `folder` see to folders. Whether there
+    /// was anything in it.
     fn pass(
         &mut self,
         entries: &mut Dir,
@@ -135,10 +148,14 @@ fn open(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
 pub(super) fn open_up(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) {
     use std::os::fd::AsRawFd as _;
 
-    // What may not be opened can be held, and changed by the name that the system has for that. A link is neither.
+    // What may not be opened can be held, and changed by the name that the system has for that. A
+    // link is neither.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     if let Ok(fd) = openat(parent, name, flags, Mode::empty()) {
-        let _ = rustix::fs::chmod(format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()), Mode::RWXU);
+        let _ = rustix::fs::chmod(
+            format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()),
+            Mode::RWXU,
+        );
     }
 }
 
@@ -150,7 +167,9 @@ pub(super) fn open_up(parent: BorrowedFd<'_>, name: impl rustix::path::Arg) {
 fn is_folder(fd: BorrowedFd<'_>, name: &CStr, kind: FileType) -> bool {
     let kind = match kind {
         FileType::Unknown => statat(fd, name, AtFlags::SYMLINK_NOFOLLOW)
-            .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
+            .map_or(FileType::Unknown, |stat| {
+                FileType::from_raw_mode(stat.st_mode)
+            }),
         kind => kind,
     };
     kind == FileType::Directory

@@ -83,11 +83,19 @@ pub struct Protection {
 impl Protection {
     #[cfg(target_os = "linux")]
     pub(super) fn held(by: impl Into<Vec<Mechanism>>) -> Self {
-        Self { holds: true, by: by.into(), note: None }
+        Self {
+            holds: true,
+            by: by.into(),
+            note: None,
+        }
     }
 
     pub(super) fn open(by: impl Into<Vec<Mechanism>>, note: &'static str) -> Self {
-        Self { holds: false, by: by.into(), note: Some(note) }
+        Self {
+            holds: false,
+            by: by.into(),
+            note: Some(note),
+        }
     }
 
     #[cfg(target_os = "linux")]
@@ -133,8 +141,8 @@ pub struct SandboxReport {
     pub cpu_time: Protection,
     /// The size of a file.
     pub file_size: Protection,
-    /// Commands that are run [read-only](crate::Command::read_only): they change nothing, reach no network, and read no file that
-    /// the workspace denies.
+    /// Commands that are run [read-only](crate::Command::read_only): they change nothing, reach no
+    /// network, and read no file that the workspace denies.
     pub read_only: Protection,
 }
 
@@ -158,7 +166,12 @@ impl SandboxReport {
     #[cfg(target_os = "linux")]
     /// Works out the level from the guards.
     pub(super) fn ranked(mut self) -> Self {
-        let limited = [&self.processes, &self.memory, &self.process_count, &self.cpu_time];
+        let limited = [
+            &self.processes,
+            &self.memory,
+            &self.process_count,
+            &self.cpu_time,
+        ];
         self.level = if !limited.iter().all(|guard| guard.holds) {
             Level::Open
         } else if !(self.files.holds && self.network.holds) {
@@ -176,7 +189,14 @@ impl SandboxReport {
         let needed = match wanted {
             Level::Open => &[][..],
             Level::Limited => &["killed whole", "memory", "process count", "CPU time"],
-            Level::Guarded => &["killed whole", "memory", "process count", "CPU time", "files", "network"],
+            Level::Guarded => &[
+                "killed whole",
+                "memory",
+                "process count",
+                "CPU time",
+                "files",
+                "network",
+            ],
             Level::Isolated => &[
                 "killed whole",
                 "memory",
@@ -190,13 +210,18 @@ impl SandboxReport {
         };
         let lacks = |(name, guard): &(&str, &Protection)| !guard.holds && needed.contains(name);
         let lacking = self.guards().into_iter().filter(lacks);
-        lacking.map(|(name, guard)| format!("{name} {guard}")).collect::<Vec<_>>().join("; ")
+        lacking
+            .map(|(name, guard)| format!("{name} {guard}"))
+            .collect::<Vec<_>>()
+            .join("; ")
     }
 }
 
 impl fmt::Display for SandboxReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:16} {}", "level", self.level)?;
-        self.guards().iter().try_for_each(|(name, guard)| write!(f, "\n{name:16} {guard}"))
+        self.guards()
+            .iter()
+            .try_for_each(|(name, guard)| write!(f, "\n{name:16} {guard}"))
     }
 }

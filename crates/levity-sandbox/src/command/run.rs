@@ -63,9 +63,11 @@ impl Command {
         self
     }
 
-    /// Runs it read-only: the kernel lets it change nothing but temporary files, execute nothing of the workspace, reach no
-    /// network, and read no file that the workspace denies and nothing of a repository. It has an empty home and a temporary folder of its
-    /// own. [`CommandPolicy::read_scope`](crate::CommandPolicy::read_scope) says which commands must run in this way.
+    /// Runs it read-only: the kernel lets it change nothing but temporary files, execute nothing of
+    /// the workspace, reach no network, and read no file that the workspace denies and nothing of a
+    /// repository. It has an empty home and a temporary folder of its own.
+    /// [`CommandPolicy::read_scope`](crate::CommandPolicy::read_scope) says which commands must run
+    /// in this way.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -88,17 +90,27 @@ impl Command {
         self
     }
 
-    /// Has these programs looked for outside of the workspace and of other places that commands can change, whatever `PATH` says.
-    /// One that is not there fails. Others are found as before; where there is no Linux, or the system's temporary folder is in such
-    /// a place, none is found in the workspace. Nor is one where a program of these is a script, which may run others by their names;
-    /// `egrep`, `fgrep` and `which` are known, and `grep` is taken from outside for the first two.
+    /// Has these programs looked for outside of the workspace and of other places that commands can
+    /// change, whatever `PATH` says. One that is not there fails. Others are found as before; where
+    /// there is no Linux, or the system's temporary folder is in such a place, none is found in the
+    /// workspace. Nor is one where a program of these is a script, which may run others by their
+    /// names; `egrep`, `fgrep` and `which` are known, and `grep` is taken from outside for the
+    /// first two.
     ///
-    /// Use [`CommandPolicy::readers_in`](crate::CommandPolicy::readers_in) to find out which programs of a command are known by
-    /// their names alone. A command that runs [read-only](Self::read_only) executes nothing of these places anyway.
-    pub fn take_from_system<S: Into<String>>(mut self, programs: impl IntoIterator<Item = S>) -> Self {
-        self.order.from_system.extend(programs.into_iter().map(Into::into));
+    /// Use [`CommandPolicy::readers_in`](crate::CommandPolicy::readers_in) to find out which
+    /// programs of a command are known by their names alone. A command that runs
+    /// [read-only](Self::read_only) executes nothing of these places anyway.
+    pub fn take_from_system<S: Into<String>>(
+        mut self,
+        programs: impl IntoIterator<Item = S>,
+    ) -> Self {
+        self.order
+            .from_system
+            .extend(programs.into_iter().map(Into::into));
         // A name with a folder is not looked for.
-        self.order.from_system.retain(|name| !matches!(&**name, "" | "." | "..") && !name.contains('/'));
+        self.order
+            .from_system
+            .retain(|name| !matches!(&**name, "" | "." | "..") && !name.contains('/'));
         self.order.from_system.sort_unstable();
         self.order.from_system.dedup();
         self
@@ -116,24 +128,30 @@ impl Command {
         self
     }
 
-    /// Hands on what it writes while it runs, in pieces of at most 8 KiB of whole characters, and as much of
-    /// each stream as the sandbox would keep. The command waits while `listener` works.
+    /// Hands on what it writes while it runs, in pieces of at most 8 KiB of whole characters, and
+    /// as much of each stream as the sandbox would keep. The command waits while `listener` works.
     pub fn on_output(mut self, listener: impl Fn(Stream, &str) + Send + Sync + 'static) -> Self {
         self.order.listener = Some(Arc::new(listener));
         self
     }
 
-    /// Runs it. When this returns, nothing of it is running any more. Dropping the future kills all of it.
+    /// Runs it. When this returns, nothing of it is running any more. Dropping the future kills all
+    /// of it.
     ///
     /// # Errors
-    /// When it could not be started, or not under the sandbox that was reported. A command that failed is no error.
+    /// When it could not be started, or not under the sandbox that was reported. A command that
+    /// failed is no error.
     ///
     /// # Panics
     /// When the function given to [`on_output`](Self::on_output) did.
     pub async fn run(self) -> Result<CommandOutput, CommandError> {
         let Self { sandbox, order } = self;
-        let setup = |source| CommandError::Setup { step: "a pipe", source };
-        // Whoever watches the command kills it when this end is closed, also because this process died.
+        let setup = |source| CommandError::Setup {
+            step: "a pipe",
+            source,
+        };
+        // Whoever watches the command kills it when this end is closed, also because this process
+        // died.
         let (control, _alive) = io::pipe().map_err(setup)?;
         let runtime = Handle::try_current().map_err(|_| CommandError::NoRuntime)?;
         let work = move || sandbox.0.system.run(&order, &control);
@@ -150,7 +168,9 @@ impl Command {
 impl fmt::Debug for Command {
     /// What is run and what it reads may be secret, so only the program is shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Command").field("program", &self.order.argv.first()).finish_non_exhaustive()
+        f.debug_struct("Command")
+            .field("program", &self.order.argv.first())
+            .finish_non_exhaustive()
     }
 }
 

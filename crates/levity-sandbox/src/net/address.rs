@@ -12,12 +12,18 @@ pub(super) struct Cidr {
 
 impl Cidr {
     const fn v4(a: u8, b: u8, c: u8, d: u8, bits: u8) -> Self {
-        Self { address: IpAddr::V4(Ipv4Addr::new(a, b, c, d)), bits }
+        Self {
+            address: IpAddr::V4(Ipv4Addr::new(a, b, c, d)),
+            bits,
+        }
     }
 
     /// By its first 64 bits, which is all that the ranges below need.
     const fn v6(a: u16, b: u16, c: u16, d: u16, bits: u8) -> Self {
-        Self { address: IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0)), bits }
+        Self {
+            address: IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0)),
+            bits,
+        }
     }
 
     pub(super) fn contains(&self, address: IpAddr) -> bool {
@@ -47,7 +53,11 @@ impl FromStr for Cidr {
         let address: IpAddr = address.parse().map_err(|_| ())?;
         let most = if address.is_ipv4() { 32 } else { 128 };
         let bits = bits.map_or(Ok(most), |bits| bits.parse().map_err(|_| ()))?;
-        if bits > most { Err(()) } else { Ok(Self { address, bits }) }
+        if bits > most {
+            Err(())
+        } else {
+            Ok(Self { address, bits })
+        }
     }
 }
 
@@ -58,7 +68,10 @@ const V4: &[(Cidr, &str)] = &[
     (Cidr::v4(100, 64, 0, 0, 10), "a shared address of a carrier"),
     (Cidr::v4(127, 0, 0, 0, 8), "a loopback address"),
     // Azure serves its machines from here; it looks like any other address.
-    (Cidr::v4(168, 63, 129, 16, 32), "an address of a cloud's own services"),
+    (
+        Cidr::v4(168, 63, 129, 16, 32),
+        "an address of a cloud's own services",
+    ),
     (Cidr::v4(169, 254, 0, 0, 16), "a link-local address"),
     (Cidr::v4(172, 16, 0, 0, 12), "a private address"),
     (Cidr::v4(192, 0, 0, 0, 24), "a reserved address"),
@@ -69,7 +82,10 @@ const V4: &[(Cidr, &str)] = &[
     (Cidr::v4(192, 168, 0, 0, 16), "a private address"),
     (Cidr::v4(192, 175, 48, 0, 24), "a reserved address"),
     (Cidr::v4(198, 18, 0, 0, 15), "an address for benchmarks"),
-    (Cidr::v4(198, 51, 100, 0, 24), "an address for documentation"),
+    (
+        Cidr::v4(198, 51, 100, 0, 24),
+        "an address for documentation",
+    ),
     (Cidr::v4(203, 0, 113, 0, 24), "an address for documentation"),
     (Cidr::v4(224, 0, 0, 0, 4), "a multicast address"),
     (Cidr::v4(255, 255, 255, 255, 32), "a broadcast address"),
@@ -78,14 +94,26 @@ const V4: &[(Cidr, &str)] = &[
 
 /// The same of IPv6. What is not in `2000::/3` is refused whether it is named here or not.
 const V6: &[(Cidr, &str)] = &[
-    (Cidr::v6(0x64, 0xff9b, 1, 0, 48), "an address of a local translator"),
+    (
+        Cidr::v6(0x64, 0xff9b, 1, 0, 48),
+        "an address of a local translator",
+    ),
     (Cidr::v6(0x100, 0, 0, 0, 64), "an address for discarding"),
     (Cidr::v6(0x2001, 0, 0, 0, 32), "a Teredo address"),
     (Cidr::v6(0x2001, 0, 0, 0, 23), "a reserved address"),
-    (Cidr::v6(0x2001, 0xdb8, 0, 0, 32), "an address for documentation"),
+    (
+        Cidr::v6(0x2001, 0xdb8, 0, 0, 32),
+        "an address for documentation",
+    ),
     (Cidr::v6(0x2002, 0, 0, 0, 16), "a 6to4 address"),
-    (Cidr::v6(0x3fff, 0, 0, 0, 20), "an address for documentation"),
-    (Cidr::v6(0x5f00, 0, 0, 0, 16), "an address of segment routing"),
+    (
+        Cidr::v6(0x3fff, 0, 0, 0, 20),
+        "an address for documentation",
+    ),
+    (
+        Cidr::v6(0x5f00, 0, 0, 0, 16),
+        "an address of segment routing",
+    ),
     (Cidr::v6(0xfc00, 0, 0, 0, 7), "a private address"),
     (Cidr::v6(0xfe80, 0, 0, 0, 10), "a link-local address"),
     (Cidr::v6(0xfec0, 0, 0, 0, 10), "a site-local address"),
@@ -94,7 +122,8 @@ const V6: &[(Cidr, &str)] = &[
 
 const GLOBAL: Cidr = Cidr::v6(0x2000, 0, 0, 0, 3);
 
-/// Translators show IPv4 here to networks that have IPv6 only, so that a public address is one here too.
+/// Translators show IPv4 here to networks that have IPv6 only, so that a public address is one here
+/// too.
 const NAT64: Cidr = Cidr::v6(0x64, 0xff9b, 0, 0, 96);
 
 /// What is wrong with an address; `None` when it is a public one.
@@ -117,18 +146,25 @@ fn objection_v6(address: Ipv6Addr) -> Option<&'static str> {
         return Some("an IPv4 address written as IPv6");
     }
     if NAT64.contains(address.into()) {
-        return named(V4, IpAddr::V4(Ipv4Addr::from_bits(address.to_bits() as u32)));
+        return named(
+            V4,
+            IpAddr::V4(Ipv4Addr::from_bits(address.to_bits() as u32)),
+        );
     }
     // ISATAP ends in an IPv4 address, which is where the packets go.
     if matches!(segments[4], 0 | 0x200) && segments[5] == 0x5efe {
         return Some("an address that tunnels to IPv4");
     }
-    named(V6, address.into())
-        .or_else(|| (!GLOBAL.contains(address.into())).then_some("an address outside the public internet"))
+    named(V6, address.into()).or_else(|| {
+        (!GLOBAL.contains(address.into())).then_some("an address outside the public internet")
+    })
 }
 
 fn named(ranges: &[(Cidr, &'static str)], address: IpAddr) -> Option<&'static str> {
-    ranges.iter().find(|(range, _)| range.contains(address)).map(|(_, name)| *name)
+    ranges
+        .iter()
+        .find(|(range, _)| range.contains(address))
+        .map(|(_, name)| *name)
 }
 
 #[cfg(test)]

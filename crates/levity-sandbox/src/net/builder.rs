@@ -27,7 +27,10 @@ impl Default for NetGuardBuilder {
             user_agent: concat!("levity/", env!("CARGO_PKG_VERSION")).to_owned(),
             resolver: Arc::new(SystemResolver),
         };
-        Self { rules, problem: None }
+        Self {
+            rules,
+            problem: None,
+        }
     }
 }
 
@@ -44,10 +47,12 @@ impl NetGuardBuilder {
         self
     }
 
-    /// Allows this host, and none that is not allowed so: `example.org`, or `*.example.org` for all names below it.
+    /// Allows this host, and none that is not allowed so: `example.org`, or `*.example.org` for all
+    /// names below it.
     ///
-    /// A local name may be reached if it, or what it ends in, is named here. `*` stands for every host that would
-    /// be allowed anyway. Where a name leads is looked at all the same: see [`allow_address`](Self::allow_address).
+    /// A local name may be reached if it, or what it ends in, is named here. `*` stands for every
+    /// host that would be allowed anyway. Where a name leads is looked at all the same: see
+    /// [`allow_address`](Self::allow_address).
     pub fn allow_host(mut self, pattern: impl AsRef<str>) -> Self {
         match Pattern::parse(pattern.as_ref()) {
             Some(pattern) => self.rules.allowed.push(pattern),
@@ -56,7 +61,8 @@ impl NetGuardBuilder {
         self
     }
 
-    /// Denies this host, whatever allows it: `example.org`, or `*.example.org` for all names below it.
+    /// Denies this host, whatever allows it: `example.org`, or `*.example.org` for all names below
+    /// it.
     pub fn deny_host(mut self, pattern: impl AsRef<str>) -> Self {
         match Pattern::parse(pattern.as_ref()) {
             Some(pattern) => self.rules.denied.push(pattern),
@@ -72,7 +78,11 @@ impl NetGuardBuilder {
         match range.as_ref().parse() {
             Ok(range) => self.rules.addresses.push(range),
             Err(()) => {
-                self.problem("allow_address", range.as_ref(), "an address or a range such as `10.1.0.0/16`");
+                self.problem(
+                    "allow_address",
+                    range.as_ref(),
+                    "an address or a range such as `10.1.0.0/16`",
+                );
             }
         }
         self
@@ -115,6 +125,7 @@ impl NetGuardBuilder {
 
     fn problem(&mut self, setting: &'static str, given: &str, wanted: &str) {
         let given: String = given.chars().take(80).collect();
-        self.problem.get_or_insert((setting, format!("`{given}` is not {wanted}")));
+        self.problem
+            .get_or_insert((setting, format!("`{given}` is not {wanted}")));
     }
 }

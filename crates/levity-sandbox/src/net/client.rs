@@ -13,9 +13,11 @@ use super::resolve::Checked;
 /// An HTTP client that reaches only what its [`NetGuard`] allows.
 ///
 /// # Promises
-/// - Every address of a name is looked at, and the connection goes to one of those: the name is not resolved again.
+/// - Every address of a name is looked at, and the connection goes to one of those: the name is not
+///   resolved again.
 /// - Every redirect is looked at like the first URL.
-/// - Proxies of the environment are not used: they would connect to addresses that nobody looked at.
+/// - Proxies of the environment are not used: they would connect to addresses that nobody looked
+///   at.
 /// - No cookies, no `Referer`, no compression; headers that were set go to the first server only.
 /// - Nothing is kept between two requests.
 ///
@@ -55,7 +57,10 @@ impl GuardedClient {
             .pool_max_idle_per_host(0)
             .user_agent(guard.user_agent())
             .build()
-            .map_err(|error| NetError::Setting { setting: "client", problem: causes(&error) })?;
+            .map_err(|error| NetError::Setting {
+                setting: "client",
+                problem: causes(&error),
+            })?;
         Ok(Self { guard, client })
     }
 
@@ -70,11 +75,20 @@ impl GuardedClient {
     /// When the guard refuses the URL.
     pub fn get(&self, url: &str) -> Result<GuardedGet, AddressError> {
         let url = self.guard.check_url(url)?;
-        Ok(GuardedGet { client: self.clone(), url, headers: HeaderMap::new(), problem: None })
+        Ok(GuardedGet {
+            client: self.clone(),
+            url,
+            headers: HeaderMap::new(),
+            problem: None,
+        })
     }
 
     async fn once(&self, url: &CheckedUrl, own: &HeaderMap) -> Result<Response, NetError> {
-        let request = self.client.get(url.0.clone()).header(ACCEPT_ENCODING, "identity").headers(own.clone());
+        let request = self
+            .client
+            .get(url.0.clone())
+            .header(ACCEPT_ENCODING, "identity")
+            .headers(own.clone());
         request.send().await.map_err(|error| failed(&error))
     }
 }
@@ -115,9 +129,19 @@ impl GuardedGet {
             clippy::disallowed_methods,
             reason = "how long a server may take is a matter of the real clock"
         )]
-        let clock = Clock { end: Instant::now().checked_add(limit), limit };
-        let (url, redirects, response) = clock.within(follow(&self.client, self.url, self.headers)).await?;
-        Ok(Reply { url, redirects, response, clock })
+        let clock = Clock {
+            end: Instant::now().checked_add(limit),
+            limit,
+        };
+        let (url, redirects, response) = clock
+            .within(follow(&self.client, self.url, self.headers))
+            .await?;
+        Ok(Reply {
+            url,
+            redirects,
+            response,
+            clock,
+        })
     }
 }
 
@@ -130,7 +154,9 @@ async fn follow(
     let mut seen = vec![url.clone()];
     loop {
         let response = client.once(&url, &headers).await?;
-        let Some(location) = location(&response) else { return Ok((url, seen.len() - 1, response)) };
+        let Some(location) = location(&response) else {
+            return Ok((url, seen.len() - 1, response));
+        };
         let next = client.guard.check_redirect(&url, &location)?;
         if seen.len() > client.guard.max_redirects() {
             return Err(NetError::TooManyRedirects(client.guard.max_redirects()));
@@ -157,7 +183,11 @@ fn location(response: &Response) -> Option<String> {
             | StatusCode::PERMANENT_REDIRECT
     );
     let location = response.headers().get(LOCATION).filter(|_| moved)?;
-    Some(String::from_utf8_lossy(location.as_bytes()).trim().to_owned())
+    Some(
+        String::from_utf8_lossy(location.as_bytes())
+            .trim()
+            .to_owned(),
+    )
 }
 
 /// A reply whose body has not been read.
@@ -200,12 +230,18 @@ impl Reply {
         loop {
             let chunk = async { self.response.chunk().await.map_err(|error| failed(&error)) };
             let Some(piece) = self.clock.within(chunk).await? else {
-                return Ok(Body { bytes, is_cut: false });
+                return Ok(Body {
+                    bytes,
+                    is_cut: false,
+                });
             };
             let room = max - bytes.len();
             bytes.extend_from_slice(&piece[..piece.len().min(room)]);
             if piece.len() > room {
-                return Ok(Body { bytes, is_cut: true });
+                return Ok(Body {
+                    bytes,
+                    is_cut: true,
+                });
             }
         }
     }
@@ -230,9 +266,14 @@ struct Clock {
 }
 
 impl Clock {
-    async fn within<T>(&self, work: impl Future<Output = Result<T, NetError>>) -> Result<T, NetError> {
+    async fn within<T>(
+        &self,
+        work: impl Future<Output = Result<T, NetError>>,
+    ) -> Result<T, NetError> {
         match self.end {
-            Some(end) => timeout_at(end, work).await.unwrap_or(Err(NetError::Timeout(self.limit))),
+            Some(end) => timeout_at(end, work)
+                .await
+                .unwrap_or(Err(NetError::Timeout(self.limit))),
             None => work.await,
         }
     }
@@ -247,7 +288,11 @@ fn failed(error: &reqwest::Error) -> NetError {
         }
         next = cause.source();
     }
-    if error.is_connect() { NetError::Connect } else { NetError::Transfer }
+    if error.is_connect() {
+        NetError::Connect
+    } else {
+        NetError::Transfer
+    }
 }
 
 fn causes(error: &dyn Error) -> String {

@@ -22,7 +22,8 @@ pub enum AddressError {
     /// The name cannot be one of a host.
     #[error("the host of this URL cannot be read; write it as in `example.org`")]
     Host,
-    /// The host is on the list of those that are denied, or not on the list of those that are allowed.
+    /// The host is on the list of those that are denied, or not on the list of those that are
+    /// allowed.
     #[error("the host `{0}` is not allowed here; use another source")]
     Denied(String),
     /// The name is one of a local network, or of a cloud's own services.
@@ -67,7 +68,9 @@ pub enum NetError {
     #[error("the server broke off or did not speak HTTP; try again later, or use another source")]
     Transfer,
     /// A header cannot be sent as it is.
-    #[error("the header `{0}` cannot be sent; its name or value has characters that no header may have")]
+    #[error(
+        "the header `{0}` cannot be sent; its name or value has characters that no header may have"
+    )]
     Header(String),
     /// A setting cannot be used.
     #[error("`{setting}` cannot be used: {problem}")]

@@ -52,7 +52,8 @@ impl NetGuard {
         Self(Arc::new(rules))
     }
 
-    /// Looks at a URL. A name in it is not resolved: that is done, and looked at, when it is connected to.
+    /// Looks at a URL. A name in it is not resolved: that is done, and looked at, when it is
+    /// connected to.
     ///
     /// # Errors
     /// Which rule it breaks.
@@ -68,7 +69,11 @@ impl NetGuard {
     ///
     /// # Errors
     /// Which rule it breaks, as [`AddressError::Redirect`].
-    pub fn check_redirect(&self, from: &CheckedUrl, location: &str) -> Result<CheckedUrl, AddressError> {
+    pub fn check_redirect(
+        &self,
+        from: &CheckedUrl,
+        location: &str,
+    ) -> Result<CheckedUrl, AddressError> {
         let check = || {
             if location.len() > MAX_URL || location.chars().any(char::is_control) {
                 return Err(AddressError::NotAUrl);
@@ -134,9 +139,15 @@ impl NetGuard {
         if !allowed || found(&self.0.denied) {
             return Err(AddressError::Denied(name));
         }
-        let by_name = self.0.allowed.iter().any(|one| *one != Pattern::Any && one.matches(&name));
+        let by_name = self
+            .0
+            .allowed
+            .iter()
+            .any(|one| *one != Pattern::Any && one.matches(&name));
         match host {
-            Host::Domain(_) if is_local(&name) && !by_name => return Err(AddressError::LocalName(name)),
+            Host::Domain(_) if is_local(&name) && !by_name => {
+                return Err(AddressError::LocalName(name));
+            }
             Host::Domain(_) => {}
             Host::Ipv4(address) => self.check_address(&name, address.into())?,
             Host::Ipv6(address) => self.check_address(&name, address.into())?,
@@ -149,7 +160,10 @@ impl NetGuard {
             return Ok(());
         }
         match objection(address) {
-            Some(range) => Err(AddressError::Address { host: host.to_owned(), range }),
+            Some(range) => Err(AddressError::Address {
+                host: host.to_owned(),
+                range,
+            }),
             None => Ok(()),
         }
     }
@@ -178,13 +192,20 @@ impl fmt::Debug for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("NetGuard");
         shown.field("http", &self.http).field("ports", &self.ports);
-        shown.field("allowed", &self.allowed).field("denied", &self.denied);
-        shown.field("addresses", &self.addresses).field("time_limit", &self.time_limit);
-        shown.field("max_redirects", &self.max_redirects).finish_non_exhaustive()
+        shown
+            .field("allowed", &self.allowed)
+            .field("denied", &self.denied);
+        shown
+            .field("addresses", &self.addresses)
+            .field("time_limit", &self.time_limit);
+        shown
+            .field("max_redirects", &self.max_redirects)
+            .finish_non_exhaustive()
     }
 }
 
-/// A URL that a [`NetGuard`] has looked at, in the form in which it is used: without a fragment, its host in ASCII.
+/// A URL that a [`NetGuard`] has looked at, in the form in which it is used: without a fragment,
+/// its host in ASCII.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CheckedUrl(pub(super) Url);
 

@@ -23,11 +23,19 @@ const LOCAL: &[&str] = &[
 ];
 
 /// Names of services that tell a machine in a cloud about itself, beside those that end as above.
-const METADATA: &[&str] = &["metadata.goog", "metadata.azure.com", "metadata.tencentyun.com"];
+const METADATA: &[&str] = &[
+    "metadata.goog",
+    "metadata.azure.com",
+    "metadata.tencentyun.com",
+];
 
-/// Whether a name, in lower case and without a dot at its end, is one that public DNS does not know.
+/// Whether a name, in lower case and without a dot at its end, is one that public DNS does not
+/// know.
 pub(super) fn is_local(name: &str) -> bool {
-    let ends = |suffix: &&str| name.strip_suffix(*suffix).is_some_and(|rest| rest.ends_with('.'));
+    let ends = |suffix: &&str| {
+        name.strip_suffix(*suffix)
+            .is_some_and(|rest| rest.ends_with('.'))
+    };
     !name.contains('.')
         || LOCAL.iter().any(ends)
         || METADATA.iter().any(|known| name == *known || ends(known))
@@ -71,9 +79,12 @@ impl Pattern {
     }
 }
 
-/// A host in the one form that is compared: ASCII, lower case, no dot at its end. `None` when a part is empty.
+/// A host in the one form that is compared: ASCII, lower case, no dot at its end. `None` when a
+/// part is empty.
 pub(super) fn normal<S: AsRef<str>>(host: &Host<S>) -> Option<String> {
-    let Host::Domain(name) = host else { return Some(host.to_string()) };
+    let Host::Domain(name) = host else {
+        return Some(host.to_string());
+    };
     let name = name.as_ref().to_ascii_lowercase();
     let name = name.strip_suffix('.').unwrap_or(&name);
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
@@ -88,37 +99,81 @@ mod tests {
     #[track_caller]
     fn check(pattern: &str, yes: &[&str], no: &[&str]) {
         let pattern = Pattern::parse(pattern).expect("a pattern");
-        yes.iter().for_each(|name| assert!(pattern.matches(name), "{name}"));
-        no.iter().for_each(|name| assert!(!pattern.matches(name), "{name}"));
+        yes.iter()
+            .for_each(|name| assert!(pattern.matches(name), "{name}"));
+        no.iter()
+            .for_each(|name| assert!(!pattern.matches(name), "{name}"));
     }
 
     #[test]
     fn patterns_are_compared_in_one_form() {
         check("*", &["a.org", "127.0.0.1"], &[]);
-        check("Example.ORG.", &["example.org"], &["www.example.org", "example.orgs", "badexample.org"]);
-        check("*.example.org", &["www.example.org", "a.b.example.org"], &["example.org", "badexample.org"]);
-        check("bücher.example", &["xn--bcher-kva.example"], &["bucher.example"]);
-        check("*.Bücher.example", &["a.xn--bcher-kva.example"], &["xn--bcher-kva.example"]);
+        check(
+            "Example.ORG.",
+            &["example.org"],
+            &["www.example.org", "example.orgs", "badexample.org"],
+        );
+        check(
+            "*.example.org",
+            &["www.example.org", "a.b.example.org"],
+            &["example.org", "badexample.org"],
+        );
+        check(
+            "bücher.example",
+            &["xn--bcher-kva.example"],
+            &["bucher.example"],
+        );
+        check(
+            "*.Bücher.example",
+            &["a.xn--bcher-kva.example"],
+            &["xn--bcher-kva.example"],
+        );
         check("0x7f.1", &["127.0.0.1"], &["0x7f.1"]);
     }
 
     #[test]
     fn what_is_no_pattern_is_refused() {
-        for text in ["", "*.", "*.*.org", "a..b", "https://a.org", "a b", "*.127.0.0.1", "a.org/x", "a@b.org"]
-        {
+        for text in [
+            "",
+            "*.",
+            "*.*.org",
+            "a..b",
+            "https://a.org",
+            "a b",
+            "*.127.0.0.1",
+            "a.org/x",
+            "a@b.org",
+        ] {
             assert_eq!(Pattern::parse(text), None, "{text}");
         }
     }
 
     #[test]
     fn local_names_are_known() {
-        for name in ["localhost", "intranet", "a.localhost", "printer.local", "metadata.google.internal"] {
+        for name in [
+            "localhost",
+            "intranet",
+            "a.localhost",
+            "printer.local",
+            "metadata.google.internal",
+        ] {
             assert!(is_local(name), "{name}");
         }
-        for name in ["kubernetes.default.svc", "metadata.goog", "router.home.arpa", "x.metadata.goog"] {
+        for name in [
+            "kubernetes.default.svc",
+            "metadata.goog",
+            "router.home.arpa",
+            "x.metadata.goog",
+        ] {
             assert!(is_local(name), "{name}");
         }
-        for name in ["example.org", "local.example.org", "mylocal.org", "localhost.org", "notlocalhost.net"] {
+        for name in [
+            "example.org",
+            "local.example.org",
+            "mylocal.org",
+            "localhost.org",
+            "notlocalhost.net",
+        ] {
             assert!(!is_local(name), "{name}");
         }
     }

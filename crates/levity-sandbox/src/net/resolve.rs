@@ -29,13 +29,17 @@ pub struct SystemResolver;
 
 impl AddressResolver for SystemResolver {
     fn resolve<'a>(&'a self, host: &'a str) -> Resolving<'a> {
-        Box::pin(
-            async move { Ok(tokio::net::lookup_host((host, 0)).await?.map(|found| found.ip()).collect()) },
-        )
+        Box::pin(async move {
+            Ok(tokio::net::lookup_host((host, 0))
+                .await?
+                .map(|found| found.ip())
+                .collect())
+        })
     }
 }
 
-/// What the HTTP client connects by: it gets addresses from here alone, and asks once per connection.
+/// What the HTTP client connects by: it gets addresses from here alone, and asks once per
+/// connection.
 pub(super) struct Checked(pub(super) NetGuard);
 
 impl Resolve for Checked {
@@ -55,6 +59,8 @@ async fn addresses(guard: &NetGuard, name: &str) -> Result<Vec<IpAddr>, AddressE
     if found.is_empty() {
         return Err(AddressError::Unresolved(name.to_owned()));
     }
-    found.iter().try_for_each(|address| guard.check_address(name, *address))?;
+    found
+        .iter()
+        .try_for_each(|address| guard.check_address(name, *address))?;
     Ok(found)
 }

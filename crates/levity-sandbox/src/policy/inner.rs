@@ -3,8 +3,10 @@
 use super::judge::name;
 
 /// Shells whose `-c` takes a line.
-const SHELLS: [&str; 13] =
-    ["sh", "bash", "dash", "zsh", "ksh", "ash", "rbash", "mksh", "yash", "posh", "fish", "csh", "tcsh"];
+const SHELLS: [&str; 13] = [
+    "sh", "bash", "dash", "zsh", "ksh", "ash", "rbash", "mksh", "yash", "posh", "fish", "csh",
+    "tcsh",
+];
 
 pub(super) fn is_shell(program: &str) -> bool {
     SHELLS.contains(&program)
@@ -27,11 +29,14 @@ pub(super) const WRAPPERS: [&str; 14] = [
 ];
 
 /// Programs and parts of shells that run others in ways that are not followed, or rename them.
-const RUNNERS: &str = ". alias bind busybox capsh chroot chrt compgen complete doas enable entr eval fakeroot fc flock hash \
-    ionice ltrace mapfile nsenter numactl parallel pkexec readarray runuser script setsid sg source ssh \
+const RUNNERS: &str = ". alias bind busybox capsh chroot chrt compgen complete doas enable entr \
+    eval fakeroot fc flock hash \
+    ionice ltrace mapfile nsenter numactl parallel pkexec readarray runuser script setsid sg \
+    source ssh \
     strace su sudo systemd-run taskset time trap unshare watch";
 
-/// Returns whether some shells run a part of a text where a number or a variable stands: `a[$(rm b)]`.
+/// Returns whether some shells run a part of a text where a number or a variable stands:
+/// `a[$(rm b)]`.
 fn runs_index(text: &str) -> bool {
     text.contains('[') && text.contains(['$', '`'])
 }
@@ -53,8 +58,8 @@ pub(super) fn inner(texts: &[&str]) -> Inner {
             Some(text) if !text.starts_with('-') && !text.contains('=') => Inner::Words(1),
             _ => Inner::Unclear,
         },
-        "test" | "[" | "printf" | "let" | "declare" | "typeset" | "local" | "export" | "readonly"
-        | "read" | "unset"
+        "test" | "[" | "printf" | "let" | "declare" | "typeset" | "local" | "export"
+        | "readonly" | "read" | "unset"
             if texts[1..].iter().any(|text| runs_index(text)) =>
         {
             Inner::Unclear
@@ -64,11 +69,15 @@ pub(super) fn inner(texts: &[&str]) -> Inner {
     }
 }
 
-/// The program that `xargs` runs. What it reads may become a part of any argument, and so of a line for a shell; and of a file that it
-/// is to read by `-a`, which the other checks do not see.
+/// The program that `xargs` runs. What it reads may become a part of any argument, and so of a line
+/// for a shell; and of a file that it is to read by `-a`, which the other checks do not see.
 fn xargs_inner(texts: &[&str]) -> Inner {
     match after_options(texts, "0rtx", "InPLdEs", 0) {
-        Inner::Words(at) if texts.get(at).is_some_and(|text| WRAPPERS.contains(&name(text))) => {
+        Inner::Words(at)
+            if texts
+                .get(at)
+                .is_some_and(|text| WRAPPERS.contains(&name(text))) =>
+        {
             Inner::Unclear
         }
         other => other,
@@ -77,12 +86,21 @@ fn xargs_inner(texts: &[&str]) -> Inner {
 
 /// The texts in whose place `xargs` with these options puts words of its input.
 pub(super) fn xargs_replaces<'a>(options: &[&'a str]) -> Vec<&'a str> {
-    let attached = options.iter().filter_map(|option| option.strip_prefix("-I"));
-    let behind = options.windows(2).filter(|pair| pair[0] == "-I").map(|pair| pair[1]);
-    attached.chain(behind).filter(|text| !text.is_empty()).collect()
+    let attached = options
+        .iter()
+        .filter_map(|option| option.strip_prefix("-I"));
+    let behind = options
+        .windows(2)
+        .filter(|pair| pair[0] == "-I")
+        .map(|pair| pair[1]);
+    attached
+        .chain(behind)
+        .filter(|text| !text.is_empty())
+        .collect()
 }
 
-/// The program behind options, of which some take the next word as a value, and behind `skip` more words.
+/// The program behind options, of which some take the next word as a value, and behind `skip` more
+/// words.
 fn after_options(texts: &[&str], flags: &str, valued: &str, skip: usize) -> Inner {
     let mut at = 1;
     while let Some(option) = texts.get(at).and_then(|text| text.strip_prefix('-')) {
@@ -99,12 +117,18 @@ fn after_options(texts: &[&str], flags: &str, valued: &str, skip: usize) -> Inne
 fn shell_inner(texts: &[&str]) -> Inner {
     // Other options take a word themselves, and the line comes after that.
     let takes_line = |text: &&str| {
-        let flags = text.strip_prefix('-').and_then(|text| text.strip_suffix('c'));
-        flags.is_some_and(|flags| flags.len() <= 2 && flags.chars().all(|flag| "elux".contains(flag)))
+        let flags = text
+            .strip_prefix('-')
+            .and_then(|text| text.strip_suffix('c'));
+        flags.is_some_and(|flags| {
+            flags.len() <= 2 && flags.chars().all(|flag| "elux".contains(flag))
+        })
     };
     match texts.get(1) {
         // Options may follow it, and the line comes after them.
-        Some(option) if takes_line(option) && texts.len() > 2 && !texts[2].starts_with(['-', '+']) => {
+        Some(option)
+            if takes_line(option) && texts.len() > 2 && !texts[2].starts_with(['-', '+']) =>
+        {
             Inner::Line(2)
         }
         _ => Inner::Unclear,

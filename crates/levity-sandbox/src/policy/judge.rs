@@ -28,7 +28,8 @@ pub(super) struct Scene {
     beside: Option<String>,
     /// The first sign that keeps the line from being plain words.
     not_plain: Option<String>,
-    /// Names of programs that no rule allows, and that are taken to be what the system has under these names.
+    /// Names of programs that no rule allows, and that are taken to be what the system has under
+    /// these names.
     pub(super) readers: BTreeSet<String>,
 }
 
@@ -37,17 +38,28 @@ impl Scene {
         let dir = if dir == "." { "" } else { dir };
         let [rule, beside, not_plain] = [const { None }; 3];
         let (folders, readers) = (vec![dir.to_owned()], BTreeSet::new());
-        Self { folders, lists: false, rule, beside, not_plain, readers }
+        Self {
+            folders,
+            lists: false,
+            rule,
+            beside,
+            not_plain,
+            readers,
+        }
     }
 
-    /// Takes note of a `cd`. Earlier folders stay possible: it may fail, or run in a shell of its own. Others than literal ones lead to a home or
-    /// an earlier folder, or are not known yet.
+    /// Takes note of a `cd`. Earlier folders stay possible: it may fail, or run in a shell of its
+    /// own. Others than literal ones lead to a home or an earlier folder, or are not known yet.
     fn enter(&mut self, args: &[Word]) {
         let [dir] = args else { return };
         if !dir.is_known() || dir.text.starts_with('-') || self.folders.len() > MAX_FOLDERS {
             return;
         }
-        let below: Vec<String> = self.folders.iter().map(|folder| join(folder, &dir.text)).collect();
+        let below: Vec<String> = self
+            .folders
+            .iter()
+            .map(|folder| join(folder, &dir.text))
+            .collect();
         for folder in below {
             if !self.folders.contains(&folder) {
                 self.folders.push(folder);
@@ -55,15 +67,18 @@ impl Scene {
         }
     }
 
-    /// Why the line may not run with the rights of the rule that allows a program of it: each line runs with one set of rights, and one
-    /// with more than those to read must be plain words, since shells differ in all else.
+    /// Why the line may not run with the rights of the rule that allows a program of it: each line
+    /// runs with one set of rights, and one with more than those to read must be plain words, since
+    /// shells differ in all else.
     fn excess(&self) -> Option<String> {
         let rule = self.rule.as_deref()?;
         if let Some(sign) = &self.not_plain {
             return Some(not_plain(sign, rule));
         }
         let beside = self.beside.as_deref()?;
-        Some(format!("it mixes `{rule}`, which a rule allows, with `{beside}`; run them one by one"))
+        Some(format!(
+            "it mixes `{rule}`, which a rule allows, with `{beside}`; run them one by one"
+        ))
     }
 
     /// What the line reads, if all its programs are allowed only because they read.
@@ -71,18 +86,28 @@ impl Scene {
         match self {
             _ if *ruling != Permit::Allow => None,
             Self { rule: Some(_), .. } => None,
-            Self { lists: false, beside: None, not_plain: None, .. } => Some(ReadScope::Nothing),
+            Self {
+                lists: false,
+                beside: None,
+                not_plain: None,
+                ..
+            } => Some(ReadScope::Nothing),
             _ => Some(ReadScope::Files),
         }
     }
 }
 
-/// Why git is asked about. Nobody but the folder's owner knows whether its repositories can be trusted.
-const GIT: &str = "`git` runs programs that a repository's settings name, and can show every file that was ever committed; \
+/// Why git is asked about. Nobody but the folder's owner knows whether its repositories can be
+/// trusted.
+const GIT: &str = "`git` runs programs that a repository's settings name, and can show every file \
+    that was ever committed; \
     if you trust the folder, allow it by a rule such as `git status`";
 
 fn not_plain(sign: &str, rule: &str) -> String {
-    format!("it has {sign} beside `{}`, which a rule allows; write it as plain words", short(rule))
+    format!(
+        "it has {sign} beside `{}`, which a rule allows; write it as plain words",
+        short(rule)
+    )
 }
 
 /// A path below a folder of the workspace.
@@ -97,9 +122,14 @@ fn join(folder: &str, name: &str) -> String {
 impl CommandPolicy {
     /// What is said of the folder that a command begins in.
     pub(super) fn judge_folder(&self, dir: &str) -> Permit {
-        let is_denied = self.workspace.as_ref().is_some_and(|space| dir != "." && space.denies(dir));
+        let is_denied = self
+            .workspace
+            .as_ref()
+            .is_some_and(|space| dir != "." && space.denies(dir));
         match leaves(&Word::literal(dir)) || is_denied {
-            true => self.otherwise_ask("it begins in a folder that may lie elsewhere, or is kept apart"),
+            true => {
+                self.otherwise_ask("it begins in a folder that may lie elsewhere, or is kept apart")
+            }
             false => Permit::Allow,
         }
     }
@@ -112,15 +142,25 @@ impl CommandPolicy {
         if words.iter().map(|word| word.text.len()).sum::<usize>() > shell::MAX_LINE {
             return self.unclear(shell::TOO_LONG);
         }
-        self.judge_simple(&Simple { words, ..Simple::default() }, 0, scene)
+        self.judge_simple(
+            &Simple {
+                words,
+                ..Simple::default()
+            },
+            0,
+            scene,
+        )
     }
 
-    /// Decides on a line. One whose programs have more rights than to read is allowed only as plain words.
+    /// Decides on a line. One whose programs have more rights than to read is allowed only as plain
+    /// words.
     pub(super) fn judge_scene(&self, line: CommandLine<'_>, scene: &mut Scene) -> Permit {
         let ruling = match line {
             CommandLine::Argv(words) => self.judge_words(words, scene),
             CommandLine::Shell(line) => match literal::parse(line) {
-                Ok(commands) if line.len() <= shell::MAX_LINE => self.judge_commands(&commands, 0, scene),
+                Ok(commands) if line.len() <= shell::MAX_LINE => {
+                    self.judge_commands(&commands, 0, scene)
+                }
                 Ok(_) => self.unclear(shell::TOO_LONG),
                 Err(sign) => {
                     scene.not_plain = Some(sign);
@@ -129,11 +169,14 @@ impl CommandPolicy {
             },
         };
         let reason = match (&ruling, &self.otherwise) {
-            (Permit::Allow, None | Some(Permit::Ask { .. } | Permit::Deny { .. })) => scene.excess(),
+            (Permit::Allow, None | Some(Permit::Ask { .. } | Permit::Deny { .. })) => {
+                scene.excess()
+            }
             _ => None,
         };
         let Some(reason) = reason else { return ruling };
-        // A rule takes no right away: without those that allow, the line may be one that only reads.
+        // A rule takes no right away: without those that allow, the line may be one that only
+        // reads.
         if scene.rule.is_some() && self.otherwise.is_none() {
             let mut again = Scene::new(&scene.folders[0]);
             if self.restrictions().judge_scene(line, &mut again) == Permit::Allow {
@@ -149,8 +192,16 @@ impl CommandPolicy {
 
     /// The same policy without the rules that allow.
     pub(super) fn restrictions(&self) -> Self {
-        let rules = self.rules.iter().filter(|rule| rule.ruling != Permit::Allow).cloned().collect();
-        Self { rules, ..self.clone() }
+        let rules = self
+            .rules
+            .iter()
+            .filter(|rule| rule.ruling != Permit::Allow)
+            .cloned()
+            .collect();
+        Self {
+            rules,
+            ..self.clone()
+        }
     }
 
     fn judge_line(&self, line: &str, depth: usize, scene: &mut Scene) -> Permit {
@@ -167,7 +218,9 @@ impl CommandPolicy {
         if commands.is_empty() {
             return Permit::deny("there is no program in it; name one");
         }
-        let each = commands.iter().map(|command| self.judge_simple(command, depth, scene));
+        let each = commands
+            .iter()
+            .map(|command| self.judge_simple(command, depth, scene));
         each.fold(Permit::Allow, Permit::and)
     }
 
@@ -186,12 +239,16 @@ impl CommandPolicy {
             ruling = ruling.and(self.otherwise_ask("it writes to a file"));
         }
         if command.sets {
-            ruling =
-                ruling.and(self.otherwise_ask("it sets variables, which can change what a program does"));
-            let is_shell = command.words.first().is_some_and(|word| is_shell(name(&word.text)));
+            ruling = ruling
+                .and(self.otherwise_ask("it sets variables, which can change what a program does"));
+            let is_shell = command
+                .words
+                .first()
+                .is_some_and(|word| is_shell(name(&word.text)));
             if is_shell && !self.restrictions().rules.is_empty() {
-                ruling =
-                    ruling.and(Permit::ask("it sets variables for a shell, which may run what they say"));
+                ruling = ruling.and(Permit::ask(
+                    "it sets variables for a shell, which may run what they say",
+                ));
             }
         }
         if command.reads.iter().any(leaves) {
@@ -204,7 +261,9 @@ impl CommandPolicy {
     }
 
     pub(super) fn judge_program(&self, words: &[Word], depth: usize, scene: &mut Scene) -> Permit {
-        let Some(program) = words.first() else { return Permit::Allow };
+        let Some(program) = words.first() else {
+            return Permit::Allow;
+        };
         if !program.is_known() {
             return self.unclear("which program it runs is not known before it runs");
         }
@@ -222,7 +281,8 @@ impl CommandPolicy {
         }
         match inner {
             Inner::None => {}
-            // A pattern in the line itself becomes the name of a file, which may hold any line. One behind it may become nothing.
+            // A pattern in the line itself becomes the name of a file, which may hold any line. One
+            // behind it may become nothing.
             Inner::Line(at) if is_known(words) => {
                 ruling = ruling.and(self.judge_line(texts[at], depth + 1, scene));
             }
@@ -231,14 +291,19 @@ impl CommandPolicy {
                 // What `xargs` reads becomes arguments, or parts of them, and nobody knows it yet.
                 if name(texts[0]) == "xargs" {
                     let replaced = xargs_replaces(&texts[1..at]);
-                    let is_replaced = |word: &&mut Word| replaced.iter().any(|part| word.text.contains(part));
-                    inner.iter_mut().filter(is_replaced).for_each(|word| *word = Word::default());
+                    let is_replaced =
+                        |word: &&mut Word| replaced.iter().any(|part| word.text.contains(part));
+                    inner
+                        .iter_mut()
+                        .filter(is_replaced)
+                        .for_each(|word| *word = Word::default());
                     inner.push(Word::default());
                 }
                 ruling = ruling.and(self.judge_program(&inner, depth + 1, scene));
             }
             Inner::Line(_) | Inner::Words(_) | Inner::Unclear => {
-                ruling = ruling.and(self.unclear("which program it runs is not known before it runs"));
+                ruling =
+                    ruling.and(self.unclear("which program it runs is not known before it runs"));
             }
         }
         ruling.and(self.judge_executed(words, depth))
@@ -247,28 +312,40 @@ impl CommandPolicy {
     /// What is said of a program by its name and arguments.
     fn judge_named(&self, texts: &[&str], words: &[Word], scene: &mut Scene) -> Permit {
         let name = name(texts[0]);
-        let by_name: Vec<&str> = std::iter::once(name).chain(texts[1..].iter().copied()).collect();
-        // Rules that deny or ask speak of `git -C . push` and `git-push`, too; one that allows `git push` does not.
+        let by_name: Vec<&str> = std::iter::once(name)
+            .chain(texts[1..].iter().copied())
+            .collect();
+        // Rules that deny or ask speak of `git -C . push` and `git-push`, too; one that allows
+        // `git push` does not.
         let of_git = command_of_git(&by_name);
         let of_git: Vec<&str> = of_git.iter().map_while(|word| *word).collect();
         let speaks = |rule: &super::CommandRule| {
-            [&*by_name, texts, &*of_git].iter().any(|texts| rule.command.matches(texts))
+            [&*by_name, texts, &*of_git]
+                .iter()
+                .any(|texts| rule.command.matches(texts))
         };
-        let denies = |rule: &&super::CommandRule| matches!(rule.ruling, Permit::Deny { .. }) && speaks(rule);
+        let denies =
+            |rule: &&super::CommandRule| matches!(rule.ruling, Permit::Deny { .. }) && speaks(rule);
         if let Some(rule) = self.rules.iter().find(denies) {
             return rule.ruling.clone();
         }
         // What stands somewhere else under a known name may be another program.
         let known = is_plain(texts[0]).then_some(&by_name);
         let matches = |rule: &super::CommandRule| {
-            known.as_ref().is_some_and(|words| rule.command.matches(words)) || rule.command.matches(texts)
+            known
+                .as_ref()
+                .is_some_and(|words| rule.command.matches(words))
+                || rule.command.matches(texts)
         };
         let allows = |rule: &super::CommandRule| {
             rule.ruling == Permit::Allow && !rule.command.words.is_empty() && matches(rule)
         };
         let fits = |rule: &super::CommandRule| match rule.ruling {
             Permit::Allow => allows(rule) && words.iter().all(Word::is_known),
-            _ => (matches(rule) || rule.command.matches(&of_git)) && words.iter().all(|word| word.literal),
+            _ => {
+                (matches(rule) || rule.command.matches(&of_git))
+                    && words.iter().all(|word| word.literal)
+            }
         };
         let fitting = self.rules.iter().position(fits);
         let ruling = match (fitting, &self.otherwise) {
@@ -281,10 +358,15 @@ impl CommandPolicy {
             }
             (None, Some(otherwise)) => otherwise.clone(),
             (None, None) => {
-                match (self.judge_reading(texts, words, scene), self.rules.iter().find(|it| allows(it))) {
+                match (
+                    self.judge_reading(texts, words, scene),
+                    self.rules.iter().find(|it| allows(it)),
+                ) {
                     (Permit::Ask { .. }, Some(rule)) => {
-                        let sign =
-                            scene.not_plain.as_deref().unwrap_or("words that are not known before it runs");
+                        let sign = scene
+                            .not_plain
+                            .as_deref()
+                            .unwrap_or("words that are not known before it runs");
                         Permit::ask(not_plain(sign, &rule.command.text))
                     }
                     (ruling, _) => ruling,
@@ -292,14 +374,17 @@ impl CommandPolicy {
             }
         };
         match self.may_be_restricted(name, words, fitting) {
-            true => ruling.and(Permit::ask("what it becomes is not known before it runs, and may be denied")),
+            true => ruling.and(Permit::ask(
+                "what it becomes is not known before it runs, and may be denied",
+            )),
             false => ruling,
         }
     }
 
     fn judge_reading(&self, texts: &[&str], words: &[Word], scene: &mut Scene) -> Permit {
         let program = name(texts[0]);
-        if !matches!(inner(texts), Inner::None) && WRAPPERS.contains(&program) && is_plain(texts[0]) {
+        if !matches!(inner(texts), Inner::None) && WRAPPERS.contains(&program) && is_plain(texts[0])
+        {
             // The program inside is judged for itself.
             scene.readers.insert(program.to_owned());
             return Permit::Allow;
@@ -313,12 +398,15 @@ impl CommandPolicy {
         }
         scene.readers.insert(program.to_owned());
         if words[1..].iter().any(|word| !word.literal) {
-            return Permit::ask(format!("what `{program}` is given is not known before it runs"));
+            return Permit::ask(format!(
+                "what `{program}` is given is not known before it runs"
+            ));
         }
         if let Some(word) = words[1..].iter().find(|word| leaves(word)) {
             return Permit::ask(format!("`{}` may lie elsewhere", short(&word.text)));
         }
-        let is_folder = |args: &[&str]| matches!(args, [dir] if !dir.is_empty() && !dir.starts_with('-'));
+        let is_folder =
+            |args: &[&str]| matches!(args, [dir] if !dir.is_empty() && !dir.starts_with('-'));
         match program {
             "ls" => scene.lists = true,
             "cd" if is_folder(args) => {}
@@ -332,7 +420,8 @@ impl CommandPolicy {
         }
         if let Some(word) = words[1..].iter().find(|word| is_misled_by(program, word)) {
             return Permit::ask(format!(
-                "`{}` may become an option of `{program}`, since files can have any name; write `./*` for `*`, or name the files",
+                "`{}` may become an option of `{program}`, since files can have any name; write \
+                    `./*` for `*`, or name the files",
                 short(&word.text)
             ));
         }
@@ -342,13 +431,20 @@ impl CommandPolicy {
         }
     }
 
-    /// Asks about words that are names of denied files. The kernel keeps commands from those that are not asked about.
+    /// Asks about words that are names of denied files. The kernel keeps commands from those that
+    /// are not asked about.
     fn judge_denied(&self, words: &[Word], scene: &Scene) -> Permit {
-        let Some(space) = &self.workspace else { return Permit::Allow };
+        let Some(space) = &self.workspace else {
+            return Permit::Allow;
+        };
         let is_denied = |word: &&Word| {
-            let is_path = !word.text.is_empty() && !word.text.starts_with('-') && !word.is_dev_null();
+            let is_path =
+                !word.text.is_empty() && !word.text.starts_with('-') && !word.is_dev_null();
             let paths = scene.folders.iter().map(|folder| join(folder, &word.text));
-            is_path && paths.into_iter().any(|path| !path.is_empty() && space.denies(&path))
+            is_path
+                && paths
+                    .into_iter()
+                    .any(|path| !path.is_empty() && space.denies(&path))
         };
         match words.iter().find(is_denied) {
             Some(word) => Permit::ask(format!("`{}` is kept apart", short(&word.text))),
@@ -374,7 +470,9 @@ fn leaves(word: &Word) -> bool {
     text.starts_with('/')
         || text.contains("=/")
         || (text.starts_with('-') && text.contains('/'))
-        || text.split(['/', '=', ':']).any(|part| part == ".." || (word.expands && may_be_parent(part)))
+        || text
+            .split(['/', '=', ':'])
+            .any(|part| part == ".." || (word.expands && may_be_parent(part)))
         || (word.expands && text.contains(['~', '{']))
         || !word.literal
 }
@@ -392,12 +490,19 @@ pub(super) fn name(program: &str) -> &str {
 /// Whether a program is found by its name, or where the system keeps programs.
 fn is_plain(program: &str) -> bool {
     let folder = program.strip_suffix(name(program)).unwrap_or("");
-    matches!(folder, "" | "/bin/" | "/usr/bin/" | "/sbin/" | "/usr/sbin/" | "/usr/local/bin/")
+    matches!(
+        folder,
+        "" | "/bin/" | "/usr/bin/" | "/sbin/" | "/usr/sbin/" | "/usr/local/bin/"
+    )
 }
 
 /// A word for a message.
 pub(super) fn short(text: &str) -> String {
-    let mut short: String = text.chars().filter(|char| !char.is_control()).take(60).collect();
+    let mut short: String = text
+        .chars()
+        .filter(|char| !char.is_control())
+        .take(60)
+        .collect();
     if short.len() < text.len() {
         short.push('…');
     }

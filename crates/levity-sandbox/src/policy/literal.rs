@@ -1,12 +1,15 @@
 //! Lines of plain words, which every shell reads in the same way.
 //!
-//! A line whose programs have more rights than read-only ones must be of this kind. Everything is on a list here; a character that is
-//! not on it makes the line another kind of line, which `shell` looks into.
+//! A line whose programs have more rights than read-only ones must be of this kind. Everything is
+//! on a list here; a character that is not on it makes the line another kind of line, which `shell`
+//! looks into.
 
 use super::shell::{RESERVED, Simple, Word};
 
-/// Parts of shells that compute, set something or run a line, so that later words no longer mean what they say.
-const PARTS_OF_SHELLS: &str = ". alias bg bind break builtin compgen complete continue declare enable eval exec exit export fc \
+/// Parts of shells that compute, set something or run a line, so that later words no longer mean
+/// what they say.
+const PARTS_OF_SHELLS: &str = ". alias bg bind break builtin compgen complete continue declare \
+    enable eval exec exit export fc \
     fg getopts hash let local logout mapfile printf read readarray readonly return set shift shopt \
     source test trap typeset umask unalias unset";
 
@@ -37,7 +40,10 @@ pub(super) fn parse(line: &str) -> Result<Vec<Simple>, String> {
     while let Some(char) = rest.chars().next() {
         if let ' ' | '\t' = char {
             rest = &rest[1..];
-        } else if let Some(operator) = ["&&", "||", "|", ";", "\n"].iter().find(|it| rest.starts_with(**it)) {
+        } else if let Some(operator) = ["&&", "||", "|", ";", "\n"]
+            .iter()
+            .find(|it| rest.starts_with(**it))
+        {
             rest = &rest[operator.len()..];
             // To some shells these are others: `|&`, `;;`, `;&`.
             if *operator != "\n" && rest.starts_with(['&', '|', ';']) {
@@ -74,7 +80,8 @@ pub(super) fn parse(line: &str) -> Result<Vec<Simple>, String> {
 /// The rest of a line behind a redirection, if it begins with one.
 fn redirection(rest: &str) -> Option<&str> {
     let behind = REDIRECTIONS.iter().find_map(|it| rest.strip_prefix(it));
-    behind.filter(|behind| behind.is_empty() || behind.starts_with([' ', '\t', '\n', ';', '|', '&']))
+    behind
+        .filter(|behind| behind.is_empty() || behind.starts_with([' ', '\t', '\n', ';', '|', '&']))
 }
 
 #[derive(Default)]
@@ -85,7 +92,10 @@ struct Command {
 
 impl From<Command> for Simple {
     fn from(command: Command) -> Self {
-        Self { words: command.words, ..Self::default() }
+        Self {
+            words: command.words,
+            ..Self::default()
+        }
     }
 }
 
@@ -98,7 +108,9 @@ impl Command {
             match char {
                 ' ' | '\t' | '\n' | ';' | '|' | '&' => break,
                 '\'' | '"' if !is_program => {
-                    let (quoted, behind) = rest[1..].split_once(char).ok_or("a quote that is not closed")?;
+                    let (quoted, behind) = rest[1..]
+                        .split_once(char)
+                        .ok_or("a quote that is not closed")?;
                     check_quoted(quoted, char)?;
                     text.push_str(quoted);
                     rest = behind;
@@ -116,7 +128,9 @@ impl Command {
             text.push(char);
             rest = &rest[1..];
         }
-        if is_program && (RESERVED.contains(&&*text) || PARTS_OF_SHELLS.split(' ').any(|part| part == text)) {
+        if is_program
+            && (RESERVED.contains(&&*text) || PARTS_OF_SHELLS.split(' ').any(|part| part == text))
+        {
             return Err(format!("`{text}`, which is a part of the shell,"));
         }
         self.words.push(Word::literal(text));
@@ -134,9 +148,9 @@ fn check_quoted(text: &str, quote: char) -> Result<(), String> {
             // It stays before most characters: `"a\|b"`.
             '\\' => {
                 quote == '\''
-                    || chars
-                        .peek()
-                        .is_some_and(|next| next.is_ascii_alphanumeric() || "|.()[]{}+*?<>/-".contains(*next))
+                    || chars.peek().is_some_and(|next| {
+                        next.is_ascii_alphanumeric() || "|.()[]{}+*?<>/-".contains(*next)
+                    })
             }
             _ => !char.is_control(),
         };

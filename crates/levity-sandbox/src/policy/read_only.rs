@@ -1,8 +1,8 @@
 //! Programs that only read, and what they reach.
 //!
-//! Such a program runs read-only, and the kernel holds it to that. The lists of options only spare a person a command that
-//! would fail: whoever wants to write is asked about. The list of filters, which read no file at all, must be exact: they may stand
-//! beside commands with more rights.
+//! Such a program runs read-only, and the kernel holds it to that. The lists of options only spare
+//! a person a command that would fail: whoever wants to write is asked about. The list of filters,
+//! which read no file at all, must be exact: they may stand beside commands with more rights.
 
 use super::shell::Word;
 
@@ -10,18 +10,30 @@ use super::shell::Word;
 pub(super) fn only_reads(program: &str, args: &[&str]) -> bool {
     match program {
         "find" => {
-            none(args, &["-exec", "-execdir", "-ok", "-okdir", "-delete", "-fls"])
-                && !args.iter().any(|arg| arg.starts_with("-fprint"))
+            none(
+                args,
+                &["-exec", "-execdir", "-ok", "-okdir", "-delete", "-fls"],
+            ) && !args.iter().any(|arg| arg.starts_with("-fprint"))
         }
         // With `-l` it runs `ls`.
         "fd" | "fdfind" => no_option(args, "lxX", &["--list-details", "--exec", "--exec-batch"]),
-        "rg" => no_option(args, "z", &["--pre", "--pre-glob", "--hostname-bin", "--search-zip"]),
-        "sort" => no_option(args, "oT", &["--output", "--compress-program", "--temporary-directory"]),
+        "rg" => no_option(
+            args,
+            "z",
+            &["--pre", "--pre-glob", "--hostname-bin", "--search-zip"],
+        ),
+        "sort" => no_option(
+            args,
+            "oT",
+            &["--output", "--compress-program", "--temporary-directory"],
+        ),
         // With `-l` it runs `pr`.
         "diff" => no_option(args, "l", &["--paginate"]),
         // With `-R` it writes a page into each folder.
         "tree" => no_option(args, "oR", &["--output"]),
-        "date" => no_option(args, "s", &["--set"]) && args.iter().all(|arg| arg.starts_with(['-', '+'])),
+        "date" => {
+            no_option(args, "s", &["--set"]) && args.iter().all(|arg| arg.starts_with(['-', '+']))
+        }
         // A second name would be written to.
         "uniq" => none(args, &["--"]) && args.iter().filter(|arg| is_name(arg)).count() <= 1,
         // Where it is a part of the shell it can set a variable.
@@ -33,7 +45,12 @@ pub(super) fn only_reads(program: &str, args: &[&str]) -> bool {
         "file" => no_option(
             args,
             "CpzZ",
-            &["--compile", "--preserve-date", "--uncompress", "--uncompress-noreport"],
+            &[
+                "--compile",
+                "--preserve-date",
+                "--uncompress",
+                "--uncompress-noreport",
+            ],
         ),
         _ if PLAIN.contains(&program) => true,
         _ if TELL_VERSION.contains(&program) => matches!(args, ["--version"]),
@@ -41,13 +58,16 @@ pub(super) fn only_reads(program: &str, args: &[&str]) -> bool {
     }
 }
 
-/// Returns whether a file may say which other files a program reads, or what it does: no word of the line then names them.
+/// Returns whether a file may say which other files a program reads, or what it does: no word of
+/// the line then names them.
 pub(super) fn reads_named_by_file(program: &str, args: &[&str]) -> bool {
     match program {
         "sort" | "wc" | "du" => !no_option(args, "", &["--files0-from"]),
         "find" => !none(args, &["-files0-from"]),
         "file" => !no_option(args, "f", &["--files-from"]),
-        "cksum" | "md5sum" | "sha1sum" | "sha256sum" | "sha512sum" => !no_option(args, "c", &["--check"]),
+        "cksum" | "md5sum" | "sha1sum" | "sha256sum" | "sha512sum" => {
+            !no_option(args, "c", &["--check"])
+        }
         // The file holds more arguments.
         "strings" => args.iter().any(|arg| arg.starts_with('@')),
         // A program of jq can name modules and data.
@@ -59,12 +79,17 @@ pub(super) fn reads_named_by_file(program: &str, args: &[&str]) -> bool {
     }
 }
 
-/// Programs that write nothing, run nothing and read no other files, whatever option the name of a file is to them.
-const BEARS_PATTERNS: &str = "basename cat cmp comm cut dirname echo egrep fgrep fold grep head ls nl paste readlink realpath rev stat tac tail";
+/// Programs that write nothing, run nothing and read no other files, whatever option the name of a
+/// file is to them.
+const BEARS_PATTERNS: &str = "basename cat cmp comm cut dirname echo egrep fgrep fold grep head ls \
+    nl paste readlink realpath rev stat tac tail";
 
-/// Returns whether a program may do something else than read, because of what a pattern becomes: the name of a file can be any option.
+/// Returns whether a program may do something else than read, because of what a pattern becomes:
+/// the name of a file can be any option.
 pub(super) fn is_misled_by(program: &str, word: &Word) -> bool {
-    let bears = BEARS_PATTERNS.split_whitespace().any(|name| name == program);
+    let bears = BEARS_PATTERNS
+        .split_whitespace()
+        .any(|name| name == program);
     may_run_because_of(program, word) || (word.may_be_option() && !bears)
 }
 
@@ -78,14 +103,15 @@ pub(super) fn may_run_because_of(program: &str, word: &Word) -> bool {
     }
 }
 
-/// Returns whether a program that only reads may show contents of files that its arguments name. `expands` says that the shell puts names of
-/// files in place of an argument, which may look like options.
+/// Returns whether a program that only reads may show contents of files that its arguments name.
+/// `expands` says that the shell puts names of files in place of an argument, which may look like
+/// options.
 pub(super) fn shows_files(program: &str, args: &[&str], expands: bool) -> bool {
     match program {
         "echo" | "ls" => false,
         _ if expands => true,
-        "[" | "cd" | "df" | "env" | "hostname" | "printenv" | "printf" | "ps" | "readlink" | "realpath"
-        | "stat" | "test" | "which" => false,
+        "[" | "cd" | "df" | "env" | "hostname" | "printenv" | "printf" | "ps" | "readlink"
+        | "realpath" | "stat" | "test" | "which" => false,
         "date" => !no_option(args, "fr", &["--file", "--reference"]),
         "find" => !none(args, &["-files0-from"]),
         "du" => !no_option(args, "X", &["--files0-from", "--exclude-from"]),
@@ -93,8 +119,8 @@ pub(super) fn shows_files(program: &str, args: &[&str], expands: bool) -> bool {
     }
 }
 
-/// Programs that work on their input if no argument names a file: options, options with a value, and how many arguments
-/// are no files.
+/// Programs that work on their input if no argument names a file: options, options with a value,
+/// and how many arguments are no files.
 const FILTERS: &[(&str, &str, &str, usize)] = &[
     ("cat", "nbsAETv", "", 0),
     ("column", "t", "s", 0),
@@ -129,11 +155,12 @@ const LONG: [&str; 8] = [
     "--only-matching",
 ];
 
-/// Returns whether a program works on its arguments and its input alone. Such programs may stand beside commands with more rights.
+/// Returns whether a program works on its arguments and its input alone. Such programs may stand
+/// beside commands with more rights.
 pub(super) fn is_filter(program: &str, args: &[&str]) -> bool {
     match program {
-        "basename" | "dirname" | "echo" | "false" | "id" | "nproc" | "pwd" | "seq" | "sleep" | "true"
-        | "uname" | "whoami" => return true,
+        "basename" | "dirname" | "echo" | "false" | "id" | "nproc" | "pwd" | "seq" | "sleep"
+        | "true" | "uname" | "whoami" => return true,
         "date" => return args.iter().all(|arg| arg.starts_with('+') || *arg == "-u"),
         // `-n 1,5p`, and no file.
         "sed" => return args.len() == 2 && prints_lines(args),
@@ -154,7 +181,10 @@ pub(super) fn is_filter(program: &str, args: &[&str]) -> bool {
                     continue;
                 }
                 let value = short.find(|char| valued.contains(char));
-                if !short[..value.unwrap_or(short.len())].chars().all(|flag| flags.contains(flag)) {
+                if !short[..value.unwrap_or(short.len())]
+                    .chars()
+                    .all(|flag| flags.contains(flag))
+                {
                     return false;
                 }
                 has_pattern |= value.is_some_and(|value| short[value..].starts_with('e'));
@@ -223,8 +253,9 @@ const PLAIN: [&str; 52] = [
     "whoami",
 ];
 
-/// Programs whose version is told by themselves. For others a file of the working directory says which program of that
-/// name runs: `rust-toolchain.toml` for `cargo`, `.yarnrc.yml` for `yarn`, `.tool-versions` for all that have shims.
+/// Programs whose version is told by themselves. For others a file of the working directory says
+/// which program of that name runs: `rust-toolchain.toml` for `cargo`, `.yarnrc.yml` for `yarn`,
+/// `.tool-versions` for all that have shims.
 const TELL_VERSION: [&str; 5] = ["clang", "cmake", "gcc", "git", "make"];
 
 fn none(args: &[&str], forbidden: &[&str]) -> bool {
@@ -236,13 +267,15 @@ fn is_name(arg: &str) -> bool {
     arg == "-" || !arg.starts_with('-')
 }
 
-/// Whether none of these options is there: long ones also shortened or with a value, short ones also among others.
+/// Whether none of these options is there: long ones also shortened or with a value, short ones
+/// also among others.
 fn no_option(args: &[&str], short: &str, long: &[&str]) -> bool {
     !args.iter().any(|arg| match arg.strip_prefix("--") {
         Some("") => false,
         Some(name) => {
             let name = name.split('=').next().unwrap_or(name);
-            long.iter().any(|long| long.trim_start_matches('-').starts_with(name))
+            long.iter()
+                .any(|long| long.trim_start_matches('-').starts_with(name))
         }
         None => arg.starts_with('-') && arg.contains(|char| short.contains(char)),
     })
@@ -250,9 +283,13 @@ fn no_option(args: &[&str], short: &str, long: &[&str]) -> bool {
 
 /// `sed -n 3,7p file`: all other scripts may write files or run programs.
 fn prints_lines(args: &[&str]) -> bool {
-    let ["-n", script, files @ ..] = args else { return false };
+    let ["-n", script, files @ ..] = args else {
+        return false;
+    };
     let lines = script.strip_suffix('p').unwrap_or("");
     !lines.is_empty()
-        && lines.chars().all(|char| char.is_ascii_digit() || char == ',' || char == '$')
+        && lines
+            .chars()
+            .all(|char| char.is_ascii_digit() || char == ',' || char == '$')
         && !files.iter().any(|file| file.starts_with('-'))
 }

@@ -1,4 +1,5 @@
-//! Deny and ask rules applied to commands that a line hides. These rules are a filter for a person's attention, and look into every line.
+//! Deny and ask rules applied to commands that a line hides. These rules are a filter for a
+//! person's attention, and look into every line.
 
 use super::inner::{Inner, inner};
 use super::judge::{MAX_DEPTH, Scene, name, short};
@@ -10,11 +11,21 @@ use super::{CommandPolicy, CommandRule, Permit};
 const NOT_KNOWN: &str = "which program it runs is not known before it runs";
 
 impl CommandPolicy {
-    /// Returns whether a rule that denies, or one that asks and comes before the rule that fits, speaks of the command if what is not
-    /// known of it is what the rule says.
-    pub(super) fn may_be_restricted(&self, name: &str, words: &[Word], fitting: Option<usize>) -> bool {
-        let texts: Vec<_> = words.iter().map(|word| word.is_known().then_some(&*word.text)).collect();
-        let by_name: Vec<_> = std::iter::once(Some(name)).chain(texts[1..].iter().copied()).collect();
+    /// Returns whether a rule that denies, or one that asks and comes before the rule that fits,
+    /// speaks of the command if what is not known of it is what the rule says.
+    pub(super) fn may_be_restricted(
+        &self,
+        name: &str,
+        words: &[Word],
+        fitting: Option<usize>,
+    ) -> bool {
+        let texts: Vec<_> = words
+            .iter()
+            .map(|word| word.is_known().then_some(&*word.text))
+            .collect();
+        let by_name: Vec<_> = std::iter::once(Some(name))
+            .chain(texts[1..].iter().copied())
+            .collect();
         let of_git = command_of_git(&by_name);
         self.rules.iter().enumerate().any(|(at, rule)| {
             let counts = match rule.ruling {
@@ -22,14 +33,21 @@ impl CommandPolicy {
                 Permit::Allow => false,
                 _ => fitting.is_none_or(|fitting| at < fitting),
             };
-            counts && [&*by_name, &*texts, &*of_git].iter().any(|words| rule.command.may_match(words))
+            counts
+                && [&*by_name, &*texts, &*of_git]
+                    .iter()
+                    .any(|words| rule.command.may_match(words))
         })
     }
 
-    /// What rules that deny or ask say of programs which another program runs. Whether that one may run any is said by its own name and
-    /// arguments.
+    /// What rules that deny or ask say of programs which another program runs. Whether that one may
+    /// run any is said by its own name and arguments.
     pub(super) fn judge_executed(&self, words: &[Word], depth: usize) -> Permit {
-        let restrictions = Self { otherwise: Some(Permit::Allow), workspace: None, ..self.restrictions() };
+        let restrictions = Self {
+            otherwise: Some(Permit::Allow),
+            workspace: None,
+            ..self.restrictions()
+        };
         if restrictions.rules.is_empty() || depth >= MAX_DEPTH {
             return Permit::Allow;
         }
@@ -38,7 +56,9 @@ impl CommandPolicy {
         let options: &[&str] = match program {
             "find" => &["-exec", "-execdir", "-ok", "-okdir"],
             "fd" | "fdfind" => &["-x", "-X", "--exec", "--exec-batch"],
-            _ if args.iter().any(|word| may_run_because_of(program, word)) && only_reads(program, &texts) => {
+            _ if args.iter().any(|word| may_run_because_of(program, word))
+                && only_reads(program, &texts) =>
+            {
                 return Permit::ask(NOT_KNOWN);
             }
             _ if only_reads(program, &texts) => return Permit::Allow,
@@ -54,12 +74,19 @@ impl CommandPolicy {
         let may_execute = args.iter().any(Word::may_be_option)
             || (program != "find"
                 && (args.iter().any(has_attached)
-                    || (!only_reads(program, &texts) && !args.iter().any(|word| is_option(&word)))));
+                    || (!only_reads(program, &texts)
+                        && !args.iter().any(|word| is_option(&word)))));
         if may_execute {
             return Permit::ask(NOT_KNOWN);
         }
         // The name of a file stands in for braces.
-        let found = |word: &Word| if word.text.contains(['{', '}']) { Word::default() } else { word.clone() };
+        let found = |word: &Word| {
+            if word.text.contains(['{', '}']) {
+                Word::default()
+            } else {
+                word.clone()
+            }
+        };
         let executed = args.iter().enumerate().filter(|(_, word)| is_option(word));
         let each = executed.map(|(at, _)| {
             let words: Vec<Word> = args[at + 1..].iter().map(found).collect();
@@ -68,11 +95,14 @@ impl CommandPolicy {
         each.fold(Permit::Allow, Permit::and)
     }
 
-    /// Asks about a program that may run others, if its arguments look like a command that a rule denies or asks about.
+    /// Asks about a program that may run others, if its arguments look like a command that a rule
+    /// denies or asks about.
     fn judge_suspected(&self, words: &[Word]) -> Permit {
         let texts: Vec<&str> = words.iter().map(|word| &*word.text).collect();
         let allows = |rule: &CommandRule| {
-            rule.ruling == Permit::Allow && !rule.command.words.is_empty() && rule.command.matches(&texts)
+            rule.ruling == Permit::Allow
+                && !rule.command.words.is_empty()
+                && rule.command.matches(&texts)
         };
         // A program inside a known one was judged for itself.
         if !matches!(inner(&texts), Inner::None) {
@@ -82,10 +112,17 @@ impl CommandPolicy {
         if words.iter().any(Word::has_braces) && !is_allowed {
             return Permit::ask("braces in it may become a program that a rule speaks of");
         }
-        let known: Vec<_> = words.iter().map(|word| word.is_known().then_some(&*word.text)).collect();
+        let known: Vec<_> = words
+            .iter()
+            .map(|word| word.is_known().then_some(&*word.text))
+            .collect();
         let restricts = |at: usize| {
-            let by_name: Vec<_> =
-                known[at].map(name).into_iter().map(Some).chain(known[at + 1..].iter().copied()).collect();
+            let by_name: Vec<_> = known[at]
+                .map(name)
+                .into_iter()
+                .map(Some)
+                .chain(known[at + 1..].iter().copied())
+                .collect();
             let matches = |rule: &CommandRule| {
                 rule.ruling != Permit::Allow
                     && !rule.command.words.is_empty()
@@ -96,9 +133,17 @@ impl CommandPolicy {
         // An argument may be a line for a shell, also behind an option: `--exec='git push'`.
         let has_line = |at: usize| {
             let text = known[at].unwrap_or_default();
-            let behind = text.split_once('=').map(|(_, line)| line).filter(|_| text.starts_with('-'));
-            let attached = text.get(2..).filter(|_| text.starts_with('-') && !text.starts_with("--"));
-            [Some(text), behind, attached].into_iter().flatten().any(|line| self.may_restrict_line(line))
+            let behind = text
+                .split_once('=')
+                .map(|(_, line)| line)
+                .filter(|_| text.starts_with('-'));
+            let attached = text
+                .get(2..)
+                .filter(|_| text.starts_with('-') && !text.starts_with("--"));
+            [Some(text), behind, attached]
+                .into_iter()
+                .flatten()
+                .any(|line| self.may_restrict_line(line))
         };
         match (1..words.len()).find(|at| (!is_allowed && restricts(*at)) || has_line(*at)) {
             Some(at) => Permit::ask(format!(
@@ -112,7 +157,8 @@ impl CommandPolicy {
 }
 
 impl CommandPolicy {
-    /// Returns whether a text of several words begins like a command that a rule denies or asks about.
+    /// Returns whether a text of several words begins like a command that a rule denies or asks
+    /// about.
     fn may_restrict_line(&self, line: &str) -> bool {
         let mut words: Vec<_> = line.split_whitespace().map(Some).collect();
         if let Some(first) = words.first_mut() {
@@ -129,19 +175,29 @@ impl CommandPolicy {
     }
 }
 
-/// Options of git itself that change nothing about which command it is, and take no value in the next word.
-const GIT_FLAGS: &str = "-p --paginate -P --no-pager --bare --no-replace-objects --no-lazy-fetch --no-optional-locks --no-advice \
+/// Options of git itself that change nothing about which command it is, and take no value in the
+/// next word.
+const GIT_FLAGS: &str = "-p --paginate -P --no-pager --bare --no-replace-objects --no-lazy-fetch \
+    --no-optional-locks --no-advice \
     --literal-pathspecs --glob-pathspecs --noglob-pathspecs --icase-pathspecs";
 
 /// Options of git itself that take the next word as a value.
-const GIT_VALUED: &str =
-    "-C -c --config-env --git-dir --work-tree --namespace --super-prefix --attr-source --shallow-file";
+const GIT_VALUED: &str = "-C -c --config-env --git-dir --work-tree --namespace --super-prefix \
+    --attr-source --shallow-file";
 
-/// A command of git as rules speak of it, without the options that stand before it: `git push` for `git -C . push` and `git-push`. Other
-/// commands as they are. It ends with a word that is not known where an option may change which command it is, such as `-c alias.p=push`.
-pub(super) fn command_of_git<'a>(words: &[impl Into<Option<&'a str>> + Copy]) -> Vec<Option<&'a str>> {
+/// A command of git as rules speak of it, without the options that stand before it: `git push` for
+/// `git -C . push` and `git-push`. Other commands as they are. It ends with a word that is not
+/// known where an option may change which command it is, such as `-c alias.p=push`.
+pub(super) fn command_of_git<'a>(
+    words: &[impl Into<Option<&'a str>> + Copy],
+) -> Vec<Option<&'a str>> {
     let mut words: Vec<Option<&'a str>> = words.iter().map(|word| (*word).into()).collect();
-    if let Some(command) = words.first().copied().flatten().and_then(|first| first.strip_prefix("git-")) {
+    if let Some(command) = words
+        .first()
+        .copied()
+        .flatten()
+        .and_then(|first| first.strip_prefix("git-"))
+    {
         words.splice(..1, [Some("git"), Some(command)]);
     }
     if words.first() != Some(&Some("git")) {
@@ -149,10 +205,23 @@ pub(super) fn command_of_git<'a>(words: &[impl Into<Option<&'a str>> + Copy]) ->
     }
     let is_one_of = |list: &str, option: &str| list.split_whitespace().any(|name| name == option);
     // An alias may be any command.
-    let is_alias = |setting: &str| setting.get(..6).is_some_and(|name| name.eq_ignore_ascii_case("alias."));
-    while let Some(option) = words.get(1).copied().flatten().filter(|option| option.starts_with('-')) {
+    let is_alias = |setting: &str| {
+        setting
+            .get(..6)
+            .is_some_and(|name| name.eq_ignore_ascii_case("alias."))
+    };
+    while let Some(option) = words
+        .get(1)
+        .copied()
+        .flatten()
+        .filter(|option| option.starts_with('-'))
+    {
         let (name, attached) = option.split_once('=').unwrap_or((option, ""));
-        let value = if attached.is_empty() { words.get(2).copied().flatten() } else { Some(attached) };
+        let value = if attached.is_empty() {
+            words.get(2).copied().flatten()
+        } else {
+            Some(attached)
+        };
         let count = match value {
             _ if is_one_of(GIT_FLAGS, option) => 1,
             Some(value) if is_one_of(GIT_VALUED, name) && !is_alias(value) => {

@@ -37,7 +37,11 @@ pub(super) struct Word {
 
 impl Word {
     pub(super) fn literal(text: impl Into<String>) -> Self {
-        Self { text: text.into(), literal: true, expands: false }
+        Self {
+            text: text.into(),
+            literal: true,
+            expands: false,
+        }
     }
 
     /// Returns whether the text is the one word that a program gets.
@@ -45,7 +49,8 @@ impl Word {
         self.literal && !self.expands
     }
 
-    /// Returns whether the shell may make an option of it, or another word that does not begin as it does.
+    /// Returns whether the shell may make an option of it, or another word that does not begin as
+    /// it does.
     pub(super) fn may_be_option(&self) -> bool {
         !self.literal
             || self.has_braces()
@@ -75,11 +80,17 @@ fn parse_nested(line: &str, depth: usize) -> Result<Vec<Simple>, &'static str> {
     if depth > MAX_DEPTH {
         return Err("it is nested too deeply to be looked into");
     }
-    // A shell joins such lines before it reads them: `$` and `(` that stand on two of them are one sign.
+    // A shell joins such lines before it reads them: `$` and `(` that stand on two of them are one
+    // sign.
     if line.contains("\\\n") || line.contains("\\\r") {
         return Err("it goes on in another line behind a backslash");
     }
-    let mut parser = Parser { chars: line.chars().collect(), at: 0, depth, found: Vec::new() };
+    let mut parser = Parser {
+        chars: line.chars().collect(),
+        at: 0,
+        depth,
+        found: Vec::new(),
+    };
     parser.line()?;
     Ok(parser.found)
 }
@@ -104,8 +115,10 @@ impl Parser {
 
     fn takes(&mut self, wanted: &str) -> bool {
         let end = self.at + wanted.chars().count();
-        let found =
-            self.chars.get(self.at..end).is_some_and(|found| wanted.chars().eq(found.iter().copied()));
+        let found = self
+            .chars
+            .get(self.at..end)
+            .is_some_and(|found| wanted.chars().eq(found.iter().copied()));
         if found {
             self.at = end;
         }
@@ -135,7 +148,8 @@ impl Parser {
     /// What stands between commands. All of them are looked at, so it does not matter which run.
     fn operator(&mut self, now: &mut Simple) -> Result<(), &'static str> {
         if self.takes("&>") {
-            // To some shells it is a redirection; to others it ends a command, and what follows is the next.
+            // To some shells it is a redirection; to others it ends a command, and what follows is
+            // the next.
             return Err("it has a redirection that is not looked into");
         }
         if self.takes(";;") || self.takes(";&") {
@@ -163,20 +177,26 @@ impl Parser {
     fn word_of(&mut self, now: &mut Simple) -> Result<(), &'static str> {
         let start = self.at;
         let (word, _) = self.word()?;
-        // What the line says counts, not the text: a substitution has none, and may become a program.
+        // What the line says counts, not the text: a substitution has none, and may become a
+        // program.
         let source = &self.chars[start..self.at];
         if matches!(self.peek(), Some('<' | '>')) && source.iter().all(char::is_ascii_digit) {
             return match source {
                 [_] => self.redirect(now),
-                // To some shells it is a descriptor; to others it is an argument, before a redirection without one.
-                _ => Err("it has a number of several digits before a redirection; put a space between them"),
+                // To some shells it is a descriptor; to others it is an argument, before a
+                // redirection without one.
+                _ => Err(
+                    "it has a number of several digits before a redirection; put a space between \
+                        them",
+                ),
             };
         }
         if matches!(self.peek(), Some('<' | '>'))
             && source.first() == Some(&'{')
             && source.last() == Some(&'}')
         {
-            // Some shells choose a descriptor and set the variable of that name to it: `{PATH}>file`.
+            // Some shells choose a descriptor and set the variable of that name to it:
+            // `{PATH}>file`.
             return Err("it may set a variable by a redirection; put a space before `<` or `>`");
         }
         if self.peek() == Some('(') {
@@ -210,8 +230,9 @@ impl Parser {
         if self.takes("<") {
             let start = self.at;
             let word = self.target()?;
-            let is_range =
-                self.chars[start..self.at].iter().all(|char| char.is_ascii_digit() || *char == '-');
+            let is_range = self.chars[start..self.at]
+                .iter()
+                .all(|char| char.is_ascii_digit() || *char == '-');
             if is_range && self.peek() == Some('>') {
                 // To zsh `<1-9>` is a pattern, which may become the name of a program.
                 return Err("it has a redirection that is not looked into");
@@ -267,10 +288,12 @@ impl Parser {
                 '\0' => return Err("it has a NUL in it"),
                 _ => {
                     // To zsh `=ls` is where `ls` lies; a comparison (`==`) is none.
-                    let is_program = char == '=' && word.text.is_empty() && !quoted && !self.ends_behind('=');
+                    let is_program =
+                        char == '=' && word.text.is_empty() && !quoted && !self.ends_behind('=');
                     word.expands |= is_program
                         || matches!(char, '*' | '?' | '[' | '{')
-                        || (char == '~' && (word.text.is_empty() || word.text.ends_with(['=', ':'])));
+                        || (char == '~'
+                            && (word.text.is_empty() || word.text.ends_with(['=', ':'])));
                     word.text.push(char);
                     self.at += 1;
                 }
@@ -339,11 +362,15 @@ impl Parser {
                 word.literal = false;
             }
             // Both may hold what runs: `${a:=$(b)}`, `$'\x72\x6d'`.
-            Some('{' | '\'' | '"' | '[') => return Err("it has an expansion that is not looked into"),
+            Some('{' | '\'' | '"' | '[') => {
+                return Err("it has an expansion that is not looked into");
+            }
             Some(char) if char.is_ascii_alphanumeric() || "_@*#?-$!".contains(char) => {
                 self.at += 1;
                 while char != '@'
-                    && self.peek().is_some_and(|char| char.is_ascii_alphanumeric() || char == '_')
+                    && self
+                        .peek()
+                        .is_some_and(|char| char.is_ascii_alphanumeric() || char == '_')
                 {
                     self.at += 1;
                 }
@@ -366,7 +393,8 @@ impl Parser {
                         return Ok(self.chars[start..self.at - 1].iter().collect());
                     }
                 }
-                // A parenthesis in quotes closes nothing; such lines are rare, and somebody can be asked.
+                // A parenthesis in quotes closes nothing; such lines are rare, and somebody can be
+                // asked.
                 '\'' | '"' | '\\' | '`' | '#' => {
                     return Err("it has quotes in a substitution, which is not looked into");
                 }
@@ -397,13 +425,16 @@ impl Parser {
 
 /// Words that begin something else than a program.
 pub(super) const RESERVED: [&str; 22] = [
-    "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac", "select",
-    "function", "{", "}", "!", "[[", "]]", "time", "coproc", "in",
+    "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac",
+    "select", "function", "{", "}", "!", "[[", "]]", "time", "coproc", "in",
 ];
 
 /// Whether the shell takes an unquoted beginning like this for a variable that is set.
 fn is_assignment(word: &[char]) -> bool {
-    let name = word.iter().take_while(|char| char.is_ascii_alphanumeric() || **char == '_').count();
+    let name = word
+        .iter()
+        .take_while(|char| char.is_ascii_alphanumeric() || **char == '_')
+        .count();
     let is_name = name > 0 && !word[0].is_ascii_digit();
     is_name && matches!(word.get(name), Some('=' | '[' | '+')) && word[name..].contains(&'=')
 }

@@ -78,10 +78,15 @@ fn what_only_reads_is_allowed() {
 fn read_scope_is_what_a_line_needs() {
     use ReadScope::{Files, Nothing};
     let folder = tempfile::tempdir().unwrap();
-    let policy = CommandPolicy::new().within(&crate::Workspace::open(folder.path()).unwrap()).allow("make");
+    let policy = CommandPolicy::new()
+        .within(&crate::Workspace::open(folder.path()).unwrap())
+        .allow("make");
     for (line, scope) in [
         ("pwd", Some(Nothing)),
-        ("echo a | tr a b | grep -v c | sort -rn -k 2 | head -5 | wc -l", Some(Nothing)),
+        (
+            "echo a | tr a b | grep -v c | sort -rn -k 2 | head -5 | wc -l",
+            Some(Nothing),
+        ),
         ("echo a | sed -n 1,3p", Some(Nothing)),
         ("cd a && pwd 2>/dev/null", Some(Nothing)),
         // A line that is not plain may do more than it seems to.
@@ -124,11 +129,23 @@ fn read_scope_is_what_a_line_needs() {
     ] {
         assert_eq!(policy.read_scope(CommandLine::Shell(line)), scope, "{line}");
         let ruling = policy.judge(CommandLine::Shell(line));
-        assert_eq!(ruling == Permit::Allow, scope.is_some() || line.starts_with("make |") || line == "make");
+        assert_eq!(
+            ruling == Permit::Allow,
+            scope.is_some() || line.starts_with("make |") || line == "make"
+        );
     }
-    assert_eq!(CommandPolicy::allow_all().read_scope(CommandLine::Shell("cat a")), None);
-    assert_eq!(CommandPolicy::ask_all().read_scope(CommandLine::Shell("cat a")), None);
-    assert_eq!(policy.read_scope_in("../a", CommandLine::Shell("cat a")), None);
+    assert_eq!(
+        CommandPolicy::allow_all().read_scope(CommandLine::Shell("cat a")),
+        None
+    );
+    assert_eq!(
+        CommandPolicy::ask_all().read_scope(CommandLine::Shell("cat a")),
+        None
+    );
+    assert_eq!(
+        policy.read_scope_in("../a", CommandLine::Shell("cat a")),
+        None
+    );
 }
 
 #[test]
@@ -284,7 +301,11 @@ fn everything_else_is_asked_about() {
     }
     check(&CommandPolicy::new(), &"ls;".repeat(20_000), "ask");
     check(&CommandPolicy::new(), &"sh -c ".repeat(50), "ask");
-    check(&CommandPolicy::new(), &format!("echo {}ls{}", "$(".repeat(40), ")".repeat(40)), "ask");
+    check(
+        &CommandPolicy::new(),
+        &format!("echo {}ls{}", "$(".repeat(40), ")".repeat(40)),
+        "ask",
+    );
 }
 
 #[test]
@@ -345,7 +366,8 @@ fn option_by_which_a_file_names_others_is_asked_about() {
     }
 }
 
-/// Patterns that become the names of files, and files can have any name: `-e1e sh evil.md`, `--pre=sh`, `a[$(rm b)]`.
+/// Patterns that become the names of files, and files can have any name: `-e1e sh evil.md`,
+/// `--pre=sh`, `a[$(rm b)]`.
 const MISLEADING: &[&str] = &[
     "sed -n 1p *",
     "sed -n 1,5p *.md",
@@ -412,9 +434,12 @@ fn pattern_that_may_become_an_option_is_asked_about() {
         check(&policy, line, "allow");
     }
     let denying = CommandPolicy::allow_all().deny("rm", "no");
-    for (line, expected) in
-        [("sed -n 1p *", "ask"), ("rg foo *", "ask"), ("sed -n 1p ./*", "allow"), ("cat *", "allow")]
-    {
+    for (line, expected) in [
+        ("sed -n 1p *", "ask"),
+        ("rg foo *", "ask"),
+        ("sed -n 1p ./*", "allow"),
+        ("cat *", "allow"),
+    ] {
         check(&denying, line, expected);
     }
 }
@@ -427,15 +452,30 @@ fn rule_without_words_allows_nothing() {
         for policy in [CommandPolicy::new().allow(empty), read] {
             check(&policy, "rm a", "ask");
             check(&policy, "ls", "allow");
-            assert_eq!(policy.read_scope(CommandLine::Shell("ls")), Some(ReadScope::Files));
+            assert_eq!(
+                policy.read_scope(CommandLine::Shell("ls")),
+                Some(ReadScope::Files)
+            );
         }
         check(&CommandPolicy::deny_all().allow(empty), "ls", "deny");
-        check(&CommandPolicy::ask_all().allow(empty).allow("ls"), "ls", "allow");
+        check(
+            &CommandPolicy::ask_all().allow(empty).allow("ls"),
+            "ls",
+            "allow",
+        );
         // What forbids speaks of every command.
         check(&CommandPolicy::new().deny(empty, "no"), "ls", "deny");
-        check(&CommandPolicy::allow_all().deny(empty, "no"), "ls $X", "deny");
+        check(
+            &CommandPolicy::allow_all().deny(empty, "no"),
+            "ls $X",
+            "deny",
+        );
         check(&CommandPolicy::allow_all().ask(empty, "sure?"), "ls", "ask");
-        check(&CommandPolicy::allow_all().ask(empty, "sure?"), "ls $X", "ask");
+        check(
+            &CommandPolicy::allow_all().ask(empty, "sure?"),
+            "ls $X",
+            "ask",
+        );
     }
 }
 
@@ -482,12 +522,24 @@ fn rules_come_first() {
 #[test]
 fn all_can_be_allowed_asked_about_or_denied() {
     check(&CommandPolicy::allow_all(), "rm -rf a > b; (x)", "allow");
-    check(&CommandPolicy::allow_all().deny("rm", "no"), "ls && rm a", "deny");
+    check(
+        &CommandPolicy::allow_all().deny("rm", "no"),
+        "ls && rm a",
+        "deny",
+    );
     // What cannot be looked into may hide what is denied.
-    check(&CommandPolicy::allow_all().deny("rm", "no"), "(rm a)", "ask");
+    check(
+        &CommandPolicy::allow_all().deny("rm", "no"),
+        "(rm a)",
+        "ask",
+    );
     check(&CommandPolicy::ask_all(), "ls", "ask");
     check(&CommandPolicy::ask_all().allow("ls"), "ls", "allow");
-    check(&CommandPolicy::deny_all().allow("ls"), "ls -l | ls", "allow");
+    check(
+        &CommandPolicy::deny_all().allow("ls"),
+        "ls -l | ls",
+        "allow",
+    );
     check(&CommandPolicy::deny_all().allow("ls"), "ls > a", "deny");
     check(&CommandPolicy::deny_all().allow("ls"), "cat a", "deny");
     check(&CommandPolicy::deny_all().allow("ls"), "(ls)", "deny");
@@ -500,13 +552,17 @@ fn denied_files_and_folders_are_asked_about() {
     let policy = CommandPolicy::new().within(&crate::Workspace::open(folder.path()).unwrap());
     check(&policy, "cat a", "allow");
     check(&policy, "cat .env", "ask");
-    let judge = |policy: &CommandPolicy, dir| policy.judge_in(dir, CommandLine::Shell("cat config"));
+    let judge =
+        |policy: &CommandPolicy, dir| policy.judge_in(dir, CommandLine::Shell("cat config"));
     assert_eq!(judge(&policy, "src"), Permit::Allow);
     assert_eq!(judge(&policy, "."), Permit::Allow);
     for dir in [".git", "sub/.git", "../other", "/etc", ".ssh"] {
         assert!(matches!(judge(&policy, dir), Permit::Ask { .. }), "{dir}");
     }
-    assert_eq!(judge(&CommandPolicy::allow_all(), "../other"), Permit::Allow);
+    assert_eq!(
+        judge(&CommandPolicy::allow_all(), "../other"),
+        Permit::Allow
+    );
 }
 
 #[test]
@@ -517,14 +573,22 @@ fn words_are_judged_as_they_are() {
     };
     assert_eq!(judge(&["cat", "a; rm b"]), Permit::Allow);
     assert_eq!(judge(&["echo", "$(rm a)"]), Permit::Allow);
-    assert_eq!(judge(&["sh", "-c", "rm a"]), Permit::ask("`rm` may change something"));
-    assert_eq!(judge(&["rm", "a"]), Permit::ask("`rm` may change something"));
+    assert_eq!(
+        judge(&["sh", "-c", "rm a"]),
+        Permit::ask("`rm` may change something")
+    );
+    assert_eq!(
+        judge(&["rm", "a"]),
+        Permit::ask("`rm` may change something")
+    );
     assert!(matches!(judge(&[]), Permit::Deny { .. }));
 }
 
 #[test]
 fn a_policy_is_data() {
-    let policy = CommandPolicy::new().allow("cargo test").deny("git push", "no");
+    let policy = CommandPolicy::new()
+        .allow("cargo test")
+        .deny("git push", "no");
     let json = serde_json::to_value(&policy).unwrap();
     assert_eq!(
         json,
@@ -544,5 +608,8 @@ fn many_folders_in_a_line_take_no_longer_than_the_line() {
     let folder = tempfile::tempdir().unwrap();
     let policy = CommandPolicy::new().within(&crate::Workspace::open(folder.path()).unwrap());
     // With every `cd`, the folders that are possible would double.
-    assert!(matches!(policy.judge(CommandLine::Shell(&format!("{line}strings *"))), Permit::Ask { .. }));
+    assert!(matches!(
+        policy.judge(CommandLine::Shell(&format!("{line}strings *"))),
+        Permit::Ask { .. }
+    ));
 }

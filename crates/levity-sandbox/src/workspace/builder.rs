@@ -20,7 +20,13 @@ pub struct WorkspaceBuilder {
 impl WorkspaceBuilder {
     pub(super) fn new(root: &Path) -> Self {
         let root = root.to_owned();
-        Self { root, read_only: false, hard_links: false, kernel: true, rules: Rules::standard() }
+        Self {
+            root,
+            read_only: false,
+            hard_links: false,
+            kernel: true,
+            rules: Rules::standard(),
+        }
     }
 
     /// Nothing in it may be changed.
@@ -31,16 +37,17 @@ impl WorkspaceBuilder {
 
     /// Nobody may touch what this glob matches, nor anything below it.
     ///
-    /// A glob without `/` matches a name at any depth, any other a path from the folder of the workspace on. Neither
-    /// case nor characters that are not seen matter. Of all globs that match a path the last one decides, one of a
-    /// path before one of a name. Where a glob of a path is denied, folders cannot be renamed: that could lead past it.
+    /// A glob without `/` matches a name at any depth, any other a path from the folder of the
+    /// workspace on. Neither case nor characters that are not seen matter. Of all globs that match
+    /// a path the last one decides, one of a path before one of a name. Where a glob of a path is
+    /// denied, folders cannot be renamed: that could lead past it.
     pub fn deny(mut self, glob: impl AsRef<str>) -> Self {
         self.rules.add(glob.as_ref(), true);
         self
     }
 
-    /// What this glob matches may be touched although an earlier one denies it: `.npmrc`, for instance, or `.git`.
-    /// What is below a denied folder stays denied; allow the folder.
+    /// What this glob matches may be touched although an earlier one denies it: `.npmrc`, for
+    /// instance, or `.git`. What is below a denied folder stays denied; allow the folder.
     pub fn allow(mut self, glob: impl AsRef<str>) -> Self {
         self.rules.add(glob.as_ref(), false);
         self
@@ -52,8 +59,8 @@ impl WorkspaceBuilder {
         self
     }
 
-    /// Files with several hard links may be read, although they may be shared with a place outside: for trees of a
-    /// package manager that links what it installs.
+    /// Files with several hard links may be read, although they may be shared with a place outside:
+    /// for trees of a package manager that links what it installs.
     pub fn allow_hard_links(mut self) -> Self {
         self.hard_links = true;
         self
@@ -77,16 +84,33 @@ impl WorkspaceBuilder {
             std::io::ErrorKind::NotFound => PathError::NotFound(shown()),
             std::io::ErrorKind::NotADirectory => PathError::NotADirectory(shown()),
             std::io::ErrorKind::Unsupported => PathError::Unsupported,
-            _ => PathError::Io { path: shown(), source },
+            _ => PathError::Io {
+                path: shown(),
+                source,
+            },
         };
         let root = self.root.canonicalize().map_err(failed)?;
         let dir = Arc::new(sys::open_root(&root).map_err(failed)?);
         // Paths below an absolute root are understood as they were written, too.
-        let given = if self.root.is_absolute() { self.root.clone() } else { root.clone() };
+        let given = if self.root.is_absolute() {
+            self.root.clone()
+        } else {
+            root.clone()
+        };
         let (read_only, hard_links, kernel) = (self.read_only, self.hard_links, self.kernel);
         let listeners = Listeners::default();
         let targets = Targets::default();
-        let inner = Inner { root, given, dir, read_only, hard_links, kernel, deny, targets, listeners };
+        let inner = Inner {
+            root,
+            given,
+            dir,
+            read_only,
+            hard_links,
+            kernel,
+            deny,
+            targets,
+            listeners,
+        };
         inner.find_targets();
         Ok(Workspace(Arc::new(inner)))
     }

@@ -41,16 +41,26 @@ pub(super) struct Listeners(RwLock<Vec<Arc<Listener>>>);
 
 impl Listeners {
     pub(super) fn add(&self, listener: impl Fn(&Change) + Send + Sync + 'static) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(listener));
+        self.0
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Arc::new(listener));
     }
 
     pub(super) fn tell(&self, path: &str, kind: ChangeKind) {
         // They are called without the lock, so that one may add another.
-        let listeners = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let listeners = self
+            .0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         if listeners.is_empty() {
             return;
         }
-        let change = Change { path: path.to_owned(), kind };
+        let change = Change {
+            path: path.to_owned(),
+            kind,
+        };
         listeners.iter().for_each(|listener| listener(&change));
     }
 }

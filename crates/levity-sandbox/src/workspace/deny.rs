@@ -8,9 +8,9 @@ use super::fold::{Spellings, fold_glob};
 /// How many spellings of a path are matched with rules. A path with more of them is denied.
 const MOST_SPELLINGS: usize = 64;
 
-/// Denied unless a builder says otherwise, in groups: settings with secrets, keys and their stores, logins, the
-/// insides of version control (also by the short names that FAT gives them), and folders in which file systems (ZFS, Ceph, NFS servers) show
-/// old versions of all files.
+/// Denied unless a builder says otherwise, in groups: settings with secrets, keys and their stores,
+/// logins, the insides of version control (also by the short names that FAT gives them), and
+/// folders in which file systems (ZFS, Ceph, NFS servers) show old versions of all files.
 const DEFAULT: &[&str] = &[
     ".env",
     ".env.*",
@@ -81,12 +81,19 @@ impl Rules {
     }
 
     pub(super) fn add(&mut self, glob: &str, denies: bool) {
-        self.0.push(Rule { glob: glob.to_owned(), denies });
+        self.0.push(Rule {
+            glob: glob.to_owned(),
+            denies,
+        });
     }
 
     pub(super) fn compile(&self) -> Result<Deny, PathError> {
-        let (names, paths): (Vec<&Rule>, Vec<&Rule>) = self.0.iter().partition(|rule| is_name(&rule.glob));
-        Ok(Deny { names: Set::new(&names)?, paths: Set::new(&paths)? })
+        let (names, paths): (Vec<&Rule>, Vec<&Rule>) =
+            self.0.iter().partition(|rule| is_name(&rule.glob));
+        Ok(Deny {
+            names: Set::new(&names)?,
+            paths: Set::new(&paths)?,
+        })
     }
 }
 
@@ -109,7 +116,8 @@ impl Deny {
             return false;
         }
         let mut so_far = SpelledPath::default();
-        path.split('/').any(|name| self.denies_next(&mut so_far, name))
+        path.split('/')
+            .any(|name| self.denies_next(&mut so_far, name))
     }
 
     /// Whether the last name of a path is denied, when the folders above it are known not to be.
@@ -117,7 +125,10 @@ impl Deny {
         let mut so_far = SpelledPath::default();
         if self.looks_at_paths() {
             let above = path.rsplit_once('/').map(|(above, _)| above);
-            above.into_iter().flat_map(|above| above.split('/')).for_each(|name| _ = so_far.push(name));
+            above
+                .into_iter()
+                .flat_map(|above| above.split('/'))
+                .for_each(|name| _ = so_far.push(name));
         }
         self.denies_next(&mut so_far, name)
     }
@@ -125,15 +136,24 @@ impl Deny {
     /// Goes on to an entry of a folder, and returns whether any spelling of its path is denied.
     fn denies_next(&self, so_far: &mut SpelledPath, name: &str) -> bool {
         if !self.looks_at_paths() {
-            return Spellings::of(name).iter().any(|name| self.names.last(name) == Some(true));
+            return Spellings::of(name)
+                .iter()
+                .any(|name| self.names.last(name) == Some(true));
         }
         let name = so_far.push(name);
-        so_far.is_lost || so_far.with_names(&name).any(|(path, name)| self.last(path, name) == Some(true))
+        so_far.is_lost
+            || so_far
+                .with_names(&name)
+                .any(|(path, name)| self.last(path, name) == Some(true))
     }
 
     /// What the last rule that matches says; a rule of a path weighs more.
     fn last(&self, path: &str, name: &str) -> Option<bool> {
-        let by_path = if self.paths.is_empty() { None } else { self.paths.last(path) };
+        let by_path = if self.paths.is_empty() {
+            None
+        } else {
+            self.paths.last(path)
+        };
         by_path.or_else(|| self.names.last(name))
     }
 
@@ -148,10 +168,18 @@ impl Deny {
     /// Returns whether a rule allows this path by itself.
     pub(super) fn allows(&self, path: &str) -> bool {
         let mut so_far = SpelledPath::default();
-        let (above, name) = path.rsplit_once('/').map_or((None, path), |(above, name)| (Some(above), name));
-        above.into_iter().flat_map(|above| above.split('/')).for_each(|name| _ = so_far.push(name));
+        let (above, name) = path
+            .rsplit_once('/')
+            .map_or((None, path), |(above, name)| (Some(above), name));
+        above
+            .into_iter()
+            .flat_map(|above| above.split('/'))
+            .for_each(|name| _ = so_far.push(name));
         let name = so_far.push(name);
-        let said: Vec<_> = so_far.with_names(&name).map(|(path, name)| self.last(path, name)).collect();
+        let said: Vec<_> = so_far
+            .with_names(&name)
+            .map(|(path, name)| self.last(path, name))
+            .collect();
         !so_far.is_lost && said.contains(&Some(false)) && !said.contains(&Some(true))
     }
 
@@ -160,7 +188,8 @@ impl Deny {
         self.names.is_empty() && self.paths.is_empty()
     }
 
-    /// Whether a rule looks at more than one name of a path, so that moving a folder could lead past it.
+    /// Whether a rule looks at more than one name of a path, so that moving a folder could lead
+    /// past it.
     pub(super) fn looks_at_paths(&self) -> bool {
         !self.paths.is_empty()
     }
@@ -177,7 +206,11 @@ struct SpelledPath {
 
 impl Default for SpelledPath {
     fn default() -> Self {
-        Self { paths: vec![String::new()], depth: 0, is_lost: false }
+        Self {
+            paths: vec![String::new()],
+            depth: 0,
+            is_lost: false,
+        }
     }
 }
 
@@ -195,14 +228,23 @@ impl SpelledPath {
             .into_iter()
             .flat_map(|whole| self.paths.iter().map(move |path| format!("{path}{whole}")))
             .collect();
-        self.paths.iter_mut().for_each(|path| path.push_str(&name.folded));
+        self.paths
+            .iter_mut()
+            .for_each(|path| path.push_str(&name.folded));
         self.paths.extend(more);
         name
     }
 
     /// The spellings, each with its last name in the same spelling.
-    fn with_names<'a>(&'a self, name: &'a Spellings<'_>) -> impl Iterator<Item = (&'a str, &'a str)> {
-        let folded = if name.whole.is_some() { self.paths.len() / 2 } else { self.paths.len() };
+    fn with_names<'a>(
+        &'a self,
+        name: &'a Spellings<'_>,
+    ) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let folded = if name.whole.is_some() {
+            self.paths.len() / 2
+        } else {
+            self.paths.len()
+        };
         let whole = name.whole.as_deref().unwrap_or(&name.folded);
         let names = std::iter::repeat_n(&*name.folded, folded).chain(std::iter::repeat(whole));
         self.paths.iter().map(String::as_str).zip(names)
@@ -218,15 +260,24 @@ struct Set {
 
 impl Set {
     fn new(rules: &[&Rule]) -> Result<Self, PathError> {
-        let broken = |glob: &str, source| PathError::Glob { glob: glob.to_owned(), source };
+        let broken = |glob: &str, source| PathError::Glob {
+            glob: glob.to_owned(),
+            source,
+        };
         let mut set = GlobSetBuilder::new();
         for rule in rules {
             let folded = fold_glob(rule.glob.trim_matches('/'));
-            let glob = GlobBuilder::new(&folded).literal_separator(true).backslash_escape(true).build();
+            let glob = GlobBuilder::new(&folded)
+                .literal_separator(true)
+                .backslash_escape(true)
+                .build();
             set.add(glob.map_err(|error| broken(&rule.glob, error))?);
         }
         let globs = set.build().map_err(|error| broken("", error))?;
-        Ok(Self { globs, denies: rules.iter().map(|rule| rule.denies).collect() })
+        Ok(Self {
+            globs,
+            denies: rules.iter().map(|rule| rule.denies).collect(),
+        })
     }
 
     fn is_empty(&self) -> bool {
@@ -321,19 +372,38 @@ mod tests {
         rules.add("docs/open.TXT", false);
         rules.add("/certs/test.pem", false);
         let deny = rules.compile().unwrap();
-        for path in ["private", "a/private/x", "docs/a.txt", "Docs/A.TXT", "other.pem", "a/certs/test.pem"] {
+        for path in [
+            "private",
+            "a/private/x",
+            "docs/a.txt",
+            "Docs/A.TXT",
+            "other.pem",
+            "a/certs/test.pem",
+        ] {
             assert!(deny.denies(path), "{path:?}");
         }
-        for path in
-            [".env", "a/.env", "docs", "docs/open.txt", "docs/sub/a.txt", "a/docs/a.txt", "certs/test.pem"]
-        {
+        for path in [
+            ".env",
+            "a/.env",
+            "docs",
+            "docs/open.txt",
+            "docs/sub/a.txt",
+            "a/docs/a.txt",
+            "certs/test.pem",
+        ] {
             assert!(!deny.denies(path), "{path:?}");
         }
     }
 
     /// A glob that matches a name alone.
     fn literal(name: &str) -> String {
-        let escaped = |c: char| "*?[]{}\\!,".contains(c).then_some('\\').into_iter().chain([c]);
+        let escaped = |c: char| {
+            "*?[]{}\\!,"
+                .contains(c)
+                .then_some('\\')
+                .into_iter()
+                .chain([c])
+        };
         name.chars().flat_map(escaped).collect()
     }
 
@@ -346,17 +416,31 @@ mod tests {
     #[track_caller]
     fn check_own_name(name: &str) {
         let by_name = denying(&literal(name));
-        for path in [name.to_owned(), format!("d/{name}"), format!("{name}/below"), format!("D:/{name}")] {
+        for path in [
+            name.to_owned(),
+            format!("d/{name}"),
+            format!("{name}/below"),
+            format!("D:/{name}"),
+        ] {
             assert!(by_name.denies(&path), "{path:?}");
         }
         assert!(by_name.denies_step(name, name), "{name:?}");
-        assert!(by_name.denies_entry("", name) && by_name.denies_entry("d", name), "{name:?}");
+        assert!(
+            by_name.denies_entry("", name) && by_name.denies_entry("d", name),
+            "{name:?}"
+        );
         assert!(!by_name.allows(name), "{name:?}");
         for dir in ["d", "d:x", "d. ", "\u{200b}d", name] {
             let path = format!("{dir}/{name}");
             let by_path = denying(&format!("/{}", literal(&path)));
-            assert!(by_path.denies(&path) && by_path.denies(&format!("{path}/below")), "{path:?}");
-            assert!(by_path.denies_step(&path, name) && by_path.denies_entry(dir, name), "{path:?}");
+            assert!(
+                by_path.denies(&path) && by_path.denies(&format!("{path}/below")),
+                "{path:?}"
+            );
+            assert!(
+                by_path.denies_step(&path, name) && by_path.denies_entry(dir, name),
+                "{path:?}"
+            );
             assert!(!by_path.allows(&path), "{path:?}");
         }
     }
@@ -398,7 +482,15 @@ mod tests {
     #[test]
     fn name_is_denied_in_each_spelling() {
         let deny = standard();
-        for path in ["a:b.pem", "a:.key", "x／y.pem", "d/a:b.pem/c", ".env.a:b", "id_rsa:x", "id_rsa. "] {
+        for path in [
+            "a:b.pem",
+            "a:.key",
+            "x／y.pem",
+            "d/a:b.pem/c",
+            ".env.a:b",
+            "id_rsa:x",
+            "id_rsa. ",
+        ] {
             assert!(deny.denies(path), "{path:?}");
         }
         for path in ["a:b.pem.txt", "a:b", "a.", "notes: today.md", "x／y"] {
@@ -408,14 +500,22 @@ mod tests {
         rules.add("/a:b/.hidden", true);
         rules.add("/certs/a:b.pem", false);
         let deny = rules.compile().unwrap();
-        for path in ["a:b/.hidden", "A:B/.HIDDEN. ", "a:b/.hidden::$DATA", "a:b/.hi\u{200b}dden/x"] {
+        for path in [
+            "a:b/.hidden",
+            "A:B/.HIDDEN. ",
+            "a:b/.hidden::$DATA",
+            "a:b/.hi\u{200b}dden/x",
+        ] {
             assert!(deny.denies(path), "{path:?}");
         }
         assert!(!deny.denies("a/.hidden") && !deny.denies("a:c/.hidden"));
         assert!(!deny.denies("certs/a:b.pem") && deny.allows("certs/a:b.pem"));
         // Nobody has so many such names in one path for a good reason.
         assert!(!deny.denies(&["a:b"; 6].join("/")) && deny.denies(&["a:b"; 7].join("/")));
-        assert!(deny.denies_step(&["a:b"; 9].join("/"), "a:b") && !standard().denies(&["a:b"; 9].join("/")));
+        assert!(
+            deny.denies_step(&["a:b"; 9].join("/"), "a:b")
+                && !standard().denies(&["a:b"; 9].join("/"))
+        );
     }
 
     proptest::proptest! {
@@ -431,6 +531,11 @@ mod tests {
         let mut rules = Rules::default();
         rules.add("a[", true);
         let error = rules.compile().unwrap_err();
-        assert!(error.to_string().starts_with("the glob `a[` of the workspace does not parse"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .starts_with("the glob `a[` of the workspace does not parse"),
+            "{error}"
+        );
     }
 }

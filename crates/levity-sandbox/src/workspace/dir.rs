@@ -6,8 +6,8 @@ use super::{OpenFile, PathError, Workspace};
 
 /// A folder of a workspace that is held open, for walking a tree.
 ///
-/// What is opened through it is opened by one name, in this very folder, wherever it has been moved meanwhile, and no
-/// link is followed. Denied entries are neither listed nor opened.
+/// What is opened through it is opened by one name, in this very folder, wherever it has been moved
+/// meanwhile, and no link is followed. Denied entries are neither listed nor opened.
 #[derive(Debug)]
 pub struct Dir {
     space: Workspace,
@@ -71,7 +71,10 @@ impl Dir {
                 return false;
             }
             if let Some(kind) = kind.or_else(|| self.kind(name)) {
-                listing.entries.push(FolderEntry { name: name.to_owned(), kind });
+                listing.entries.push(FolderEntry {
+                    name: name.to_owned(),
+                    kind,
+                });
             }
             true
         });
@@ -100,7 +103,8 @@ impl Dir {
     /// When it is denied, not there, or no folder: a link to one is none.
     pub fn dir(&self, name: &str) -> Result<Self, PathError> {
         self.check(name)?;
-        let fd = sys::open(&self.fd, name, Want::List).map_err(|fail| self.error(fail, Want::List, name))?;
+        let fd = sys::open(&self.fd, name, Want::List)
+            .map_err(|fail| self.error(fail, Want::List, name))?;
         if self.space.0.targets.deny_opened(&fd) {
             return Err(PathError::Denied(self.path_of(name)));
         }
@@ -113,7 +117,8 @@ impl Dir {
     /// When it is denied, not there, or no regular file: a link to one is none.
     pub fn file(&self, name: &str) -> Result<OpenFile, PathError> {
         self.check(name)?;
-        let fd = sys::open(&self.fd, name, Want::Read).map_err(|fail| self.error(fail, Want::Read, name))?;
+        let fd = sys::open(&self.fd, name, Want::Read)
+            .map_err(|fail| self.error(fail, Want::Read, name))?;
         let path = self.path_of(name);
         OpenFile::new(&self.space.0, fd, &path.clone(), path)
     }

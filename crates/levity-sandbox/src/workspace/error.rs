@@ -2,8 +2,9 @@ use std::io;
 
 /// Why a path of a workspace cannot be used.
 ///
-/// The path in it is the one that was asked for, never one that a link leads to. What lies outside the workspace
-/// gives the same error whether it is there or not, and so does what nobody may touch.
+/// The path in it is the one that was asked for, never one that a link leads to. What lies outside
+/// the workspace gives the same error whether it is there or not, and so does what nobody may
+/// touch.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathError {
@@ -12,13 +13,15 @@ pub enum PathError {
     Outside(String),
     /// It is one of those that nobody may touch.
     #[error(
-        "`{0}` is kept from tools, as keys, secrets and the insides of version control are; do without it"
+        "`{0}` is kept from tools, as keys, secrets and the insides of version control are; do \
+            without it"
     )]
     Denied(String),
     /// There is nothing of this name.
     #[error("there is no `{0}`; list the folder above it to see what is there")]
     NotFound(String),
-    /// It is there, and it is no file that can be read or written: a folder, a device, a pipe or a socket.
+    /// It is there, and it is no file that can be read or written: a folder, a device, a pipe or a
+    /// socket.
     #[error("`{0}` is no regular file; use the path of one")]
     NotAFile(String),
     /// It is no folder, or something on the way to it is none.
@@ -47,7 +50,9 @@ pub enum PathError {
     #[error("`{0}` may not be changed: the file is marked read-only; write to another one")]
     Locked(String),
     /// The file has several names, and one of them may lie outside.
-    #[error("`{0}` has several hard links and may be shared with a place outside; work on a copy of it")]
+    #[error(
+        "`{0}` has several hard links and may be shared with a place outside; work on a copy of it"
+    )]
     HardLink(String),
     /// It is no path that a workspace can use.
     #[error("`{path}` cannot be used as a path: {reason}")]
@@ -79,7 +84,9 @@ pub enum PathError {
         source: globset::Error,
     },
     /// This system has no way to open files relative to a folder.
-    #[error("a workspace needs a Unix system; on this one files cannot be opened safely below a folder")]
+    #[error(
+        "a workspace needs a Unix system; on this one files cannot be opened safely below a folder"
+    )]
     Unsupported,
 }
 
@@ -89,14 +96,20 @@ impl PathError {
         match self {
             Self::Busy(_) => true,
             Self::Io { source, .. } => {
-                matches!(source.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ResourceBusy)
+                matches!(
+                    source.kind(),
+                    io::ErrorKind::Interrupted | io::ErrorKind::ResourceBusy
+                )
             }
             _ => false,
         }
     }
 
     pub(super) fn invalid(path: &str, reason: &'static str) -> Self {
-        Self::Invalid { path: short(path), reason }
+        Self::Invalid {
+            path: short(path),
+            reason,
+        }
     }
 }
 

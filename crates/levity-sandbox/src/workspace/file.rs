@@ -27,7 +27,11 @@ impl OpenFile {
         if meta.links > 1 && !space.hard_links {
             return Err(PathError::HardLink(asked.to_owned()));
         }
-        Ok(Self { file: sys::into_file(fd), path, meta })
+        Ok(Self {
+            file: sys::into_file(fd),
+            path,
+            meta,
+        })
     }
 
     /// Where it is, relative to the workspace, with no link in it.
@@ -77,7 +81,11 @@ impl Excerpt {
         if truncated {
             bytes.truncate(usize::try_from(max).unwrap_or(usize::MAX));
         }
-        Self { bytes, size: size.max(read), truncated }
+        Self {
+            bytes,
+            size: size.max(read),
+            truncated,
+        }
     }
 }
 
@@ -85,7 +93,10 @@ impl Excerpt {
 impl std::fmt::Debug for Excerpt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let held = self.bytes.len();
-        f.debug_struct("Excerpt").field("bytes", &held).field("size", &self.size).finish_non_exhaustive()
+        f.debug_struct("Excerpt")
+            .field("bytes", &held)
+            .field("size", &self.size)
+            .finish_non_exhaustive()
     }
 }
 

@@ -2,13 +2,17 @@
 
 use std::borrow::Cow;
 
-/// The name as the most forgiving file system reads it: in lower case, without characters that are not seen,
-/// without dots and spaces at its end, and without the name of a stream behind a colon.
+/// The name as the most forgiving file system reads it: in lower case, without characters that are
+/// not seen, without dots and spaces at its end, and without the name of a stream behind a colon.
 pub(super) fn fold(name: &str) -> Cow<'_, str> {
     if is_folded(name) {
         return Cow::Borrowed(name);
     }
-    let seen: String = name.chars().filter(|&c| !is_ignored(c)).flat_map(fold_char).collect();
+    let seen: String = name
+        .chars()
+        .filter(|&c| !is_ignored(c))
+        .flat_map(fold_char)
+        .collect();
     let seen = match seen.split_once(':') {
         Some((file, _)) if !file.is_empty() => file,
         _ => &seen,
@@ -17,8 +21,8 @@ pub(super) fn fold(name: &str) -> Cow<'_, str> {
     Cow::Owned(if trimmed.is_empty() { seen } else { trimmed }.to_owned())
 }
 
-/// The spellings of a name that rules are matched with: as the most forgiving file system reads it, and, where that is another one, with
-/// all that other file systems keep.
+/// The spellings of a name that rules are matched with: as the most forgiving file system reads it,
+/// and, where that is another one, with all that other file systems keep.
 pub(super) struct Spellings<'a> {
     pub(super) folded: Cow<'a, str>,
     pub(super) whole: Option<String>,
@@ -44,7 +48,8 @@ fn fold_case(name: &str) -> String {
     name.chars().flat_map(fold_char).collect()
 }
 
-/// A glob with its letters folded. A character that only looks like a sign of globs stands for itself.
+/// A glob with its letters folded. A character that only looks like a sign of globs stands for
+/// itself.
 pub(super) fn fold_glob(glob: &str) -> String {
     let mut folded = String::with_capacity(glob.len());
     let mut is_escaped = false;
@@ -60,7 +65,10 @@ pub(super) fn fold_glob(glob: &str) -> String {
 
 /// Returns whether a character means something else than itself in a glob.
 fn is_sign(c: char) -> bool {
-    matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | ',' | '!' | '^' | '-' | '\\')
+    matches!(
+        c,
+        '*' | '?' | '[' | ']' | '{' | '}' | ',' | '!' | '^' | '-' | '\\'
+    )
 }
 
 /// True of nearly every name, and cheap to see.
@@ -74,7 +82,8 @@ fn fold_char(c: char) -> impl Iterator<Item = char> {
     narrow(c).to_uppercase().flat_map(char::to_lowercase)
 }
 
-/// The ASCII character that a full-width one stands for. No name has a slash in it, so a full-width one is none.
+/// The ASCII character that a full-width one stands for. No name has a slash in it, so a full-width
+/// one is none.
 fn narrow(c: char) -> char {
     match u32::from(c) {
         0xff0f => c,
@@ -132,7 +141,11 @@ mod tests {
             (":", ":", None),
         ] {
             let spellings = Spellings::of(name);
-            assert_eq!((&*spellings.folded, spellings.whole.as_deref()), (folded, whole), "{name:?}");
+            assert_eq!(
+                (&*spellings.folded, spellings.whole.as_deref()),
+                (folded, whole),
+                "{name:?}"
+            );
         }
     }
 

@@ -12,21 +12,30 @@ const MAX_NAME: usize = 255;
 /// How deep a path goes. Resolving a link may hold a folder open for each step.
 pub(super) const MAX_DEPTH: usize = 128;
 
-/// The path relative to the workspace, with one `/` between its names and neither `.` nor `..`; empty for the
-/// workspace itself.
+/// The path relative to the workspace, with one `/` between its names and neither `.` nor `..`;
+/// empty for the workspace itself.
 ///
-/// `..` takes back the name before it, whether that is a link or not. A path that begins with one of `roots` is
-/// taken as relative to it.
+/// `..` takes back the name before it, whether that is a link or not. A path that begins with one
+/// of `roots` is taken as relative to it.
 pub(super) fn normal<'a>(path: &'a str, roots: &[&Path]) -> Result<Cow<'a, str>, PathError> {
     if path.is_empty() {
-        return Err(PathError::invalid(path, "it is empty; `.` is the workspace itself"));
+        return Err(PathError::invalid(
+            path,
+            "it is empty; `.` is the workspace itself",
+        ));
     }
     if path.len() > MAX_PATH {
-        return Err(PathError::invalid(path, "it is longer than 4096 bytes; use a shorter one"));
+        return Err(PathError::invalid(
+            path,
+            "it is longer than 4096 bytes; use a shorter one",
+        ));
     }
     if path.contains('\0') {
         let shown = path.replace('\0', "\u{fffd}");
-        return Err(PathError::invalid(&shown, "it holds a NUL character; leave it out"));
+        return Err(PathError::invalid(
+            &shown,
+            "it holds a NUL character; leave it out",
+        ));
     }
     let relative = match path.starts_with('/') {
         true => below(path, roots).ok_or_else(|| PathError::Outside(path.to_owned()))?,
@@ -40,7 +49,9 @@ pub(super) fn normal<'a>(path: &'a str, roots: &[&Path]) -> Result<Cow<'a, str>,
 
 /// What is left of an absolute path below a root. It is compared as text, so nothing is touched.
 fn below<'a>(path: &'a str, roots: &[&Path]) -> Option<&'a str> {
-    roots.iter().find_map(|root| Path::new(path).strip_prefix(root).ok()?.to_str())
+    roots
+        .iter()
+        .find_map(|root| Path::new(path).strip_prefix(root).ok()?.to_str())
 }
 
 fn is_normal(path: &str) -> bool {
@@ -62,19 +73,29 @@ fn join(asked: &str, relative: &str) -> Result<String, PathError> {
 
 fn checked<'a>(asked: &str, path: Cow<'a, str>) -> Result<Cow<'a, str>, PathError> {
     if path.split('/').any(|name| name.len() > MAX_NAME) {
-        return Err(PathError::invalid(asked, "a name in it is longer than 255 bytes; use a shorter one"));
+        return Err(PathError::invalid(
+            asked,
+            "a name in it is longer than 255 bytes; use a shorter one",
+        ));
     }
     if path.split('/').count() > MAX_DEPTH {
-        return Err(PathError::invalid(asked, "it is deeper than 128 folders; use a shorter one"));
+        return Err(PathError::invalid(
+            asked,
+            "it is deeper than 128 folders; use a shorter one",
+        ));
     }
     Ok(path)
 }
 
 /// A single name, as an entry of a folder has it.
 pub(super) fn name(name: &str) -> Result<&str, PathError> {
-    let bad = matches!(name, "" | "." | "..") || name.contains(['/', '\0']) || name.len() > MAX_NAME;
+    let bad =
+        matches!(name, "" | "." | "..") || name.contains(['/', '\0']) || name.len() > MAX_NAME;
     match bad {
-        true => Err(PathError::invalid(&name.replace('\0', "\u{fffd}"), "it is no name of a folder's entry")),
+        true => Err(PathError::invalid(
+            &name.replace('\0', "\u{fffd}"),
+            "it is no name of a folder's entry",
+        )),
         false => Ok(name),
     }
 }
@@ -119,7 +140,16 @@ mod tests {
 
     #[test]
     fn paths_that_leave_are_refused() {
-        for path in ["..", "../a", "a/../..", "a/../../a", "/", "/etc/passwd", "/home/me/project/..", "//a"] {
+        for path in [
+            "..",
+            "../a",
+            "a/../..",
+            "a/../../a",
+            "/",
+            "/etc/passwd",
+            "/home/me/project/..",
+            "//a",
+        ] {
             check(path, None);
         }
         check("/home/me/project2", None);
@@ -128,10 +158,19 @@ mod tests {
 
     #[test]
     fn paths_that_are_none_are_refused() {
-        for path in ["", "a\0b", &"a".repeat(256), &"a/".repeat(129), &"a/".repeat(2100)] {
+        for path in [
+            "",
+            "a\0b",
+            &"a".repeat(256),
+            &"a/".repeat(129),
+            &"a/".repeat(2100),
+        ] {
             check(path, None);
         }
-        check(&"a/".repeat(128), Some("a/".repeat(128).trim_end_matches('/')));
+        check(
+            &"a/".repeat(128),
+            Some("a/".repeat(128).trim_end_matches('/')),
+        );
         for bad in ["", ".", "..", "a/b", "/", "a\0"] {
             assert!(name(bad).is_err(), "{bad:?}");
         }

@@ -1,9 +1,9 @@
 //! From a path to a handle, without ever leaving the workspace.
 //!
-//! Where the kernel can, it resolves a path without links in one call. Everything else is walked name by name:
-//! each folder is opened relative to the one above it, links are read and not followed, and `..` goes back to a
-//! handle that is held already. So the real path is known, rules apply to it, and whoever moves folders or puts
-//! links in their place meanwhile gains nothing.
+//! Where the kernel can, it resolves a path without links in one call. Everything else is walked
+//! name by name: each folder is opened relative to the one above it, links are read and not
+//! followed, and `..` goes back to a handle that is held already. So the real path is known, rules
+//! apply to it, and whoever moves folders or puts links in their place meanwhile gains nothing.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -71,9 +71,14 @@ impl Inner {
             Err(fail) => return Err(error(path, want, fail)),
         }
         for _ in 0..TRIES {
-            let way = Way { follow: true, parents: false };
+            let way = Way {
+                follow: true,
+                parents: false,
+            };
             let opened = match self.walk(path, &plain, way)? {
-                Spot::Entry(place) => sys::open(&place.dir, &place.name, want).map(|fd| (fd, place.path)),
+                Spot::Entry(place) => {
+                    sys::open(&place.dir, &place.name, want).map(|fd| (fd, place.path))
+                }
                 Spot::Dir(dir, real) => sys::open(&dir, ".", want).map(|fd| (fd, real)),
             };
             match opened {
@@ -102,7 +107,12 @@ impl Inner {
     }
 
     /// The same in few calls, where no link is in the way.
-    fn place_beneath(&self, asked: &str, plain: &str, way: Way) -> Result<Option<Place>, PathError> {
+    fn place_beneath(
+        &self,
+        asked: &str,
+        plain: &str,
+        way: Way,
+    ) -> Result<Option<Place>, PathError> {
         let (above, name) = split(plain);
         let dir = match above.is_empty() {
             true => self.dir.clone(),
@@ -116,7 +126,11 @@ impl Inner {
         if way.follow && matches!(sys::read_link(&dir, name), Ok(Some(_))) {
             return Ok(None);
         }
-        Ok(Some(Place { dir, name: name.to_owned(), path: plain.to_owned() }))
+        Ok(Some(Place {
+            dir,
+            name: name.to_owned(),
+            path: plain.to_owned(),
+        }))
     }
 
     /// One call of the kernel; nothing if there is a link in the way or the kernel cannot do it.
@@ -135,8 +149,19 @@ impl Inner {
     }
 
     fn walk(&self, asked: &str, plain: &str, way: Way) -> Result<Spot, PathError> {
-        let todo = plain.rsplit('/').filter(|name| !name.is_empty()).map(str::to_owned).collect();
-        let walk = Walk { space: self, asked, way, above: Vec::new(), todo, links: 0 };
+        let todo = plain
+            .rsplit('/')
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect();
+        let walk = Walk {
+            space: self,
+            asked,
+            way,
+            above: Vec::new(),
+            todo,
+            links: 0,
+        };
         walk.go(self.dir.clone())
     }
 }
@@ -158,7 +183,10 @@ impl Walk<'_> {
         let (mut dir, mut path) = (root, String::new());
         while let Some(name) = self.todo.pop() {
             if name == ".." {
-                (dir, path) = self.above.pop().ok_or_else(|| PathError::Outside(self.asked.to_owned()))?;
+                (dir, path) = self
+                    .above
+                    .pop()
+                    .ok_or_else(|| PathError::Outside(self.asked.to_owned()))?;
                 continue;
             }
             let next = child(&path, &name);
@@ -168,13 +196,22 @@ impl Walk<'_> {
             if self.todo.is_empty() {
                 match self.link(&dir, &name)? {
                     Some(target) => self.follow(&target)?,
-                    None => return Ok(Spot::Entry(Place { dir, name, path: next })),
+                    None => {
+                        return Ok(Spot::Entry(Place {
+                            dir,
+                            name,
+                            path: next,
+                        }));
+                    }
                 }
             } else if let Some(inner) = self.enter(&dir, &name, &next)? {
                 if self.above.len() >= MAX_DEPTH {
                     return Err(self.invalid("it leads deeper than 128 folders; use a shorter one"));
                 }
-                self.above.push((std::mem::replace(&mut dir, inner), std::mem::replace(&mut path, next)));
+                self.above.push((
+                    std::mem::replace(&mut dir, inner),
+                    std::mem::replace(&mut path, next),
+                ));
             }
         }
         Ok(Spot::Dir(dir, path))
@@ -220,7 +257,8 @@ impl Walk<'_> {
     fn follow(&mut self, target: &[u8]) -> Result<(), PathError> {
         self.links += 1;
         if self.links > MAX_LINKS {
-            return Err(self.invalid("it leads through more than 40 links; use the path of the file itself"));
+            return Err(self
+                .invalid("it leads through more than 40 links; use the path of the file itself"));
         }
         if target.starts_with(b"/") {
             return Err(PathError::Outside(self.asked.to_owned()));
@@ -249,10 +287,17 @@ pub(super) fn error(path: &str, want: Want, fail: Fail) -> PathError {
         Fail::Exists => PathError::Exists(asked),
         Fail::NotEmpty => PathError::NotEmpty(asked),
         Fail::Link => PathError::Busy(asked),
-        Fail::TooLong => {
-            PathError::invalid(path, "a name in it is too long for the file system; use a shorter one")
-        }
-        Fail::NoCall => PathError::Io { path: asked, source: std::io::ErrorKind::Unsupported.into() },
-        Fail::Other(source) => PathError::Io { path: asked, source },
+        Fail::TooLong => PathError::invalid(
+            path,
+            "a name in it is too long for the file system; use a shorter one",
+        ),
+        Fail::NoCall => PathError::Io {
+            path: asked,
+            source: std::io::ErrorKind::Unsupported.into(),
+        },
+        Fail::Other(source) => PathError::Io {
+            path: asked,
+            source,
+        },
     }
 }

@@ -1,5 +1,6 @@
-//! The system calls of a workspace. Each takes a handle of a folder and one name in it, and follows no link;
-//! [`beneath`] alone takes a path, which the kernel resolves without leaving the folder and without links.
+//! The system calls of a workspace. Each takes a handle of a folder and one name in it, and follows
+//! no link; [`beneath`] alone takes a path, which the kernel resolves without leaving the folder
+//! and without links.
 
 use std::fs::File;
 use std::io;
@@ -94,7 +95,8 @@ pub(super) fn beneath(root: &Fd, path: &str, want: Want) -> Result<Fd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let path = if path.is_empty() { "." } else { path };
     fs::openat2(root, path, want.flags(), Mode::empty(), resolve).map_err(|errno| match errno {
-        // A filter that does not know the call says PERM; the kernel says AGAIN when folders move meanwhile.
+        // A filter that does not know the call says PERM; the kernel says AGAIN when folders move
+        // meanwhile.
         Errno::PERM | Errno::AGAIN | Errno::XDEV => Fail::NoCall,
         other => other.into(),
     })
@@ -161,8 +163,8 @@ fn kind(kind: FileType) -> Kind {
     }
 }
 
-/// Hands the entries of a folder to `each`, in no order, until it returns false. The kind is unknown on some file
-/// systems.
+/// Hands the entries of a folder to `each`, in no order, until it returns false. The kind is
+/// unknown on some file systems.
 pub(super) fn entries(dir: &Fd, mut each: impl FnMut(&[u8], Option<Kind>) -> bool) -> Result<()> {
     for entry in fs::Dir::new(open(dir, ".", Want::List)?)? {
         let entry = entry?;
@@ -185,7 +187,11 @@ pub(super) fn make_dir(dir: &Fd, name: &str) -> Result<()> {
 
 /// Removes a file, a link, or an empty folder.
 pub(super) fn remove(dir: &Fd, name: &str, is_dir: bool) -> Result<()> {
-    let flags = if is_dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+    let flags = if is_dir {
+        AtFlags::REMOVEDIR
+    } else {
+        AtFlags::empty()
+    };
     Ok(fs::unlinkat(dir, name, flags)?)
 }
 

@@ -1,5 +1,5 @@
-//! Systems that cannot open files relative to a folder: no workspace can be opened there, so nothing else is ever
-//! called.
+//! Systems that cannot open files relative to a folder: no workspace can be opened there, so
+//! nothing else is ever called.
 
 use std::fs::File;
 use std::io;

@@ -1,7 +1,8 @@
 //! Files that a denied name points to.
 //!
-//! `.env -> settings` says that `settings` is a secret, whatever its own name. So it is denied as well, by its path and as the file
-//! that it is, for as long as the workspace is open: whoever removes the link does not make it public.
+//! `.env -> settings` says that `settings` is a secret, whatever its own name. So it is denied as
+//! well, by its path and as the file that it is, for as long as the workspace is open: whoever
+//! removes the link does not make it public.
 
 use std::collections::HashMap;
 use std::fs;
@@ -17,10 +18,12 @@ use super::Inner;
 use super::path::child;
 use super::tree::Tree;
 
-/// How many entries are looked at when a workspace is opened. A search before a command looks at all of them.
+/// How many entries are looked at when a workspace is opened. A search before a command looks at
+/// all of them.
 const MOST_ENTRIES: usize = 200_000;
 
-/// How many files are held open, so that no other file gets their number. More are known by their number alone.
+/// How many files are held open, so that no other file gets their number. More are known by their
+/// number alone.
 const MOST_OPEN: usize = 128;
 
 /// How long a file that names a repository may be.
@@ -43,7 +46,10 @@ impl Identity {
         reason = "the types differ between machines"
     )]
     pub(crate) fn of(stat: &Stat) -> Self {
-        Self { device: stat.st_dev as u64, ino: stat.st_ino as u64 }
+        Self {
+            device: stat.st_dev as u64,
+            ino: stat.st_ino as u64,
+        }
     }
 }
 
@@ -83,13 +89,19 @@ impl Targets {
 
     /// Returns whether a path, or a folder above it, is a target.
     pub(super) fn deny(&self, path: &str) -> bool {
-        let ends = || path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
-        self.read().is_some_and(|known| ends().any(|end| known.paths.contains_key(&path[..end])))
+        let ends = || {
+            path.match_indices('/')
+                .map(|(at, _)| at)
+                .chain([path.len()])
+        };
+        self.read()
+            .is_some_and(|known| ends().any(|end| known.paths.contains_key(&path[..end])))
     }
 
     /// Returns whether the path itself is a target.
     pub(super) fn deny_step(&self, path: &str) -> bool {
-        self.read().is_some_and(|known| known.paths.contains_key(path))
+        self.read()
+            .is_some_and(|known| known.paths.contains_key(path))
     }
 
     /// Returns whether a file or folder that was opened is a target, by whatever name.
@@ -100,7 +112,8 @@ impl Targets {
         self.read().is_some_and(is_known)
     }
 
-    /// Returns whether a folder is among them, so that those on the way to a file must be looked at.
+    /// Returns whether a folder is among them, so that those on the way to a file must be looked
+    /// at.
     pub(super) fn have_folders(&self) -> bool {
         self.folders.load(Ordering::Acquire)
     }
@@ -108,10 +121,21 @@ impl Targets {
     /// Those that are kept from commands: what they are, and their paths.
     #[cfg(all(feature = "commands", target_os = "linux"))]
     pub(super) fn kept_from_commands(&self) -> (Vec<Identity>, Vec<String>) {
-        let Some(known) = self.read() else { return Default::default() };
-        let files = known.files.iter().filter(|(_, kept)| **kept == Kept::FromAll);
-        let paths = known.paths.iter().filter(|(_, kept)| **kept == Kept::FromAll);
-        (files.map(|(identity, _)| *identity).collect(), paths.map(|(path, _)| path.clone()).collect())
+        let Some(known) = self.read() else {
+            return Default::default();
+        };
+        let files = known
+            .files
+            .iter()
+            .filter(|(_, kept)| **kept == Kept::FromAll);
+        let paths = known
+            .paths
+            .iter()
+            .filter(|(_, kept)| **kept == Kept::FromAll);
+        (
+            files.map(|(identity, _)| *identity).collect(),
+            paths.map(|(path, _)| path.clone()).collect(),
+        )
     }
 
     fn add(&self, path: String, fd: OwnedFd, stat: &Stat, kept: Kept) {
@@ -127,11 +151,13 @@ impl Targets {
 
 impl Known {
     fn add(&mut self, path: String, fd: OwnedFd, identity: Identity, kept: Kept) {
-        let is_kept = |old: Option<&Kept>| old.is_some_and(|old| *old == Kept::FromAll || *old == kept);
+        let is_kept =
+            |old: Option<&Kept>| old.is_some_and(|old| *old == Kept::FromAll || *old == kept);
         if is_kept(self.files.get(&identity)) && is_kept(self.paths.get(&path)) {
             return;
         }
-        // There may be many targets, so those that are open are looked at only now and then once there are enough.
+        // There may be many targets, so those that are open are looked at only now and then once
+        // there are enough.
         if self.open.len() < MOST_OPEN || self.not_opened.is_multiple_of(MOST_OPEN) {
             self.let_go();
         }
@@ -141,7 +167,10 @@ impl Known {
                 false => self.not_opened += 1,
             }
         }
-        for old in [self.files.entry(identity).or_insert(kept), self.paths.entry(path).or_insert(kept)] {
+        for old in [
+            self.files.entry(identity).or_insert(kept),
+            self.paths.entry(path).or_insert(kept),
+        ] {
             if *old != Kept::FromAll {
                 *old = kept;
             }
@@ -162,11 +191,13 @@ impl Known {
 }
 
 impl Inner {
-    /// Notes the target of a link whose name is denied, or whatever else a denied name points to; what it is, if it is in the
-    /// workspace and no rule allows it by its own name.
+    /// Notes the target of a link whose name is denied, or whatever else a denied name points to;
+    /// what it is, if it is in the workspace and no rule allows it by its own name.
     pub(super) fn note_target(&self, pointed: &Path, kept: Kept) -> io::Result<Option<Identity>> {
         let real = pointed.canonicalize()?;
-        let Ok(below) = real.strip_prefix(&self.root) else { return Ok(None) };
+        let Ok(below) = real.strip_prefix(&self.root) else {
+            return Ok(None);
+        };
         let path = below.to_string_lossy().into_owned();
         if path.is_empty() || self.deny.allows(&path) {
             return Ok(None);
@@ -187,14 +218,18 @@ impl Inner {
         self.note_target(&real, Kept::FromFileTools).ok()?
     }
 
-    /// Looks for links with denied names. What cannot be looked into is left out: tools for files cannot read it either.
+    /// Looks for links with denied names. What cannot be looked into is left out: tools for files
+    /// cannot read it either.
     pub(super) fn find_targets(&self) {
         if self.deny.is_empty() {
             return;
         }
-        let Ok(top) =
-            openat(&self.dir, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        else {
+        let Ok(top) = openat(
+            &self.dir,
+            c".",
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        ) else {
             return;
         };
         let mut tree = Tree::new(top);
@@ -204,19 +239,25 @@ impl Inner {
         while let Some((folder, denied)) = waiting.pop() {
             let Ok(fd) = tree.open(&folder) else { continue };
             let text = String::from_utf8_lossy(&folder).into_owned();
-            let Ok(entries) = Dir::read_from(&fd) else { continue };
+            let Ok(entries) = Dir::read_from(&fd) else {
+                continue;
+            };
             for entry in entries.flatten() {
                 let name = entry.file_name().to_bytes();
                 if matches!(name, b"." | b"..") {
                     continue;
                 }
-                let Some(rest) = left.checked_sub(1) else { return };
+                let Some(rest) = left.checked_sub(1) else {
+                    return;
+                };
                 left = rest;
                 let lossy = String::from_utf8_lossy(name);
                 let denied = denied || self.deny.denies_entry(&text, &lossy);
                 let kind = match entry.file_type() {
                     FileType::Unknown => statat(&fd, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)
-                        .map_or(FileType::Unknown, |stat| FileType::from_raw_mode(stat.st_mode)),
+                        .map_or(FileType::Unknown, |stat| {
+                            FileType::from_raw_mode(stat.st_mode)
+                        }),
                     kind => kind,
                 };
                 let path = match folder.is_empty() {
@@ -238,7 +279,8 @@ impl Inner {
 
     /// Returns whether nobody may touch the entry `name` of the folder `dir`.
     pub(super) fn denies_entry(&self, dir: &str, name: &str) -> bool {
-        self.deny.denies_entry(dir, name) || (self.has_targets() && self.targets.deny_step(&child(dir, name)))
+        self.deny.denies_entry(dir, name)
+            || (self.has_targets() && self.targets.deny_step(&child(dir, name)))
     }
 
     fn has_targets(&self) -> bool {
@@ -255,7 +297,11 @@ fn repository_of(git: &Path) -> Option<PathBuf> {
     let meta = fs::symlink_metadata(git).ok()?;
     if meta.is_symlink() {
         let real = git.canonicalize().ok()?;
-        return if real.is_dir() { Some(real) } else { repository_of(&real) };
+        return if real.is_dir() {
+            Some(real)
+        } else {
+            repository_of(&real)
+        };
     }
     // What is no file any more must not be waited for.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -265,7 +311,11 @@ fn repository_of(git: &Path) -> Option<PathBuf> {
         return None;
     }
     let path = bytes.strip_prefix(b"gitdir:")?.trim_ascii();
-    git.parent()?.join(os_path(path)).canonicalize().ok().filter(|real| real.is_dir())
+    git.parent()?
+        .join(os_path(path))
+        .canonicalize()
+        .ok()
+        .filter(|real| real.is_dir())
 }
 
 #[cfg(test)]
@@ -300,8 +350,15 @@ mod tests {
         assert_eq!((known.files.len(), known.open.len()), (950, MOST_OPEN));
         (50..100).for_each(|n| fs::remove_file(folder.path().join(format!("{n}"))).unwrap());
         note(1000..1000 + 2 * MOST_OPEN, &mut known);
-        assert!(known.open.iter().all(|(_, fd)| fstat(fd).unwrap().st_nlink > 0));
-        assert!(more.iter().all(|it| known.files.contains_key(it)) && known.open.len() == MOST_OPEN);
+        assert!(
+            known
+                .open
+                .iter()
+                .all(|(_, fd)| fstat(fd).unwrap().st_nlink > 0)
+        );
+        assert!(
+            more.iter().all(|it| known.files.contains_key(it)) && known.open.len() == MOST_OPEN
+        );
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Opens the folders of a tree, each relative to a folder above it that is open already.
 //!
-//! A folder that is opened by its path from the top costs the kernel one step for each name, which is most of the work in a deep
-//! tree. Here a search that goes on with a folder near the last one pays for the names between the two alone.
+//! A folder that is opened by its path from the top costs the kernel one step for each name, which
+//! is most of the work in a deep tree. Here a search that goes on with a folder near the last one
+//! pays for the names between the two alone.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -11,7 +12,10 @@ use rustix::io::Errno;
 /// How many folders are held open at most, beside the top.
 const MOST_OPEN: usize = 64;
 
-const LIST: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const LIST: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
 
 /// The folders of a tree. No link in it is followed.
 #[derive(Debug)]
@@ -23,7 +27,10 @@ pub(crate) struct Tree {
 
 impl Tree {
     pub(crate) fn new(top: OwnedFd) -> Self {
-        Self { top, open: Vec::new() }
+        Self {
+            top,
+            open: Vec::new(),
+        }
     }
 
     #[cfg(all(feature = "commands", target_os = "linux"))]
@@ -37,18 +44,26 @@ impl Tree {
             self.open.clear();
             return openat(&self.top, c".", LIST, Mode::empty());
         }
-        while self.open.last().is_some_and(|(path, _)| !is_above(path, folder)) {
+        while self
+            .open
+            .last()
+            .is_some_and(|(path, _)| !is_above(path, folder))
+        {
             self.open.pop();
         }
         let parent = folder.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
         self.pass_to(&folder[..parent])?;
-        let name = folder[parent..].strip_prefix(b"/").unwrap_or(&folder[parent..]);
+        let name = folder[parent..]
+            .strip_prefix(b"/")
+            .unwrap_or(&folder[parent..]);
         openat(self.last().1, name, LIST, Mode::empty())
     }
 
     /// The lowest folder that is open, and the length of its path.
     fn last(&self) -> (usize, BorrowedFd<'_>) {
-        self.open.last().map_or((0, self.top.as_fd()), |(path, fd)| (path.len(), fd.as_fd()))
+        self.open
+            .last()
+            .map_or((0, self.top.as_fd()), |(path, fd)| (path.len(), fd.as_fd()))
     }
 
     /// Opens the folders down to this one.
@@ -58,9 +73,12 @@ impl Tree {
         if above == folder.len() {
             return Ok(());
         }
-        let mut ends: Vec<usize> = (start(above)..folder.len()).filter(|at| folder[*at] == b'/').collect();
+        let mut ends: Vec<usize> = (start(above)..folder.len())
+            .filter(|at| folder[*at] == b'/')
+            .collect();
         ends.push(folder.len());
-        // The search comes back through the lower ones, so those are kept. The others are passed in one go.
+        // The search comes back through the lower ones, so those are kept. The others are passed in
+        // one go.
         let far = ends.len().saturating_sub(MOST_OPEN / 2);
         if far > 1 {
             let (length, from) = self.last();
@@ -83,7 +101,8 @@ impl Tree {
 
 /// Returns whether a path is that of a folder above another.
 fn is_above(above: &[u8], path: &[u8]) -> bool {
-    path.strip_prefix(above).is_some_and(|rest| rest.first() == Some(&b'/'))
+    path.strip_prefix(above)
+        .is_some_and(|rest| rest.first() == Some(&b'/'))
 }
 
 /// How a folder is opened that is only passed.

@@ -37,8 +37,8 @@ impl WriteOptions {
         self
     }
 
-    /// The file is on disk when the call returns. Without this, a crash of the whole machine may lose what was
-    /// written last; it never leaves half a file under the name.
+    /// The file is on disk when the call returns. Without this, a crash of the whole machine may
+    /// lose what was written last; it never leaves half a file under the name.
     pub fn synced(mut self) -> Self {
         self.synced = true;
         self
@@ -64,12 +64,13 @@ impl Workspace {
         self.write_with(path, bytes, WriteOptions::new())
     }
 
-    /// Writes a file whole, in place of what was there: everybody sees the old file or the new one. The rights of
-    /// the old file are kept; a new one gets those the process gives. A link is followed if it stays inside.
+    /// Writes a file whole, in place of what was there: everybody sees the old file or the new one.
+    /// The rights of the old file are kept; a new one gets those the process gives. A link is
+    /// followed if it stays inside.
     ///
     /// # Errors
-    /// When the workspace is read-only, the path leaves it, is denied or no regular file, or the disk is full.
-    /// Nothing is changed then.
+    /// When the workspace is read-only, the path leaves it, is denied or no regular file, or the
+    /// disk is full. Nothing is changed then.
     pub fn write_with(
         &self,
         path: &str,
@@ -77,16 +78,30 @@ impl Workspace {
         options: WriteOptions,
     ) -> Result<WrittenFile, PathError> {
         self.writable(path)?;
-        let place = self.0.place(path, Way { follow: true, parents: options.parents })?;
+        let place = self.0.place(
+            path,
+            Way {
+                follow: true,
+                parents: options.parents,
+            },
+        )?;
         let old = old_mode(path, &place)?;
-        let io = |source| PathError::Io { path: path.to_owned(), source };
+        let io = |source| PathError::Io {
+            path: path.to_owned(),
+            source,
+        };
         let temporary = Temporary::write(&place.dir, bytes, old, options.synced).map_err(io)?;
-        temporary.publish(&place.name).map_err(|fail| error(path, Want::Pass, fail))?;
+        temporary
+            .publish(&place.name)
+            .map_err(|fail| error(path, Want::Pass, fail))?;
         if options.synced {
             sys::sync_dir(&place.dir).map_err(|fail| error(path, Want::Pass, fail))?;
         }
         self.0.listeners.tell(&place.path, ChangeKind::Written);
-        Ok(WrittenFile { path: place.path, created: old.is_none() })
+        Ok(WrittenFile {
+            path: place.path,
+            created: old.is_none(),
+        })
     }
 }
 
@@ -130,7 +145,16 @@ impl<'a> Temporary<'a> {
         for _ in 0..100 {
             let name = format!(".levity-{:016x}{:016x}.tmp", random(), random());
             match sys::create(dir, &name, mode) {
-                Ok(file) => return Ok((Self { dir, name, published: false }, file)),
+                Ok(file) => {
+                    return Ok((
+                        Self {
+                            dir,
+                            name,
+                            published: false,
+                        },
+                        file,
+                    ));
+                }
                 // By chance, or somebody knows the generator's keys: the next name is another one.
                 Err(Fail::Exists) => {}
                 Err(fail) => return Err(system(fail)),

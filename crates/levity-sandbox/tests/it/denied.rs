@@ -1,8 +1,12 @@
-//! Commands that would read what the workspace denies: they are asked about, or run read-only and read nothing of it.
+//! Commands that would read what the workspace denies: they are asked about, or run read-only and
+//! read nothing of it.
 //!
-//! Every line runs for real, in a sandbox with mounts and in one without. Whatever the policy says of a line, the kernel must
-//! keep its secret.
-#![allow(clippy::print_stdout, reason = "what this system cannot hold is left out aloud")]
+//! Every line runs for real, in a sandbox with mounts and in one without. Whatever the policy says
+//! of a line, the kernel must keep its secret.
+#![allow(
+    clippy::print_stdout,
+    reason = "what this system cannot hold is left out aloud"
+)]
 
 use std::ffi::OsStr;
 use std::fs;
@@ -27,7 +31,9 @@ impl Arena {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
-        for dir in ["src/deep", "sub/.ssh", "private", "open", "plain", "linked", "odd", "nb", "kept/dir"] {
+        for dir in [
+            "src/deep", "sub/.ssh", "private", "open", "plain", "linked", "odd", "nb", "kept/dir",
+        ] {
             fs::create_dir_all(root.join(dir)).unwrap();
         }
         for secret in [
@@ -45,7 +51,14 @@ impl Arena {
         ] {
             fs::write(root.join(secret), format!("TOKEN={SECRET}\n")).unwrap();
         }
-        for file in ["notes.txt", "a.txt", "open/a.txt", "src/main.rs", "plain/b.txt", ".env.example"] {
+        for file in [
+            "notes.txt",
+            "a.txt",
+            "open/a.txt",
+            "src/main.rs",
+            "plain/b.txt",
+            ".env.example",
+        ] {
             fs::write(root.join(file), "nothing\n").unwrap();
         }
         for (to, from) in [
@@ -63,13 +76,29 @@ impl Arena {
         for name in ["twin", "plain/twin", "plain/z.rs"] {
             fs::hard_link(root.join(".env"), root.join(name)).unwrap();
         }
-        fs::write(root.join("nb").join(OsStr::from_bytes(b"z\xff.pem")), SECRET).unwrap();
-        symlink("../.env", root.join("nb").join(OsStr::from_bytes(b"zl\xff"))).unwrap();
+        fs::write(
+            root.join("nb").join(OsStr::from_bytes(b"z\xff.pem")),
+            SECRET,
+        )
+        .unwrap();
+        symlink(
+            "../.env",
+            root.join("nb").join(OsStr::from_bytes(b"zl\xff")),
+        )
+        .unwrap();
         fs::write(root.join("--files0-from=.env"), "").unwrap();
         fs::write(root.join("odd/@.env"), "").unwrap();
         fs::write(root.join("opts"), ".env\n").unwrap();
-        fs::write(root.join("p"), "import \"data.json\" as $x {search: \"./\"}; $x").unwrap();
-        fs::write(root.join("p2"), "import \"x\" as $x {search: \"./sub/.ssh\"}; $x").unwrap();
+        fs::write(
+            root.join("p"),
+            "import \"data.json\" as $x {search: \"./\"}; $x",
+        )
+        .unwrap();
+        fs::write(
+            root.join("p2"),
+            "import \"x\" as $x {search: \"./sub/.ssh\"}; $x",
+        )
+        .unwrap();
         fs::write(root.join("sub/.ssh/x.json"), format!("\"{SECRET}\"")).unwrap();
         fs::write(root.join("src/.ignore"), "\u{feff}!.env\n").unwrap();
         fs::write(root.join("again"), "!.env\n").unwrap();
@@ -78,20 +107,34 @@ impl Arena {
             fs::create_dir_all(root.join(bare).join("objects")).unwrap();
             fs::create_dir_all(root.join(bare).join("refs")).unwrap();
             fs::write(root.join(bare).join("HEAD"), "ref: refs/heads/main\n").unwrap();
-            fs::write(root.join(bare).join("config"), format!("[remote]\nurl = https://u:{SECRET}@h\n"))
-                .unwrap();
+            fs::write(
+                root.join(bare).join("config"),
+                format!("[remote]\nurl = https://u:{SECRET}@h\n"),
+            )
+            .unwrap();
         }
         // Deeper than a path can say.
         let name = "d".repeat(200);
         let line = format!(
-            "i=0; while [ $i -lt 25 ]; do mkdir {name}; cd -P {name}; i=$((i+1)); done; echo {SECRET} > .env"
+            "i=0; while [ $i -lt 25 ]; do mkdir {name}; cd -P {name}; i=$((i+1)); done; echo \
+                {SECRET} > .env"
         );
-        let made =
-            Command::new("/bin/sh").args(["-c", &line]).current_dir(root).stderr(Stdio::null()).status();
+        let made = Command::new("/bin/sh")
+            .args(["-c", &line])
+            .current_dir(root)
+            .stderr(Stdio::null())
+            .status();
         assert!(made.unwrap().success());
-        let space = Workspace::builder(root).deny("private/*.txt").build().unwrap();
+        let space = Workspace::builder(root)
+            .deny("private/*.txt")
+            .build()
+            .unwrap();
         let policy = CommandPolicy::new().within(&space);
-        Self { folder, space, policy }
+        Self {
+            folder,
+            space,
+            policy,
+        }
     }
 
     fn root(&self) -> &Path {
@@ -101,8 +144,15 @@ impl Arena {
 
 /// A sandbox with mounts and one without, as far as they can run commands read-only.
 pub(crate) fn sandboxes(space: &Workspace) -> Vec<(&'static str, Sandbox)> {
-    let builder = || Sandbox::builder(space).at_least(Level::Open).output(16 << 20);
-    let both = [("best", builder()), ("without mounts", builder().without("namespaces"))];
+    let builder = || {
+        Sandbox::builder(space)
+            .at_least(Level::Open)
+            .output(16 << 20)
+    };
+    let both = [
+        ("best", builder()),
+        ("without mounts", builder().without("namespaces")),
+    ];
     let built = both.map(|(name, builder)| (name, builder.build().unwrap()));
     built
         .into_iter()
@@ -117,11 +167,23 @@ pub(crate) fn sandboxes(space: &Workspace) -> Vec<(&'static str, Sandbox)> {
 pub(crate) async fn run_all(sandbox: &Sandbox, lines: &[&str]) -> Vec<String> {
     let mut outputs = Vec::new();
     for some in lines.chunks(200) {
-        let quoted =
-            some.iter().map(|line| format!("(eval '{}') 2>&1 </dev/null", line.replace('\'', "'\\''")));
+        let quoted = some
+            .iter()
+            .map(|line| format!("(eval '{}') 2>&1 </dev/null", line.replace('\'', "'\\''")));
         let script = quoted.collect::<Vec<_>>().join("\necho; echo @@next@@\n");
-        let done = sandbox.command(["sh"]).stdin(script).read_only().run().await.unwrap();
-        let parts: Vec<_> = done.stdout.text.split("@@next@@").map(str::to_owned).collect();
+        let done = sandbox
+            .command(["sh"])
+            .stdin(script)
+            .read_only()
+            .run()
+            .await
+            .unwrap();
+        let parts: Vec<_> = done
+            .stdout
+            .text
+            .split("@@next@@")
+            .map(str::to_owned)
+            .collect();
         assert_eq!(parts.len(), some.len(), "{done:?}");
         outputs.extend(parts);
     }
@@ -130,7 +192,14 @@ pub(crate) async fn run_all(sandbox: &Sandbox, lines: &[&str]) -> Vec<String> {
 
 pub(crate) fn git(root: &Path, args: &[&str]) {
     let done = Command::new("git")
-        .args(["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false"])
+        .args([
+            "-c",
+            "user.name=a",
+            "-c",
+            "user.email=a@b.c",
+            "-c",
+            "commit.gpgsign=false",
+        ])
         .args(["-c", "init.defaultBranch=main"])
         .args(args)
         .current_dir(root)
@@ -155,7 +224,11 @@ fn asks(policy: &CommandPolicy, line: &str) {
 
 #[track_caller]
 fn allows(policy: &CommandPolicy, line: &str) {
-    assert_eq!(policy.judge(CommandLine::Shell(line)), Permit::Allow, "{line}");
+    assert_eq!(
+        policy.judge(CommandLine::Shell(line)),
+        Permit::Allow,
+        "{line}"
+    );
 }
 
 /// Lines that read a secret where nothing holds them.
@@ -320,7 +393,8 @@ const SPELLED: &[&str] = &[
     // Paths that are too long to be written down.
     "grep -rh '' d*",
     "cd -P d*; cd -P d*; grep -rh '' .",
-    "cd -P d*/d*/d*/d*/d*/d*/d*/d*; cd -P d*/d*/d*/d*/d*/d*/d*/d*; cd -P d*/d*/d*/d*/d*/d*/d*/d*; cat d*/.env",
+    "cd -P d*/d*/d*/d*/d*/d*/d*/d*; cd -P d*/d*/d*/d*/d*/d*/d*/d*; cd -P d*/d*/d*/d*/d*/d*/d*/d*; \
+        cat d*/.env",
     // Other names of denied files.
     "grep -r hush plain",
     "cat plain/*",
@@ -359,7 +433,11 @@ const SPELLED: &[&str] = &[
 async fn read_only_command_reads_no_denied_file_in_any_spelling() {
     let arena = Arena::new();
     // The secrets can be read where nothing holds a command.
-    let shown = Command::new("grep").args(["-rh", "hush", "."]).current_dir(arena.root()).output().unwrap();
+    let shown = Command::new("grep")
+        .args(["-rh", "hush", "."])
+        .current_dir(arena.root())
+        .output()
+        .unwrap();
     assert!(String::from_utf8_lossy(&shown.stdout).contains(SECRET));
     for (name, sandbox) in sandboxes(&arena.space) {
         for (line, text) in SPELLED.iter().zip(run_all(&sandbox, SPELLED).await) {
@@ -400,14 +478,23 @@ async fn read_only_command_reads_other_files_without_a_question() {
     let arena = Arena::new();
     for line in LINES {
         allows(&arena.policy, line);
-        assert_eq!(arena.policy.read_scope(CommandLine::Shell(line)), Some(ReadScope::Files), "{line}");
+        assert_eq!(
+            arena.policy.read_scope(CommandLine::Shell(line)),
+            Some(ReadScope::Files),
+            "{line}"
+        );
     }
     for (name, sandbox) in sandboxes(&arena.space) {
         for (line, text) in LINES.iter().zip(run_all(&sandbox, LINES).await) {
             assert!(text.contains("nothing"), "{name}: {line}: {text}");
         }
         let names = run_all(&sandbox, &["ls", "find . -name main.rs", "ls -R src"]).await;
-        assert!(names.iter().all(|text| text.contains("main.rs") || text.contains("notes.txt")), "{names:?}");
+        assert!(
+            names
+                .iter()
+                .all(|text| text.contains("main.rs") || text.contains("notes.txt")),
+            "{names:?}"
+        );
     }
 }
 
@@ -437,9 +524,16 @@ fn reading_denied_file_by_its_name_is_asked_about() {
     }
     let judge = |dir: &str, line: &str| arena.policy.judge_in(dir, CommandLine::Shell(line));
     assert_eq!(judge("open", "cat a.txt"), Permit::Allow);
-    for (dir, line) in [("src", "cat deep/.env"), (".git", "cat config"), ("../other", "ls"), ("/etc", "ls")]
-    {
-        assert!(matches!(judge(dir, line), Permit::Ask { .. }), "{dir}: {line}");
+    for (dir, line) in [
+        ("src", "cat deep/.env"),
+        (".git", "cat config"),
+        ("../other", "ls"),
+        ("/etc", "ls"),
+    ] {
+        assert!(
+            matches!(judge(dir, line), Permit::Ask { .. }),
+            "{dir}: {line}"
+        );
     }
 }
 
@@ -471,7 +565,10 @@ async fn read_only_command_reads_nothing_of_a_repository() {
     let root = folder.path();
     fs::create_dir(root.join("dir")).unwrap();
     git(root, &["init", "-q"]);
-    git(root, &["config", "remote.o.url", &format!("https://u:{SECRET}@h")]);
+    git(
+        root,
+        &["config", "remote.o.url", &format!("https://u:{SECRET}@h")],
+    );
     fs::write(root.join("a.txt"), "one\n").unwrap();
     git(root, &["add", "-A"]);
     git(root, &["commit", "-qm", "one"]);
@@ -482,15 +579,25 @@ async fn read_only_command_reads_nothing_of_a_repository() {
     git(&root.join("bare"), &["config", "a.b", SECRET]);
     let space = Workspace::open(root).unwrap();
     for line in COMMITTED {
-        let shown = Command::new("/bin/sh").args(["-c", line]).current_dir(root).output().unwrap();
+        let shown = Command::new("/bin/sh")
+            .args(["-c", line])
+            .current_dir(root)
+            .output()
+            .unwrap();
         let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
-        assert!(shown.contains("hush"), "`{line}` does not show the danger: {shown}");
+        assert!(
+            shown.contains("hush"),
+            "`{line}` does not show the danger: {shown}"
+        );
     }
     for (name, sandbox) in sandboxes(&space) {
         for (line, text) in COMMITTED.iter().zip(run_all(&sandbox, COMMITTED).await) {
             assert!(!text.contains(SECRET), "{name}: {line}: {text}");
         }
-        assert!(run_all(&sandbox, &["cat a.txt"]).await[0].contains("one"), "{name}");
+        assert!(
+            run_all(&sandbox, &["cat a.txt"]).await[0].contains("one"),
+            "{name}"
+        );
     }
 }
 
@@ -582,12 +689,17 @@ const SPELLINGS: &[&str] = &[
 #[tokio::test(flavor = "multi_thread")]
 async fn no_line_of_programs_and_spellings_shows_a_secret() {
     let arena = Arena::new();
-    let pairs = PROGRAMS.iter().flat_map(|program| SPELLINGS.iter().map(move |it| format!("{program} {it}")));
+    let pairs = PROGRAMS
+        .iter()
+        .flat_map(|program| SPELLINGS.iter().map(move |it| format!("{program} {it}")));
     let lines: Vec<String> = pairs.collect();
     let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
     let is_allowed = |line: &&&str| arena.policy.judge(CommandLine::Shell(line)) == Permit::Allow;
     let allowed = lines.iter().filter(is_allowed).count();
-    assert!(allowed > 500, "only {allowed} lines were allowed: the test has lost its point");
+    assert!(
+        allowed > 500,
+        "only {allowed} lines were allowed: the test has lost its point"
+    );
     for (name, sandbox) in sandboxes(&arena.space) {
         // Mounts hide what the other means hide already, so some of the lines do for them.
         let step = if name == "best" { 5 } else { 1 };

@@ -1,4 +1,5 @@
-//! Attempts to leave a workspace. Each is made twice: with the kernel resolving paths, and name by name.
+//! Attempts to leave a workspace. Each is made twice: with the kernel resolving paths, and name by
+//! name.
 
 mod attacks;
 mod races;
@@ -24,8 +25,16 @@ pub(crate) struct Scene {
 
 impl Scene {
     pub(crate) fn new() -> Self {
-        let scene = Self { temp: tempfile::tempdir().unwrap() };
-        for dir in ["ws/sub/deep", "ws/.git/hooks", "ws/.ssh", "out/dir", "out/empty"] {
+        let scene = Self {
+            temp: tempfile::tempdir().unwrap(),
+        };
+        for dir in [
+            "ws/sub/deep",
+            "ws/.git/hooks",
+            "ws/.ssh",
+            "out/dir",
+            "out/empty",
+        ] {
             fs::create_dir_all(scene.path(dir)).unwrap();
         }
         for (file, text) in [
@@ -52,7 +61,10 @@ impl Scene {
     /// Both ways to resolve a path.
     pub(crate) fn workspaces(&self) -> [Workspace; 2] {
         let builder = Workspace::builder(self.path("ws"));
-        [builder.clone().build().unwrap(), builder.walk_only().build().unwrap()]
+        [
+            builder.clone().build().unwrap(),
+            builder.walk_only().build().unwrap(),
+        ]
     }
 
     /// Everything outside the workspace, and all that is denied in it.
@@ -62,9 +74,15 @@ impl Scene {
             collect(&self.path(place), &mut found);
         }
         found.insert(self.path("ws/.env"), fs::read(self.path("ws/.env")).ok());
-        let beside: Vec<_> =
-            fs::read_dir(self.temp.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
-        assert_eq!(beside.len(), 2, "something was made beside the workspace: {beside:?}");
+        let beside: Vec<_> = fs::read_dir(self.temp.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
+        assert_eq!(
+            beside.len(),
+            2,
+            "something was made beside the workspace: {beside:?}"
+        );
         found
     }
 
@@ -80,7 +98,9 @@ impl Scene {
             Set::Hard(path, target) => fs::hard_link(fill(target), at(path)).unwrap(),
             Set::Dir(path) => fs::create_dir_all(at(path)).unwrap(),
             Set::File(path) => fs::write(at(path), "made").unwrap(),
-            Set::Pipe(path) => mknodat(CWD, at(path), FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap(),
+            Set::Pipe(path) => {
+                mknodat(CWD, at(path), FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap()
+            }
             Set::Socket(path) => drop(UnixListener::bind(at(path)).unwrap()),
         }
     }
@@ -89,7 +109,9 @@ impl Scene {
 fn collect(path: &Path, found: &mut BTreeMap<PathBuf, Option<Vec<u8>>>) {
     if path.is_dir() {
         found.insert(path.to_owned(), None);
-        fs::read_dir(path).unwrap().for_each(|entry| collect(&entry.unwrap().path(), found));
+        fs::read_dir(path)
+            .unwrap()
+            .for_each(|entry| collect(&entry.unwrap().path(), found));
     } else {
         found.insert(path.to_owned(), fs::read(path).ok());
     }
@@ -131,9 +153,13 @@ fn perform(space: &Workspace, op: Op) -> Result<String, PathError> {
         Op::Write(path) => space.write(path, b"written").map(|written| written.path),
         Op::WriteDeep(path) => {
             let options = levity_sandbox::WriteOptions::new().parents();
-            space.write_with(path, b"written", options).map(|written| written.path)
+            space
+                .write_with(path, b"written", options)
+                .map(|written| written.path)
         }
-        Op::List(path) => space.list(path, 100).map(|listing| format!("{:?}", listing.entries)),
+        Op::List(path) => space
+            .list(path, 100)
+            .map(|listing| format!("{:?}", listing.entries)),
         Op::Stat(path) => space.metadata(path).map(|meta| format!("{meta:?}")),
         Op::Remove(path) => space.remove(path).map(|()| "removed".into()),
         Op::Rename(from, to) => space.rename(from, to).map(|()| "renamed".into()),
@@ -143,10 +169,15 @@ fn perform(space: &Workspace, op: Op) -> Result<String, PathError> {
             .file(name)?
             .read_to(1000)
             .map(|read| shown(read.bytes))
-            .map_err(|source| PathError::Io { path: name.into(), source }),
-        Op::Below(dir, name) => {
-            space.dir(dir)?.dir(name)?.entries(100).map(|listing| format!("{:?}", listing.entries))
-        }
+            .map_err(|source| PathError::Io {
+                path: name.into(),
+                source,
+            }),
+        Op::Below(dir, name) => space
+            .dir(dir)?
+            .dir(name)?
+            .entries(100)
+            .map(|listing| format!("{:?}", listing.entries)),
     }
 }
 

@@ -9,17 +9,43 @@ use super::loopback::{Answer, Server, moved, ok};
 #[tokio::test]
 async fn a_request_says_no_more_than_it_must() {
     let server = Server::start(&[("/", ok("hello"))]).await;
-    let client = server.guard().user_agent("tester/1").build().unwrap().client().unwrap();
-    let mut reply = client.get(&server.url("/#part")).unwrap().send().await.unwrap();
-    assert_eq!((reply.status(), reply.redirects(), reply.header("content-length")), (200, 0, Some("5")));
+    let client = server
+        .guard()
+        .user_agent("tester/1")
+        .build()
+        .unwrap()
+        .client()
+        .unwrap();
+    let mut reply = client
+        .get(&server.url("/#part"))
+        .unwrap()
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(
+        (
+            reply.status(),
+            reply.redirects(),
+            reply.header("content-length")
+        ),
+        (200, 0, Some("5"))
+    );
     assert_eq!(reply.url().as_str(), server.url("/"));
     assert_eq!(reply.read(100).await.unwrap().bytes, b"hello");
     let head = server.heads().remove(0).to_ascii_lowercase();
-    let mut names: Vec<_> = head.lines().skip(1).filter_map(|line| line.split_once(": ")).collect();
+    let mut names: Vec<_> = head
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.split_once(": "))
+        .collect();
     names.sort_unstable();
     let host = format!("127.0.0.1:{}", server.port());
-    let expected =
-        [("accept", "*/*"), ("accept-encoding", "identity"), ("host", &*host), ("user-agent", "tester/1")];
+    let expected = [
+        ("accept", "*/*"),
+        ("accept-encoding", "identity"),
+        ("host", &*host),
+        ("user-agent", "tester/1"),
+    ];
     assert_eq!(names, expected);
 }
 
@@ -30,21 +56,50 @@ async fn headers_that_were_set_stay_with_the_first_server() {
     let first = Server::start(&[("/a", moved(302, "/b")), ("/b", moved(302, &away))]).await;
     let guard = first.guard().allow_port(other.port()).build().unwrap();
     let client = guard.client().unwrap();
-    let mut reply = client.get(&first.url("/a")).unwrap().header("x-key", "s3cret").send().await.unwrap();
-    assert_eq!((reply.read(100).await.unwrap().bytes, reply.redirects()), (b"there".to_vec(), 2));
+    let mut reply = client
+        .get(&first.url("/a"))
+        .unwrap()
+        .header("x-key", "s3cret")
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(
+        (reply.read(100).await.unwrap().bytes, reply.redirects()),
+        (b"there".to_vec(), 2)
+    );
     assert!(first.heads().iter().all(|head| head.contains("s3cret")) && first.heads().len() == 2);
     let head = other.heads().remove(0).to_ascii_lowercase();
-    assert!(!head.contains("s3cret") && !head.contains("referer") && !head.contains("cookie"), "{head}");
-    let bad = client.get(&first.url("/a")).unwrap().header("x-key", "a\nb").send().await;
+    assert!(
+        !head.contains("s3cret") && !head.contains("referer") && !head.contains("cookie"),
+        "{head}"
+    );
+    let bad = client
+        .get(&first.url("/a"))
+        .unwrap()
+        .header("x-key", "a\nb")
+        .send()
+        .await;
     assert!(matches!(bad, Err(NetError::Header(name)) if name == "x-key"));
-    let shown = format!("{:?}", client.get(&first.url("/a")).unwrap().header("x-key", "s3cret"));
+    let shown = format!(
+        "{:?}",
+        client
+            .get(&first.url("/a"))
+            .unwrap()
+            .header("x-key", "s3cret")
+    );
     assert!(!shown.contains("s3cret"), "{shown}");
 }
 
 #[tokio::test]
 async fn a_time_limit_may_be_as_long_as_there_are_numbers() {
     let server = Server::start(&[("/", ok("hello"))]).await;
-    let client = server.guard().time_limit(Duration::MAX).build().unwrap().client().unwrap();
+    let client = server
+        .guard()
+        .time_limit(Duration::MAX)
+        .build()
+        .unwrap()
+        .client()
+        .unwrap();
     let mut reply = client.get(&server.url("/")).unwrap().send().await.unwrap();
     assert_eq!(reply.read(100).await.unwrap().bytes, b"hello");
 }
@@ -60,19 +115,46 @@ async fn fails(server: &Server, path: &str) -> NetError {
 
 #[tokio::test]
 async fn redirects_come_to_an_end() {
-    let chain: Vec<_> = (0..9).map(|at| (format!("/{at}"), moved(302, &format!("/{}", at + 1)))).collect();
-    let mut answers: Vec<_> = chain.iter().map(|(path, answer)| (&**path, answer.clone())).collect();
-    answers.extend([("/self", moved(301, "/self")), ("/x", moved(301, "/y")), ("/y", moved(308, "/x#z"))]);
+    let chain: Vec<_> = (0..9)
+        .map(|at| (format!("/{at}"), moved(302, &format!("/{}", at + 1))))
+        .collect();
+    let mut answers: Vec<_> = chain
+        .iter()
+        .map(|(path, answer)| (&**path, answer.clone()))
+        .collect();
+    answers.extend([
+        ("/self", moved(301, "/self")),
+        ("/x", moved(301, "/y")),
+        ("/y", moved(308, "/x#z")),
+    ]);
     answers.extend([("/4x", moved(302, "/5x")), ("/9", ok("end"))]);
     let server = Server::start(&answers).await;
-    assert!(matches!(fails(&server, "/0").await, NetError::TooManyRedirects(5)));
+    assert!(matches!(
+        fails(&server, "/0").await,
+        NetError::TooManyRedirects(5)
+    ));
     assert_eq!(server.touched(), 6);
     assert!(matches!(fails(&server, "/self").await, NetError::Circle));
     assert!(matches!(fails(&server, "/x").await, NetError::Circle));
-    let client = server.guard().max_redirects(5).build().unwrap().client().unwrap();
+    let client = server
+        .guard()
+        .max_redirects(5)
+        .build()
+        .unwrap()
+        .client()
+        .unwrap();
     let reply = client.get(&server.url("/4")).unwrap().send().await.unwrap();
-    assert_eq!((reply.redirects(), reply.url().as_str()), (5, &*server.url("/9")));
-    let client = server.guard().max_redirects(0).build().unwrap().client().unwrap();
+    assert_eq!(
+        (reply.redirects(), reply.url().as_str()),
+        (5, &*server.url("/9"))
+    );
+    let client = server
+        .guard()
+        .max_redirects(0)
+        .build()
+        .unwrap()
+        .client()
+        .unwrap();
     let none = client.get(&server.url("/8")).unwrap().send().await;
     assert!(matches!(none, Err(NetError::TooManyRedirects(0))));
 }
@@ -80,36 +162,69 @@ async fn redirects_come_to_an_end() {
 #[tokio::test]
 async fn what_is_no_redirect_is_a_reply() {
     let bare = Answer::Say(b"HTTP/1.1 302 Found\r\ncontent-length: 0\r\n\r\n".to_vec());
-    let server =
-        Server::start(&[("/bare", bare), ("/304", moved(304, "/")), ("/201", moved(201, "/"))]).await;
+    let server = Server::start(&[
+        ("/bare", bare),
+        ("/304", moved(304, "/")),
+        ("/201", moved(201, "/")),
+    ])
+    .await;
     let client = server.guard().build().unwrap().client().unwrap();
     for (path, status) in [("/bare", 302), ("/304", 304), ("/201", 201)] {
         let reply = client.get(&server.url(path)).unwrap().send().await.unwrap();
         assert_eq!((reply.status(), reply.redirects()), (status, 0), "{path}");
     }
-    let odd = Answer::Say(b"HTTP/1.1 302 Found\r\nlocation: http://[\r\ncontent-length: 0\r\n\r\n".to_vec());
+    let odd = Answer::Say(
+        b"HTTP/1.1 302 Found\r\nlocation: http://[\r\ncontent-length: 0\r\n\r\n".to_vec(),
+    );
     let server = Server::start(&[("/", odd)]).await;
-    assert!(matches!(fails(&server, "/").await, NetError::Address(AddressError::Redirect(_))));
+    assert!(matches!(
+        fails(&server, "/").await,
+        NetError::Address(AddressError::Redirect(_))
+    ));
 }
 
 #[tokio::test]
 async fn a_body_is_read_as_far_as_it_may_be() {
     let head = b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n".to_vec();
     let lies = Answer::Say(b"HTTP/1.1 200 OK\r\ncontent-length: 99999999999\r\n\r\nshort".to_vec());
-    let server =
-        Server::start(&[("/endless", Answer::Endless(head, vec![b'x'; 8192])), ("/ten", ok("0123456789"))])
-            .await;
+    let server = Server::start(&[
+        ("/endless", Answer::Endless(head, vec![b'x'; 8192])),
+        ("/ten", ok("0123456789")),
+    ])
+    .await;
     let client = server.guard().build().unwrap().client().unwrap();
     let read = async |path: &str, max| {
-        client.get(&server.url(path)).unwrap().send().await.unwrap().read(max).await.unwrap()
+        client
+            .get(&server.url(path))
+            .unwrap()
+            .send()
+            .await
+            .unwrap()
+            .read(max)
+            .await
+            .unwrap()
     };
     let body = read("/endless", 100_000).await;
     assert!(body.is_cut && body.bytes.len() == 100_000);
     let (whole, cut) = (read("/ten", 10).await, read("/ten", 9).await);
-    assert_eq!((whole.bytes.len(), whole.is_cut, cut.bytes.len(), cut.is_cut), (10, false, 9, true));
+    assert_eq!(
+        (whole.bytes.len(), whole.is_cut, cut.bytes.len(), cut.is_cut),
+        (10, false, 9, true)
+    );
     let server = Server::start(&[("/lies", lies)]).await;
-    let client = server.guard().time_limit(Duration::from_millis(300)).build().unwrap().client().unwrap();
-    let mut reply = client.get(&server.url("/lies")).unwrap().send().await.unwrap();
+    let client = server
+        .guard()
+        .time_limit(Duration::from_millis(300))
+        .build()
+        .unwrap()
+        .client()
+        .unwrap();
+    let mut reply = client
+        .get(&server.url("/lies"))
+        .unwrap()
+        .send()
+        .await
+        .unwrap();
     assert!(matches!(reply.read(1000).await, Err(NetError::Timeout(_))));
 }
 
@@ -120,18 +235,38 @@ async fn servers_that_do_not_answer_are_left() {
         ("/silent", Answer::Stall(Vec::new())),
         ("/loris", Answer::Stall(half.clone())),
         ("/reset", Answer::Reset(half)),
-        ("/junk", Answer::Reset(b"220 mail.example.org ESMTP\r\n".to_vec())),
+        (
+            "/junk",
+            Answer::Reset(b"220 mail.example.org ESMTP\r\n".to_vec()),
+        ),
         (
             "/headers",
-            Answer::Endless(b"HTTP/1.1 200 OK\r\n".to_vec(), b"x-filler: aaaaaaaaaaaaaaaaaaaa\r\n".to_vec()),
+            Answer::Endless(
+                b"HTTP/1.1 200 OK\r\n".to_vec(),
+                b"x-filler: aaaaaaaaaaaaaaaaaaaa\r\n".to_vec(),
+            ),
         ),
-        ("/header", Answer::Endless(b"HTTP/1.1 200 OK\r\nx: ".to_vec(), vec![b'a'; 8192])),
+        (
+            "/header",
+            Answer::Endless(b"HTTP/1.1 200 OK\r\nx: ".to_vec(), vec![b'a'; 8192]),
+        ),
     ])
     .await;
-    let client = server.guard().time_limit(Duration::from_millis(300)).build().unwrap().client().unwrap();
+    let client = server
+        .guard()
+        .time_limit(Duration::from_millis(300))
+        .build()
+        .unwrap()
+        .client()
+        .unwrap();
     let silent = client.get(&server.url("/silent")).unwrap().send().await;
     assert!(matches!(silent, Err(NetError::Timeout(_))));
-    let mut reply = client.get(&server.url("/loris")).unwrap().send().await.unwrap();
+    let mut reply = client
+        .get(&server.url("/loris"))
+        .unwrap()
+        .send()
+        .await
+        .unwrap();
     let error = reply.read(1000).await.unwrap_err();
     assert!(matches!(error, NetError::Timeout(_)) && error.is_retryable());
     for path in ["/reset", "/junk", "/headers", "/header"] {
@@ -143,6 +278,16 @@ async fn servers_that_do_not_answer_are_left() {
     let guard = server.guard().build().unwrap();
     drop(server);
     tokio::task::yield_now().await;
-    let error = guard.client().unwrap().get(&gone).unwrap().send().await.unwrap_err();
-    assert!(matches!(error, NetError::Connect | NetError::Transfer) && error.is_retryable(), "{error:?}");
+    let error = guard
+        .client()
+        .unwrap()
+        .get(&gone)
+        .unwrap()
+        .send()
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(error, NetError::Connect | NetError::Transfer) && error.is_retryable(),
+        "{error:?}"
+    );
 }

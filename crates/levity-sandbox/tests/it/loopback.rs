@@ -1,5 +1,8 @@
 //! Web servers on loopback that say what they are told to, and names that lead where a test wants.
-#![allow(clippy::disallowed_methods, reason = "a server is aborted when it is dropped")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a server is aborted when it is dropped"
+)]
 
 use std::collections::HashMap;
 use std::io;
@@ -26,12 +29,19 @@ pub(crate) enum Answer {
 }
 
 pub(crate) fn ok(body: &str) -> Answer {
-    Answer::Say(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len()).into_bytes())
+    Answer::Say(
+        format!(
+            "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .into_bytes(),
+    )
 }
 
 pub(crate) fn moved(status: u16, to: &str) -> Answer {
     Answer::Say(
-        format!("HTTP/1.1 {status} Moved\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n").into_bytes(),
+        format!("HTTP/1.1 {status} Moved\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n")
+            .into_bytes(),
     )
 }
 
@@ -51,9 +61,14 @@ impl Server {
 
     pub(crate) fn on(listener: TcpListener, answers: &[(&str, Answer)]) -> Self {
         let port = listener.local_addr().unwrap().port();
-        let answers: HashMap<String, Answer> =
-            answers.iter().map(|(path, answer)| ((*path).to_owned(), answer.clone())).collect();
-        let (heads, touched) = (Arc::<Mutex<Vec<String>>>::default(), Arc::<Mutex<usize>>::default());
+        let answers: HashMap<String, Answer> = answers
+            .iter()
+            .map(|(path, answer)| ((*path).to_owned(), answer.clone()))
+            .collect();
+        let (heads, touched) = (
+            Arc::<Mutex<Vec<String>>>::default(),
+            Arc::<Mutex<usize>>::default(),
+        );
         let shared = (Arc::new(answers), heads.clone(), touched.clone());
         let task = tokio::spawn(async move {
             let (answers, heads, touched) = shared;
@@ -64,7 +79,12 @@ impl Server {
                 live.spawn(async move { serve(stream, &answers, &heads).await });
             }
         });
-        Self { port, heads, touched, task }
+        Self {
+            port,
+            heads,
+            touched,
+            task,
+        }
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -113,7 +133,11 @@ async fn serve(
     let head = String::from_utf8_lossy(&bytes).into_owned();
     let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
     heads.lock().unwrap().push(head);
-    match answers.get(&path).cloned().unwrap_or_else(|| ok("no such page")) {
+    match answers
+        .get(&path)
+        .cloned()
+        .unwrap_or_else(|| ok("no such page"))
+    {
         Answer::Say(bytes) => stream.write_all(&bytes).await?,
         Answer::Stall(bytes) => stream.write_all(&bytes).await?,
         Answer::Endless(first, bytes) => {
@@ -133,7 +157,8 @@ async fn serve(
     Ok(())
 }
 
-/// Names that lead where a test says: each question gets the next answer, and the last one for ever.
+/// Names that lead where a test says: each question gets the next answer, and the last one for
+/// ever.
 #[derive(Clone, Default)]
 pub(crate) struct Names(Arc<Mutex<HashMap<String, Asked>>>);
 
@@ -143,12 +168,19 @@ type Asked = (usize, Vec<Vec<IpAddr>>);
 impl Names {
     pub(crate) fn add(&self, name: &str, answers: &[&[&str]]) {
         let read = |answer: &&[&str]| answer.iter().map(|text| text.parse().unwrap()).collect();
-        self.0.lock().unwrap().insert(name.to_owned(), (0, answers.iter().map(read).collect()));
+        self.0
+            .lock()
+            .unwrap()
+            .insert(name.to_owned(), (0, answers.iter().map(read).collect()));
     }
 
     /// How often a name was asked for.
     pub(crate) fn asked(&self, name: &str) -> usize {
-        self.0.lock().unwrap().get(name).map_or(0, |(asked, _)| *asked)
+        self.0
+            .lock()
+            .unwrap()
+            .get(name)
+            .map_or(0, |(asked, _)| *asked)
     }
 }
 

@@ -1,4 +1,5 @@
-//! Programs and settings that lie in the workspace: a command that runs read-only runs none of them, and changes nothing.
+//! Programs and settings that lie in the workspace: a command that runs read-only runs none of
+//! them, and changes nothing.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,14 +9,17 @@ use std::process::{Command, Stdio};
 use levity_sandbox::{CommandLine, CommandPolicy, Level, Permit, ReadScope, Sandbox, Workspace};
 use tempfile::TempDir;
 
-/// A workspace with a repository in it, and a place outside where a planted program leaves its mark.
+/// A workspace with a repository in it, and a place outside where a planted program leaves its
+/// mark.
 struct Arena {
     folder: TempDir,
 }
 
 impl Arena {
     fn new() -> Self {
-        let arena = Self { folder: tempfile::tempdir().unwrap() };
+        let arena = Self {
+            folder: tempfile::tempdir().unwrap(),
+        };
         for dir in ["work/dir", "home"] {
             fs::create_dir_all(arena.folder.path().join(dir)).unwrap();
         }
@@ -43,14 +47,20 @@ impl Arena {
 
     /// A script that leaves the mark.
     fn script(&self, name: &str) {
-        self.write(name, &format!("#!/bin/sh\necho > {}\nexit 0\n", self.mark().display()));
+        self.write(
+            name,
+            &format!("#!/bin/sh\necho > {}\nexit 0\n", self.mark().display()),
+        );
         fs::set_permissions(self.work().join(name), fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     fn git(&self, args: &[&str]) {
         let mut command = Command::new("git");
         command.args(["-c", "user.name=a", "-c", "user.email=a@b.c"]);
-        assert!(self.prepare(command.args(args)).status().unwrap().success(), "git {args:?}");
+        assert!(
+            self.prepare(command.args(args)).status().unwrap().success(),
+            "git {args:?}"
+        );
     }
 
     fn prepare<'a>(&self, command: &'a mut Command) -> &'a mut Command {
@@ -87,7 +97,11 @@ impl Arena {
             .env("HOME", self.folder.path().join("home"))
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .at_least(Level::Open);
-        without.iter().fold(builder, |builder, means| builder.without(means)).build().unwrap()
+        without
+            .iter()
+            .fold(builder, |builder, means| builder.without(means))
+            .build()
+            .unwrap()
     }
 }
 
@@ -150,8 +164,22 @@ async fn read_only_command_changes_nothing_but_temporary_files() {
     let arena = Arena::new();
     let state = || {
         let mut list = Command::new("find");
-        list.args([".", "-path", "./home", "-prune", "-o", "-printf", "%p %y %m %U %G %s %T@ %n\\n"]);
-        String::from_utf8(list.current_dir(arena.folder.path()).output().unwrap().stdout).unwrap()
+        list.args([
+            ".",
+            "-path",
+            "./home",
+            "-prune",
+            "-o",
+            "-printf",
+            "%p %y %m %U %G %s %T@ %n\\n",
+        ]);
+        String::from_utf8(
+            list.current_dir(arena.folder.path())
+                .output()
+                .unwrap()
+                .stdout,
+        )
+        .unwrap()
     };
     for without in [&[][..], &["namespaces"]] {
         let sandbox = arena.sandbox(without);
@@ -162,7 +190,8 @@ async fn read_only_command_changes_nothing_but_temporary_files() {
         super::denied::run_all(&sandbox, CHANGES).await;
         assert_eq!(state(), before, "{without:?}");
         // Each run has a temporary folder, which is empty again for the next.
-        let line = "ls -A $TMPDIR $HOME | grep -v : | grep .; echo x > $TMPDIR/f && sort -S 32k a.txt && cat $TMPDIR/f";
+        let line = "ls -A $TMPDIR $HOME | grep -v : | grep .; echo x > $TMPDIR/f && sort -S 32k \
+            a.txt && cat $TMPDIR/f";
         for _ in 0..2 {
             let done = sandbox.shell(line).read_only().run().await.unwrap();
             assert_eq!(done.stdout.text, "one\nx\n", "{done:?}");
@@ -177,24 +206,37 @@ async fn read_only_command_reaches_no_network_whatever_the_sandbox_allows() {
     let port = listener.local_addr().unwrap().port();
     let line = format!("bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}' && echo reached");
     for without in [&[][..], &["namespaces"]] {
-        let builder = Sandbox::builder(Workspace::open(arena.work()).unwrap()).at_least(Level::Open);
-        let builder = without.iter().fold(builder, |builder, means| builder.without(means));
-        let sandbox = builder.network(levity_sandbox::Network::Any).build().unwrap();
+        let builder =
+            Sandbox::builder(Workspace::open(arena.work()).unwrap()).at_least(Level::Open);
+        let builder = without
+            .iter()
+            .fold(builder, |builder, means| builder.without(means));
+        let sandbox = builder
+            .network(levity_sandbox::Network::Any)
+            .build()
+            .unwrap();
         if !sandbox.report().read_only.holds {
             continue;
         }
         let run = async |line: levity_sandbox::Command| line.run().await.unwrap().stdout.text;
         assert_eq!(run(sandbox.shell(&line)).await, "reached\n", "{without:?}");
-        assert_eq!(run(sandbox.shell(&line).read_only()).await, "", "{without:?}");
+        assert_eq!(
+            run(sandbox.shell(&line).read_only()).await,
+            "",
+            "{without:?}"
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn read_only_command_runs_nothing_that_an_earlier_command_left() {
-    let plants = "printf 'echo PLANTED\\n' | tee $HOME/.profile $HOME/.bash_profile $HOME/.bashrc > $HOME/.bash_login; \
-        printf '[core]\\nfsmonitor = echo PLANTED >&2; false\\n[alias]\\nx = y\\n' > $HOME/.gitconfig; \
+    let plants = "printf 'echo PLANTED\\n' | tee $HOME/.profile $HOME/.bash_profile $HOME/.bashrc \
+        > $HOME/.bash_login; \
+        printf '[core]\\nfsmonitor = echo PLANTED >&2; false\\n[alias]\\nx = y\\n' > \
+        $HOME/.gitconfig; \
         mkdir -p $HOME/.config/git; cp $HOME/.gitconfig $HOME/.config/git/config; \
-        echo 'def length: \"PLANTED\";' > $HOME/.jq; echo 'def length: \"PLANTED\";' > $TMPDIR/.jq; \
+        echo 'def length: \"PLANTED\";' > $HOME/.jq; echo 'def length: \"PLANTED\";' > \
+        $TMPDIR/.jq; \
         mkdir bin; printf '#!/bin/sh\\necho PLANTED\\n' > bin/ls; chmod 755 bin/ls; ln -s bin way";
     let lines = [
         "sh -lc ls",
@@ -219,16 +261,32 @@ async fn read_only_command_runs_nothing_that_an_earlier_command_left() {
         let arena = Arena::new();
         let root = arena.work();
         let builder = Sandbox::builder(Workspace::open(&root).unwrap()).at_least(Level::Open);
-        let paths = ["way", "bin", "dir/../bin", "."].map(|name| root.join(name).display().to_string());
-        let builder = builder.env("PATH", format!("{}:bin:/usr/bin:/bin", paths.join(":"))).output(1 << 20);
-        let sandbox = without.iter().fold(builder, |builder, means| builder.without(means)).build().unwrap();
+        let paths =
+            ["way", "bin", "dir/../bin", "."].map(|name| root.join(name).display().to_string());
+        let builder = builder
+            .env("PATH", format!("{}:bin:/usr/bin:/bin", paths.join(":")))
+            .output(1 << 20);
+        let sandbox = without
+            .iter()
+            .fold(builder, |builder, means| builder.without(means))
+            .build()
+            .unwrap();
         if !sandbox.report().read_only.holds {
             continue;
         }
         assert!(sandbox.shell(plants).run().await.unwrap().is_success());
-        let danger = sandbox.shell("sh -lc true; ls").run().await.unwrap().stdout.text;
+        let danger = sandbox
+            .shell("sh -lc true; ls")
+            .run()
+            .await
+            .unwrap()
+            .stdout
+            .text;
         assert_eq!(danger.matches("PLANTED").count(), 2, "{danger}");
-        for (line, text) in lines.iter().zip(super::denied::run_all(&sandbox, &lines).await) {
+        for (line, text) in lines
+            .iter()
+            .zip(super::denied::run_all(&sandbox, &lines).await)
+        {
             assert!(!text.contains("PLANTED"), "{without:?}: {line}: {text}");
         }
         let text = super::denied::run_all(&sandbox, &["ls"]).await;
@@ -247,21 +305,35 @@ async fn place_around_the_workspace_opens_nothing_of_it() {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
     for without in [&[][..], &["namespaces"]] {
-        let builder = Sandbox::builder(Workspace::open(arena.work()).unwrap()).at_least(Level::Open);
-        let builder = without.iter().fold(builder, |builder, means| builder.without(means));
+        let builder =
+            Sandbox::builder(Workspace::open(arena.work()).unwrap()).at_least(Level::Open);
+        let builder = without
+            .iter()
+            .fold(builder, |builder, means| builder.without(means));
         // The place holds the workspace, and another lies in it.
-        let builder = builder.read(arena.folder.path()).read(arena.work().join("dir")).read(arena.work());
+        let builder = builder
+            .read(arena.folder.path())
+            .read(arena.work().join("dir"))
+            .read(arena.work());
         let sandbox = builder.build().unwrap();
         if !sandbox.report().read_only.holds {
             continue;
         }
-        let lines =
-            ["../tools/run", "cat ../tools/run", "cat a.txt dir/b.txt", "cat .env; ./run; cat .git/config"];
+        let lines = [
+            "../tools/run",
+            "cat ../tools/run",
+            "cat a.txt dir/b.txt",
+            "cat .env; ./run; cat .git/config",
+        ];
         let texts = super::denied::run_all(&sandbox, &lines).await;
         for (text, part) in texts.iter().zip(["own", "echo own", "one\none", "denied"]) {
             assert!(text.contains(part), "{without:?}: {text}");
         }
-        assert!(!texts[3].contains("hush") && !texts[3].contains("PLANTED"), "{}", texts[3]);
+        assert!(
+            !texts[3].contains("hush") && !texts[3].contains("PLANTED"),
+            "{}",
+            texts[3]
+        );
         assert!(!texts[3].contains("[core]"), "{}", texts[3]);
     }
 }
@@ -269,11 +341,18 @@ async fn place_around_the_workspace_opens_nothing_of_it() {
 #[tokio::test]
 async fn read_only_command_is_refused_where_it_cannot_be_held() {
     let arena = Arena::new();
-    for without in [&["landlock"][..], &["seccomp"], &["namespaces", "landlock", "seccomp"]] {
+    for without in [
+        &["landlock"][..],
+        &["seccomp"],
+        &["namespaces", "landlock", "seccomp"],
+    ] {
         let sandbox = arena.sandbox(without);
         assert!(!sandbox.report().read_only.holds, "{}", sandbox.report());
         let refused = sandbox.shell("ls").read_only().run().await.unwrap_err();
-        assert!(matches!(refused, levity_sandbox::CommandError::ReadOnly(_)), "{refused}");
+        assert!(
+            matches!(refused, levity_sandbox::CommandError::ReadOnly(_)),
+            "{refused}"
+        );
     }
 }
 
@@ -306,10 +385,22 @@ async fn read_only_line_runs_no_program_that_a_computed_path_names() {
             continue;
         }
         for computing in COMPUTING {
-            for line in [format!("bash -c \"{computing}; ls; cat\""), format!("{computing}; ls; cat a.txt")] {
-                assert_eq!(policy.judge(CommandLine::Shell(&line)), Permit::Allow, "{line}");
-                // The rule for `ls` gives such a line no rights, and it never runs where nothing holds it.
-                assert_eq!(policy.read_scope(CommandLine::Shell(&line)), Some(ReadScope::Files), "{line}");
+            for line in [
+                format!("bash -c \"{computing}; ls; cat\""),
+                format!("{computing}; ls; cat a.txt"),
+            ] {
+                assert_eq!(
+                    policy.judge(CommandLine::Shell(&line)),
+                    Permit::Allow,
+                    "{line}"
+                );
+                // The rule for `ls` gives such a line no rights, and it never runs where nothing
+                // holds it.
+                assert_eq!(
+                    policy.read_scope(CommandLine::Shell(&line)),
+                    Some(ReadScope::Files),
+                    "{line}"
+                );
                 sandbox.shell(&line).read_only().run().await.unwrap();
                 assert!(!arena.is_marked(), "without {without:?}: {line}");
             }

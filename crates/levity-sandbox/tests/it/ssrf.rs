@@ -163,7 +163,15 @@ const REFUSED: &[(&str, &[&str])] = &[
             "localhost:443",
         ],
     ),
-    ("http", &["http://example.org/", "HTTP://example.org/", "http://127.0.0.1/", "http:example.org"]),
+    (
+        "http",
+        &[
+            "http://example.org/",
+            "HTTP://example.org/",
+            "http://127.0.0.1/",
+            "http:example.org",
+        ],
+    ),
     (
         "port",
         &[
@@ -265,12 +273,24 @@ fn what_is_public_passes_in_one_form() {
         ("  https://example.org/a  ", "https://example.org/a"),
         ("HTTPS://EXAMPLE.org/A?b=c#d", "https://example.org/A?b=c"),
         ("https://example.org./", "https://example.org/"),
-        ("https://bücher.example.org/ö", "https://xn--bcher-kva.example.org/%C3%B6"),
+        (
+            "https://bücher.example.org/ö",
+            "https://xn--bcher-kva.example.org/%C3%B6",
+        ),
         ("https://www.例え.jp/", "https://www.xn--r8jz45g.jp/"),
-        ("https://example.org\\@127.0.0.1/", "https://example.org/@127.0.0.1/"),
+        (
+            "https://example.org\\@127.0.0.1/",
+            "https://example.org/@127.0.0.1/",
+        ),
         ("https://example.org#@127.0.0.1/", "https://example.org/"),
-        ("https://example.org?@127.0.0.1/", "https://example.org/?@127.0.0.1/"),
-        ("https://example.org/@127.0.0.1", "https://example.org/@127.0.0.1"),
+        (
+            "https://example.org?@127.0.0.1/",
+            "https://example.org/?@127.0.0.1/",
+        ),
+        (
+            "https://example.org/@127.0.0.1",
+            "https://example.org/@127.0.0.1",
+        ),
         ("https://example.org/a/../../b", "https://example.org/b"),
         ("https:example.org", "https://example.org/"),
         ("https:/example.org", "https://example.org/"),
@@ -283,11 +303,16 @@ fn what_is_public_passes_in_one_form() {
         ("https://[2606:4700::1111]/", "https://[2606:4700::1111]/"),
         ("https://[64:ff9b::8.8.8.8]/", "https://[64:ff9b::808:808]/"),
         ("https://127.0.0.1.nip.io/", "https://127.0.0.1.nip.io/"),
-        ("https://localhost.example.org/", "https://localhost.example.org/"),
+        (
+            "https://localhost.example.org/",
+            "https://localhost.example.org/",
+        ),
         ("https://_dmarc.example.org/", "https://_dmarc.example.org/"),
     ];
     for (url, expected) in passes {
-        let checked = NetGuard::default().check_url(url).unwrap_or_else(|error| panic!("{url}: {error}"));
+        let checked = NetGuard::default()
+            .check_url(url)
+            .unwrap_or_else(|error| panic!("{url}: {error}"));
         assert_eq!(checked.as_str(), expected);
         assert!(!checked.host().is_empty() && checked.port() == 443);
     }
@@ -303,9 +328,12 @@ fn lists_of_hosts_hold_for_every_spelling() {
         .deny_host("bad.xn--bcher-kva.example")
         .build()
         .unwrap();
-    for url in
-        ["https://EXAMPLE.org./", "https://www.bücher.example/", "https://wiki.corp/", "https://0x1010101/"]
-    {
+    for url in [
+        "https://EXAMPLE.org./",
+        "https://www.bücher.example/",
+        "https://wiki.corp/",
+        "https://0x1010101/",
+    ] {
         assert!(guard.check_url(url).is_ok(), "{url}");
     }
     let refused = [
@@ -315,32 +343,60 @@ fn lists_of_hosts_hold_for_every_spelling() {
         "https://8.8.8.8/",
     ];
     for url in refused {
-        assert_eq!(guard.check_url(url).map_err(|error| rule(&error)), Err("denied"), "{url}");
+        assert_eq!(
+            guard.check_url(url).map_err(|error| rule(&error)),
+            Err("denied"),
+            "{url}"
+        );
     }
-    let any =
-        NetGuard::builder().allow_host("*").allow_host("wiki.corp").deny_host("*.evil.org").build().unwrap();
-    assert!(any.check_url("https://wiki.corp/").is_ok() && any.check_url("https://example.org/").is_ok());
-    assert_eq!(any.check_url("https://intranet/").map_err(|error| rule(&error)), Err("local name"));
-    assert_eq!(any.check_url("https://a.evil.org/").map_err(|error| rule(&error)), Err("denied"));
+    let any = NetGuard::builder()
+        .allow_host("*")
+        .allow_host("wiki.corp")
+        .deny_host("*.evil.org")
+        .build()
+        .unwrap();
+    assert!(
+        any.check_url("https://wiki.corp/").is_ok()
+            && any.check_url("https://example.org/").is_ok()
+    );
+    assert_eq!(
+        any.check_url("https://intranet/")
+            .map_err(|error| rule(&error)),
+        Err("local name")
+    );
+    assert_eq!(
+        any.check_url("https://a.evil.org/")
+            .map_err(|error| rule(&error)),
+        Err("denied")
+    );
 }
 
 #[test]
 fn an_allowed_address_is_allowed_alone() {
-    let guard = NetGuard::builder().allow_address("10.1.0.0/16").allow_port(8443).build().unwrap();
+    let guard = NetGuard::builder()
+        .allow_address("10.1.0.0/16")
+        .allow_port(8443)
+        .build()
+        .unwrap();
     assert!(guard.check_url("https://10.1.2.3:8443/").is_ok());
-    for url in
-        ["https://10.2.0.1/", "https://127.0.0.1/", "https://[::ffff:10.1.2.3]/", "https://10.1.2.3:22/"]
-    {
+    for url in [
+        "https://10.2.0.1/",
+        "https://127.0.0.1/",
+        "https://[::ffff:10.1.2.3]/",
+        "https://10.1.2.3:22/",
+    ] {
         assert!(guard.check_url(url).is_err(), "{url}");
     }
 }
 
 #[test]
 fn settings_that_cannot_be_read_are_named() {
-    let refused =
-        |builder: levity_sandbox::NetGuardBuilder| builder.build().map(drop).unwrap_err().to_string();
+    let refused = |builder: levity_sandbox::NetGuardBuilder| {
+        builder.build().map(drop).unwrap_err().to_string()
+    };
     assert!(
-        refused(NetGuard::builder().allow_host("https://a.org")).starts_with("`allow_host` cannot be used")
+        refused(NetGuard::builder().allow_host("https://a.org"))
+            .starts_with("`allow_host` cannot be used")
     );
     assert!(refused(NetGuard::builder().deny_host("a b")).contains("`a b`"));
     assert!(refused(NetGuard::builder().allow_address("10.0.0.0/99")).contains("`10.0.0.0/99`"));
@@ -348,7 +404,10 @@ fn settings_that_cannot_be_read_are_named() {
 
 #[test]
 fn no_error_says_what_is_there() {
-    let error = NetGuard::default().check_url("https://10.11.12.13/").unwrap_err().to_string();
+    let error = NetGuard::default()
+        .check_url("https://10.11.12.13/")
+        .unwrap_err()
+        .to_string();
     assert_eq!(
         error,
         "the host `10.11.12.13` has a private address, which may not be reached; use a public host"
@@ -375,7 +434,11 @@ fn redirects_are_looked_at_like_any_url() {
         ("//www.example.org/x", "https://www.example.org/x"),
         ("https://example.net/", "https://example.net/"),
     ] {
-        assert_eq!(redirect(&guard, location).as_deref(), Ok(expected), "{location}");
+        assert_eq!(
+            redirect(&guard, location).as_deref(),
+            Ok(expected),
+            "{location}"
+        );
     }
     for (location, expected) in [
         ("http://example.org/", "http"),
@@ -401,7 +464,8 @@ fn redirects_are_looked_at_like_any_url() {
     }
 }
 
-/// A server that may be reached, at `127.0.0.1`, and one that may not, at `127.0.0.2`, on the same port.
+/// A server that may be reached, at `127.0.0.1`, and one that may not, at `127.0.0.2`, on the same
+/// port.
 async fn pair(answers: &[(&str, super::loopback::Answer)]) -> Option<(Server, Server)> {
     for _ in 0..20 {
         let open = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -434,22 +498,40 @@ fn refused(found: Result<String, NetError>) -> &'static str {
 
 #[tokio::test]
 async fn a_name_is_resolved_once_and_the_connection_goes_there() {
-    let Some((open, closed)) = pair(&[("/", ok("open"))]).await else { return };
+    let Some((open, closed)) = pair(&[("/", ok("open"))]).await else {
+        return;
+    };
     let names = Names::default();
     // A rebinding server: a good address for the one who looks, a bad one for the one who connects.
     names.add("rebind.example.org", &[&["127.0.0.1"], &["127.0.0.2"]]);
     let guard = open.guard().resolver(names.clone()).build().unwrap();
     let url = format!("http://rebind.example.org:{}/", open.port());
     assert_eq!(get(&guard, &url).await.unwrap(), "open");
-    assert_eq!((names.asked("rebind.example.org"), open.touched(), closed.touched()), (1, 1, 0));
+    assert_eq!(
+        (
+            names.asked("rebind.example.org"),
+            open.touched(),
+            closed.touched()
+        ),
+        (1, 1, 0)
+    );
     // The next request looks again.
     assert_eq!(refused(get(&guard, &url).await), "address");
-    assert_eq!((names.asked("rebind.example.org"), open.touched(), closed.touched()), (2, 1, 0));
+    assert_eq!(
+        (
+            names.asked("rebind.example.org"),
+            open.touched(),
+            closed.touched()
+        ),
+        (2, 1, 0)
+    );
 }
 
 #[tokio::test]
 async fn one_bad_address_spoils_the_rest() {
-    let Some((open, closed)) = pair(&[("/", ok("open"))]).await else { return };
+    let Some((open, closed)) = pair(&[("/", ok("open"))]).await else {
+        return;
+    };
     let names = Names::default();
     names.add("first.example.org", &[&["127.0.0.1", "127.0.0.2"]]);
     names.add("last.example.org", &[&["127.0.0.2", "127.0.0.1"]]);
@@ -470,7 +552,8 @@ async fn one_bad_address_spoils_the_rest() {
 
 #[tokio::test]
 async fn a_name_that_changes_between_redirects_is_noticed() {
-    let Some((open, closed)) = pair(&[("/", moved(302, "/next")), ("/next", ok("next"))]).await else {
+    let Some((open, closed)) = pair(&[("/", moved(302, "/next")), ("/next", ok("next"))]).await
+    else {
         return;
     };
     let names = Names::default();
@@ -488,7 +571,9 @@ async fn a_name_that_changes_between_redirects_is_noticed() {
 async fn redirects_into_private_ranges_are_not_followed() {
     let names = Names::default();
     names.add("inside.example.org", &[&["127.0.0.2"]]);
-    let Some((open, closed)) = pair(&[]).await else { return };
+    let Some((open, closed)) = pair(&[]).await else {
+        return;
+    };
     let port = closed.port();
     let leads = [
         (format!("http://127.0.0.2:{port}/"), "address"),
@@ -499,18 +584,34 @@ async fn redirects_into_private_ranges_are_not_followed() {
         (format!("http://[::ffff:127.0.0.2]:{port}/"), "address"),
         (format!("http://inside.example.org:{port}/"), "address"),
         (format!("http://localhost:{port}/"), "local name"),
-        (format!("http://127.0.0.1:{port}@127.0.0.2:{port}/"), "userinfo"),
-        ("http://169.254.169.254/latest/meta-data/".to_owned(), "address"),
+        (
+            format!("http://127.0.0.1:{port}@127.0.0.2:{port}/"),
+            "userinfo",
+        ),
+        (
+            "http://169.254.169.254/latest/meta-data/".to_owned(),
+            "address",
+        ),
         ("http://metadata.google.internal/".to_owned(), "local name"),
         ("http://127.0.0.1:1/".to_owned(), "port"),
         ("file:///etc/passwd".to_owned(), "scheme"),
         ("gopher://127.0.0.1/".to_owned(), "scheme"),
     ];
-    for (status, (location, expected)) in [301, 302, 303, 307, 308].into_iter().cycle().zip(&leads) {
+    for (status, (location, expected)) in [301, 302, 303, 307, 308].into_iter().cycle().zip(&leads)
+    {
         let first = Server::start(&[("/", moved(status, location))]).await;
         // Both ports are allowed; what stops it is the address.
-        let guard = first.guard().allow_port(port).resolver(names.clone()).build().unwrap();
-        assert_eq!(refused(get(&guard, &first.url("/")).await), *expected, "{location}");
+        let guard = first
+            .guard()
+            .allow_port(port)
+            .resolver(names.clone())
+            .build()
+            .unwrap();
+        assert_eq!(
+            refused(get(&guard, &first.url("/")).await),
+            *expected,
+            "{location}"
+        );
         assert_eq!(first.touched(), 1);
     }
     assert_eq!((open.touched(), closed.touched()), (0, 0));
@@ -519,31 +620,66 @@ async fn redirects_into_private_ranges_are_not_followed() {
 #[tokio::test]
 async fn what_is_refused_at_once_touches_nobody() {
     let server = Server::start(&[("/", ok("open"))]).await;
-    let guard = NetGuard::builder().allow_http().allow_port(server.port()).build().unwrap();
+    let guard = NetGuard::builder()
+        .allow_http()
+        .allow_port(server.port())
+        .build()
+        .unwrap();
     assert_eq!(refused(get(&guard, &server.url("/")).await), "address");
-    let other = NetGuard::builder().allow_http().allow_address("127.0.0.1").build().unwrap();
+    let other = NetGuard::builder()
+        .allow_http()
+        .allow_address("127.0.0.1")
+        .build()
+        .unwrap();
     assert_eq!(refused(get(&other, &server.url("/")).await), "port");
     assert_eq!(server.touched(), 0);
 }
 
-/// Proxies of the environment are read by a process as it is, so this test runs itself again in one that has them.
+/// Proxies of the environment are read by a process as it is, so this test runs itself again in one
+/// that has them.
 #[tokio::test]
 async fn a_proxy_of_the_environment_is_not_used() {
     if let Ok(url) = std::env::var("LEVITY_TEST_BEHIND_PROXY") {
-        let port = url.rsplit(':').next().and_then(|port| port.trim_end_matches('/').parse().ok()).unwrap();
-        let guard =
-            NetGuard::builder().allow_http().allow_port(port).allow_address("127.0.0.1").build().unwrap();
+        let port = url
+            .rsplit(':')
+            .next()
+            .and_then(|port| port.trim_end_matches('/').parse().ok())
+            .unwrap();
+        let guard = NetGuard::builder()
+            .allow_http()
+            .allow_port(port)
+            .allow_address("127.0.0.1")
+            .build()
+            .unwrap();
         assert_eq!(get(&guard, &url).await.unwrap(), "open");
         return;
     }
-    let (server, proxy) = (Server::start(&[("/", ok("open"))]).await, Server::start(&[]).await);
+    let (server, proxy) = (
+        Server::start(&[("/", ok("open"))]).await,
+        Server::start(&[]).await,
+    );
     let mut child = tokio::process::Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "ssrf::a_proxy_of_the_environment_is_not_used"]);
-    for name in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
+    for name in [
+        "http_proxy",
+        "HTTP_PROXY",
+        "https_proxy",
+        "HTTPS_PROXY",
+        "all_proxy",
+        "ALL_PROXY",
+    ] {
         child.env(name, proxy.url(""));
     }
-    let output =
-        child.env("LEVITY_TEST_BEHIND_PROXY", server.url("/")).kill_on_drop(true).output().await.unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let output = child
+        .env("LEVITY_TEST_BEHIND_PROXY", server.url("/"))
+        .kill_on_drop(true)
+        .output()
+        .await
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
     assert_eq!((server.touched(), proxy.touched()), (1, 0));
 }

@@ -14,7 +14,13 @@ fn open() -> (TempDir, Workspace) {
 }
 
 fn names(space: &Workspace, path: &str) -> Vec<String> {
-    space.list(path, 100).unwrap().entries.into_iter().map(|entry| entry.name).collect()
+    space
+        .list(path, 100)
+        .unwrap()
+        .entries
+        .into_iter()
+        .map(|entry| entry.name)
+        .collect()
 }
 
 #[test]
@@ -23,11 +29,27 @@ fn a_file_is_written_whole_and_keeps_its_rights() {
     let written = space.write("a.sh", b"one").unwrap();
     assert!(written.created && written.path == "a.sh");
     fs::set_permissions(temp.path().join("a.sh"), fs::Permissions::from_mode(0o4750)).unwrap();
-    assert!(!space.write_with("a.sh", b"two", WriteOptions::new().synced()).unwrap().created);
+    assert!(
+        !space
+            .write_with("a.sh", b"two", WriteOptions::new().synced())
+            .unwrap()
+            .created
+    );
     assert_eq!(space.read("a.sh", 100).unwrap(), b"two");
-    let mode = fs::metadata(temp.path().join("a.sh")).unwrap().permissions().mode();
-    assert_eq!(mode & 0o7777, 0o750, "the rights are kept, and what runs as its owner is not");
-    assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 1, "nothing else is left");
+    let mode = fs::metadata(temp.path().join("a.sh"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(
+        mode & 0o7777,
+        0o750,
+        "the rights are kept, and what runs as its owner is not"
+    );
+    assert_eq!(
+        fs::read_dir(temp.path()).unwrap().count(),
+        1,
+        "nothing else is left"
+    );
 }
 
 #[test]
@@ -35,26 +57,42 @@ fn a_failed_write_leaves_nothing() {
     let (temp, space) = open();
     space.write("a", b"old").unwrap();
     fs::set_permissions(temp.path().join("a"), fs::Permissions::from_mode(0o444)).unwrap();
-    assert!(matches!(space.write("a", b"new"), Err(PathError::Locked(_))));
-    assert!(matches!(space.write("missing/a", b"new"), Err(PathError::NotFound(_))));
+    assert!(matches!(
+        space.write("a", b"new"),
+        Err(PathError::Locked(_))
+    ));
+    assert!(matches!(
+        space.write("missing/a", b"new"),
+        Err(PathError::NotFound(_))
+    ));
     fs::create_dir(temp.path().join("dir")).unwrap();
-    assert!(matches!(space.write("dir", b"new"), Err(PathError::NotAFile(_))));
+    assert!(matches!(
+        space.write("dir", b"new"),
+        Err(PathError::NotAFile(_))
+    ));
     assert_eq!(space.read("a", 100).unwrap(), b"old");
     assert_eq!(names(&space, "."), ["a", "dir"]);
-    let everything: Vec<_> =
-        fs::read_dir(temp.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let everything: Vec<_> = fs::read_dir(temp.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
     assert_eq!(everything.len(), 2, "{everything:?}");
 }
 
 #[test]
 fn parents_are_made_when_asked_for() {
     let (_temp, space) = open();
-    space.write_with("a/b/c.txt", b"x", WriteOptions::new().parents()).unwrap();
+    space
+        .write_with("a/b/c.txt", b"x", WriteOptions::new().parents())
+        .unwrap();
     assert_eq!(space.read("a/b/c.txt", 10).unwrap(), b"x");
     space.create_dir("a/d/e").unwrap();
     space.create_dir("a/d/e").unwrap();
     assert_eq!(names(&space, "a"), ["b", "d"]);
-    assert!(matches!(space.create_dir("a/b/c.txt"), Err(PathError::Exists(_))));
+    assert!(matches!(
+        space.create_dir("a/b/c.txt"),
+        Err(PathError::Exists(_))
+    ));
 }
 
 #[test]
@@ -63,9 +101,15 @@ fn reading_is_bounded() {
     fs::write(temp.path().join("f"), vec![b'x'; 5000]).unwrap();
     for max in [0, 1, 63, 64, 65, 4999] {
         let part = space.read_start("f", max).unwrap();
-        assert_eq!((part.bytes.len() as u64, part.size, part.truncated), (max, 5000, true));
+        assert_eq!(
+            (part.bytes.len() as u64, part.size, part.truncated),
+            (max, 5000, true)
+        );
         let error = space.read("f", max).unwrap_err();
-        assert!(matches!(error, PathError::TooLarge { size: 5000, .. }), "{error:?}");
+        assert!(
+            matches!(error, PathError::TooLarge { size: 5000, .. }),
+            "{error:?}"
+        );
     }
     for max in [5000, 5001, u64::MAX] {
         assert_eq!(space.read("f", max).unwrap().len(), 5000);
@@ -93,7 +137,10 @@ fn what_is_denied_is_not_listed() {
     fs::create_dir(temp.path().join(".git")).unwrap();
     assert_eq!(names(&space, "."), [".env.example", ".hidden", "a.txt"]);
     assert!(
-        space.denies(".env") && space.denies("a/.git/b") && space.denies("../x") && !space.denies("a.txt")
+        space.denies(".env")
+            && space.denies("a/.git/b")
+            && space.denies("../x")
+            && !space.denies("a.txt")
     );
     let listing = space.list(".", 2).unwrap();
     assert!(listing.truncated && listing.entries.len() == 2);
@@ -107,12 +154,22 @@ fn rules_can_be_changed() {
         fs::create_dir(temp.path().join(dir)).unwrap();
         fs::write(temp.path().join(dir).join("f"), "x").unwrap();
     }
-    let space = Workspace::builder(temp.path()).allow(".git").deny("private/f").build().unwrap();
+    let space = Workspace::builder(temp.path())
+        .allow(".git")
+        .deny("private/f")
+        .build()
+        .unwrap();
     assert_eq!(space.read(".git/f", 10).unwrap(), b"x");
     assert_eq!(names(&space, "private"), [""; 0]);
-    assert!(matches!(space.read("private/f", 10), Err(PathError::Denied(_))));
+    assert!(matches!(
+        space.read("private/f", 10),
+        Err(PathError::Denied(_))
+    ));
     // By another name of the folder, the file would be another path.
-    assert!(matches!(space.rename("private", "public"), Err(PathError::Denied(_))));
+    assert!(matches!(
+        space.rename("private", "public"),
+        Err(PathError::Denied(_))
+    ));
     let open = Workspace::builder(temp.path()).allow_all().build().unwrap();
     open.rename("private", "public").unwrap();
     assert_eq!(open.read("public/f", 10).unwrap(), b"x");
@@ -145,7 +202,10 @@ fn hard_links_may_be_allowed() {
     fs::hard_link(temp.path().join("a"), temp.path().join("b")).unwrap();
     let space = Workspace::open(temp.path()).unwrap();
     assert!(matches!(space.read("b", 10), Err(PathError::HardLink(_))));
-    let space = Workspace::builder(temp.path()).allow_hard_links().build().unwrap();
+    let space = Workspace::builder(temp.path())
+        .allow_hard_links()
+        .build()
+        .unwrap();
     assert_eq!(space.read("b", 10).unwrap(), b"x");
     // What is written is another file from then on: who shares the old one does not notice.
     space.write("b", b"y").unwrap();
@@ -157,16 +217,27 @@ fn changes_are_told() {
     let (_temp, space) = open();
     let heard = Arc::new(Mutex::new(Vec::new()));
     let listener = heard.clone();
+    space.clone().on_change(move |change| {
+        listener
+            .lock()
+            .unwrap()
+            .push(format!("{} {}", change.path, change.kind))
+    });
     space
-        .clone()
-        .on_change(move |change| listener.lock().unwrap().push(format!("{} {}", change.path, change.kind)));
-    space.write_with("a/./b.txt", b"x", WriteOptions::new().parents()).unwrap();
+        .write_with("a/./b.txt", b"x", WriteOptions::new().parents())
+        .unwrap();
     space.rename("a/b.txt", "c.txt").unwrap();
     space.remove("c.txt").unwrap();
     space.create_dir("d").unwrap();
     assert!(space.remove("missing").is_err());
-    let expected =
-        ["a made", "a/b.txt written", "a/b.txt removed", "c.txt written", "c.txt removed", "d made"];
+    let expected = [
+        "a made",
+        "a/b.txt written",
+        "a/b.txt removed",
+        "c.txt written",
+        "c.txt removed",
+        "d made",
+    ];
     assert_eq!(*heard.lock().unwrap(), expected);
 }
 
@@ -183,9 +254,18 @@ fn an_absolute_path_below_the_root_is_understood() {
 fn a_workspace_needs_a_folder() {
     let temp = tempfile::tempdir().unwrap();
     fs::write(temp.path().join("a"), "x").unwrap();
-    assert!(matches!(Workspace::open(temp.path().join("missing")), Err(PathError::NotFound(_))));
-    assert!(matches!(Workspace::open(temp.path().join("a")), Err(PathError::NotADirectory(_))));
-    assert!(matches!(Workspace::builder(temp.path()).deny("a[").build(), Err(PathError::Glob { .. })));
+    assert!(matches!(
+        Workspace::open(temp.path().join("missing")),
+        Err(PathError::NotFound(_))
+    ));
+    assert!(matches!(
+        Workspace::open(temp.path().join("a")),
+        Err(PathError::NotADirectory(_))
+    ));
+    assert!(matches!(
+        Workspace::builder(temp.path()).deny("a[").build(),
+        Err(PathError::Glob { .. })
+    ));
 }
 
 #[test]
@@ -215,7 +295,10 @@ fn metadata_tells_what_a_path_is() {
     for path in ["dir", "link", ".", "here", "here/here/link"] {
         assert_eq!(space.metadata(path).unwrap().kind(), Kind::Dir, "{path}");
     }
-    assert_eq!(space.dir(".").unwrap().metadata("link").unwrap().kind(), Kind::Link);
+    assert_eq!(
+        space.dir(".").unwrap().metadata("link").unwrap().kind(),
+        Kind::Link
+    );
 }
 
 #[test]
@@ -227,17 +310,35 @@ fn a_name_that_is_taken_is_not_replaced() {
     space.create_dir("below").unwrap();
     std::os::unix::fs::symlink("nowhere", folder.path().join("link")).unwrap();
     for taken in ["old", "below", "link"] {
-        assert!(matches!(space.rename_new("new", taken), Err(PathError::Exists(_))), "{taken}");
+        assert!(
+            matches!(space.rename_new("new", taken), Err(PathError::Exists(_))),
+            "{taken}"
+        );
     }
-    assert!(matches!(space.rename_new("below", "b"), Err(PathError::NotAFile(_))));
-    assert!(matches!(space.rename_new("new", "../new"), Err(PathError::Outside(_))));
-    assert!(matches!(space.rename_new("new", ".git"), Err(PathError::Denied(_))));
+    assert!(matches!(
+        space.rename_new("below", "b"),
+        Err(PathError::NotAFile(_))
+    ));
+    assert!(matches!(
+        space.rename_new("new", "../new"),
+        Err(PathError::Outside(_))
+    ));
+    assert!(matches!(
+        space.rename_new("new", ".git"),
+        Err(PathError::Denied(_))
+    ));
     assert_eq!(space.read("old", 9).unwrap(), b"old");
     space.rename_new("new", "below/new").unwrap();
     space.sync_names("below/new").unwrap();
     space.sync_names("below/gone").unwrap();
-    assert!(matches!(space.sync_names("gone/new"), Err(PathError::NotFound(_))));
-    assert!(matches!(space.sync_names("../new"), Err(PathError::Outside(_))));
+    assert!(matches!(
+        space.sync_names("gone/new"),
+        Err(PathError::NotFound(_))
+    ));
+    assert!(matches!(
+        space.sync_names("../new"),
+        Err(PathError::Outside(_))
+    ));
     assert_eq!(space.read("below/new", 9).unwrap(), b"new");
     assert!(matches!(space.read("new", 9), Err(PathError::NotFound(_))));
 }
@@ -249,9 +350,15 @@ fn target_of_a_link_with_a_denied_name_is_denied_by_every_path() {
     for walks in [false, true] {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path();
-        for file in
-            ["settings", "conf/keys/id", "vault/a/b", "store/HEAD", "tree/HEAD", "other", ".env.example"]
-        {
+        for file in [
+            "settings",
+            "conf/keys/id",
+            "vault/a/b",
+            "store/HEAD",
+            "tree/HEAD",
+            "other",
+            ".env.example",
+        ] {
             fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
             fs::write(root.join(file), "text").unwrap();
         }
@@ -272,26 +379,47 @@ fn target_of_a_link_with_a_denied_name_is_denied_by_every_path() {
         }
         fs::write(root.join("sub/.git"), "gitdir: ../tree\n").unwrap();
         let builder = Workspace::builder(root);
-        let space = if walks { builder.walk_only() } else { builder }.build().unwrap();
+        let space = if walks { builder.walk_only() } else { builder }
+            .build()
+            .unwrap();
         let denied = |path: &str| {
             let read = matches!(space.read(path, 9), Err(PathError::Denied(_)));
             let written = matches!(space.write(path, b"new"), Err(PathError::Denied(_)));
             let removed = matches!(space.remove(path), Err(PathError::Denied(_)));
-            assert!(read == written && written == removed, "{path}: {read} {written} {removed}");
+            assert!(
+                read == written && written == removed,
+                "{path}: {read} {written} {removed}"
+            );
             read
         };
-        for path in
-            ["settings", "./settings", "conf/keys/id", "vault/a/b", "store/HEAD", "store/hooks", "tree/HEAD"]
-        {
+        for path in [
+            "settings",
+            "./settings",
+            "conf/keys/id",
+            "vault/a/b",
+            "store/HEAD",
+            "store/hooks",
+            "tree/HEAD",
+        ] {
             assert!(denied(path), "{path}");
         }
         let names = |path: &str| {
             let listing = space.list(path, 99).unwrap();
-            listing.entries.into_iter().map(|entry| entry.name).collect::<Vec<_>>()
+            listing
+                .entries
+                .into_iter()
+                .map(|entry| entry.name)
+                .collect::<Vec<_>>()
         };
-        assert_eq!(names("."), [".env.example", "conf", "other", "sub", "vault"]);
+        assert_eq!(
+            names("."),
+            [".env.example", "conf", "other", "sub", "vault"]
+        );
         assert!(names("conf").is_empty() && names("vault").is_empty());
-        assert!(matches!(space.dir("conf").unwrap().dir("keys"), Err(PathError::Denied(_))));
+        assert!(matches!(
+            space.dir("conf").unwrap().dir("keys"),
+            Err(PathError::Denied(_))
+        ));
         for path in ["other", ".env.example"] {
             assert_eq!(space.read(path, 9).unwrap(), b"text", "{path}");
         }
@@ -301,9 +429,15 @@ fn target_of_a_link_with_a_denied_name_is_denied_by_every_path() {
         fs::rename(root.join("settings"), root.join("plain")).unwrap();
         fs::rename(root.join("conf"), root.join("moved")).unwrap();
         for path in ["plain", "moved/keys/id"] {
-            assert!(matches!(space.read(path, 9), Err(PathError::Denied(_))), "{path}");
+            assert!(
+                matches!(space.read(path, 9), Err(PathError::Denied(_))),
+                "{path}"
+            );
         }
-        assert!(matches!(space.list("moved/keys", 9), Err(PathError::Denied(_))));
+        assert!(matches!(
+            space.list("moved/keys", 9),
+            Err(PathError::Denied(_))
+        ));
         // A new file with the number of one that is gone is no secret.
         fs::remove_file(root.join("plain")).unwrap();
         for number in 0..20 {

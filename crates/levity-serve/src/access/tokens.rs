@@ -14,7 +14,8 @@ use crate::token::{Token, is_open_to_others, refused};
 
 /// Tokens with names and scopes. Only their SHA-256 hashes are kept, in memory and in files.
 ///
-/// A file has one token on a line: its name, its scopes and its hash. Lines that begin with `#` are comments.
+/// A file has one token on a line: its name, its scopes and its hash. Lines that begin with `#` are
+/// comments.
 ///
 /// ```text
 /// ci     run,approve  sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
@@ -75,7 +76,8 @@ impl Tokens {
         };
         if is_open_to_others(path).map_err(failed)? {
             return Err(refused(format!(
-                "others may read the tokens file `{shown}`; take that from them: chmod 600 `{shown}`"
+                "others may read the tokens file `{shown}`; take that from them: chmod 600 \
+                    `{shown}`"
             )));
         }
         if fs::metadata(path).map_err(failed)?.len() > Self::LARGEST_FILE {
@@ -91,8 +93,14 @@ impl Tokens {
                 continue;
             }
             // The line itself is not shown: it may be a token that somebody put there.
-            let wrong = |error| refused(format!("line {number} of the tokens file `{shown}`: {error}"));
-            Entry::read(line).and_then(|entry| tokens.push(entry)).map_err(wrong)?;
+            let wrong = |error| {
+                refused(format!(
+                    "line {number} of the tokens file `{shown}`: {error}"
+                ))
+            };
+            Entry::read(line)
+                .and_then(|entry| tokens.push(entry))
+                .map_err(wrong)?;
         }
         Ok(tokens)
     }
@@ -110,7 +118,10 @@ impl Tokens {
     }
 
     fn write(&self, path: &Path) -> io::Result<()> {
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        if let Some(folder) = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty())
+        {
             fs::create_dir_all(folder)?;
         }
         Replace::new(path).synced().write(self.text().as_bytes())
@@ -118,10 +129,19 @@ impl Tokens {
 
     fn text(&self) -> String {
         let mut text =
-            "# Tokens of levity: name, scopes (read, run, approve, admin), hash of the token.\n".to_owned();
+            "# Tokens of levity: name, scopes (read, run, approve, admin), hash of the token.\n"
+                .to_owned();
         for entry in &self.0 {
-            let hex: String = entry.hash.iter().map(|byte| format!("{byte:02x}")).collect();
-            text.push_str(&format!("{} {} sha256:{hex}\n", entry.name, scopes_text(&entry.scopes)));
+            let hex: String = entry
+                .hash
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
+            text.push_str(&format!(
+                "{} {} sha256:{hex}\n",
+                entry.name,
+                scopes_text(&entry.scopes)
+            ));
         }
         text
     }
@@ -130,7 +150,11 @@ impl Tokens {
     ///
     /// # Errors
     /// When the name is taken or wrong, there is no scope, or the system has no randomness.
-    pub fn add(&mut self, name: &str, scopes: impl IntoIterator<Item = TokenScope>) -> Result<Token> {
+    pub fn add(
+        &mut self,
+        name: &str,
+        scopes: impl IntoIterator<Item = TokenScope>,
+    ) -> Result<Token> {
         let token = Token::generate()?;
         self.insert(name, scopes, &token)?;
         Ok(token)
@@ -149,7 +173,11 @@ impl Tokens {
         let mut scopes: Vec<_> = scopes.into_iter().collect();
         scopes.sort_unstable();
         scopes.dedup();
-        self.push(Entry { name: checked(name)?, scopes: scopes.into(), hash: hash(token.reveal()) })
+        self.push(Entry {
+            name: checked(name)?,
+            scopes: scopes.into(),
+            hash: hash(token.reveal()),
+        })
     }
 
     /// Removes the token of a name and returns whether there was one.
@@ -161,7 +189,10 @@ impl Tokens {
 
     /// The tokens, in the order in which they were added.
     pub fn list(&self) -> Vec<TokenInfo> {
-        let info = |entry: &Entry| TokenInfo { name: entry.name.to_string(), scopes: entry.scopes.to_vec() };
+        let info = |entry: &Entry| TokenInfo {
+            name: entry.name.to_string(),
+            scopes: entry.scopes.to_vec(),
+        };
         self.0.iter().map(info).collect()
     }
 
@@ -170,7 +201,8 @@ impl Tokens {
         self.0.is_empty()
     }
 
-    /// The caller whose token this is. The time it takes depends on how many tokens there are, not on which one it is.
+    /// The caller whose token this is. The time it takes depends on how many tokens there are, not
+    /// on which one it is.
     pub fn find(&self, shown: &str) -> Option<Caller> {
         let shown = hash(shown);
         let mut found = None;
@@ -184,10 +216,16 @@ impl Tokens {
 
     fn push(&mut self, entry: Entry) -> Result<()> {
         if self.0.len() >= Self::MOST {
-            return Err(refused(format!("there are {} tokens, and no more are taken", Self::MOST)));
+            return Err(refused(format!(
+                "there are {} tokens, and no more are taken",
+                Self::MOST
+            )));
         }
         if entry.scopes.is_empty() {
-            return Err(refused(format!("token `{}` has no scope; give it one", entry.name)));
+            return Err(refused(format!(
+                "token `{}` has no scope; give it one",
+                entry.name
+            )));
         }
         if self.0.iter().any(|known| known.name == entry.name) {
             return Err(refused(format!(
@@ -203,7 +241,10 @@ impl Tokens {
 impl Entry {
     fn read(line: &str) -> Result<Self> {
         let wrong = || {
-            refused("a line has a name, scopes with commas between them, and `sha256:` with 64 hex digits")
+            refused(
+                "a line has a name, scopes with commas between them, and `sha256:` with 64 hex \
+                    digits",
+            )
         };
         let mut words = line.split_whitespace();
         let (Some(name), Some(scopes), Some(sum), None) =
@@ -211,21 +252,34 @@ impl Entry {
         else {
             return Err(wrong());
         };
-        let digits = sum.strip_prefix("sha256:").filter(|digits| digits.len() == 64).ok_or_else(wrong)?;
+        let digits = sum
+            .strip_prefix("sha256:")
+            .filter(|digits| digits.len() == 64)
+            .ok_or_else(wrong)?;
         let mut hash = [0; 32];
         for (byte, pair) in hash.iter_mut().zip(digits.as_bytes().chunks(2)) {
-            let digit = |at: usize| pair.get(at).and_then(|digit| char::from(*digit).to_digit(16));
-            let (Some(high), Some(low)) = (digit(0), digit(1)) else { return Err(wrong()) };
+            let digit = |at: usize| {
+                pair.get(at)
+                    .and_then(|digit| char::from(*digit).to_digit(16))
+            };
+            let (Some(high), Some(low)) = (digit(0), digit(1)) else {
+                return Err(wrong());
+            };
             *byte = u8::try_from(high * 16 + low).map_err(|_| wrong())?;
         }
         let mut scopes: Vec<_> = scopes.split(',').map(str::parse).collect::<Result<_>>()?;
         scopes.sort_unstable();
         scopes.dedup();
-        Ok(Self { name: checked(name)?, scopes: scopes.into(), hash })
+        Ok(Self {
+            name: checked(name)?,
+            scopes: scopes.into(),
+            hash,
+        })
     }
 }
 
-/// A name is the beginning of ids, up to their first `-`, so it has none itself. Behind a dot there is who of a tenant it is.
+/// A name is the beginning of ids, up to their first `-`, so it has none itself. Behind a dot there
+/// is who of a tenant it is.
 fn checked(name: &str) -> Result<Arc<str>> {
     let good = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let part = |part: &str| !part.is_empty() && part.bytes().all(good);
@@ -233,13 +287,18 @@ fn checked(name: &str) -> Result<Arc<str>> {
     match fits && name.split('.').count() <= 2 && name.split('.').all(part) {
         true => Ok(name.into()),
         false => Err(refused(
-            "the name of a token has 1 to 32 small letters and digits, or two such parts with a dot between them",
+            "the name of a token has 1 to 32 small letters and digits, or two such parts with a \
+                dot between them",
         )),
     }
 }
 
 fn scopes_text(scopes: &[TokenScope]) -> String {
-    scopes.iter().map(|scope| scope.name()).collect::<Vec<_>>().join(",")
+    scopes
+        .iter()
+        .map(|scope| scope.name())
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 fn hash(token: &str) -> [u8; 32] {
@@ -263,7 +322,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("below/tokens");
         let mut tokens = Tokens::new();
-        let ci = tokens.add("ci", [TokenScope::Run, TokenScope::Approve, TokenScope::Run]).unwrap();
+        let ci = tokens
+            .add(
+                "ci",
+                [TokenScope::Run, TokenScope::Approve, TokenScope::Run],
+            )
+            .unwrap();
         let watch = tokens.add("watch", [TokenScope::Read]).unwrap();
         tokens.save(&path).unwrap();
         let text = fs::read_to_string(&path).unwrap();
@@ -276,19 +340,45 @@ mod tests {
         assert!(read.find(&format!("{}x", ci.reveal())).is_none() && read.find("").is_none());
         assert!(read.remove("ci") && !read.remove("ci"));
         read.save(&path).unwrap();
-        assert!(Tokens::from_file(&path).unwrap().find(ci.reveal()).is_none());
-        assert_eq!(fs::read_dir(folder.path().join("below")).unwrap().count(), 1);
+        assert!(
+            Tokens::from_file(&path)
+                .unwrap()
+                .find(ci.reveal())
+                .is_none()
+        );
+        assert_eq!(
+            fs::read_dir(folder.path().join("below")).unwrap().count(),
+            1
+        );
     }
 
     #[test]
     fn wrong_names_and_lines_are_refused_without_their_text() {
         let mut tokens = Tokens::new();
-        for name in ["", "CI", "a-b", "a_b", "a.b.c", ".a", "a.", ".", "a b", "é", &"a".repeat(33)] {
+        for name in [
+            "",
+            "CI",
+            "a-b",
+            "a_b",
+            "a.b.c",
+            ".a",
+            "a.",
+            ".",
+            "a b",
+            "é",
+            &"a".repeat(33),
+        ] {
             assert!(tokens.add(name, [TokenScope::Read]).is_err(), "{name}");
         }
         assert!(tokens.add("ci", []).is_err());
         tokens.add("ci", [TokenScope::Read]).unwrap();
-        assert!(tokens.add("ci", [TokenScope::Read]).unwrap_err().to_string().contains("another name"));
+        assert!(
+            tokens
+                .add("ci", [TokenScope::Read])
+                .unwrap_err()
+                .to_string()
+                .contains("another name")
+        );
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens");
         let hex = "0".repeat(64);
@@ -306,7 +396,10 @@ mod tests {
             Tokens::new().save(&path).unwrap();
             fs::write(&path, format!("# comment\n\n{line}\n")).unwrap();
             let error = Tokens::from_file(&path).unwrap_err().to_string();
-            assert!(error.contains("line ") && !error.contains("secret"), "{line}: {error}");
+            assert!(
+                error.contains("line ") && !error.contains("secret"),
+                "{line}: {error}"
+            );
         }
     }
 
@@ -317,8 +410,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tokens");
         Tokens::new().save(&path).unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(Tokens::from_file(&path).unwrap_err().to_string().contains("chmod 600"));
+        assert!(
+            Tokens::from_file(&path)
+                .unwrap_err()
+                .to_string()
+                .contains("chmod 600")
+        );
     }
 }

@@ -15,13 +15,17 @@ pub(super) struct Address {
 impl Address {
     /// From a URL such as `ws://127.0.0.1:8888`.
     pub(super) fn parse(url: &str, remote: bool) -> Result<Self> {
-        let odd =
-            |why: &str| Error::invalid(format!("the host's URL must be like `ws://127.0.0.1:8888`: {why}"));
+        let odd = |why: &str| {
+            Error::invalid(format!(
+                "the host's URL must be like `ws://127.0.0.1:8888`: {why}"
+            ))
+        };
         let rest = match url.split_once("://") {
             Some(("ws", rest)) => rest,
             Some(("wss", _)) => {
                 return Err(odd(
-                    "TLS is not spoken here; reach a host on another machine by a tunnel, such as `ssh -L`",
+                    "TLS is not spoken here; reach a host on another machine by a tunnel, such as \
+                        `ssh -L`",
                 ));
             }
             _ => return Err(odd("it does not begin with `ws://`")),
@@ -30,25 +34,40 @@ impl Address {
         if !path.is_empty() || authority.contains(['@', '?', '#', ' ']) {
             return Err(odd("behind `ws://` is only an address and a port"));
         }
-        let (host, port) = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        let (host, port) = match authority
+            .strip_prefix('[')
+            .and_then(|rest| rest.split_once(']'))
+        {
             Some((host, port)) => (host, port.strip_prefix(':').unwrap_or(port)),
             None => authority.rsplit_once(':').unwrap_or((authority, "")),
         };
         let port = match port {
             "" => 8888,
-            port => port.parse().map_err(|_| odd("its port is no number up to 65535"))?,
+            port => port
+                .parse()
+                .map_err(|_| odd("its port is no number up to 65535"))?,
         };
-        let name = |char: char| char.is_ascii_alphanumeric() || matches!(char, '.' | '-' | '_' | ':');
+        let name =
+            |char: char| char.is_ascii_alphanumeric() || matches!(char, '.' | '-' | '_' | ':');
         if host.is_empty() || !host.chars().all(name) {
             return Err(odd("its address is none"));
         }
         if !remote && !is_loopback(host) {
-            let why = "it is on another machine, and nothing on the way is encrypted; use a tunnel, such as `ssh -L`, or say \
+            let why = "it is on another machine, and nothing on the way is encrypted; use a \
+                tunnel, such as `ssh -L`, or say \
                        that it is meant so";
             return Err(odd(why));
         }
-        let shown = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
-        Ok(Self { host: host.to_owned(), port, url: format!("ws://{shown}:{port}/") })
+        let shown = if host.contains(':') {
+            format!("[{host}]")
+        } else {
+            host.to_owned()
+        };
+        Ok(Self {
+            host: host.to_owned(),
+            port,
+            url: format!("ws://{shown}:{port}/"),
+        })
     }
 
     /// The address and the port, as a `Host` header has them.
@@ -65,8 +84,12 @@ impl fmt::Display for Address {
 
 fn is_loopback(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost")
-        || host.parse().is_ok_and(|address: Ipv4Addr| address.is_loopback())
-        || host.parse().is_ok_and(|address: Ipv6Addr| address.is_loopback())
+        || host
+            .parse()
+            .is_ok_and(|address: Ipv4Addr| address.is_loopback())
+        || host
+            .parse()
+            .is_ok_and(|address: Ipv6Addr| address.is_loopback())
 }
 
 #[cfg(test)]
@@ -75,7 +98,9 @@ mod tests {
 
     #[track_caller]
     fn check(url: &str, expected: Option<&str>) {
-        let found = Address::parse(url, false).ok().map(|address| address.to_string());
+        let found = Address::parse(url, false)
+            .ok()
+            .map(|address| address.to_string());
         assert_eq!(found.as_deref(), expected, "{url}");
     }
 

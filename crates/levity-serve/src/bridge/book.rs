@@ -45,8 +45,13 @@ pub(super) struct Note {
 pub(super) enum Stage {
     /// The task has not ended, as far as is written here.
     Open,
-    /// The file is whole under `from` and is given its name next. When there is no `from`, it has its name.
-    Signalling { from: String, path: String, good: bool },
+    /// The file is whole under `from` and is given its name next. When there is no `from`, it has
+    /// its name.
+    Signalling {
+        from: String,
+        path: String,
+        good: bool,
+    },
     /// It had its name. Whoever waited for it may have removed it since.
     Signalled { path: Option<String>, good: bool },
 }
@@ -76,7 +81,10 @@ impl Book {
     pub(super) const MOST: usize = 10_000;
 
     pub(super) fn in_memory() -> Self {
-        Self { folder: None, notes: Mutex::default() }
+        Self {
+            folder: None,
+            notes: Mutex::default(),
+        }
     }
 
     /// The notes of a folder, which is made if it is not there.
@@ -87,28 +95,45 @@ impl Book {
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.create(path)?;
-        let lock = open_own(&path.join("lock"), options().create(true).truncate(false).write(true))?;
+        let lock = open_own(
+            &path.join("lock"),
+            options().create(true).truncate(false).write(true),
+        )?;
         lock.try_lock().map_err(|error| match error {
-            fs::TryLockError::WouldBlock => {
-                io::Error::new(io::ErrorKind::ResourceBusy, "another host works with these tasks")
-            }
+            fs::TryLockError::WouldBlock => io::Error::new(
+                io::ErrorKind::ResourceBusy,
+                "another host works with these tasks",
+            ),
             fs::TryLockError::Error(error) => error,
         })?;
         let mut notes = BTreeMap::new();
         for entry in fs::read_dir(path)? {
             let path = entry?.path();
-            let Some(task) = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".json")) else {
+            let Some(task) = path
+                .file_name()
+                .and_then(|name| name.to_str()?.strip_suffix(".json"))
+            else {
                 continue;
             };
             // The task becomes the name of a file again, and the folder may come from elsewhere.
-            let bytes = if is_task_id(task) { read_at_most(&path, LARGEST_NOTE).ok() } else { None };
+            let bytes = if is_task_id(task) {
+                read_at_most(&path, LARGEST_NOTE).ok()
+            } else {
+                None
+            };
             let note = bytes.and_then(|bytes| serde_json::from_slice::<Note>(&bytes).ok());
             if let Some(note) = note.filter(|note| note.task == task) {
                 notes.insert(note.task.clone(), note);
             }
         }
-        let folder = Some(Folder { path: path.to_owned(), _lock: lock });
-        Ok(Self { folder, notes: Mutex::new(notes) })
+        let folder = Some(Folder {
+            path: path.to_owned(),
+            _lock: lock,
+        });
+        Ok(Self {
+            folder,
+            notes: Mutex::new(notes),
+        })
     }
 
     fn notes(&self) -> MutexGuard<'_, BTreeMap<String, Note>> {
@@ -129,18 +154,28 @@ impl Book {
 
     /// Those whose end was not signalled, the oldest first.
     pub(super) fn open_ones(&self) -> Vec<Note> {
-        let mut notes: Vec<_> = self.notes().values().filter(|note| !note.is_over()).cloned().collect();
+        let mut notes: Vec<_> = self
+            .notes()
+            .values()
+            .filter(|note| !note.is_over())
+            .cloned()
+            .collect();
         notes.sort_by_key(|note| note.made);
         notes
     }
 
-    /// Whether another task, whose end was not signalled yet, may make a file of one of these names.
+    /// Whether another task, whose end was not signalled yet, may make a file of one of these
+    /// names.
     pub(super) fn promises(&self, task: &str, names: &[&str]) -> bool {
         let notes = self.notes();
-        let mut others = notes.values().filter(|note| note.task != task && !note.is_over());
+        let mut others = notes
+            .values()
+            .filter(|note| note.task != task && !note.is_over());
         others.any(|note| {
             let own = own_name(&note.task, true);
-            names.iter().any(|name| *name == note.done || *name == note.failed || *name == own)
+            names
+                .iter()
+                .any(|name| *name == note.done || *name == note.failed || *name == own)
         })
     }
 
@@ -152,7 +187,10 @@ impl Book {
         let mut notes = self.notes();
         notes.insert(note.task.clone(), note.clone());
         let leaves = match notes.len() > Self::MOST {
-            true => notes.values().filter(|note| note.is_over()).min_by_key(|note| note.made),
+            true => notes
+                .values()
+                .filter(|note| note.is_over())
+                .min_by_key(|note| note.made),
             false => None,
         };
         let leaves = leaves.map(|note| note.task.clone());
@@ -176,8 +214,14 @@ impl Folder {
 
     /// Nobody sees half a note, whenever the process is killed.
     fn write(&self, note: &Note) -> io::Result<()> {
-        let (path, part) = (self.file(&note.task), self.path.join(format!("{}.part", note.task)));
-        Replace::new(&path).through(&part).synced().write(&serde_json::to_vec(note)?)
+        let (path, part) = (
+            self.file(&note.task),
+            self.path.join(format!("{}.part", note.task)),
+        );
+        Replace::new(&path)
+            .through(&part)
+            .synced()
+            .write(&serde_json::to_vec(note)?)
     }
 }
 
@@ -188,7 +232,14 @@ mod tests {
     fn note(task: &str, made: u64, stage: Stage) -> Note {
         let made = Timestamp::from_millis(made);
         let (done, failed) = (format!("DONE_{task}"), format!("FAILED_{task}"));
-        Note { task: task.into(), prompt: String::new(), made, done, failed, stage }
+        Note {
+            task: task.into(),
+            prompt: String::new(),
+            made,
+            done,
+            failed,
+            stage,
+        }
     }
 
     #[test]
@@ -197,9 +248,20 @@ mod tests {
         let book = Book::open(folder.path()).unwrap();
         book.keep(&note("a", 2, Stage::Open)).unwrap();
         book.keep(&note("b", 1, Stage::Open)).unwrap();
-        book.keep(&note("c", 3, Stage::Signalled { path: None, good: true })).unwrap();
+        book.keep(&note(
+            "c",
+            3,
+            Stage::Signalled {
+                path: None,
+                good: true,
+            },
+        ))
+        .unwrap();
         book.forget("c");
-        assert_eq!(Book::open(folder.path()).unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        assert_eq!(
+            Book::open(folder.path()).unwrap_err().kind(),
+            io::ErrorKind::ResourceBusy
+        );
         drop(book);
         // What a process that was killed has left is no note.
         fs::write(folder.path().join("d.part"), "{").unwrap();
@@ -213,15 +275,28 @@ mod tests {
     #[test]
     fn planted_note_names_no_other_file() {
         let folder = tempfile::tempdir().unwrap();
-        let (tasks, victim) = (folder.path().join("tasks"), folder.path().join("victim.json"));
+        let (tasks, victim) = (
+            folder.path().join("tasks"),
+            folder.path().join("victim.json"),
+        );
         fs::create_dir(&tasks).unwrap();
         fs::write(&victim, "mine").unwrap();
         let absolute = folder.path().join("victim").to_str().unwrap().to_owned();
-        for (file, task) in [("a", "../victim"), ("b", &absolute), ("c", "d"), (".x", ".x"), ("e f", "e f")] {
+        for (file, task) in [
+            ("a", "../victim"),
+            ("b", &absolute),
+            ("c", "d"),
+            (".x", ".x"),
+            ("e f", "e f"),
+        ] {
             let planted = serde_json::to_vec(&note(task, 1, Stage::Open)).unwrap();
             fs::write(tasks.join(format!("{file}.json")), planted).unwrap();
         }
-        fs::write(tasks.join("long.json"), vec![b' '; LARGEST_NOTE as usize + 1]).unwrap();
+        fs::write(
+            tasks.join("long.json"),
+            vec![b' '; LARGEST_NOTE as usize + 1],
+        )
+        .unwrap();
         let book = Book::open(&tasks).unwrap();
         assert_eq!(book.open_ones(), []);
         assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
@@ -235,7 +310,12 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         fs::create_dir(at("elsewhere")).unwrap();
         symlink(at("elsewhere"), at("linked")).unwrap();
-        assert!(Book::open(&at("linked")).unwrap_err().to_string().contains("is a link"));
+        assert!(
+            Book::open(&at("linked"))
+                .unwrap_err()
+                .to_string()
+                .contains("is a link")
+        );
 
         fs::create_dir(at("tasks")).unwrap();
         fs::write(at("mine"), "mine").unwrap();
@@ -258,11 +338,19 @@ mod tests {
         let path = folder.path().join("deep/tasks");
         let book = Book::open(&path).unwrap();
         book.keep(&note("a", 2, Stage::Open)).unwrap();
-        let inner = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path());
-        let all: Vec<PathBuf> = inner.chain([path.clone(), folder.path().join("deep")]).collect();
+        let inner = fs::read_dir(&path)
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        let all: Vec<PathBuf> = inner
+            .chain([path.clone(), folder.path().join("deep")])
+            .collect();
         assert_eq!(all.len(), 4, "{all:?}");
         for path in all {
-            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o077, 0, "{path:?}");
+            assert_eq!(
+                fs::metadata(&path).unwrap().permissions().mode() & 0o077,
+                0,
+                "{path:?}"
+            );
         }
     }
 
@@ -271,8 +359,12 @@ mod tests {
         let book = Book::in_memory();
         book.keep(&note("open", 0, Stage::Open)).unwrap();
         for at in 1..=Book::MOST {
-            let over = Stage::Signalled { path: None, good: true };
-            book.keep(&note(&format!("t{at}"), at as u64, over)).unwrap();
+            let over = Stage::Signalled {
+                path: None,
+                good: true,
+            };
+            book.keep(&note(&format!("t{at}"), at as u64, over))
+                .unwrap();
         }
         assert_eq!(book.notes().len(), Book::MOST);
         assert!(book.get("open").is_some() && book.get("t1").is_none() && book.get("t2").is_some());

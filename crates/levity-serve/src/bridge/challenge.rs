@@ -20,11 +20,15 @@ pub(super) struct Answer {
     pub(super) proof: String,
 }
 
-/// Challenges what listens at the other end; the connection can be used for another request afterwards.
+/// Challenges what listens at the other end; the connection can be used for another request
+/// afterwards.
 pub(super) async fn ask(stream: &mut TcpStream, address: &Address, client: &str) -> Result<Answer> {
     let gone = |_| stranger(address);
-    let request =
-        format!("GET {}?client={client} HTTP/1.1\r\nHost: {}\r\n\r\n", proof::PATH, address.authority());
+    let request = format!(
+        "GET {}?client={client} HTTP/1.1\r\nHost: {}\r\n\r\n",
+        proof::PATH,
+        address.authority()
+    );
     stream.write_all(request.as_bytes()).await.map_err(gone)?;
     let head = head(stream).await.ok_or_else(|| stranger(address))?;
     let (status, length) = parsed(&head).ok_or_else(|| stranger(address))?;
@@ -54,7 +58,8 @@ fn parsed(head: &str) -> Option<(StatusCode, usize)> {
     let status = lines.next()?.strip_prefix("HTTP/1.1 ")?.get(..3)?;
     let length = lines.find_map(|line| {
         let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
+        name.eq_ignore_ascii_case("content-length")
+            .then(|| value.trim().parse::<usize>().ok())?
     });
     let length = length.unwrap_or(0);
     (length <= LONGEST_BODY).then_some((status.parse().ok()?, length))
@@ -66,22 +71,28 @@ pub(super) fn refused(address: &Address, status: StatusCode) -> Error {
         StatusCode::UNAUTHORIZED => (
             ErrorKind::Unauthorized,
             format!(
-                "the host at {address} does not accept the proof of the token; give the bridge the token that the host printed when it was made: by `--token-file`, or `LEVITY_BRIDGE_TOKEN`. A host that is reached by another address than its own must be started with `--allow-host`"
+                "the host at {address} does not accept the proof of the token; give the bridge the \
+                    token that the host printed when it was made: by `--token-file`, or \
+                    `LEVITY_BRIDGE_TOKEN`. A host that is reached by another address than its own \
+                    must be started with `--allow-host`"
             ),
         ),
         StatusCode::FORBIDDEN => (
             ErrorKind::Unauthorized,
             format!(
-                "the host at {address} is not known by that name; call it by `127.0.0.1` or `localhost`, or start it with `--allow-host`"
+                "the host at {address} is not known by that name; call it by `127.0.0.1` or \
+                    `localhost`, or start it with `--allow-host`"
             ),
         ),
-        StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
-            (ErrorKind::Full, format!("the host at {address} has no room for another client; try again"))
-        }
+        StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => (
+            ErrorKind::Full,
+            format!("the host at {address} has no room for another client; try again"),
+        ),
         status => (
             ErrorKind::Absent,
             format!(
-                "what answers at {address} is no bridge host, or an older one ({status}); name where it is with `--url`"
+                "what answers at {address} is no bridge host, or an older one ({status}); name \
+                    where it is with `--url`"
             ),
         ),
     };
@@ -90,8 +101,9 @@ pub(super) fn refused(address: &Address, status: StatusCode) -> Error {
 
 /// The error for something that does not speak as a host does.
 pub(super) fn stranger(address: &Address) -> Error {
-    let words =
-        format!("something else than a bridge host answers at {address}; name where it is with `--url`");
+    let words = format!(
+        "something else than a bridge host answers at {address}; name where it is with `--url`"
+    );
     Error::new(ErrorKind::Absent, words)
 }
 
@@ -105,7 +117,10 @@ mod tests {
             let found = parsed(head).map(|(status, length)| (status.as_u16(), length));
             assert_eq!(found, expected, "{head}");
         };
-        check("HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\n", Some((200, 12)));
+        check(
+            "HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\n",
+            Some((200, 12)),
+        );
         check("HTTP/1.1 404 Not Found\r\n\r\n", Some((404, 0)));
         check("HTTP/1.1 200 OK\r\nContent-Length: 99999\r\n\r\n", None);
         check("HTTP/1.1 2\r\n\r\n", None);

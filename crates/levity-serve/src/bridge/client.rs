@@ -13,13 +13,15 @@ use super::error::{Error, ErrorKind, Result};
 use super::link::Link;
 use crate::token::Token;
 
-/// Asks a [`BridgeHost`](super::BridgeHost). Cloning costs nothing, and all clones share a connection.
+/// Asks a [`BridgeHost`](super::BridgeHost). Cloning costs nothing, and all clones share a
+/// connection.
 ///
 /// It connects when it is first asked something, and again when the connection broke.
 ///
 /// - While the host is not there or still loading, it tries again for [`PATIENCE`](Self::PATIENCE).
-/// - What only reads is asked a second time when the connection breaks under it, and so is a dispatch, which its id keeps
-///   from being done twice. What writes is not, unless it was never sent: the caller is told that nobody knows.
+/// - What only reads is asked a second time when the connection breaks under it, and so is a
+///   dispatch, which its id keeps from being done twice. What writes is not, unless it was never
+///   sent: the caller is told that nobody knows.
 /// - Dropping the future of a request takes it back.
 #[derive(Clone)]
 pub struct BridgeClient {
@@ -43,7 +45,9 @@ impl Secret {
             Self::Token(token) => Ok(token.clone()),
             Self::File(path) => Token::from_file(path).map_err(|error| {
                 let words = format!(
-                    "a host is there, and its token is not: {error}; give the bridge the one that the host printed when it was made, by `--token-file` or `LEVITY_BRIDGE_TOKEN`"
+                    "a host is there, and its token is not: {error}; give the bridge the one that \
+                        the host printed when it was made, by `--token-file` or \
+                        `LEVITY_BRIDGE_TOKEN`"
                 );
                 Error::new(ErrorKind::Unauthorized, words)
             }),
@@ -56,7 +60,8 @@ struct Shared {
     told: broadcast::Sender<Arc<Value>>,
 }
 
-/// How long the first pause between two attempts is; each is twice as long as the one before, up to a second.
+/// How long the first pause between two attempts is; each is twice as long as the one before, up to
+/// a second.
 const PAUSE: Duration = Duration::from_millis(50);
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 /// How long an answer may take, beside the time that a request waits for a file.
@@ -65,7 +70,8 @@ const ANSWER: Duration = Duration::from_secs(60);
 const TOLD: usize = 1024;
 
 impl BridgeClient {
-    /// How long it tries again while the host is not there or still loading, unless told otherwise: 4 seconds.
+    /// How long it tries again while the host is not there or still loading, unless told otherwise:
+    /// 4 seconds.
     pub const PATIENCE: Duration = Duration::from_secs(4);
 
     /// Asks the host at a URL such as `ws://127.0.0.1:8888`, on this machine.
@@ -92,8 +98,16 @@ impl BridgeClient {
     }
 
     fn to(address: Address, token: Secret) -> Self {
-        let shared = Shared { link: Mutex::default(), told: broadcast::Sender::new(TOLD) };
-        Self { address, token, patience: Self::PATIENCE, shared: Arc::new(shared) }
+        let shared = Shared {
+            link: Mutex::default(),
+            told: broadcast::Sender::new(TOLD),
+        };
+        Self {
+            address,
+            token,
+            patience: Self::PATIENCE,
+            shared: Arc::new(shared),
+        }
     }
 
     /// How long it tries again while the host is not there or still loading.
@@ -122,19 +136,27 @@ impl BridgeClient {
             match error.kind() {
                 ErrorKind::Absent | ErrorKind::NotReady if pauses.pause().await => {}
                 ErrorKind::Lost if std::mem::take(&mut again) => {}
-                ErrorKind::Lost | ErrorKind::TimedOut if method == "fs/write" => return Err(unknown(&error)),
+                ErrorKind::Lost | ErrorKind::TimedOut if method == "fs/write" => {
+                    return Err(unknown(&error));
+                }
                 _ => return Err(error),
             }
         }
     }
 
     async fn timed(&self, link: &Link, method: &str, params: &Value) -> Result<Value> {
-        let waits = params.get("timeout").and_then(Value::as_f64).filter(|_| method == "fs/wait");
+        let waits = params
+            .get("timeout")
+            .and_then(Value::as_f64)
+            .filter(|_| method == "fs/wait");
         let waits = Duration::try_from_secs_f64(waits.unwrap_or(0.0)).unwrap_or_default();
-        let answer = tokio::time::timeout(ANSWER.saturating_add(waits), link.call(method, params)).await;
+        let answer =
+            tokio::time::timeout(ANSWER.saturating_add(waits), link.call(method, params)).await;
         answer.unwrap_or_else(|_| {
-            let words =
-                format!("the host at {} did not answer in time; look whether it still works", self.address);
+            let words = format!(
+                "the host at {} did not answer in time; look whether it still works",
+                self.address
+            );
             Err(Error::new(ErrorKind::TimedOut, words))
         })
     }
@@ -146,14 +168,19 @@ impl BridgeClient {
             return Ok(link.clone());
         }
         *link = None;
-        let made = Link::connect(&self.address, || self.token.token(), self.shared.told.clone()).await?;
+        let made = Link::connect(
+            &self.address,
+            || self.token.token(),
+            self.shared.told.clone(),
+        )
+        .await?;
         let made = Arc::new(made);
         *link = Some(made.clone());
         Ok(made)
     }
 
-    /// What the host tells without being asked, from now on: `fs/changed`, `agent/event`. It is heard while there is a
-    /// connection.
+    /// What the host tells without being asked, from now on: `fs/changed`, `agent/event`. It is
+    /// heard while there is a connection.
     pub fn notifications(&self) -> Notifications {
         Notifications(self.shared.told.subscribe())
     }
@@ -168,13 +195,17 @@ impl BridgeClient {
         if let Some(done) = done {
             params["done"] = done.into();
         }
-        self.request("agent/dispatch", params).await.map_err(|error| match error.kind() {
-            ErrorKind::Lost | ErrorKind::TimedOut => {
-                let words = format!("{error}. It may have been begun: ask for the status of task {task}");
-                Error::new(error.kind(), words)
-            }
-            _ => error,
-        })
+        self.request("agent/dispatch", params)
+            .await
+            .map_err(|error| match error.kind() {
+                ErrorKind::Lost | ErrorKind::TimedOut => {
+                    let words = format!(
+                        "{error}. It may have been begun: ask for the status of task {task}"
+                    );
+                    Error::new(error.kind(), words)
+                }
+                _ => error,
+            })
     }
 }
 
@@ -183,8 +214,9 @@ fn unknown(error: &Error) -> Error {
         ErrorKind::TimedOut => "the host did not answer in time",
         _ => "the connection to the host broke before there was an answer",
     };
-    let words =
-        format!("{what}, and nobody knows whether the file was written: read it before you write it again");
+    let words = format!(
+        "{what}, and nobody knows whether the file was written: read it before you write it again"
+    );
     Error::new(error.kind(), words)
 }
 
@@ -192,7 +224,8 @@ fn unknown(error: &Error) -> Error {
 fn may_be_repeated(method: &str, params: &Value) -> bool {
     match method {
         "agent/dispatch" => params.get("task").is_some(),
-        "fs/read" | "fs/list" | "fs/wait" | "agent/status" | "agent/list" | "host/info" | "ping" => true,
+        "fs/read" | "fs/list" | "fs/wait" | "agent/status" | "agent/list" | "host/info"
+        | "ping" => true,
         _ => false,
     }
 }
@@ -205,7 +238,10 @@ struct Pauses {
 
 impl Pauses {
     fn new(patience: Duration) -> Self {
-        Self { next: PAUSE, left: patience }
+        Self {
+            next: PAUSE,
+            left: patience,
+        }
     }
 
     /// Waits a moment; false if there is no patience left.
@@ -223,7 +259,9 @@ impl Pauses {
 
 impl fmt::Debug for BridgeClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BridgeClient").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("BridgeClient")
+            .field("address", &self.address)
+            .finish_non_exhaustive()
     }
 }
 
@@ -231,7 +269,8 @@ impl fmt::Debug for BridgeClient {
 pub struct Notifications(broadcast::Receiver<Arc<Value>>);
 
 impl Notifications {
-    /// The next one, with its `method` and `params`; a reader that is slow misses some. `None` when the client is gone.
+    /// The next one, with its `method` and `params`; a reader that is slow misses some. `None` when
+    /// the client is gone.
     pub async fn next(&mut self) -> Option<Arc<Value>> {
         loop {
             match self.0.recv().await {

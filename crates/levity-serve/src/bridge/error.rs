@@ -98,7 +98,10 @@ impl ErrorKind {
 
     /// Whether the same may succeed later.
     pub fn is_retryable(self) -> bool {
-        matches!(self, Self::NotReady | Self::Full | Self::Busy | Self::Absent | Self::Lost | Self::TimedOut)
+        matches!(
+            self,
+            Self::NotReady | Self::Full | Self::Busy | Self::Absent | Self::Lost | Self::TimedOut
+        )
     }
 }
 
@@ -111,7 +114,10 @@ impl fmt::Display for ErrorKind {
 impl Error {
     /// An error of this kind, in words.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+        Self {
+            kind,
+            message: message.into(),
+        }
     }
 
     /// What kind it is.
@@ -133,7 +139,10 @@ impl Error {
     }
 
     pub(super) fn taken_back() -> Self {
-        Self::new(ErrorKind::Cancelled, "the request was taken back, and nothing was changed")
+        Self::new(
+            ErrorKind::Cancelled,
+            "the request was taken back, and nothing was changed",
+        )
     }
 
     /// As JSON-RPC has it.
@@ -143,9 +152,15 @@ impl Error {
 
     /// From what a host answered; the kind is told by its name, and what is not known has failed.
     pub(super) fn from_json(error: &Value) -> Self {
-        let named = error.pointer("/data/kind").and_then(Value::as_str).and_then(ErrorKind::named);
+        let named = error
+            .pointer("/data/kind")
+            .and_then(Value::as_str)
+            .and_then(ErrorKind::named);
         let coded = || ErrorKind::coded(error.get("code").and_then(Value::as_i64)?);
-        let message = error.get("message").and_then(Value::as_str).unwrap_or("the host gives no reason");
+        let message = error
+            .get("message")
+            .and_then(Value::as_str)
+            .unwrap_or("the host gives no reason");
         Self::new(named.or_else(coded).unwrap_or(ErrorKind::Failed), message)
     }
 }
@@ -160,7 +175,10 @@ impl std::error::Error for Error {}
 
 impl From<MalformedMessage> for Error {
     fn from(wrong: MalformedMessage) -> Self {
-        Self::new(ErrorKind::coded(wrong.code.into()).unwrap_or(ErrorKind::Request), wrong.message)
+        Self::new(
+            ErrorKind::coded(wrong.code.into()).unwrap_or(ErrorKind::Request),
+            wrong.message,
+        )
     }
 }
 
@@ -171,17 +189,20 @@ impl From<CallError> for Error {
             CallError::TooLarge { size, limit } => Self::new(
                 ErrorKind::TooLarge,
                 format!(
-                    "the message has {size} bytes, and the host takes at most {limit}; send less at once, such as several smaller files"
+                    "the message has {size} bytes, and the host takes at most {limit}; send less \
+                        at once, such as several smaller files"
                 ),
             ),
             // What was never sent can be asked for again, whatever it is.
             CallError::Unsent => Self::new(
                 ErrorKind::Absent,
-                "the host went away before it was asked; nothing was done. Ask again when it is there",
+                "the host went away before it was asked; nothing was done. Ask again when it is \
+                    there",
             ),
             _ => Self::new(
                 ErrorKind::Lost,
-                "the connection to the host broke before there was an answer; ask again, it is made anew",
+                "the connection to the host broke before there was an answer; ask again, it is \
+                    made anew",
             ),
         }
     }
@@ -224,8 +245,13 @@ impl From<crate::Error> for Error {
 
 /// Whether the journal has a run of the task's id, of which there is no note.
 fn is_taken(error: &crate::Error) -> bool {
-    let crate::Error::Run { cause, .. } = error else { return false };
-    matches!(crate::http::runtime_error(cause), Some(levity_core::RuntimeError::Exists(_)))
+    let crate::Error::Run { cause, .. } = error else {
+        return false;
+    };
+    matches!(
+        crate::http::runtime_error(cause),
+        Some(levity_core::RuntimeError::Exists(_))
+    )
 }
 
 impl From<Error> for levity_core::Error {
@@ -243,7 +269,10 @@ mod tests {
         let kind = |text| Error::from(levity_rpc::RpcMessage::parse(text).unwrap_err()).kind();
         assert_eq!(kind("{"), ErrorKind::Parse);
         assert_eq!(kind("[]"), ErrorKind::Request);
-        assert_eq!(kind(r#"{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}"#), ErrorKind::Invalid);
+        assert_eq!(
+            kind(r#"{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}"#),
+            ErrorKind::Invalid
+        );
     }
 
     #[test]
@@ -252,9 +281,16 @@ mod tests {
             let error = Error::new(kind, "words");
             assert_eq!(Error::from_json(&error.to_json()), error);
             let bare = json!({"code": kind.code(), "message": "words"});
-            assert_eq!(Error::from_json(&bare), error, "the number alone says as much");
+            assert_eq!(
+                Error::from_json(&bare),
+                error,
+                "the number alone says as much"
+            );
         }
-        assert_eq!(Error::from_json(&json!({"code": 1})).kind(), ErrorKind::Failed);
+        assert_eq!(
+            Error::from_json(&json!({"code": 1})).kind(),
+            ErrorKind::Failed
+        );
         assert_eq!(Error::from_json(&Value::Null).kind(), ErrorKind::Failed);
     }
 }

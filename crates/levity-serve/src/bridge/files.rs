@@ -25,8 +25,16 @@ pub(super) struct Read {
 pub(super) async fn read(host: &Arc<Inner>, wanted: Read) -> Result<Value> {
     let most = host.limits.read;
     work(host, move |space| match wanted {
-        Read { path, start_line: None, lines: None } => whole(space, &path, most),
-        Read { path, start_line, lines } => part(space, &path, start_line, lines, most),
+        Read {
+            path,
+            start_line: None,
+            lines: None,
+        } => whole(space, &path, most),
+        Read {
+            path,
+            start_line,
+            lines,
+        } => part(space, &path, start_line, lines, most),
     })
     .await
 }
@@ -51,13 +59,20 @@ fn whole(space: &Workspace, path: &str, most: u64) -> Result<Value> {
 
 fn too_large(path: &str, size: u64, most: u64) -> Error {
     let words = format!(
-        "`{path}` has {size} bytes, and at most {most} are read at once; ask for a part of it by `start_line` and `lines`, or start the host with a larger `--read-limit`"
+        "`{path}` has {size} bytes, and at most {most} are read at once; ask for a part of it by \
+            `start_line` and `lines`, or start the host with a larger `--read-limit`"
     );
     Error::new(ErrorKind::TooLarge, words)
 }
 
 /// Some lines of a file, as the tool of agents reads them.
-fn part(space: &Workspace, path: &str, start: Option<u64>, lines: Option<u64>, most: u64) -> Result<Value> {
+fn part(
+    space: &Workspace,
+    path: &str,
+    start: Option<u64>,
+    lines: Option<u64>,
+    most: u64,
+) -> Result<Value> {
     space.open_file(path)?;
     let tool = ReadFile::new(space.clone()).max_read(usize::try_from(most).unwrap_or(usize::MAX));
     let mut args = json!({"path": path, "start_line": start.unwrap_or(1).max(1)});
@@ -66,10 +81,12 @@ fn part(space: &Workspace, path: &str, start: Option<u64>, lines: Option<u64>, m
     }
     let mut read = run(&tool, args)?;
     if read["binary"] == json!(true) {
-        let words = format!("`{path}` is not text, and only text is read; use what is made for such files");
+        let words =
+            format!("`{path}` is not text, and only text is read; use what is made for such files");
         return Err(Error::new(ErrorKind::Binary, words));
     }
-    let field = |name: &str, read: &mut Value| read.get_mut(name).map(Value::take).unwrap_or_default();
+    let field =
+        |name: &str, read: &mut Value| read.get_mut(name).map(Value::take).unwrap_or_default();
     Ok(json!({
         "path": field("path", &mut read), "content": field("content", &mut read),
         "bytes": field("bytes", &mut read), "complete": field("complete", &mut read),
@@ -85,7 +102,8 @@ pub(super) struct Write {
     content: String,
 }
 
-/// Writes a file whole, unless that is taken back before it begins. Whoever sits at the host, and all other clients, are told.
+/// Writes a file whole, unless that is taken back before it begins. Whoever sits at the host, and
+/// all other clients, are told.
 pub(super) async fn write(
     host: &Arc<Inner>,
     client: u64,
@@ -95,7 +113,8 @@ pub(super) async fn write(
     let (bytes, most) = (wanted.content.len(), host.limits.write);
     if bytes > most {
         let words = format!(
-            "the content has {bytes} bytes, and at most {most} are written; write it in several files"
+            "the content has {bytes} bytes, and at most {most} are written; write it in several \
+                files"
         );
         return Err(Error::new(ErrorKind::TooLarge, words));
     }
@@ -107,9 +126,20 @@ pub(super) async fn write(
         let options = WriteOptions::new().parents();
         let written = space.write_with(&wanted.path, wanted.content.as_bytes(), options)?;
         let (path, created) = (written.path, written.created);
-        changed(&told, Some(client), &path, "written", &json!({"client": client}));
+        changed(
+            &told,
+            Some(client),
+            &path,
+            "written",
+            &json!({"client": client}),
+        );
         let answer = json!({"path": path, "bytes": bytes, "created": created});
-        told.tell(&Notice::Wrote { client, path, bytes, created });
+        told.tell(&Notice::Wrote {
+            client,
+            path,
+            bytes,
+            created,
+        });
         Ok(answer)
     })
     .await
@@ -117,7 +147,11 @@ pub(super) async fn write(
 
 /// Tells clients of a change.
 pub(super) fn changed(host: &Inner, from: Option<u64>, path: &str, kind: &str, by: &Value) {
-    host.spread(from, "fs/changed", &json!({"path": path, "kind": kind, "by": by}));
+    host.spread(
+        from,
+        "fs/changed",
+        &json!({"path": path, "kind": kind, "by": by}),
+    );
 }
 
 #[derive(Deserialize)]
@@ -167,7 +201,12 @@ pub(super) async fn work<T: Send + 'static>(
     work: impl FnOnce(&Workspace) -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let gone = || Error::failed("the host is closing");
-    let place = host.files.clone().acquire_owned().await.map_err(|_| gone())?;
+    let place = host
+        .files
+        .clone()
+        .acquire_owned()
+        .await
+        .map_err(|_| gone())?;
     let space = host.space.clone();
     let worked = tokio::task::spawn_blocking(move || {
         let _place = place;

@@ -58,9 +58,11 @@ use crate::runs::Runs;
 /// ```
 ///
 /// # Promises
-/// - Nothing outside the workspace is read, written or listed, and nobody is let in whom the listener's gate refuses.
-/// - A task that was answered with an id is in the commander's journal. Its end is seen by one file that appears once, also
-///   when the process is killed at any moment, as far as the journal and the [notes](BridgeHostBuilder::tasks) are kept.
+/// - Nothing outside the workspace is read, written or listed, and nobody is let in whom the
+///   listener's gate refuses.
+/// - A task that was answered with an id is in the commander's journal. Its end is seen by one file
+///   that appears once, also when the process is killed at any moment, as far as the journal and
+///   the [notes](BridgeHostBuilder::tasks) are kept.
 /// - No client holds up another one, or a task: one that does not read is let go.
 #[derive(Clone)]
 pub struct BridgeHost {
@@ -83,8 +85,8 @@ pub(super) struct Inner {
     /// How many clients work with files at once: each takes a thread.
     pub(super) files: Arc<Semaphore>,
     pub(super) waits: Semaphore,
-    /// How many of those who wait for files look for them at once. Looking through a whole workspace takes long, and must not keep
-    /// others from reading a file.
+    /// How many of those who wait for files look for them at once. Looking through a whole
+    /// workspace takes long, and must not keep others from reading a file.
     pub(super) looks: Semaphore,
     next: AtomicU64,
 }
@@ -111,11 +113,17 @@ impl BridgeHost {
 
     /// A host of this workspace.
     pub fn builder(workspace: Workspace) -> BridgeHostBuilder {
-        BridgeHostBuilder { space: workspace, limits: HostLimits::new(), tell: None, tasks: None }
+        BridgeHostBuilder {
+            space: workspace,
+            limits: HostLimits::new(),
+            tell: None,
+            tasks: None,
+        }
     }
 
-    /// Gives the host what works on tasks. Those that an earlier process left are gone on with, and the end of those that
-    /// have ended meanwhile is made seen; from then on tasks are taken. Before, clients are told to try again.
+    /// Gives the host what works on tasks. Those that an earlier process left are gone on with, and
+    /// the end of those that have ended meanwhile is made seen; from then on tasks are taken.
+    /// Before, clients are told to try again.
     ///
     /// # Errors
     /// When it has one already.
@@ -128,7 +136,12 @@ impl BridgeHost {
         });
         // A second one waits, and touches nothing of what the first has.
         let booking = self.inner.booking.lock().await;
-        let twice = || Error::setting("commander", "is there already; make another host for another one");
+        let twice = || {
+            Error::setting(
+                "commander",
+                "is there already; make another host for another one",
+            )
+        };
         if self.inner.runs.get().is_some() {
             return Err(twice());
         }
@@ -152,21 +165,27 @@ impl BridgeHost {
         self.inner.runs.get()
     }
 
-    /// Serves clients until the listener is told to stop. Dropping the future lets all of them go; tasks go on while the
-    /// host is there.
+    /// Serves clients until the listener is told to stop. Dropping the future lets all of them go;
+    /// tasks go on while the host is there.
     ///
     /// # Errors
     /// When the listener fails.
     pub async fn serve(&self, listener: Listener) -> Result<()> {
         let stop = CancelToken::new();
         let _guard = stop.clone().into_guard();
-        let door = Door { host: self.inner.clone(), stop: stop.clone() };
+        let door = Door {
+            host: self.inner.clone(),
+            stop: stop.clone(),
+        };
         let listener = listener.with_proofs()?;
-        let served = listener.serve(Router::new().route("/", any(enter)).with_state(door)).await;
+        let served = listener
+            .serve(Router::new().route("/", any(enter)).with_state(door))
+            .await;
         stop.cancel();
         // They are told that the host is closing.
         let all = u32::try_from(self.inner.limits.clients).unwrap_or(u32::MAX);
-        let _ = tokio::time::timeout(Duration::from_secs(1), self.inner.clients.acquire_many(all)).await;
+        let _ = tokio::time::timeout(Duration::from_secs(1), self.inner.clients.acquire_many(all))
+            .await;
         served
     }
 }
@@ -250,8 +269,9 @@ impl BridgeHostBuilder {
         self
     }
 
-    /// Keeps notes of tasks in this folder: their names, and how far their signal files are. Without it they end with the
-    /// process, and so does what is known of tasks. It belongs beside the commander's journal, not into the workspace.
+    /// Keeps notes of tasks in this folder: their names, and how far their signal files are.
+    /// Without it they end with the process, and so does what is known of tasks. It belongs beside
+    /// the commander's journal, not into the workspace.
     pub fn tasks(mut self, folder: impl Into<PathBuf>) -> Self {
         self.tasks = Some(folder.into());
         self
@@ -285,12 +305,16 @@ impl BridgeHostBuilder {
             looks: Semaphore::new(LOOKS),
             next: AtomicU64::new(0),
         };
-        Ok(BridgeHost { inner: Arc::new(inner) })
+        Ok(BridgeHost {
+            inner: Arc::new(inner),
+        })
     }
 }
 
 impl fmt::Debug for BridgeHostBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BridgeHostBuilder").field("limits", &self.limits).finish_non_exhaustive()
+        f.debug_struct("BridgeHostBuilder")
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
     }
 }

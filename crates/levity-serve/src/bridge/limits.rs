@@ -14,7 +14,8 @@ pub struct HostLimits {
     pub read: u64,
     /// The longest file that is written, in bytes: 500,000.
     pub write: usize,
-    /// The longest message that is taken, in bytes: 1 MiB. Whoever sends a longer one is let go, with 1009.
+    /// The longest message that is taken, in bytes: 1 MiB. Whoever sends a longer one is let go,
+    /// with 1009.
     pub message: usize,
     /// The longest prompt, in bytes: 100,000.
     pub prompt: usize,
@@ -28,7 +29,8 @@ pub struct HostLimits {
     pub waits: usize,
     /// How long a client may take to take what it is sent: 20 seconds.
     pub send: Duration,
-    /// How often clients are asked whether they are still there: every 20 seconds. One that is silent for two such times is let go.
+    /// How often clients are asked whether they are still there: every 20 seconds. One that is
+    /// silent for two such times is let go.
     pub ping: Duration,
 }
 
@@ -52,26 +54,41 @@ impl HostLimits {
     /// The longest file that is read whole.
     #[must_use]
     pub fn read(self, bytes: u64) -> Self {
-        Self { read: bytes.max(1), ..self }
+        Self {
+            read: bytes.max(1),
+            ..self
+        }
     }
 
     /// The longest file that is written; a message must have room for it.
     #[must_use]
     pub fn write(self, bytes: usize) -> Self {
-        let message = self.message.max(bytes.saturating_mul(2).saturating_add(64 << 10));
-        Self { write: bytes, message, ..self }
+        let message = self
+            .message
+            .max(bytes.saturating_mul(2).saturating_add(64 << 10));
+        Self {
+            write: bytes,
+            message,
+            ..self
+        }
     }
 
     /// How many clients there may be at once.
     #[must_use]
     pub fn clients(self, most: usize) -> Self {
-        Self { clients: most, ..self }
+        Self {
+            clients: most,
+            ..self
+        }
     }
 
     /// How often clients are asked whether they are still there.
     #[must_use]
     pub fn ping(self, every: Duration) -> Self {
-        Self { ping: every.max(Duration::from_millis(10)), ..self }
+        Self {
+            ping: every.max(Duration::from_millis(10)),
+            ..self
+        }
     }
 
     /// How long a client may take to take what it is sent.

@@ -44,7 +44,8 @@ impl Link {
     ) -> Result<Self> {
         let connected = tokio::time::timeout(CONNECT, open(address, token)).await;
         let stream = connected.map_err(|_| {
-            let words = format!("something listens at {address} and does not answer as a bridge host does");
+            let words =
+                format!("something listens at {address} and does not answer as a bridge host does");
             Error::new(ErrorKind::Absent, words)
         })??;
         let (peer, outbox) = Peer::new(CANCEL);
@@ -55,12 +56,18 @@ impl Link {
         let info = tokio::time::timeout(CONNECT, link.call("host/info", &json!({}))).await;
         // Nothing else was asked for yet, so nothing else was done.
         let unsent = || Error::from(CallError::Unsent);
-        let info = info.map_err(|_| unsent())?.map_err(|error| match error.kind() {
-            ErrorKind::Lost => unsent(),
-            _ => error,
-        })?;
-        let most = info.pointer("/limits/message").and_then(Value::as_u64).unwrap_or(u64::MAX);
-        link.peer.set_limit(usize::try_from(most).unwrap_or(usize::MAX));
+        let info = info
+            .map_err(|_| unsent())?
+            .map_err(|error| match error.kind() {
+                ErrorKind::Lost => unsent(),
+                _ => error,
+            })?;
+        let most = info
+            .pointer("/limits/message")
+            .and_then(Value::as_u64)
+            .unwrap_or(u64::MAX);
+        link.peer
+            .set_limit(usize::try_from(most).unwrap_or(usize::MAX));
         Ok(link)
     }
 
@@ -74,32 +81,48 @@ impl Link {
     }
 }
 
-/// Connects to a host, which proves that it has the token before this side does. Neither side sends it.
-async fn open(address: &Address, token: impl Fn() -> Result<Token>) -> Result<WebSocketStream<TcpStream>> {
+/// Connects to a host, which proves that it has the token before this side does. Neither side sends
+/// it.
+async fn open(
+    address: &Address,
+    token: impl Fn() -> Result<Token>,
+) -> Result<WebSocketStream<TcpStream>> {
     let absent = |error: std::io::Error| {
         let words = format!(
-            "no bridge host answers at {address} ({error}); start one with `levity bridge host --workspace DIR`, or name where it is with `--url`"
+            "no bridge host answers at {address} ({error}); start one with `levity bridge host \
+                --workspace DIR`, or name where it is with `--url`"
         );
         Error::new(ErrorKind::Absent, words)
     };
-    let mut stream = TcpStream::connect((address.host.as_str(), address.port)).await.map_err(absent)?;
+    let mut stream = TcpStream::connect((address.host.as_str(), address.port))
+        .await
+        .map_err(absent)?;
     let _ = stream.set_nodelay(true);
     let to = stream.peer_addr().map_err(absent)?;
     // Only now: a host that is not there yet makes the token when it is started.
     let token = token()?;
     let client = proof::nonce().ok_or_else(|| Error::failed("the system has no randomness"))?;
     let answer = challenge::ask(&mut stream, address, &client).await?;
-    let exchange = Exchange { to, client: &client, server: &answer.server };
+    let exchange = Exchange {
+        to,
+        client: &client,
+        server: &answer.server,
+    };
     if !exchange.is_of_server(&token, &answer.proof) {
         let words = format!(
-            "what listens at {address} does not have the token of your host, so nothing was sent to it; it may be another program, \
-             or a host with another token: give the bridge the one that the host printed when it was made, by `--token-file` or \
+            "what listens at {address} does not have the token of your host, so nothing was sent \
+                to it; it may be another program, \
+             or a host with another token: give the bridge the one that the host printed when it \
+             was made, by `--token-file` or \
              `LEVITY_BRIDGE_TOKEN`"
         );
         return Err(Error::new(ErrorKind::Unauthorized, words));
     }
     let odd = || Error::invalid("the host's URL cannot be sent");
-    let mut request = address.to_string().into_client_request().map_err(|_| odd())?;
+    let mut request = address
+        .to_string()
+        .into_client_request()
+        .map_err(|_| odd())?;
     let mut shown = HeaderValue::from_str(&exchange.authorization(&token)).map_err(|_| odd())?;
     shown.set_sensitive(true);
     request.headers_mut().insert(AUTHORIZATION, shown);
@@ -108,7 +131,9 @@ async fn open(address: &Address, token: impl Fn() -> Result<Token>) -> Result<We
         .max_frame_size(Some(MAX_MESSAGE))
         .read_buffer_size(16 << 10);
     let opened = tokio_tungstenite::client_async_with_config(request, stream, Some(config)).await;
-    opened.map(|(stream, _)| stream).map_err(|error| refused(address, &error))
+    opened
+        .map(|(stream, _)| stream)
+        .map_err(|error| refused(address, &error))
 }
 
 /// What the host's refusal means, and what to do about it.
@@ -154,6 +179,8 @@ fn take(text: &str, peer: &Peer, told: &broadcast::Sender<Arc<Value>>) {
     if let Some(rpc::RpcMessage::Notification { method, params }) = peer.receive(text)
         && told.receiver_count() > 0
     {
-        let _ = told.send(Arc::new(json!({"jsonrpc": "2.0", "method": method, "params": params})));
+        let _ = told.send(Arc::new(
+            json!({"jsonrpc": "2.0", "method": method, "params": params}),
+        ));
     }
 }

@@ -19,7 +19,10 @@ pub(super) struct Done {
 
 impl From<Value> for Done {
     fn from(value: Value) -> Self {
-        Self { value, follow: None }
+        Self {
+            value,
+            follow: None,
+        }
     }
 }
 
@@ -37,8 +40,8 @@ const METHODS: [&str; 11] = [
     "agent/cancel",
 ];
 
-/// Whether a method changes something. One that has begun with that goes on to its end, whoever takes it back: its answer says what
-/// was done.
+/// Whether a method changes something. One that has begun with that goes on to its end, whoever
+/// takes it back: its answer says what was done.
 pub(super) fn changes(method: &str) -> bool {
     matches!(method, "fs/write" | "agent/dispatch" | "agent/cancel")
 }
@@ -54,7 +57,9 @@ pub(super) async fn call(
         "ping" => json!({}).into(),
         "host/info" => info(host).into(),
         "fs/read" => files::read(host, params(method, given)?).await?.into(),
-        "fs/write" => files::write(host, client, params(method, given)?, cancel).await?.into(),
+        "fs/write" => files::write(host, client, params(method, given)?, cancel)
+            .await?
+            .into(),
         "fs/list" => files::list(host, params(method, given)?).await?.into(),
         "fs/wait" => wait::wait(host, params(method, given)?).await?.into(),
         "agent/dispatch" => tasks::dispatch(host, client, params(method, given)?).await?,

@@ -66,19 +66,38 @@ impl fmt::Display for Notice {
         match self {
             Self::In { client } => write!(f, "client {client} came in"),
             Self::Out { client, why } => write!(f, "client {client} left: {why}"),
-            Self::Wrote { client, path, bytes, created } => {
+            Self::Wrote {
+                client,
+                path,
+                bytes,
+                created,
+            } => {
                 let how = if *created { "made" } else { "changed" };
                 write!(f, "client {client} {how} {path} ({bytes} bytes)")
             }
-            Self::Dispatched { client, task, prompt } => {
+            Self::Dispatched {
+                client,
+                task,
+                prompt,
+            } => {
                 write!(f, "client {client} dispatched task {task}: {prompt}")
             }
             Self::Resumed { task } => write!(f, "task {task} goes on"),
-            Self::Asks { task, question } => write!(f, "task {task} waits for a decision: {question}"),
-            Self::Ended { task, status, signal: Some(signal) } => {
+            Self::Asks { task, question } => {
+                write!(f, "task {task} waits for a decision: {question}")
+            }
+            Self::Ended {
+                task,
+                status,
+                signal: Some(signal),
+            } => {
                 write!(f, "task {task} ended ({status}): {signal}")
             }
-            Self::Ended { task, status, signal: None } => write!(f, "task {task} ended ({status})"),
+            Self::Ended {
+                task,
+                status,
+                signal: None,
+            } => write!(f, "task {task} ended ({status})"),
             Self::Problem(words) => f.write_str(words),
         }
     }

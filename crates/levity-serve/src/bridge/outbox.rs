@@ -16,8 +16,8 @@ use super::host::{Inner, News};
 use super::session::{Follow, Leave, Outgoing};
 use crate::feed::Item;
 
-/// Sends a client what it is to get, one thing at a time. Events are taken from their runs only when the client has taken
-/// the one before, so nothing piles up here.
+/// Sends a client what it is to get, one thing at a time. Events are taken from their runs only
+/// when the client has taken the one before, so nothing piles up here.
 pub(super) struct Outbox {
     number: u64,
     waiting: mpsc::Receiver<Outgoing>,
@@ -39,7 +39,16 @@ impl Outbox {
         let mut ping = tokio::time::interval(host.limits.ping);
         ping.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let (news, events) = (host.news.subscribe(), SelectAll::new());
-        Self { number, waiting, news, events, heard, silent: 0, ping, send: host.limits.send }
+        Self {
+            number,
+            waiting,
+            news,
+            events,
+            heard,
+            silent: 0,
+            ping,
+            send: host.limits.send,
+        }
     }
 
     /// Returns when the client does not take what it is sent, or is gone.
@@ -49,7 +58,8 @@ impl Outbox {
                 biased;
                 _ = self.ping.tick() => {
                     if self.is_silent() {
-                        return Leave { code: close_code::POLICY, why: "it was silent for too long" };
+                        return Leave { code: close_code::POLICY, why: "it was silent for too \
+                            long" };
                     }
                     Some(Message::Ping("".into()))
                 }
@@ -60,9 +70,17 @@ impl Outbox {
             let Some(message) = message else { continue };
             match tokio::time::timeout(self.send, sink.send(message)).await {
                 Ok(Ok(())) => {}
-                Ok(Err(_)) => return Leave { code: close_code::ERROR, why: "the connection broke" },
+                Ok(Err(_)) => {
+                    return Leave {
+                        code: close_code::ERROR,
+                        why: "the connection broke",
+                    };
+                }
                 Err(_) => {
-                    return Leave { code: close_code::POLICY, why: "it does not take what it is sent" };
+                    return Leave {
+                        code: close_code::POLICY,
+                        why: "it does not take what it is sent",
+                    };
                 }
             }
         }
@@ -101,9 +119,10 @@ fn events(follow: Follow) -> impl Stream<Item = String> + Send {
         let task = &follow.task;
         let text = match follow.reader.next().await? {
             Item::Event { id, json } => event(task, id.as_deref(), &json),
-            Item::Missed(count) => {
-                rpc::RpcMessage::notification("agent/missed", &json!({"task": task, "count": count}))
-            }
+            Item::Missed(count) => rpc::RpcMessage::notification(
+                "agent/missed",
+                &json!({"task": task, "count": count}),
+            ),
             Item::Reset => rpc::RpcMessage::notification("agent/reset", &json!({"task": task})),
         };
         Some((text, follow))
@@ -112,7 +131,10 @@ fn events(follow: Follow) -> impl Stream<Item = String> + Send {
 
 /// The event is put in as it was written down once.
 fn event(task: &str, id: Option<&str>, json: &[u8]) -> String {
-    let head = rpc::RpcMessage::notification("agent/event", &json!({"task": task, "id": id, "event": null}));
+    let head = rpc::RpcMessage::notification(
+        "agent/event",
+        &json!({"task": task, "id": id, "event": null}),
+    );
     let event = String::from_utf8_lossy(json);
     let cut = head.len() - "null}}".len();
     format!("{}{event}}}}}", &head[..cut])
@@ -126,7 +148,10 @@ mod tests {
     fn an_event_is_put_into_its_notification() {
         let text = event("null}}", Some("1"), br#"{"a":1}"#);
         let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(value["params"], json!({"task": "null}}", "id": "1", "event": {"a": 1}}));
+        assert_eq!(
+            value["params"],
+            json!({"task": "null}}", "id": "1", "event": {"a": 1}})
+        );
         assert_eq!(value["method"], "agent/event");
     }
 }

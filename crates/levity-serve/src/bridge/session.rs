@@ -72,11 +72,17 @@ pub(super) async fn serve(socket: WebSocket, host: &Arc<Inner>, stop: &CancelTok
         () = stop.cancelled() => Leave { code: close_code::AWAY, why: "the host is closing" },
     };
     let _ = tokio::time::timeout(FAREWELL, farewell(&mut sink, &leave)).await;
-    host.tell(&Notice::Out { client: number, why: leave.why.to_owned() });
+    host.tell(&Notice::Out {
+        client: number,
+        why: leave.why.to_owned(),
+    });
 }
 
 async fn farewell(sink: &mut SplitSink<WebSocket, Message>, leave: &Leave) {
-    let frame = CloseFrame { code: leave.code, reason: leave.why.into() };
+    let frame = CloseFrame {
+        code: leave.code,
+        reason: leave.why.into(),
+    };
     let _ = sink.send(Message::Close(Some(frame))).await;
 }
 
@@ -95,27 +101,44 @@ async fn read(mut stream: SplitStream<WebSocket>, desk: &Arc<Desk>, heard: &Atom
                 }
             }
             Ok(Message::Binary(_)) => {
-                return Leave { code: close_code::UNSUPPORTED, why: "messages are text, not binary" };
+                return Leave {
+                    code: close_code::UNSUPPORTED,
+                    why: "messages are text, not binary",
+                };
             }
             Ok(Message::Close(_)) => break,
             Ok(Message::Ping(_) | Message::Pong(_)) => {}
             Err(error) => return broken(error),
         }
     }
-    Leave { code: close_code::NORMAL, why: "it went away" }
+    Leave {
+        code: close_code::NORMAL,
+        why: "it went away",
+    }
 }
 
 fn broken(error: axum::Error) -> Leave {
     match error.into_inner().downcast_ref::<WsError>() {
-        Some(WsError::Capacity(_)) => Leave { code: close_code::SIZE, why: "its message is too large" },
-        Some(WsError::Utf8(_)) => Leave { code: close_code::INVALID, why: "its message is no UTF-8" },
-        Some(WsError::Protocol(ProtocolError::ResetWithoutClosingHandshake)) => {
-            Leave { code: close_code::NORMAL, why: "it went away" }
-        }
-        Some(WsError::Protocol(_)) => {
-            Leave { code: close_code::PROTOCOL, why: "it does not speak WebSocket" }
-        }
-        _ => Leave { code: close_code::ERROR, why: "the connection broke" },
+        Some(WsError::Capacity(_)) => Leave {
+            code: close_code::SIZE,
+            why: "its message is too large",
+        },
+        Some(WsError::Utf8(_)) => Leave {
+            code: close_code::INVALID,
+            why: "its message is no UTF-8",
+        },
+        Some(WsError::Protocol(ProtocolError::ResetWithoutClosingHandshake)) => Leave {
+            code: close_code::NORMAL,
+            why: "it went away",
+        },
+        Some(WsError::Protocol(_)) => Leave {
+            code: close_code::PROTOCOL,
+            why: "it does not speak WebSocket",
+        },
+        _ => Leave {
+            code: close_code::ERROR,
+            why: "the connection broke",
+        },
     }
 }
 
@@ -146,10 +169,17 @@ impl Desk {
                 // At once: the next message may take it back.
                 let Some(running) = self.calls.begin(&id) else {
                     let most = self.host.limits.requests;
-                    let words = format!("{most} requests of this client are under way; wait for one of them");
+                    let words = format!(
+                        "{most} requests of this client are under way; wait for one of them"
+                    );
                     return Some(answered(&id, &Err(Error::new(ErrorKind::Full, words))));
                 };
-                under_way.spawn(self.clone().work(Asked { id, method, params, running }));
+                under_way.spawn(self.clone().work(Asked {
+                    id,
+                    method,
+                    params,
+                    running,
+                }));
                 None
             }
             Ok(rpc::RpcMessage::Notification { method, params }) => {
@@ -165,12 +195,29 @@ impl Desk {
     }
 
     async fn work(self: Arc<Self>, asked: Asked) {
-        let Asked { id, method, params, running } = asked;
+        let Asked {
+            id,
+            method,
+            params,
+            running,
+        } = asked;
         let cancel = running.cancel_token().clone();
-        let mut called = pin!(methods::call(&self.host, self.number, &method, params, &cancel));
+        let mut called = pin!(methods::call(
+            &self.host,
+            self.number,
+            &method,
+            params,
+            &cancel
+        ));
         let done = match methods::changes(&method) {
             // What changes something says itself whether it was taken back in time.
-            true => called.await.map(|done| if cancel.is_cancelled() { done.value.into() } else { done }),
+            true => called.await.map(|done| {
+                if cancel.is_cancelled() {
+                    done.value.into()
+                } else {
+                    done
+                }
+            }),
             false => tokio::select! {
                 done = &mut called => done,
                 () = cancel.cancelled() => Err(Error::taken_back()),
@@ -178,11 +225,21 @@ impl Desk {
         };
         let place = running.finish();
         let (result, follow) = match done {
-            Ok(Done { value, follow: None }) => (Ok(value), None),
-            Ok(Done { value, follow: Some((task, reader)) }) => self.follow(&method, value, task, reader),
+            Ok(Done {
+                value,
+                follow: None,
+            }) => (Ok(value), None),
+            Ok(Done {
+                value,
+                follow: Some((task, reader)),
+            }) => self.follow(&method, value, task, reader),
             Err(error) => (Err(error), None),
         };
-        let answer = Outgoing { follow, _place: place, ..answered(&id, &result) };
+        let answer = Outgoing {
+            follow,
+            _place: place,
+            ..answered(&id, &result)
+        };
         // Whoever asked may have left.
         let _ = self.send.send(answer).await;
     }
@@ -196,11 +253,19 @@ impl Desk {
         reader: Reader,
     ) -> (Result<Value>, Option<Follow>) {
         match self.readers.clone().try_acquire_owned() {
-            Ok(place) => (Ok(value), Some(Follow { task, reader, _place: place })),
+            Ok(place) => (
+                Ok(value),
+                Some(Follow {
+                    task,
+                    reader,
+                    _place: place,
+                }),
+            ),
             Err(_) if method == "agent/subscribe" => {
                 let most = self.host.limits.subscriptions;
-                let words =
-                    format!("this client reads the events of {most} tasks; wait until one of them has ended");
+                let words = format!(
+                    "this client reads the events of {most} tasks; wait until one of them has ended"
+                );
                 (Err(Error::new(ErrorKind::Full, words)), None)
             }
             Err(_) => (Ok(value), None),
@@ -209,5 +274,9 @@ impl Desk {
 }
 
 fn answered(id: &Value, result: &Result<Value>) -> Outgoing {
-    Outgoing { text: wire::answer(id, result), follow: None, _place: None }
+    Outgoing {
+        text: wire::answer(id, result),
+        follow: None,
+        _place: None,
+    }
 }

@@ -17,7 +17,9 @@ pub(super) fn checked(space: &Workspace, done: &str) -> Result<String> {
     // Nor has it what means something in a glob, by which it is waited for.
     let odd = |char: char| char.is_control() || "\\:*?\"<>|[]{},!".contains(char);
     let plain = |name: &str| {
-        !matches!(name, "" | "." | "..") && !name.ends_with(['.', ' ']) && !name.starts_with(".levity-")
+        !matches!(name, "" | "." | "..")
+            && !name.ends_with(['.', ' '])
+            && !name.starts_with(".levity-")
     };
     if done.starts_with('/') || done.split('/').any(|name| name == "..") {
         return Err(PathError::Outside(done.to_owned()).into());
@@ -42,16 +44,19 @@ pub(super) fn free(space: &Workspace, done: &str) -> Result<()> {
         Ok(_) => Err(Error::new(
             ErrorKind::Exists,
             format!(
-                "`{done}` is there already and would say nothing; remove it, or name another `done` or `task`"
+                "`{done}` is there already and would say nothing; remove it, or name another \
+                    `done` or `task`"
             ),
         )),
     }
 }
 
-/// Makes the end of a task seen: writes its signal file, unless an earlier process did. Says where it is.
+/// Makes the end of a task seen: writes its signal file, unless an earlier process did. Says where
+/// it is.
 ///
-/// The file is written beside its place first, then it is noted that it is about to get its name, and then it gets it.
-/// Whoever finds the note after a crash looks whether the file beside is still there: only then its name is still missing.
+/// The file is written beside its place first, then it is noted that it is about to get its name,
+/// and then it gets it. Whoever finds the note after a crash looks whether the file beside is still
+/// there: only then its name is still missing.
 pub(super) fn signal(
     space: &Workspace,
     book: &Book,
@@ -64,11 +69,19 @@ pub(super) fn signal(
         return settled(book, note, None, good);
     }
     if note.stage == Stage::Open {
-        let wished = if good { note.done.clone() } else { note.failed.clone() };
+        let wished = if good {
+            note.done.clone()
+        } else {
+            note.failed.clone()
+        };
         let content = content(&note, ending, at);
         let write = |path: String| {
             let from = beside(&path, &note.task);
-            space.write_with(&from, content.as_bytes(), WriteOptions::new().parents().synced())?;
+            space.write_with(
+                &from,
+                content.as_bytes(),
+                WriteOptions::new().parents().synced(),
+            )?;
             space.sync_names(&from)?;
             Ok::<_, PathError>((from, path))
         };
@@ -82,7 +95,9 @@ pub(super) fn signal(
 
 /// Gives a file its name that was about to get it.
 pub(super) fn name(space: &Workspace, book: &Book, mut note: Note) -> Result<Note> {
-    let Stage::Signalling { from, path, good } = note.stage.clone() else { return Ok(note) };
+    let Stage::Signalling { from, path, good } = note.stage.clone() else {
+        return Ok(note);
+    };
     match space.rename_new(&from, &path) {
         Ok(()) | Err(PathError::NotFound(_)) => named(space, book, note, path, good),
         Err(PathError::Exists(_)) if is_same(space, &from, &path) => {
@@ -96,7 +111,11 @@ pub(super) fn name(space: &Workspace, book: &Book, mut note: Note) -> Result<Not
                 let _ = space.remove(&from);
                 return settled(book, note, None, good);
             }
-            note.stage = Stage::Signalling { from, path: own, good };
+            note.stage = Stage::Signalling {
+                from,
+                path: own,
+                good,
+            };
             kept(book, &note)?;
             name(space, book, note)
         }
@@ -104,7 +123,8 @@ pub(super) fn name(space: &Workspace, book: &Book, mut note: Note) -> Result<Not
     }
 }
 
-/// Notes that a file has its name once that is so after a loss of power, too: what is noted is not looked at again.
+/// Notes that a file has its name once that is so after a loss of power, too: what is noted is not
+/// looked at again.
 fn named(space: &Workspace, book: &Book, note: Note, path: String, good: bool) -> Result<Note> {
     match space.sync_names(&path) {
         // Whoever waited has removed the folder, too.
@@ -125,7 +145,8 @@ fn settled(book: &Book, mut note: Note, path: Option<String>, good: bool) -> Res
 }
 
 fn kept(book: &Book, note: &Note) -> Result<()> {
-    book.keep(note).map_err(|error| Error::failed(format!("task `{}` cannot be noted: {error}", note.task)))
+    book.keep(note)
+        .map_err(|error| Error::failed(format!("task `{}` cannot be noted: {error}", note.task)))
 }
 
 /// A hidden name in the same folder.
@@ -143,8 +164,15 @@ fn is_same(space: &Workspace, one: &str, other: &str) -> bool {
 }
 
 fn content(note: &Note, ending: &Ending, at: Timestamp) -> String {
-    let starts = ending.text.char_indices().map(|(at, _)| at).chain([ending.text.len()]);
-    let end = starts.take_while(|&at| at <= MAX_ANSWER).last().unwrap_or(0);
+    let starts = ending
+        .text
+        .char_indices()
+        .map(|(at, _)| at)
+        .chain([ending.text.len()]);
+    let end = starts
+        .take_while(|&at| at <= MAX_ANSWER)
+        .last()
+        .unwrap_or(0);
     let content = json!({
         "task": note.task,
         "status": ending.status.to_string(),

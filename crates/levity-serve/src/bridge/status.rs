@@ -40,7 +40,10 @@ pub(super) struct Which {
 fn noted(host: &Inner, task: &str) -> Result<Note> {
     host.book.get(task).ok_or_else(|| {
         let task: String = task.chars().take(100).collect();
-        Error::new(ErrorKind::NotFound, format!("there is no task `{task}`; `agent/list` lists them"))
+        Error::new(
+            ErrorKind::NotFound,
+            format!("there is no task `{task}`; `agent/list` lists them"),
+        )
     })
 }
 
@@ -88,7 +91,9 @@ fn state(status: &Status) -> &'static str {
 
 /// What is known of a task without its journal.
 fn brief(runs: &Runs, note: &Note) -> Value {
-    let live = runs.get(&RunId::new(note.task.as_str())).is_some_and(|run| run.ended().is_none());
+    let live = runs
+        .get(&RunId::new(note.task.as_str()))
+        .is_some_and(|run| run.ended().is_none());
     let (state, signal) = match &note.stage {
         Stage::Signalled { path, good: true } => ("done", path.clone()),
         Stage::Signalled { path, good: false } => ("failed", path.clone()),
@@ -101,7 +106,12 @@ fn brief(runs: &Runs, note: &Note) -> Value {
 /// The newest tasks.
 pub(super) fn list(host: &Arc<Inner>) -> Result<Value> {
     let runs = runs(host)?;
-    let tasks: Vec<_> = host.book.newest(LISTED).iter().map(|note| brief(runs, note)).collect();
+    let tasks: Vec<_> = host
+        .book
+        .newest(LISTED)
+        .iter()
+        .map(|note| brief(runs, note))
+        .collect();
     Ok(json!({"tasks": tasks}))
 }
 
@@ -110,8 +120,13 @@ pub(super) async fn subscribe(host: &Arc<Inner>, wanted: Subscribe) -> Result<Do
     let runs = runs(host)?;
     let note = noted(host, &wanted.task)?;
     let id = RunId::new(note.task.as_str());
-    let (reader, _) = runs.events_for(&Caller::owner(), &id, wanted.after.as_deref()).await?;
-    Ok(Done { value: json!({"task": note.task}), follow: Some((note.task, reader)) })
+    let (reader, _) = runs
+        .events_for(&Caller::owner(), &id, wanted.after.as_deref())
+        .await?;
+    Ok(Done {
+        value: json!({"task": note.task}),
+        follow: Some((note.task, reader)),
+    })
 }
 
 /// Takes a task back.
@@ -120,7 +135,9 @@ pub(super) async fn cancel(host: &Arc<Inner>, wanted: Cancel) -> Result<Value> {
     let note = noted(host, &wanted.task)?;
     let id = RunId::new(note.task.as_str());
     let run = runs.get(&id).ok_or_else(|| crate::Error::NotUnderWay(id))?;
-    let reason = wanted.reason.unwrap_or_else(|| "a client of the bridge took it back".to_owned());
+    let reason = wanted
+        .reason
+        .unwrap_or_else(|| "a client of the bridge took it back".to_owned());
     let control = run.control()?;
     control.cancel(reason).await.map_err(crate::Error::from)?;
     Ok(json!({"task": note.task}))

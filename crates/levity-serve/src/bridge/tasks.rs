@@ -33,12 +33,14 @@ pub(super) struct Dispatch {
 pub(super) fn runs(host: &Inner) -> Result<&Runs> {
     host.runs.get().ok_or_else(|| {
         let words =
-            "the host is still loading its agent; files can be worked with, tasks in a moment: try again";
+            "the host is still loading its agent; files can be worked with, tasks in a moment: try \
+                again";
         Error::new(ErrorKind::NotReady, words)
     })
 }
 
-/// Begins a task, or finds the one that was begun with this id. It is in its journal when this returns.
+/// Begins a task, or finds the one that was begun with this id. It is in its journal when this
+/// returns.
 pub(super) async fn dispatch(host: &Arc<Inner>, client: u64, wanted: Dispatch) -> Result<Done> {
     runs(host)?;
     let follows = wanted.events.unwrap_or(true);
@@ -48,10 +50,15 @@ pub(super) async fn dispatch(host: &Arc<Inner>, client: u64, wanted: Dispatch) -
     host.spawn(async move {
         let _ = send.send(begin(&begins, client, wanted).await);
     });
-    let (note, run, known) = begun.await.map_err(|_| Error::failed("the host is closing"))??;
-    let signal = (!host.space.is_read_only()).then_some(json!({"done": note.done, "failed": note.failed}));
+    let (note, run, known) = begun
+        .await
+        .map_err(|_| Error::failed("the host is closing"))??;
+    let signal =
+        (!host.space.is_read_only()).then_some(json!({"done": note.done, "failed": note.failed}));
     let value = json!({"task": note.task, "known": known, "signal": signal});
-    let follow = run.filter(|_| follows).map(|run| (note.task, run.events(None)));
+    let follow = run
+        .filter(|_| follows)
+        .map(|run| (note.task, run.events(None)));
     Ok(Done { value, follow })
 }
 
@@ -61,12 +68,15 @@ async fn begin(host: &Arc<Inner>, client: u64, wanted: Dispatch) -> Result<Begun
     let runs = runs(host)?;
     let most = host.limits.prompt;
     if wanted.prompt.len() > most {
-        let words =
-            format!("the prompt has more than {most} bytes; write it to a file, and name that in the prompt");
+        let words = format!(
+            "the prompt has more than {most} bytes; write it to a file, and name that in the prompt"
+        );
         return Err(Error::new(ErrorKind::TooLarge, words));
     }
     if is_blank(&wanted.prompt) {
-        return Err(Error::invalid("the prompt is empty; say what is to be done"));
+        return Err(Error::invalid(
+            "the prompt is empty; say what is to be done",
+        ));
     }
     let booking = host.booking.lock().await;
     let task = task_id(runs, wanted.task)?;
@@ -93,7 +103,11 @@ async fn begin(host: &Arc<Inner>, client: u64, wanted: Dispatch) -> Result<Begun
         Error::from(error)
     })?;
     let prompt = wanted.prompt.chars().take(80).collect();
-    host.tell(&Notice::Dispatched { client, task: note.task.clone(), prompt });
+    host.tell(&Notice::Dispatched {
+        client,
+        task: note.task.clone(),
+        prompt,
+    });
     attend(host, note.clone(), run.clone());
     Ok((note, Some(run), false))
 }
@@ -104,12 +118,19 @@ fn task_id(runs: &Runs, wished: Option<String>) -> Result<String> {
     };
     match is_task_id(&task) {
         true => Ok(task),
-        false => Err(Error::invalid("`task` is an id of up to 64 letters, digits, `-` and `_`")),
+        false => Err(Error::invalid(
+            "`task` is an id of up to 64 letters, digits, `-` and `_`",
+        )),
     }
 }
 
 /// The run of a task that was begun before; nothing when it never was in the journal.
-async fn known(runs: &Runs, note: &Note, id: &RunId, prompt: &str) -> Result<Option<Option<Arc<LiveRun>>>> {
+async fn known(
+    runs: &Runs,
+    note: &Note,
+    id: &RunId,
+    prompt: &str,
+) -> Result<Option<Option<Arc<LiveRun>>>> {
     if note.prompt != digest(prompt) {
         let words = format!("task `{}` is another one; choose another id", note.task);
         return Err(Error::new(ErrorKind::Exists, words));
@@ -124,7 +145,8 @@ async fn known(runs: &Runs, note: &Note, id: &RunId, prompt: &str) -> Result<Opt
     }
 }
 
-/// Notes the task before it begins, so that its signal file is known whenever the process is killed.
+/// Notes the task before it begins, so that its signal file is known whenever the process is
+/// killed.
 async fn book(
     host: &Arc<Inner>,
     runs: &Runs,
@@ -133,7 +155,10 @@ async fn book(
     prompt: &str,
 ) -> Result<Note> {
     let (made, prompt) = (runs.runtime().world().now(), digest(prompt));
-    let (own, failed) = (signal::own_name(&task, true), signal::own_name(&task, false));
+    let (own, failed) = (
+        signal::own_name(&task, true),
+        signal::own_name(&task, false),
+    );
     let noting = host.clone();
     files::work(host, move |space| {
         let done = match done {
@@ -142,12 +167,22 @@ async fn book(
         };
         signal::free(space, &own)?;
         signal::free(space, &failed)?;
-        // Whoever waits for this task must not take the file of another one for its own, or a failure for the end.
+        // Whoever waits for this task must not take the file of another one for its own, or a
+        // failure for the end.
         if done == failed || noting.book.promises(&task, &[&done, &own, &failed]) {
-            let words = format!("`{done}` is what another signal file is to be called; name another `done`");
+            let words = format!(
+                "`{done}` is what another signal file is to be called; name another `done`"
+            );
             return Err(Error::new(ErrorKind::Exists, words));
         }
-        let note = Note { task, prompt, made, done, failed, stage: Stage::Open };
+        let note = Note {
+            task,
+            prompt,
+            made,
+            done,
+            failed,
+            stage: Stage::Open,
+        };
         let failed = |error| Error::failed(format!("the task cannot be noted: {error}"));
         noting.book.keep(&note).map_err(failed)?;
         Ok(note)
@@ -187,7 +222,11 @@ pub(super) async fn go_on(host: &Arc<Inner>) {
     let left = || host.left.lock().unwrap_or_else(PoisonError::into_inner);
     let most = left().len();
     for _ in 0..most {
-        let next = if runs.room().is_ok() { left().pop_front() } else { None };
+        let next = if runs.room().is_ok() {
+            left().pop_front()
+        } else {
+            None
+        };
         let Some(note) = next else { return };
         recover(host, runs, note).await;
     }
@@ -197,22 +236,32 @@ pub(super) async fn go_on(host: &Arc<Inner>) {
 async fn end(host: &Arc<Inner>, note: Note, ending: Arc<Ending>, at: Option<Timestamp>) {
     let (noting, ended, task) = (host.clone(), ending.clone(), note.task.clone());
     let at = at.unwrap_or_default();
-    let signalled =
-        files::work(host, move |space| signal::signal(space, &noting.book, note, &ended, at)).await;
+    let signalled = files::work(host, move |space| {
+        signal::signal(space, &noting.book, note, &ended, at)
+    })
+    .await;
     told(host, task, ending.status.to_string(), signalled);
 }
 
 fn told(host: &Inner, task: String, status: String, signalled: Result<Note>) {
     match signalled {
-        Ok(Note { stage: Stage::Signalled { path, .. }, .. }) => {
+        Ok(Note {
+            stage: Stage::Signalled { path, .. },
+            ..
+        }) => {
             if let Some(path) = &path {
                 files::changed(host, None, path, "written", &json!({"task": task}));
             }
-            host.tell(&Notice::Ended { task, status, signal: path });
+            host.tell(&Notice::Ended {
+                task,
+                status,
+                signal: path,
+            });
         }
         Ok(_) => {}
         Err(error) => host.tell(&Notice::Problem(format!(
-            "the signal file of task {task} could not be written, and is when the host is started again: {error}"
+            "the signal file of task {task} could not be written, and is when the host is started \
+                again: {error}"
         ))),
     }
 }
@@ -223,17 +272,30 @@ pub(super) async fn recover(host: &Arc<Inner>, runs: &Runs, note: Note) {
     if let Stage::Signalling { good, .. } = note.stage {
         let noting = host.clone();
         let named = files::work(host, move |space| signal::name(space, &noting.book, note)).await;
-        return told(host, task, (if good { "complete" } else { "failed" }).to_owned(), named);
+        return told(
+            host,
+            task,
+            (if good { "complete" } else { "failed" }).to_owned(),
+            named,
+        );
     }
     let problem = match runs.standing(&id).await {
-        Ok(RunStatus { ending: Some(ending), updated, .. }) => return end(host, note, ending, updated).await,
+        Ok(RunStatus {
+            ending: Some(ending),
+            updated,
+            ..
+        }) => return end(host, note, ending, updated).await,
         Ok(_) => match runs.resume(&id).await {
             Ok(run) => {
                 host.tell(&Notice::Resumed { task });
                 return attend(host, note, run);
             }
             Err(crate::Error::Full { .. }) => {
-                return host.left.lock().unwrap_or_else(PoisonError::into_inner).push_back(note);
+                return host
+                    .left
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push_back(note);
             }
             Err(error) => error,
         },
@@ -241,7 +303,10 @@ pub(super) async fn recover(host: &Arc<Inner>, runs: &Runs, note: Note) {
         Err(crate::Error::NoRun(_)) => return host.book.forget(&task),
         Err(error) => error,
     };
-    host.tell(&Notice::Problem(format!("task {task} cannot be gone on with: {}", Error::from(problem))));
+    host.tell(&Notice::Problem(format!(
+        "task {task} cannot be gone on with: {}",
+        Error::from(problem)
+    )));
 }
 
 /// Passes on what clients, and whoever sits at the host, should know of what happens in a run.
@@ -250,14 +315,28 @@ pub(super) fn heard(host: &Inner, event: &Event) {
     let task = run.split_once('.').map_or(run, |(task, _)| task);
     match &event.kind {
         EventKind::FileChanged { change, .. } => {
-            files::changed(host, None, &change.path, &change.kind.to_string(), &json!({"task": task}));
+            files::changed(
+                host,
+                None,
+                &change.path,
+                &change.kind.to_string(),
+                &json!({"task": task}),
+            );
         }
         EventKind::Asked(ask) => {
             let question = match ask.wanted {
                 Wanted::Answer => format!("`{}`: {}", ask.call.name, ask.reason),
-                _ => format!("`{}` {}: {}", ask.call.name, ShownArgs::new(&ask.call.args).text, ask.reason),
+                _ => format!(
+                    "`{}` {}: {}",
+                    ask.call.name,
+                    ShownArgs::new(&ask.call.args).text,
+                    ask.reason
+                ),
             };
-            host.tell(&Notice::Asks { task: task.to_owned(), question });
+            host.tell(&Notice::Asks {
+                task: task.to_owned(),
+                question,
+            });
         }
         _ => {}
     }

@@ -10,7 +10,10 @@ use super::error::{Error, Result};
 /// The parameters as a method wants them.
 pub(super) fn params<T: DeserializeOwned>(method: &str, params: Value) -> Result<T> {
     serde_json::from_value(params).map_err(|error| {
-        Error::invalid(format!("the parameters of `{method}` do not fit: {}", json_problem(&error)))
+        Error::invalid(format!(
+            "the parameters of `{method}` do not fit: {}",
+            json_problem(&error)
+        ))
     })
 }
 
@@ -35,11 +38,19 @@ mod tests {
         struct Path {
             path: String,
         }
-        let wrong =
-            [json!({"path": 1, "hush-hush": 2}), json!({"path": ["hush"]}), json!({"hush`, expected x": 1})];
+        let wrong = [
+            json!({"path": 1, "hush-hush": 2}),
+            json!({"path": ["hush"]}),
+            json!({"hush`, expected x": 1}),
+        ];
         for value in wrong {
-            let error = params::<Path>("files/read", value.clone()).unwrap_err().to_string();
-            assert!(error.contains("expected") && !error.contains("hush`"), "{value}: {error}");
+            let error = params::<Path>("files/read", value.clone())
+                .unwrap_err()
+                .to_string();
+            assert!(
+                error.contains("expected") && !error.contains("hush`"),
+                "{value}: {error}"
+            );
             assert!(!error.contains("\"hush"), "{value}: {error}");
         }
     }

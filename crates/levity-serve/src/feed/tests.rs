@@ -8,7 +8,14 @@ fn event(run: &str, kind: EventKind) -> Event {
 
 fn fleeting(text: &str) -> Event {
     let (effect, call) = (EffectId::new(0), CallId::new("c"));
-    event("r", EventKind::Progress { effect, call, text: text.to_owned() })
+    event(
+        "r",
+        EventKind::Progress {
+            effect,
+            call,
+            text: text.to_owned(),
+        },
+    )
 }
 
 fn note(text: impl Into<String>) -> Event {
@@ -48,7 +55,11 @@ async fn a_reader_goes_on_behind_an_id() {
     assert_eq!(after(&feed, "1").await, ["-", "2"]);
     assert_eq!(after(&feed, "2").await, [] as [&str; 0]);
     for unknown in ["3", "x", "1~other", ""] {
-        assert_eq!(after(&feed, unknown).await, ["reset", "1", "-", "2"], "{unknown}");
+        assert_eq!(
+            after(&feed, unknown).await,
+            ["reset", "1", "-", "2"],
+            "{unknown}"
+        );
     }
 }
 
@@ -59,8 +70,15 @@ async fn ids_tell_the_order_of_this_process_once_others_took_part() {
     feed.push(&event("r.0", EventKind::Paused));
     feed.push(&note("3"));
     feed.close();
-    assert_eq!(rest(&mut feed.reader(None)).await, ["1", "2~boot", "3~boot"]);
-    assert_eq!(after(&feed, "1").await, ["2~boot", "3~boot"], "until then it is the same everywhere");
+    assert_eq!(
+        rest(&mut feed.reader(None)).await,
+        ["1", "2~boot", "3~boot"]
+    );
+    assert_eq!(
+        after(&feed, "1").await,
+        ["2~boot", "3~boot"],
+        "until then it is the same everywhere"
+    );
     assert_eq!(after(&feed, "2~boot").await, ["3~boot"]);
     assert_eq!(after(&feed, "2~before").await[0], "reset");
 }
@@ -75,7 +93,11 @@ async fn what_is_fleeting_leaves_first_and_a_slow_reader_is_told() {
     feed.close();
     assert_eq!(
         rest(&mut slow).await,
-        ["1".to_owned(), format!("missed {}", Feed::EVENTS - 1), "2".to_owned()]
+        [
+            "1".to_owned(),
+            format!("missed {}", Feed::EVENTS - 1),
+            "2".to_owned()
+        ]
     );
     // Whoever comes later was never to get what was fleeting, and missed nothing.
     assert_eq!(rest(&mut feed.reader(None)).await, ["1", "2"]);
@@ -89,7 +111,12 @@ async fn large_events_are_bounded_by_their_bytes() {
     let mut slow = feed.reader(None);
     (0..20).for_each(|_| feed.push(&note("x".repeat(1 << 20))));
     feed.close();
-    let bytes: usize = feed.state().waiting.iter().map(|told| told.json.len()).sum();
+    let bytes: usize = feed
+        .state()
+        .waiting
+        .iter()
+        .map(|told| told.json.len())
+        .sum();
     assert!(bytes <= Feed::BYTES && feed.state().bytes == bytes);
     assert_eq!(rest(&mut slow).await[0], "missed 17");
     assert_eq!(after(&feed, "1").await[..2], ["reset", "missed 17"]);

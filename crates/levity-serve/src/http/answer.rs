@@ -26,7 +26,12 @@ pub(super) struct Problem {
 
 impl Problem {
     pub(super) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into(), later: None }
+        Self {
+            status,
+            code,
+            message: message.into(),
+            later: None,
+        }
     }
 
     /// The request is not one.
@@ -71,7 +76,9 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut answer = refuse(self.status, self.code, &self.message);
         if let Some(seconds) = self.later {
-            answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+            answer
+                .headers_mut()
+                .insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         answer
     }
@@ -85,13 +92,16 @@ impl From<Error> for Problem {
             }
             Error::JournalBusy { .. } => Self::unavailable("journal_busy", error.to_string()),
             Error::EmptyPrompt => Self::invalid("invalid", error.to_string()),
-            Error::PromptTooLong { .. } => {
-                Self::new(StatusCode::PAYLOAD_TOO_LARGE, "goal_too_long", error.to_string())
-            }
+            Error::PromptTooLong { .. } => Self::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "goal_too_long",
+                error.to_string(),
+            ),
             Error::NoRun(_) => Self::not_found("no_run", error.to_string()),
-            Error::NotUnderWay(run) => {
-                Self::conflict("not_running", format!("run `{run}` has ended, or is not under way"))
-            }
+            Error::NotUnderWay(run) => Self::conflict(
+                "not_running",
+                format!("run `{run}` has ended, or is not under way"),
+            ),
             Error::Setting { .. } => Self::invalid("invalid", error.to_string()),
             Error::Control(control) => Self::from(control.clone()),
             Error::Journal(journal) => Self::from_journal(journal),
@@ -120,7 +130,9 @@ impl Problem {
             Some(levity_loop::Error::Setting { .. } | levity_loop::Error::EmptyPrompt) => {
                 Self::invalid("invalid", cause.to_string())
             }
-            Some(levity_loop::Error::Cancelled { .. }) => Self::conflict("cancelled", cause.to_string()),
+            Some(levity_loop::Error::Cancelled { .. }) => {
+                Self::conflict("cancelled", cause.to_string())
+            }
             // Its conversation is busy, too long, or kept by nobody.
             Some(levity_loop::Error::Memory { source, .. }) => Self::from(source.clone()),
             _ => Self::failed("run_failed", chain(error)),
@@ -157,13 +169,17 @@ pub(crate) fn runtime_error(cause: &SharedError) -> Option<&levity_core::Runtime
 impl From<ControlError> for Problem {
     fn from(error: ControlError) -> Self {
         match &error {
-            ControlError::Full(_) => {
-                Self::new(StatusCode::TOO_MANY_REQUESTS, "said_enough", error.to_string()).later(1)
-            }
+            ControlError::Full(_) => Self::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "said_enough",
+                error.to_string(),
+            )
+            .later(1),
             ControlError::NotAsked { .. } => Self::conflict("not_asked", error.to_string()),
             ControlError::Unheard(run) => {
                 let message = format!(
-                    "guards look at what run `{run}` is told, and nobody drives it; resume it, and say it then"
+                    "guards look at what run `{run}` is told, and nobody drives it; resume it, and \
+                        say it then"
                 );
                 Self::conflict("unheard", message)
             }

@@ -73,14 +73,20 @@ pub(super) async fn events(
 fn answer(stream: Stream) -> Response {
     let body = Body::from_stream(stream::unfold(stream, Stream::step));
     // A proxy in between is not to gather events.
-    let headers = [(CONTENT_TYPE, "text/event-stream"), (HeaderName::from_static("x-accel-buffering"), "no")];
+    let headers = [
+        (CONTENT_TYPE, "text/event-stream"),
+        (HeaderName::from_static("x-accel-buffering"), "no"),
+    ];
     (headers, body).into_response()
 }
 
 /// A place among those who may read, and another one for runs that are read from the journal.
 fn permits(api: &Api, caller: &Caller, id: &RunId) -> Answered<Vec<Permit>> {
     let full = |full: QuotaFull| {
-        let message = format!("{} readers follow events, and no more may; come again later", full.most);
+        let message = format!(
+            "{} readers follow events, and no more may; come again later",
+            full.most
+        );
         Problem::unavailable("too_many_readers", message)
     };
     let take = |room: &Arc<Quota>| room.take(caller).map_err(full);
@@ -188,7 +194,11 @@ impl Stream {
     }
 
     fn wants(&self, told: &Told, lasting: bool) -> bool {
-        let runs = if self.below { told.run.is_within(&self.id) } else { told.run == self.id };
+        let runs = if self.below {
+            told.run.is_within(&self.id)
+        } else {
+            told.run == self.id
+        };
         runs && (lasting || self.fleeting)
     }
 
@@ -201,7 +211,11 @@ impl Stream {
             (None, Some(run)) => run.standing(),
             // It has ended and been forgotten here since.
             (None, None) => {
-                let standing = self.api.runs.standing_for(&self.caller, &root(&self.id)).await;
+                let standing = self
+                    .api
+                    .runs
+                    .standing_for(&self.caller, &root(&self.id))
+                    .await;
                 standing.unwrap_or_else(|_| RunStatus::default())
             }
         };

@@ -20,7 +20,10 @@ pub(super) const ID_LIMIT: usize = 128;
 
 /// The run that a path means, be it one that was started or one below it.
 pub(super) fn run_id(id: &str) -> Answered<RunId> {
-    let parts = |id: &str| id.split('.').all(|part| !part.is_empty() && part.bytes().all(is_plain));
+    let parts = |id: &str| {
+        id.split('.')
+            .all(|part| !part.is_empty() && part.bytes().all(is_plain))
+    };
     match !id.is_empty() && id.len() <= ID_LIMIT && parts(id) {
         true => Ok(RunId::from(id)),
         false => Err(Problem::bad("bad_id", WRONG_ID)),
@@ -50,10 +53,16 @@ pub(super) fn root(run: &RunId) -> RunId {
 /// What a query says. A parameter that there is not, or twice, is refused.
 pub(super) fn query<T: DeserializeOwned>(uri: &Uri) -> Answered<T> {
     let read = Query::try_from_uri(uri).map(|Query(query)| query);
-    read.map_err(|refused| Problem::bad("bad_query", format!("the query: {}", fault(&refused.body_text()))))
+    read.map_err(|refused| {
+        Problem::bad(
+            "bad_query",
+            format!("the query: {}", fault(&refused.body_text())),
+        )
+    })
 }
 
-/// What is wrong with a query, without the name that stands before it: a client may have sent anything as one.
+/// What is wrong with a query, without the name that stands before it: a client may have sent
+/// anything as one.
 fn fault(said: &str) -> String {
     let faults = [
         "unknown field ",
@@ -85,7 +94,10 @@ pub(super) fn header<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Answered<
     match (values.next().map(http::HeaderValue::to_str), values.next()) {
         (None, _) => Ok(None),
         (Some(Ok(value)), None) => Ok(Some(value)),
-        _ => Err(Problem::bad("bad_header", format!("`{name}` is given more than once, or is no text"))),
+        _ => Err(Problem::bad(
+            "bad_header",
+            format!("`{name}` is given more than once, or is no text"),
+        )),
     }
 }
 
@@ -103,7 +115,11 @@ pub(super) async fn body_or_default<T: DeserializeOwned + Default>(
 ) -> Answered<T> {
     let (parts, body) = request.into_parts();
     let bytes = bytes(api, &caller(&parts.extensions), &parts.headers, body).await?;
-    if bytes.is_empty() { Ok(T::default()) } else { read(&parts.headers, &bytes) }
+    if bytes.is_empty() {
+        Ok(T::default())
+    } else {
+        read(&parts.headers, &bytes)
+    }
 }
 
 fn read<T: DeserializeOwned>(headers: &HeaderMap, bytes: &Bytes) -> Answered<T> {
@@ -111,11 +127,18 @@ fn read<T: DeserializeOwned>(headers: &HeaderMap, bytes: &Bytes) -> Answered<T> 
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case("application/json") {
         let message = "send JSON, and say so: `Content-Type: application/json`";
-        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not_json", message));
+        return Err(Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "not_json",
+            message,
+        ));
     }
     // A list would do for the fields of an object, in their order; nobody means that.
     if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
-        return Err(Problem::invalid("invalid", "send an object, and not a list"));
+        return Err(Problem::invalid(
+            "invalid",
+            "send an object, and not a list",
+        ));
     }
     serde_json::from_slice(bytes).map_err(|error| {
         let message = json_problem(&error);
@@ -131,8 +154,16 @@ fn read<T: DeserializeOwned>(headers: &HeaderMap, bytes: &Bytes) -> Answered<T> 
 async fn bytes(api: &Api, caller: &Caller, headers: &HeaderMap, body: Body) -> Answered<Bytes> {
     let read = api.bodies.read(caller, headers, body).await;
     read.map_err(|error| {
-        let problem = Problem::new(error.status(), error.code(), error.message(api.bodies.limit()));
-        if error == BodyError::Busy { problem.later(1) } else { problem }
+        let problem = Problem::new(
+            error.status(),
+            error.code(),
+            error.message(api.bodies.limit()),
+        );
+        if error == BodyError::Busy {
+            problem.later(1)
+        } else {
+            problem
+        }
     })
 }
 
@@ -143,10 +174,11 @@ pub(super) async fn summary(api: &Api, caller: &Caller, id: &RunId) -> Answered<
     }
     // A run that is damaged is in no list, and reading it tells why.
     let (runtime, run) = (api.runs.runtime().clone(), id.clone());
-    let read = api
-        .runs
-        .with_journal(caller, async move { Ok(RunSummary::of(&run, &runtime.journal().read(&run).await?)) });
-    read.await?.ok_or_else(|| Problem::not_found("no_run", format!("there is no run `{id}`")))
+    let read = api.runs.with_journal(caller, async move {
+        Ok(RunSummary::of(&run, &runtime.journal().read(&run).await?))
+    });
+    read.await?
+        .ok_or_else(|| Problem::not_found("no_run", format!("there is no run `{id}`")))
 }
 
 /// The same for a run that is to be told something, and so must not have ended.
@@ -157,7 +189,8 @@ pub(super) async fn not_ended(api: &Api, caller: &Caller, id: &RunId) -> Answere
     }
 }
 
-/// Whether a run of the journal is driven by somebody. It is opened for a moment to find out, so it must be there.
+/// Whether a run of the journal is driven by somebody. It is opened for a moment to find out, so it
+/// must be there.
 pub(super) async fn is_driven(api: &Api, caller: &Caller, id: &RunId) -> Answered<bool> {
     let (runtime, run) = (api.runs.runtime().clone(), id.clone());
     let opened = api.runs.with_journal(caller, async move {
@@ -179,9 +212,21 @@ mod tests {
         for good in ["a", "A-1_b", "r.1.22", &"x".repeat(128)] {
             assert!(run_id(good).is_ok(), "{good}");
         }
-        for bad in
-            ["", ".", "..", "a/b", "a..1", ".a", "a.", "a b", "é", "a\0", "a%2f", "~", &"x".repeat(129)]
-        {
+        for bad in [
+            "",
+            ".",
+            "..",
+            "a/b",
+            "a..1",
+            ".a",
+            "a.",
+            "a b",
+            "é",
+            "a\0",
+            "a%2f",
+            "~",
+            &"x".repeat(129),
+        ] {
             assert!(run_id(bad).is_err(), "{bad}");
             assert!(new_run_id(bad).is_err(), "{bad}");
         }

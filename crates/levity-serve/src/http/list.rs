@@ -45,8 +45,14 @@ pub(super) async fn list(State(api): State<Arc<Api>>, caller: Caller, uri: Uri) 
     };
     let more = found.len() > limit;
     found.truncate(limit);
-    let next = found.last().filter(|_| more).map(|last| Cursor(last.opened, last.run.to_string()).write());
-    let runs: Vec<Value> = found.iter().map(|run| Value::Object(summary_json(&api, run))).collect();
+    let next = found
+        .last()
+        .filter(|_| more)
+        .map(|last| Cursor(last.opened, last.run.to_string()).write());
+    let runs: Vec<Value> = found
+        .iter()
+        .map(|run| Value::Object(summary_json(&api, run)))
+        .collect();
     Ok(ok(&json!({"runs": runs, "next": next})))
 }
 
@@ -69,9 +75,17 @@ impl Cursor {
     pub(super) fn read(text: &str) -> Answered<Self> {
         let read = || {
             let (time, name) = text.split_once('~')?;
-            Some(Self(Timestamp::from_millis(time.parse().ok()?), name.to_owned()))
+            Some(Self(
+                Timestamp::from_millis(time.parse().ok()?),
+                name.to_owned(),
+            ))
         };
-        read().ok_or_else(|| Problem::bad("bad_query", "`cursor` is what `next` of the page before says"))
+        read().ok_or_else(|| {
+            Problem::bad(
+                "bad_query",
+                "`cursor` is what `next` of the page before says",
+            )
+        })
     }
 
     /// Whether something of this time and name comes behind it, the newest first.
@@ -96,7 +110,10 @@ async fn kept(
     let is_wanted = move |run: &RunSummary| {
         // Some of those that began in the same moment as the last one were told already.
         let id = run.run.as_str();
-        cursor.as_ref().is_none_or(|cursor| cursor.is_before(run.opened, id)) && whose.owns(id)
+        cursor
+            .as_ref()
+            .is_none_or(|cursor| cursor.is_before(run.opened, id))
+            && whose.owns(id)
     };
     Ok(api.runs.newest(caller, query, wanted, is_wanted).await?)
 }
@@ -104,8 +121,9 @@ async fn kept(
 /// The runs of this process, where no journal keeps any.
 fn here(api: &Api, caller: &Caller, query: &RunQuery, cursor: Option<&Cursor>) -> Vec<RunSummary> {
     let runs = api.runs.here().into_iter().map(|run| run.summary());
-    let behind =
-        |run: &RunSummary| cursor.is_none_or(|cursor| cursor.is_before(run.opened, run.run.as_str()));
+    let behind = |run: &RunSummary| {
+        cursor.is_none_or(|cursor| cursor.is_before(run.opened, run.run.as_str()))
+    };
     query.select(runs.filter(|run| behind(run) && caller.owns(run.run.as_str())))
 }
 
@@ -129,14 +147,26 @@ pub(super) fn summary_json(api: &Api, summary: &RunSummary) -> Map<String, Value
 }
 
 /// Removes a run that has ended, and those below it.
-pub(super) async fn remove(State(api): State<Arc<Api>>, caller: Caller, RunPath(id): RunPath) -> Answered {
+pub(super) async fn remove(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    RunPath(id): RunPath,
+) -> Answered {
     if id.parent().is_some() {
-        return Err(Problem::conflict("child", "a run is removed with the one that started it"));
+        return Err(Problem::conflict(
+            "child",
+            "a run is removed with the one that started it",
+        ));
     }
     let failed = |error| Problem::from_journal(&error);
     let journal = api.runs.runtime().journal();
-    if api.runs.get(&id).is_some_and(|run| run.ended().is_none()) || !has_ended(&api, &caller, &id).await? {
-        return Err(Problem::conflict("not_ended", format!("run `{id}` has not ended; cancel it first")));
+    if api.runs.get(&id).is_some_and(|run| run.ended().is_none())
+        || !has_ended(&api, &caller, &id).await?
+    {
+        return Err(Problem::conflict(
+            "not_ended",
+            format!("run `{id}` has not ended; cancel it first"),
+        ));
     }
     journal.remove(&id).await.map_err(failed)?;
     api.runs.forget(&id);
@@ -149,7 +179,10 @@ pub(super) fn gone() -> Response {
 
 async fn has_ended(api: &Api, caller: &Caller, id: &RunId) -> Answered<bool> {
     if !api.runs.runtime().journal().keeps() {
-        return Err(Problem::conflict("not_kept", "no journal keeps the runs of this server"));
+        return Err(Problem::conflict(
+            "not_kept",
+            "no journal keeps the runs of this server",
+        ));
     }
     Ok(input::summary(api, caller, id).await?.status.is_some())
 }

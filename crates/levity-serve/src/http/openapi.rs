@@ -18,17 +18,31 @@ mod tests {
 
     use super::*;
 
-    /// What core says there is, taken from where it says it: an event that is added there is missed here.
+    /// What core says there is, taken from where it says it: an event that is added there is missed
+    /// here.
     const EVENTS: &str = include_str!("../../../levity-core/src/event.rs");
 
     #[test]
     fn every_event_is_described_and_no_other() {
-        let names = EVENTS.split_once("pub fn name").unwrap().1.split_once("pub fn is_fleeting").unwrap().0;
-        let there: BTreeSet<&str> =
-            names.lines().filter_map(|line| line.split_once("=> \"")?.1.strip_suffix("\",")).collect();
+        let names = EVENTS
+            .split_once("pub fn name")
+            .unwrap()
+            .1
+            .split_once("pub fn is_fleeting")
+            .unwrap()
+            .0;
+        let there: BTreeSet<&str> = names
+            .lines()
+            .filter_map(|line| line.split_once("=> \"")?.1.strip_suffix("\","))
+            .collect();
         let description = openapi();
-        let kinds = description["components"]["schemas"]["EventKind"]["oneOf"].as_array().unwrap();
-        let described: BTreeSet<&str> = kinds.iter().filter_map(|kind| kind["title"].as_str()).collect();
+        let kinds = description["components"]["schemas"]["EventKind"]["oneOf"]
+            .as_array()
+            .unwrap();
+        let described: BTreeSet<&str> = kinds
+            .iter()
+            .filter_map(|kind| kind["title"].as_str())
+            .collect();
         assert!(there.len() >= 35);
         assert_eq!(described, there);
     }

@@ -50,13 +50,28 @@ fn route(
     methods: &'static [(&'static str, Needs)],
     answer: MethodRouter<Arc<Api>>,
 ) -> Route {
-    Route { path, methods, answer }
+    Route {
+        path,
+        methods,
+        answer,
+    }
 }
 
 /// Refuses callers whose token does not allow it. Other methods are refused by the router.
-async fn allowed(methods: &'static [(&'static str, Needs)], request: Request, next: Next) -> Response {
-    let method = if request.method() == http::Method::HEAD { "GET" } else { request.method().as_str() };
-    let needs = methods.iter().find(|(name, _)| name.eq_ignore_ascii_case(method)).map(|(_, needs)| *needs);
+async fn allowed(
+    methods: &'static [(&'static str, Needs)],
+    request: Request,
+    next: Next,
+) -> Response {
+    let method = if request.method() == http::Method::HEAD {
+        "GET"
+    } else {
+        request.method().as_str()
+    };
+    let needs = methods
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(method))
+        .map(|(_, needs)| *needs);
     let caller = caller(request.extensions());
     match needs {
         Some(Needs::Scope(scope)) if !caller.may(scope) => {
@@ -75,21 +90,57 @@ fn no_method() -> Problem {
 fn routes() -> Vec<Route> {
     vec![
         route("/v1/health", &[("get", Nothing)], get(health)),
-        route("/v1/openapi.json", &[("get", READ)], get(async || ok(&openapi()))),
-        route("/v1/runs", &[("get", READ), ("post", RUN)], get(list::list).post(start::start)),
+        route(
+            "/v1/openapi.json",
+            &[("get", READ)],
+            get(async || ok(&openapi())),
+        ),
+        route(
+            "/v1/runs",
+            &[("get", READ), ("post", RUN)],
+            get(list::list).post(start::start),
+        ),
         route(
             "/v1/runs/{run}",
             &[("get", READ), ("delete", RUN)],
             plain(get(shown::show).delete(list::remove)),
         ),
-        route("/v1/runs/{run}/events", &[("get", READ)], get(events::events)),
-        route("/v1/runs/{run}/pause", &[("post", RUN)], plain(post(tell::pause))),
-        route("/v1/runs/{run}/resume", &[("post", RUN)], plain(post(tell::resume))),
-        route("/v1/runs/{run}/cancel", &[("post", RUN)], plain(post(tell::cancel))),
-        route("/v1/runs/{run}/say", &[("post", RUN)], plain(post(tell::say))),
-        route("/v1/runs/{run}/asks", &[("get", READ)], plain(get(asks::asks))),
+        route(
+            "/v1/runs/{run}/events",
+            &[("get", READ)],
+            get(events::events),
+        ),
+        route(
+            "/v1/runs/{run}/pause",
+            &[("post", RUN)],
+            plain(post(tell::pause)),
+        ),
+        route(
+            "/v1/runs/{run}/resume",
+            &[("post", RUN)],
+            plain(post(tell::resume)),
+        ),
+        route(
+            "/v1/runs/{run}/cancel",
+            &[("post", RUN)],
+            plain(post(tell::cancel)),
+        ),
+        route(
+            "/v1/runs/{run}/say",
+            &[("post", RUN)],
+            plain(post(tell::say)),
+        ),
+        route(
+            "/v1/runs/{run}/asks",
+            &[("get", READ)],
+            plain(get(asks::asks)),
+        ),
         // Which scope it needs depends on what is asked.
-        route("/v1/runs/{run}/asks/{ask}", &[("post", READ)], plain(post(asks::decide))),
+        route(
+            "/v1/runs/{run}/asks/{ask}",
+            &[("post", READ)],
+            plain(post(asks::decide)),
+        ),
         route("/v1/sessions", &[("get", READ)], get(sessions::list)),
         route(
             "/v1/sessions/{session}",
@@ -98,16 +149,22 @@ fn routes() -> Vec<Route> {
         ),
         route("/v1/tools", &[("get", READ)], plain(get(tools::list))),
         // Which scope it needs depends on the tool.
-        route("/v1/tools/{tool}", &[("post", READ)], plain(post(tools::call))),
+        route(
+            "/v1/tools/{tool}",
+            &[("post", READ)],
+            plain(post(tools::call)),
+        ),
     ]
 }
 
 /// Takes no parameters: whoever gives one means something that is not done here.
 fn plain(answer: MethodRouter<Arc<Api>>) -> MethodRouter<Arc<Api>> {
-    answer.route_layer(from_fn(async |request: Request, next: Next| match request.uri().query() {
-        None | Some("") => next.run(request).await,
-        Some(_) => Problem::bad("bad_query", "there are no parameters here").into_response(),
-    }))
+    answer.route_layer(from_fn(
+        async |request: Request, next: Next| match request.uri().query() {
+            None | Some("") => next.run(request).await,
+            Some(_) => Problem::bad("bad_query", "there are no parameters here").into_response(),
+        },
+    ))
 }
 
 pub(super) fn router(api: &Arc<Api>) -> Router {
@@ -120,7 +177,10 @@ pub(super) fn router(api: &Arc<Api>) -> Router {
         .into_iter()
         .fold(Router::new(), add)
         .fallback(async || {
-            Problem::not_found("no_route", "there is nothing here; `/v1/openapi.json` tells what there is")
+            Problem::not_found(
+                "no_route",
+                "there is nothing here; `/v1/openapi.json` tells what there is",
+            )
         })
         .method_not_allowed_fallback(async || no_method())
         .layer(from_fn_with_state(api.clone(), counted))
@@ -133,7 +193,8 @@ async fn health() -> Response {
     ok(&json!({"status": "ok", "name": "levity", "version": env!("CARGO_PKG_VERSION")}))
 }
 
-/// Works on so many requests at once, until their answers are sent. Strangers wait for nothing here, and have no place.
+/// Works on so many requests at once, until their answers are sent. Strangers wait for nothing
+/// here, and have no place.
 async fn counted(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
     let caller = caller(request.extensions());
     if !caller.may(TokenScope::Read) {
@@ -143,12 +204,22 @@ async fn counted(State(api): State<Arc<Api>>, request: Request, next: Next) -> R
         Ok(place) => {
             let timer = request.extensions().get::<AnswerTimer>().cloned();
             let answer = next.run(request).await;
-            held_until_sent(answer, (place, timer.map(|timer| timer.start(api.settings.answer_time)))).await
+            held_until_sent(
+                answer,
+                (
+                    place,
+                    timer.map(|timer| timer.start(api.settings.answer_time)),
+                ),
+            )
+            .await
         }
         Err(QuotaFull { most }) => {
-            let message =
-                format!("{most} requests are being worked on, and no more are taken; try again later");
-            Problem::new(StatusCode::TOO_MANY_REQUESTS, "full", message).later(1).into_response()
+            let message = format!(
+                "{most} requests are being worked on, and no more are taken; try again later"
+            );
+            Problem::new(StatusCode::TOO_MANY_REQUESTS, "full", message)
+                .later(1)
+                .into_response()
         }
     }
 }
@@ -156,16 +227,23 @@ async fn counted(State(api): State<Arc<Api>>, request: Request, next: Next) -> R
 /// How many bytes of a large answer are handed over at once.
 const PIECE: usize = 16 << 10;
 
-/// Hands a large answer over piece by piece, as the client takes it, and keeps `held` until then. Streams have no size, and places of
-/// their own.
+/// Hands a large answer over piece by piece, as the client takes it, and keeps `held` until then.
+/// Streams have no size, and places of their own.
 async fn held_until_sent(answer: Response, held: impl Send + 'static) -> Response {
-    let large = answer.body().size_hint().exact().filter(|size| *size > PIECE as u64);
+    let large = answer
+        .body()
+        .size_hint()
+        .exact()
+        .filter(|size| *size > PIECE as u64);
     let Some(size) = large else { return answer };
     let (mut parts, body) = answer.into_parts();
     let Ok(bytes) = to_bytes(body, usize::MAX).await else {
-        return Problem::unavailable("broken", "the answer could not be put together").into_response();
+        return Problem::unavailable("broken", "the answer could not be put together")
+            .into_response();
     };
-    parts.headers.insert(CONTENT_LENGTH, HeaderValue::from(size));
+    parts
+        .headers
+        .insert(CONTENT_LENGTH, HeaderValue::from(size));
     let pieces = stream::unfold((bytes, held), async |(mut bytes, held)| {
         if bytes.is_empty() {
             return None;
@@ -195,12 +273,21 @@ mod tests {
         let description = openapi();
         let mut described = BTreeSet::new();
         for (path, item) in description["paths"].as_object().unwrap() {
-            let methods = item.as_object().unwrap().keys().filter(|key| *key != "parameters");
+            let methods = item
+                .as_object()
+                .unwrap()
+                .keys()
+                .filter(|key| *key != "parameters");
             described.extend(methods.map(|method| format!("{method} {path}")));
         }
         let there: BTreeSet<String> = routes()
             .iter()
-            .flat_map(|route| route.methods.iter().map(|(method, _)| format!("{method} {}", route.path)))
+            .flat_map(|route| {
+                route
+                    .methods
+                    .iter()
+                    .map(|(method, _)| format!("{method} {}", route.path))
+            })
             .collect();
         assert_eq!(described, there);
     }

@@ -56,10 +56,10 @@ struct Read {
     limit: Option<usize>,
 }
 
-/// Whether a character moves what is shown beside it: a control character, or one that turns the direction of text.
+/// Whether a character moves what is shown beside it: a control character, or one that turns the
+/// direction of text.
 fn acts_on_terminal(c: char) -> bool {
-    let turns =
-        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || turns
 }
 
@@ -69,7 +69,8 @@ pub(super) fn id(id: &str) -> Answered<ConversationId> {
         true => Ok(ConversationId::from(id)),
         false => Err(Problem::invalid(
             "bad_id",
-            "the id of a conversation has 1 to 200 bytes, where each that is no small letter, digit, `-`, `_` or `.` counts \
+            "the id of a conversation has 1 to 200 bytes, where each that is no small letter, \
+                digit, `-`, `_` or `.` counts \
              three times, and none that act on a terminal",
         )),
     }
@@ -96,11 +97,17 @@ pub(super) async fn list(State(api): State<Arc<Api>>, caller: Caller, uri: Uri) 
     found.retain(|info| caller.owns(info.id.as_str()));
     // A store tells those first that were changed longest ago; whoever looks wants the others.
     found.sort_by(|one, other| (other.changed, &other.id).cmp(&(one.changed, &one.id)));
-    found
-        .retain(|info| cursor.as_ref().is_none_or(|cursor| cursor.is_before(info.changed, info.id.as_str())));
+    found.retain(|info| {
+        cursor
+            .as_ref()
+            .is_none_or(|cursor| cursor.is_before(info.changed, info.id.as_str()))
+    });
     let more = found.len() > most;
     found.truncate(most);
-    let next = found.last().filter(|_| more).map(|last| Cursor(last.changed, last.id.to_string()).write());
+    let next = found
+        .last()
+        .filter(|_| more)
+        .map(|last| Cursor(last.changed, last.id.to_string()).write());
     let sessions: Vec<Value> = found.iter().map(info_json).collect();
     Ok(ok(&json!({"sessions": sessions, "next": next})))
 }
@@ -118,7 +125,11 @@ fn info_json(info: &ConversationInfo) -> Value {
 /// Plans are kept by commands on this machine, for its owner.
 fn may_see_plans(caller: &Caller) -> Answered<()> {
     let admin = TokenScope::Admin;
-    if caller.may(admin) { Ok(()) } else { Err(Problem::forbidden(caller.missing(admin))) }
+    if caller.may(admin) {
+        Ok(())
+    } else {
+        Err(Problem::forbidden(caller.missing(admin)))
+    }
 }
 
 pub(super) async fn show(
@@ -136,7 +147,10 @@ pub(super) async fn show(
     let (store, most) = (conversations(&api)?.store(), limit(wanted.limit, PAGE)?);
     let remembered = store.load(&id, 0).await?;
     if remembered.end == 0 {
-        return Err(Problem::not_found("no_session", "there is no such conversation"));
+        return Err(Problem::not_found(
+            "no_session",
+            "there is no such conversation",
+        ));
     }
     let last = remembered.end.saturating_sub(most as u64);
     let from = wanted.from.unwrap_or(last).max(remembered.first);
@@ -153,8 +167,8 @@ pub(super) async fn show(
     })))
 }
 
-/// Messages from a place on: so many at most, and no more bytes than a page has unless the first message is larger. With the place
-/// behind them.
+/// Messages from a place on: so many at most, and no more bytes than a page has unless the first
+/// message is larger. With the place behind them.
 async fn page(
     store: &dyn MemoryStore,
     id: &ConversationId,
@@ -163,7 +177,9 @@ async fn page(
 ) -> Answered<(Vec<Value>, Option<u64>)> {
     let (mut told, mut room): (Vec<Value>, usize) = (Vec::new(), PAGE_BYTES);
     while told.len() < most {
-        let few = store.read(id, from, READ_AT_ONCE.min(most - told.len())).await?;
+        let few = store
+            .read(id, from, READ_AT_ONCE.min(most - told.len()))
+            .await?;
         if few.is_empty() {
             return Ok((told, None));
         }
@@ -190,11 +206,15 @@ pub(super) async fn forget(
     let forgotten = conversations(&api)?.forget(&id);
     match timeout(HttpApi::PATIENCE / 5, forgotten).await {
         Ok(Ok(true)) => Ok(gone()),
-        Ok(Ok(false)) => Err(Problem::not_found("no_session", "there is no such conversation")),
+        Ok(Ok(false)) => Err(Problem::not_found(
+            "no_session",
+            "there is no such conversation",
+        )),
         Ok(Err(error)) => Err(error.into()),
-        Err(_) => {
-            Err(Problem::conflict("session_busy", "a run is part of this conversation; wait for its end"))
-        }
+        Err(_) => Err(Problem::conflict(
+            "session_busy",
+            "a run is part of this conversation; wait for its end",
+        )),
     }
 }
 

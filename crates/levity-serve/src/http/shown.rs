@@ -29,7 +29,11 @@ pub(super) struct Shown {
     queued: bool,
 }
 
-pub(super) async fn show(State(api): State<Arc<Api>>, caller: Caller, RunPath(id): RunPath) -> Answered {
+pub(super) async fn show(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    RunPath(id): RunPath,
+) -> Answered {
     if id.parent().is_some() {
         return below(&api, &caller, &id).await;
     }
@@ -52,8 +56,19 @@ pub(super) async fn shown(api: &Api, caller: &Caller, id: &RunId) -> Answered<Sh
 async fn kept(api: &Api, caller: &Caller, id: &RunId, stopped: Option<String>) -> Answered<Shown> {
     let standing = api.runs.standing_for(caller, id).await?;
     let over = standing.ending.is_some();
-    let asks = if over { Vec::new() } else { api.runs.asks_for(caller, id).await? };
-    Ok(Shown { id: id.clone(), standing, asks, here: false, stopped, queued: api.runs.is_queued(id) })
+    let asks = if over {
+        Vec::new()
+    } else {
+        api.runs.asks_for(caller, id).await?
+    };
+    Ok(Shown {
+        id: id.clone(),
+        standing,
+        asks,
+        here: false,
+        stopped,
+        queued: api.runs.is_queued(id),
+    })
 }
 
 impl Shown {
@@ -64,8 +79,17 @@ impl Shown {
         };
         let (standing, here) = (run.standing(), run.ended().is_none());
         // A run that is too busy to say what it asks is shown all the same.
-        let asks = timeout(api.settings.patience, run.asks()).await.unwrap_or_default();
-        Self { id: run.id().clone(), standing, asks, here, stopped, queued: false }
+        let asks = timeout(api.settings.patience, run.asks())
+            .await
+            .unwrap_or_default();
+        Self {
+            id: run.id().clone(),
+            standing,
+            asks,
+            here,
+            stopped,
+            queued: false,
+        }
     }
 
     pub(super) fn json(&self) -> Value {
@@ -74,7 +98,10 @@ impl Shown {
         json.insert("asks".into(), self.asks.iter().map(ask_json).collect());
         json.insert("stats".into(), json!(standing.stats));
         json.insert("usage".into(), usage_json(&standing.usage));
-        json.insert("ending".into(), standing.ending.as_deref().map_or(Value::Null, ending_json));
+        json.insert(
+            "ending".into(),
+            standing.ending.as_deref().map_or(Value::Null, ending_json),
+        );
         if let Some(why) = &self.stopped {
             json.insert("stopped".into(), why.as_str().into());
         }
@@ -92,11 +119,20 @@ pub(super) fn summary_json(id: &RunId, standing: &RunStatus, here: bool) -> Map<
     json.insert("state".into(), json!(standing.state()));
     json.insert("here".into(), here.into());
     json.insert("goal".into(), standing.goal.as_str().into());
-    json.insert("opened".into(), json!(standing.opened.map(Timestamp::as_millis)));
-    json.insert("updated".into(), json!(standing.updated.map(Timestamp::as_millis)));
+    json.insert(
+        "opened".into(),
+        json!(standing.opened.map(Timestamp::as_millis)),
+    );
+    json.insert(
+        "updated".into(),
+        json!(standing.updated.map(Timestamp::as_millis)),
+    );
     json.insert("paused".into(), standing.paused.into());
     json.insert("child".into(), false.into());
-    json.insert("status".into(), json!(standing.ending.as_ref().map(|ending| &ending.status)));
+    json.insert(
+        "status".into(),
+        json!(standing.ending.as_ref().map(|ending| &ending.status)),
+    );
     json
 }
 
@@ -115,7 +151,9 @@ fn ending_json(ending: &Ending) -> Value {
 fn usage_json(usage: &Usage) -> Value {
     let mut json = json!(usage);
     json["tokens"] = usage.total().into();
-    json["dollars"] = usage.cost.map_or(Value::Null, |cost| (cost.nanos() as f64 / 1e9).into());
+    json["dollars"] = usage
+        .cost
+        .map_or(Value::Null, |cost| (cost.nanos() as f64 / 1e9).into());
     json
 }
 
@@ -127,7 +165,10 @@ async fn below(api: &Api, caller: &Caller, id: &RunId) -> Answered {
         Ok(RunSummary::of(&run, &records).map(|summary| (summary, RunReport::of(&run, &records))))
     });
     let Some((summary, report)) = read.await? else {
-        let message = format!("there is no run `{id}` in the journal; `{}` is the one above", root(id));
+        let message = format!(
+            "there is no run `{id}` in the journal; `{}` is the one above",
+            root(id)
+        );
         return Err(Problem::not_found("no_run", message));
     };
     let mut json = super::list::summary_json(api, &summary);

@@ -35,7 +35,11 @@ struct How {
     wait: Option<String>,
 }
 
-pub(super) async fn start(State(api): State<Arc<Api>>, caller: Caller, request: Request) -> Answered {
+pub(super) async fn start(
+    State(api): State<Arc<Api>>,
+    caller: Caller,
+    request: Request,
+) -> Answered {
     let how: How = query(request.uri())?;
     let wait = yes("wait", how.wait.as_deref(), true)?;
     let key = key(request.headers())?;
@@ -66,11 +70,18 @@ pub(super) async fn start(State(api): State<Arc<Api>>, caller: Caller, request: 
 fn order(api: &Api, caller: &Caller, wanted: Wanted, key: Option<RunId>) -> Answered<NewRun> {
     let limit = api.settings.goal_limit;
     if is_blank(&wanted.goal) {
-        return Err(Problem::invalid("invalid", "`goal` says what to do; it must not be empty or invisible"));
+        return Err(Problem::invalid(
+            "invalid",
+            "`goal` says what to do; it must not be empty or invisible",
+        ));
     }
     if wanted.goal.len() > limit {
         let message = format!("`goal` has {limit} bytes at most; put what is longer into a file");
-        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "goal_too_long", message));
+        return Err(Problem::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "goal_too_long",
+            message,
+        ));
     }
     let mut order = NewRun::new(wanted.goal);
     if let Some(conversation) = wanted.conversation {
@@ -78,7 +89,10 @@ fn order(api: &Api, caller: &Caller, wanted: Wanted, key: Option<RunId>) -> Answ
     }
     let id = match (wanted.id, key) {
         (Some(_), Some(_)) => {
-            return Err(Problem::bad("two_ids", "give `id` or `Idempotency-Key`, not both"));
+            return Err(Problem::bad(
+                "two_ids",
+                "give `id` or `Idempotency-Key`, not both",
+            ));
         }
         (Some(id), None) => new_run_id(&id)?,
         (None, Some(id)) => id,
@@ -87,18 +101,30 @@ fn order(api: &Api, caller: &Caller, wanted: Wanted, key: Option<RunId>) -> Answ
     Ok(order.id(new_run_id(&caller.own(id.as_str()))?))
 }
 
-/// The id of the run that a key stands for. It follows from the key, so that it is the same after a restart.
+/// The id of the run that a key stands for. It follows from the key, so that it is the same after a
+/// restart.
 fn key(headers: &HeaderMap) -> Answered<Option<RunId>> {
-    let Some(key) = header(headers, &HeaderName::from_static("idempotency-key"))? else { return Ok(None) };
+    let Some(key) = header(headers, &HeaderName::from_static("idempotency-key"))? else {
+        return Ok(None);
+    };
     if key.is_empty() || key.len() > 255 {
-        return Err(Problem::bad("bad_header", "`Idempotency-Key` has 1 to 255 characters"));
+        return Err(Problem::bad(
+            "bad_header",
+            "`Idempotency-Key` has 1 to 255 characters",
+        ));
     }
     let sum = digest(&SHA256, key.as_bytes());
-    let hex: String = sum.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    let hex: String = sum
+        .as_ref()
+        .iter()
+        .take(16)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     Ok(Some(RunId::from(format!("k{hex}"))))
 }
 
-/// Answers with a run that has begun just now: once it is in the journal, if that is to be waited for.
+/// Answers with a run that has begun just now: once it is in the journal, if that is to be waited
+/// for.
 async fn begun(api: &Api, run: &LiveRun, wait: bool) -> Answered {
     let status = match wait {
         false => StatusCode::ACCEPTED,
@@ -113,11 +139,17 @@ async fn begun(api: &Api, run: &LiveRun, wait: bool) -> Answered {
 }
 
 /// Answers with the run of this id, if there is one and it is the one that is wanted.
-async fn existing(api: &Api, caller: &Caller, id: &RunId, goal: &str) -> Answered<Option<Response>> {
+async fn existing(
+    api: &Api,
+    caller: &Caller,
+    id: &RunId,
+    goal: &str,
+) -> Answered<Option<Response>> {
     let standing = match api.runs.standing_for(caller, id).await {
         Ok(standing) => standing,
         Err(Error::NoRun(_)) => return Ok(None),
-        // One that cannot be looked at is there, too; whoever wants it anew must call it something else.
+        // One that cannot be looked at is there, too; whoever wants it anew must call it something
+        // else.
         Err(Error::Run { .. }) => return Err(exists(id)),
         Err(error) => return Err(error.into()),
     };
@@ -125,14 +157,21 @@ async fn existing(api: &Api, caller: &Caller, id: &RunId, goal: &str) -> Answere
         return Err(exists(id));
     }
     // The process that had begun it may have ended before its answer was sent.
-    if standing.ending.is_none() && api.runs.get(id).is_none() && !input::is_driven(api, caller, id).await? {
+    if standing.ending.is_none()
+        && api.runs.get(id).is_none()
+        && !input::is_driven(api, caller, id).await?
+    {
         api.runs.resume_for(caller, id).await?;
     }
-    Ok(Some(located(StatusCode::OK, &shown(api, caller, id).await?)))
+    Ok(Some(located(
+        StatusCode::OK,
+        &shown(api, caller, id).await?,
+    )))
 }
 
 fn exists(id: &RunId) -> Problem {
-    let message = format!("there is a run `{id}` already, with another goal; give this one another id");
+    let message =
+        format!("there is a run `{id}` already, with another goal; give this one another id");
     Problem::conflict("run_exists", message)
 }
 

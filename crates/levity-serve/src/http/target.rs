@@ -14,7 +14,10 @@ use crate::access::Caller;
 
 /// Who asks. The gate has noted it; where nothing is noted, nothing is allowed.
 pub(super) fn caller(parts: &http::Extensions) -> Caller {
-    parts.get::<Caller>().cloned().unwrap_or_else(Caller::nobody)
+    parts
+        .get::<Caller>()
+        .cloned()
+        .unwrap_or_else(Caller::nobody)
 }
 
 impl FromRequestParts<Arc<Api>> for Caller {
@@ -33,7 +36,8 @@ async fn gaps(parts: &mut Parts, api: &Arc<Api>) -> Answered<HashMap<String, Str
 }
 
 fn gap(gaps: &mut HashMap<String, String>, name: &str) -> Answered<String> {
-    gaps.remove(name).ok_or_else(|| Problem::bad("bad_path", format!("the path has no {name}")))
+    gaps.remove(name)
+        .ok_or_else(|| Problem::bad("bad_path", format!("the path has no {name}")))
 }
 
 /// A run of the caller's.
@@ -69,7 +73,8 @@ impl FromRequestParts<Arc<Api>> for NamePath {
 
     async fn from_request_parts(parts: &mut Parts, api: &Arc<Api>) -> Answered<Self> {
         let name = gaps(parts, api).await?.into_values().next();
-        name.map(Self).ok_or_else(|| Problem::bad("bad_path", "the path has no name"))
+        name.map(Self)
+            .ok_or_else(|| Problem::bad("bad_path", "the path has no name"))
     }
 }
 

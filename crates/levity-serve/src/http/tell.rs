@@ -44,7 +44,15 @@ pub(super) async fn pause(
 ) -> Answered {
     let Nothing {} = body_or_default(&api, request).await?;
     match here(&api, &id) {
-        Some(here) => heard(&api, &id, here, |control| async move { control.pause().await }).await,
+        Some(here) => {
+            heard(
+                &api,
+                &id,
+                here,
+                |control| async move { control.pause().await },
+            )
+            .await
+        }
         None => write_all(&api, &caller, &id, ControlCommand::Pause).await,
     }
 }
@@ -59,10 +67,24 @@ pub(super) async fn cancel(
     let reason = why.reason.unwrap_or_else(|| "cancelled by HTTP".to_owned());
     match here(&api, &id) {
         Some(here) => {
-            let here = Here { way: Way::Cancel, ..here };
-            heard(&api, &id, here, |control| async move { control.cancel(reason).await }).await
+            let here = Here {
+                way: Way::Cancel,
+                ..here
+            };
+            heard(&api, &id, here, |control| async move {
+                control.cancel(reason).await
+            })
+            .await
         }
-        None => write(&api, &caller, &id, RunRequest::Command(ControlCommand::Cancel { reason })).await,
+        None => {
+            write(
+                &api,
+                &caller,
+                &id,
+                RunRequest::Command(ControlCommand::Cancel { reason }),
+            )
+            .await
+        }
     }
 }
 
@@ -74,16 +96,28 @@ pub(super) async fn say(
 ) -> Answered {
     let Words { text } = body(&api, request).await?;
     if is_blank(&text) {
-        return Err(Problem::invalid("invalid", "`text` is what to say; it must not be empty or invisible"));
+        return Err(Problem::invalid(
+            "invalid",
+            "`text` is what to say; it must not be empty or invisible",
+        ));
     }
     api.runs.check_prompt(&text)?;
     match here(&api, &id) {
         Some(here) => {
-            heard(&api, &id, here, |control| async move { control.say(Message::user(text)).await }).await
+            heard(&api, &id, here, |control| async move {
+                control.say(Message::user(text)).await
+            })
+            .await
         }
         None => {
             let message = Arc::new(Message::user(text));
-            write(&api, &caller, &id, RunRequest::Command(ControlCommand::Say { message })).await
+            write(
+                &api,
+                &caller,
+                &id,
+                RunRequest::Command(ControlCommand::Say { message }),
+            )
+            .await
         }
     }
 }
@@ -97,10 +131,19 @@ pub(super) async fn resume(
 ) -> Answered {
     let Nothing {} = body_or_default(&api, request).await?;
     if let Some(here) = here(&api, &id) {
-        return heard(&api, &id, here, |control| async move { control.resume().await }).await;
+        return heard(
+            &api,
+            &id,
+            here,
+            |control| async move { control.resume().await },
+        )
+        .await;
     }
     if id.parent().is_some() {
-        return Err(Problem::conflict("child", format!("`{id}` goes on with `{}`; resume that", root(&id))));
+        return Err(Problem::conflict(
+            "child",
+            format!("`{id}` goes on with `{}`; resume that", root(&id)),
+        ));
     }
     not_ended(&api, &caller, &id).await?;
     if is_driven(&api, &caller, &id).await? {
@@ -109,7 +152,13 @@ pub(super) async fn resume(
     let run = api.runs.resume_for(&caller, &id).await?;
     match here(&api, &id) {
         Some(here) if run.standing().paused => {
-            heard(&api, &id, here, |control| async move { control.resume().await }).await
+            heard(
+                &api,
+                &id,
+                here,
+                |control| async move { control.resume().await },
+            )
+            .await
         }
         _ => Ok(said(&id, "resumed")),
     }
@@ -125,18 +174,29 @@ pub(super) struct Here {
 pub(super) fn here(api: &Api, id: &RunId) -> Option<Here> {
     let run = api.runs.get(&root(id))?;
     let control = run.control().ok()?.child(id);
-    Some(Here { run, control, way: Way::Command })
+    Some(Here {
+        run,
+        control,
+        way: Way::Command,
+    })
 }
 
-/// Tells a run something, and waits a while until it has heard it. Once it is taken, it is done to the end, whether or not anybody
-/// waits: a run that has not begun hears it when it does, and runs below hear it after the one above.
-pub(super) async fn heard<F>(api: &Api, id: &RunId, here: Here, tell: impl FnOnce(Control) -> F) -> Answered
+/// Tells a run something, and waits a while until it has heard it. Once it is taken, it is done to
+/// the end, whether or not anybody waits: a run that has not begun hears it when it does, and runs
+/// below hear it after the one above.
+pub(super) async fn heard<F>(
+    api: &Api,
+    id: &RunId,
+    here: Here,
+    tell: impl FnOnce(Control) -> F,
+) -> Answered
 where
     F: Future<Output = Result<(), ControlError>> + Send + 'static,
 {
     let Some(told) = api.runs.tell(&here.run, here.way, tell(here.control)) else {
-        let message =
-            format!("`{id}` has not heard what it was told before; this was not taken, so tell it again");
+        let message = format!(
+            "`{id}` has not heard what it was told before; this was not taken, so tell it again"
+        );
         return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "told_enough", message).later(1));
     };
     match timeout(api.settings.patience, told).await {
@@ -150,7 +210,10 @@ where
 pub(super) async fn write(api: &Api, caller: &Caller, id: &RunId, post: RunRequest) -> Answered {
     not_ended(api, caller, id).await?;
     let (runtime, run) = (api.runs.runtime().clone(), id.clone());
-    let told = api.runs.with_journal(caller, async move { Ok(runtime.tell(&run, post).await) }).await??;
+    let told = api
+        .runs
+        .with_journal(caller, async move { Ok(runtime.tell(&run, post).await) })
+        .await??;
     Ok(said(id, name(told)))
 }
 
@@ -165,7 +228,8 @@ async fn write_all(api: &Api, caller: &Caller, id: &RunId, command: ControlComma
     };
     let told = api.runs.see_through(caller, tell).await;
     let told = told.map_err(|QuotaFull { most }| {
-        let message = format!("{most} commands are being passed on; this was not taken, so tell it again");
+        let message =
+            format!("{most} commands are being passed on; this was not taken, so tell it again");
         Problem::new(StatusCode::TOO_MANY_REQUESTS, "told_enough", message).later(1)
     })?;
     let told = told.ok_or_else(|| ControlError::NotRunning(id.clone()))??;
@@ -178,12 +242,20 @@ async fn tell_all(
     id: &RunId,
     command: ControlCommand,
 ) -> Result<Delivery, levity_core::RuntimeError> {
-    let told = runtime.tell(id, RunRequest::Command(command.clone())).await?;
+    let told = runtime
+        .tell(id, RunRequest::Command(command.clone()))
+        .await?;
     if told == Delivery::Posted {
-        for below in runtime.journal().list(&RunQuery::new().below(id.clone())).await? {
+        for below in runtime
+            .journal()
+            .list(&RunQuery::new().below(id.clone()))
+            .await?
+        {
             if below.run != *id && below.status.is_none() {
                 // One that has ended meanwhile needs no telling.
-                let _ = runtime.tell(&below.run, RunRequest::Command(command.clone())).await;
+                let _ = runtime
+                    .tell(&below.run, RunRequest::Command(command.clone()))
+                    .await;
             }
         }
     }
@@ -198,6 +270,10 @@ fn name(told: Delivery) -> &'static str {
 }
 
 fn said(id: &RunId, what: &str) -> axum::response::Response {
-    let status = if what == "heard" { StatusCode::OK } else { StatusCode::ACCEPTED };
+    let status = if what == "heard" {
+        StatusCode::OK
+    } else {
+        StatusCode::ACCEPTED
+    };
     told(status, &json!({"id": id, "told": what}))
 }

@@ -28,14 +28,20 @@ struct Wanted {
 }
 
 fn tools(api: &Api) -> Answered<&Dispatcher> {
-    let none =
-        || Problem::not_found("no_tools", "this server offers no tools; start it with `--tool-routes`");
+    let none = || {
+        Problem::not_found(
+            "no_tools",
+            "this server offers no tools; start it with `--tool-routes`",
+        )
+    };
     api.settings.tools.as_ref().ok_or_else(none)
 }
 
 pub(super) async fn list(State(api): State<Arc<Api>>) -> Answered {
     let specs = tools(&api)?.specs();
-    Ok(ok(&json!({"tools": specs.iter().map(|spec| tool_json(spec)).collect::<Value>()})))
+    Ok(ok(
+        &json!({"tools": specs.iter().map(|spec| tool_json(spec)).collect::<Value>()}),
+    ))
 }
 
 fn tool_json(spec: &ToolSpec) -> Value {
@@ -55,14 +61,23 @@ pub(super) async fn call(
     request: Request,
 ) -> Answered {
     let dispatcher = tools(&api)?;
-    let Some(spec) = dispatcher.specs().iter().find(|spec| spec.name == name).cloned() else {
+    let Some(spec) = dispatcher
+        .specs()
+        .iter()
+        .find(|spec| spec.name == name)
+        .cloned()
+    else {
         return Err(Problem::not_found(
             "no_tool",
             "there is no such tool; `/v1/tools` lists those there are",
         ));
     };
     let reads = spec.hints.class == EffectClass::ReadOnly;
-    let scope = if reads { TokenScope::Read } else { TokenScope::Run };
+    let scope = if reads {
+        TokenScope::Read
+    } else {
+        TokenScope::Run
+    };
     if !caller.may(scope) {
         return Err(Problem::forbidden(caller.missing(scope)));
     }
@@ -71,7 +86,10 @@ pub(super) async fn call(
         return Err(Problem::forbidden(caller.missing(TokenScope::Approve)));
     }
     let full = |full: QuotaFull| {
-        let message = format!("{} tools are being called, and no more are taken; try again later", full.most);
+        let message = format!(
+            "{} tools are being called, and no more are taken; try again later",
+            full.most
+        );
         Problem::new(StatusCode::TOO_MANY_REQUESTS, "full", message).later(1)
     };
     let _place = api.tool_calls.take(&caller).map_err(full)?;
@@ -83,11 +101,14 @@ pub(super) async fn call(
         Dispatched::Done(result) => {
             let failed = result.is_error();
             let text = result.text();
-            Ok(ok(&json!({"tool": call.name, "failed": failed, "text": text, "value": result.value})))
+            Ok(ok(
+                &json!({"tool": call.name, "failed": failed, "text": text, "value": result.value}),
+            ))
         }
         Dispatched::NeedsApproval { reason } => {
-            let message =
-                format!("{reason}; call again with `approved`: true, by a token with the scope `approve`");
+            let message = format!(
+                "{reason}; call again with `approved`: true, by a token with the scope `approve`"
+            );
             Err(Problem::conflict("needs_approval", message))
         }
         Dispatched::Unknown { reason } => Err(Problem::unavailable("unknown_outcome", reason)),

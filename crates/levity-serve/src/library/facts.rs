@@ -36,14 +36,21 @@ const TITLE: usize = 60;
 impl RecallLibrary {
     /// What is remembered in these scopes.
     pub fn new(recall: Recall, scopes: impl IntoIterator<Item = Scope>) -> Self {
-        Self { recall, scopes: scopes.into_iter().collect() }
+        Self {
+            recall,
+            scopes: scopes.into_iter().collect(),
+        }
     }
 }
 
 #[async_trait]
 impl Library for RecallLibrary {
     async fn search(&self, query: &str, limit: usize) -> Result<Vec<Hit>, LibraryError> {
-        let found = self.recall.recall(&self.scopes, query, limit).await.map_err(failed)?;
+        let found = self
+            .recall
+            .recall(&self.scopes, query, limit)
+            .await
+            .map_err(failed)?;
         Ok(found.facts.into_iter().map(hit).collect())
     }
 
@@ -84,5 +91,11 @@ fn document(fact: Recalled) -> Document {
         "date": fact.date.to_string(),
         "scope": {"kind": fact.scope.kind(), "id": fact.scope.id()},
     });
-    Document::new(format!("{ID}{}", fact.id.get()), title(&fact), url(&fact), fact.text).with_metadata(about)
+    Document::new(
+        format!("{ID}{}", fact.id.get()),
+        title(&fact),
+        url(&fact),
+        fact.text,
+    )
+    .with_metadata(about)
 }

@@ -10,9 +10,11 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 use super::{Document, Hit, Library, LibraryError, file_path, file_url};
 
-/// The files of a workspace as a library: what `.gitignore` names is left out, and so is what is not text.
+/// The files of a workspace as a library: what `.gitignore` names is left out, and so is what is
+/// not text.
 ///
-/// Files are looked for by words, in their names and in their text: rare words count more, and so do names.
+/// Files are looked for by words, in their names and in their text: rare words count more, and so
+/// do names.
 ///
 /// ```
 /// use levity_sandbox::Workspace;
@@ -52,17 +54,24 @@ struct Turn {
 }
 
 impl Turns {
-    /// Waits for a turn of this tenant, and then for one of all. The owner waits for the second only.
+    /// Waits for a turn of this tenant, and then for one of all. The owner waits for the second
+    /// only.
     async fn take(&self, tenant: &str) -> Result<Turn, AcquireError> {
         let own = match tenant {
             "" => None,
             tenant => Some(self.of(tenant).acquire_owned().await?),
         };
-        Ok(Turn { _all: self.all.clone().acquire_owned().await?, _own: own })
+        Ok(Turn {
+            _all: self.all.clone().acquire_owned().await?,
+            _own: own,
+        })
     }
 
     fn of(&self, tenant: &str) -> Arc<Semaphore> {
-        let mut turns = self.by_tenant.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = self
+            .by_tenant
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = turns.get(tenant).and_then(Weak::upgrade) {
             return known;
         }
@@ -81,7 +90,8 @@ const MOST_FILES: usize = 10_000;
 const MOST_OF_FILE: u64 = 256 << 10;
 /// How much of all.
 const MOST_BYTES: u64 = 64 << 20;
-/// How many searches go on at once. Each keeps a thread busy, and goes on to its end when nobody waits for it any more.
+/// How many searches go on at once. Each keeps a thread busy, and goes on to its end when nobody
+/// waits for it any more.
 const AT_ONCE: usize = 4;
 /// How many of them are of one tenant.
 const AT_ONCE_FOR_TENANT: usize = 1;
@@ -96,11 +106,19 @@ impl WorkspaceLibrary {
 
     /// The files of this workspace.
     pub fn new(workspace: Workspace) -> Self {
-        let turns = Arc::new(Turns { all: Arc::new(Semaphore::new(AT_ONCE)), by_tenant: Mutex::default() });
-        Self { space: workspace, max_fetch: Self::DEFAULT_MAX_FETCH, turns }
+        let turns = Arc::new(Turns {
+            all: Arc::new(Semaphore::new(AT_ONCE)),
+            by_tenant: Mutex::default(),
+        });
+        Self {
+            space: workspace,
+            max_fetch: Self::DEFAULT_MAX_FETCH,
+            turns,
+        }
     }
 
-    /// How many bytes of a file are given; [`DEFAULT_MAX_FETCH`](Self::DEFAULT_MAX_FETCH) by default.
+    /// How many bytes of a file are given; [`DEFAULT_MAX_FETCH`](Self::DEFAULT_MAX_FETCH) by
+    /// default.
     #[must_use]
     pub fn max_fetch(mut self, bytes: u64) -> Self {
         self.max_fetch = bytes;
@@ -114,29 +132,46 @@ impl Library for WorkspaceLibrary {
         self.search_for("", query, limit).await
     }
 
-    async fn search_for(&self, tenant: &str, query: &str, limit: usize) -> Result<Vec<Hit>, LibraryError> {
+    async fn search_for(
+        &self,
+        tenant: &str,
+        query: &str,
+        limit: usize,
+    ) -> Result<Vec<Hit>, LibraryError> {
         let words = words(query);
         if words.is_empty() {
             return Ok(Vec::new());
         }
         let turn = self.turns.take(tenant).await;
         let turn = turn.map_err(|error| failed("no more is searched").with_source(error))?;
-        let listed = WorkspaceFiles::new(&self.space).max_files(MOST_FILES).view().await;
-        let files =
-            listed.map_err(|error| failed("the workspace cannot be listed").with_source(error))?.files;
+        let listed = WorkspaceFiles::new(&self.space)
+            .max_files(MOST_FILES)
+            .view()
+            .await;
+        let files = listed
+            .map_err(|error| failed("the workspace cannot be listed").with_source(error))?
+            .files;
         let space = self.space.clone();
         let looked = tokio::task::spawn_blocking(move || {
             let _turn = turn;
             search(&space, &files, &words, limit)
         });
-        looked.await.map_err(|error| failed("the search was broken off").with_source(error))
+        looked
+            .await
+            .map_err(|error| failed("the search was broken off").with_source(error))
     }
 
     async fn fetch(&self, id: &str) -> Result<Option<Document>, LibraryError> {
-        let path = id.strip_prefix(ID).map(str::to_owned).or_else(|| file_path(id));
-        let (library, Some(path)) = (self.clone(), path) else { return Ok(None) };
+        let path = id
+            .strip_prefix(ID)
+            .map(str::to_owned)
+            .or_else(|| file_path(id));
+        let (library, Some(path)) = (self.clone(), path) else {
+            return Ok(None);
+        };
         let read = tokio::task::spawn_blocking(move || library.read(&path));
-        read.await.map_err(|error| failed("the reading was broken off").with_source(error))?
+        read.await
+            .map_err(|error| failed("the reading was broken off").with_source(error))?
     }
 }
 
@@ -145,14 +180,20 @@ impl WorkspaceLibrary {
         let excerpt = match self.space.read_start(path, self.max_fetch) {
             Ok(excerpt) => excerpt,
             Err(PathError::NotFound(_)) => return Ok(None),
-            Err(error) => return Err(failed(format!("`{path}` cannot be given")).with_source(error)),
+            Err(error) => {
+                return Err(failed(format!("`{path}` cannot be given")).with_source(error));
+            }
         };
         let (size, cut) = (excerpt.size, excerpt.truncated);
         let Some(text) = text_of(excerpt.bytes) else {
-            return Err(failed(format!("`{path}` is not text, so it cannot be given")));
+            return Err(failed(format!(
+                "`{path}` is not text, so it cannot be given"
+            )));
         };
         let document = Document::new(format!("{ID}{path}"), path, file_url(path), text);
-        Ok(Some(document.with_metadata(json!({"bytes": size, "complete": !cut}))))
+        Ok(Some(
+            document.with_metadata(json!({"bytes": size, "complete": !cut})),
+        ))
     }
 }
 
@@ -163,8 +204,15 @@ fn failed(message: impl Into<String>) -> LibraryError {
 /// The words of a question that count: those of some length, or all when there are no such.
 fn words(query: &str) -> Vec<String> {
     let lower = query.to_lowercase();
-    let all = || lower.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
-    let mut words: Vec<String> = all().filter(|word| word.chars().count() > 2).map(str::to_owned).collect();
+    let all = || {
+        lower
+            .split(|c: char| !c.is_alphanumeric() && c != '_')
+            .filter(|word| !word.is_empty())
+    };
+    let mut words: Vec<String> = all()
+        .filter(|word| word.chars().count() > 2)
+        .map(str::to_owned)
+        .collect();
     if words.is_empty() {
         words = all().map(str::to_owned).collect();
     }
@@ -202,7 +250,9 @@ fn search(space: &Workspace, files: &[String], words: &[String], limit: usize) -
     let mut found = Vec::new();
     for path in files {
         let bytes = match read < MOST_BYTES {
-            true => space.read_start(path, MOST_OF_FILE).map_or_else(|_| Vec::new(), |excerpt| excerpt.bytes),
+            true => space
+                .read_start(path, MOST_OF_FILE)
+                .map_or_else(|_| Vec::new(), |excerpt| excerpt.bytes),
             false => Vec::new(),
         };
         // What is not text was read, too.
@@ -219,33 +269,64 @@ fn look(path: &str, text: &str, words: &[String]) -> Option<Candidate> {
         let in_name = name.matches(word.as_str()).count() as f64;
         in_text + 4.0 * in_name
     };
-    let counts: BTreeMap<_, _> =
-        words.iter().map(count).enumerate().filter(|(_, count)| *count > 0.0).collect();
+    let counts: BTreeMap<_, _> = words
+        .iter()
+        .map(count)
+        .enumerate()
+        .filter(|(_, count)| *count > 0.0)
+        .collect();
     if counts.is_empty() {
         return None;
     }
-    let first = words.iter().filter_map(|word| lower.find(word.as_str())).min();
-    Some(Candidate { path: path.to_owned(), counts, shown: first.map(|at| around(&lower, text, at)) })
+    let first = words
+        .iter()
+        .filter_map(|word| lower.find(word.as_str()))
+        .min();
+    Some(Candidate {
+        path: path.to_owned(),
+        counts,
+        shown: first.map(|at| around(&lower, text, at)),
+    })
 }
 
-/// What stands around a place. Lower case may be longer or shorter, so the place is only about right there.
+/// What stands around a place. Lower case may be longer or shorter, so the place is only about
+/// right there.
 fn around(lower: &str, text: &str, at: usize) -> String {
-    let source = if lower.len() == text.len() { text } else { lower };
+    let source = if lower.len() == text.len() {
+        text
+    } else {
+        lower
+    };
     let start = head(source, at).rfind('\n').map_or(0, |end| end + 1);
     clipped(source[start..].trim(), SHOWN).into_owned()
 }
 
 fn ranked(mut found: Vec<Candidate>, words: usize, files: usize, limit: usize) -> Vec<Hit> {
     let mut with = vec![0.0_f64; words];
-    found.iter().flat_map(|candidate| candidate.counts.keys()).for_each(|word| with[*word] += 1.0);
+    found
+        .iter()
+        .flat_map(|candidate| candidate.counts.keys())
+        .for_each(|word| with[*word] += 1.0);
     let weight = |word: usize| (1.0 + files as f64 / with[word]).ln();
     let score = |candidate: &Candidate| -> f64 {
-        candidate.counts.iter().map(|(word, count)| weight(*word) * count / (count + 1.5)).sum()
+        candidate
+            .counts
+            .iter()
+            .map(|(word, count)| weight(*word) * count / (count + 1.5))
+            .sum()
     };
-    found.sort_by(|a, b| score(b).total_cmp(&score(a)).then_with(|| a.path.cmp(&b.path)));
+    found.sort_by(|a, b| {
+        score(b)
+            .total_cmp(&score(a))
+            .then_with(|| a.path.cmp(&b.path))
+    });
     found.truncate(limit);
     let hit = |found: Candidate| {
-        let hit = Hit::new(format!("{ID}{}", found.path), &*found.path, file_url(&found.path));
+        let hit = Hit::new(
+            format!("{ID}{}", found.path),
+            &*found.path,
+            file_url(&found.path),
+        );
         match found.shown {
             Some(text) => hit.with_text(text),
             None => hit,
@@ -260,11 +341,16 @@ mod tests {
 
     #[test]
     fn the_first_words_of_a_question_count() {
-        let long = "zebra yak zebra of the a b c one two three four five six seven eight nine ten eleven twelve alpha beta";
+        let long = "zebra yak zebra of the a b c one two three four five six seven eight nine ten \
+            eleven twelve alpha beta";
         let words = words(long);
         assert_eq!(words.len(), MOST_WORDS);
         assert_eq!(words[..3], ["zebra", "yak", "the"]);
-        assert_eq!(super::words("a b a"), ["a", "b"], "short ones count where there are no others");
+        assert_eq!(
+            super::words("a b a"),
+            ["a", "b"],
+            "short ones count where there are no others"
+        );
     }
 
     #[tokio::test]
@@ -276,7 +362,10 @@ mod tests {
         let ann = take("ann").unwrap();
         assert!(take("ann").is_none(), "one tenant has one turn");
         let (_bob, _owner, _again) = (take("bob").unwrap(), take("").unwrap(), take("").unwrap());
-        assert!(take("eye").is_none() && take("").is_none(), "there are four turns");
+        assert!(
+            take("eye").is_none() && take("").is_none(),
+            "there are four turns"
+        );
         drop(ann);
         let _eye = take("eye").unwrap();
         assert!(take("ann").is_none());
@@ -284,7 +373,10 @@ mod tests {
         for number in 0..100 {
             drop(turns.take(&format!("t{number}")).await.unwrap());
         }
-        assert!(turns.by_tenant.lock().unwrap().len() < 4, "those who have left are forgotten");
+        assert!(
+            turns.by_tenant.lock().unwrap().len() < 4,
+            "those who have left are forgotten"
+        );
     }
 
     #[test]
@@ -297,10 +389,15 @@ mod tests {
         }
         std::fs::write(folder.path().join("last.md"), "A zebra.").unwrap();
         let space = Workspace::open(folder.path()).unwrap();
-        let mut paths: Vec<String> = (0..files).map(|number| format!("{number:04}.bin")).collect();
+        let mut paths: Vec<String> = (0..files)
+            .map(|number| format!("{number:04}.bin"))
+            .collect();
         paths.push("last.md".to_owned());
         let words = words("zebra");
-        assert!(search(&space, &paths, &words, 5).is_empty(), "no more is read than may be");
+        assert!(
+            search(&space, &paths, &words, 5).is_empty(),
+            "no more is read than may be"
+        );
         assert_eq!(search(&space, &paths[1..], &words, 5).len(), 1);
     }
 }

@@ -24,8 +24,14 @@ impl Library for Shelf {
         self.search_for("", query, limit).await
     }
 
-    /// The best of each, by turns: scores of different libraries cannot be compared. One that fails leaves the others.
-    async fn search_for(&self, tenant: &str, query: &str, limit: usize) -> Result<Vec<Hit>, LibraryError> {
+    /// The best of each, by turns: scores of different libraries cannot be compared. One that fails
+    /// leaves the others.
+    async fn search_for(
+        &self,
+        tenant: &str,
+        query: &str,
+        limit: usize,
+    ) -> Result<Vec<Hit>, LibraryError> {
         let mut failed = None;
         let mut lists = Vec::new();
         for library in &self.0 {

@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// How long a client may take for an answer that is being sent; for one connection, which sends one answer at a time.
+/// How long a client may take for an answer that is being sent; for one connection, which sends one
+/// answer at a time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AnswerTimer(Arc<watch::Sender<Option<Duration>>>);
 

@@ -47,11 +47,23 @@ impl Failures {
     /// How many answers of one address are held back at once.
     const HELD: u32 = 16;
 
-    pub(super) fn new(world: Arc<dyn World>, free: u32, delay: Duration, tell: Option<Arc<Tell>>) -> Self {
-        Self { world, free, delay, tell, table: Mutex::default() }
+    pub(super) fn new(
+        world: Arc<dyn World>,
+        free: u32,
+        delay: Duration,
+        tell: Option<Arc<Tell>>,
+    ) -> Self {
+        Self {
+            world,
+            free,
+            delay,
+            tell,
+            table: Mutex::default(),
+        }
     }
 
-    /// Counts a wrong token. When there are many, this takes as long as the answer is to be held back; a right one never comes here.
+    /// Counts a wrong token. When there are many, this takes as long as the answer is to be held
+    /// back; a right one never comes here.
     pub(crate) async fn wrong(self: &Arc<Self>, address: IpAddr) -> Penalty {
         let (count, hold) = self.count(address);
         // Each power of ten is reported, so that a flood is some lines and not millions.
@@ -65,7 +77,10 @@ impl Failures {
         }
         if hold {
             // Whoever leaves while it waits has waited long enough.
-            let _held = Held { failures: self.clone(), address };
+            let _held = Held {
+                failures: self.clone(),
+                address,
+            };
             self.world.sleep(self.delay).await;
         }
         Penalty::Throttled
@@ -76,13 +91,22 @@ impl Failures {
         let mut table = self.table();
         if table.len() >= ADDRESSES && !table.contains_key(&address) {
             table.retain(|_, failed| failed.held > 0 || now.since(failed.since) < Self::WINDOW);
-            let oldest =
-                table.iter().filter(|(_, failed)| failed.held == 0).min_by_key(|(_, failed)| failed.since);
-            if let Some(oldest) = oldest.map(|(address, _)| *address).filter(|_| table.len() >= ADDRESSES) {
+            let oldest = table
+                .iter()
+                .filter(|(_, failed)| failed.held == 0)
+                .min_by_key(|(_, failed)| failed.since);
+            if let Some(oldest) = oldest
+                .map(|(address, _)| *address)
+                .filter(|_| table.len() >= ADDRESSES)
+            {
                 table.remove(&oldest);
             }
         }
-        let failed = table.entry(address).or_insert(Failed { since: now, count: 0, held: 0 });
+        let failed = table.entry(address).or_insert(Failed {
+            since: now,
+            count: 0,
+            held: 0,
+        });
         if now.since(failed.since) >= Self::WINDOW {
             (failed.since, failed.count) = (now, 0);
         }
@@ -127,8 +151,14 @@ mod tests {
         let tell: Arc<Tell> = Arc::new(move |_| {
             count.fetch_add(1, Ordering::Relaxed);
         });
-        let failures = Arc::new(Failures::new(world.clone(), u32::MAX, Duration::ZERO, Some(tell)));
-        let (one, two): (IpAddr, IpAddr) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
+        let failures = Arc::new(Failures::new(
+            world.clone(),
+            u32::MAX,
+            Duration::ZERO,
+            Some(tell),
+        ));
+        let (one, two): (IpAddr, IpAddr) =
+            ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
         for _ in 0..150 {
             assert_eq!(failures.wrong(one).await, Penalty::None);
         }
@@ -145,23 +175,38 @@ mod tests {
         let world = Arc::new(ManualWorld::new());
         let delay = Duration::from_secs(2);
         let failures = Arc::new(Failures::new(world.clone(), 1, delay, None));
-        let (guesser, other): (IpAddr, IpAddr) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
+        let (guesser, other): (IpAddr, IpAddr) =
+            ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
         assert_eq!(failures.wrong(guesser).await, Penalty::None);
-        let mut held: Vec<_> = (0..Failures::HELD).map(|_| Box::pin(failures.wrong(guesser))).collect();
+        let mut held: Vec<_> = (0..Failures::HELD)
+            .map(|_| Box::pin(failures.wrong(guesser)))
+            .collect();
         for answer in &mut held {
             assert!(poll!(answer).is_pending());
         }
-        // Those that find no place to wait are refused at once, and other addresses are not held up.
+        // Those that find no place to wait are refused at once, and other addresses are not held
+        // up.
         assert_eq!(failures.wrong(guesser).await, Penalty::Throttled);
         assert_eq!(failures.wrong(other).await, Penalty::None);
         world.advance(delay);
-        assert_eq!(futures_util::future::join_all(held).await, [Penalty::Throttled; Failures::HELD as usize]);
-        assert!(poll!(Box::pin(failures.wrong(guesser))).is_pending(), "the places are free again");
+        assert_eq!(
+            futures_util::future::join_all(held).await,
+            [Penalty::Throttled; Failures::HELD as usize]
+        );
+        assert!(
+            poll!(Box::pin(failures.wrong(guesser))).is_pending(),
+            "the places are free again"
+        );
     }
 
     #[tokio::test]
     async fn table_of_addresses_is_bounded() {
-        let failures = Arc::new(Failures::new(Arc::new(ManualWorld::new()), 10, Duration::ZERO, None));
+        let failures = Arc::new(Failures::new(
+            Arc::new(ManualWorld::new()),
+            10,
+            Duration::ZERO,
+            None,
+        ));
         for number in 0..u32::try_from(ADDRESSES).unwrap() + 100 {
             failures.wrong(IpAddr::V4(number.into())).await;
         }

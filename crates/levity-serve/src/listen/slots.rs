@@ -1,4 +1,5 @@
-//! Places for connections: few for those that have shown no token, and the rest for those that have.
+//! Places for connections: few for those that have shown no token, and the rest for those that
+//! have.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -54,31 +55,57 @@ pub(crate) struct Slot {
 
 impl Slots {
     pub(super) fn new(limits: ConnectionLimits) -> Arc<Self> {
-        Arc::new(Self { limits, table: Mutex::default() })
+        Arc::new(Self {
+            limits,
+            table: Mutex::default(),
+        })
     }
 
-    /// A place for a connection that has shown nothing yet. When there is none, the connection closes that has waited longest: one of the
-    /// same address when that has too many, else one of the address that has most. So clients at one address cannot lock out others,
-    /// and those that send nothing cannot lock out the ones that do. The second value counts connections that were closed for it.
+    /// A place for a connection that has shown nothing yet. When there is none, the connection
+    /// closes that has waited longest: one of the same address when that has too many, else one of
+    /// the address that has most. So clients at one address cannot lock out others, and those that
+    /// send nothing cannot lock out the ones that do. The second value counts connections that were
+    /// closed for it.
     pub(super) fn enter(self: &Arc<Self>, address: IpAddr) -> (Slot, usize) {
         let address = group(address);
         let evict = CancelToken::new();
         let mut table = self.table();
         let mut closed = 0;
-        while table.per_address.get(&address).is_some_and(|count| *count >= self.limits.per_address.max(1)) {
+        while table
+            .per_address
+            .get(&address)
+            .is_some_and(|count| *count >= self.limits.per_address.max(1))
+        {
             closed += usize::from(table.evict(address));
         }
         while table.strangers.len() >= self.limits.unauthenticated.max(1) {
-            let Some(busiest) = table.busiest() else { break };
+            let Some(busiest) = table.busiest() else {
+                break;
+            };
             closed += usize::from(table.evict(busiest));
         }
         let id = table.next;
         table.next += 1;
-        table.strangers.insert(id, Stranger { address, evict: evict.clone() });
+        table.strangers.insert(
+            id,
+            Stranger {
+                address,
+                evict: evict.clone(),
+            },
+        );
         *table.per_address.entry(address).or_default() += 1;
         drop(table);
         let state = watch::Sender::new(None);
-        (Slot { slots: self.clone(), id, address, evict, state }, closed)
+        (
+            Slot {
+                slots: self.clone(),
+                id,
+                address,
+                evict,
+                state,
+            },
+            closed,
+        )
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -89,8 +116,11 @@ impl Slots {
 impl Table {
     /// Closes the oldest connection of an address.
     fn evict(&mut self, address: IpAddr) -> bool {
-        let oldest =
-            self.strangers.iter().find(|(_, stranger)| stranger.address == address).map(|(id, _)| *id);
+        let oldest = self
+            .strangers
+            .iter()
+            .find(|(_, stranger)| stranger.address == address)
+            .map(|(id, _)| *id);
         match oldest.and_then(|id| self.remove(id)) {
             Some(stranger) => {
                 stranger.evict.cancel();
@@ -105,7 +135,10 @@ impl Table {
     }
 
     fn busiest(&self) -> Option<IpAddr> {
-        self.per_address.iter().max_by_key(|(_, count)| **count).map(|(address, _)| *address)
+        self.per_address
+            .iter()
+            .max_by_key(|(_, count)| **count)
+            .map(|(address, _)| *address)
     }
 
     fn remove(&mut self, id: u64) -> Option<Stranger> {
@@ -189,9 +222,9 @@ impl Drop for Slot {
 /// What counts as one address: one client has all of an IPv6 network of 64 bits.
 fn group(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
-        IpAddr::V6(address) if !address.is_loopback() => {
-            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)))
-        }
+        IpAddr::V6(address) if !address.is_loopback() => IpAddr::V6(Ipv6Addr::from_bits(
+            address.to_bits() & !u128::from(u64::MAX),
+        )),
         address => address,
     }
 }
@@ -227,12 +260,18 @@ mod tests {
         let (second, _) = slots.enter(ip("10.0.0.1"));
         let (third, closed) = slots.enter(ip("10.0.0.1"));
         assert_eq!(closed, 1);
-        assert!(first.evict.is_cancelled() && !second.evict.is_cancelled() && !other.evict.is_cancelled());
+        assert!(
+            first.evict.is_cancelled()
+                && !second.evict.is_cancelled()
+                && !other.evict.is_cancelled()
+        );
         assert_eq!(first.admit(None), Err(NoSlot::Evicted));
         assert_eq!(third.admit(None), Ok(()));
         drop((first, second, other, third));
         let table = slots.table();
-        assert!(table.strangers.is_empty() && table.per_address.is_empty() && table.known.is_empty());
+        assert!(
+            table.strangers.is_empty() && table.per_address.is_empty() && table.known.is_empty()
+        );
         assert_eq!(table.known_count, 0);
     }
 
@@ -243,7 +282,9 @@ mod tests {
         let (other, _) = slots.enter(ip("10.0.0.2"));
         let (_third, _) = slots.enter(ip("10.0.0.3"));
         assert!(
-            crowd[0].evict.is_cancelled() && !crowd[1].evict.is_cancelled() && !other.evict.is_cancelled()
+            crowd[0].evict.is_cancelled()
+                && !crowd[1].evict.is_cancelled()
+                && !other.evict.is_cancelled()
         );
     }
 
@@ -259,7 +300,13 @@ mod tests {
             .collect();
         let strangers: Vec<_> = (0..50).map(|_| slots.enter(ip("127.0.0.1")).0).collect();
         assert!(known.iter().all(|slot| !slot.evict.is_cancelled()));
-        assert_eq!(strangers.iter().filter(|slot| slot.evict.is_cancelled()).count(), 48);
+        assert_eq!(
+            strangers
+                .iter()
+                .filter(|slot| slot.evict.is_cancelled())
+                .count(),
+            48
+        );
         let last = &strangers[49];
         assert_eq!(last.admit(Some("ci")), Err(NoSlot::FullForToken));
         assert_eq!(last.admit(Some("bob")), Ok(()));

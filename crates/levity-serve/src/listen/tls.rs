@@ -19,8 +19,10 @@ pub(super) fn acceptor(certificates: &Path, key: &Path) -> Result<TlsAcceptor> {
         source: io::Error::new(io::ErrorKind::InvalidData, error.to_string()),
     };
     if is_open_to_all(key) {
-        let problem =
-            format!("`{0}` can be read by everybody; take that from them: chmod 600 `{0}`", key.display());
+        let problem = format!(
+            "`{0}` can be read by everybody; take that from them: chmod 600 `{0}`",
+            key.display()
+        );
         return Err(Error::setting("tls-key", problem));
     }
     let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_file_iter(certificates)

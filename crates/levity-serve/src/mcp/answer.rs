@@ -2,7 +2,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use levity_core::{Content, Finish, Media, MediaSource, Message, Part, Role, ToolCall, ToolChoice, ToolSpec};
+use levity_core::{
+    Content, Finish, Media, MediaSource, Message, Part, Role, ToolCall, ToolChoice, ToolSpec,
+};
 use levity_mcp::{ElicitForm, ElicitReply, ElicitUrl, SampleAsk, SampleReply};
 use levity_rpc::mcp::InputRequest;
 use serde_json::{Map, Value, json};
@@ -15,7 +17,8 @@ pub(super) fn form(form: &ElicitForm) -> Result<InputRequest, AskError> {
 }
 
 pub(super) fn url(url: &ElicitUrl) -> Result<InputRequest, AskError> {
-    let params = json!({"mode": "url", "message": url.message, "url": url.url, "elicitationId": url.id});
+    let params =
+        json!({"mode": "url", "message": url.message, "url": url.url, "elicitationId": url.id});
     request("elicitation/create", &params)
 }
 
@@ -28,17 +31,31 @@ pub(super) fn sample(ask: &SampleAsk) -> Result<InputRequest, AskError> {
     let mut params = Map::new();
     params.insert("messages".into(), messages.into());
     params.insert("maxTokens".into(), ask.max_tokens.into());
-    params.extend(ask.system.as_ref().map(|system| ("systemPrompt".to_owned(), json!(system))));
-    params.extend(ask.temperature.map(|warm| ("temperature".to_owned(), json!(warm))));
+    params.extend(
+        ask.system
+            .as_ref()
+            .map(|system| ("systemPrompt".to_owned(), json!(system))),
+    );
+    params.extend(
+        ask.temperature
+            .map(|warm| ("temperature".to_owned(), json!(warm))),
+    );
     if !ask.stop.is_empty() {
         params.insert("stopSequences".into(), json!(ask.stop));
     }
     if !ask.hints.is_empty() {
-        let hints: Vec<Value> = ask.hints.iter().map(|name| json!({ "name": name })).collect();
+        let hints: Vec<Value> = ask
+            .hints
+            .iter()
+            .map(|name| json!({ "name": name }))
+            .collect();
         params.insert("modelPreferences".into(), json!({ "hints": hints }));
     }
     if !ask.tools.is_empty() {
-        params.insert("tools".into(), ask.tools.iter().map(|tool| offered(tool)).collect());
+        params.insert(
+            "tools".into(),
+            ask.tools.iter().map(|tool| offered(tool)).collect(),
+        );
         params.insert("toolChoice".into(), choice(&ask.tool_choice));
     }
     request("sampling/createMessage", &Value::Object(params))
@@ -46,8 +63,9 @@ pub(super) fn sample(ask: &SampleAsk) -> Result<InputRequest, AskError> {
 
 fn request(method: &str, params: &Value) -> Result<InputRequest, AskError> {
     serde_json::from_value(json!({"method": method, "params": params})).map_err(|_| {
-        let message =
-            format!("`{method}` cannot be asked like this: the protocol has no such form or content");
+        let message = format!(
+            "`{method}` cannot be asked like this: the protocol has no such form or content"
+        );
         AskError::new(AskErrorKind::Invalid, message)
     })
 }
@@ -65,10 +83,18 @@ fn choice(choice: &ToolChoice) -> Value {
 }
 
 fn said(message: &Message) -> Value {
-    let role = if message.role == Role::Assistant { "assistant" } else { "user" };
+    let role = if message.role == Role::Assistant {
+        "assistant"
+    } else {
+        "user"
+    };
     let mut blocks: Vec<Value> = message.parts.iter().filter_map(block).collect();
     // Clients of older versions know one block only.
-    let content = if blocks.len() == 1 { blocks.swap_remove(0) } else { Value::Array(blocks) };
+    let content = if blocks.len() == 1 {
+        blocks.swap_remove(0)
+    } else {
+        Value::Array(blocks)
+    };
     json!({"role": role, "content": content})
 }
 
@@ -77,7 +103,11 @@ fn block(part: &Part) -> Option<Value> {
         Part::Text(text) => Some(json!({"type": "text", "text": text.text})),
         Part::Media(media) => shown(media),
         Part::ToolCall(call) => {
-            let input = if call.args.is_object() { call.args.clone() } else { json!({}) };
+            let input = if call.args.is_object() {
+                call.args.clone()
+            } else {
+                json!({})
+            };
             Some(json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input}))
         }
         Part::ToolResult(result) => {
@@ -100,8 +130,14 @@ fn block(part: &Part) -> Option<Value> {
 }
 
 fn shown(media: &Media) -> Option<Value> {
-    let MediaSource::Bytes(bytes) = &media.source else { return None };
-    let kind = if media.mime.starts_with("audio/") { "audio" } else { "image" };
+    let MediaSource::Bytes(bytes) = &media.source else {
+        return None;
+    };
+    let kind = if media.mime.starts_with("audio/") {
+        "audio"
+    } else {
+        "image"
+    };
     let data = STANDARD.encode(bytes.as_slice());
     (kind == "audio" || media.mime.starts_with("image/"))
         .then(|| json!({"type": kind, "mimeType": media.mime, "data": data}))
@@ -111,18 +147,27 @@ fn shown(media: &Media) -> Option<Value> {
 pub(super) fn elicited(form: Option<&ElicitForm>, answer: &Value) -> Result<ElicitReply, AskError> {
     match answer.get("action").and_then(Value::as_str) {
         Some("accept") => {
-            let content = answer.get("content").and_then(Value::as_object).cloned().unwrap_or_default();
+            let content = answer
+                .get("content")
+                .and_then(Value::as_object)
+                .cloned()
+                .unwrap_or_default();
             let filled = match form {
                 Some(form) => form.complete(content),
                 None => Ok(Map::new()),
             };
-            let wrong =
-                |flaws: Vec<String>| format!("the answer does not fit the form: {}", flaws.join(", "));
-            filled.map(ElicitReply::Accept).map_err(|flaws| AskError::bad(wrong(flaws)))
+            let wrong = |flaws: Vec<String>| {
+                format!("the answer does not fit the form: {}", flaws.join(", "))
+            };
+            filled
+                .map(ElicitReply::Accept)
+                .map_err(|flaws| AskError::bad(wrong(flaws)))
         }
         Some("decline") => Ok(ElicitReply::Decline),
         Some("cancel") => Ok(ElicitReply::Cancel),
-        _ => Err(AskError::bad("the answer to a form says neither `accept`, `decline` nor `cancel`")),
+        _ => Err(AskError::bad(
+            "the answer to a form says neither `accept`, `decline` nor `cancel`",
+        )),
     }
 }
 
@@ -130,15 +175,29 @@ pub(super) fn listed(answer: &Value) -> Result<Vec<Root>, AskError> {
     let list = answer.get("roots").and_then(Value::as_array);
     let list = list.ok_or_else(|| AskError::bad("the answer has no list of `roots`"))?;
     let text = |root: &Value, key: &str| root.get(key).and_then(Value::as_str).map(str::to_owned);
-    let root = |root: &Value| Some(Root { uri: text(root, "uri")?, name: text(root, "name") });
-    list.iter().map(|each| root(each).ok_or_else(|| AskError::bad("a root has no `uri`"))).collect()
+    let root = |root: &Value| {
+        Some(Root {
+            uri: text(root, "uri")?,
+            name: text(root, "name"),
+        })
+    };
+    list.iter()
+        .map(|each| root(each).ok_or_else(|| AskError::bad("a root has no `uri`")))
+        .collect()
 }
 
 /// What a client's model replied.
 pub(super) fn sampled(answer: &Value) -> Result<SampleReply, AskError> {
-    let content = answer.get("content").ok_or_else(|| AskError::bad("the reply has no `content`"))?;
-    let blocks = content.as_array().map_or_else(|| std::slice::from_ref(content), Vec::as_slice);
-    let model = answer.get("model").and_then(Value::as_str).unwrap_or_default();
+    let content = answer
+        .get("content")
+        .ok_or_else(|| AskError::bad("the reply has no `content`"))?;
+    let blocks = content
+        .as_array()
+        .map_or_else(|| std::slice::from_ref(content), Vec::as_slice);
+    let model = answer
+        .get("model")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     let mut reply = SampleReply::text(model, "");
     reply.parts = blocks.iter().map(part).collect::<Result<_, _>>()?;
     reply.finish = match answer.get("stopReason").and_then(Value::as_str) {
@@ -148,7 +207,11 @@ pub(super) fn sampled(answer: &Value) -> Result<SampleReply, AskError> {
         Some(other) => Finish::Other(other.chars().take(64).collect()),
     };
     // Some clients say `endTurn` to calls.
-    if reply.parts.iter().any(|part| matches!(part, Part::ToolCall(_))) {
+    if reply
+        .parts
+        .iter()
+        .any(|part| matches!(part, Part::ToolCall(_)))
+    {
         reply.finish = Finish::ToolCalls;
     }
     Ok(reply)
@@ -157,18 +220,27 @@ pub(super) fn sampled(answer: &Value) -> Result<SampleReply, AskError> {
 fn part(block: &Value) -> Result<Part, AskError> {
     let text = |key: &str| block.get(key).and_then(Value::as_str);
     match text("type") {
-        Some("text") => text("text").map(Part::text).ok_or_else(|| AskError::bad("a text has no `text`")),
+        Some("text") => text("text")
+            .map(Part::text)
+            .ok_or_else(|| AskError::bad("a text has no `text`")),
         Some("image" | "audio") => {
             let bytes = text("data").and_then(|data| STANDARD.decode(data).ok());
-            let bytes = bytes.ok_or_else(|| AskError::bad("the data of an image or a sound is no base64"))?;
-            Ok(Part::Media(Media::bytes(text("mimeType").unwrap_or_default(), bytes)))
+            let bytes = bytes
+                .ok_or_else(|| AskError::bad("the data of an image or a sound is no base64"))?;
+            Ok(Part::Media(Media::bytes(
+                text("mimeType").unwrap_or_default(),
+                bytes,
+            )))
         }
         Some("tool_use") => {
-            let (id, name) =
-                text("id").zip(text("name")).ok_or_else(|| AskError::bad("a call has no name"))?;
+            let (id, name) = text("id")
+                .zip(text("name"))
+                .ok_or_else(|| AskError::bad("a call has no name"))?;
             let input = block.get("input").cloned().unwrap_or_else(|| json!({}));
             Ok(Part::ToolCall(ToolCall::new(id, name, input)))
         }
-        _ => Err(AskError::bad("the reply has content of a kind that replies do not have")),
+        _ => Err(AskError::bad(
+            "the reply has content of a kind that replies do not have",
+        )),
     }
 }

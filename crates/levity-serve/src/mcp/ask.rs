@@ -38,14 +38,24 @@ pub enum AskErrorKind {
 
 impl AskError {
     pub(super) fn new(kind: AskErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), missing: None }
+        Self {
+            kind,
+            message: message.into(),
+            missing: None,
+        }
     }
 
     pub(super) fn unsupported(capability: &'static str, what: &str) -> Self {
-        let message = format!("the client {what}; connect with one that has the capability `{capability}`");
-        // The part of a capability that is missing is told in words; who reads it by program is told the whole.
+        let message =
+            format!("the client {what}; connect with one that has the capability `{capability}`");
+        // The part of a capability that is missing is told in words; who reads it by program is
+        // told the whole.
         let missing = capability.split('.').next();
-        Self { kind: AskErrorKind::Unsupported, message, missing }
+        Self {
+            kind: AskErrorKind::Unsupported,
+            message,
+            missing,
+        }
     }
 
     pub(super) fn gone() -> Self {

@@ -117,8 +117,9 @@ impl McpServerBuilder {
         self
     }
 
-    /// What may be called of what [`tool`](Self::tool), [`tools`](Self::tools) and [`source`](Self::source) added; everything by
-    /// default. What policy wants to be asked about, the person at the client is asked.
+    /// What may be called of what [`tool`](Self::tool), [`tools`](Self::tools) and
+    /// [`source`](Self::source) added; everything by default. What policy wants to be asked about,
+    /// the person at the client is asked.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
@@ -145,12 +146,22 @@ impl McpServerBuilder {
     /// Makes the server.
     ///
     /// # Errors
-    /// When two tools have one name, a name is one that clients do not take, a schema cannot be used, or a limit leaves no room.
+    /// When two tools have one name, a name is one that clients do not take, a schema cannot be
+    /// used, or a limit leaves no room.
     pub fn build(self) -> Result<McpServer> {
         let info = self.info();
-        let Self { registry, policy, limits, world, .. } = self;
+        let Self {
+            registry,
+            policy,
+            limits,
+            world,
+            ..
+        } = self;
         if limits.calls == 0 {
-            return Err(Error::setting("limits.calls", "is 0; let at least one request be worked on"));
+            return Err(Error::setting(
+                "limits.calls",
+                "is 0; let at least one request be worked on",
+            ));
         }
         let registry = registry.build().map_err(|error| unusable(&error))?;
         let (offers, order) = offers(&registry, self.offers)?;
@@ -164,7 +175,10 @@ impl McpServerBuilder {
             .build()
             .map_err(|error| unusable(&error))?;
         let seal = Seal::new().ok_or_else(|| {
-            Error::setting("waiting", "needs a key, and the system has no randomness to make one of")
+            Error::setting(
+                "waiting",
+                "needs a key, and the system has no randomness to make one of",
+            )
         })?;
         let share = TokenShare::percent(limits.token_share);
         let quota = |most| Quota::new(most, share);
@@ -202,14 +216,22 @@ impl McpServerBuilder {
         }
         if !self.resources.is_empty() {
             able["resources"] = listed;
-            if self.resources.iter().any(|resources| resources.tells_updates()) {
+            if self
+                .resources
+                .iter()
+                .any(|resources| resources.tells_updates())
+            {
                 able["resources"]["subscribe"] = true.into();
             }
         }
         if self.completer.is_some() {
             able["completions"] = json!({});
         }
-        if self.offers.iter().any(|offer| offer.task_support() != TaskSupport::Forbidden) {
+        if self
+            .offers
+            .iter()
+            .any(|offer| offer.task_support() != TaskSupport::Forbidden)
+        {
             able["extensions"] = json!({ TASKS_EXTENSION_ID: {} });
         }
         let able: ServerCapabilities = serde_json::from_value(able).unwrap_or_default();
@@ -240,17 +262,28 @@ fn offers(registry: &Registry, handlers: Vec<Arc<dyn Handler>>) -> Result<Offers
         let name = spec.name.clone();
         let good = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
         if name.is_empty() || name.len() > 128 || !name.bytes().all(good) {
-            let problem =
-                format!("is named `{name}`; clients take 1 to 128 letters, digits, `_`, `-` and `.`");
+            let problem = format!(
+                "is named `{name}`; clients take 1 to 128 letters, digits, `_`, `-` and `.`"
+            );
             return Err(Error::setting("offer", problem));
         }
         if offers.contains_key(&name) || registry.get(&name).is_some() {
-            return Err(Error::setting("offer", format!("is a second tool named `{name}`; rename one")));
+            return Err(Error::setting(
+                "offer",
+                format!("is a second tool named `{name}`; rename one"),
+            ));
         }
         let limit = spec.hints.timeout;
         let arguments = Arguments::new(spec).map_err(|error| unusable(&error))?;
         order.push(name.clone());
-        offers.insert(name, Offer { handler, arguments, limit });
+        offers.insert(
+            name,
+            Offer {
+                handler,
+                arguments,
+                limit,
+            },
+        );
     }
     Ok((offers, order))
 }

@@ -87,7 +87,11 @@ impl Changes {
     pub(super) fn listen(&self, place: Permit) -> Arc<Ear> {
         let mut ears = self.ears();
         ears.retain(|ear| ear.strong_count() > 0);
-        let ear = Arc::new(Ear { heard: Mutex::default(), wake: Notify::new(), _place: place });
+        let ear = Arc::new(Ear {
+            heard: Mutex::default(),
+            wake: Notify::new(),
+            _place: place,
+        });
         ears.push(Arc::downgrade(&ear));
         ear
     }
@@ -158,7 +162,9 @@ mod tests {
         let other = changes.listen(place().unwrap());
         assert!(place().is_err(), "no more than two");
         assert!(
-            ear.subscribe("a".into(), 1) && ear.subscribe("a".into(), 1) && !ear.subscribe("b".into(), 1)
+            ear.subscribe("a".into(), 1)
+                && ear.subscribe("a".into(), 1)
+                && !ear.subscribe("b".into(), 1)
         );
         for _ in 0..1000 {
             changes.tools();

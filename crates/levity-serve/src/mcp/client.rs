@@ -13,11 +13,13 @@ use crate::access::Caller;
 
 /// Who calls, as a [`Handler`](super::Handler) sees them. Cheap to clone.
 ///
-/// Questions go to the client in the way of its version of the protocol: as requests to it before 2026-07-28, and since then as
-/// an interim result of the call, which the client makes again with its answers. The handler waits where it is either way, and what
-/// it asks at the same time is asked together.
+/// Questions go to the client in the way of its version of the protocol: as requests to it before
+/// 2026-07-28, and since then as an interim result of the call, which the client makes again with
+/// its answers. The handler waits where it is either way, and what it asks at the same time is
+/// asked together.
 ///
-/// A question is an error at once when the client cannot answer it; see [`abilities`](Self::abilities).
+/// A question is an error at once when the client cannot answer it; see
+/// [`abilities`](Self::abilities).
 #[derive(Clone)]
 pub struct Client {
     desk: Arc<Desk>,
@@ -78,7 +80,12 @@ pub enum ClientLogLevel {
 
 impl Client {
     pub(super) fn new(desk: Arc<Desk>, changes: Changes, caller: Caller) -> Self {
-        Self { desk, changes, name: None, caller }
+        Self {
+            desk,
+            changes,
+            name: None,
+            caller,
+        }
     }
 
     /// The holder of the token that it showed; the owner of the server on stdio.
@@ -96,16 +103,22 @@ impl Client {
         self.desk.able
     }
 
-    /// The same client, whose questions bear this name. On 2026-07-28 a client that knows the name may answer in advance.
+    /// The same client, whose questions bear this name. On 2026-07-28 a client that knows the name
+    /// may answer in advance.
     #[must_use]
     pub fn named(&self, name: impl Into<Arc<str>>) -> Self {
-        Self { name: Some(name.into()), ..self.clone() }
+        Self {
+            name: Some(name.into()),
+            ..self.clone()
+        }
     }
 
-    /// Has a person fill in a form. What comes back fits it, with its defaults where nothing was filled in.
+    /// Has a person fill in a form. What comes back fits it, with its defaults where nothing was
+    /// filled in.
     ///
     /// # Errors
-    /// When the client cannot, does not want to, does not answer in time, or answers something else.
+    /// When the client cannot, does not want to, does not answer in time, or answers something
+    /// else.
     pub async fn elicit(&self, form: ElicitForm) -> Result<ElicitReply, AskError> {
         if !self.desk.able.elicit {
             return Err(AskError::unsupported("elicitation", "cannot ask anybody"));
@@ -120,7 +133,10 @@ impl Client {
     /// When the client cannot, does not want to, or does not answer in time.
     pub async fn elicit_url(&self, url: ElicitUrl) -> Result<ElicitReply, AskError> {
         if !self.desk.able.elicit_url {
-            return Err(AskError::unsupported("elicitation.url", "cannot send anybody to an address"));
+            return Err(AskError::unsupported(
+                "elicitation.url",
+                "cannot send anybody to an address",
+            ));
         }
         let answer = self.ask(answer::url(&url)?).await?;
         answer::elicited(None, &answer)
@@ -129,13 +145,17 @@ impl Client {
     /// Has the client's model reply.
     ///
     /// # Errors
-    /// When the client cannot, does not want to, does not answer in time, or answers something else.
+    /// When the client cannot, does not want to, does not answer in time, or answers something
+    /// else.
     pub async fn sample(&self, ask: SampleAsk) -> Result<SampleReply, AskError> {
         if !self.desk.able.sample {
             return Err(AskError::unsupported("sampling", "lends no model"));
         }
         if !ask.tools.is_empty() && !self.desk.able.sample_tools {
-            return Err(AskError::unsupported("sampling.tools", "lends no model that calls tools"));
+            return Err(AskError::unsupported(
+                "sampling.tools",
+                "lends no model that calls tools",
+            ));
         }
         let answer = self.ask(answer::sample(&ask)?).await?;
         answer::sampled(&answer)
@@ -147,21 +167,29 @@ impl Client {
     /// When the client cannot say it, does not want to, or does not answer in time.
     pub async fn roots(&self) -> Result<Vec<Root>, AskError> {
         if !self.desk.able.roots {
-            return Err(AskError::unsupported("roots", "does not say where it works"));
+            return Err(AskError::unsupported(
+                "roots",
+                "does not say where it works",
+            ));
         }
         let answer = self.ask(answer::roots()?).await?;
         answer::listed(&answer)
     }
 
-    /// Tells something, where the client wants to know things of this level. Nothing is waited for, and while the client
-    /// does not listen, things are left out.
+    /// Tells something, where the client wants to know things of this level. Nothing is waited for,
+    /// and while the client does not listen, things are left out.
     pub fn log(&self, level: ClientLogLevel, data: impl Into<Value>) {
         if self.desk.tells(level) {
-            self.desk.note(Note::Log { level, logger: None, data: data.into() });
+            self.desk.note(Note::Log {
+                level,
+                logger: None,
+                data: data.into(),
+            });
         }
     }
 
-    /// Tells how far the work is, where the client wants to know: `done` of `total`. It never goes back.
+    /// Tells how far the work is, where the client wants to know: `done` of `total`. It never goes
+    /// back.
     pub fn progress(&self, done: f64, total: Option<f64>, text: impl Into<Option<String>>) {
         self.desk.progress(Some(done), total, text.into());
     }
@@ -171,9 +199,10 @@ impl Client {
         &self.changes
     }
 
-    /// Lets the call go on as a task from here, for a handler whose [`TaskSupport`](super::TaskSupport) is `Deferred`. Its client gets
-    /// the id of the task now, and the result from the task. Returns at once where the call is a task already, or the client knows no
-    /// tasks.
+    /// Lets the call go on as a task from here, for a handler whose
+    /// [`TaskSupport`](super::TaskSupport) is `Deferred`. Its client gets the id of the task now,
+    /// and the result from the task. Returns at once where the call is a task already, or the
+    /// client knows no tasks.
     pub async fn become_task(&self) {
         self.desk.become_task().await;
     }
@@ -196,6 +225,9 @@ impl Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("info", &self.desk.info).field("abilities", &self.desk.able).finish()
+        f.debug_struct("Client")
+            .field("info", &self.desk.info)
+            .field("abilities", &self.desk.able)
+            .finish()
     }
 }

@@ -14,7 +14,8 @@ use super::client::{ClientAbilities, ClientInfo, ClientLogLevel};
 /// How many questions wait to be put to the client; more wait for their turn.
 const ASKS: usize = 32;
 
-/// How much the client has not been told yet. What comes beside that is left out: it is of no use late.
+/// How much the client has not been told yet. What comes beside that is left out: it is of no use
+/// late.
 const NOTES: usize = 256;
 
 /// One side: the work's.
@@ -50,8 +51,16 @@ pub(super) struct Asked {
 /// Word for the client.
 #[derive(Debug)]
 pub(super) enum Note {
-    Log { level: ClientLogLevel, logger: Option<String>, data: Value },
-    Progress { done: f64, total: Option<f64>, text: Option<String> },
+    Log {
+        level: ClientLogLevel,
+        logger: Option<String>,
+        data: Value,
+    },
+    Progress {
+        done: f64,
+        total: Option<f64>,
+        text: Option<String>,
+    },
 }
 
 impl Desk {
@@ -69,18 +78,42 @@ impl Desk {
         if !can_become_task {
             wanted.close();
         }
-        let desk = Self { asks, notes, early, progress: AtomicU64::new(0), level, task, able, info };
-        (Arc::new(desk), Inbox { asks: asked, notes: noted, task: wanted })
+        let desk = Self {
+            asks,
+            notes,
+            early,
+            progress: AtomicU64::new(0),
+            level,
+            task,
+            able,
+            info,
+        };
+        (
+            Arc::new(desk),
+            Inbox {
+                asks: asked,
+                notes: noted,
+                task: wanted,
+            },
+        )
     }
 
     /// Puts a question to the client, and waits for its answer.
-    pub(super) async fn ask(&self, name: Option<Arc<str>>, request: InputRequest) -> Result<Value, AskError> {
+    pub(super) async fn ask(
+        &self,
+        name: Option<Arc<str>>,
+        request: InputRequest,
+    ) -> Result<Value, AskError> {
         // A client that knows what it will be asked may say it beforehand.
         if let Some(answer) = name.as_ref().and_then(|name| self.early().remove(&**name)) {
             return Ok(answer);
         }
         let (reply, answer) = oneshot::channel();
-        let asked = Asked { name, request: Box::new(request), reply };
+        let asked = Asked {
+            name,
+            request: Box::new(request),
+            reply,
+        };
         self.asks.send(asked).await.map_err(|_| AskError::gone())?;
         answer.await.map_err(|_| AskError::gone())?
     }
@@ -104,7 +137,9 @@ impl Desk {
             let last = f64::from_bits(last);
             Some(done.unwrap_or(last + 1.0).max(last).to_bits())
         };
-        let last = self.progress.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step);
+        let last = self
+            .progress
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, step);
         let done = last.ok().and_then(step).map_or(0.0, f64::from_bits);
         self.note(Note::Progress { done, total, text });
     }
@@ -123,7 +158,10 @@ impl Asked {
     pub(super) fn answer(self, answer: Value) {
         let answer = match answer.is_object() {
             true => Ok(answer),
-            false => Err(AskError::new(AskErrorKind::BadAnswer, "the client's answer is no object")),
+            false => Err(AskError::new(
+                AskErrorKind::BadAnswer,
+                "the client's answer is no object",
+            )),
         };
         // Who asked may have stopped waiting.
         let _ = self.reply.send(answer);

@@ -1,6 +1,10 @@
-//! Carries the work for a request on until it is done, or until the client has to say something first.
+//! Carries the work for a request on until it is done, or until the client has to say something
+//! first.
 
-#![expect(deprecated, reason = "logging is on its way out of the protocol, and clients have it")]
+#![expect(
+    deprecated,
+    reason = "logging is on its way out of the protocol, and clients have it"
+)]
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -16,8 +20,9 @@ use levity_core::{CancelGuard, ToolError, World};
 use levity_mcp::ResourceContent;
 use levity_rpc::mcp::{
     ClientResult, CustomRequest, InputRequest, InputRequests, InputResponses, LoggingLevel,
-    LoggingMessageNotification, LoggingMessageNotificationParam, PeerRequestOptions, ProgressNotification,
-    ProgressNotificationParam, RequestContext, RoleServer, ServerNotification, ServerRequest, ServiceError,
+    LoggingMessageNotification, LoggingMessageNotificationParam, PeerRequestOptions,
+    ProgressNotification, ProgressNotificationParam, RequestContext, RoleServer,
+    ServerNotification, ServerRequest, ServiceError,
 };
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -84,8 +89,9 @@ impl Case {
         cancel: CancelGuard,
         work: impl Future<Output = Outcome> + Send + 'static,
     ) -> Self {
-        let work =
-            AssertUnwindSafe(work).catch_unwind().map(|ended| ended.unwrap_or_else(|_| Err(panicked())));
+        let work = AssertUnwindSafe(work)
+            .catch_unwind()
+            .map(|ended| ended.unwrap_or_else(|_| Err(panicked())));
         Self {
             work: Work::Here(work.boxed()),
             inbox,
@@ -189,14 +195,17 @@ impl Case {
 
     /// Lets the work go on by itself, for as long as the case is there.
     pub(super) fn send_away(&mut self) {
-        let Work::Here(work) = &mut self.work else { return };
+        let Work::Here(work) = &mut self.work else {
+            return;
+        };
         let work = std::mem::replace(work, std::future::pending().boxed());
         let mut tasks = JoinSet::new();
         tasks.spawn(work);
         self.work = Work::Away(tasks);
     }
 
-    /// Questions that are asked at the same time belong together; some are a few steps behind the first.
+    /// Questions that are asked at the same time belong together; some are a few steps behind the
+    /// first.
     async fn gather(&mut self) -> Option<Outcome> {
         for _ in 0..8 {
             tokio::select! {
@@ -225,10 +234,18 @@ impl Case {
     }
 
     fn requests(&self) -> InputRequests {
-        self.open.iter().map(|(key, asked)| (key.clone(), (*asked.request).clone())).collect()
+        self.open
+            .iter()
+            .map(|(key, asked)| (key.clone(), (*asked.request).clone()))
+            .collect()
     }
 
-    async fn done(&mut self, done: Outcome, telling: Telling, context: &RequestContext<RoleServer>) -> Step {
+    async fn done(
+        &mut self,
+        done: Outcome,
+        telling: Telling,
+        context: &RequestContext<RoleServer>,
+    ) -> Step {
         telling.finish(&mut self.inbox, context).await;
         Step::Done(done)
     }
@@ -252,9 +269,17 @@ fn panicked() -> RequestError {
     ToolError::failed("it panicked").into()
 }
 
-/// Puts a question to a client as a request of its own. The client is told when nobody wants its answer any more.
-async fn put(asked: Asked, context: &RequestContext<RoleServer>, world: &dyn World, limit: Duration) {
-    let Asked { request, mut reply, .. } = asked;
+/// Puts a question to a client as a request of its own. The client is told when nobody wants its
+/// answer any more.
+async fn put(
+    asked: Asked,
+    context: &RequestContext<RoleServer>,
+    world: &dyn World,
+    limit: Duration,
+) {
+    let Asked {
+        request, mut reply, ..
+    } = asked;
     let in_vain = || AskError::new(AskErrorKind::Timeout, "the client did not answer in time");
     let answer = {
         let mut over = pin!(async {
@@ -274,7 +299,8 @@ async fn put(asked: Asked, context: &RequestContext<RoleServer>, world: &dyn Wor
             Some(Ok(mut asking)) => tokio::select! {
                 answer = &mut asking.rx => told(answer.unwrap_or(Err(ServiceError::TransportClosed))),
                 () = &mut over => {
-                    let _ = asking.cancel(Some("the answer is not waited for any more".to_owned())).await;
+                    let _ = asking.cancel(Some("the answer is not waited for any \
+                        more".to_owned())).await;
                     Err(in_vain())
                 }
             },
@@ -296,25 +322,33 @@ fn server_request(request: InputRequest) -> ServerRequest {
 /// There are three kinds of questions, and `answer` makes no other.
 fn unreachable_request(request: &InputRequest) -> ServerRequest {
     let value = serde_json::to_value(request).unwrap_or_default();
-    let method = value.get("method").and_then(Value::as_str).unwrap_or_default();
+    let method = value
+        .get("method")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     ServerRequest::CustomRequest(CustomRequest::new(method, value.get("params").cloned()))
 }
 
 fn told(answer: Result<ClientResult, ServiceError>) -> Result<Value, AskError> {
     match answer {
-        Ok(result) => {
-            serde_json::to_value(result).map_err(|_| AskError::bad("the client's answer cannot be read"))
-        }
+        Ok(result) => serde_json::to_value(result)
+            .map_err(|_| AskError::bad("the client's answer cannot be read")),
         Err(ServiceError::McpError(error)) => {
             let message: String = error.message.chars().take(512).collect();
-            Err(AskError::new(AskErrorKind::Refused, format!("the client refused: {message}")))
+            Err(AskError::new(
+                AskErrorKind::Refused,
+                format!("the client refused: {message}"),
+            ))
         }
-        Err(ServiceError::UnexpectedResponse) => Err(AskError::bad("the client answered something else")),
+        Err(ServiceError::UnexpectedResponse) => {
+            Err(AskError::bad("the client answered something else"))
+        }
         Err(_) => Err(AskError::gone()),
     }
 }
 
-/// Tells the client one thing at a time. The work goes on meanwhile: who does not read does not hold it up.
+/// Tells the client one thing at a time. The work goes on meanwhile: who does not read does not
+/// hold it up.
 #[derive(Default)]
 struct Telling(Option<BoxFuture<'static, ()>>);
 
@@ -324,7 +358,9 @@ impl Telling {
     }
 
     fn tell(&mut self, note: Note, context: &RequestContext<RoleServer>) {
-        let Some(notification) = notification(note, context) else { return };
+        let Some(notification) = notification(note, context) else {
+            return;
+        };
         let peer = context.peer.clone();
         self.0 = Some(async move { drop(peer.send_notification(notification).await) }.boxed());
     }
@@ -347,7 +383,10 @@ impl Future for Telling {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let done = self.0.as_mut().map_or(Poll::Ready(()), |telling| telling.as_mut().poll(cx));
+        let done = self
+            .0
+            .as_mut()
+            .map_or(Poll::Ready(()), |telling| telling.as_mut().poll(cx));
         if done.is_ready() {
             self.0 = None;
         }
@@ -358,11 +397,16 @@ impl Future for Telling {
 fn notification(note: Note, context: &RequestContext<RoleServer>) -> Option<ServerNotification> {
     Some(match note {
         Note::Progress { done, total, text } => {
-            let mut params = ProgressNotificationParam::new(context.meta.get_progress_token()?, done);
+            let mut params =
+                ProgressNotificationParam::new(context.meta.get_progress_token()?, done);
             (params.total, params.message) = (total, text);
             ServerNotification::ProgressNotification(ProgressNotification::new(params))
         }
-        Note::Log { level, logger, data } => {
+        Note::Log {
+            level,
+            logger,
+            data,
+        } => {
             let mut params = LoggingMessageNotificationParam::new(logging(level), data);
             params.logger = logger;
             ServerNotification::LoggingMessageNotification(LoggingMessageNotification::new(params))

@@ -8,8 +8,9 @@ use super::ask::{AskError, AskErrorKind};
 
 /// Why a request is not answered as it was asked for.
 ///
-/// What went wrong inside a tool is told to the model, as the tool's result; the rest is told to the program that asked, as an
-/// error of the protocol. A [`ToolError`] and an [`AskError`] become the right one by `?`.
+/// What went wrong inside a tool is told to the model, as the tool's result; the rest is told to
+/// the program that asked, as an error of the protocol. A [`ToolError`] and an [`AskError`] become
+/// the right one by `?`.
 #[derive(Clone, Debug)]
 pub struct RequestError(pub(super) Cause);
 
@@ -18,7 +19,11 @@ pub(super) enum Cause {
     /// For the model.
     Tool(ToolError),
     /// For the program.
-    Refused { code: i32, message: String, data: Option<Value> },
+    Refused {
+        code: i32,
+        message: String,
+        data: Option<Value>,
+    },
     /// Asking the client did not work.
     Asked(AskError),
 }
@@ -34,7 +39,8 @@ impl RequestError {
         Self::refused(ErrorCode::INVALID_PARAMS, message, None)
     }
 
-    /// It was tried, and failed. `message` goes to the client, so it says nothing that is not the client's to know.
+    /// It was tried, and failed. `message` goes to the client, so it says nothing that is not the
+    /// client's to know.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::refused(ErrorCode::INTERNAL_ERROR, message, None)
     }
@@ -50,7 +56,12 @@ impl RequestError {
 
     /// The client lacks what the request needs.
     pub(super) fn lacks(needed: ClientCapabilities) -> Self {
-        let ErrorData { code, message, data, .. } = ErrorData::missing_required_client_capability(needed);
+        let ErrorData {
+            code,
+            message,
+            data,
+            ..
+        } = ErrorData::missing_required_client_capability(needed);
         Self::refused(code, message, data)
     }
 
@@ -60,7 +71,11 @@ impl RequestError {
     }
 
     fn refused(code: ErrorCode, message: impl Into<String>, data: Option<Value>) -> Self {
-        Self(Cause::Refused { code: code.0, message: message.into(), data })
+        Self(Cause::Refused {
+            code: code.0,
+            message: message.into(),
+            data,
+        })
     }
 
     /// Adds what a program can read.
@@ -75,7 +90,11 @@ impl RequestError {
     pub(super) fn into_error(self, modern: bool) -> ErrorData {
         match self.0 {
             Cause::Tool(error) => ErrorData::internal_error(error.explain(), None),
-            Cause::Refused { code, message, data } => ErrorData::new(ErrorCode(code), message, data),
+            Cause::Refused {
+                code,
+                message,
+                data,
+            } => ErrorData::new(ErrorCode(code), message, data),
             Cause::Asked(error) => asked(&error, modern),
         }
     }

@@ -24,7 +24,8 @@ const MODERN: &str = "2026-07-28";
 
 type Service = StreamableHttpService<Session, Sessions>;
 
-/// Closes what is left open when nobody can come any more: the library's sessions keep themselves alive.
+/// Closes what is left open when nobody can come any more: the library's sessions keep themselves
+/// alive.
 struct Door {
     sessions: Arc<Sessions>,
     bodies: BodyReader,
@@ -38,7 +39,8 @@ impl Drop for Door {
 }
 
 impl McpServer {
-    /// What answers at `/mcp`, to be put behind a [`Listener`](crate::Listener): its gate looks at `Host`, `Origin` and the token.
+    /// What answers at `/mcp`, to be put behind a [`Listener`](crate::Listener): its gate looks at
+    /// `Host`, `Origin` and the token.
     pub(crate) fn http(&self) -> axum::Router {
         let inner = self.0.clone();
         let limits = &inner.limits;
@@ -48,7 +50,11 @@ impl McpServer {
         let sessions = Arc::new(Sessions::new(inner.world.clone(), places, limits.idle));
         let mut sweeper = JoinSet::new();
         sweeper.spawn(Sessions::sweep_all(Arc::downgrade(&sessions)));
-        let door = Arc::new(Door { sessions: sessions.clone(), bodies, _sweeper: sweeper });
+        let door = Arc::new(Door {
+            sessions: sessions.clone(),
+            bodies,
+            _sweeper: sweeper,
+        });
         let config = StreamableHttpServerConfig::default()
             .with_max_request_body_bytes(limits.body)
             // Sessions tell their clients themselves how to come back.
@@ -58,25 +64,48 @@ impl McpServer {
         let factory = move || Ok(Session::remote(inner.clone()));
         let service: Service = StreamableHttpService::new(factory, sessions, config);
         let answer = move |request: Request<Body>| answer(service.clone(), door.clone(), request);
-        axum::Router::new().route("/mcp", any(answer)).fallback(async || {
-            refuse(StatusCode::NOT_FOUND, "no_route", "there is nothing here; the MCP server is at `/mcp`")
-        })
+        axum::Router::new()
+            .route("/mcp", any(answer))
+            .fallback(async || {
+                refuse(
+                    StatusCode::NOT_FOUND,
+                    "no_route",
+                    "there is nothing here; the MCP server is at `/mcp`",
+                )
+            })
     }
 }
 
-async fn answer(service: Service, door: Arc<Door>, request: Request<Body>) -> Result<Response, Infallible> {
-    let caller = request.extensions().get::<Caller>().cloned().unwrap_or_else(Caller::nobody);
+async fn answer(
+    service: Service,
+    door: Arc<Door>,
+    request: Request<Body>,
+) -> Result<Response, Infallible> {
+    let caller = request
+        .extensions()
+        .get::<Caller>()
+        .cloned()
+        .unwrap_or_else(Caller::nobody);
     let (opens, is_json) = (opens_session(&request), is_json(request.headers()));
     // A session is its caller's; for others there is none.
     if let Some(id) = session_id(request.headers())
         && !door.sessions.is_of(id, &caller)
     {
-        return Ok((StatusCode::NOT_FOUND, refusal(-32001, "there is no such session")).into_response());
+        return Ok((
+            StatusCode::NOT_FOUND,
+            refusal(-32001, "there is no such session"),
+        )
+            .into_response());
     }
     if opens && !door.sessions.has_room(&caller) {
         let retry = [(header::RETRY_AFTER, "30")];
         let text = "too many sessions are open; close one, or try again later";
-        return Ok((StatusCode::SERVICE_UNAVAILABLE, retry, refusal(-32000, text)).into_response());
+        return Ok((
+            StatusCode::SERVICE_UNAVAILABLE,
+            retry,
+            refusal(-32000, text),
+        )
+            .into_response());
     }
     if comes_for_nothing(&door.sessions, &request) {
         return Ok(StatusCode::NO_CONTENT.into_response());
@@ -88,13 +117,17 @@ async fn answer(service: Service, door: Arc<Door>, request: Request<Body>) -> Re
     let response = CALLER.scope(caller, service.handle(request)).await;
     // The library says so of a body that it cannot read; the type is not what is wrong with it.
     if response.status() == StatusCode::UNSUPPORTED_MEDIA_TYPE && is_json {
-        return Ok((StatusCode::BAD_REQUEST, refusal(-32700, "the body is no message of the protocol"))
+        return Ok((
+            StatusCode::BAD_REQUEST,
+            refusal(-32700, "the body is no message of the protocol"),
+        )
             .into_response());
     }
     Ok(in_form(response.into_response()).await)
 }
 
-/// The request with all of its body, as far as that is no larger than it may be and comes in time: the library would wait for ever.
+/// The request with all of its body, as far as that is no larger than it may be and comes in time:
+/// the library would wait for ever.
 async fn whole(
     request: Request<Body>,
     bodies: &BodyReader,
@@ -104,12 +137,23 @@ async fn whole(
     match bodies.read(caller, &parts.headers, body).await {
         Ok(bytes) => Ok(Request::from_parts(parts, Body::from(bytes))),
         Err(error) => {
-            let code = if error == BodyError::Broken { -32700 } else { -32600 };
-            let mut response =
-                (error.status(), refusal(code, &error.message(bodies.limit()))).into_response();
-            response.headers_mut().insert(header::CONNECTION, http::HeaderValue::from_static("close"));
+            let code = if error == BodyError::Broken {
+                -32700
+            } else {
+                -32600
+            };
+            let mut response = (
+                error.status(),
+                refusal(code, &error.message(bodies.limit())),
+            )
+                .into_response();
+            response
+                .headers_mut()
+                .insert(header::CONNECTION, http::HeaderValue::from_static("close"));
             if error == BodyError::Busy {
-                response.headers_mut().insert(header::RETRY_AFTER, http::HeaderValue::from_static("1"));
+                response
+                    .headers_mut()
+                    .insert(header::RETRY_AFTER, http::HeaderValue::from_static("1"));
             }
             Err(response)
         }
@@ -128,10 +172,17 @@ async fn in_form(response: Response) -> Response {
     let text = to_bytes(body, LONGEST).await.unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let text = match text.trim() {
-        "" => status.canonical_reason().unwrap_or("refused").to_lowercase(),
+        "" => status
+            .canonical_reason()
+            .unwrap_or("refused")
+            .to_lowercase(),
         text => text.to_owned(),
     };
-    for name in [header::CONTENT_TYPE, header::CONTENT_LENGTH, header::TRANSFER_ENCODING] {
+    for name in [
+        header::CONTENT_TYPE,
+        header::CONTENT_LENGTH,
+        header::TRANSFER_ENCODING,
+    ] {
         parts.headers.remove(name);
     }
     let mut answer = (status, refusal(-32600, &text)).into_response();
@@ -143,7 +194,9 @@ async fn in_form(response: Response) -> Response {
 }
 
 fn session_id(headers: &HeaderMap) -> Option<&str> {
-    headers.get("mcp-session-id").and_then(|id| id.to_str().ok())
+    headers
+        .get("mcp-session-id")
+        .and_then(|id| id.to_str().ok())
 }
 
 fn refusal(code: i32, message: &str) -> axum::Json<serde_json::Value> {
@@ -153,16 +206,24 @@ fn refusal(code: i32, message: &str) -> axum::Json<serde_json::Value> {
 /// Whether a request asks for a session of its own, as far as can be seen without reading it.
 fn opens_session(request: &Request<Body>) -> bool {
     let headers = request.headers();
-    let version = headers.get("mcp-protocol-version").and_then(|version| version.to_str().ok());
+    let version = headers
+        .get("mcp-protocol-version")
+        .and_then(|version| version.to_str().ok());
     request.method() == Method::POST
         && !headers.contains_key("mcp-session-id")
         && version.is_none_or(|version| version < MODERN)
 }
 
-/// Whether a request goes on with a stream that has ended. The library would answer with a stream without events, whereupon clients
-/// come back every few seconds for as long as they live; when there is no stream at all, they let it be.
+/// Whether a request goes on with a stream that has ended. The library would answer with a stream
+/// without events, whereupon clients come back every few seconds for as long as they live; when
+/// there is no stream at all, they let it be.
 fn comes_for_nothing(sessions: &Sessions, request: &Request<Body>) -> bool {
-    let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
+    let header = |name| {
+        request
+            .headers()
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+    };
     let (Some(session), Some(event)) = (header("mcp-session-id"), header("last-event-id")) else {
         return false;
     };
@@ -170,6 +231,8 @@ fn comes_for_nothing(sessions: &Sessions, request: &Request<Body>) -> bool {
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    let kind = headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|kind| kind.to_str().ok());
     kind.is_some_and(|kind| kind.starts_with("application/json"))
 }

@@ -10,19 +10,23 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct McpLimits {
-    /// How long a line may be on stdio, in bytes. 16 MiB by default; a longer one is answered with an error.
+    /// How long a line may be on stdio, in bytes. 16 MiB by default; a longer one is answered with
+    /// an error.
     pub line: usize,
     /// How large the body of an HTTP request may be, in bytes. 4 MiB by default.
     pub body: usize,
     /// How long a client may take to send the body of an HTTP request. 20 seconds by default.
     pub body_time: Duration,
-    /// How much memory the arguments of calls under way may take, in bytes, for all clients together. 256 MiB by default; a call above
-    /// that is told to come back, unless it is the only one. Arguments take more memory than their JSON is long.
+    /// How much memory the arguments of calls under way may take, in bytes, for all clients
+    /// together. 256 MiB by default; a call above that is told to come back, unless it is the only
+    /// one. Arguments take more memory than their JSON is long.
     pub arguments: usize,
-    /// How much of each of `calls`, `arguments`, `waiting`, `tasks`, `sessions` and `listeners` one named token may take, in percent. 25 by
-    /// default; one place at least. Tokens of one tenant share it, and tokens with the scope `admin` are not limited by it.
+    /// How much of each of `calls`, `arguments`, `waiting`, `tasks`, `sessions` and `listeners` one
+    /// named token may take, in percent. 25 by default; one place at least. Tokens of one tenant
+    /// share it, and tokens with the scope `admin` are not limited by it.
     pub token_share: u8,
-    /// How many requests are worked on at once, for all clients together. 1,024 by default; the others are told to come back.
+    /// How many requests are worked on at once, for all clients together. 1,024 by default; the
+    /// others are told to come back.
     pub calls: usize,
     /// How long a tool may take whose hints do not say it. 5 minutes by default.
     pub tool: Duration,
@@ -34,9 +38,11 @@ pub struct McpLimits {
     pub waiting: usize,
     /// How long a client has to answer. 10 minutes by default.
     pub answer: Duration,
-    /// How many tasks are under way or kept at a time. 256 by default; more calls are told to come back.
+    /// How many tasks are under way or kept at a time. 256 by default; more calls are told to come
+    /// back.
     pub tasks: usize,
-    /// How long a task is kept, from its beginning. 1 hour by default; work that is not done by then is cancelled.
+    /// How long a task is kept, from its beginning. 1 hour by default; work that is not done by
+    /// then is cancelled.
     pub task_life: Duration,
     /// How many sessions there are over HTTP at a time. 1,024 by default.
     pub sessions: usize,

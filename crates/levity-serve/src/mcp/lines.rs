@@ -5,24 +5,27 @@ use std::io;
 use std::sync::Arc;
 
 use levity_rpc::mcp::{
-    CallToolRequest, ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcRequest, RequestId, RoleServer,
-    ServerJsonRpcMessage, Transport,
+    CallToolRequest, ClientJsonRpcMessage, ClientRequest, ErrorData, JsonRpcRequest, RequestId,
+    RoleServer, ServerJsonRpcMessage, Transport,
 };
 use levity_rpc::{Line, LineBuffer, LineWriter, find_id};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-/// How many answers wait to be written. Beyond that nothing more is read: a client that does not read makes itself wait.
+/// How many answers wait to be written. Beyond that nothing more is read: a client that does not
+/// read makes itself wait.
 const UNWRITTEN: usize = 1024;
 
-/// The library's own line transport drops what it cannot take without a word, and the client waits for ever.
+/// The library's own line transport drops what it cannot take without a word, and the client waits
+/// for ever.
 pub(super) struct Lines<R, W> {
     reader: R,
     lines: LineBuffer,
     writer: LineWriter<W>,
     room: Arc<Semaphore>,
-    /// Refusals under way. They are tasks, as reading may be given up at any moment, and a line half written ends the connection.
+    /// Refusals under way. They are tasks, as reading may be given up at any moment, and a line
+    /// half written ends the connection.
     refusals: JoinSet<()>,
 }
 
@@ -87,7 +90,10 @@ where
                 Some(Line::Whole(line)) => parse(line),
                 Some(Line::TooLong { head, tail, .. }) => {
                     let text = format!("the message is longer than {most} bytes");
-                    Parsed::Refused(ErrorData::invalid_request(text, None), find_id([&head, &tail], |_| true))
+                    Parsed::Refused(
+                        ErrorData::invalid_request(text, None),
+                        find_id([&head, &tail], |_| true),
+                    )
                 }
                 None => match poll_fn(|cx| self.lines.poll_fill(&mut self.reader, cx)).await {
                     true => continue,
@@ -124,10 +130,18 @@ fn parse(line: &[u8]) -> Parsed {
     }
     let value: serde_json::Value = serde_json::from_slice(line).unwrap_or_default();
     // An answer to an answer, or to a notice, could go on for ever.
-    let asks = value.get("method").is_some_and(serde_json::Value::is_string) || !value.is_object();
-    let id = value.get("id").and_then(|id| serde_json::from_value::<RequestId>(id.clone()).ok());
+    let asks = value
+        .get("method")
+        .is_some_and(serde_json::Value::is_string)
+        || !value.is_object();
+    let id = value
+        .get("id")
+        .and_then(|id| serde_json::from_value::<RequestId>(id.clone()).ok());
     match asks && (id.is_some() || !value.is_object()) {
-        true => Parsed::Refused(ErrorData::invalid_request("this is no request of the protocol", None), id),
+        true => Parsed::Refused(
+            ErrorData::invalid_request("this is no request of the protocol", None),
+            id,
+        ),
         false => Parsed::Nothing,
     }
 }
@@ -136,7 +150,10 @@ fn parse(line: &[u8]) -> Parsed {
 fn message(line: &[u8]) -> serde_json::Result<ClientJsonRpcMessage> {
     let called = std::str::from_utf8(line).is_ok_and(|line| line.contains("\"tools/call\""));
     if called && let Ok(call) = serde_json::from_slice::<JsonRpcRequest<CallToolRequest>>(line) {
-        return Ok(ClientJsonRpcMessage::request(ClientRequest::CallToolRequest(call.request), call.id));
+        return Ok(ClientJsonRpcMessage::request(
+            ClientRequest::CallToolRequest(call.request),
+            call.id,
+        ));
     }
     serde_json::from_slice(line)
 }

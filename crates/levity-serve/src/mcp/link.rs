@@ -1,13 +1,16 @@
 //! What goes in and out of one session over HTTP.
 //!
-//! The library has this too, with four queues of whole messages for each session, which are most of the memory of one that only
-//! waits. It forgets an answer with which its client was cut off, and gives the last event that a client had once more.
+//! The library has this too, with four queues of whole messages for each session, which are most of
+//! the memory of one that only waits. It forgets an answer with which its client was cut off, and
+//! gives the last event that a client had once more.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use levity_core::{Timestamp, World};
-use levity_rpc::mcp::{ClientJsonRpcMessage, RoleServer, ServerJsonRpcMessage, Transport, cancelled_id};
+use levity_rpc::mcp::{
+    ClientJsonRpcMessage, RoleServer, ServerJsonRpcMessage, Transport, cancelled_id,
+};
 use tokio::sync::{mpsc, oneshot};
 
 use super::strand::{Reader, Room};
@@ -41,7 +44,10 @@ impl Link {
     pub(super) fn new(world: Arc<dyn World>) -> (Arc<Self>, Wire) {
         let (inbox, messages) = mpsc::channel(INBOX);
         let state = Routes::new(inbox);
-        let link = Arc::new(Self { world, state: Mutex::new(state) });
+        let link = Arc::new(Self {
+            world,
+            state: Mutex::new(state),
+        });
         (link.clone(), Wire { link, messages })
     }
 
@@ -116,7 +122,9 @@ impl Link {
     pub(super) fn has_more(&self, event: &str) -> bool {
         let mut state = self.state();
         state.forget(self.world.now());
-        state.find(event).is_ok_and(|(strand, index)| strand.has_more(index))
+        state
+            .find(event)
+            .is_ok_and(|(strand, index)| strand.has_more(index))
     }
 
     /// Forgets what nobody comes back for.

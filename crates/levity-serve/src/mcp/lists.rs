@@ -17,13 +17,24 @@ impl Inner {
             let _ = of;
             return tools.clone();
         }
-        let plain = specs.iter().filter(|spec| !self.offers.contains_key(&spec.name)).filter_map(|spec| {
-            wire::tool(spec, &portable(&spec.input), spec.output.as_ref().map(portable).as_ref())
-        });
-        let offers = self.order.iter().filter_map(|name| self.offers.get(name)).filter_map(|offer| {
-            let spec = offer.handler.spec();
-            wire::tool(spec, &spec.input, spec.output.as_ref())
-        });
+        let plain = specs
+            .iter()
+            .filter(|spec| !self.offers.contains_key(&spec.name))
+            .filter_map(|spec| {
+                wire::tool(
+                    spec,
+                    &portable(&spec.input),
+                    spec.output.as_ref().map(portable).as_ref(),
+                )
+            });
+        let offers = self
+            .order
+            .iter()
+            .filter_map(|name| self.offers.get(name))
+            .filter_map(|offer| {
+                let spec = offer.handler.spec();
+                wire::tool(spec, &spec.input, spec.output.as_ref())
+            });
         let tools: Arc<[Tool]> = plain.chain(offers).collect();
         let changed = told.replace((specs, tools.clone())).is_some();
         drop(told);
@@ -42,18 +53,34 @@ pub(super) fn part<T: Clone>(
 ) -> Result<Page<T>, RequestError> {
     let start = match cursor {
         None => 0,
-        Some(cursor) => cursor.parse().ok().filter(|at| *at <= items.len()).ok_or_else(unknown)?,
+        Some(cursor) => cursor
+            .parse()
+            .ok()
+            .filter(|at| *at <= items.len())
+            .ok_or_else(unknown)?,
     };
     let end = start.saturating_add(size.max(1)).min(items.len());
     let next = (end < items.len()).then(|| end.to_string());
-    Ok(Page { items: items[start..end].to_vec(), next })
+    Ok(Page {
+        items: items[start..end].to_vec(),
+        next,
+    })
 }
 
 /// Which of several lists a cursor is about, and what it says there.
-pub(super) fn place(cursor: Option<&str>, lists: usize) -> Result<(usize, Option<String>), RequestError> {
-    let Some(cursor) = cursor else { return Ok((0, None)) };
+pub(super) fn place(
+    cursor: Option<&str>,
+    lists: usize,
+) -> Result<(usize, Option<String>), RequestError> {
+    let Some(cursor) = cursor else {
+        return Ok((0, None));
+    };
     let (at, rest) = cursor.split_once(':').ok_or_else(unknown)?;
-    let at = at.parse().ok().filter(|at| *at < lists).ok_or_else(unknown)?;
+    let at = at
+        .parse()
+        .ok()
+        .filter(|at| *at < lists)
+        .ok_or_else(unknown)?;
     Ok((at, (!rest.is_empty()).then(|| rest.to_owned())))
 }
 

@@ -1,7 +1,7 @@
 use async_trait::async_trait;
 use levity_core::{
-    Abilities as ModelAbilities, Deltas, Message, Model, ModelCard, ModelError, ModelErrorKind, Request,
-    Response, Role,
+    Abilities as ModelAbilities, Deltas, Message, Model, ModelCard, ModelError, ModelErrorKind,
+    Request, Response, Role,
 };
 use levity_mcp::SampleAsk;
 
@@ -13,8 +13,9 @@ const MAX_TOKENS: u64 = 4096;
 
 /// The model of a client, lent by it ("sampling").
 ///
-/// What it can do stands on its card: it calls tools only if the client says so, and keeps to no schema by itself. Which model
-/// the client takes is the client's choice; the reply does not say what it cost.
+/// What it can do stands on its card: it calls tools only if the client says so, and keeps to no
+/// schema by itself. Which model the client takes is the client's choice; the reply does not say
+/// what it cost.
 ///
 /// ```
 /// use levity_core::{Message, Model as _, Request};
@@ -39,11 +40,19 @@ impl ClientModel {
         let able = client.abilities();
         let mut abilities = ModelAbilities::default();
         (abilities.tools, abilities.output_schema) = (able.sample_tools, false);
-        // Nobody says whether the model sees. The protocol has images, and a client that cannot show them refuses.
+        // Nobody says whether the model sees. The protocol has images, and a client that cannot
+        // show them refuses.
         abilities.images = true;
-        let name = client.info().map_or("unknown", |info| &info.name).to_owned();
+        let name = client
+            .info()
+            .map_or("unknown", |info| &info.name)
+            .to_owned();
         let card = ModelCard::new("mcp-client", name).with_abilities(abilities);
-        Self { client, card, hints: Vec::new() }
+        Self {
+            client,
+            card,
+            hints: Vec::new(),
+        }
     }
 
     /// Asks for a model whose name has `name` in it; of several wishes, the first counts most.
@@ -56,7 +65,10 @@ impl ClientModel {
     fn ask(&self, request: &Request) -> Result<SampleAsk, ModelError> {
         let messages = request.history.messages();
         let Some(first) = messages.first() else {
-            return Err(ModelError::new(ModelErrorKind::BadRequest, "there is nothing to reply to"));
+            return Err(ModelError::new(
+                ModelErrorKind::BadRequest,
+                "there is nothing to reply to",
+            ));
         };
         let options = &request.options;
         let mut ask = SampleAsk::new((**first).clone(), options.max_tokens.unwrap_or(MAX_TOKENS));
@@ -82,10 +94,18 @@ impl Model for ClientModel {
     }
 
     async fn complete(&self, request: Request) -> Result<Response, ModelError> {
-        let reply = self.client.sample(self.ask(&request)?).await.map_err(failed)?;
-        let model = Some(reply.model).filter(|name| !name.is_empty()).map(Into::into);
+        let reply = self
+            .client
+            .sample(self.ask(&request)?)
+            .await
+            .map_err(failed)?;
+        let model = Some(reply.model)
+            .filter(|name| !name.is_empty())
+            .map(Into::into);
         let message = Message::new(Role::Assistant, reply.parts);
-        Ok(Response::new(message).with_finish(reply.finish).with_model(model))
+        Ok(Response::new(message)
+            .with_finish(reply.finish)
+            .with_model(model))
     }
 }
 

@@ -8,14 +8,15 @@ use super::{Client, HandlerReply, RequestError, TaskSupport};
 
 /// A tool that also talks to who calls it.
 ///
-/// A plain [`Tool`](levity_core::Tool) needs none of this: [`McpServerBuilder::tool`](super::McpServerBuilder::tool) takes it as it
-/// is.
+/// A plain [`Tool`](levity_core::Tool) needs none of this:
+/// [`McpServerBuilder::tool`](super::McpServerBuilder::tool) takes it as it is.
 ///
 /// # Contract
 /// - `spec` always returns the same. It goes to clients as it was written.
 /// - `call` is only given arguments that match the input schema.
-/// - Dropping the future of `call` cancels it. That happens when the client takes the call back, goes away, or does not
-///   answer a question within [`McpLimits::answer`](super::McpLimits::answer).
+/// - Dropping the future of `call` cancels it. That happens when the client takes the call back,
+///   goes away, or does not answer a question within
+///   [`McpLimits::answer`](super::McpLimits::answer).
 /// - Between a question and its answer the future may be polled by another task than before.
 ///
 /// ```
@@ -56,7 +57,8 @@ pub trait Handler: Send + Sync {
     /// Does the work.
     ///
     /// # Errors
-    /// A [`ToolError`](levity_core::ToolError) is told to the model, and any other [`RequestError`] to the program that called.
+    /// A [`ToolError`](levity_core::ToolError) is told to the model, and any other [`RequestError`]
+    /// to the program that called.
     async fn call(&self, call: HandlerCall) -> Result<HandlerReply, RequestError>;
 }
 

@@ -21,10 +21,18 @@ use crate::quota::{Permit, Quota};
 pub(super) struct Subject([u8; 32]);
 
 impl Subject {
-    pub(super) fn new(caller: &Caller, method: &str, name: &str, args: &impl serde::Serialize) -> Self {
+    pub(super) fn new(
+        caller: &Caller,
+        method: &str,
+        name: &str,
+        args: &impl serde::Serialize,
+    ) -> Self {
         let args = serde_json::to_string(args).unwrap_or_default();
         let whose = caller.name().unwrap_or_default();
-        let hash = digest(&SHA256, format!("{whose}\0{method}\0{name}\0{args}").as_bytes());
+        let hash = digest(
+            &SHA256,
+            format!("{whose}\0{method}\0{name}\0{args}").as_bytes(),
+        );
         let mut subject = [0; 32];
         subject.copy_from_slice(hash.as_ref());
         Self(subject)
@@ -40,7 +48,8 @@ pub(super) struct Waiting {
     place: Option<Permit>,
     /// Whether it waits now; its time runs only then.
     waits: watch::Sender<bool>,
-    /// Sees to its time. That is no part of the work: what came of work that has ended is not kept for ever, either.
+    /// Sees to its time. That is no part of the work: what came of work that has ended is not kept
+    /// for ever, either.
     clock: JoinSet<()>,
 }
 
@@ -54,8 +63,19 @@ pub(super) struct Parked {
 }
 
 impl Parked {
-    pub(super) fn new(seal: Seal, world: Arc<dyn World>, places: Arc<Quota>, limit: Duration) -> Arc<Self> {
-        Arc::new(Self { seal, world, places, limit, waiting: Mutex::default() })
+    pub(super) fn new(
+        seal: Seal,
+        world: Arc<dyn World>,
+        places: Arc<Quota>,
+        limit: Duration,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            seal,
+            world,
+            places,
+            limit,
+            waiting: Mutex::default(),
+        })
     }
 
     /// A case that may come to wait.
@@ -63,7 +83,14 @@ impl Parked {
         let id = u128::from(self.world.random()) << 64 | u128::from(self.world.random());
         let (waits, _) = watch::channel(false);
         let ticket = Ticket { id, round: 0 };
-        Waiting { case, subject, ticket, place: None, waits, clock: JoinSet::new() }
+        Waiting {
+            case,
+            subject,
+            ticket,
+            place: None,
+            waits,
+            clock: JoinSet::new(),
+        }
     }
 
     /// Lets a case wait, and says what the client has to answer.
@@ -76,14 +103,17 @@ impl Parked {
         mut waiting: Waiting,
         requests: InputRequests,
     ) -> Result<InputRequiredResult, RequestError> {
-        let full =
-            |_| RequestError::busy("too many calls wait for answers of their clients; try again later");
+        let full = |_| {
+            RequestError::busy("too many calls wait for answers of their clients; try again later")
+        };
         waiting.place = Some(self.places.take(caller).map_err(full)?);
         let mut all = self.all();
         waiting.ticket.round = waiting.ticket.round.wrapping_add(1);
         waiting.case.send_away();
         if waiting.clock.is_empty() {
-            waiting.clock.spawn(self.lapse(waiting.ticket.id, waiting.waits.subscribe()));
+            waiting
+                .clock
+                .spawn(self.lapse(waiting.ticket.id, waiting.waits.subscribe()));
         }
         waiting.waits.send_replace(true);
         let state = self.seal.seal(waiting.ticket);
@@ -94,23 +124,31 @@ impl Parked {
     /// The case that `state` is about.
     ///
     /// # Errors
-    /// When there is none: it is a stranger's, was used before, came too late, or is about another request.
+    /// When there is none: it is a stranger's, was used before, came too late, or is about another
+    /// request.
     pub(super) fn take(&self, state: &str, subject: Subject) -> Result<Waiting, RequestError> {
         let ticket = self
             .seal
             .open(state)
             .ok_or_else(|| RequestError::invalid("`requestState` is not of this server"))?;
         let mut all = self.all();
-        let waiting = all.get(&ticket.id).filter(|waiting| waiting.ticket == ticket);
+        let waiting = all
+            .get(&ticket.id)
+            .filter(|waiting| waiting.ticket == ticket);
         let waiting = waiting.ok_or_else(|| {
-            RequestError::invalid("`requestState` was used before, or came too late; call again without it")
+            RequestError::invalid(
+                "`requestState` was used before, or came too late; call again without it",
+            )
         })?;
         if waiting.subject != subject {
-            return Err(RequestError::invalid("`requestState` belongs to another request"));
+            return Err(RequestError::invalid(
+                "`requestState` belongs to another request",
+            ));
         }
         let waiting = all.remove(&ticket.id);
         drop(all);
-        let mut waiting = waiting.ok_or_else(|| RequestError::invalid("`requestState` was used before"))?;
+        let mut waiting =
+            waiting.ok_or_else(|| RequestError::invalid("`requestState` was used before"))?;
         waiting.place = None;
         waiting.waits.send_replace(false);
         Ok(waiting)
@@ -130,7 +168,8 @@ impl Parked {
                         changed = waits.changed() => changed,
                         () = world.sleep(limit) => {
                             let Some(parked) = parked.upgrade() else { return };
-                            // Dropped behind the lock: what a handler does when it is dropped is its own.
+                            // Dropped behind the lock: what a handler does when it is dropped is
+                            // its own.
                             drop(parked.lapsed(id, &waits));
                             continue;
                         }
@@ -148,7 +187,11 @@ impl Parked {
     /// Takes out a case whose time is over, unless somebody has come for it at the last moment.
     fn lapsed(&self, id: u128, waits: &watch::Receiver<bool>) -> Option<Waiting> {
         let mut all = self.all();
-        if waits.has_changed().unwrap_or(true) { None } else { all.remove(&id) }
+        if waits.has_changed().unwrap_or(true) {
+            None
+        } else {
+            all.remove(&id)
+        }
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<u128, Waiting>> {

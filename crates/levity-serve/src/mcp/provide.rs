@@ -19,33 +19,49 @@ pub struct Page<T> {
 impl<T> Page<T> {
     /// All there is.
     pub fn all(items: impl IntoIterator<Item = T>) -> Self {
-        Self { items: items.into_iter().collect(), next: None }
+        Self {
+            items: items.into_iter().collect(),
+            next: None,
+        }
     }
 
     /// A part that is not the last.
     pub fn part(items: impl IntoIterator<Item = T>, next: impl Into<String>) -> Self {
-        Self { items: items.into_iter().collect(), next: Some(next.into()) }
+        Self {
+            items: items.into_iter().collect(),
+            next: Some(next.into()),
+        }
     }
 }
 
 /// Things that clients may read.
 ///
 /// # Contract
-/// - `cursor` is what the page before said as `next`, as it may come back from a client that changed it.
-/// - `read` of what is not there fails with [`RequestError::not_found`]; then others are asked, if the server has others.
+/// - `cursor` is what the page before said as `next`, as it may come back from a client that
+///   changed it.
+/// - `read` of what is not there fails with [`RequestError::not_found`]; then others are asked, if
+///   the server has others.
 #[async_trait]
 pub trait Resources: Send + Sync {
     /// What there is.
     async fn list(&self, cursor: Option<&str>) -> Result<Page<Resource>, RequestError>;
 
-    /// What there is for this caller; the same for all by default. `read` is to give a caller nothing that is not listed for it.
-    async fn list_for(&self, caller: &Caller, cursor: Option<&str>) -> Result<Page<Resource>, RequestError> {
+    /// What there is for this caller; the same for all by default. `read` is to give a caller
+    /// nothing that is not listed for it.
+    async fn list_for(
+        &self,
+        caller: &Caller,
+        cursor: Option<&str>,
+    ) -> Result<Page<Resource>, RequestError> {
         let _ = caller;
         self.list(cursor).await
     }
 
     /// What there is beside it, under addresses with gaps.
-    async fn templates(&self, cursor: Option<&str>) -> Result<Page<ResourceTemplate>, RequestError> {
+    async fn templates(
+        &self,
+        cursor: Option<&str>,
+    ) -> Result<Page<ResourceTemplate>, RequestError> {
         let _ = cursor;
         Ok(Page::all([]))
     }
@@ -53,7 +69,8 @@ pub trait Resources: Send + Sync {
     /// Reads.
     async fn read(&self, ask: ResourceAsk) -> Result<Vec<ResourceContent>, RequestError>;
 
-    /// Whether [`Changes::resource`](super::Changes::resource) tells when one of them changes. It does not, by default.
+    /// Whether [`Changes::resource`](super::Changes::resource) tells when one of them changes. It
+    /// does not, by default.
     fn tells_updates(&self) -> bool {
         false
     }
@@ -78,7 +95,8 @@ pub trait Prompts: Send + Sync {
     /// Fills one in.
     ///
     /// # Errors
-    /// [`RequestError::not_found`] when there is none of that name; then others are asked, if the server has others.
+    /// [`RequestError::not_found`] when there is none of that name; then others are asked, if the
+    /// server has others.
     async fn get(&self, ask: PromptAsk) -> Result<PromptReply, RequestError>;
 }
 
@@ -130,7 +148,10 @@ pub struct Completion {
 impl Completion {
     /// These.
     pub fn new(values: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        Self { values: values.into_iter().map(Into::into).collect(), total: None }
+        Self {
+            values: values.into_iter().map(Into::into).collect(),
+            total: None,
+        }
     }
 
     /// Says how many there are in all.

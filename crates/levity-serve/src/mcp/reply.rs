@@ -75,12 +75,18 @@ pub struct HandlerReply {
 impl HandlerReply {
     /// Text.
     pub fn text(text: impl Into<String>) -> Self {
-        Self { content: vec![Block::Text(text.into())], value: None }
+        Self {
+            content: vec![Block::Text(text.into())],
+            value: None,
+        }
     }
 
     /// A value; who cannot read values is shown it as JSON.
     pub fn value(value: Value) -> Self {
-        Self { content: Vec::new(), value: Some(value) }
+        Self {
+            content: Vec::new(),
+            value: Some(value),
+        }
     }
 
     /// Adds a piece.
@@ -93,7 +99,10 @@ impl HandlerReply {
 
 impl From<ToolOutput> for HandlerReply {
     fn from(output: ToolOutput) -> Self {
-        Self { content: output.content.into_iter().map(Block::from).collect(), value: output.value }
+        Self {
+            content: output.content.into_iter().map(Block::from).collect(),
+            value: output.value,
+        }
     }
 }
 
@@ -149,6 +158,9 @@ impl From<Message> for PromptReply {
             _ => None,
         };
         let said = message.parts.into_iter().filter_map(block);
-        Self { description: None, messages: said.map(|block| (role, block)).collect() }
+        Self {
+            description: None,
+            messages: said.map(|block| (role, block)).collect(),
+        }
     }
 }

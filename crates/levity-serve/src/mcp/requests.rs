@@ -9,8 +9,8 @@ use levity_core::{CancelToken, EffectClass, RunId, ToolCall, ToolError, ToolErro
 use levity_mcp::{ElicitForm, ElicitReply};
 use levity_rpc::mcp::{
     CallToolRequestParams, CallToolResponse, ClientCapabilities, ErrorData, GetPromptRequestParams,
-    GetPromptResponse, InputRequiredResult, InputResponses, ReadResourceRequestParams, ReadResourceResponse,
-    RequestContext, RoleServer,
+    GetPromptResponse, InputRequiredResult, InputResponses, ReadResourceRequestParams,
+    ReadResourceResponse, RequestContext, RoleServer,
 };
 use levity_tools::{CallCx, Dispatched, Dispatcher};
 use serde::Serialize;
@@ -21,8 +21,8 @@ use super::drive::{self, Case, Outcome, Product, Step};
 use super::parked::{Subject, Waiting};
 use super::session::{Session, is_modern, words};
 use super::{
-    Client, ClientAbilities, ClientInfo, HandlerCall, HandlerReply, PromptAsk, RequestError, ResourceAsk,
-    TaskSupport, wire,
+    Client, ClientAbilities, ClientInfo, HandlerCall, HandlerReply, PromptAsk, RequestError,
+    ResourceAsk, TaskSupport, wire,
 };
 use crate::access::{Caller, TokenScope};
 use crate::quota::Permit;
@@ -49,7 +49,12 @@ impl Sent {
     /// Before 2026-07-28 clients were asked by requests, and sent nothing along.
     fn new(modern: bool, state: Option<String>, answers: Option<InputResponses>) -> Self {
         let (state, answers) = (state.filter(|_| modern), answers.filter(|_| modern));
-        Self { state, answers, can_become_task: false, held: None }
+        Self {
+            state,
+            answers,
+            can_become_task: false,
+            held: None,
+        }
     }
 
     /// The answers, looked at.
@@ -57,7 +62,9 @@ impl Sent {
         let answers = self.answers.take().unwrap_or_default();
         match answers.values().all(Value::is_object) {
             true => Ok(answers),
-            false => Err(RequestError::invalid("an answer in `inputResponses` is no object")),
+            false => Err(RequestError::invalid(
+                "an answer in `inputResponses` is no object",
+            )),
         }
     }
 }
@@ -69,28 +76,49 @@ impl Session {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let modern = is_modern(&context);
-        let _place = self.inner.place(&self.caller(&context)).map_err(|fault| fault.into_error(modern))?;
-        let CallToolRequestParams { name, arguments, input_responses, request_state, .. } = request;
+        let _place = self
+            .inner
+            .place(&self.caller(&context))
+            .map_err(|fault| fault.into_error(modern))?;
+        let CallToolRequestParams {
+            name,
+            arguments,
+            input_responses,
+            request_state,
+            ..
+        } = request;
         let mut sent = Sent::new(modern, request_state, input_responses);
         let args = Value::Object(arguments.unwrap_or_default());
         let bytes = memory_of(&args)
-            + sent.answers.iter().flatten().map(|(_, value)| memory_of(value)).sum::<usize>();
+            + sent
+                .answers
+                .iter()
+                .flatten()
+                .map(|(_, value)| memory_of(value))
+                .sum::<usize>();
         let held = self.inner.hold(&self.caller(&context), bytes);
         sent.held = Some(held.map_err(|fault| fault.into_error(modern))?);
         let call = ToolCall::new(self.inner.call_id(), name, args);
-        self.may_call(&call.name, &context).map_err(|fault| fault.into_error(modern))?;
+        self.may_call(&call.name, &context)
+            .map_err(|fault| fault.into_error(modern))?;
         let outcome = match self.inner.offers.contains_key(&call.name) {
             true => self.offered(call, sent, &context).await,
             false => self.plain(call, sent, &context).await,
         };
         match outcome {
             Ok(response) => Ok(response),
-            Err(fault) => fault.into_tool_error(modern).map(|error| wire::failed(&error).into()),
+            Err(fault) => fault
+                .into_tool_error(modern)
+                .map(|error| wire::failed(&error).into()),
         }
     }
 
     /// Refuses a caller that may only read, unless the tool only reads.
-    fn may_call(&self, name: &str, context: &RequestContext<RoleServer>) -> Result<(), RequestError> {
+    fn may_call(
+        &self,
+        name: &str,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<(), RequestError> {
         let caller = self.caller(context);
         let reads = match self.inner.offers.get(name) {
             Some(offer) => offer.handler.spec().hints.class == EffectClass::ReadOnly,
@@ -101,8 +129,16 @@ impl Session {
                 .iter()
                 .any(|spec| spec.name == name && spec.hints.class == EffectClass::ReadOnly),
         };
-        let scope = if reads { TokenScope::Read } else { TokenScope::Run };
-        if caller.may(scope) { Ok(()) } else { Err(RequestError::forbidden(caller.missing(scope))) }
+        let scope = if reads {
+            TokenScope::Read
+        } else {
+            TokenScope::Run
+        };
+        if caller.may(scope) {
+            Ok(())
+        } else {
+            Err(RequestError::forbidden(caller.missing(scope)))
+        }
     }
 
     async fn offered(
@@ -111,13 +147,24 @@ impl Session {
         mut sent: Sent,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, RequestError> {
-        let Some(offer) = self.inner.offers.get(&call.name) else { return Err(no_tool(&call.name)) };
+        let Some(offer) = self.inner.offers.get(&call.name) else {
+            return Err(no_tool(&call.name));
+        };
         let args = offer.arguments.of(&call)?.into_owned();
-        let (handler, limit, world) = (offer.handler.clone(), offer.limit, self.inner.world.clone());
+        let (handler, limit, world) =
+            (offer.handler.clone(), offer.limit, self.inner.world.clone());
         let (id, subject) = (call.id, ("tools/call", &*call.name, &call.args));
         let begin = |client: Client, cancel: CancelToken| async move {
-            let call = HandlerCall { args, id, progress: client.listener(), client, cancel };
-            within(&*world, limit, handler.call(call)).await.map(Product::Tool)
+            let call = HandlerCall {
+                args,
+                id,
+                progress: client.listener(),
+                client,
+                cancel,
+            };
+            within(&*world, limit, handler.call(call))
+                .await
+                .map(Product::Tool)
         };
         let support = offer.handler.task_support();
         let knows_tasks = is_modern(context).then(|| knows_tasks(context));
@@ -126,10 +173,10 @@ impl Session {
         }
         if knows_tasks == Some(true) && support.is_immediate() && sent.state.is_none() {
             let answers = sent.answers()?;
-            return self
-                .inner
-                .tasks
-                .start(self.caller(context), self.case(context, answers, (false, sent.held), begin));
+            return self.inner.tasks.start(
+                self.caller(context),
+                self.case(context, answers, (false, sent.held), begin),
+            );
         }
         sent.can_become_task = knows_tasks == Some(true) && support == TaskSupport::Deferred;
         tool_response(self.work(subject, sent, context, begin).await?)
@@ -171,13 +218,24 @@ impl Session {
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
         let modern = is_modern(&context);
-        let _place = self.inner.place(&self.caller(&context)).map_err(|fault| fault.into_error(modern))?;
-        let ReadResourceRequestParams { uri, input_responses, request_state, .. } = request;
+        let _place = self
+            .inner
+            .place(&self.caller(&context))
+            .map_err(|fault| fault.into_error(modern))?;
+        let ReadResourceRequestParams {
+            uri,
+            input_responses,
+            request_state,
+            ..
+        } = request;
         let sent = Sent::new(modern, request_state, input_responses);
         let (all, wanted) = (self.inner.resources.clone(), uri.clone());
         let begin = |client: Client, _: CancelToken| async move {
             for resources in all {
-                let ask = ResourceAsk { uri: wanted.clone(), client: client.clone() };
+                let ask = ResourceAsk {
+                    uri: wanted.clone(),
+                    client: client.clone(),
+                };
                 match resources.read(ask).await {
                     Err(fault) if fault.is_not_found() => {}
                     // The protocol wants an error where there is nothing.
@@ -186,9 +244,15 @@ impl Session {
                 }
             }
             let data = json!({ "uri": wanted });
-            Err(RequestError::not_found(format!("there is no resource `{}`", short(&wanted))).with_data(data))
+            Err(
+                RequestError::not_found(format!("there is no resource `{}`", short(&wanted)))
+                    .with_data(data),
+            )
         };
-        match self.work(("resources/read", &uri, &()), sent, &context, begin).await {
+        match self
+            .work(("resources/read", &uri, &()), sent, &context, begin)
+            .await
+        {
             Ok(Answer::Product(Product::Read(contents))) => Ok(wire::read(contents).into()),
             Ok(Answer::Asks(asks)) => Ok(asks.into()),
             Ok(Answer::Product(_) | Answer::Task(_)) => Err(mixed_up().into_error(modern)),
@@ -202,22 +266,41 @@ impl Session {
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
         let modern = is_modern(&context);
-        let _place = self.inner.place(&self.caller(&context)).map_err(|fault| fault.into_error(modern))?;
-        let GetPromptRequestParams { name, arguments, input_responses, request_state, .. } = request;
+        let _place = self
+            .inner
+            .place(&self.caller(&context))
+            .map_err(|fault| fault.into_error(modern))?;
+        let GetPromptRequestParams {
+            name,
+            arguments,
+            input_responses,
+            request_state,
+            ..
+        } = request;
         let sent = Sent::new(modern, request_state, input_responses);
         let args = words(arguments);
         let (all, wanted, given) = (self.inner.prompts.clone(), name.clone(), args.clone());
         let begin = |client: Client, _: CancelToken| async move {
             for prompts in all {
-                let ask = PromptAsk { name: wanted.clone(), args: given.clone(), client: client.clone() };
+                let ask = PromptAsk {
+                    name: wanted.clone(),
+                    args: given.clone(),
+                    client: client.clone(),
+                };
                 match prompts.get(ask).await {
                     Err(fault) if fault.is_not_found() => {}
                     other => return other.map(Product::Prompt),
                 }
             }
-            Err(RequestError::invalid(format!("there is no prompt `{}`", short(&wanted))))
+            Err(RequestError::invalid(format!(
+                "there is no prompt `{}`",
+                short(&wanted)
+            )))
         };
-        match self.work(("prompts/get", &name, &args), sent, &context, begin).await {
+        match self
+            .work(("prompts/get", &name, &args), sent, &context, begin)
+            .await
+        {
             Ok(Answer::Product(Product::Prompt(reply))) => Ok(wire::prompt(reply).into()),
             Ok(Answer::Asks(asks)) => Ok(asks.into()),
             Ok(Answer::Product(_) | Answer::Task(_)) => Err(mixed_up().into_error(modern)),
@@ -225,7 +308,8 @@ impl Session {
         }
     }
 
-    /// Begins the work for a request, or goes on with it, until it is done or the client has to say something.
+    /// Begins the work for a request, or goes on with it, until it is done or the client has to say
+    /// something.
     async fn work<F>(
         &self,
         subject: (&str, &str, &impl Serialize),
@@ -240,7 +324,9 @@ impl Session {
         let answers = sent.answers()?;
         if !is_modern(context) {
             let mut case = self.case(context, BTreeMap::new(), (false, sent.held), begin);
-            let step = case.ask_along(context, &*inner.world, inner.limits.answer).await;
+            let step = case
+                .ask_along(context, &*inner.world, inner.limits.answer)
+                .await;
             return match step {
                 Step::Done(outcome) => outcome.map(Answer::Product),
                 Step::Cancelled => Err(cancelled()),
@@ -257,10 +343,14 @@ impl Session {
         };
         match waiting.case.ask_at_end(context).await {
             Step::Done(outcome) => outcome.map(Answer::Product),
-            Step::Open(requests) => {
-                inner.parked.park(&self.caller(context), waiting, requests).map(Answer::Asks)
-            }
-            Step::Task => inner.tasks.start(self.caller(context), waiting.case).map(Answer::Task),
+            Step::Open(requests) => inner
+                .parked
+                .park(&self.caller(context), waiting, requests)
+                .map(Answer::Asks),
+            Step::Task => inner
+                .tasks
+                .start(self.caller(context), waiting.case)
+                .map(Answer::Task),
             Step::Cancelled => Err(cancelled()),
         }
     }
@@ -273,7 +363,11 @@ impl Session {
         context: &RequestContext<RoleServer>,
     ) -> Result<Waiting, RequestError> {
         let mut waiting = self.inner.parked.take(state, subject)?;
-        waiting.case.desk.level.store(asked_level(context), Ordering::Relaxed);
+        waiting
+            .case
+            .desk
+            .level
+            .store(asked_level(context), Ordering::Relaxed);
         waiting.case.answer(answers);
         Ok(waiting)
     }
@@ -288,9 +382,18 @@ impl Session {
     where
         F: Future<Output = Outcome> + Send + 'static,
     {
-        let (desk, inbox): (Arc<Desk>, Inbox) =
-            Desk::new(able(context), info(context), self.level(context), early, can_become_task);
-        let client = Client::new(desk.clone(), self.inner.changes.clone(), self.caller(context));
+        let (desk, inbox): (Arc<Desk>, Inbox) = Desk::new(
+            able(context),
+            info(context),
+            self.level(context),
+            early,
+            can_become_task,
+        );
+        let client = Client::new(
+            desk.clone(),
+            self.inner.changes.clone(),
+            self.caller(context),
+        );
         let cancel = CancelToken::new();
         let work = begin(client, cancel.clone());
         let work = async move {
@@ -317,17 +420,24 @@ fn memory_of(value: &Value) -> usize {
         Value::String(text) => text.len(),
         Value::Array(list) => list.iter().map(memory_of).sum(),
         // An entry of a map has its key, and its place in a node that is half full.
-        Value::Object(map) => map.iter().map(|(key, value)| key.len() + 2 * own + memory_of(value)).sum(),
+        Value::Object(map) => map
+            .iter()
+            .map(|(key, value)| key.len() + 2 * own + memory_of(value))
+            .sum(),
         _ => 0,
     }
 }
 
 /// The level of a request; above all there are where it says none.
 fn asked_level(context: &RequestContext<RoleServer>) -> u8 {
-    context.meta.log_level().map_or(u8::MAX, |level| drive::level(level) as u8)
+    context
+        .meta
+        .log_level()
+        .map_or(u8::MAX, |level| drive::level(level) as u8)
 }
 
-/// The run that calls of tools are made for. Tools that keep something for a run keep it apart for each tenant.
+/// The run that calls of tools are made for. Tools that keep something for a run keep it apart for
+/// each tenant.
 fn run_of(caller: &Caller) -> RunId {
     RunId::from(caller.own("mcp"))
 }
@@ -346,7 +456,10 @@ async fn permitted(dispatcher: Dispatcher, call: ToolCall, client: Client) -> Ou
             true => Err(ToolError::new(ToolErrorKind::Failed, result.text()).into()),
             false => {
                 let content = result.content.into_iter().map(Into::into).collect();
-                Ok(Product::Tool(HandlerReply { content, value: result.value }))
+                Ok(Product::Tool(HandlerReply {
+                    content,
+                    value: result.value,
+                }))
             }
         },
         Dispatched::NeedsApproval { reason } | Dispatched::Unknown { reason } => {
@@ -358,26 +471,32 @@ async fn permitted(dispatcher: Dispatcher, call: ToolCall, client: Client) -> Ou
 /// Asks the person at the client.
 async fn approve(client: &Client, call: &ToolCall, reason: &str) -> Result<(), RequestError> {
     if !client.caller().may(TokenScope::Approve) {
-        let message = format!("{reason}, and {}", client.caller().missing(TokenScope::Approve));
+        let message = format!(
+            "{reason}, and {}",
+            client.caller().missing(TokenScope::Approve)
+        );
         return Err(ToolError::new(ToolErrorKind::Denied, message).into());
     }
     let schema = json!({"type": "object", "properties": {"allow": {"type": "boolean", "title": "Allow this call"}}, "required": ["allow"]});
     let args = ShownArgs::new(&call.args);
     if !args.is_whole {
         let message = format!(
-            "{reason}, and a person is asked only about calls of {SHOWN_ARGS} bytes at most; make a shorter call"
+            "{reason}, and a person is asked only about calls of {SHOWN_ARGS} bytes at most; make \
+                a shorter call"
         );
         return Err(ToolError::new(ToolErrorKind::Denied, message).into());
     }
     let (name, args, reason) = (visible(&call.name), args.text, visible(reason));
-    let question = format!("`{name}` is about to be called with {args}: {reason}. Is that all right?");
+    let question =
+        format!("`{name}` is about to be called with {args}: {reason}. Is that all right?");
     let form = ElicitForm::new(question, schema);
     match client.elicit(form).await? {
         ElicitReply::Accept(content) if content.get("allow") == Some(&Value::Bool(true)) => Ok(()),
-        _ => {
-            Err(ToolError::new(ToolErrorKind::Denied, "the person at the client did not allow this call")
-                .into())
-        }
+        _ => Err(ToolError::new(
+            ToolErrorKind::Denied,
+            "the person at the client did not allow this call",
+        )
+        .into()),
     }
 }
 
@@ -387,7 +506,9 @@ async fn within(
     limit: Option<Duration>,
     work: impl Future<Output = Result<HandlerReply, RequestError>>,
 ) -> Result<HandlerReply, RequestError> {
-    let Some(limit) = limit else { return work.await };
+    let Some(limit) = limit else {
+        return work.await;
+    };
     tokio::select! {
         outcome = work => outcome,
         () = world.sleep(limit) => {
@@ -407,7 +528,9 @@ fn tool_response(answer: Answer) -> Result<CallToolResponse, RequestError> {
 }
 
 fn knows_tasks(context: &RequestContext<RoleServer>) -> bool {
-    context.client_capabilities().is_some_and(|can| can.supports_tasks())
+    context
+        .client_capabilities()
+        .is_some_and(|can| can.supports_tasks())
 }
 
 fn needs_tasks() -> RequestError {
@@ -416,7 +539,9 @@ fn needs_tasks() -> RequestError {
 }
 
 fn able(context: &RequestContext<RoleServer>) -> ClientAbilities {
-    let Some(can) = context.client_capabilities() else { return ClientAbilities::default() };
+    let Some(can) = context.client_capabilities() else {
+        return ClientAbilities::default();
+    };
     let elicit = can.elicitation.as_ref();
     let url = elicit.is_some_and(|elicit| elicit.url.is_some());
     ClientAbilities {
@@ -424,18 +549,28 @@ fn able(context: &RequestContext<RoleServer>) -> ClientAbilities {
         elicit: elicit.is_some_and(|elicit| elicit.form.is_some() || !url),
         elicit_url: url,
         sample: can.sampling.is_some(),
-        sample_tools: can.sampling.as_ref().is_some_and(|sampling| sampling.tools.is_some()),
+        sample_tools: can
+            .sampling
+            .as_ref()
+            .is_some_and(|sampling| sampling.tools.is_some()),
         roots: can.roots.is_some(),
     }
 }
 
 fn info(context: &RequestContext<RoleServer>) -> Option<ClientInfo> {
     let info = context.client_info()?;
-    Some(ClientInfo { name: info.name, version: info.version, title: info.title })
+    Some(ClientInfo {
+        name: info.name,
+        version: info.version,
+        title: info.title,
+    })
 }
 
 fn no_tool(name: &str) -> RequestError {
-    RequestError::invalid(format!("there is no tool `{}`; `tools/list` names those there are", short(name)))
+    RequestError::invalid(format!(
+        "there is no tool `{}`; `tools/list` names those there are",
+        short(name)
+    ))
 }
 
 fn short(name: &str) -> String {

@@ -20,7 +20,9 @@ const BODY: usize = 20;
 impl Seal {
     /// Nothing where the system has no randomness.
     pub(super) fn new() -> Option<Self> {
-        hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).ok().map(Self)
+        hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new())
+            .ok()
+            .map(Self)
     }
 
     pub(super) fn seal(&self, ticket: Ticket) -> String {
@@ -39,7 +41,10 @@ impl Seal {
         hmac::verify(&self.0, body, tag).ok()?;
         let (id, round) = body.split_at_checked(16)?;
         let id = u128::from_be_bytes(id.try_into().ok()?);
-        Some(Ticket { id, round: u32::from_be_bytes(round.try_into().ok()?) })
+        Some(Ticket {
+            id,
+            round: u32::from_be_bytes(round.try_into().ok()?),
+        })
     }
 }
 
@@ -55,9 +60,20 @@ mod tests {
         assert_eq!(seal.open(&state), Some(ticket));
         let mut changed = state.clone();
         changed.replace_range(..1, if state.starts_with('B') { "C" } else { "B" });
-        for bad in [&*changed, "", "x", &state[1..], &format!("{state}-TAMPERED"), &"A".repeat(10_000)] {
+        for bad in [
+            &*changed,
+            "",
+            "x",
+            &state[1..],
+            &format!("{state}-TAMPERED"),
+            &"A".repeat(10_000),
+        ] {
             assert_eq!(seal.open(bad), None, "{bad}");
         }
-        assert_eq!(Seal::new().unwrap().open(&state), None, "another server's key");
+        assert_eq!(
+            Seal::new().unwrap().open(&state),
+            None,
+            "another server's key"
+        );
     }
 }

@@ -74,10 +74,11 @@ impl McpServer {
         &self.0.changes
     }
 
-    /// Serves the client that started this program, over its standard input and output, until the client closes them.
+    /// Serves the client that started this program, over its standard input and output, until the
+    /// client closes them.
     ///
-    /// Nothing else may be written to standard output meanwhile. What was asked for before the end is answered, within five
-    /// seconds.
+    /// Nothing else may be written to standard output meanwhile. What was asked for before the end
+    /// is answered, within five seconds.
     ///
     /// # Errors
     /// When the connection fails.
@@ -86,7 +87,8 @@ impl McpServer {
         self.serve(reader, writer).await
     }
 
-    /// Serves the client at the other end, one message a line, until it closes its side. Dropping the future ends it at once.
+    /// Serves the client at the other end, one message a line, until it closes its side. Dropping
+    /// the future ends it at once.
     ///
     /// # Errors
     /// When the connection fails.
@@ -96,8 +98,12 @@ impl McpServer {
         writer: impl AsyncWrite + Send + Unpin + 'static,
     ) -> Result<()> {
         let lines = Lines::new(reader, writer, self.0.limits.line);
-        // The library's own handshake ends the connection at the first message that is out of order.
-        match serve_directly(Session::new(self.0.clone()), lines, None).waiting().await {
+        // The library's own handshake ends the connection at the first message that is out of
+        // order.
+        match serve_directly(Session::new(self.0.clone()), lines, None)
+            .waiting()
+            .await
+        {
             Ok(QuitReason::JoinError(error)) | Err(error) => Err(Error::Io {
                 what: "the connection broke down".to_owned(),
                 source: io::Error::other(error),
@@ -135,20 +141,25 @@ impl McpServer {
 
 impl fmt::Debug for McpServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("McpServer").field("info", &self.0.info.server_info).finish_non_exhaustive()
+        f.debug_struct("McpServer")
+            .field("info", &self.0.info.server_info)
+            .finish_non_exhaustive()
     }
 }
 
 impl Inner {
     /// A place among those that are worked on.
     pub(super) fn place(&self, caller: &Caller) -> Result<Permit, RequestError> {
-        self.calls.take(caller).map_err(|_| RequestError::busy("the server is busy; try again in a moment"))
+        self.calls
+            .take(caller)
+            .map_err(|_| RequestError::busy("the server is busy; try again in a moment"))
     }
 
     /// Room for the arguments of a call, for as long as it is worked on.
     pub(super) fn hold(&self, caller: &Caller, bytes: usize) -> Result<Permit, RequestError> {
-        let busy =
-            |_| RequestError::busy("calls with much to read are being worked on; try again in a moment");
+        let busy = |_| {
+            RequestError::busy("calls with much to read are being worked on; try again in a moment")
+        };
         self.arguments.take_many(caller, bytes).map_err(busy)
     }
 

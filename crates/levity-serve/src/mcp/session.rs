@@ -13,14 +13,15 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use levity_rpc::mcp::{
-    CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult,
-    CompletionInfo, CustomRequest, CustomResult, ErrorCode, ErrorData, Extensions, GetPromptRequestParams,
-    GetPromptResponse, GetTaskParams, GetTaskResult, InitializeRequestParams, InitializeResult,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    NotificationContext, PaginatedRequestParams, Peer, ProtocolVersion, ReadResourceRequestParams,
-    ReadResourceResponse, Reference, RequestContext, ResourceUpdatedNotificationParam, RoleServer,
-    ServerConfig, ServerHandler, SetLevelRequestParams, SubscribeRequestParams, SubscriptionContext,
-    SubscriptionFilter, SubscriptionSink, Tool, UnsubscribeRequestParams, UpdateTaskParams,
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
+    CompleteResult, CompletionInfo, CustomRequest, CustomResult, ErrorCode, ErrorData, Extensions,
+    GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult,
+    InitializeRequestParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, NotificationContext, PaginatedRequestParams, Peer,
+    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, Reference, RequestContext,
+    ResourceUpdatedNotificationParam, RoleServer, ServerConfig, ServerHandler,
+    SetLevelRequestParams, SubscribeRequestParams, SubscriptionContext, SubscriptionFilter,
+    SubscriptionSink, Tool, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use serde_json::Value;
 use tokio::task::JoinSet;
@@ -50,12 +51,21 @@ impl Session {
     /// A session of the owner, who started this program.
     pub(super) fn new(inner: Arc<Inner>) -> Self {
         let level = Arc::new(AtomicU8::new(ClientLogLevel::Info as u8));
-        Self { inner, level, local: true, ear: Mutex::default(), tasks: Mutex::default() }
+        Self {
+            inner,
+            level,
+            local: true,
+            ear: Mutex::default(),
+            tasks: Mutex::default(),
+        }
     }
 
     /// A session of whoever comes by HTTP: each request says whose it is.
     pub(super) fn remote(inner: Arc<Inner>) -> Self {
-        Self { local: false, ..Self::new(inner) }
+        Self {
+            local: false,
+            ..Self::new(inner)
+        }
     }
 
     /// Who sent a request. The gate has noted it; where nothing is noted, nothing is allowed.
@@ -68,7 +78,10 @@ impl Session {
             return Caller::owner();
         }
         let parts = extensions.get::<http::request::Parts>();
-        parts.and_then(|parts| parts.extensions.get::<Caller>()).cloned().unwrap_or_else(Caller::nobody)
+        parts
+            .and_then(|parts| parts.extensions.get::<Caller>())
+            .cloned()
+            .unwrap_or_else(Caller::nobody)
     }
 
     /// Begins to tell the client of changes, unless that has begun.
@@ -83,7 +96,8 @@ impl Session {
         Ok(place.insert(ear).clone())
     }
 
-    /// Does what somebody else wrote: within its time, among so many, and a panic of it is an error.
+    /// Does what somebody else wrote: within its time, among so many, and a panic of it is an
+    /// error.
     async fn own<T>(
         &self,
         context: &RequestContext<RoleServer>,
@@ -94,7 +108,8 @@ impl Session {
         let done = tokio::select! {
             done = AssertUnwindSafe(work).catch_unwind() => done.map_err(|_| RequestError::failed("it panicked")),
             () = context.ct.cancelled() => Err(RequestError::failed("the request was cancelled")),
-            () = self.inner.world.sleep(limit) => Err(RequestError::failed(format!("it was not done within {limit:?}"))),
+            () = self.inner.world.sleep(limit) => Err(RequestError::failed(format!("it was not \
+                done within {limit:?}"))),
         };
         done.and_then(|done| done).map_err(error)
     }
@@ -107,7 +122,9 @@ fn gate(has: bool, method: &str) -> Result<(), ErrorData> {
 
 /// Whether a request is of 2026-07-28 or later, where clients are asked nothing but in results.
 pub(super) fn is_modern(context: &RequestContext<RoleServer>) -> bool {
-    context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
+    context
+        .protocol_version()
+        .is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
 }
 
 pub(super) fn no_method(method: &str) -> ErrorData {
@@ -115,7 +132,10 @@ pub(super) fn no_method(method: &str) -> ErrorData {
 }
 
 fn ear(inner: &Inner, caller: &Caller) -> Result<Arc<Ear>, RequestError> {
-    let ear = inner.listeners.take(caller).map(|place| inner.changes.listen(place));
+    let ear = inner
+        .listeners
+        .take(caller)
+        .map(|place| inner.changes.listen(place));
     // The tools that there are now are those that the next are compared with.
     inner.tools();
     ear.map_err(|_| RequestError::busy("too many clients listen for changes; try again later"))
@@ -145,7 +165,9 @@ async fn tell(inner: Arc<Inner>, peer: Peer<RoleServer>, ear: Arc<Ear>) {
         }
         for uri in news.updated {
             if told.is_ok() {
-                told = peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await;
+                told = peer
+                    .notify_resource_updated(ResourceUpdatedNotificationParam::new(uri))
+                    .await;
             }
         }
         if told.is_err() {
@@ -158,10 +180,14 @@ async fn tell(inner: Arc<Inner>, peer: Peer<RoleServer>, ear: Arc<Ear>) {
 async fn publish(sink: &SubscriptionSink, news: News) -> bool {
     let wants = sink.accepted();
     let is = |wanted: Option<bool>| wanted == Some(true);
-    if news.tools && is(wants.tools_list_changed) && sink.notify_tool_list_changed().await.is_err() {
+    if news.tools && is(wants.tools_list_changed) && sink.notify_tool_list_changed().await.is_err()
+    {
         return false;
     }
-    if news.prompts && is(wants.prompts_list_changed) && sink.notify_prompt_list_changed().await.is_err() {
+    if news.prompts
+        && is(wants.prompts_list_changed)
+        && sink.notify_prompt_list_changed().await.is_err()
+    {
         return false;
     }
     if news.resources
@@ -199,7 +225,8 @@ impl ServerHandler for Session {
         let _ = self.listen(&self.sender(&context.extensions), context.peer);
     }
 
-    /// What the library cannot read comes here, too: then not the method is unknown, but what it was asked with is wrong.
+    /// What the library cannot read comes here, too: then not the method is unknown, but what it
+    /// was asked with is wrong.
     async fn on_custom_request(
         &self,
         request: CustomRequest,
@@ -213,11 +240,16 @@ impl ServerHandler for Session {
             "completion/complete" => can.completions.is_some(),
             "subscriptions/listen" | "server/discover" => true,
             "initialize" | "logging/setLevel" => !is_modern(&context),
-            "resources/subscribe" | "resources/unsubscribe" => !is_modern(&context) && self.tells_updates(),
+            "resources/subscribe" | "resources/unsubscribe" => {
+                !is_modern(&context) && self.tells_updates()
+            }
             _ => false,
         };
         if has {
-            let text = format!("`{}` was asked with parameters that it does not take", request.method);
+            let text = format!(
+                "`{}` was asked with parameters that it does not take",
+                request.method
+            );
             return Err(ErrorData::invalid_params(text, None));
         }
         Err(no_method(&request.method))
@@ -231,14 +263,19 @@ impl ServerHandler for Session {
         let inner = &self.inner;
         gate(inner.info.capabilities.tools.is_some(), "tools/list")?;
         let cursor = request.and_then(|request| request.cursor);
-        let page = lists::part(&inner.tools(), cursor.as_deref(), inner.limits.page).map_err(error)?;
+        let page =
+            lists::part(&inner.tools(), cursor.as_deref(), inner.limits.page).map_err(error)?;
         let mut result = ListToolsResult::with_all_items(page.items);
         result.next_cursor = page.next;
         Ok(result)
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        self.inner.tools().iter().find(|tool| tool.name == name).cloned()
+        self.inner
+            .tools()
+            .iter()
+            .find(|tool| tool.name == name)
+            .cloned()
     }
 
     async fn call_tool(
@@ -254,7 +291,10 @@ impl ServerHandler for Session {
         request: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        self.inner.tasks.get(&self.caller(&context), &request.task_id).map_err(error)
+        self.inner
+            .tasks
+            .get(&self.caller(&context), &request.task_id)
+            .map_err(error)
     }
 
     async fn update_task(
@@ -263,7 +303,11 @@ impl ServerHandler for Session {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let caller = self.caller(&context);
-        self.inner.tasks.update(&caller, &request.task_id, request.input_responses).await.map_err(error)
+        self.inner
+            .tasks
+            .update(&caller, &request.task_id, request.input_responses)
+            .await
+            .map_err(error)
     }
 
     async fn cancel_task(
@@ -271,7 +315,11 @@ impl ServerHandler for Session {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.inner.tasks.cancel(&self.caller(&context), &request.task_id).await.map_err(error)
+        self.inner
+            .tasks
+            .cancel(&self.caller(&context), &request.task_id)
+            .await
+            .map_err(error)
     }
 
     async fn list_resources(
@@ -285,7 +333,9 @@ impl ServerHandler for Session {
         let caller = self.caller(&context);
         let (mut at, mut cursor) = lists::place(cursor.as_deref(), all.len()).map_err(error)?;
         let page = loop {
-            let page = self.own(&context, all[at].list_for(&caller, cursor.as_deref())).await?;
+            let page = self
+                .own(&context, all[at].list_for(&caller, cursor.as_deref()))
+                .await?;
             if !lists::is_passed_over(&page, at, all.len()) {
                 break page;
             }
@@ -307,7 +357,9 @@ impl ServerHandler for Session {
         let cursor = request.and_then(|request| request.cursor);
         let (mut at, mut cursor) = lists::place(cursor.as_deref(), all.len()).map_err(error)?;
         let page = loop {
-            let page = self.own(&context, all[at].templates(cursor.as_deref())).await?;
+            let page = self
+                .own(&context, all[at].templates(cursor.as_deref()))
+                .await?;
             if !lists::is_passed_over(&page, at, all.len()) {
                 break page;
             }
@@ -364,13 +416,25 @@ impl ServerHandler for Session {
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        let completer = self.inner.completer.as_ref().ok_or_else(|| no_method("completion/complete"))?;
+        let completer = self
+            .inner
+            .completer
+            .as_ref()
+            .ok_or_else(|| no_method("completion/complete"))?;
         let (of, is_resource) = match request.r#ref {
             Reference::Prompt(prompt) => (prompt.name, false),
             Reference::Resource(resource) => (resource.uri, true),
-            _ => return Err(ErrorData::invalid_params("`ref` is of an unknown kind", None)),
+            _ => {
+                return Err(ErrorData::invalid_params(
+                    "`ref` is of an unknown kind",
+                    None,
+                ));
+            }
         };
-        let others = request.context.and_then(|context| context.arguments).unwrap_or_default();
+        let others = request
+            .context
+            .and_then(|context| context.arguments)
+            .unwrap_or_default();
         let completing = Completing {
             of,
             is_resource,
@@ -381,8 +445,8 @@ impl ServerHandler for Session {
         let mut found = self.own(&context, completer.complete(completing)).await?;
         let more = found.values.len() > CompletionInfo::MAX_VALUES;
         found.values.truncate(CompletionInfo::MAX_VALUES);
-        let mut info =
-            CompletionInfo::new(found.values).map_err(|text| ErrorData::internal_error(text, None))?;
+        let mut info = CompletionInfo::new(found.values)
+            .map_err(|text| ErrorData::internal_error(text, None))?;
         info.total = found.total;
         info.has_more = Some(more);
         Ok(CompleteResult::new(info))
@@ -396,7 +460,8 @@ impl ServerHandler for Session {
         if is_modern(&context) {
             return Err(no_method("logging/setLevel"));
         }
-        self.level.store(drive::level(request.level) as u8, Ordering::Relaxed);
+        self.level
+            .store(drive::level(request.level) as u8, Ordering::Relaxed);
         Ok(())
     }
 
@@ -408,7 +473,9 @@ impl ServerHandler for Session {
         if !self.tells_updates() {
             return Err(no_method("resources/subscribe"));
         }
-        let ear = self.listen(&self.caller(&context), context.peer).map_err(error)?;
+        let ear = self
+            .listen(&self.caller(&context), context.peer)
+            .map_err(error)?;
         let most = self.inner.limits.subscriptions;
         if ear.subscribe(request.uri, most) {
             return Ok(());
@@ -426,11 +493,16 @@ impl ServerHandler for Session {
         if !self.tells_updates() {
             return Err(no_method("resources/unsubscribe"));
         }
-        self.listen(&self.caller(&context), context.peer).map_err(error)?.unsubscribe(&request.uri);
+        self.listen(&self.caller(&context), context.peer)
+            .map_err(error)?
+            .unsubscribe(&request.uri);
         Ok(())
     }
 
-    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
         let mut accepted = requested.clone();
         if let Some(uris) = &mut accepted.resource_subscriptions {
             uris.truncate(self.inner.limits.subscriptions);
@@ -473,5 +545,8 @@ pub(super) fn words(args: Option<serde_json::Map<String, Value>>) -> BTreeMap<St
         Value::String(text) => text,
         other => other.to_string(),
     };
-    args.unwrap_or_default().into_iter().map(|(key, value)| (key, word(value))).collect()
+    args.unwrap_or_default()
+        .into_iter()
+        .map(|(key, value)| (key, word(value)))
+        .collect()
 }

@@ -24,8 +24,9 @@ const SWEEP: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 
 /// The sessions that there are.
 ///
-/// The library's own manager has no limit to them, ends one in which nothing is said for a while, also while a call is being worked
-/// on, and cannot end all at once. Here one is idle only when nobody waits for anything.
+/// The library's own manager has no limit to them, ends one in which nothing is said for a while,
+/// also while a call is being worked on, and cannot end all at once. Here one is idle only when
+/// nobody waits for anything.
 pub(super) struct Sessions {
     world: Arc<dyn World>,
     places: Arc<Quota>,
@@ -43,7 +44,8 @@ struct Kept {
 }
 
 tokio::task_local! {
-    /// Who sends the request that is being answered: the library opens sessions without saying for whom.
+    /// Who sends the request that is being answered: the library opens sessions without saying for
+    /// whom.
     pub(super) static CALLER: Caller;
 }
 
@@ -80,7 +82,12 @@ impl Used {
 
 impl Sessions {
     pub(super) fn new(world: Arc<dyn World>, places: Arc<Quota>, idle: Duration) -> Self {
-        Self { world, places, idle, all: Mutex::default() }
+        Self {
+            world,
+            places,
+            idle,
+            all: Mutex::default(),
+        }
     }
 
     /// Whether there is room for one more; those that nobody uses make room.
@@ -89,8 +96,8 @@ impl Sessions {
         self.take_place(caller).is_some()
     }
 
-    /// A place for one more. Where there is none, the session that was idle longest makes room: one of the caller's own when those are
-    /// too many.
+    /// A place for one more. Where there is none, the session that was idle longest makes room: one
+    /// of the caller's own when those are too many.
     fn take_place(&self, caller: &Caller) -> Option<Permit> {
         if let Ok(place) = self.places.take(caller) {
             return Some(place);
@@ -98,9 +105,13 @@ impl Sessions {
         let own = self.places.is_share_taken(caller);
         let now = self.world.now();
         let mut all = self.all();
-        let candidates = all.iter().filter(|(_, kept)| !own || kept.owner == owner(caller));
+        let candidates = all
+            .iter()
+            .filter(|(_, kept)| !own || kept.owner == owner(caller));
         let oldest = candidates.max_by_key(|(_, kept)| kept.used.idle(now));
-        let spare = oldest.filter(|(_, kept)| kept.used.idle(now) >= SPARE).map(|(id, _)| id.clone());
+        let spare = oldest
+            .filter(|(_, kept)| kept.used.idle(now) >= SPARE)
+            .map(|(id, _)| id.clone());
         let made = spare.and_then(|id| all.remove(&id));
         drop(all);
         drop(made?);
@@ -109,7 +120,9 @@ impl Sessions {
 
     /// Whether a session is this caller's.
     pub(super) fn is_of(&self, id: &str, caller: &Caller) -> bool {
-        self.all().get(id).is_some_and(|kept| kept.owner == owner(caller))
+        self.all()
+            .get(id)
+            .is_some_and(|kept| kept.owner == owner(caller))
     }
 
     /// Ends those that nobody has used for long.
@@ -123,7 +136,8 @@ impl Sessions {
     /// Ends what nobody uses as time goes by, while there are sessions at all.
     pub(super) async fn sweep_all(sessions: Weak<Self>) {
         loop {
-            let Some((world, idle)) = sessions.upgrade().map(|all| (all.world.clone(), all.idle)) else {
+            let Some((world, idle)) = sessions.upgrade().map(|all| (all.world.clone(), all.idle))
+            else {
                 return;
             };
             world.sleep((idle / 4).clamp(SWEEP.0, SWEEP.1)).await;
@@ -133,7 +147,8 @@ impl Sessions {
 
     /// Whether a client that comes back to a session has come for nothing.
     pub(super) fn has_no_more(&self, id: &str, event: &str) -> bool {
-        self.get(&id.into()).is_ok_and(|(link, _)| !link.has_more(event))
+        self.get(&id.into())
+            .is_ok_and(|(link, _)| !link.has_more(event))
     }
 
     /// Ends all of them.
@@ -144,13 +159,19 @@ impl Sessions {
     fn get(&self, id: &SessionId) -> Result<(Arc<Link>, Arc<Used>), Gone> {
         let all = self.all();
         let kept = all.get(id).ok_or(Gone::Session)?;
-        kept.used.last.store(self.world.now().as_millis(), Ordering::Relaxed);
+        kept.used
+            .last
+            .store(self.world.now().as_millis(), Ordering::Relaxed);
         Ok((kept.link.clone(), kept.used.clone()))
     }
 
     fn hold(&self, used: Arc<Used>, reader: Reader) -> Held {
         used.open.fetch_add(1, Ordering::Relaxed);
-        Held { reader, used, world: self.world.clone() }
+        Held {
+            reader,
+            used,
+            world: self.world.clone(),
+        }
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<SessionId, Kept>> {
@@ -175,7 +196,9 @@ impl Stream for Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.used.last.store(self.world.now().as_millis(), Ordering::Relaxed);
+        self.used
+            .last
+            .store(self.world.now().as_millis(), Ordering::Relaxed);
         self.used.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -185,11 +208,19 @@ impl SessionManager for Sessions {
     type Transport = Wire;
 
     async fn create_session(&self) -> Result<(SessionId, Wire), Gone> {
-        let id: SessionId = format!("{:016x}{:016x}", self.world.random(), self.world.random()).into();
+        let id: SessionId =
+            format!("{:016x}{:016x}", self.world.random(), self.world.random()).into();
         let (link, wire) = Link::new(self.world.clone());
-        let caller = CALLER.try_with(Clone::clone).unwrap_or_else(|_| Caller::nobody());
+        let caller = CALLER
+            .try_with(Clone::clone)
+            .unwrap_or_else(|_| Caller::nobody());
         let place = self.take_place(&caller).ok_or(Gone::Full)?;
-        let kept = Kept { link, used: Arc::default(), owner: owner(&caller), _place: place };
+        let kept = Kept {
+            link,
+            used: Arc::default(),
+            owner: owner(&caller),
+            _place: place,
+        };
         self.all().insert(id.clone(), kept);
         self.get(&id)?;
         Ok((id, wire))
@@ -221,7 +252,11 @@ impl SessionManager for Sessions {
         Ok(self.hold(used, link.request(message).await?))
     }
 
-    async fn accept_message(&self, id: &SessionId, message: ClientJsonRpcMessage) -> Result<(), Gone> {
+    async fn accept_message(
+        &self,
+        id: &SessionId,
+        message: ClientJsonRpcMessage,
+    ) -> Result<(), Gone> {
         self.get(id)?.0.push(message).await
     }
 

@@ -13,11 +13,12 @@ use levity_rpc::mcp::ServerJsonRpcMessage;
 use levity_rpc::mcp::http_server::ServerSseMessage;
 use tokio::sync::{Semaphore, mpsc};
 
-/// How many events are kept for a client that was cut off, and how many wait for one that is there before senders wait too.
+/// How many events are kept for a client that was cut off, and how many wait for one that is there
+/// before senders wait too.
 const KEPT: usize = 16;
 
-/// How many read what belongs to no request. Only the first has it; the others take its place when it leaves. Whoever comes back is
-/// the first.
+/// How many read what belongs to no request. Only the first has it; the others take its place when
+/// it leaves. Whoever comes back is the first.
 const READERS: usize = 32;
 
 /// How long what belonged to a request is kept after its end.
@@ -26,8 +27,8 @@ const LASTS: Duration = Duration::from_secs(60);
 /// How soon a client that was cut off comes back.
 const RETRY: Duration = Duration::from_secs(3);
 
-/// How long senders of what belongs to no request wait for somebody who reads nothing of it. What they send comes from calls, whose
-/// answers must not wait behind a stream that may be dead.
+/// How long senders of what belongs to no request wait for somebody who reads nothing of it. What
+/// they send comes from calls, whose answers must not wait behind a stream that may be dead.
 pub(super) const STALLED: Duration = Duration::from_secs(10);
 
 /// Events in a row, numbered from 1; 0 is before the first.
@@ -63,7 +64,8 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Waits until there is room for what was sent. Whoever makes none for too long has its stream ended; it comes back for the rest.
+    /// Waits until there is room for what was sent. Whoever makes none for too long has its stream
+    /// ended; it comes back for the rest.
     pub(super) async fn wait(self, world: Arc<dyn World>) {
         let Self { room, most } = self;
         let taken = async {
@@ -71,7 +73,9 @@ impl Room {
                 place.forget();
             }
         };
-        let Some(most) = most.filter(|_| room.available_permits() == 0) else { return taken.await };
+        let Some(most) = most.filter(|_| room.available_permits() == 0) else {
+            return taken.await;
+        };
         tokio::select! {
             biased;
             () = taken => {}
@@ -83,19 +87,34 @@ impl Room {
 fn pair() -> (Outlet, Reader) {
     let (events, messages) = mpsc::unbounded_channel();
     let room = Arc::new(Semaphore::new(KEPT));
-    (Outlet { events, room: room.clone() }, Reader { messages, room })
+    (
+        Outlet {
+            events,
+            room: room.clone(),
+        },
+        Reader { messages, room },
+    )
 }
 
 impl Strand {
     pub(super) fn new(number: Option<u64>) -> Self {
-        Self { number, kept: VecDeque::new(), last: 0, handed: 0, outlets: Vec::new(), ended: None }
+        Self {
+            number,
+            kept: VecDeque::new(),
+            last: 0,
+            handed: 0,
+            outlets: Vec::new(),
+            ended: None,
+        }
     }
 
-    /// Reads what nobody was there for, and what comes then; whoever reads it already has it until they leave. The reader is told
-    /// at once how to come back.
+    /// Reads what nobody was there for, and what comes then; whoever reads it already has it until
+    /// they leave. The reader is told at once how to come back.
     pub(super) fn read_new(&mut self) -> Reader {
         let (outlet, reader) = pair();
-        let _ = outlet.events.send(ServerSseMessage::priming(self.id(self.handed), RETRY));
+        let _ = outlet
+            .events
+            .send(ServerSseMessage::priming(self.id(self.handed), RETRY));
         if self.active().is_none() {
             self.replay(&outlet, self.handed);
         }
@@ -106,9 +125,10 @@ impl Strand {
         reader
     }
 
-    /// Goes on behind an event. Whoever comes back has lost what it read before, though that may not be known here yet: it has
-    /// everything from now on. What belongs to a request has one reader only. Of the others, those who are there merely wait, so
-    /// that two clients do not drive each other away.
+    /// Goes on behind an event. Whoever comes back has lost what it read before, though that may
+    /// not be known here yet: it has everything from now on. What belongs to a request has one
+    /// reader only. Of the others, those who are there merely wait, so that two clients do not
+    /// drive each other away.
     pub(super) fn read_again(&mut self, after: u64) -> Reader {
         let (outlet, reader) = pair();
         self.replay(&outlet, after);
@@ -140,8 +160,13 @@ impl Strand {
     /// Who is given events now.
     fn active(&mut self) -> Option<&Outlet> {
         self.outlets.retain(|outlet| !outlet.events.is_closed());
-        // One that had to give up its place does not know what came meanwhile. It ends, and its client comes back for that.
-        while self.outlets.first().is_some_and(|outlet| outlet.room.is_closed()) {
+        // One that had to give up its place does not know what came meanwhile. It ends, and its
+        // client comes back for that.
+        while self
+            .outlets
+            .first()
+            .is_some_and(|outlet| outlet.room.is_closed())
+        {
             self.outlets.remove(0);
         }
         self.outlets.first()
@@ -160,7 +185,10 @@ impl Strand {
         let _ = outlet.events.send(event);
         let room = outlet.room.clone();
         self.handed = last;
-        Some(Room { room, most: self.number.is_none().then_some(STALLED) })
+        Some(Room {
+            room,
+            most: self.number.is_none().then_some(STALLED),
+        })
     }
 
     /// Nothing more is added.
@@ -173,7 +201,8 @@ impl Strand {
 
     /// Whether it ended so long ago that nobody comes back for it.
     pub(super) fn is_over(&self, now: Timestamp) -> bool {
-        self.ended.is_some_and(|(ended, _)| now.since(ended) >= LASTS)
+        self.ended
+            .is_some_and(|(ended, _)| now.since(ended) >= LASTS)
     }
 
     /// How many bytes are kept of it, once it has ended.
@@ -206,7 +235,10 @@ fn size(event: &ServerSseMessage) -> usize {
 
     let mut count = Count(0);
     // What cannot be written out was not kept by anybody.
-    let _ = event.message.as_deref().map(|message| serde_json::to_writer(&mut count, message));
+    let _ = event
+        .message
+        .as_deref()
+        .map(|message| serde_json::to_writer(&mut count, message));
     count.0
 }
 

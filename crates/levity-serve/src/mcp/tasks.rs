@@ -1,4 +1,5 @@
-//! Calls that go on as tasks: the client polls them, answers their questions and cancels them (SEP-2663).
+//! Calls that go on as tasks: the client polls them, answers their questions and cancels them
+//! (SEP-2663).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,8 +7,8 @@ use std::time::Duration;
 
 use levity_core::{Timestamp, World};
 use levity_rpc::mcp::{
-    CallToolResponse, CreateTaskResult, DetailedTask, ErrorData, GetTaskResult, InputResponses, JsonObject,
-    Task, TaskPayload, TaskStatus,
+    CallToolResponse, CreateTaskResult, DetailedTask, ErrorData, GetTaskResult, InputResponses,
+    JsonObject, Task, TaskPayload, TaskStatus,
 };
 use ring::rand::{SecureRandom as _, SystemRandom};
 use serde::Serialize;
@@ -30,8 +31,9 @@ const LONGEST_MESSAGE: usize = 512;
 
 /// Whether calls of a [`Handler`](super::Handler) go on as tasks.
 ///
-/// A client that knows tasks (`io.modelcontextprotocol/tasks`, since protocol 2026-07-28) gets the id of a task instead of waiting for
-/// the result, and can lose its connection meanwhile. Clients of older versions always wait.
+/// A client that knows tasks (`io.modelcontextprotocol/tasks`, since protocol 2026-07-28) gets the
+/// id of a task instead of waiting for the result, and can lose its connection meanwhile. Clients
+/// of older versions always wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TaskSupport {
@@ -43,7 +45,8 @@ pub enum TaskSupport {
     /// Clients that know tasks get one, and others on protocol 2026-07-28 are refused.
     Required,
     /// As [`Required`](Self::Required), but a call becomes a task only when its handler calls
-    /// [`Client::become_task`](super::Client::become_task). Questions before that are asked in the result of the call.
+    /// [`Client::become_task`](super::Client::become_task). Questions before that are asked in the
+    /// result of the call.
     Deferred,
 }
 
@@ -90,7 +93,13 @@ enum Command {
 
 impl Tasks {
     pub(super) fn new(world: Arc<dyn World>, places: Arc<Quota>, life: Duration) -> Arc<Self> {
-        Arc::new(Self { world, places, life, all: Mutex::default(), drivers: Mutex::default() })
+        Arc::new(Self {
+            world,
+            places,
+            life,
+            all: Mutex::default(),
+            drivers: Mutex::default(),
+        })
     }
 
     /// Lets a case go on as a task.
@@ -102,19 +111,34 @@ impl Tasks {
         caller: Caller,
         case: Case,
     ) -> Result<CallToolResponse, RequestError> {
-        let id =
-            new_id().ok_or_else(|| RequestError::failed("the system has no randomness for a task id"))?;
+        let id = new_id()
+            .ok_or_else(|| RequestError::failed("the system has no randomness for a task id"))?;
         let now = self.world.now();
         let life = u64::try_from(self.life.as_millis()).unwrap_or(u64::MAX);
         let task = Task::new(&id, TaskStatus::Working, now.to_string(), now.to_string())
             .with_ttl_ms(life)
             .with_poll_interval_ms(u64::try_from(POLL.as_millis()).unwrap_or(u64::MAX));
-        let state = Arc::new(Mutex::new(State { task: task.clone(), payload: TaskPayload::Working }));
+        let state = Arc::new(Mutex::new(State {
+            task: task.clone(),
+            payload: TaskPayload::Working,
+        }));
         let (commands, commanded) = mpsc::channel(COMMANDS);
         let full = |_| RequestError::busy("too many tasks are under way or kept; try again later");
         let place = self.places.take(&caller).map_err(full)?;
-        self.all().insert(id.clone(), Entry { caller, _place: place, state: state.clone(), commands });
-        let driver = Driver { tasks: Arc::downgrade(self), world: self.world.clone(), state };
+        self.all().insert(
+            id.clone(),
+            Entry {
+                caller,
+                _place: place,
+                state: state.clone(),
+                commands,
+            },
+        );
+        let driver = Driver {
+            tasks: Arc::downgrade(self),
+            world: self.world.clone(),
+            state,
+        };
         let mut drivers = lock(&self.drivers);
         while drivers.try_join_next().is_some() {}
         drivers.spawn(driver.run(id, case, commanded, self.life));
@@ -128,7 +152,10 @@ impl Tasks {
     pub(super) fn get(&self, caller: &Caller, id: &str) -> Result<GetTaskResult, RequestError> {
         let state = self.find(caller, id, |entry| entry.state.clone())?;
         let state = lock(&state);
-        Ok(GetTaskResult::new(DetailedTask::new(state.task.clone(), state.payload.clone())))
+        Ok(GetTaskResult::new(DetailedTask::new(
+            state.task.clone(),
+            state.payload.clone(),
+        )))
     }
 
     /// Hands answers of the client to a task.
@@ -142,9 +169,12 @@ impl Tasks {
         answers: InputResponses,
     ) -> Result<(), RequestError> {
         if answers.values().any(|answer| !answer.is_object()) {
-            return Err(RequestError::invalid("an answer in `inputResponses` is no object"));
+            return Err(RequestError::invalid(
+                "an answer in `inputResponses` is no object",
+            ));
         }
-        self.command(caller, id, |done| Command::Answer(answers, done)).await
+        self.command(caller, id, |done| Command::Answer(answers, done))
+            .await
     }
 
     /// Cancels a task; one that has ended stays as it is.
@@ -171,10 +201,19 @@ impl Tasks {
     }
 
     /// Takes something of a task that this caller reaches.
-    fn find<T>(&self, caller: &Caller, id: &str, take: impl FnOnce(&Entry) -> T) -> Result<T, RequestError> {
+    fn find<T>(
+        &self,
+        caller: &Caller,
+        id: &str,
+        take: impl FnOnce(&Entry) -> T,
+    ) -> Result<T, RequestError> {
         let all = self.all();
-        let reached = |entry: &&Entry| caller.may(TokenScope::Admin) || entry.caller.name() == caller.name();
-        all.get(id).filter(reached).map(take).ok_or_else(|| unknown(id))
+        let reached =
+            |entry: &&Entry| caller.may(TokenScope::Admin) || entry.caller.name() == caller.name();
+        all.get(id)
+            .filter(reached)
+            .map(take)
+            .ok_or_else(|| unknown(id))
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<String, Entry>> {
@@ -190,7 +229,13 @@ struct Driver {
 }
 
 impl Driver {
-    async fn run(self, id: String, case: Case, mut commands: mpsc::Receiver<Command>, life: Duration) {
+    async fn run(
+        self,
+        id: String,
+        case: Case,
+        mut commands: mpsc::Receiver<Command>,
+        life: Duration,
+    ) {
         let end = self.world.sleep(life);
         tokio::select! {
             () = self.drive(case, &mut commands) => {}
@@ -276,14 +321,21 @@ fn waits(case: &mut Case) -> TaskPayload {
 }
 
 fn ended(outcome: Outcome) -> TaskPayload {
-    let failed = |error: &ErrorData| TaskPayload::Failed { error: object(error) };
+    let failed = |error: &ErrorData| TaskPayload::Failed {
+        error: object(error),
+    };
     match outcome {
-        Ok(Product::Tool(reply)) => TaskPayload::Completed { result: object(&wire::replied(reply)) },
+        Ok(Product::Tool(reply)) => TaskPayload::Completed {
+            result: object(&wire::replied(reply)),
+        },
         Ok(_) => failed(
-            &RequestError::failed("the task ended with what another request asked for").into_error(true),
+            &RequestError::failed("the task ended with what another request asked for")
+                .into_error(true),
         ),
         Err(fault) => match fault.into_tool_error(true) {
-            Ok(error) => TaskPayload::Completed { result: object(&wire::failed(&error)) },
+            Ok(error) => TaskPayload::Completed {
+                result: object(&wire::failed(&error)),
+            },
             Err(error) => failed(&error),
         },
     }

@@ -2,10 +2,13 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use levity_core::{Content, EffectClass, Media, MediaSource, Role, ToolError, ToolResult, ToolSpec};
+use levity_core::{
+    Content, EffectClass, Media, MediaSource, Role, ToolError, ToolResult, ToolSpec,
+};
 use levity_mcp::ResourceContent;
 use levity_rpc::mcp::{
-    CallToolResult, ContentBlock, GetPromptResult, PromptMessage, ReadResourceResult, ResourceContents, Tool,
+    CallToolResult, ContentBlock, GetPromptResult, PromptMessage, ReadResourceResult,
+    ResourceContents, Tool,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -42,11 +45,17 @@ fn annotations(spec: &ToolSpec) -> Value {
 
 /// One of our values as one of the library's: both are the protocol's JSON.
 pub(super) fn same<T: DeserializeOwned>(value: &impl Serialize) -> Option<T> {
-    serde_json::to_value(value).and_then(serde_json::from_value).ok()
+    serde_json::to_value(value)
+        .and_then(serde_json::from_value)
+        .ok()
 }
 
 pub(super) fn replied(reply: HandlerReply) -> CallToolResult {
-    result(reply.content.into_iter().map(block).collect(), reply.value, false)
+    result(
+        reply.content.into_iter().map(block).collect(),
+        reply.value,
+        false,
+    )
 }
 
 pub(super) fn failed(error: &ToolError) -> CallToolResult {
@@ -59,7 +68,11 @@ pub(super) fn dispatched(answer: ToolResult) -> CallToolResult {
         Content::Text(text) => ContentBlock::text(text),
         other => block(other.into()),
     };
-    result(answer.content.into_iter().map(piece).collect(), answer.value, failed)
+    result(
+        answer.content.into_iter().map(piece).collect(),
+        answer.value,
+        failed,
+    )
 }
 
 fn result(mut content: Vec<ContentBlock>, value: Option<Value>, failed: bool) -> CallToolResult {
@@ -75,7 +88,11 @@ fn result(mut content: Vec<ContentBlock>, value: Option<Value>, failed: bool) ->
 
 pub(super) fn prompt(reply: PromptReply) -> GetPromptResult {
     let said = |(role, said): (Role, Block)| {
-        let role = if role == Role::Assistant { "assistant" } else { "user" };
+        let role = if role == Role::Assistant {
+            "assistant"
+        } else {
+            "user"
+        };
         serde_json::from_value::<PromptMessage>(json!({"role": role, "content": block(said)})).ok()
     };
     let mut result = GetPromptResult::new(reply.messages.into_iter().filter_map(said).collect());
@@ -120,7 +137,9 @@ fn shown(media: Media) -> ContentBlock {
         }
         MediaSource::Url(url) => {
             let name = media.name.unwrap_or_else(|| url.clone());
-            ContentBlock::resource_link(levity_rpc::mcp::Resource::new(url, name).with_mime_type(media.mime))
+            ContentBlock::resource_link(
+                levity_rpc::mcp::Resource::new(url, name).with_mime_type(media.mime),
+            )
         }
         other => ContentBlock::text(format!("{other:?}")),
     }
@@ -129,10 +148,20 @@ fn shown(media: Media) -> ContentBlock {
 fn resource(content: ResourceContent) -> ResourceContents {
     let (uri, mime_type) = (content.uri, content.mime_type);
     match content.blob {
-        Some(blob) => ResourceContents::BlobResourceContents { uri, mime_type, blob, meta: None },
+        Some(blob) => ResourceContents::BlobResourceContents {
+            uri,
+            mime_type,
+            blob,
+            meta: None,
+        },
         None => {
             let text = content.text.unwrap_or_default();
-            ResourceContents::TextResourceContents { uri, mime_type, text, meta: None }
+            ResourceContents::TextResourceContents {
+                uri,
+                mime_type,
+                text,
+                meta: None,
+            }
         }
     }
 }

@@ -9,7 +9,8 @@ use crate::library::{Library, Shelf};
 /// How long a question may be.
 const LONGEST_QUERY: usize = 4_000;
 
-/// The tool `search`, in the shape that research clients expect: a list of ids, titles and addresses.
+/// The tool `search`, in the shape that research clients expect: a list of ids, titles and
+/// addresses.
 pub(super) struct Search {
     spec: ToolSpec,
     shelf: Shelf,
@@ -17,7 +18,8 @@ pub(super) struct Search {
 
 impl Search {
     pub(super) fn new(shelf: Shelf) -> Self {
-        let about = "Looks for documents that have to do with a question. `fetch` gives one by its id.";
+        let about =
+            "Looks for documents that have to do with a question. `fetch` gives one by its id.";
         let result = json!({
             "type": "object",
             "properties": {
@@ -48,7 +50,10 @@ impl Tool for Search {
         let query = text(&args, "query", LONGEST_QUERY)?;
         // Calls are made for a run that is named after the tenant.
         let tenant = tenant_of(cx.run.as_str()).unwrap_or_default();
-        let found = self.shelf.search_for(tenant, query, AgentServer::SEARCH).await?;
+        let found = self
+            .shelf
+            .search_for(tenant, query, AgentServer::SEARCH)
+            .await?;
         Ok(ToolOutput::value(json!({"results": found})))
     }
 }
@@ -61,17 +66,20 @@ pub(super) struct Fetch {
 
 impl Fetch {
     pub(super) fn new(shelf: Shelf) -> Self {
-        let spec = ToolSpec::new("fetch", "Gives a document that `search` has found, by its id.")
-            .with_input(one("id", "The id, as `search` gave it."))
-            .with_output(json!({
-                "type": "object",
-                "properties": {
-                    "id": {"type": "string"}, "title": {"type": "string"}, "text": {"type": "string"},
-                    "url": {"type": "string"}, "metadata": {"type": "object"},
-                },
-                "required": ["id", "title", "text", "url"],
-            }))
-            .with_hints(Hints::new().read_only());
+        let spec = ToolSpec::new(
+            "fetch",
+            "Gives a document that `search` has found, by its id.",
+        )
+        .with_input(one("id", "The id, as `search` gave it."))
+        .with_output(json!({
+            "type": "object",
+            "properties": {
+                "id": {"type": "string"}, "title": {"type": "string"}, "text": {"type": "string"},
+                "url": {"type": "string"}, "metadata": {"type": "object"},
+            },
+            "required": ["id", "title", "text", "url"],
+        }))
+        .with_hints(Hints::new().read_only());
         Self { spec, shelf }
     }
 }
@@ -105,9 +113,13 @@ fn one(name: &str, about: &str) -> Value {
 
 fn text<'a>(args: &'a Value, name: &str, most: usize) -> Result<&'a str, ToolError> {
     let wrong = |message| ToolError::new(ToolErrorKind::InvalidArgs, message);
-    let text = args[name].as_str().ok_or_else(|| wrong(format!("`{name}` is missing")))?;
+    let text = args[name]
+        .as_str()
+        .ok_or_else(|| wrong(format!("`{name}` is missing")))?;
     match text.len() > most {
-        true => Err(wrong(format!("`{name}` is longer than {most} bytes; say it shorter"))),
+        true => Err(wrong(format!(
+            "`{name}` is longer than {most} bytes; say it shorter"
+        ))),
         false => Ok(text),
     }
 }

@@ -3,7 +3,9 @@ use levity_context::WorkspaceFiles;
 use levity_sandbox::{PathError, Workspace};
 
 use crate::library::{FILES_URL, file_path, file_url};
-use crate::mcp::{Page, RequestError, Resource, ResourceAsk, ResourceContent, ResourceTemplate, Resources};
+use crate::mcp::{
+    Page, RequestError, Resource, ResourceAsk, ResourceContent, ResourceTemplate, Resources,
+};
 
 /// How many files are in a part of the list.
 const PART: usize = 200;
@@ -26,10 +28,17 @@ impl Files {
 #[async_trait]
 impl Resources for Files {
     async fn list(&self, cursor: Option<&str>) -> Result<Page<Resource>, RequestError> {
-        let listed = WorkspaceFiles::new(&self.space).max_files(MOST_FILES).view().await;
-        let files = listed.map_err(|_| RequestError::failed("the workspace cannot be listed"))?.files;
+        let listed = WorkspaceFiles::new(&self.space)
+            .max_files(MOST_FILES)
+            .view()
+            .await;
+        let files = listed
+            .map_err(|_| RequestError::failed("the workspace cannot be listed"))?
+            .files;
         // A path, and not a count: files may come and go between two parts.
-        let start = cursor.map_or(0, |last| files.partition_point(|path| path.as_str() <= last));
+        let start = cursor.map_or(0, |last| {
+            files.partition_point(|path| path.as_str() <= last)
+        });
         let part = &files[start..files.len().min(start + PART)];
         let items = part.iter().map(|path| Resource::new(file_url(path), path));
         Ok(match part.last().filter(|_| start + PART < files.len()) {
@@ -46,7 +55,10 @@ impl Resources for Files {
 
     async fn read(&self, ask: ResourceAsk) -> Result<Vec<ResourceContent>, RequestError> {
         let Some(path) = file_path(&ask.uri) else {
-            return Err(RequestError::not_found(format!("there is nothing at `{}`", ask.uri)));
+            return Err(RequestError::not_found(format!(
+                "there is nothing at `{}`",
+                ask.uri
+            )));
         };
         let space = self.space.clone();
         let read = tokio::task::spawn_blocking(move || space.read(&path, MOST)).await;

@@ -3,7 +3,9 @@ use levity_core::{RunId, RunQuery, RunSummary};
 
 use crate::access::Caller;
 use crate::error::Error;
-use crate::mcp::{Page, RequestError, Resource, ResourceAsk, ResourceContent, ResourceTemplate, Resources};
+use crate::mcp::{
+    Page, RequestError, Resource, ResourceAsk, ResourceContent, ResourceTemplate, Resources,
+};
 use crate::runs::Runs;
 
 /// What addresses of runs begin with.
@@ -25,10 +27,14 @@ impl RunLogs {
     }
 
     async fn log(&self, caller: &Caller, run: &RunId) -> Result<String, RequestError> {
-        let told = self.runs.told(caller, run, MOST).await.map_err(|error| match error {
-            Error::JournalBusy { .. } => RequestError::busy(error.to_string()),
-            _ => gone(run),
-        })?;
+        let told = self
+            .runs
+            .told(caller, run, MOST)
+            .await
+            .map_err(|error| match error {
+                Error::JournalBusy { .. } => RequestError::busy(error.to_string()),
+                _ => gone(run),
+            })?;
         let mut text = Vec::new();
         for line in &told {
             text.extend_from_slice(line);
@@ -48,10 +54,19 @@ impl Resources for RunLogs {
         self.list_for(&Caller::owner(), cursor).await
     }
 
-    async fn list_for(&self, caller: &Caller, _: Option<&str>) -> Result<Page<Resource>, RequestError> {
+    async fn list_for(
+        &self,
+        caller: &Caller,
+        _: Option<&str>,
+    ) -> Result<Page<Resource>, RequestError> {
         let query = RunQuery::new().roots().newest_first();
         let whose = caller.clone();
-        let runs = self.runs.newest(caller, query, LISTED, move |run| whose.owns(run.run.as_str())).await;
+        let runs = self
+            .runs
+            .newest(caller, query, LISTED, move |run| {
+                whose.owns(run.run.as_str())
+            })
+            .await;
         let runs = runs.map_err(|error| match error {
             Error::JournalBusy { .. } => RequestError::busy(error.to_string()),
             _ => RequestError::failed("the runs cannot be listed"),
@@ -68,7 +83,10 @@ impl Resources for RunLogs {
 
     async fn read(&self, ask: ResourceAsk) -> Result<Vec<ResourceContent>, RequestError> {
         let Some(run) = ask.uri.strip_prefix(URL) else {
-            return Err(RequestError::not_found(format!("there is nothing at `{}`", ask.uri)));
+            return Err(RequestError::not_found(format!(
+                "there is nothing at `{}`",
+                ask.uri
+            )));
         };
         let caller = ask.client.caller();
         let text = self.log(caller, &RunId::new(caller.own(run))).await?;

@@ -39,12 +39,16 @@ impl TextPrompts {
         description: impl Into<String>,
         template: impl Into<String>,
     ) -> Self {
-        let text = Text { description: description.into(), template: template.into() };
+        let text = Text {
+            description: description.into(),
+            template: template.into(),
+        };
         self.0.insert(name.into(), text);
         self
     }
 
-    /// Adds the prompts of a folder: each file `NAME.md` is one. A first line that begins with `#` says what it is for.
+    /// Adds the prompts of a folder: each file `NAME.md` is one. A first line that begins with `#`
+    /// says what it is for.
     ///
     /// # Errors
     /// When the folder or a file in it cannot be read, or one is too long.
@@ -56,7 +60,9 @@ impl TextPrompts {
         };
         for entry in std::fs::read_dir(folder).map_err(failed(folder))? {
             let path = entry.map_err(failed(folder))?.path();
-            let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
+            let Some(name) = path.file_stem().and_then(|name| name.to_str()) else {
+                continue;
+            };
             if path.extension().is_none_or(|extension| extension != "md") || !path.is_file() {
                 continue;
             }
@@ -99,14 +105,18 @@ pub(super) fn ready() -> TextPrompts {
     TextPrompts::new().prompt(
         "delegate",
         "Hands a task to the agent.",
-        "Call the tool `query` with this task, word for word, and tell me what came of it, with what it took:\n\n{{task}}",
+        "Call the tool `query` with this task, word for word, and tell me what came of it, with \
+            what it took:\n\n{{task}}",
     )
 }
 
 fn split(text: &str) -> (String, String) {
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     match first.strip_prefix('#') {
-        Some(title) => (title.trim_start_matches('#').trim().to_owned(), rest.trim().to_owned()),
+        Some(title) => (
+            title.trim_start_matches('#').trim().to_owned(),
+            rest.trim().to_owned(),
+        ),
         None => (String::new(), text.trim().to_owned()),
     }
 }
@@ -116,10 +126,14 @@ fn pieces(template: &str) -> Vec<(&str, Option<&str>)> {
     let mut pieces = Vec::new();
     let mut rest = template;
     while let Some(start) = rest.find("{{") {
-        let Some(end) = rest[start..].find("}}").map(|end| start + end) else { break };
+        let Some(end) = rest[start..].find("}}").map(|end| start + end) else {
+            break;
+        };
         let name = rest[start + 2..end].trim();
-        let is_name =
-            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        let is_name = !name.is_empty()
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
         match is_name {
             true => pieces.push((&rest[..start], Some(name))),
             false => pieces.push((&rest[..end + 2], None)),
@@ -133,7 +147,10 @@ fn pieces(template: &str) -> Vec<(&str, Option<&str>)> {
 impl Text {
     fn shown(&self, name: &str) -> Prompt {
         let mut prompt = Prompt::new(name).with_description(self.description.as_str());
-        for gap in pieces(&self.template).into_iter().filter_map(|(_, gap)| gap) {
+        for gap in pieces(&self.template)
+            .into_iter()
+            .filter_map(|(_, gap)| gap)
+        {
             if prompt.arguments.iter().all(|known| known.name != gap) {
                 prompt = prompt.with_argument(PromptArgument::required(gap));
             }
@@ -159,12 +176,17 @@ impl Text {
 #[async_trait]
 impl Prompts for TextPrompts {
     async fn list(&self, _: Option<&str>) -> Result<Page<Prompt>, RequestError> {
-        Ok(Page::all(self.0.iter().map(|(name, text)| text.shown(name))))
+        Ok(Page::all(
+            self.0.iter().map(|(name, text)| text.shown(name)),
+        ))
     }
 
     async fn get(&self, ask: PromptAsk) -> Result<PromptReply, RequestError> {
         let Some(text) = self.0.get(&ask.name) else {
-            return Err(RequestError::not_found(format!("there is no prompt `{}`", ask.name)));
+            return Err(RequestError::not_found(format!(
+                "there is no prompt `{}`",
+                ask.name
+            )));
         };
         Ok(PromptReply::user(text.filled(&ask.args)?).with_description(text.description.as_str()))
     }
@@ -180,17 +202,33 @@ mod tests {
             description: String::new(),
             template: "{{a}} and {{ b }}, {{a}}; {{}} {{not this}} {{open".to_owned(),
         };
-        let names: Vec<_> = text.shown("x").arguments.into_iter().map(|argument| argument.name).collect();
+        let names: Vec<_> = text
+            .shown("x")
+            .arguments
+            .into_iter()
+            .map(|argument| argument.name)
+            .collect();
         assert_eq!(names, ["a", "b"]);
-        let args = [("a".to_owned(), "{{b}}".to_owned()), ("b".to_owned(), "2".to_owned())].into();
-        assert_eq!(text.filled(&args).unwrap(), "{{b}} and 2, {{b}}; {{}} {{not this}} {{open");
+        let args = [
+            ("a".to_owned(), "{{b}}".to_owned()),
+            ("b".to_owned(), "2".to_owned()),
+        ]
+        .into();
+        assert_eq!(
+            text.filled(&args).unwrap(),
+            "{{b}} and 2, {{b}}; {{}} {{not this}} {{open"
+        );
         assert!(text.filled(&BTreeMap::new()).is_err());
     }
 
     #[test]
     fn prompts_of_a_folder() {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("greet.md"), "# Says hello\nHello, {{name}}.\n").unwrap();
+        std::fs::write(
+            folder.path().join("greet.md"),
+            "# Says hello\nHello, {{name}}.\n",
+        )
+        .unwrap();
         std::fs::write(folder.path().join("notes.txt"), "nothing").unwrap();
         let prompts = TextPrompts::new().folder(folder.path()).unwrap();
         assert_eq!(prompts.names().collect::<Vec<_>>(), ["greet"]);

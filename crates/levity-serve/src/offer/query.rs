@@ -88,7 +88,8 @@ struct History {
 }
 
 impl History {
-    /// Takes in what happened. Machines that keep no messages say no more than this; each call that they leave open gets an answer.
+    /// Takes in what happened. Machines that keep no messages say no more than this; each call that
+    /// they leave open gets an answer.
     fn note(&mut self, event: &Event) {
         match &event.kind {
             EventKind::Goal { text } => self.push(&Message::user(text.clone())),
@@ -108,7 +109,11 @@ impl History {
                 self.answer(result.clone());
             }
             EventKind::Denied { effect, reason } => {
-                if let Some(at) = self.open.iter().position(|(open, _)| *open == Some(*effect)) {
+                if let Some(at) = self
+                    .open
+                    .iter()
+                    .position(|(open, _)| *open == Some(*effect))
+                {
                     let (_, call) = self.open.remove(at);
                     self.refuse(&call, format!("this call is not allowed: {reason}"));
                 }
@@ -126,12 +131,18 @@ impl History {
     /// Answers calls of which no event says what came of them.
     fn answer_open(&mut self) {
         for (_, call) in std::mem::take(&mut self.open) {
-            self.refuse(&call, "the call was not made, or its result is not known here".to_owned());
+            self.refuse(
+                &call,
+                "the call was not made, or its result is not known here".to_owned(),
+            );
         }
     }
 
     fn refuse(&mut self, call: &ToolCall, why: String) {
-        self.answer(ToolResult::new(call, Err(ToolError::new(ToolErrorKind::Denied, why))));
+        self.answer(ToolResult::new(
+            call,
+            Err(ToolError::new(ToolErrorKind::Denied, why)),
+        ));
     }
 
     fn answer(&mut self, result: ToolResult) {
@@ -143,7 +154,9 @@ impl History {
         self.bytes += message.to_string().len();
         self.messages.push_back(message);
         while self.bytes > LONGEST_HISTORY {
-            let Some(oldest) = self.messages.pop_front() else { return };
+            let Some(oldest) = self.messages.pop_front() else {
+                return;
+            };
             self.bytes -= oldest.to_string().len();
             self.left_out += 1;
         }
@@ -154,11 +167,19 @@ type Histories = Option<Arc<Mutex<History>>>;
 
 impl Query {
     pub(super) fn new(runs: Runs) -> Self {
-        let about = "Has an agent work on a prompt: it plans, uses its tools and answers. Goes on with an earlier \
+        let about = "Has an agent work on a prompt: it plans, uses its tools and answers. Goes on \
+            with an earlier \
                      conversation when it is given that one's `session_id`.";
         let hints = levity_core::Hints::new().timeout(std::time::Duration::from_secs(3600));
-        let spec = ToolSpec::new("query", about).with_input(input()).with_output(output()).with_hints(hints);
-        Self { spec, runs, made_by: None }
+        let spec = ToolSpec::new("query", about)
+            .with_input(input())
+            .with_output(output())
+            .with_hints(hints);
+        Self {
+            spec,
+            runs,
+            made_by: None,
+        }
     }
 
     pub(super) fn describe(&mut self, text: impl Into<String>) {
@@ -177,7 +198,9 @@ impl Query {
         news: &Arc<watch::Sender<News>>,
         history: &Histories,
     ) -> Result<(Arc<LiveRun>, Option<ConversationId>), RequestError> {
-        self.runs.check_prompt(&args.prompt).map_err(|error| wrong(&error.to_string()))?;
+        self.runs
+            .check_prompt(&args.prompt)
+            .map_err(|error| wrong(&error.to_string()))?;
         let session = self.session(args.session_id, client.caller())?;
         let (told, history) = (news.clone(), history.clone());
         let id = RunId::random(&**self.runs.runtime().world());
@@ -186,13 +209,19 @@ impl Query {
         let whole = history.clone();
         let mut order = NewRun::new(args.prompt).id(id).on_event(move |event| {
             if let Some(history) = history.as_ref().filter(|_| event.run == root) {
-                history.lock().unwrap_or_else(PoisonError::into_inner).note(event);
+                history
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .note(event);
             }
             noted(&told, event);
         });
         if let Some(history) = whole {
             order = order.on_messages(move |messages| {
-                history.lock().unwrap_or_else(PoisonError::into_inner).replace(messages);
+                history
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .replace(messages);
             });
         }
         if let Some(session) = &session {
@@ -202,7 +231,8 @@ impl Query {
             None => self.runs.start_for(client.caller(), order),
             Some(agent) => {
                 let runner = agent.make(client.model()).map_err(|cause| {
-                    ToolError::failed("the agent cannot be made with this client's model").with_source(cause)
+                    ToolError::failed("the agent cannot be made with this client's model")
+                        .with_source(cause)
                 })?;
                 self.runs.start_by(&*runner, client.caller(), order)
             }
@@ -219,14 +249,18 @@ impl Query {
         let keeps = self.runs.talks();
         let own = |id: &str| ConversationId::new(caller.own(id));
         match named {
-            None => Ok(keeps.then(|| own(ConversationId::random(&**self.runs.runtime().world()).as_str()))),
+            None => {
+                Ok(keeps
+                    .then(|| own(ConversationId::random(&**self.runs.runtime().world()).as_str())))
+            }
             Some(_) if !keeps => Err(wrong(
-                "this agent keeps no conversations; leave `session_id` out, and say all that matters in `prompt`",
+                "this agent keeps no conversations; leave `session_id` out, and say all that \
+                    matters in `prompt`",
             )),
             Some(id) if is_session(&id, caller) => Ok(Some(own(&id))),
-            Some(_) => {
-                Err(wrong("`session_id` is none: take the one that an earlier answer had, or leave it out"))
-            }
+            Some(_) => Err(wrong(
+                "`session_id` is none: take the one that an earlier answer had, or leave it out",
+            )),
         }
     }
 }
@@ -260,7 +294,10 @@ impl Handler for Query {
         let (news, heard) = watch::channel(News::default());
         let history = args.include_messages.then(Arc::<Mutex<History>>::default);
         let (run, session) = self.start(args, &call.client, &Arc::new(news), &history)?;
-        let leash = Leash { runs: self.runs.clone(), run: run.clone() };
+        let leash = Leash {
+            runs: self.runs.clone(),
+            run: run.clone(),
+        };
         let outcome = follow(&run, &call, heard).await;
         drop(leash);
         reply(&run, session.as_ref(), &outcome, &history)
@@ -332,7 +369,8 @@ async fn decide(client: Client, ask: Ask) -> (Ask, Decision) {
 
 fn question(ask: &Ask, args: &ShownArgs) -> String {
     let (name, reason, text) = (visible(&ask.call.name), visible(&ask.reason), &args.text);
-    let question = format!("May the agent call `{name}` with {text}? It is asked because {reason}.");
+    let question =
+        format!("May the agent call `{name}` with {text}? It is asked because {reason}.");
     match args.is_whole {
         true => question,
         false => format!("{question} {TOO_LONG}"),
@@ -340,15 +378,22 @@ fn question(ask: &Ask, args: &ShownArgs) -> String {
 }
 
 /// What is told of a call that is too long to be shown whole.
-const TOO_LONG: &str = "The call is too long to be shown whole, so it can only be denied here. To allow such a call, start the                         run by `levity run` or by the HTTP API, which show all of it.";
+const TOO_LONG: &str = "The call is too long to be shown whole, so it can only be denied here. To \
+    allow such a call, start the                         run by `levity run` or by the HTTP API, \
+    which show all of it.";
 
 fn permission_form(may_allow: bool) -> Value {
-    let decisions: &[&str] = if may_allow { &["allow", "deny"] } else { &["deny"] };
+    let decisions: &[&str] = if may_allow {
+        &["allow", "deny"]
+    } else {
+        &["deny"]
+    };
     json!({
         "type": "object",
         "properties": {
             "decision": {"type": "string", "title": "Decision", "enum": decisions},
-            "reason": {"type": "string", "title": "Why", "description": "The agent is told, when it is denied."},
+            "reason": {"type": "string", "title": "Why", "description": "The agent is told, when \
+                it is denied."},
         },
         "required": ["decision"],
     })
@@ -392,7 +437,10 @@ fn reply(
                 value["messages"] = std::mem::take(&mut history.messages).into_iter().collect();
                 value["messages_left_out"] = history.left_out.into();
             }
-            Ok(HandlerReply { value: Some(value), ..HandlerReply::text(ending.text.clone()) })
+            Ok(HandlerReply {
+                value: Some(value),
+                ..HandlerReply::text(ending.text.clone())
+            })
         }
         RunOutcome::Ended(ending) => {
             let reached = match ending.text.trim() {
@@ -400,7 +448,11 @@ fn reply(
                 text => format!(" What it had reached: {}", clipped(text, SHOWN_TEXT)),
             };
             let why = why(&ending.status);
-            Err(ToolError::failed(format!("run `{}` gave no answer: {why}.{reached}", run.id())).into())
+            Err(ToolError::failed(format!(
+                "run `{}` gave no answer: {why}.{reached}",
+                run.id()
+            ))
+            .into())
         }
         RunOutcome::Stopped(cause) => {
             let message = format!("run `{}` could not be driven to its end", run.id());
@@ -456,9 +508,12 @@ fn input() -> Value {
     json!({
         "type": "object",
         "properties": {
-            "prompt": {"type": "string", "description": "What is to be done or answered, with all that is needed for it."},
-            "session_id": {"type": "string", "description": "The `session_id` of an earlier answer, to go on from there."},
-            "include_messages": {"type": "boolean", "description": "Whether the result has all messages of this run: the prompt, what the model said, what tools answered."},
+            "prompt": {"type": "string", "description": "What is to be done or answered, with all \
+                that is needed for it."},
+            "session_id": {"type": "string", "description": "The `session_id` of an earlier \
+                answer, to go on from there."},
+            "include_messages": {"type": "boolean", "description": "Whether the result has all \
+                messages of this run: the prompt, what the model said, what tools answered."},
         },
         "required": ["prompt"],
         "additionalProperties": false,
@@ -472,12 +527,15 @@ fn output() -> Value {
         "type": "object",
         "properties": {
             "answer": {"type": "string"},
-            "session_id": {"type": "string", "description": "Give it to the next query to go on from here."},
+            "session_id": {"type": "string", "description": "Give it to the next query to go on \
+                from here."},
             "run_id": {"type": "string"},
-            "complete": {"type": "boolean", "description": "False when a limit made the agent answer before it was done."},
+            "complete": {"type": "boolean", "description": "False when a limit made the agent \
+                answer before it was done."},
             "value": {},
             "messages": {"type": "array", "items": {"type": "object"}},
-            "messages_left_out": {"type": "integer", "description": "How many of the oldest messages are left out, since there is more than 1 MiB of them."},
+            "messages_left_out": {"type": "integer", "description": "How many of the oldest \
+                messages are left out, since there is more than 1 MiB of them."},
             "statistics": {
                 "type": "object",
                 "properties": {

@@ -38,7 +38,9 @@ pub(super) fn words(kind: &EventKind) -> Option<String> {
         EventKind::TurnStarted { turn, of } => format!("turn {turn} of {of}"),
         EventKind::Plan { steps } => format!("a plan of {} steps", steps.len()),
         EventKind::ToolStarted { call, .. } => format!("calls `{}`", call.name),
-        EventKind::ToolFinished { result, .. } if result.is_error() => format!("`{}` failed", result.name),
+        EventKind::ToolFinished { result, .. } if result.is_error() => {
+            format!("`{}` failed", result.name)
+        }
         EventKind::Progress { text, .. } => text.clone(),
         EventKind::ChildStarted { agent, .. } => format!("`{agent}` begins"),
         EventKind::Asked(ask) => format!("asks about `{}`", ask.call.name),

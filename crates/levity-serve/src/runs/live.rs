@@ -48,10 +48,13 @@ impl RunOutcome {
         }
     }
 
-    /// Whether the run is another's: another process drives it, or it was there before, and this one has only its id.
+    /// Whether the run is another's: another process drives it, or it was there before, and this
+    /// one has only its id.
     pub(super) fn is_elsewhere(&self) -> bool {
         use levity_core::RuntimeError::{Exists, Journal};
-        let Self::Stopped(cause) = self else { return false };
+        let Self::Stopped(cause) = self else {
+            return false;
+        };
         match crate::http::runtime_error(cause) {
             Some(Journal(error)) => error.kind() == JournalErrorKind::Busy,
             Some(Exists(_)) => true,
@@ -61,10 +64,23 @@ impl RunOutcome {
 }
 
 impl LiveRun {
-    pub(super) fn new(id: RunId, tenant: Option<Arc<str>>, feed: Arc<Feed>, standing: RunStatus) -> Self {
+    pub(super) fn new(
+        id: RunId,
+        tenant: Option<Arc<str>>,
+        feed: Arc<Feed>,
+        standing: RunStatus,
+    ) -> Self {
         let stage = watch::Sender::new(Stage::Preparing);
         let (control, standing, lines) = (OnceLock::new(), Mutex::new(standing), Lines::default());
-        Self { id, tenant, feed, control, standing, stage, lines }
+        Self {
+            id,
+            tenant,
+            feed,
+            control,
+            standing,
+            stage,
+            lines,
+        }
     }
 
     /// The run.
@@ -98,7 +114,10 @@ impl LiveRun {
     /// When it has ended.
     pub fn control(&self) -> Result<&Control> {
         let over = self.ended().is_some();
-        self.control.get().filter(|_| !over).ok_or_else(|| Error::NotUnderWay(self.id.clone()))
+        self.control
+            .get()
+            .filter(|_| !over)
+            .ok_or_else(|| Error::NotUnderWay(self.id.clone()))
     }
 
     /// The questions of the run and the runs below it that wait for a decision.
@@ -111,7 +130,8 @@ impl LiveRun {
         }
     }
 
-    /// Reads what the run tells: behind an event, named by the id it came with, or from the beginning.
+    /// Reads what the run tells: behind an event, named by the id it came with, or from the
+    /// beginning.
     pub fn events(&self, after: Option<&str>) -> Reader {
         self.feed.reader(after)
     }
@@ -122,11 +142,14 @@ impl LiveRun {
     /// When it could not begin.
     pub async fn opened(&self) -> Result<()> {
         let mut stage = self.stage.subscribe();
-        let stage = stage.wait_for(|stage| !matches!(stage, Stage::Preparing)).await;
+        let stage = stage
+            .wait_for(|stage| !matches!(stage, Stage::Preparing))
+            .await;
         match stage.as_deref() {
-            Ok(Stage::Over(RunOutcome::Stopped(cause))) => {
-                Err(Error::Run { run: self.id.clone(), cause: cause.clone() })
-            }
+            Ok(Stage::Over(RunOutcome::Stopped(cause))) => Err(Error::Run {
+                run: self.id.clone(),
+                cause: cause.clone(),
+            }),
             _ => Ok(()),
         }
     }
@@ -134,7 +157,11 @@ impl LiveRun {
     /// Waits for the end.
     pub async fn outcome(&self) -> RunOutcome {
         let mut stage = self.stage.subscribe();
-        match stage.wait_for(|stage| matches!(stage, Stage::Over(_))).await.as_deref() {
+        match stage
+            .wait_for(|stage| matches!(stage, Stage::Over(_)))
+            .await
+            .as_deref()
+        {
             Ok(Stage::Over(outcome)) => outcome.clone(),
             _ => RunOutcome::Stopped(SharedError::new(Error::NotUnderWay(self.id.clone()))),
         }

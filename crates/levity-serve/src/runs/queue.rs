@@ -10,8 +10,9 @@ use super::{Runs, Whose};
 use crate::error::{Error, Result};
 
 impl Runs {
-    /// Goes on with all runs that an earlier process left, oldest first. Those for which there is no room are queued, and
-    /// taken up when others have ended. Says which could not be gone on with, and why; those of other processes are left to them.
+    /// Goes on with all runs that an earlier process left, oldest first. Those for which there is
+    /// no room are queued, and taken up when others have ended. Says which could not be gone on
+    /// with, and why; those of other processes are left to them.
     ///
     /// # Errors
     /// When the journal cannot be listed.
@@ -54,12 +55,17 @@ impl Runs {
     pub(super) fn go_on(&self) -> BoxFuture<'static, ()> {
         let runs = self.clone();
         Box::pin(async move {
-            // Each is tried once: one that cannot be read now is tried again when the next place is free.
+            // Each is tried once: one that cannot be read now is tried again when the next place is
+            // free.
             for _ in 0..runs.queued() {
-                let Some((run, kept)) = runs.next_queued() else { return };
+                let Some((run, kept)) = runs.next_queued() else {
+                    return;
+                };
                 match runs.resume_at(&run, Whose::Queue(kept)).await {
                     Err(Error::Full { .. }) => runs.enqueue(run),
-                    Err(error) if error.is_retryable() && !is_elsewhere(&error) => runs.enqueue(run),
+                    Err(error) if error.is_retryable() && !is_elsewhere(&error) => {
+                        runs.enqueue(run)
+                    }
                     // Whoever asks for it by name is told why it does not go on.
                     _ => {}
                 }
@@ -74,7 +80,11 @@ impl Runs {
         }
         if let Ok(here) = Handle::try_current() {
             let going = self.go_on();
-            self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner).spawn_on(going, &here);
+            self.inner
+                .tasks
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .spawn_on(going, &here);
         }
     }
 

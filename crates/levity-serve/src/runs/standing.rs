@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
 use levity_core::{
-    EffectId, Ending, Event, EventKind, Message, Part, RunId, RunState, Stats, Timestamp, Usage, Waiting,
+    EffectId, Ending, Event, EventKind, Message, Part, RunId, RunState, Stats, Timestamp, Usage,
+    Waiting,
 };
 
 /// How a run stands: what its events come to.
@@ -28,7 +29,10 @@ pub struct RunStatus {
 
 impl RunStatus {
     pub(crate) fn of_goal(goal: &str) -> Self {
-        Self { goal: goal.to_owned(), ..Self::default() }
+        Self {
+            goal: goal.to_owned(),
+            ..Self::default()
+        }
     }
 
     /// What these events of a run come to.
@@ -54,7 +58,9 @@ impl RunStatus {
         match &event.kind {
             EventKind::Asked(ask) => self.wait(event, ask.effect, None),
             EventKind::WaitStarted { effect, until } => self.wait(event, *effect, Some(*until)),
-            EventKind::Decided { effect, .. } | EventKind::Woken { effect } => self.wake(event, *effect),
+            EventKind::Decided { effect, .. } | EventKind::Woken { effect } => {
+                self.wake(event, *effect)
+            }
             EventKind::RunEnded(_) => self.waiting.retain(|(run, _)| *run != event.run),
             _ => {}
         }
@@ -66,11 +72,13 @@ impl RunStatus {
     fn wait(&mut self, event: &Event, effect: EffectId, until: Option<Timestamp>) {
         // One that is asked again after a restart is the same question.
         self.wake(event, effect);
-        self.waiting.push((event.run.clone(), Waiting::new(effect, until)));
+        self.waiting
+            .push((event.run.clone(), Waiting::new(effect, until)));
     }
 
     fn wake(&mut self, event: &Event, effect: EffectId) {
-        self.waiting.retain(|(run, waiting)| *run != event.run || waiting.effect != effect);
+        self.waiting
+            .retain(|(run, waiting)| *run != event.run || waiting.effect != effect);
     }
 
     /// What it and those below it wait for.
@@ -90,7 +98,9 @@ impl RunStatus {
                 self.usage += *usage;
             }
             EventKind::ToolStarted { .. } => stats.tool_calls += 1,
-            EventKind::ToolFinished { result, .. } => stats.failed_calls += u64::from(result.is_error()),
+            EventKind::ToolFinished { result, .. } => {
+                stats.failed_calls += u64::from(result.is_error())
+            }
             EventKind::ChildFinished { ending, .. } => self.usage += ending.usage,
             EventKind::Paused => self.paused = true,
             EventKind::Resumed => self.paused = false,
@@ -109,5 +119,8 @@ impl RunStatus {
 }
 
 fn reasons(message: &Message) -> bool {
-    message.parts.iter().any(|part| matches!(part, Part::Thinking { .. }))
+    message
+        .parts
+        .iter()
+        .any(|part| matches!(part, Part::Thinking { .. }))
 }

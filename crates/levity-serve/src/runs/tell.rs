@@ -23,7 +23,10 @@ pub(super) struct Lines {
 impl Default for Lines {
     fn default() -> Self {
         let (commands, cancels) = (Semaphore::new(Runs::TOLD), Semaphore::new(Runs::CANCELS));
-        Self { commands: Arc::new(commands), cancels: Arc::new(cancels) }
+        Self {
+            commands: Arc::new(commands),
+            cancels: Arc::new(cancels),
+        }
     }
 }
 
@@ -40,8 +43,9 @@ impl Runs {
     /// How many requests to cancel it may wait beside them.
     const CANCELS: usize = 4;
 
-    /// Tells a run something, to the end: no half of it is left out because whoever wanted it is gone. Nothing was begun, and
-    /// nothing is returned, when as many wait for the run already as may.
+    /// Tells a run something, to the end: no half of it is left out because whoever wanted it is
+    /// gone. Nothing was begun, and nothing is returned, when as many wait for the run already as
+    /// may.
     pub(crate) fn tell<F>(&self, run: &LiveRun, way: Way, told: F) -> Option<Heard>
     where
         F: Future<Output = Result<(), ControlError>> + Send + 'static,
@@ -52,7 +56,11 @@ impl Runs {
         };
         let place = places.clone().try_acquire_owned().ok()?;
         let (send, heard) = oneshot::channel();
-        let mut tasks = self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = self
+            .inner
+            .tasks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}
         tasks.spawn(async move {
             let _place = place;
@@ -61,7 +69,8 @@ impl Runs {
         Some(heard)
     }
 
-    /// Does something for somebody who may leave meanwhile, to the end. Gives nothing when these runs end before it.
+    /// Does something for somebody who may leave meanwhile, to the end. Gives nothing when these
+    /// runs end before it.
     ///
     /// # Errors
     /// When as much is being done already as may, for this caller or for all.
@@ -73,7 +82,11 @@ impl Runs {
         let place = self.inner.errands.take(caller)?;
         let (send, done) = oneshot::channel();
         {
-            let mut tasks = self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut tasks = self
+                .inner
+                .tasks
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             while tasks.try_join_next().is_some() {}
             tasks.spawn(async move {
                 let _place = place;
@@ -85,8 +98,14 @@ impl Runs {
 
     /// Cancels a run for somebody who cannot wait until that is done.
     pub(crate) fn cancel_soon(&self, run: &Arc<LiveRun>, reason: &'static str) {
-        let Ok(control) = run.control().cloned() else { return };
-        let mut tasks = self.inner.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let Ok(control) = run.control().cloned() else {
+            return;
+        };
+        let mut tasks = self
+            .inner
+            .tasks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}
         tasks.spawn(async move {
             // One that has just ended needs no cancelling.

@@ -59,7 +59,13 @@ impl Stage {
         let address = listener.address().to_string();
         let (mut served, serving) = (JoinSet::new(), host.clone());
         served.spawn(async move { serving.serve(listener).await.unwrap() });
-        Self { folder, host, address, notices, _served: served }
+        Self {
+            folder,
+            host,
+            address,
+            notices,
+            _served: served,
+        }
     }
 
     /// With a commander that follows a script.
@@ -71,12 +77,23 @@ impl Stage {
 
     pub fn runs(&self, model: ScriptedModel) -> Runs {
         let tools = FileTools::new(Workspace::open(self.folder.path()).unwrap());
-        let runtime = levity_runtime::Runtime::new().with_journal(levity_runtime::MemoryJournal::new());
-        Runs::new(Agent::builder(model).tools(tools).runtime(runtime).build().unwrap())
+        let runtime =
+            levity_runtime::Runtime::new().with_journal(levity_runtime::MemoryJournal::new());
+        Runs::new(
+            Agent::builder(model)
+                .tools(tools)
+                .runtime(runtime)
+                .build()
+                .unwrap(),
+        )
     }
 
     pub fn client(&self) -> BridgeClient {
-        BridgeClient::new(&format!("ws://{}", self.address), Token::new(TOKEN).unwrap()).unwrap()
+        BridgeClient::new(
+            &format!("ws://{}", self.address),
+            Token::new(TOKEN).unwrap(),
+        )
+        .unwrap()
     }
 
     pub async fn raw(&self) -> Raw {
@@ -84,7 +101,10 @@ impl Stage {
     }
 
     pub fn told(&self, part: &str) -> bool {
-        self.notices.borrow().iter().any(|notice| notice.contains(part))
+        self.notices
+            .borrow()
+            .iter()
+            .any(|notice| notice.contains(part))
     }
 
     /// Waits until whoever sits at the host is told this.
@@ -116,14 +136,23 @@ impl Raw {
             request.headers_mut().insert(*name, value.parse().unwrap());
         }
         match tokio_tungstenite::client_async(request, stream).await {
-            Ok((socket, _)) => Ok(Self { socket, told: Vec::new(), next: 0 }),
-            Err(tokio_tungstenite::tungstenite::Error::Http(answer)) => Err(answer.status().as_u16()),
+            Ok((socket, _)) => Ok(Self {
+                socket,
+                told: Vec::new(),
+                next: 0,
+            }),
+            Err(tokio_tungstenite::tungstenite::Error::Http(answer)) => {
+                Err(answer.status().as_u16())
+            }
             Err(error) => panic!("{error}"),
         }
     }
 
     pub async fn send(&mut self, text: impl Into<String>) {
-        self.socket.send(Message::Text(text.into().into())).await.unwrap();
+        self.socket
+            .send(Message::Text(text.into().into()))
+            .await
+            .unwrap();
     }
 
     /// The next message of the host; `Err` is the code it closed with.
@@ -135,7 +164,9 @@ impl Raw {
         loop {
             match self.socket.next().await {
                 Some(Ok(Message::Text(text))) => return Ok(serde_json::from_str(&text).unwrap()),
-                Some(Ok(Message::Close(frame))) => return Err(frame.map_or(1005, |frame| frame.code.into())),
+                Some(Ok(Message::Close(frame))) => {
+                    return Err(frame.map_or(1005, |frame| frame.code.into()));
+                }
                 Some(Ok(_)) => {}
                 Some(Err(_)) | None => return Err(1006),
             }
@@ -145,7 +176,10 @@ impl Raw {
     pub async fn request(&mut self, method: &str, params: Value) -> Result<Value, Value> {
         self.next += 1;
         let id = self.next;
-        self.send(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string()).await;
+        self.send(
+            json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string(),
+        )
+        .await;
         loop {
             let mut answer = self.next().await.unwrap();
             if answer["id"] == json!(id) {
@@ -167,5 +201,7 @@ impl Raw {
 
 /// Nothing here takes long; what hangs is a failure.
 pub async fn within<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), future).await.expect("it hangs")
+    tokio::time::timeout(Duration::from_secs(60), future)
+        .await
+        .expect("it hangs")
 }

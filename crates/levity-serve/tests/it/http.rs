@@ -1,6 +1,10 @@
 //! Runs by HTTP, through real connections.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod client;
 mod crowd;

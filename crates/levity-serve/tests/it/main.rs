@@ -10,7 +10,10 @@
     reason = "a test fails by panicking, and says what it leaves out"
 )]
 
-#[allow(clippy::disallowed_methods, reason = "its clients are programs of their own")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "its clients are programs of their own"
+)]
 #[cfg(unix)]
 mod bridge;
 mod http;
@@ -18,15 +21,19 @@ mod mcp;
 mod offer;
 mod runs;
 
-/// Says whether this process is here for this test alone; if not, one that is has just run it. What a test measures of its process would
-/// be that of its neighbours, too, otherwise.
+/// Says whether this process is here for this test alone; if not, one that is has just run it. What
+/// a test measures of its process would be that of its neighbours, too, otherwise.
 fn is_alone(test: &str) -> bool {
     const ALONE: &str = "LEVITY_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {
         return true;
     }
     let this = std::env::current_exe().unwrap();
-    let ran = std::process::Command::new(this).args(["--exact", test]).env(ALONE, "1").output().unwrap();
+    let ran = std::process::Command::new(this)
+        .args(["--exact", test])
+        .env(ALONE, "1")
+        .output()
+        .unwrap();
     let said = String::from_utf8_lossy(&ran.stdout);
     assert!(ran.status.success() && said.contains("1 passed"), "{said}");
     false

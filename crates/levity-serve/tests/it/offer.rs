@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    ConversationChange, ConversationId, ConversationQuery, Hints, Message, Model, RunQuery, Status, ToolCx,
-    ToolOutput, World as _,
+    ConversationChange, ConversationId, ConversationQuery, Hints, Message, Model, RunQuery, Status,
+    ToolCx, ToolOutput, World as _,
 };
 use levity_loop::Agent;
 use levity_mcp::{
-    ElicitAsk, ElicitReply, Elicitor, ModelSampler, Server, ServerConfig, Servers, ServersBuilder, WaitFor,
+    ElicitAsk, ElicitReply, Elicitor, ModelSampler, Server, ServerConfig, Servers, ServersBuilder,
+    WaitFor,
 };
 use levity_memory::InMemory;
 use levity_runtime::{MemoryJournal, Runtime};
@@ -27,9 +28,13 @@ fn runtime() -> Runtime {
 }
 
 fn runs(model: impl Model + 'static) -> Runs {
-    let send =
-        RecordingTool::new("send", |_| Ok(ToolOutput::text("sent"))).with_hints(Hints::new().destructive());
-    let agent = Agent::builder(model).tool(send).memory(InMemory::new()).ask_user().runtime(runtime());
+    let send = RecordingTool::new("send", |_| Ok(ToolOutput::text("sent")))
+        .with_hints(Hints::new().destructive());
+    let agent = Agent::builder(model)
+        .tool(send)
+        .memory(InMemory::new())
+        .ask_user()
+        .runtime(runtime());
     Runs::new(agent.build().unwrap())
 }
 
@@ -63,14 +68,24 @@ impl Connected {
 }
 
 /// Connects in the newest way, as our own client does.
-async fn connect(server: AgentServer, set: impl FnOnce(ServersBuilder) -> ServersBuilder) -> Connected {
-    let (server, tasks) = (server.build().unwrap(), Arc::new(std::sync::Mutex::new(JoinSet::new())));
+async fn connect(
+    server: AgentServer,
+    set: impl FnOnce(ServersBuilder) -> ServersBuilder,
+) -> Connected {
+    let (server, tasks) = (
+        server.build().unwrap(),
+        Arc::new(std::sync::Mutex::new(JoinSet::new())),
+    );
     let served = tasks.clone();
-    let config = ServerConfig::in_process("levity", move || pipe(&server, &mut served.lock().unwrap()));
+    let config =
+        ServerConfig::in_process("levity", move || pipe(&server, &mut served.lock().unwrap()));
     let servers = set(Servers::builder().server(config)).start().unwrap();
     let status = servers.wait(WaitFor::All).await;
     assert!(status[0].state.is_ready(), "{status:?}");
-    Connected { servers, _tasks: tasks }
+    Connected {
+        servers,
+        _tasks: tasks,
+    }
 }
 
 async fn plainly(server: AgentServer) -> Connected {
@@ -87,8 +102,14 @@ struct Person(Value);
 #[async_trait]
 impl Elicitor for Person {
     async fn elicit(&self, _: &str, ask: ElicitAsk) -> ElicitReply {
-        let ElicitAsk::Form(form) = ask else { return ElicitReply::Cancel };
-        assert!(form.message.contains("send") || form.message.contains("colour"), "{}", form.message);
+        let ElicitAsk::Form(form) = ask else {
+            return ElicitReply::Cancel;
+        };
+        assert!(
+            form.message.contains("send") || form.message.contains("colour"),
+            "{}",
+            form.message
+        );
         match self.0.as_object() {
             Some(said) => ElicitReply::Accept(said.clone()),
             None => ElicitReply::Decline,
@@ -99,9 +120,15 @@ impl Elicitor for Person {
 #[tokio::test]
 async fn a_query_has_an_answer_a_session_and_statistics() {
     let model = FunctionModel::new(|request| {
-        let said =
-            request.history.messages().iter().filter(|message| message.role == levity_core::Role::User);
-        Ok(levity_core::Response::new(Message::assistant(format!("{} so far", said.count()))))
+        let said = request
+            .history
+            .messages()
+            .iter()
+            .filter(|message| message.role == levity_core::Role::User);
+        Ok(levity_core::Response::new(Message::assistant(format!(
+            "{} so far",
+            said.count()
+        ))))
     });
     let client = plainly(offered(runs(model))).await;
     let first = client.value("query", json!({"prompt": "One?"})).await;
@@ -111,8 +138,13 @@ async fn a_query_has_an_answer_a_session_and_statistics() {
     assert_eq!(first["statistics"]["tool_calls"], 0);
     assert!(first["statistics"]["output_tokens"].as_u64().unwrap() > 0);
     let session = first["session_id"].as_str().unwrap();
-    let again = client.value("query", json!({"prompt": "Two?", "session_id": session})).await;
-    assert_eq!((&again["answer"], &again["session_id"]), (&json!("2 so far"), &json!(session)));
+    let again = client
+        .value("query", json!({"prompt": "Two?", "session_id": session}))
+        .await;
+    assert_eq!(
+        (&again["answer"], &again["session_id"]),
+        (&json!("2 so far"), &json!(session))
+    );
     let other = client.value("query", json!({"prompt": "One?"})).await;
     assert_eq!(other["answer"], "1 so far");
     assert_ne!(other["session_id"], json!(session));
@@ -122,21 +154,39 @@ async fn a_query_has_an_answer_a_session_and_statistics() {
         json!({"prompt": "x", "session_id": "../x"}),
         json!({"prompt": "x", "more": 1}),
     ] {
-        assert!(client.call("query", wrong.clone()).await.is_err(), "{wrong}");
+        assert!(
+            client.call("query", wrong.clone()).await.is_err(),
+            "{wrong}"
+        );
     }
 }
 
 #[tokio::test]
 async fn query_has_its_messages_when_they_are_wanted() {
-    let script = ScriptedModel::new().call("send", json!({"to": "you"})).reply("Done.").by_history();
+    let script = ScriptedModel::new()
+        .call("send", json!({"to": "you"}))
+        .reply("Done.")
+        .by_history();
     let said = Person(json!({"decision": "allow"}));
     let client = connect(offered(runs(script)), |servers| servers.elicitor(said)).await;
     let plain = client.value("query", json!({"prompt": "Send it"})).await;
     assert!(plain.get("messages").is_none(), "{plain}");
-    let answer = client.value("query", json!({"prompt": "Send it", "include_messages": true})).await;
+    let answer = client
+        .value(
+            "query",
+            json!({"prompt": "Send it", "include_messages": true}),
+        )
+        .await;
     let messages = answer["messages"].as_array().unwrap();
-    let roles: Vec<_> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
-    assert_eq!(roles, ["user", "assistant", "tool", "assistant"], "{answer}");
+    let roles: Vec<_> = messages
+        .iter()
+        .map(|message| message["role"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        roles,
+        ["user", "assistant", "tool", "assistant"],
+        "{answer}"
+    );
     assert_eq!(answer["messages_left_out"], 0);
     for (message, words) in messages.iter().zip(["Send it", "send", "sent", "Done."]) {
         assert!(message.to_string().contains(words), "{message}");
@@ -144,7 +194,8 @@ async fn query_has_its_messages_when_they_are_wanted() {
     }
 }
 
-/// Checks that each call of a tool is answered, by a message that follows it, before the model speaks again.
+/// Checks that each call of a tool is answered, by a message that follows it, before the model
+/// speaks again.
 #[track_caller]
 fn is_whole(answer: &Value) {
     let messages: Vec<Message> = serde_json::from_value(answer["messages"].clone()).unwrap();
@@ -164,7 +215,12 @@ fn is_whole(answer: &Value) {
 
 #[tokio::test]
 async fn messages_of_a_query_answer_every_call() {
-    let calls = || ScriptedModel::new().call("send", json!({"to": "you"})).reply("Done.").by_history();
+    let calls = || {
+        ScriptedModel::new()
+            .call("send", json!({"to": "you"}))
+            .reply("Done.")
+            .by_history()
+    };
     let query = json!({"prompt": "Send it", "include_messages": true});
     // Denied by a person, allowed by one, denied since nobody can be asked.
     for (decision, word) in [("deny", "denied"), ("allow", "sent")] {
@@ -172,22 +228,46 @@ async fn messages_of_a_query_answer_every_call() {
         let client = connect(offered(runs(calls())), |servers| servers.elicitor(said)).await;
         let answer = client.value("query", query.clone()).await;
         is_whole(&answer);
-        let roles: Vec<_> =
-            answer["messages"].as_array().unwrap().iter().map(|one| one["role"].clone()).collect();
-        assert_eq!(roles, ["user", "assistant", "tool", "assistant"], "{answer}");
+        let roles: Vec<_> = answer["messages"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|one| one["role"].clone())
+            .collect();
+        assert_eq!(
+            roles,
+            ["user", "assistant", "tool", "assistant"],
+            "{answer}"
+        );
         assert!(answer["messages"][2].to_string().contains(word), "{answer}");
     }
-    let answer = plainly(offered(runs(calls()))).await.value("query", query.clone()).await;
+    let answer = plainly(offered(runs(calls())))
+        .await
+        .value("query", query.clone())
+        .await;
     is_whole(&answer);
     assert_eq!(answer["messages"].as_array().unwrap().len(), 4, "{answer}");
     // Denied by policy, unknown, and several at once.
     let tool = |name: &str| RecordingTool::new(name, |_| Ok(ToolOutput::text("sent")));
-    let several = ScriptedModel::new().call("send", json!({})).call("nothing", json!({})).reply("Done.");
-    let policy = levity_tools::Policy::new().rule(levity_tools::Rule::tool("send").deny("it is Sunday"));
-    let agent = Agent::builder(several).tool(tool("send")).policy(policy).runtime(runtime());
-    let answer = plainly(offered(Runs::new(agent.build().unwrap()))).await.value("query", query).await;
+    let several = ScriptedModel::new()
+        .call("send", json!({}))
+        .call("nothing", json!({}))
+        .reply("Done.");
+    let policy =
+        levity_tools::Policy::new().rule(levity_tools::Rule::tool("send").deny("it is Sunday"));
+    let agent = Agent::builder(several)
+        .tool(tool("send"))
+        .policy(policy)
+        .runtime(runtime());
+    let answer = plainly(offered(Runs::new(agent.build().unwrap())))
+        .await
+        .value("query", query)
+        .await;
     is_whole(&answer);
-    assert!(answer["messages"].to_string().contains("not allowed"), "{answer}");
+    assert!(
+        answer["messages"].to_string().contains("not allowed"),
+        "{answer}"
+    );
 }
 
 #[tokio::test]
@@ -196,10 +276,17 @@ async fn passing_sessions_last_an_hour_and_are_bounded() {
     let sessions = AgentServer::passing_sessions().world(world.clone());
     let say = async |id: &str, text: String| {
         let open = sessions.open(&ConversationId::new(id), 10).await.unwrap();
-        let change = ConversationChange::at(open.remembered().end).with_messages([Message::user(text)]);
+        let change =
+            ConversationChange::at(open.remembered().end).with_messages([Message::user(text)]);
         open.save(change.when(world.now())).await.unwrap();
     };
-    let count = async || sessions.list(&ConversationQuery::new()).await.unwrap().len();
+    let count = async || {
+        sessions
+            .list(&ConversationQuery::new())
+            .await
+            .unwrap()
+            .len()
+    };
     say("first", "Hello".to_owned()).await;
     world.advance(Duration::from_secs(3599));
     assert_eq!(count().await, 1);
@@ -226,13 +313,15 @@ async fn tenant_that_opens_many_sessions_displaces_only_its_own() {
     let sessions = AgentServer::passing_sessions().world(world.clone());
     let say = async |id: &str, bytes: usize| {
         let open = sessions.open(&ConversationId::new(id), 10).await.unwrap();
-        let change =
-            ConversationChange::at(open.remembered().end).with_messages([Message::user("x".repeat(bytes))]);
+        let change = ConversationChange::at(open.remembered().end)
+            .with_messages([Message::user("x".repeat(bytes))]);
         open.save(change.when(world.now())).await.unwrap();
     };
     let count = async |start: &str| {
         let all = sessions.list(&ConversationQuery::new()).await.unwrap();
-        all.iter().filter(|info| info.id.as_str().starts_with(start)).count()
+        all.iter()
+            .filter(|info| info.id.as_str().starts_with(start))
+            .count()
     };
     for number in 0..100 {
         say(&format!("ann-{number}"), 10).await;
@@ -241,13 +330,20 @@ async fn tenant_that_opens_many_sessions_displaces_only_its_own() {
     for number in 0..2_000 {
         say(&format!("bob-{number}"), 10).await;
     }
-    assert_eq!((count("ann-").await, count("0").await, count("bob-").await), (100, 100, 250));
+    assert_eq!(
+        (count("ann-").await, count("0").await, count("bob-").await),
+        (100, 100, 250)
+    );
     // Few large ones are no other way to the same end.
     for number in 0..40 {
         say(&format!("bob-large-{number}"), 3 << 20).await;
     }
     assert_eq!((count("ann-").await, count("0").await), (100, 100));
-    assert!((1..=5).contains(&count("bob-").await), "{} of 3 MiB in 16 MiB", count("bob-").await);
+    assert!(
+        (1..=5).contains(&count("bob-").await),
+        "{} of 3 MiB in 16 MiB",
+        count("bob-").await
+    );
     // The owner may have the rest, and what is more goes from its own.
     for number in 0..2_000 {
         say(&format!("{number:08x}"), 10).await;
@@ -265,12 +361,29 @@ async fn messages_of_a_query_are_bounded() {
     for _ in 0..5 {
         script = script.call("tell", json!({}));
     }
-    let agent = Agent::builder(script.reply("Done.")).tool(tell).max_tool_output(1 << 20).runtime(runtime());
+    let agent = Agent::builder(script.reply("Done."))
+        .tool(tell)
+        .max_tool_output(1 << 20)
+        .runtime(runtime());
     let client = plainly(offered(Runs::new(agent.build().unwrap()))).await;
-    let answer = client.value("query", json!({"prompt": "Tell", "include_messages": true})).await;
+    let answer = client
+        .value("query", json!({"prompt": "Tell", "include_messages": true}))
+        .await;
     assert!(answer["messages"].to_string().len() <= 1 << 20);
-    assert!(answer["messages_left_out"].as_u64().unwrap() >= 5, "{}", answer["messages_left_out"]);
-    assert!(answer["messages"].as_array().unwrap().last().unwrap().to_string().contains("Done."));
+    assert!(
+        answer["messages_left_out"].as_u64().unwrap() >= 5,
+        "{}",
+        answer["messages_left_out"]
+    );
+    assert!(
+        answer["messages"]
+            .as_array()
+            .unwrap()
+            .last()
+            .unwrap()
+            .to_string()
+            .contains("Done.")
+    );
 }
 
 #[tokio::test]
@@ -283,7 +396,9 @@ async fn first_page_of_resources_has_something() {
         .unwrap();
     let mut tasks = JoinSet::new();
     let mut client = Old::connect(&server, &mut tasks, json!({})).await;
-    client.say(json!({"id": 1, "method": "resources/list"})).await;
+    client
+        .say(json!({"id": 1, "method": "resources/list"}))
+        .await;
     let page = client.next().await["result"].clone();
     assert_eq!(page["resources"][0]["uri"], "workspace:///a.txt", "{page}");
     assert!(page.get("nextCursor").is_none(), "{page}");
@@ -291,23 +406,39 @@ async fn first_page_of_resources_has_something() {
 
 #[tokio::test]
 async fn what_a_run_asks_is_asked_by_the_client() {
-    let script = || ScriptedModel::new().call("send", json!({})).reply("Done.").by_history();
+    let script = || {
+        ScriptedModel::new()
+            .call("send", json!({}))
+            .reply("Done.")
+            .by_history()
+    };
     let sent = |answer: Value| answer["statistics"]["failed_calls"] == 0;
     for (said, goes) in [
         (json!({"decision": "allow"}), true),
         (json!({"decision": "deny", "reason": "no"}), false),
         (Value::Null, false),
     ] {
-        let client = connect(offered(runs(script())), |servers| servers.elicitor(Person(said.clone()))).await;
+        let client = connect(offered(runs(script())), |servers| {
+            servers.elicitor(Person(said.clone()))
+        })
+        .await;
         let answer = client.value("query", json!({"prompt": "Send it"})).await;
         assert_eq!(sent(answer), goes, "{said}");
     }
     let client = plainly(offered(runs(script()))).await;
-    assert!(!sent(client.value("query", json!({"prompt": "Send it"})).await), "nobody can be asked");
-    let asks = ScriptedModel::new().call("ask_user", json!({"question": "Which colour?"})).reply("Thanks.");
+    assert!(
+        !sent(client.value("query", json!({"prompt": "Send it"})).await),
+        "nobody can be asked"
+    );
+    let asks = ScriptedModel::new()
+        .call("ask_user", json!({"question": "Which colour?"}))
+        .reply("Thanks.");
     let blue = Person(json!({"answer": "blue"}));
     let client = connect(offered(runs(asks)), |servers| servers.elicitor(blue)).await;
-    assert_eq!(client.value("query", json!({"prompt": "Paint"})).await["statistics"]["failed_calls"], 0);
+    assert_eq!(
+        client.value("query", json!({"prompt": "Paint"})).await["statistics"]["failed_calls"],
+        0
+    );
 }
 
 /// Allows everything that it may, and remembers what it was asked.
@@ -317,7 +448,9 @@ struct Agreeable(Arc<std::sync::Mutex<Vec<levity_mcp::ElicitForm>>>);
 #[async_trait]
 impl Elicitor for Agreeable {
     async fn elicit(&self, _: &str, ask: ElicitAsk) -> ElicitReply {
-        let ElicitAsk::Form(form) = ask else { return ElicitReply::Cancel };
+        let ElicitAsk::Form(form) = ask else {
+            return ElicitReply::Cancel;
+        };
         let decision = form.schema["properties"]["decision"]["enum"][0].clone();
         self.0.lock().unwrap().push(form);
         ElicitReply::Accept(json!({"decision": decision}).as_object().unwrap().clone())
@@ -329,43 +462,86 @@ async fn query_has_a_person_allow_only_calls_that_are_shown_whole() {
     for (text, goes, shown) in [
         ("x".repeat(5_000) + "; rm -rf", true, "; rm -rf\"}?"),
         ("x".repeat(8_000) + "; rm -rf", true, "; rm -rf\"}?"),
-        ("x".repeat(9_000) + "; rm -rf" + &"x".repeat(9_000), false, "can only be denied here"),
+        (
+            "x".repeat(9_000) + "; rm -rf" + &"x".repeat(9_000),
+            false,
+            "can only be denied here",
+        ),
         ("a\u{202e}b\u{200b}c".to_owned(), true, "a\\u202eb\\u200bc"),
         ("\u{200b}".repeat(2_000), false, "can only be denied here"),
     ] {
-        let script = ScriptedModel::new().call("send", json!({"to": text})).reply("Done.").by_history();
+        let script = ScriptedModel::new()
+            .call("send", json!({"to": text}))
+            .reply("Done.")
+            .by_history();
         let person = Agreeable::default();
-        let client = connect(offered(runs(script)), |servers| servers.elicitor(person.clone())).await;
+        let client = connect(offered(runs(script)), |servers| {
+            servers.elicitor(person.clone())
+        })
+        .await;
         let answer = client.value("query", json!({"prompt": "Send it"})).await;
         assert_eq!(answer["statistics"]["failed_calls"] == 0, goes, "{answer}");
         let asked = person.0.lock().unwrap();
-        let [form] = &asked[..] else { panic!("it is asked once") };
-        assert!(form.message.contains(shown) && form.message.len() < 9_000, "{}", form.message);
-        assert!(!form.message.contains(['\u{202e}', '\u{200b}']), "{}", form.message);
+        let [form] = &asked[..] else {
+            panic!("it is asked once")
+        };
+        assert!(
+            form.message.contains(shown) && form.message.len() < 9_000,
+            "{}",
+            form.message
+        );
+        assert!(
+            !form.message.contains(['\u{202e}', '\u{200b}']),
+            "{}",
+            form.message
+        );
     }
 }
 
 #[tokio::test]
 async fn the_model_of_the_client_answers() {
-    let base = Agent::builder(ScriptedModel::new()).runtime(runtime()).build().unwrap();
+    let base = Agent::builder(ScriptedModel::new())
+        .runtime(runtime())
+        .build()
+        .unwrap();
     let runs = Runs::new(base.clone());
-    let server = offered(runs).client_agent(move |model: ClientModel| base.to_builder().model(model).build());
+    let server = offered(runs)
+        .client_agent(move |model: ClientModel| base.to_builder().model(model).build());
     let theirs: Arc<dyn Model> = Arc::new(ScriptedModel::new().reply("From the client."));
     let sampler = ModelSampler::new(theirs);
     let client = connect(server, |servers| servers.sampler(sampler)).await;
-    let answer = client.value("query", json!({"prompt": "Who are you?"})).await;
+    let answer = client
+        .value("query", json!({"prompt": "Who are you?"}))
+        .await;
     assert_eq!(answer["answer"], "From the client.");
-    assert!(answer.get("session_id").is_none(), "this agent keeps no conversations");
-    let refused = client.call("query", json!({"prompt": "x", "session_id": "s"})).await.unwrap_err();
-    assert!(refused.to_string().contains("keeps no conversations"), "{refused}");
+    assert!(
+        answer.get("session_id").is_none(),
+        "this agent keeps no conversations"
+    );
+    let refused = client
+        .call("query", json!({"prompt": "x", "session_id": "s"}))
+        .await
+        .unwrap_err();
+    assert!(
+        refused.to_string().contains("keeps no conversations"),
+        "{refused}"
+    );
 }
 
 #[tokio::test]
 async fn a_client_without_a_model_is_told_so() {
-    let base = Agent::builder(ScriptedModel::new()).runtime(runtime()).build().unwrap();
+    let base = Agent::builder(ScriptedModel::new())
+        .runtime(runtime())
+        .build()
+        .unwrap();
     let server = offered(Runs::new(base.clone()))
         .client_agent(move |model: ClientModel| base.to_builder().model(model).build());
-    let error = plainly(server).await.call("query", json!({"prompt": "x"})).await.unwrap_err().to_string();
+    let error = plainly(server)
+        .await
+        .call("query", json!({"prompt": "x"}))
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("sampling"), "{error}");
 }
 
@@ -374,24 +550,55 @@ async fn documents_are_searched_and_fetched() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write("tides.md", "High water is at six, low water at noon.");
-    write("boats.md", "The water is deep enough for a boat of four metres.");
+    write(
+        "boats.md",
+        "The water is deep enough for a boat of four metres.",
+    );
     write("secret.log", "High water mark of the log.");
     write(".gitignore", "*.log\n");
     write("image.bin", "high water\0\u{1}");
     let workspace = Workspace::open(folder.path()).unwrap();
     let client = plainly(offered(runs(ScriptedModel::new())).workspace(workspace)).await;
-    let found = client.value("search", json!({"query": "When is high water?"})).await;
-    let ids: Vec<_> =
-        found["results"].as_array().unwrap().iter().map(|hit| hit["id"].as_str().unwrap()).collect();
+    let found = client
+        .value("search", json!({"query": "When is high water?"}))
+        .await;
+    let ids: Vec<_> = found["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|hit| hit["id"].as_str().unwrap())
+        .collect();
     assert_eq!(ids, ["file:tides.md", "file:boats.md"]);
-    assert!(found["results"][0]["text"].as_str().unwrap().contains("High water"));
+    assert!(
+        found["results"][0]["text"]
+            .as_str()
+            .unwrap()
+            .contains("High water")
+    );
     let document = client.value("fetch", json!({"id": "file:tides.md"})).await;
     assert_eq!(document["text"], "High water is at six, low water at noon.");
-    assert_eq!((&document["title"], &document["url"]), (&json!("tides.md"), &json!("workspace:///tides.md")));
-    for id in ["file:../outside", "file:/etc/passwd", "file:none", "fact:1", "file:image.bin", "", "file:\0"]
-    {
-        let error = client.call("fetch", json!({"id": id})).await.unwrap_err().to_string();
-        assert!(!error.is_empty() && error.matches("cannot be given").count() < 2, "{id}: {error}");
+    assert_eq!(
+        (&document["title"], &document["url"]),
+        (&json!("tides.md"), &json!("workspace:///tides.md"))
+    );
+    for id in [
+        "file:../outside",
+        "file:/etc/passwd",
+        "file:none",
+        "fact:1",
+        "file:image.bin",
+        "",
+        "file:\0",
+    ] {
+        let error = client
+            .call("fetch", json!({"id": id}))
+            .await
+            .unwrap_err()
+            .to_string();
+        assert!(
+            !error.is_empty() && error.matches("cannot be given").count() < 2,
+            "{id}: {error}"
+        );
     }
     let nothing = client.value("search", json!({"query": "?!"})).await;
     assert_eq!(nothing["results"], json!([]));
@@ -403,12 +610,21 @@ async fn files_logs_and_prompts_are_there_to_be_read() {
     std::fs::write(folder.path().join("a.txt"), "one").unwrap();
     std::fs::write(folder.path().join("b.bin"), [0, 159, 146, 150]).unwrap();
     std::fs::write(folder.path().join("c 100%.txt"), "three").unwrap();
-    let server =
-        offered(runs(ScriptedModel::new().reply("Yes."))).workspace(Workspace::open(folder.path()).unwrap());
+    let server = offered(runs(ScriptedModel::new().reply("Yes.")))
+        .workspace(Workspace::open(folder.path()).unwrap());
     let client = plainly(server).await;
-    let run = client.value("query", json!({"prompt": "Is it?"})).await["run_id"].as_str().unwrap().to_owned();
+    let run = client.value("query", json!({"prompt": "Is it?"})).await["run_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let server = client.server();
-    let listed: Vec<_> = server.resources().await.unwrap().into_iter().map(|resource| resource.uri).collect();
+    let listed: Vec<_> = server
+        .resources()
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|resource| resource.uri)
+        .collect();
     assert_eq!(
         listed,
         [
@@ -418,16 +634,41 @@ async fn files_logs_and_prompts_are_there_to_be_read() {
             "workspace:///c%20100%25.txt"
         ]
     );
-    for spelt in
-        [&*listed[3], "workspace:///c 100%.txt", "workspace:///c%20100%.txt", "workspace:///%63 100%25.txt"]
-    {
-        assert_eq!(server.read(spelt).await.unwrap()[0].text.as_deref(), Some("three"), "{spelt}");
+    for spelt in [
+        &*listed[3],
+        "workspace:///c 100%.txt",
+        "workspace:///c%20100%.txt",
+        "workspace:///%63 100%25.txt",
+    ] {
+        assert_eq!(
+            server.read(spelt).await.unwrap()[0].text.as_deref(),
+            Some("three"),
+            "{spelt}"
+        );
     }
-    let log = server.read(&listed[0]).await.unwrap().remove(0).text.unwrap();
-    let events: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let log = server
+        .read(&listed[0])
+        .await
+        .unwrap()
+        .remove(0)
+        .text
+        .unwrap();
+    let events: Vec<Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert_eq!(events.last().unwrap()["kind"]["run_ended"]["text"], "Yes.");
-    assert_eq!(server.read("workspace:///a.txt").await.unwrap()[0].text.as_deref(), Some("one"));
-    assert!(server.read("workspace:///b.bin").await.unwrap()[0].blob.is_some());
+    assert_eq!(
+        server.read("workspace:///a.txt").await.unwrap()[0]
+            .text
+            .as_deref(),
+        Some("one")
+    );
+    assert!(
+        server.read("workspace:///b.bin").await.unwrap()[0]
+            .blob
+            .is_some()
+    );
     for uri in [
         "workspace:///../x",
         "workspace:///%2e%2e/x",
@@ -441,8 +682,17 @@ async fn files_logs_and_prompts_are_there_to_be_read() {
     }
     assert_eq!(server.resource_templates().await.unwrap().len(), 2);
     let prompts = server.prompts().await.unwrap();
-    assert_eq!((prompts[0].name.as_str(), prompts[0].arguments[0].name.as_str()), ("delegate", "task"));
-    let filled = server.prompt("delegate", json!({"task": "Sweep the deck"})).await.unwrap();
+    assert_eq!(
+        (
+            prompts[0].name.as_str(),
+            prompts[0].arguments[0].name.as_str()
+        ),
+        ("delegate", "task")
+    );
+    let filled = server
+        .prompt("delegate", json!({"task": "Sweep the deck"}))
+        .await
+        .unwrap();
     assert!(filled.messages[0].text().contains("Sweep the deck"));
     assert!(server.prompt("delegate", json!({})).await.is_err());
 }
@@ -452,23 +702,37 @@ async fn a_query_for_which_there_is_no_room_says_so_once() {
     let runs = runs(ScriptedModel::new().hang()).most(1);
     let _first = runs.start(NewRun::new("Wait")).unwrap();
     let client = plainly(offered(runs.clone())).await;
-    let error = client.call("query", json!({"prompt": "Go"})).await.unwrap_err().to_string();
+    let error = client
+        .call("query", json!({"prompt": "Go"}))
+        .await
+        .unwrap_err()
+        .to_string();
     assert_eq!(error.matches("under way").count(), 1, "{error}");
 }
 
 #[tokio::test]
 async fn logs_are_there_without_a_journal() {
-    let agent = Agent::builder(ScriptedModel::new().reply("Yes.").reply("No.")).build().unwrap();
+    let agent = Agent::builder(ScriptedModel::new().reply("Yes.").reply("No."))
+        .build()
+        .unwrap();
     let client = plainly(offered(Runs::new(agent))).await;
     let mut ids = Vec::new();
     for answer in ["Yes.", "No."] {
         let told = client.value("query", json!({"prompt": "Is it?"})).await;
         assert_eq!(told["answer"], answer);
-        ids.push(format!("levity://runs/{}", told["run_id"].as_str().unwrap()));
+        ids.push(format!(
+            "levity://runs/{}",
+            told["run_id"].as_str().unwrap()
+        ));
     }
     let server = client.server();
-    let mut listed: Vec<_> =
-        server.resources().await.unwrap().into_iter().map(|resource| resource.uri).collect();
+    let mut listed: Vec<_> = server
+        .resources()
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|resource| resource.uri)
+        .collect();
     listed.sort();
     let log = server.read(&ids[1]).await.unwrap().remove(0).text.unwrap();
     let last: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
@@ -483,8 +747,11 @@ async fn a_query_that_is_taken_back_ends_its_run() {
     let client = plainly(offered(runs.clone())).await;
     let (server, cx) = (client.server(), ToolCx::detached());
     let call = server.call_with("query", json!({"prompt": "Wait"}), &cx);
-    let _ = tokio::time::timeout(Duration::from_millis(300), call).await.unwrap_err();
-    let ended = |run: &levity_core::RunSummary| matches!(run.status, Some(Status::Cancelled { .. }));
+    let _ = tokio::time::timeout(Duration::from_millis(300), call)
+        .await
+        .unwrap_err();
+    let ended =
+        |run: &levity_core::RunSummary| matches!(run.status, Some(Status::Cancelled { .. }));
     while !runs.list(&RunQuery::new()).await.unwrap().iter().any(ended) {
         tokio::task::yield_now().await;
     }
@@ -499,20 +766,31 @@ struct Old {
 impl Old {
     async fn connect(server: &McpServer, tasks: &mut JoinSet<()>, abilities: Value) -> Self {
         let (read, write) = tokio::io::split(pipe(server, tasks));
-        let mut client = Self { lines: BufReader::new(read).lines(), write };
+        let mut client = Self {
+            lines: BufReader::new(read).lines(),
+            write,
+        };
         let info = json!({"name": "old", "version": "1"});
-        let params = json!({"protocolVersion": "2025-06-18", "capabilities": abilities, "clientInfo": info});
-        client.say(json!({"id": 0, "method": "initialize", "params": params})).await;
+        let params =
+            json!({"protocolVersion": "2025-06-18", "capabilities": abilities, "clientInfo": info});
+        client
+            .say(json!({"id": 0, "method": "initialize", "params": params}))
+            .await;
         let answer = client.next().await;
         assert_eq!(answer["result"]["serverInfo"]["name"], "levity");
         assert_eq!(answer["result"]["protocolVersion"], "2025-06-18");
-        client.say(json!({"method": "notifications/initialized"})).await;
+        client
+            .say(json!({"method": "notifications/initialized"}))
+            .await;
         client
     }
 
     async fn say(&mut self, mut message: Value) {
         message["jsonrpc"] = json!("2.0");
-        self.write.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+        self.write
+            .write_all(format!("{message}\n").as_bytes())
+            .await
+            .unwrap();
     }
 
     async fn next(&mut self) -> Value {
@@ -527,29 +805,46 @@ async fn an_older_client_is_asked_and_told_how_far_it_is() {
     let server = offered(runs(script)).build().unwrap();
     let mut tasks = JoinSet::new();
     let mut client = Old::connect(&server, &mut tasks, json!({"elicitation": {}})).await;
-    let params =
-        json!({"name": "query", "arguments": {"prompt": "Send it"}, "_meta": {"progressToken": "p"}});
-    client.say(json!({"id": 1, "method": "tools/call", "params": params})).await;
+    let params = json!({"name": "query", "arguments": {"prompt": "Send it"}, "_meta": {"progressToken": "p"}});
+    client
+        .say(json!({"id": 1, "method": "tools/call", "params": params}))
+        .await;
     let mut progress = Vec::new();
     let answer = loop {
         let message = client.next().await;
         match message["method"].as_str() {
             Some("notifications/progress") => progress.push(message["params"].clone()),
             Some("elicitation/create") => {
-                assert!(message["params"]["message"].as_str().unwrap().contains("`send`"));
+                assert!(
+                    message["params"]["message"]
+                        .as_str()
+                        .unwrap()
+                        .contains("`send`")
+                );
                 let result = json!({"action": "accept", "content": {"decision": "allow"}});
-                client.say(json!({"id": message["id"], "result": result})).await;
+                client
+                    .say(json!({"id": message["id"], "result": result}))
+                    .await;
             }
             _ => break message,
         }
     };
     assert_eq!(answer["result"]["structuredContent"]["answer"], "Done.");
-    assert_eq!(answer["result"]["structuredContent"]["statistics"]["failed_calls"], 0);
+    assert_eq!(
+        answer["result"]["structuredContent"]["statistics"]["failed_calls"],
+        0
+    );
     assert!(
-        progress.iter().any(|told| told["message"].as_str().unwrap_or_default().contains("turn 2")),
+        progress.iter().any(|told| told["message"]
+            .as_str()
+            .unwrap_or_default()
+            .contains("turn 2")),
         "{progress:?}"
     );
-    let steps: Vec<_> = progress.iter().map(|told| told["progress"].as_f64().unwrap()).collect();
+    let steps: Vec<_> = progress
+        .iter()
+        .map(|told| told["progress"].as_f64().unwrap())
+        .collect();
     assert!(steps.is_sorted_by(|a, b| a < b), "{steps:?}");
 }
 
@@ -558,11 +853,15 @@ async fn a_swarm_is_served_like_an_agent() {
     use levity_swarm::{Router, Swarm, Worker};
     let router = ScriptedModel::new()
         .reply(r#"{"delegations": [{"id": "tide", "worker": "pilot", "task": "When?"}]}"#);
-    let pilot = Agent::builder(ScriptedModel::new().reply("At six.")).build().unwrap();
+    let pilot = Agent::builder(ScriptedModel::new().reply("At six."))
+        .build()
+        .unwrap();
     let swarm = Swarm::builder(Router::new(router))
         .worker(Worker::new("pilot", "Knows tides.", pilot))
         .runtime(runtime());
     let client = plainly(offered(Runs::new(swarm.build().unwrap()))).await;
-    let answer = client.value("query", json!({"prompt": "When is high water?"})).await;
+    let answer = client
+        .value("query", json!({"prompt": "When is high water?"}))
+        .await;
     assert_eq!(answer["answer"], "At six.");
 }

@@ -4,20 +4,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use levity_core::{
-    Ask, Decision, Event, Hints, RunId, RunQuery, RunState, Status, Tool, ToolCx, ToolError, ToolOutput,
-    ToolSpec,
+    Ask, Decision, Event, Hints, RunId, RunQuery, RunState, Status, Tool, ToolCx, ToolError,
+    ToolOutput, ToolSpec,
 };
 use levity_loop::Agent;
 use levity_runtime::{FileJournal, MemoryJournal, Runtime, Watcher};
-use levity_serve::{Error, Item, LiveRun, NewRun, Reader, RunOutcome, RunSetup, Runner, Runs, Started};
+use levity_serve::{
+    Error, Item, LiveRun, NewRun, Reader, RunOutcome, RunSetup, Runner, Runs, Started,
+};
 use levity_test::{RecordingTool, ScriptedModel};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 fn agent(model: ScriptedModel, runtime: Runtime) -> Agent {
-    let send =
-        RecordingTool::new("send", |_| Ok(ToolOutput::text("sent"))).with_hints(Hints::new().destructive());
-    Agent::builder(model).tool(send).runtime(runtime).build().unwrap()
+    let send = RecordingTool::new("send", |_| Ok(ToolOutput::text("sent")))
+        .with_hints(Hints::new().destructive());
+    Agent::builder(model)
+        .tool(send)
+        .runtime(runtime)
+        .build()
+        .unwrap()
 }
 
 fn in_memory() -> Runtime {
@@ -49,7 +55,10 @@ async fn decide(run: &LiveRun, decision: Decision) {
         if let Some(ask) = run.asks().await.first() {
             return run.control().unwrap().decide(ask, decision).await.unwrap();
         }
-        assert!(events.next().await.is_some(), "it has ended without a question");
+        assert!(
+            events.next().await.is_some(),
+            "it has ended without a question"
+        );
     }
 }
 
@@ -57,16 +66,22 @@ async fn decide(run: &LiveRun, decision: Decision) {
 async fn a_run_goes_on_when_nobody_waits_for_it() {
     let seen = Arc::new(AtomicUsize::new(0));
     let count = seen.clone();
-    let runs = Runs::new(agent(ScriptedModel::new().reply("Paris."), in_memory())).on_event(move |_| {
-        count.fetch_add(1, Ordering::Relaxed);
-    });
-    let run = runs.start(NewRun::new("The capital of France?").id("r")).unwrap();
+    let runs =
+        Runs::new(agent(ScriptedModel::new().reply("Paris."), in_memory())).on_event(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+    let run = runs
+        .start(NewRun::new("The capital of France?").id("r"))
+        .unwrap();
     let mut late = run.events(None);
     run.opened().await.unwrap();
     assert_eq!(text(&run).await, "Paris.");
     let told = rest(&mut late).await;
     assert!(told.len() > 4 && told.len() == seen.load(Ordering::Relaxed));
-    assert_eq!(told.last().unwrap().1["kind"]["run_ended"]["text"], "Paris.");
+    assert_eq!(
+        told.last().unwrap().1["kind"]["run_ended"]["text"],
+        "Paris."
+    );
     // It is found again by its id, and so is all that it told.
     let after = told[1].0.clone().unwrap();
     let mut again = runs.events(run.id(), Some(&after)).await.unwrap();
@@ -88,12 +103,22 @@ async fn what_has_left_memory_is_read_from_the_journal() {
     let later = Runs::new(agent(ScriptedModel::new(), runtime));
     assert!(later.get(run.id()).is_none());
     let mut again = later.events(run.id(), None).await.unwrap();
-    assert_eq!(rest(&mut again).await, told, "ids are the same in another process");
+    assert_eq!(
+        rest(&mut again).await,
+        told,
+        "ids are the same in another process"
+    );
     let mut behind = later.events(run.id(), Some("2")).await.unwrap();
     assert_eq!(rest(&mut behind).await, told[2..]);
     assert_eq!(later.ending(run.id()).await.unwrap().unwrap().text, "Yes.");
-    assert!(matches!(later.events(&"other".into(), None).await, Err(Error::NoRun(_))));
-    assert!(matches!(later.resume(run.id()).await, Err(Error::NotUnderWay(_))));
+    assert!(matches!(
+        later.events(&"other".into(), None).await,
+        Err(Error::NoRun(_))
+    ));
+    assert!(matches!(
+        later.resume(run.id()).await,
+        Err(Error::NotUnderWay(_))
+    ));
 }
 
 #[tokio::test]
@@ -105,7 +130,10 @@ async fn no_more_runs_than_may_be() {
     let error = runs.start(NewRun::new("2")).unwrap_err();
     assert!(matches!(error, Error::Full { most: 1 }) && error.is_retryable());
     first.control().unwrap().cancel("enough").await.unwrap();
-    assert!(matches!(first.outcome().await.ending().unwrap().status, Status::Cancelled { .. }));
+    assert!(matches!(
+        first.outcome().await.ending().unwrap().status,
+        Status::Cancelled { .. }
+    ));
     while runs.under_way() > 0 {
         tokio::task::yield_now().await;
     }
@@ -117,22 +145,36 @@ async fn ids_are_taken_once_and_have_no_dots() {
     let runs = Runs::new(agent(ScriptedModel::new().hang(), in_memory()));
     let run = runs.start(NewRun::new("1").id("r")).unwrap();
     run.opened().await.unwrap();
-    assert!(matches!(runs.start(NewRun::new("2").id("r")), Err(Error::Run { .. })));
-    assert!(matches!(runs.start(NewRun::new("2").id("r.0")), Err(Error::Setting { .. })));
+    assert!(matches!(
+        runs.start(NewRun::new("2").id("r")),
+        Err(Error::Run { .. })
+    ));
+    assert!(matches!(
+        runs.start(NewRun::new("2").id("r.0")),
+        Err(Error::Setting { .. })
+    ));
     run.control().unwrap().cancel("").await.unwrap();
     run.outcome().await;
     while runs.under_way() > 0 {
         tokio::task::yield_now().await;
     }
     let again = runs.start(NewRun::new("2").id("r")).unwrap();
-    assert!(again.opened().await.is_err(), "the journal has a run of that id");
+    assert!(
+        again.opened().await.is_err(),
+        "the journal has a run of that id"
+    );
 }
 
 #[tokio::test]
 async fn what_an_earlier_process_left_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let runtime = || Runtime::new().with_journal(FileJournal::new(folder.path()).unwrap());
-    let script = || ScriptedModel::new().call("send", json!({})).reply("Sent.").by_history();
+    let script = || {
+        ScriptedModel::new()
+            .call("send", json!({}))
+            .reply("Sent.")
+            .by_history()
+    };
     let before = Runs::new(agent(script(), runtime()));
     let asks = before.start(NewRun::new("Send it").id("asks")).unwrap();
     let mut events = asks.events(None);
@@ -156,11 +198,13 @@ async fn what_an_earlier_process_left_goes_on() {
     assert_eq!(text(&asks).await, "Sent.");
     let told = rest(&mut reader).await;
     assert!(
-        told.iter().any(|(_, event)| event["kind"].get("decided").is_some()),
+        told.iter()
+            .any(|(_, event)| event["kind"].get("decided").is_some()),
         "it goes on where it was left"
     );
     assert!(
-        told.iter().all(|(_, event)| event["kind"].get("run_started").is_none()),
+        told.iter()
+            .all(|(_, event)| event["kind"].get("run_started").is_none()),
         "nothing is told twice"
     );
     let waiting = RunQuery::new().state(RunState::Waiting);
@@ -183,7 +227,10 @@ async fn told_by_now(events: &mut Reader) -> Option<String> {
 async fn dropping_the_runs_stops_what_is_under_way() {
     let folder = tempfile::tempdir().unwrap();
     let journal = FileJournal::new(folder.path()).unwrap();
-    let runs = Runs::new(agent(ScriptedModel::new().hang(), Runtime::new().with_journal(journal)));
+    let runs = Runs::new(agent(
+        ScriptedModel::new().hang(),
+        Runtime::new().with_journal(journal),
+    ));
     let run = runs.start(NewRun::new("1").id("r")).unwrap();
     run.opened().await.unwrap();
     drop(runs);
@@ -204,7 +251,9 @@ async fn nobody_waits_for_ever_for_what_is_driven_no_more() {
     run.opened().await.unwrap();
     let mut events = run.events(None);
     drop(runs);
-    let outcome = tokio::time::timeout(soon, run.outcome()).await.expect("it is over");
+    let outcome = tokio::time::timeout(soon, run.outcome())
+        .await
+        .expect("it is over");
     assert!(outcome.ending().is_none(), "{outcome:?}");
     let read = tokio::time::timeout(soon, async { while events.next().await.is_some() {} }).await;
     read.expect("nothing more is told");
@@ -213,7 +262,10 @@ async fn nobody_waits_for_ever_for_what_is_driven_no_more() {
 #[tokio::test]
 async fn one_that_cannot_begin_hides_no_other_of_its_id() {
     let runs = Runs::new(agent(ScriptedModel::new().reply("One."), in_memory()));
-    assert_eq!(text(&runs.start(NewRun::new("1").id("r")).unwrap()).await, "One.");
+    assert_eq!(
+        text(&runs.start(NewRun::new("1").id("r")).unwrap()).await,
+        "One."
+    );
     while runs.under_way() > 0 {
         tokio::task::yield_now().await;
     }
@@ -223,7 +275,14 @@ async fn one_that_cannot_begin_hides_no_other_of_its_id() {
         tokio::task::yield_now().await;
     }
     let id = "r".into();
-    assert_eq!(runs.ending(&id).await.unwrap().expect("the first has ended").text, "One.");
+    assert_eq!(
+        runs.ending(&id)
+            .await
+            .unwrap()
+            .expect("the first has ended")
+            .text,
+        "One."
+    );
     let told = rest(&mut runs.events(&id, None).await.unwrap()).await;
     assert_eq!(told.last().unwrap().1["kind"]["run_ended"]["text"], "One.");
 }
@@ -262,7 +321,12 @@ impl Runner for Slow {
 async fn who_leaves_while_a_run_is_taken_up_leaves_no_place_taken() {
     let runtime = in_memory();
     let before = Runs::new(agent(ScriptedModel::new().hang(), runtime.clone()));
-    before.start(NewRun::new("1").id("r")).unwrap().opened().await.unwrap();
+    before
+        .start(NewRun::new("1").id("r"))
+        .unwrap()
+        .opened()
+        .await
+        .unwrap();
     drop(before);
     let runs = Runs::new(Slow(agent(ScriptedModel::new(), runtime)));
     let id = "r".into();
@@ -275,9 +339,19 @@ async fn who_leaves_while_a_run_is_taken_up_leaves_no_place_taken() {
 /// A run that holds a place until it is let go on.
 fn holding(runtime: Runtime) -> (Agent, Arc<Semaphore>) {
     let (permits, spec) = (Arc::new(Semaphore::new(0)), ToolSpec::new("hold", "Waits."));
-    let model = ScriptedModel::new().call("hold", json!({})).reply("Done.").by_history();
+    let model = ScriptedModel::new()
+        .call("hold", json!({}))
+        .reply("Done.")
+        .by_history();
     let held = Held(spec.with_hints(Hints::new().read_only()), permits.clone());
-    (Agent::builder(model).tool(held).runtime(runtime).build().unwrap(), permits)
+    (
+        Agent::builder(model)
+            .tool(held)
+            .runtime(runtime)
+            .build()
+            .unwrap(),
+        permits,
+    )
 }
 
 struct Held(ToolSpec, Arc<Semaphore>);
@@ -298,11 +372,20 @@ impl Tool for Held {
 async fn leave(runtime: &Runtime, many: usize) {
     let runs = Runs::new(holding(runtime.clone()).0);
     for number in 0..many {
-        runs.start(NewRun::new("Hold.").id(format!("r{number}"))).unwrap().opened().await.unwrap();
+        runs.start(NewRun::new("Hold.").id(format!("r{number}")))
+            .unwrap()
+            .opened()
+            .await
+            .unwrap();
     }
     drop(runs);
     for number in 0..many {
-        while runtime.journal().open(&format!("r{number}").into()).await.is_err() {
+        while runtime
+            .journal()
+            .open(&format!("r{number}").into())
+            .await
+            .is_err()
+        {
             tokio::task::yield_now().await;
         }
     }
@@ -316,13 +399,18 @@ async fn what_was_left_is_taken_up_as_places_become_free() {
     let runs = Runs::new(agent).most(2);
     assert!(runs.resume_all().await.unwrap().is_empty());
     assert_eq!((runs.under_way(), runs.queued()), (2, 5));
-    assert!(matches!(runs.start(NewRun::new("New.")), Err(Error::Full { .. })));
+    assert!(matches!(
+        runs.start(NewRun::new("New.")),
+        Err(Error::Full { .. })
+    ));
     // One that is cancelled while it waits for its place is not worked on.
     let reason = "too late".to_owned();
     let post = levity_core::RunRequest::Command(levity_core::ControlCommand::Cancel { reason });
     runtime.tell(&"r5".into(), post).await.unwrap();
     permits.add_permits(6);
-    let all: Vec<_> = (0..7).map(|number| RunId::from(format!("r{number}"))).collect();
+    let all: Vec<_> = (0..7)
+        .map(|number| RunId::from(format!("r{number}")))
+        .collect();
     let ended = async {
         for id in &all {
             while runs.ending(id).await.unwrap().is_none() {
@@ -331,7 +419,9 @@ async fn what_was_left_is_taken_up_as_places_become_free() {
             }
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(30), ended).await.expect("some were forgotten");
+    tokio::time::timeout(std::time::Duration::from_secs(30), ended)
+        .await
+        .expect("some were forgotten");
     for id in &all {
         let text = runs.ending(id).await.unwrap().unwrap().text;
         assert_eq!(text == "Done.", id.as_str() != "r5", "{id}: {text}");
@@ -346,9 +436,14 @@ async fn what_waits_for_a_place_is_taken_up_once_and_by_request_too() {
     let (agent, permits) = holding(runtime);
     let runs = Runs::new(agent).most(1);
     runs.resume_all().await.unwrap();
-    let queued: Vec<RunId> =
-        (0..3).map(|number| RunId::from(format!("r{number}"))).filter(|id| runs.get(id).is_none()).collect();
-    assert!(matches!(runs.resume(&queued[1]).await, Err(Error::Full { .. })), "there is no place yet");
+    let queued: Vec<RunId> = (0..3)
+        .map(|number| RunId::from(format!("r{number}")))
+        .filter(|id| runs.get(id).is_none())
+        .collect();
+    assert!(
+        matches!(runs.resume(&queued[1]).await, Err(Error::Full { .. })),
+        "there is no place yet"
+    );
     permits.add_permits(3);
     let ended = async {
         for id in &queued {
@@ -357,7 +452,9 @@ async fn what_waits_for_a_place_is_taken_up_once_and_by_request_too() {
             }
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(30), ended).await.expect("some were forgotten");
+    tokio::time::timeout(std::time::Duration::from_secs(30), ended)
+        .await
+        .expect("some were forgotten");
     assert_eq!(permits.available_permits(), 0, "each was worked on once");
 }
 
@@ -412,9 +509,18 @@ async fn what_cannot_be_taken_up_now_is_tried_once_for_each_place() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(30), settled).await.expect("all are tried");
+    tokio::time::timeout(std::time::Duration::from_secs(30), settled)
+        .await
+        .expect("all are tried");
     for _ in 0..1000 {
         tokio::task::yield_now().await;
     }
-    assert_eq!((tried.load(Ordering::Relaxed), runs.queued(), runs.under_way()), (4, 3, 0));
+    assert_eq!(
+        (
+            tried.load(Ordering::Relaxed),
+            runs.queued(),
+            runs.under_way()
+        ),
+        (4, 3, 0)
+    );
 }

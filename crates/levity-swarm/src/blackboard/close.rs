@@ -24,7 +24,9 @@ impl Boarding {
             (Ok(verdict), _) => return self.found(&verdict, desk, wants),
             (Err(_), Err(why)) => why.error.clone(),
             (Err(complaint), Ok(())) => {
-                if self.asking.reject(vec![complaint.clone()], &*came.text, judge::TRIES)
+                if self
+                    .asking
+                    .reject(vec![complaint.clone()], &*came.text, judge::TRIES)
                     && desk.near.is_none()
                 {
                     return self.ask(desk, wants);
@@ -32,8 +34,15 @@ impl Boarding {
                 complaint
             }
         };
-        let (round, reason) = (self.round, format!("the judge gave no verdict: {complaint}"));
-        desk.tell(wants, || SwarmNotice::Judged { round, done: false, reason: reason.into() });
+        let (round, reason) = (
+            self.round,
+            format!("the judge gave no verdict: {complaint}"),
+        );
+        desk.tell(wants, || SwarmNotice::Judged {
+            round,
+            done: false,
+            reason: reason.into(),
+        });
         self.verdict = None;
         self.go_on(desk, wants);
     }
@@ -41,8 +50,20 @@ impl Boarding {
     fn found(&mut self, verdict: &Verdict, desk: &mut Desk, wants: &mut MachineOutput) {
         let (round, words) = (self.round, verdict.words());
         let done = verdict.done == Some(true);
-        desk.tell(wants, || SwarmNotice::Judged { round, done, reason: words.clone() });
-        desk.post(NewMessage::new(JUDGE, Recipient::Everybody, MessageKind::Verdict, words.clone()), wants);
+        desk.tell(wants, || SwarmNotice::Judged {
+            round,
+            done,
+            reason: words.clone(),
+        });
+        desk.post(
+            NewMessage::new(
+                JUDGE,
+                Recipient::Everybody,
+                MessageKind::Verdict,
+                words.clone(),
+            ),
+            wants,
+        );
         if !done {
             self.verdict = Some(words);
             return self.go_on(desk, wants);
@@ -83,27 +104,39 @@ impl Boarding {
         if !self.board.is_empty() || desk.reports.iter().any(WorkerReport::is_done) {
             return desk.answer(JUDGE, text, wants);
         }
-        let made = why.map_or_else(String::new, |why| format!(", and no answer was made: {why}"));
-        let why = format!("nobody has written anything{made}{}", not_done(&desk.reports));
+        let made = why.map_or_else(String::new, |why| {
+            format!(", and no answer was made: {why}")
+        });
+        let why = format!(
+            "nobody has written anything{made}{}",
+            not_done(&desk.reports)
+        );
         desk.end(Status::Failed(Failure::Unreached(why)), text, None);
     }
 
-    /// The answer without an agent that makes it: the entry for it, the board as a list, or what was said beside it.
+    /// The answer without an agent that makes it: the entry for it, the board as a list, or what
+    /// was said beside it.
     pub(super) fn without(&self, desk: &Desk) -> String {
         let text = match self.board.get(&self.blackboard.until) {
             Some(entry) => entry.content.trim_end().to_owned(),
-            None if self.board.is_empty() => {
-                shared_list(self.last_words(desk).map(|report| (report.worker.to_string(), &*report.text)))
-            }
+            None if self.board.is_empty() => shared_list(
+                self.last_words(desk)
+                    .map(|report| (report.worker.to_string(), &*report.text)),
+            ),
             None => shared_list(
-                self.board.iter().map(|entry| (format!("{} (by {})", entry.key, entry.by), &*entry.content)),
+                self.board
+                    .iter()
+                    .map(|entry| (format!("{} (by {})", entry.key, entry.by), &*entry.content)),
             ),
         };
         format!("{text}{}", not_done(&desk.reports))
     }
 
     /// What was said in the last round.
-    pub(super) fn last_words<'a>(&self, desk: &'a Desk) -> impl Iterator<Item = &'a WorkerReport> + use<'a> {
+    pub(super) fn last_words<'a>(
+        &self,
+        desk: &'a Desk,
+    ) -> impl Iterator<Item = &'a WorkerReport> + use<'a> {
         let round = desk.reports.iter().skip(self.crew.base());
         round.filter(|report| report.is_done() && !report.text.trim().is_empty())
     }
@@ -111,5 +144,9 @@ impl Boarding {
 
 /// Whether a verdict says what was asked for.
 fn check(verdict: Verdict) -> Result<Verdict, String> {
-    if verdict.done.is_none() { Err("it has no `done`".to_owned()) } else { Ok(verdict) }
+    if verdict.done.is_none() {
+        Err("it has no `done`".to_owned())
+    } else {
+        Ok(verdict)
+    }
 }

@@ -41,7 +41,8 @@ pub(crate) struct Boarding {
     pub(super) refused: Vec<String>,
     /// What the judge said last.
     pub(super) verdict: Option<Arc<str>>,
-    /// What those of the round are shown of the board. It follows from the board, which stays as it is in a round.
+    /// What those of the round are shown of the board. It follows from the board, which stays as it
+    /// is in a round.
     #[serde(skip)]
     pub(super) seen: String,
     /// Whether the workers are at work.
@@ -72,8 +73,13 @@ impl Boarding {
         if self.round >= self.blackboard.rounds || desk.near.is_some() {
             return self.close(desk, wants);
         }
-        let asked: Vec<Arc<str>> =
-            desk.rules.order.iter().filter(|name| self.is_asked(name)).cloned().collect();
+        let asked: Vec<Arc<str>> = desk
+            .rules
+            .order
+            .iter()
+            .filter(|name| self.is_asked(name))
+            .cloned()
+            .collect();
         if asked.is_empty() {
             return self.close(desk, wants);
         }
@@ -81,7 +87,8 @@ impl Boarding {
         let (round, of) = (self.round, self.blackboard.rounds);
         desk.tell(wants, || SwarmNotice::RoundBegan { round, of });
         self.seen = self.look();
-        self.crew.seat(round, &asked, &self.goal, How::Together, desk);
+        self.crew
+            .seat(round, &asked, &self.goal, How::Together, desk);
         self.writes = asked.iter().map(|_| Vec::new()).collect();
         (self.asked, self.working) = (asked, true);
         self.pump(desk, wants);
@@ -89,9 +96,13 @@ impl Boarding {
 
     /// Whether a worker is asked: it has no rule, or something that it reads is new to it.
     fn is_asked(&self, worker: &Arc<str>) -> bool {
-        let Some(keys) = self.blackboard.reads.get(worker) else { return true };
+        let Some(keys) = self.blackboard.reads.get(worker) else {
+            return true;
+        };
         let looked = self.looked.get(worker).copied().unwrap_or(0);
-        keys.iter().filter_map(|key| self.board.get(key)).any(|entry| is_new(entry, worker, looked))
+        keys.iter()
+            .filter_map(|key| self.board.get(key))
+            .any(|entry| is_new(entry, worker, looked))
     }
 
     /// Has those begin who may; when all are done, sees how it goes on.
@@ -99,7 +110,8 @@ impl Boarding {
         self.crew.skip_rest(desk, wants);
         while let Some(seat) = self.crew.next(desk) {
             let task = self.task(seat, desk);
-            self.crew.begin(0..self.crew.base(), seat, task, desk, wants);
+            self.crew
+                .begin(0..self.crew.base(), seat, task, desk, wants);
         }
         if self.crew.is_over() {
             self.round_over(desk, wants);
@@ -107,7 +119,9 @@ impl Boarding {
     }
 
     fn worked(&mut self, seat: usize, came: Came, desk: &mut Desk, wants: &mut MachineOutput) {
-        let Some(heard) = self.crew.came(seat, came, desk, wants) else { return };
+        let Some(heard) = self.crew.came(seat, came, desk, wants) else {
+            return;
+        };
         if let Some(writes) = self.writes.get_mut(seat) {
             writes::take(writes, &heard, desk);
         }
@@ -123,7 +137,10 @@ impl Boarding {
         let any = self.put_up(desk, wants);
         self.crew.rise(desk);
         let is_last = self.round >= self.blackboard.rounds || desk.near.is_some();
-        let reached = self.board.get(&self.blackboard.until).is_some_and(|entry| entry.round == self.round);
+        let reached = self
+            .board
+            .get(&self.blackboard.until)
+            .is_some_and(|entry| entry.round == self.round);
         if reached || !any || is_last {
             return self.close(desk, wants);
         }
@@ -135,10 +152,16 @@ impl Boarding {
     }
 }
 
-/// Whether something in an entry was written by another since the worker looked, which sees what stood there before the round.
+/// Whether something in an entry was written by another since the worker looked, which sees what
+/// stood there before the round.
 fn is_new(entry: &BoardEntry, worker: &Arc<str>, looked: u32) -> bool {
-    let earlier = entry.history.iter().map(|earlier| (earlier.round, &earlier.by));
-    earlier.chain([(entry.round, &entry.by)]).any(|(round, by)| round >= looked && by != worker)
+    let earlier = entry
+        .history
+        .iter()
+        .map(|earlier| (earlier.round, &earlier.by));
+    earlier
+        .chain([(entry.round, &entry.by)])
+        .any(|(round, by)| round >= looked && by != worker)
 }
 
 impl Play for Boarding {
@@ -171,12 +194,20 @@ impl Play for Boarding {
     fn restore(&mut self, saved: &Value, desk: &Desk) -> Result<(), String> {
         let saved: Self = read_play(saved)?;
         let crew = saved.crew.resumed(desk)?;
-        *self = Self { blackboard: self.blackboard.clone(), goal: self.goal.clone(), crew, ..saved };
+        *self = Self {
+            blackboard: self.blackboard.clone(),
+            goal: self.goal.clone(),
+            crew,
+            ..saved
+        };
         self.seen = self.look();
         Ok(())
     }
 
     fn shown(&self) -> Shown {
-        Shown { board: Some(self.board.clone()), ..Shown::default() }
+        Shown {
+            board: Some(self.board.clone()),
+            ..Shown::default()
+        }
     }
 }

@@ -32,9 +32,17 @@ const MOST_REFUSED: usize = 50;
 pub(super) fn take(writes: &mut Vec<Write>, heard: &Heard, desk: &Desk) {
     let wanted = heard.signals.iter().filter(|signal| &*signal.name == WRITE);
     let mut new: Vec<Write> = wanted.map(|signal| read(&heard.by, signal)).collect();
-    let is_swarm = desk.rules.cards.get(&heard.by).is_some_and(|card| card.is_swarm);
+    let is_swarm = desk
+        .rules
+        .cards
+        .get(&heard.by)
+        .is_some_and(|card| card.is_swarm);
     if heard.is_done() && is_swarm && !heard.text.trim().is_empty() {
-        new.push(Write { by: heard.by.clone(), key: clean_key(&heard.by), content: heard.text.to_string() });
+        new.push(Write {
+            by: heard.by.clone(),
+            key: clean_key(&heard.by),
+            content: heard.text.to_string(),
+        });
     }
     for write in new {
         // Its last word counts.
@@ -49,7 +57,11 @@ fn read(by: &Arc<str>, signal: &Signal) -> Write {
         None | Some(Value::Null) => String::new(),
         Some(other) => other.to_string(),
     };
-    Write { by: by.clone(), key: clean_key(&words("key")), content: words("content") }
+    Write {
+        by: by.clone(),
+        key: clean_key(&words("key")),
+        content: words("content"),
+    }
 }
 
 impl Boarding {
@@ -73,13 +85,24 @@ impl Boarding {
                 if self.refused.len() < MOST_REFUSED {
                     self.refused.push(format!("`{key}` by {by}: {why}"));
                 }
-                desk.tell(wants, || SwarmNotice::Refused { key: key.into(), by, why });
+                desk.tell(wants, || SwarmNotice::Refused {
+                    key: key.into(),
+                    by,
+                    why,
+                });
                 return true;
             }
         };
         let said = format!("{key}: {}", clipped(&entry.content, MOST_SAID));
-        desk.post(NewMessage::new(by.clone(), Recipient::Everybody, MessageKind::Entry, said), wants);
-        desk.tell(wants, || SwarmNotice::Written { key: entry.key, by, version: entry.version });
+        desk.post(
+            NewMessage::new(by.clone(), Recipient::Everybody, MessageKind::Entry, said),
+            wants,
+        );
+        desk.tell(wants, || SwarmNotice::Written {
+            key: entry.key,
+            by,
+            version: entry.version,
+        });
         true
     }
 }

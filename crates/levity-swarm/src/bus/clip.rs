@@ -5,8 +5,9 @@ use levity_core::text;
 /// How long the line can be that says how much of a text is missing.
 const MARK: usize = 64;
 
-/// The text, if it has at most `most` bytes; else its first bytes and a line that says how much is missing, in no more
-/// than `most` bytes together. Where that line has no room, the first bytes alone.
+/// The text, if it has at most `most` bytes; else its first bytes and a line that says how much is
+/// missing, in no more than `most` bytes together. Where that line has no room, the first bytes
+/// alone.
 pub(super) fn clipped(text: Arc<str>, most: usize) -> Arc<str> {
     if text.len() <= most {
         return text;

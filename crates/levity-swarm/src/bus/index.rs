@@ -6,7 +6,8 @@ use super::message::{BusMessage, Recipient};
 /// Below this an index keeps its room, so that small ones are not moved again and again.
 const KEPT_ROOM: usize = 64;
 
-/// Where the messages for each worker are. Nothing is ever listed from it, so no order follows from its hashes.
+/// Where the messages for each worker are. Nothing is ever listed from it, so no order follows from
+/// its hashes.
 #[derive(Clone, Default)]
 pub(super) struct Index {
     direct: HashMap<Arc<str>, VecDeque<u64>>,
@@ -17,18 +18,23 @@ pub(super) struct Index {
 struct Broadcast {
     id: u64,
     from: Arc<str>,
-    /// The newest broadcast before it that somebody else sent; 0 when there is none. By it a worker's own ones are
-    /// passed over in one step, however many they are.
+    /// The newest broadcast before it that somebody else sent; 0 when there is none. By it a
+    /// worker's own ones are passed over in one step, however many they are.
     other: u64,
 }
 
 impl Index {
     /// Notes a message that is newer than all others.
     pub(super) fn add(&mut self, message: &BusMessage) {
-        let Recipient::One(name) = &message.to else { return self.add_broadcast(message) };
+        let Recipient::One(name) = &message.to else {
+            return self.add_broadcast(message);
+        };
         match self.direct.get_mut(name) {
             Some(ids) => ids.push_back(message.id),
-            None => drop(self.direct.insert(name.clone(), VecDeque::from([message.id]))),
+            None => drop(
+                self.direct
+                    .insert(name.clone(), VecDeque::from([message.id])),
+            ),
         }
     }
 
@@ -38,12 +44,18 @@ impl Index {
             Some(last) => last.id,
             None => 0,
         };
-        self.broadcasts.push_back(Broadcast { id: message.id, from: message.from.clone(), other });
+        self.broadcasts.push_back(Broadcast {
+            id: message.id,
+            from: message.from.clone(),
+            other,
+        });
     }
 
     /// Forgets a message that is older than all others. It is the first of its list, too.
     pub(super) fn drop_oldest(&mut self, message: &BusMessage) {
-        let Recipient::One(name) = &message.to else { return pop(&mut self.broadcasts) };
+        let Recipient::One(name) = &message.to else {
+            return pop(&mut self.broadcasts);
+        };
         if let Some(ids) = self.direct.get_mut(name) {
             pop(ids);
             if ids.is_empty() {
@@ -61,7 +73,8 @@ impl Index {
         })
     }
 
-    /// The ids of what others than `worker` said to everybody before the message `upto`, newest first.
+    /// The ids of what others than `worker` said to everybody before the message `upto`, newest
+    /// first.
     pub(super) fn broadcasts(&self, worker: &str, upto: u64) -> impl Iterator<Item = u64> {
         let mut end = self.before(upto);
         std::iter::from_fn(move || {
@@ -77,13 +90,15 @@ impl Index {
 
     /// How many broadcasts there are before the message `upto`.
     fn before(&self, upto: u64) -> usize {
-        self.broadcasts.partition_point(|broadcast| broadcast.id < upto)
+        self.broadcasts
+            .partition_point(|broadcast| broadcast.id < upto)
     }
 
     /// How many lists and entries there are.
     #[cfg(test)]
     pub(super) fn size(&self) -> (usize, usize) {
-        let entries = self.direct.values().map(VecDeque::len).sum::<usize>() + self.broadcasts.len();
+        let entries =
+            self.direct.values().map(VecDeque::len).sum::<usize>() + self.broadcasts.len();
         (self.direct.len(), entries)
     }
 
@@ -94,8 +109,8 @@ impl Index {
     }
 }
 
-/// Takes the first one off. A list that has become much shorter gives its room back, so that all lists together
-/// take no more than the messages that are there.
+/// Takes the first one off. A list that has become much shorter gives its room back, so that all
+/// lists together take no more than the messages that are there.
 fn pop<T>(list: &mut VecDeque<T>) {
     list.pop_front();
     if list.capacity() > KEPT_ROOM && list.len() < list.capacity() / 4 {

@@ -88,11 +88,12 @@ impl Bus {
         Ok(())
     }
 
-    /// Reads what [`write_json_lines`](Self::write_json_lines) wrote, within the usual limits: of a longer log the
-    /// newest messages stay. Empty lines are passed over, and ids may leave gaps.
+    /// Reads what [`write_json_lines`](Self::write_json_lines) wrote, within the usual limits: of a
+    /// longer log the newest messages stay. Empty lines are passed over, and ids may leave gaps.
     ///
     /// # Errors
-    /// When the reader fails, or a line is too long, is no message, or has an id that is not higher than the last.
+    /// When the reader fails, or a line is too long, is no message, or has an id that is not higher
+    /// than the last.
     pub fn read_json_lines(mut lines: impl BufRead) -> Result<Self, ReadError> {
         let (mut bus, mut text, mut line) = (Self::new(), Vec::new(), 0);
         loop {
@@ -109,8 +110,10 @@ impl Bus {
     fn push_line(&mut self, text: &[u8], line: u64) -> Result<(), ReadError> {
         // What serde says quotes the text, so only the place is kept.
         let read = serde_json::from_slice(text);
-        let message: BusMessage =
-            read.map_err(|error| ReadError::NoMessage { line, column: error.column() })?;
+        let message: BusMessage = read.map_err(|error| ReadError::NoMessage {
+            line,
+            column: error.column(),
+        })?;
         let (id, last) = (message.id, self.last_id());
         if id <= last || id > MAX_ID {
             return Err(ReadError::Order { line, id, last });

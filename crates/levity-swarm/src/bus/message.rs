@@ -65,7 +65,11 @@ impl Recipient {
 
 impl From<Arc<str>> for Recipient {
     fn from(name: Arc<str>) -> Self {
-        if &*name == Self::EVERYBODY { Self::Everybody } else { Self::One(name) }
+        if &*name == Self::EVERYBODY {
+            Self::Everybody
+        } else {
+            Self::One(name)
+        }
     }
 }
 
@@ -77,7 +81,11 @@ impl From<&Arc<str>> for Recipient {
 
 impl From<&str> for Recipient {
     fn from(name: &str) -> Self {
-        if name == Self::EVERYBODY { Self::Everybody } else { Self::One(name.into()) }
+        if name == Self::EVERYBODY {
+            Self::Everybody
+        } else {
+            Self::One(name.into())
+        }
     }
 }
 
@@ -172,6 +180,11 @@ impl NewMessage {
         kind: MessageKind,
         content: impl Into<Arc<str>>,
     ) -> Self {
-        Self { from: from.into(), to: to.into(), kind, content: content.into() }
+        Self {
+            from: from.into(),
+            to: to.into(),
+            kind,
+            content: content.into(),
+        }
     }
 }

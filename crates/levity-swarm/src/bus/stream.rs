@@ -17,8 +17,9 @@ const KEY: &str = "message";
 
 /// What is said on the bus of a run, as it is said.
 ///
-/// Made of the events of a run; the other events are passed over. A listener that is too slow misses events, and
-/// is told so by [`Lagged`] in their place: the ids of the messages around it show whether messages were among them.
+/// Made of the events of a run; the other events are passed over. A listener that is too slow
+/// misses events, and is told so by [`Lagged`] in their place: the ids of the messages around it
+/// show whether messages were among them.
 ///
 /// ```
 /// # use levity_runtime::{Events, RunHandle};
@@ -47,7 +48,8 @@ pub struct Lagged {
 }
 
 impl Messages {
-    /// The messages among the events of a run, those of swarms below it included: each says whose it is by its `run`.
+    /// The messages among the events of a run, those of swarms below it included: each says whose
+    /// it is by its `run`.
     pub fn new(events: Events) -> Self {
         Self { events, run: None }
     }
@@ -75,7 +77,9 @@ impl Stream for Messages {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         loop {
-            let Some(event) = ready!(self.events.poll_next_unpin(cx)) else { return Poll::Ready(None) };
+            let Some(event) = ready!(self.events.poll_next_unpin(cx)) else {
+                return Poll::Ready(None);
+            };
             if let EventKind::Lagged { missed } = event.kind {
                 return Poll::Ready(Some(Err(Lagged { missed })));
             }
@@ -89,7 +93,9 @@ impl Stream for Messages {
 
 impl fmt::Debug for Messages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Messages").field("events", &self.events).finish()
+        f.debug_struct("Messages")
+            .field("events", &self.events)
+            .finish()
     }
 }
 

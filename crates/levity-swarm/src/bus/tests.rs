@@ -15,7 +15,12 @@ fn any_post() -> impl Strategy<Value = Post> {
 }
 
 fn draft((from, to, content, _): &Post) -> NewMessage {
-    NewMessage::new(NAMES[*from], NAMES[*to], MessageKind::Note, content.as_str())
+    NewMessage::new(
+        NAMES[*from],
+        NAMES[*to],
+        MessageKind::Note,
+        content.as_str(),
+    )
 }
 
 /// Posts all of it and looks at the bus after each.
@@ -31,11 +36,20 @@ fn posted(mut bus: Bus, posts: &[Post], mut look: impl FnMut(&Bus, &[BusMessage]
 }
 
 /// What a worker is shown, by looking at every message there is.
-fn naive<'a>(there: &[&'a BusMessage], worker: &str, tokens: usize, upto: u64) -> Vec<&'a BusMessage> {
+fn naive<'a>(
+    there: &[&'a BusMessage],
+    worker: &str,
+    tokens: usize,
+    upto: u64,
+) -> Vec<&'a BusMessage> {
     let mut left = tokens;
     let mut row = |wanted: &dyn Fn(&BusMessage) -> bool| {
         let mut row = Vec::new();
-        for message in there.iter().rev().filter(|message| message.id < upto && wanted(message)) {
+        for message in there
+            .iter()
+            .rev()
+            .filter(|message| message.id < upto && wanted(message))
+        {
             let cost = estimate_tokens(&message.content) as usize + Bus::MESSAGE_TOKENS;
             if cost > left {
                 break;
@@ -67,7 +81,8 @@ proptest! {
             let there: Vec<_> = bus.messages().collect();
             let sum: usize = there.iter().map(|message| message.content.len()).sum();
             assert!(bus.len() <= most.max(1) && sum <= bytes && sum == bus.bytes(), "{bus:?}");
-            assert!(there.iter().copied().eq(&all[all.len() - bus.len()..]), "the newest are there, as posted");
+            assert!(there.iter().copied().eq(&all[all.len() - bus.len()..]), "the newest are \
+                there, as posted");
             assert_eq!(bus.dropped() as usize + bus.len(), all.len());
             assert_eq!(bus.last_id() as usize, all.len());
             // Nothing leaves before it must.
@@ -75,7 +90,8 @@ proptest! {
                 assert!(bus.len() == most.max(1) || sum + all[gone].content.len() > bytes);
             }
             let (lists, entries) = bus.index.size();
-            assert!(lists <= bus.len() && entries == bus.len(), "the index has what is there and no more");
+            assert!(lists <= bus.len() && entries == bus.len(), "the index has what is there and \
+                no more");
         });
     }
 
@@ -126,13 +142,18 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_the_reader_panic(text in "(\\{\"id\":[0-9]{1,3}|[ -~\n]|\\u{0}|,\"to\":|\"\\*\"|\\}\n){0,40}") {
+    fn no_text_makes_the_reader_panic(text in "(\\{\"id\":[0-9]{1,3}|[ \
+        -~\n]|\\u{0}|,\"to\":|\"\\*\"|\\}\n){0,40}") {
         let _ = Bus::read_json_lines(text.as_bytes());
     }
 }
 
 fn post(bus: &mut Bus, from: &str, to: &str, content: &str) {
-    bus.post(NewMessage::new(from, to, MessageKind::Note, content), Timestamp::default(), &RunId::new("r1"));
+    bus.post(
+        NewMessage::new(from, to, MessageKind::Note, content),
+        Timestamp::default(),
+        &RunId::new("r1"),
+    );
 }
 
 #[test]
@@ -164,7 +185,11 @@ fn names_are_cut_the_same_way_everywhere() {
     post(&mut bus, "coder", &long, "to you");
     post(&mut bus, &long, "*", "to all");
     assert_eq!(bus.get(2).unwrap().from.len(), Bus::MAX_NAME);
-    let known: Vec<_> = bus.context_for(&long, 100).iter().map(|message| &*message.content).collect();
+    let known: Vec<_> = bus
+        .context_for(&long, 100)
+        .iter()
+        .map(|message| &*message.content)
+        .collect();
     assert_eq!(known, ["to you"]);
 }
 
@@ -214,7 +239,10 @@ fn a_list_that_became_short_gives_its_room_back() {
 fn what_is_shown_for_debugging_has_no_content() {
     let mut bus = Bus::new();
     post(&mut bus, "coder", "*", "secret");
-    assert_eq!(format!("{bus:?}"), "Bus { messages: 1, bytes: 6, dropped: 0 }");
+    assert_eq!(
+        format!("{bus:?}"),
+        "Bus { messages: 1, bytes: 6, dropped: 0 }"
+    );
 }
 
 #[track_caller]
@@ -226,20 +254,39 @@ fn check_fault(text: &str, expected: &str) {
 #[test]
 fn faults_name_the_line() {
     let line = |id: u64| {
-        format!(r#"{{"id":{id},"from":"a","to":"b","type":"note","content":"c","timestamp":1,"run":"r"}}"#)
+        format!(
+            r#"{{"id":{id},"from":"a","to":"b","type":"note","content":"c","timestamp":1,"run":"r"}}"#
+        )
     };
-    check_fault(&format!("{}\n\nnonsense\n", line(1)), "3 line 3 of the bus log is no message (column 2)");
-    check_fault(&line(1).replace("note", "gossip"), "1 line 1 of the bus log is no message (column 43)");
-    check_fault(&line(1)[..20], "1 line 1 of the bus log is no message (column 20)");
+    check_fault(
+        &format!("{}\n\nnonsense\n", line(1)),
+        "3 line 3 of the bus log is no message (column 2)",
+    );
+    check_fault(
+        &line(1).replace("note", "gossip"),
+        "1 line 1 of the bus log is no message (column 43)",
+    );
+    check_fault(
+        &line(1)[..20],
+        "1 line 1 of the bus log is no message (column 20)",
+    );
     let order = |line, id, last| {
-        format!("{line} line {line} of the bus log has the id `{id}`, which does not follow `{last}`")
+        format!(
+            "{line} line {line} of the bus log has the id `{id}`, which does not follow `{last}`"
+        )
     };
     check_fault(&line(0), &order(1, 0, 0));
     check_fault(&format!("{}\n{}\n", line(4), line(4)), &order(2, 4, 4));
     check_fault(&line(u64::MAX), &order(1, u64::MAX, 0));
-    let long =
-        format!("{}\n{}", line(1), line(2).replace("\"c\"", &format!("\"{}\"", "c".repeat(2_000_000))));
-    check_fault(&long, "2 line 2 of the bus log is longer than 1048576 bytes");
+    let long = format!(
+        "{}\n{}",
+        line(1),
+        line(2).replace("\"c\"", &format!("\"{}\"", "c".repeat(2_000_000)))
+    );
+    check_fault(
+        &long,
+        "2 line 2 of the bus log is longer than 1048576 bytes",
+    );
 }
 
 /// The longest message, each letter of it escaped, is a line that is read again.
@@ -247,18 +294,27 @@ fn faults_name_the_line() {
 fn the_longest_message_has_room_on_a_line() {
     let worst = |bytes| "\u{1}".repeat(bytes);
     let mut bus = Bus::new();
-    post(&mut bus, &worst(Bus::MAX_NAME), &worst(Bus::MAX_NAME), &worst(Bus::MAX_CONTENT));
+    post(
+        &mut bus,
+        &worst(Bus::MAX_NAME),
+        &worst(Bus::MAX_NAME),
+        &worst(Bus::MAX_CONTENT),
+    );
     let read = Bus::read_json_lines(&*lines(&bus)).unwrap();
     assert!(read.messages().eq(bus.messages()));
 }
 
-/// Of a log that is longer than a bus the newest messages stay, and lines without an end are not gathered.
+/// Of a log that is longer than a bus the newest messages stay, and lines without an end are not
+/// gathered.
 #[test]
 fn a_long_log_is_read_within_the_limits() {
     let mut bus = Bus::with_limits(usize::MAX, usize::MAX);
     (0..Bus::MAX_MESSAGES + 5).for_each(|_| post(&mut bus, "coder", "*", "again"));
     let read = Bus::read_json_lines(&*lines(&bus)).unwrap();
-    assert_eq!((read.len(), read.dropped(), read.last_id()), (Bus::MAX_MESSAGES, 5, bus.last_id()));
+    assert_eq!(
+        (read.len(), read.dropped(), read.last_id()),
+        (Bus::MAX_MESSAGES, 5, bus.last_id())
+    );
     let endless = std::io::BufReader::new(std::io::repeat(b'x'));
     assert_eq!(Bus::read_json_lines(endless).unwrap_err().line(), 1);
 }

@@ -1,8 +1,8 @@
 //! Rounds, by feeding outcomes.
 
 use levity_core::{
-    ChildRun, Effect, EffectId, Ending, Failure, Input, Limit, Limits, Machine as _, MachineOutput, Message,
-    Money, Outcome, Signal, Status, Usage,
+    ChildRun, Effect, EffectId, Ending, Failure, Input, Limit, Limits, Machine as _, MachineOutput,
+    Message, Money, Outcome, Signal, Status, Usage,
 };
 use levity_loop::Agent;
 use levity_test::ScriptedModel;
@@ -41,8 +41,14 @@ struct Driven {
 impl Driven {
     fn new(swarm: SwarmBuilder) -> Self {
         let machine = swarm.build().unwrap().machine("Do it.");
-        let mut driven = Self { machine, open: Vec::new() };
-        driven.apply(Input::Begin { run: "r".into(), wrap: None });
+        let mut driven = Self {
+            machine,
+            open: Vec::new(),
+        };
+        driven.apply(Input::Begin {
+            run: "r".into(),
+            wrap: None,
+        });
         driven
     }
 
@@ -50,7 +56,9 @@ impl Driven {
         let mut step = MachineOutput::new();
         self.machine.apply(input, &mut step);
         for (id, effect) in step.effects {
-            let Effect::Child(child) = effect else { panic!("only runs below it are wanted") };
+            let Effect::Child(child) = effect else {
+                panic!("only runs below it are wanted")
+            };
             self.open.push((id, child));
         }
     }
@@ -66,7 +74,10 @@ impl Driven {
 
     fn end(&mut self, at: usize, ending: Ending) {
         let (effect, _) = self.open.remove(at);
-        self.apply(Input::Finished { effect, outcome: Outcome::Child(Box::new(ending)) });
+        self.apply(Input::Finished {
+            effect,
+            outcome: Outcome::Child(Box::new(ending)),
+        });
     }
 
     fn says(&mut self, at: usize, text: &str) {
@@ -74,11 +85,19 @@ impl Driven {
     }
 
     fn fails(&mut self, at: usize) {
-        self.end(at, Ending::new(Status::Failed(Failure::Behaviour("broken".into()))));
+        self.end(
+            at,
+            Ending::new(Status::Failed(Failure::Behaviour("broken".into()))),
+        );
     }
 
     fn statuses(&self) -> Vec<ReportStatus> {
-        self.machine.desk().reports.iter().map(|report| report.status).collect()
+        self.machine
+            .desk()
+            .reports
+            .iter()
+            .map(|report| report.status)
+            .collect()
     }
 
     fn text(&self) -> &str {
@@ -87,7 +106,9 @@ impl Driven {
 
     fn bus(&self) -> Vec<String> {
         let messages = self.machine.desk().bus.messages();
-        messages.map(|message| format!("{} {} {}", message.from, message.kind, message.content)).collect()
+        messages
+            .map(|message| format!("{} {} {}", message.from, message.kind, message.content))
+            .collect()
     }
 }
 
@@ -99,7 +120,10 @@ fn said(text: &str) -> Ending {
 
 fn wrote(key: &str, content: &str) -> Ending {
     let mut ending = said("Written.");
-    ending.signals = vec![Signal::new("write_board", json!({"key": key, "content": content}))];
+    ending.signals = vec![Signal::new(
+        "write_board",
+        json!({"key": key, "content": content}),
+    )];
     ending
 }
 
@@ -111,7 +135,10 @@ fn one_speaks_at_a_time() {
         debate.says(0, name);
     }
     assert_eq!(debate.bus()[..3], ["a turn a", "b turn b", "c turn c"]);
-    assert_eq!(debate.machine.ending().map(|ending| &ending.status), Some(&Status::Complete));
+    assert_eq!(
+        debate.machine.ending().map(|ending| &ending.status),
+        Some(&Status::Complete)
+    );
 }
 
 #[test]
@@ -127,8 +154,13 @@ fn no_more_work_at_a_time_than_may() {
 fn what_is_left_is_shared_out_in_each_round() {
     let limits = Limits::new().tokens(8_000).money(Money::from_nanos(8_000));
     let mut board = Driven::new(builder(Blackboard::new(judge())).limits(limits));
-    let shares =
-        |driven: &Driven, at| driven.work(at).limits.map(|limits| (limits.tokens, limits.money)).unwrap();
+    let shares = |driven: &Driven, at| {
+        driven
+            .work(at)
+            .limits
+            .map(|limits| (limits.tokens, limits.money))
+            .unwrap()
+    };
     // Three, and one more share for the answer.
     let first = (Some(2_000), Some(Money::from_nanos(2_000)));
     assert_eq!([0, 1, 2].map(|at| shares(&board, at)), [first; 3]);
@@ -154,7 +186,9 @@ fn near_a_limit_who_works_may_end_and_nobody_begins() {
     assert_eq!(debate.statuses(), [Done, Skipped, Skipped]);
     debate.says(0, r#"{"answer": "So be it."}"#);
     assert!(
-        debate.text().starts_with("So be it.\n\nNot done:\n- b (`round1.b`): the limit on tokens was near")
+        debate
+            .text()
+            .starts_with("So be it.\n\nNot done:\n- b (`round1.b`): the limit on tokens was near")
     );
     assert_eq!(
         debate.machine.ending().map(|ending| ending.status.clone()),
@@ -177,14 +211,24 @@ fn a_judge_that_gives_no_answer_gives_none() {
     (0..3).for_each(|_| debate.says(0, "x"));
     debate.says(0, "null");
     debate.says(0, r#"{"done": true, "answer": null}"#);
-    assert!(debate.text().starts_with("## a (`round1.a`)\nx"), "{}", debate.text());
+    assert!(
+        debate.text().starts_with("## a (`round1.a`)\nx"),
+        "{}",
+        debate.text()
+    );
 }
 
 #[test]
 fn near_a_limit_before_it_begins_the_judge_is_asked_at_once() {
     let swarm = builder(Blackboard::new(judge())).build().unwrap();
-    let mut board = Driven { machine: swarm.machine("Do it."), open: Vec::new() };
-    board.apply(Input::Begin { run: "r".into(), wrap: Some(Limit::WallTime) });
+    let mut board = Driven {
+        machine: swarm.machine("Do it."),
+        open: Vec::new(),
+    };
+    board.apply(Input::Begin {
+        run: "r".into(),
+        wrap: Some(Limit::WallTime),
+    });
     assert_eq!(board.at_work(), ["judge"]);
     board.fails(0);
     let ending = board.machine.ending().unwrap();
@@ -205,13 +249,20 @@ fn who_keeps_a_conversation_does_one_thing_after_the_other() {
     board.end(0, wrote("k", "x"));
     assert_eq!(board.at_work(), ["b"], "and then for itself");
     board.says(0, "Nothing.");
-    assert_eq!(board.bus(), ["a failure the model's reply is of no use: broken", "b entry k: x"]);
+    assert_eq!(
+        board.bus(),
+        [
+            "a failure the model's reply is of no use: broken",
+            "b entry k: x"
+        ]
+    );
 }
 
 #[test]
 fn in_a_conversation_of_two_one_works_after_the_other() {
     let talks = |name| worker(name).memory(WorkerMemory::Named("talk".into()));
-    let swarm = Swarm::builder(Blackboard::unjudged()).workers([talks("a"), worker("b"), talks("c")]);
+    let swarm =
+        Swarm::builder(Blackboard::unjudged()).workers([talks("a"), worker("b"), talks("c")]);
     let mut board = Driven::new(swarm);
     assert_eq!(board.at_work(), ["a", "b"]);
     board.says(1, "Nothing.");
@@ -223,17 +274,20 @@ fn in_a_conversation_of_two_one_works_after_the_other() {
 #[test]
 fn who_fails_first_does_not_say_what_a_conversation_is() {
     for faster in [0, 1] {
-        let swarm = Swarm::builder(Blackboard::unjudged()).max_parallel(2).workers([
-            worker("a").stand_in("c"),
-            worker("b").stand_in("c"),
-            worker("c").memory(WorkerMemory::Named("talk".into())),
-        ]);
+        let swarm = Swarm::builder(Blackboard::unjudged())
+            .max_parallel(2)
+            .workers([
+                worker("a").stand_in("c"),
+                worker("b").stand_in("c"),
+                worker("c").memory(WorkerMemory::Named("talk".into())),
+            ]);
         let (mut board, mut tasks) = (Driven::new(swarm), Vec::new());
         while !board.open.is_empty() {
             let at = faster.min(board.open.len() - 1);
             if board.at_work()[at] == "c" {
                 let is_at_it = |report: &&WorkerReport| {
-                    report.status == ReportStatus::Running && report.worker == board.open[at].1.agent
+                    report.status == ReportStatus::Running
+                        && report.worker == board.open[at].1.agent
                 };
                 let reports = board.machine.desk().reports.iter();
                 tasks.extend(reports.filter(is_at_it).map(|report| report.id.clone()));
@@ -242,7 +296,10 @@ fn who_fails_first_does_not_say_what_a_conversation_is() {
                 board.fails(at);
             }
         }
-        assert_eq!(tasks.iter().map(|id| &**id).collect::<Vec<_>>(), ["round1.a", "round1.b", "round1.c"]);
+        assert_eq!(
+            tasks.iter().map(|id| &**id).collect::<Vec<_>>(),
+            ["round1.a", "round1.b", "round1.c"]
+        );
     }
 }
 
@@ -252,11 +309,26 @@ fn what_the_oldest_said_is_cut_when_all_is_too_much() {
     let mut debate = Driven::new(builder(Debate::unjudged().rounds(100).context_tokens(100)));
     while !debate.open.is_empty() {
         debate.says(0, &huge);
-        let last = debate.machine.desk().reports.iter().rev().find(|report| report.is_done());
+        let last = debate
+            .machine
+            .desk()
+            .reports
+            .iter()
+            .rev()
+            .find(|report| report.is_done());
         assert_eq!(last.map(|report| report.text.len()), Some(huge.len()));
     }
-    let kept: usize = debate.machine.desk().reports.iter().map(|report| report.text.len()).sum();
-    assert!(debate.statuses().len() == 300 && kept <= super::MOST_KEPT + 300 * 2 * super::CUT, "{kept}");
+    let kept: usize = debate
+        .machine
+        .desk()
+        .reports
+        .iter()
+        .map(|report| report.text.len())
+        .sum();
+    assert!(
+        debate.statuses().len() == 300 && kept <= super::MOST_KEPT + 300 * 2 * super::CUT,
+        "{kept}"
+    );
     assert!(debate.text().len() < 2 << 20);
 }
 
@@ -266,18 +338,33 @@ fn what_the_host_says_is_shown_to_those_who_begin_later() {
     debate.apply(Input::Say(Message::user("Be brief.").into()));
     assert!(!debate.work(0).task.contains("Be brief."));
     debate.says(0, "x");
-    assert!(debate.work(0).task.contains("The user has added: Be brief."));
+    assert!(
+        debate
+            .work(0)
+            .task
+            .contains("The user has added: Be brief.")
+    );
 }
 
-/// What comes of work that ends in an order that follows from `picks`, each worker doing what its name and the round say.
-fn any_order(pattern: impl Into<Pattern>, parallel: usize, picks: &[usize]) -> (Vec<String>, String, String) {
+/// What comes of work that ends in an order that follows from `picks`, each worker doing what its
+/// name and the round say.
+fn any_order(
+    pattern: impl Into<Pattern>,
+    parallel: usize,
+    picks: &[usize],
+) -> (Vec<String>, String, String) {
     let mut driven = Driven::new(builder(pattern).max_parallel(parallel).talk());
     let mut picks = picks.iter().cycle();
     while !driven.open.is_empty() {
         let at = picks.next().unwrap() % driven.open.len();
         let child = &driven.open[at].1;
-        let number =
-            driven.machine.desk().reports.iter().filter(|report| report.worker == child.agent).count();
+        let number = driven
+            .machine
+            .desk()
+            .reports
+            .iter()
+            .filter(|report| report.worker == child.agent)
+            .count();
         let mut ending = wrote("shared", &format!("{}{number}", child.agent));
         let note = json!({"to": "*", "content": format!("note {number}")});
         ending.signals.push(Signal::new("send_message", note));
@@ -287,8 +374,16 @@ fn any_order(pattern: impl Into<Pattern>, parallel: usize, picks: &[usize]) -> (
             _ => driven.end(at, ending),
         }
     }
-    let board = driven.machine.shown().board.map(|board| serde_json::to_string(&board).unwrap());
-    (driven.bus(), driven.text().to_owned(), board.unwrap_or_default())
+    let board = driven
+        .machine
+        .shown()
+        .board
+        .map(|board| serde_json::to_string(&board).unwrap());
+    (
+        driven.bus(),
+        driven.text().to_owned(),
+        board.unwrap_or_default(),
+    )
 }
 
 proptest! {
@@ -308,8 +403,8 @@ proptest! {
 #[test]
 fn a_thousand_take_part() {
     let names: Vec<String> = (0..1_000).map(|at| format!("w{at}")).collect();
-    let swarm =
-        Swarm::builder(Blackboard::unjudged().rounds(2)).workers(names.iter().map(|name| worker(name)));
+    let swarm = Swarm::builder(Blackboard::unjudged().rounds(2))
+        .workers(names.iter().map(|name| worker(name)));
     let mut board = Driven::new(swarm);
     assert_eq!(board.open.len(), SwarmBuilder::DEFAULT_PARALLEL);
     while !board.open.is_empty() {
@@ -318,8 +413,18 @@ fn a_thousand_take_part() {
         board.end(last, wrote(&key, "x"));
     }
     let entries = board.machine.shown().board.unwrap();
-    assert!(entries.iter().map(|entry| &*entry.by).eq(names.iter().map(String::as_str)));
-    let kinds = board.machine.desk().bus.messages().filter(|message| message.kind == MessageKind::Entry);
+    assert!(
+        entries
+            .iter()
+            .map(|entry| &*entry.by)
+            .eq(names.iter().map(String::as_str))
+    );
+    let kinds = board
+        .machine
+        .desk()
+        .bus
+        .messages()
+        .filter(|message| message.kind == MessageKind::Entry);
     assert_eq!(kinds.count(), 1_000);
 }
 
@@ -334,9 +439,11 @@ impl crate::Coordinator for Rounds {
 
     fn next(&mut self, progress: &crate::SwarmProgress<'_>) -> crate::Move {
         match progress.round() < self.0 {
-            true => {
-                crate::Move::Work(vec![crate::Delegation::new(format!("r{}", progress.round()), "a", "Go.")])
-            }
+            true => crate::Move::Work(vec![crate::Delegation::new(
+                format!("r{}", progress.round()),
+                "a",
+                "Go.",
+            )]),
             false => crate::Move::Answer("Done.".to_owned()),
         }
     }
@@ -349,7 +456,13 @@ fn coordinator_keeps_a_bounded_amount_of_text() {
     while !rounds.open.is_empty() {
         rounds.says(0, &huge);
     }
-    let kept: usize = rounds.machine.desk().reports.iter().map(|report| report.text.len()).sum();
+    let kept: usize = rounds
+        .machine
+        .desk()
+        .reports
+        .iter()
+        .map(|report| report.text.len())
+        .sum();
     assert_eq!(rounds.statuses().len(), 400);
     assert!(kept <= super::MOST_KEPT + 400 * 2 * super::CUT, "{kept}");
 }

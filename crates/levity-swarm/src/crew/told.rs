@@ -36,9 +36,18 @@ pub(crate) fn tell_who(text: &mut String, worker: &str, desk: &Desk) {
 
 /// The names of the others.
 pub(crate) fn others(worker: &str, desk: &Desk) -> String {
-    let others = desk.rules.order.iter().filter(|name| ***name != *worker).take(NAMED);
+    let others = desk
+        .rules
+        .order
+        .iter()
+        .filter(|name| ***name != *worker)
+        .take(NAMED);
     let others: Vec<String> = others.map(|name| format!("`{name}`")).collect();
-    if others.is_empty() { "nobody else".to_owned() } else { others.join(", ") }
+    if others.is_empty() {
+        "nobody else".to_owned()
+    } else {
+        others.join(", ")
+    }
 }
 
 /// What was not done, by name; nothing when all was.
@@ -47,12 +56,22 @@ pub(crate) fn not_done(reports: &[WorkerReport]) -> String {
     let missing = missing(reports);
     for report in missing.iter().take(MOST_NAMED) {
         let why = report.error.as_deref().unwrap_or("it did not end");
-        let _ = write!(text, "\n- {} (`{}`): {}", report.worker, report.id, clipped(why, 300));
+        let _ = write!(
+            text,
+            "\n- {} (`{}`): {}",
+            report.worker,
+            report.id,
+            clipped(why, 300)
+        );
     }
     if missing.len() > MOST_NAMED {
         let _ = write!(text, "\n- and {} more", missing.len() - MOST_NAMED);
     }
-    if text.is_empty() { text } else { format!("\n\nNot done:{text}") }
+    if text.is_empty() {
+        text
+    } else {
+        format!("\n\nNot done:{text}")
+    }
 }
 
 /// Texts below their headings, each as long as there is room for all.

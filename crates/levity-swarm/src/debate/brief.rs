@@ -16,24 +16,44 @@ impl Debating {
     /// The task of a turn.
     pub(super) fn turn(&self, seat: usize, desk: &Desk) -> String {
         let mut text = goal("The question", desk);
-        let Some(worker) = self.crew.worker(seat) else { return text };
+        let Some(worker) = self.crew.worker(seat) else {
+            return text;
+        };
         let (round, of) = (self.round, self.debate.rounds);
         text.push_str("\n# The debate\n");
         tell_who(&mut text, worker, desk);
         let with = others(worker, desk);
-        let _ = writeln!(text, "With you debate: {with}. This is round {round} of {of}.");
-        self.tell_said(&mut text, self.crew.known(seat), worker, self.debate.tokens as u64, desk);
+        let _ = writeln!(
+            text,
+            "With you debate: {with}. This is round {round} of {of}."
+        );
+        self.tell_said(
+            &mut text,
+            self.crew.known(seat),
+            worker,
+            self.debate.tokens as u64,
+            desk,
+        );
         self.crew.notes.tell(&mut text, worker, desk.rules.context);
         if let Some(why) = self.crew.failed(seat) {
-            let _ = write!(text, "\n# The attempt before failed\n{}\nTake another way.\n", fenced(why));
+            let _ = write!(
+                text,
+                "\n# The attempt before failed\n{}\nTake another way.\n",
+                fenced(why)
+            );
         }
         text.push_str(match (self.crew.known(seat), round) {
-            (0, _) => "\n# What is wanted\nYour position on the question, with your reasons. Say it to the others, in short.\n",
+            (0, _) => {
+                "\n# What is wanted\nYour position on the question, with your reasons. Say \
+                it to the others, in short.\n"
+            }
             (_, round) if round == of => {
-                "\n# What is wanted\nYour last turn: where you stand now and why, and what you take from the others.\n"
+                "\n# What is wanted\nYour last turn: where you stand now and why, and what you \
+                    take from the others.\n"
             }
             _ => {
-                "\n# What is wanted\nYour turn: answer what the others have said, give up what does not hold, and say where you \
+                "\n# What is wanted\nYour turn: answer what the others have said, give up what \
+                    does not hold, and say where you \
                  stand now and why. Repeat nothing.\n"
             }
         });
@@ -52,13 +72,17 @@ impl Debating {
         let _ = match last {
             true => write!(
                 text,
-                "\n# What is wanted\nThe debate is over. Decide: `answer` is the answer to the question, for the user, by the best of \
-                 what was said, and names what stayed open; `reason` says in short what decided; `done` is true."
+                "\n# What is wanted\nThe debate is over. Decide: `answer` is the answer to the \
+                    question, for the user, by the best of \
+                 what was said, and names what stayed open; `reason` says in short what decided; \
+                 `done` is true."
             ),
             false => write!(
                 text,
-                "\n# What is wanted\nThis was round {round} of at most {of}. Is it enough to answer the question well? Then `done` is \
-                 true, and `answer` is the answer, for the user. If another round would better it, `done` is false, and `reason` \
+                "\n# What is wanted\nThis was round {round} of at most {of}. Is it enough to \
+                    answer the question well? Then `done` is \
+                 true, and `answer` is the answer, for the user. If another round would better it, \
+                 `done` is false, and `reason` \
                  tells those who debate what is open."
             ),
         };

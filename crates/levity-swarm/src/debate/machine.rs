@@ -61,7 +61,11 @@ impl Debating {
         self.round += 1;
         let (round, of) = (self.round, self.debate.rounds);
         desk.tell(wants, || SwarmNotice::RoundBegan { round, of });
-        let how = if round == 1 && self.debate.together { How::Together } else { How::InTurns };
+        let how = if round == 1 && self.debate.together {
+            How::Together
+        } else {
+            How::InTurns
+        };
         let rules = desk.rules.clone();
         self.crew.seat(round, &rules.order, &self.goal, how, desk);
         self.speaking = true;
@@ -73,7 +77,8 @@ impl Debating {
         self.crew.skip_rest(desk, wants);
         while let Some(seat) = self.crew.next(desk) {
             let task = self.turn(seat, desk);
-            self.crew.begin(0..self.crew.base(), seat, task, desk, wants);
+            self.crew
+                .begin(0..self.crew.base(), seat, task, desk, wants);
         }
         if self.crew.is_over() {
             self.round_over(desk, wants);
@@ -81,9 +86,16 @@ impl Debating {
     }
 
     fn spoke(&mut self, seat: usize, came: Came, desk: &mut Desk, wants: &mut MachineOutput) {
-        let Some(heard) = self.crew.came(seat, came, desk, wants) else { return };
+        let Some(heard) = self.crew.came(seat, came, desk, wants) else {
+            return;
+        };
         if heard.is_done() {
-            let turn = NewMessage::new(heard.by, Recipient::Everybody, MessageKind::Turn, heard.text);
+            let turn = NewMessage::new(
+                heard.by,
+                Recipient::Everybody,
+                MessageKind::Turn,
+                heard.text,
+            );
             self.crew.letter(seat, turn);
         }
         self.crew.flush(desk, wants);
@@ -93,14 +105,19 @@ impl Debating {
     fn round_over(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         self.speaking = false;
         let turns = &desk.reports[self.crew.base()..];
-        let last = turns.iter().rev().find(|turn| turn.is_done()).map(|turn| turn.worker.clone());
+        let last = turns
+            .iter()
+            .rev()
+            .find(|turn| turn.is_done())
+            .map(|turn| turn.worker.clone());
         let silent = last.is_none();
         self.last = last.or(self.last.take());
         self.crew.rise(desk);
         if silent {
             return self.decide(desk, wants);
         }
-        let looks = self.debate.judge.each_round && self.round < self.debate.rounds && desk.near.is_none();
+        let looks =
+            self.debate.judge.each_round && self.round < self.debate.rounds && desk.near.is_none();
         if looks {
             self.asking = Drafts::default();
             return self.ask(false, desk, wants);
@@ -133,7 +150,9 @@ impl Debating {
             (Ok(verdict), _) => self.found(&verdict, last, desk, wants),
             (Err(_), Err(why)) => self.no_verdict(why.error, last, desk, wants),
             (Err(complaint), Ok(())) => {
-                if self.asking.reject(vec![complaint.clone()], &*came.text, judge::TRIES)
+                if self
+                    .asking
+                    .reject(vec![complaint.clone()], &*came.text, judge::TRIES)
                     && desk.near.is_none()
                 {
                     return self.ask(last, desk, wants);
@@ -141,9 +160,19 @@ impl Debating {
                 let Some(answer) = in_words(&came.text).filter(|_| last) else {
                     return self.no_verdict(complaint, last, desk, wants);
                 };
-                let reason = format!("what the judge said is the answer as it stands, since {complaint}");
+                let reason =
+                    format!("what the judge said is the answer as it stands, since {complaint}");
                 let (done, answer) = (Some(true), answer.to_owned());
-                self.found(&Verdict { done, answer, reason }, last, desk, wants);
+                self.found(
+                    &Verdict {
+                        done,
+                        answer,
+                        reason,
+                    },
+                    last,
+                    desk,
+                    wants,
+                );
             }
         }
     }
@@ -151,24 +180,42 @@ impl Debating {
     fn found(&mut self, verdict: &Verdict, last: bool, desk: &mut Desk, wants: &mut MachineOutput) {
         let (round, words) = (self.round, verdict.words());
         let done = last || verdict.done == Some(true);
-        desk.tell(wants, || SwarmNotice::Judged { round, done, reason: words.clone() });
-        desk.post(NewMessage::new(JUDGE, Recipient::Everybody, MessageKind::Verdict, words.clone()), wants);
+        desk.tell(wants, || SwarmNotice::Judged {
+            round,
+            done,
+            reason: words.clone(),
+        });
+        desk.post(
+            NewMessage::new(
+                JUDGE,
+                Recipient::Everybody,
+                MessageKind::Verdict,
+                words.clone(),
+            ),
+            wants,
+        );
         if done {
             let text = format!("{}{}", verdict.answer, not_done(&desk.reports));
             return desk.answer(JUDGE, text, wants);
         }
-        self.verdicts.insert(usize::try_from(round).unwrap_or(usize::MAX), words);
+        self.verdicts
+            .insert(usize::try_from(round).unwrap_or(usize::MAX), words);
         self.go_on(desk, wants);
     }
 
-    /// The judge is of no use: between rounds the debate goes on without it, and at the end what was said is listed.
+    /// The judge is of no use: between rounds the debate goes on without it, and at the end what
+    /// was said is listed.
     fn no_verdict(&mut self, why: String, last: bool, desk: &mut Desk, wants: &mut MachineOutput) {
         if last {
             return self.list_up(Some(why), desk, wants);
         }
         let round = self.round;
         let reason: Arc<str> = format!("the judge gave no verdict: {why}").into();
-        desk.tell(wants, || SwarmNotice::Judged { round, done: false, reason });
+        desk.tell(wants, || SwarmNotice::Judged {
+            round,
+            done: false,
+            reason,
+        });
         self.go_on(desk, wants);
     }
 
@@ -180,8 +227,13 @@ impl Debating {
         if desk.reports.iter().any(WorkerReport::is_done) {
             return desk.answer(JUDGE, text, wants);
         }
-        let judged = why.map_or_else(String::new, |why| format!(", and the judge gave no verdict: {why}"));
-        let why = format!("nobody has said anything{judged}{}", not_done(&desk.reports));
+        let judged = why.map_or_else(String::new, |why| {
+            format!(", and the judge gave no verdict: {why}")
+        });
+        let why = format!(
+            "nobody has said anything{judged}{}",
+            not_done(&desk.reports)
+        );
         desk.end(Status::Failed(Failure::Unreached(why)), text, None);
     }
 
@@ -192,7 +244,8 @@ impl Debating {
             let turns = desk.reports.iter().skip(seat).step_by(all.max(1));
             turns.rev().find(|turn| turn.is_done())
         });
-        let list = shared_list(last.map(|turn| (format!("{} (`{}`)", turn.worker, turn.id), &*turn.text)));
+        let list =
+            shared_list(last.map(|turn| (format!("{} (`{}`)", turn.worker, turn.id), &*turn.text)));
         format!("{list}{}", not_done(&desk.reports))
     }
 }
@@ -238,11 +291,19 @@ impl Play for Debating {
     fn restore(&mut self, saved: &Value, desk: &Desk) -> Result<(), String> {
         let saved: Self = read_play(saved)?;
         let crew = saved.crew.resumed(desk)?;
-        *self = Self { debate: self.debate.clone(), goal: self.goal.clone(), crew, ..saved };
+        *self = Self {
+            debate: self.debate.clone(),
+            goal: self.goal.clone(),
+            crew,
+            ..saved
+        };
         Ok(())
     }
 
     fn shown(&self) -> Shown {
-        Shown { last: self.last.clone(), ..Shown::default() }
+        Shown {
+            last: self.last.clone(),
+            ..Shown::default()
+        }
     }
 }

@@ -9,10 +9,11 @@ use super::transfer::TRANSFER;
 
 type Filter = dyn Fn(&[Arc<Message>]) -> Vec<Arc<Message>> + Send + Sync;
 
-/// What of the conversation goes along when it is passed on. The note, and what the user has said meanwhile, always do.
+/// What of the conversation goes along when it is passed on. The note, and what the user has said
+/// meanwhile, always do.
 ///
-/// Whatever it is, it makes a conversation that can be sent to a model: a call whose result does not go along is left out, and so
-/// is a result without its call.
+/// Whatever it is, it makes a conversation that can be sent to a model: a call whose result does
+/// not go along is left out, and so is a result without its call.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub enum HandoffHistory {
@@ -21,7 +22,8 @@ pub enum HandoffHistory {
     Everything,
     /// What was said in words, without calls of tools, their results, and reasoning.
     Words,
-    /// The last so many messages before it was passed on. A call and its results are not parted, so it may be one more.
+    /// The last so many messages before it was passed on. A call and its results are not parted, so
+    /// it may be one more.
     Last(usize),
     /// Only the goal, and the note.
     Note,
@@ -30,11 +32,12 @@ pub enum HandoffHistory {
 }
 
 impl HandoffHistory {
-    /// What a function makes of the conversation. It may leave messages out, change them and add some.
+    /// What a function makes of the conversation. It may leave messages out, change them and add
+    /// some.
     ///
-    /// The function must be deterministic: it is called again when a run is resumed or replayed, and what it returns then must be
-    /// the same. When it panics, the [words](Self::Words) go along, and that is told as
-    /// [`SwarmNotice::FilterFailed`](crate::SwarmNotice::FilterFailed).
+    /// The function must be deterministic: it is called again when a run is resumed or replayed,
+    /// and what it returns then must be the same. When it panics, the [words](Self::Words) go
+    /// along, and that is told as [`SwarmNotice::FilterFailed`](crate::SwarmNotice::FilterFailed).
     ///
     /// ```
     /// use levity_core::Role;
@@ -45,12 +48,14 @@ impl HandoffHistory {
     /// });
     /// # let _ = users_words;
     /// ```
-    pub fn by(filter: impl Fn(&[Arc<Message>]) -> Vec<Arc<Message>> + Send + Sync + 'static) -> Self {
+    pub fn by(
+        filter: impl Fn(&[Arc<Message>]) -> Vec<Arc<Message>> + Send + Sync + 'static,
+    ) -> Self {
         Self::By(Arc::new(filter))
     }
 
-    /// What goes along of these messages, and whether the program's function has failed. It may still be that it makes no history;
-    /// a [`Record`](super::record::Record) of it does.
+    /// What goes along of these messages, and whether the program's function has failed. It may
+    /// still be that it makes no history; a [`Record`](super::record::Record) of it does.
     pub(super) fn of(&self, all: &[Arc<Message>], goal: &str) -> (Vec<Arc<Message>>, bool) {
         let said = || all.iter().filter_map(words).collect();
         let shown = match self {
@@ -70,7 +75,9 @@ impl HandoffHistory {
 /// The last messages. The call that passes the conversation on stays, and does not count.
 fn last(all: &[Arc<Message>], count: usize) -> &[Arc<Message>] {
     let passes = match all {
-        [.., call, answer] => answer.role == Role::Tool && call.calls().any(|call| call.name == TRANSFER),
+        [.., call, answer] => {
+            answer.role == Role::Tool && call.calls().any(|call| call.name == TRANSFER)
+        }
         _ => false,
     };
     let end = if passes { all.len() - 2 } else { all.len() };

@@ -14,7 +14,8 @@ use crate::notice::{FailureAction, SwarmNotice};
 use crate::report::ReportStatus;
 
 impl Handing {
-    /// A leg is not done: it is tried again, by the same worker or by who stands in, or it goes back.
+    /// A leg is not done: it is tried again, by the same worker or by who stands in, or it goes
+    /// back.
     pub(super) fn fails(
         &mut self,
         mut leg: Leg,
@@ -24,21 +25,39 @@ impl Handing {
         wants: &mut MachineOutput,
     ) {
         let then = effort::then(&leg.worker, leg.tried, &leg.before, why, desk);
-        let to = self.giver().map_or_else(|| USER.into(), |held| held.worker.clone());
-        let draft =
-            NewMessage::new(leg.worker.clone(), Recipient::One(to), MessageKind::Failure, &*why.error);
+        let to = self
+            .giver()
+            .map_or_else(|| USER.into(), |held| held.worker.clone());
+        let draft = NewMessage::new(
+            leg.worker.clone(),
+            Recipient::One(to),
+            MessageKind::Failure,
+            &*why.error,
+        );
         desk.post(draft, wants);
         let report = &mut desk.reports[leg.place];
         report.error = Some(why.error.clone());
         let (id, worker, error) = (report.id.clone(), leg.worker.clone(), why.error.clone());
         match then {
             FailureAction::Retry => {
-                desk.tell(wants, || SwarmNotice::Failed { id, worker, error, then });
+                desk.tell(wants, || SwarmNotice::Failed {
+                    id,
+                    worker,
+                    error,
+                    then,
+                });
                 self.go(leg, desk, wants);
             }
             FailureAction::StandIn { worker: other } => {
-                let then = FailureAction::StandIn { worker: other.clone() };
-                desk.tell(wants, || SwarmNotice::Failed { id, worker, error, then });
+                let then = FailureAction::StandIn {
+                    worker: other.clone(),
+                };
+                desk.tell(wants, || SwarmNotice::Failed {
+                    id,
+                    worker,
+                    error,
+                    then,
+                });
                 self.pass_leg(&mut leg, other, why, desk, wants);
                 self.go(leg, desk, wants);
             }
@@ -65,36 +84,69 @@ impl Handing {
     }
 
     /// Nobody can do a leg: it goes back to who has passed the conversation on.
-    fn gives_up(&mut self, leg: Leg, came: &Came, why: &Why, desk: &mut Desk, wants: &mut MachineOutput) {
+    fn gives_up(
+        &mut self,
+        leg: Leg,
+        came: &Came,
+        why: &Why,
+        desk: &mut Desk,
+        wants: &mut MachineOutput,
+    ) {
         let report = &mut desk.reports[leg.place];
         let stopped = why.kind == WhyKind::Stopped;
-        report.status = if stopped { ReportStatus::Stopped } else { ReportStatus::Failed };
+        report.status = if stopped {
+            ReportStatus::Stopped
+        } else {
+            ReportStatus::Failed
+        };
         let (id, worker, error) = (report.id.clone(), leg.worker.clone(), why.error.clone());
         self.failed.extend(leg.before.iter().cloned());
         self.failed.push(worker.clone());
-        while self.held.last().is_some_and(|held| self.failed.contains(&held.worker)) {
+        while self
+            .held
+            .last()
+            .is_some_and(|held| self.failed.contains(&held.worker))
+        {
             self.held.pop();
         }
         let back = self.held.pop();
         let then = back
             .as_ref()
-            .map_or(FailureAction::Leave, |held| FailureAction::StandIn { worker: held.worker.clone() });
-        desk.tell(wants, || SwarmNotice::Failed { id, worker: worker.clone(), error: error.clone(), then });
+            .map_or(FailureAction::Leave, |held| FailureAction::StandIn {
+                worker: held.worker.clone(),
+            });
+        desk.tell(wants, || SwarmNotice::Failed {
+            id,
+            worker: worker.clone(),
+            error: error.clone(),
+            then,
+        });
         let Some(held) = back else {
             self.asked(&leg.asks);
             let why = format!("`{worker}` had the conversation, and nobody could answer: {error}");
             let text = self.so_far(desk);
             return desk.end(Status::Failed(Failure::Unreached(why)), text, None);
         };
-        let opening = Opening::Back { who: worker, error, text: came.text.clone() };
+        let opening = Opening::Back {
+            who: worker,
+            error,
+            text: came.text.clone(),
+        };
         let giver = held.worker.clone();
         let view = self.known_to(held, leg.asks.len(), desk);
-        let next = Leg { asks: leg.asks, plain: true, ..Leg::new(giver, opening, view) };
+        let next = Leg {
+            asks: leg.asks,
+            plain: true,
+            ..Leg::new(giver, opening, view)
+        };
         self.open(next, desk, wants);
     }
 
     /// Who would have the conversation back.
     fn giver(&self) -> Option<&Held> {
-        self.held.iter().rev().find(|held| !self.failed.contains(&held.worker))
+        self.held
+            .iter()
+            .rev()
+            .find(|held| !self.failed.contains(&held.worker))
     }
 }

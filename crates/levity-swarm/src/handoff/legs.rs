@@ -36,7 +36,8 @@ impl Handing {
     pub(super) fn open(&mut self, mut leg: Leg, desk: &mut Desk, wants: &mut MachineOutput) {
         leg.place = desk.reports.len();
         let id = format!("leg{}", leg.place + 1);
-        desk.reports.push(WorkerReport::new(id, leg.worker.clone(), ""));
+        desk.reports
+            .push(WorkerReport::new(id, leg.worker.clone(), ""));
         self.go(leg, desk, wants);
     }
 
@@ -64,10 +65,19 @@ impl Handing {
         };
         let limits = Some(allowed(card, desk, &desk.reports[leg.place]));
         if card.is_swarm {
-            return Work { limits, ..Work::new(brief::whole(leg, self, desk)) };
+            return Work {
+                limits,
+                ..Work::new(brief::whole(leg, self, desk))
+            };
         }
         let task = brief::task(leg, self, desk);
-        Work { history: leg.history.clone(), limits, plain: leg.plain, said: true, ..Work::new(task) }
+        Work {
+            history: leg.history.clone(),
+            limits,
+            plain: leg.plain,
+            said: true,
+            ..Work::new(task)
+        }
     }
 
     /// What goes along to a worker.
@@ -81,17 +91,23 @@ impl Handing {
         let (shown, failed) = self.handoff.carry_for(to).of(all, &desk.start.goal);
         if failed {
             let why = "it panicked, so only the words go along".to_owned();
-            desk.tell(wants, || SwarmNotice::FilterFailed { to: to.clone(), why });
+            desk.tell(wants, || SwarmNotice::FilterFailed {
+                to: to.clone(),
+                why,
+            });
         }
         Record::of(&shown).all()
     }
 }
 
-/// What a worker may use for a leg: what is left of the whole, and of its own less what earlier attempts have used.
+/// What a worker may use for a leg: what is left of the whole, and of its own less what earlier
+/// attempts have used.
 fn allowed(card: &Card, desk: &Desk, report: &WorkerReport) -> Limits {
     let whole = &desk.start.limits;
     let mut left = unlimited();
-    left.tokens = whole.tokens.map(|tokens| tokens.saturating_sub(desk.usage.total()));
+    left.tokens = whole
+        .tokens
+        .map(|tokens| tokens.saturating_sub(desk.usage.total()));
     let spent = desk.usage.cost.unwrap_or_default();
     left.money = whole.money.map(|money| money.saturating_sub(spent));
     left.assumed_price = whole.assumed_price;

@@ -79,7 +79,11 @@ pub(super) enum Opening {
     /// It could not pass the conversation on.
     Kept { to: Arc<str>, why: String },
     /// Whom it had passed it on to has failed.
-    Back { who: Arc<str>, error: String, text: Arc<str> },
+    Back {
+        who: Arc<str>,
+        error: String,
+        text: Arc<str>,
+    },
 }
 
 /// Somebody who has passed the conversation on, and what that one knows of it.
@@ -123,7 +127,8 @@ impl Handing {
 
     /// Takes in what the host has said.
     fn listen(&mut self, desk: &Desk) {
-        self.waiting.extend_from_slice(desk.said.get(self.heard..).unwrap_or_default());
+        self.waiting
+            .extend_from_slice(desk.said.get(self.heard..).unwrap_or_default());
         self.heard = desk.said.len();
     }
 
@@ -138,12 +143,19 @@ impl Handing {
         self.heard.saturating_sub(self.waiting.len())
     }
 
-    /// What one knows that has the conversation again, when these words are still to go along: what was said to others meanwhile,
-    /// too.
+    /// What one knows that has the conversation again, when these words are still to go along: what
+    /// was said to others meanwhile, too.
     pub(super) fn known_to(&self, held: Held, asks: usize, desk: &Desk) -> Vec<Arc<Message>> {
         let mut view = held.view;
-        let meanwhile = desk.said.get(held.heard..self.gone_along().saturating_sub(asks));
-        view.extend(meanwhile.unwrap_or_default().iter().map(|words| Arc::new(Message::user(&**words))));
+        let meanwhile = desk
+            .said
+            .get(held.heard..self.gone_along().saturating_sub(asks));
+        view.extend(
+            meanwhile
+                .unwrap_or_default()
+                .iter()
+                .map(|words| Arc::new(Message::user(&**words))),
+        );
         view
     }
 
@@ -182,7 +194,8 @@ impl Handing {
         desk.answer(leg.worker, text, wants);
     }
 
-    /// A leg is done: what was said in it belongs to the conversation. Returns what its worker knows of it.
+    /// A leg is done: what was said in it belongs to the conversation. Returns what its worker
+    /// knows of it.
     fn done(
         &mut self,
         leg: &Leg,
@@ -209,10 +222,18 @@ impl Handing {
 
     /// What the user has said belongs to the conversation.
     pub(super) fn asked(&mut self, asks: &[Arc<str>]) {
-        asks.iter().for_each(|words| self.talk.push(Arc::new(Message::user(&**words))));
+        asks.iter()
+            .for_each(|words| self.talk.push(Arc::new(Message::user(&**words))));
     }
 
-    fn passes(&mut self, leg: Leg, mut came: Came, pass: Pass, desk: &mut Desk, wants: &mut MachineOutput) {
+    fn passes(
+        &mut self,
+        leg: Leg,
+        mut came: Came,
+        pass: Pass,
+        desk: &mut Desk,
+        wants: &mut MachineOutput,
+    ) {
         if let Err(refused) = self.may_pass(&leg.worker, &pass.to, desk) {
             deny_transfer(&mut came.said, &refused.why);
             return self.keeps(leg, came, &pass.to, refused, desk, wants);
@@ -220,17 +241,33 @@ impl Handing {
         let view = self.done(&leg, came, desk, wants);
         let (from, Pass { to, note }) = (leg.worker, pass);
         (self.strays, self.passed) = (0, self.passed + 1);
-        *self.pairs.entry(from.clone()).or_default().entry(to.clone()).or_default() += 1;
-        self.held.push(Held { worker: from.clone(), view, heard: self.gone_along() });
+        *self
+            .pairs
+            .entry(from.clone())
+            .or_default()
+            .entry(to.clone())
+            .or_default() += 1;
+        self.held.push(Held {
+            worker: from.clone(),
+            view,
+            heard: self.gone_along(),
+        });
         desk.tell(wants, || SwarmNotice::HandedOff {
             from: from.clone(),
             to: to.clone(),
             note: note.clone(),
         });
         let whom = Recipient::One(to.clone());
-        desk.post(NewMessage::new(from.clone(), whom, MessageKind::Handoff, note.clone()), wants);
+        desk.post(
+            NewMessage::new(from.clone(), whom, MessageKind::Handoff, note.clone()),
+            wants,
+        );
         let history = self.carried(&to, &self.talk.all(), desk, wants);
-        self.open(Leg::new(to, Opening::Passed { from, note }, history), desk, wants);
+        self.open(
+            Leg::new(to, Opening::Passed { from, note }, history),
+            desk,
+            wants,
+        );
     }
 
     fn may_pass(&self, from: &Arc<str>, to: &Arc<str>, desk: &Desk) -> Result<(), Refused> {
@@ -239,15 +276,30 @@ impl Handing {
             return last(format!("the limit on {limit} is near"));
         }
         if !desk.rules.cards.contains_key(to) || !self.handoff.allows(from, to) {
-            let names = desk.rules.order.iter().filter(|name| self.handoff.allows(from, name));
+            let names = desk
+                .rules
+                .order
+                .iter()
+                .filter(|name| self.handoff.allows(from, name));
             let meant = did_you_mean(to, names.map(|name| &**name));
             let why = format!("`{}` is nobody it may be passed on to{meant}", short(to));
-            return Err(Refused { why, again: self.strays == 0 });
+            return Err(Refused {
+                why,
+                again: self.strays == 0,
+            });
         }
         if self.passed >= self.handoff.most {
-            return last(format!("it was passed on {} times, and more is not allowed", self.passed));
+            return last(format!(
+                "it was passed on {} times, and more is not allowed",
+                self.passed
+            ));
         }
-        let times = self.pairs.get(from).and_then(|to_whom| to_whom.get(to)).copied().unwrap_or(0);
+        let times = self
+            .pairs
+            .get(from)
+            .and_then(|to_whom| to_whom.get(to))
+            .copied()
+            .unwrap_or(0);
         if times >= self.handoff.repeats {
             return last(format!(
                 "`{from}` has passed it on to `{to}` {times} times, and it goes in circles"
@@ -272,7 +324,11 @@ impl Handing {
         self.strays = if again { self.strays + 1 } else { 0 };
         let from = leg.worker;
         let (who, whom, error) = (from.clone(), to.clone(), why.clone());
-        desk.tell(wants, || SwarmNotice::LoopFound { from: who, to: whom, why: error });
+        desk.tell(wants, || SwarmNotice::LoopFound {
+            from: who,
+            to: whom,
+            why: error,
+        });
         let mut next = Leg::new(from, Opening::Kept { to, why }, view);
         next.plain = !again;
         self.open(next, desk, wants);
@@ -298,7 +354,11 @@ impl Play for Handing {
     }
 
     fn so_far(&self, desk: &Desk) -> String {
-        let said = desk.reports.iter().rev().find(|report| !report.text.is_empty());
+        let said = desk
+            .reports
+            .iter()
+            .rev()
+            .find(|report| !report.text.is_empty());
         said.map_or_else(String::new, |report| report.text.to_string())
     }
 
@@ -313,18 +373,32 @@ impl Play for Handing {
         if places.iter().any(|place| *place >= desk.reports.len())
             || (desk.ending.is_none() && !working.eq(places))
         {
-            return Err("its state contradicts itself: who works does not have the conversation".to_owned());
+            return Err(
+                "its state contradicts itself: who works does not have the conversation".to_owned(),
+            );
         }
         let talk = saved.talk.weighed();
-        *self = Self { handoff: self.handoff.clone(), talk, ..saved };
+        *self = Self {
+            handoff: self.handoff.clone(),
+            talk,
+            ..saved
+        };
         Ok(())
     }
 
     fn shown(&self) -> Shown {
         let mut record = Record::of(&self.talk.all());
         // What the user has said to a leg that did not end is not lost.
-        let open = self.leg.iter().flat_map(|leg| &leg.asks).chain(&self.waiting);
+        let open = self
+            .leg
+            .iter()
+            .flat_map(|leg| &leg.asks)
+            .chain(&self.waiting);
         open.for_each(|words| record.push(Arc::new(Message::user(&**words))));
-        Shown { history: record.all(), last: Some(self.holder.clone()), ..Shown::default() }
+        Shown {
+            history: record.all(),
+            last: Some(self.holder.clone()),
+            ..Shown::default()
+        }
     }
 }

@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use levity_core::{Content, History, Media, MediaSource, Message, Part, Role, ToolErrorKind, ToolResult};
+use levity_core::{
+    Content, History, Media, MediaSource, Message, Part, Role, ToolErrorKind, ToolResult,
+};
 use serde::{Deserialize, Serialize};
 
 use super::transfer::TRANSFER;
@@ -33,12 +35,18 @@ impl Record {
 
     /// The same, with its messages weighed again.
     pub(super) fn weighed(mut self) -> Self {
-        self.bytes = self.messages.iter().map(|message| weight(message)).fold(0, usize::saturating_add);
+        self.bytes = self
+            .messages
+            .iter()
+            .map(|message| weight(message))
+            .fold(0, usize::saturating_add);
         self
     }
 
     pub(super) fn extend<'a>(&mut self, messages: impl IntoIterator<Item = &'a Arc<Message>>) {
-        messages.into_iter().for_each(|message| self.push(message.clone()));
+        messages
+            .into_iter()
+            .for_each(|message| self.push(message.clone()));
     }
 
     pub(super) fn push(&mut self, message: Arc<Message>) {
@@ -52,7 +60,11 @@ impl Record {
         while self.messages.len() > Self::MAX_MESSAGES || self.bytes > Self::MAX_BYTES {
             self.drop_oldest();
             // A result does not stay without its call.
-            while self.messages.front().is_some_and(|message| message.role == Role::Tool) {
+            while self
+                .messages
+                .front()
+                .is_some_and(|message| message.role == Role::Tool)
+            {
                 self.drop_oldest();
             }
         }
@@ -68,13 +80,19 @@ impl Record {
     /// All that is there, as it can be sent; a mark says how much has left.
     pub(super) fn all(&self) -> Vec<Arc<Message>> {
         let mark = (self.left > 0).then(|| Arc::new(mark(self.left)));
-        let all: Vec<Arc<Message>> = mark.into_iter().chain(self.messages.iter().cloned()).collect();
+        let all: Vec<Arc<Message>> = mark
+            .into_iter()
+            .chain(self.messages.iter().cloned())
+            .collect();
         sound(&all)
     }
 
     /// What the user said last.
     pub(super) fn last_of_user(&self) -> Option<&Arc<Message>> {
-        self.messages.iter().rev().find(|message| message.role == Role::User)
+        self.messages
+            .iter()
+            .rev()
+            .find(|message| message.role == Role::User)
     }
 }
 
@@ -87,7 +105,11 @@ fn mark(count: u64) -> Message {
 fn read_mark(message: &Message) -> Option<u64> {
     let text = message.text();
     let count = text.strip_prefix('[')?.strip_suffix(MARK)?;
-    if message.role == Role::System { count.parse().ok() } else { None }
+    if message.role == Role::System {
+        count.parse().ok()
+    } else {
+        None
+    }
 }
 
 /// How many bytes a message keeps: its text, and what it shows beside it.
@@ -115,14 +137,17 @@ fn media_bytes(media: &Media) -> usize {
     }
 }
 
-/// These messages, as far as they make a history: of calls whose results do not follow only the words beside them are left.
+/// These messages, as far as they make a history: of calls whose results do not follow only the
+/// words beside them are left.
 pub(super) fn sound(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
     let mut kept = Vec::with_capacity(messages.len());
     let mut rest = messages.iter().peekable();
     while let Some(message) = rest.next() {
         let is_plain = message.calls().next().is_none() && message.results().next().is_none();
         match rest.next_if(|next| !is_plain && next.role == Role::Tool) {
-            Some(answer) if is_history(&[message, answer]) => kept.extend([message.clone(), answer.clone()]),
+            Some(answer) if is_history(&[message, answer]) => {
+                kept.extend([message.clone(), answer.clone()])
+            }
             _ if is_plain && message.role != Role::Tool => kept.push(message.clone()),
             _ => kept.extend(words(message)),
         }
@@ -137,8 +162,8 @@ fn is_history(messages: &[&Arc<Message>]) -> bool {
     History::renamed(messages.iter().map(|message| (*message).clone()).collect()).is_ok()
 }
 
-/// What is said in a message, without calls, results and reasoning; nothing if that is all there is. What its provider has
-/// fastened to it goes, too: it may point to what is left out.
+/// What is said in a message, without calls, results and reasoning; nothing if that is all there
+/// is. What its provider has fastened to it goes, too: it may point to what is left out.
 pub(super) fn words(message: &Arc<Message>) -> Option<Arc<Message>> {
     let is_word = |part: &Part| match part {
         Part::Text(text) => !text.text.is_empty(),
@@ -148,10 +173,19 @@ pub(super) fn words(message: &Arc<Message>) -> Option<Arc<Message>> {
     if message.role == Role::Tool || !message.parts.iter().any(is_word) {
         return None;
     }
-    if message.parts.iter().all(|part| is_word(part) && part.opaque().is_none()) {
+    if message
+        .parts
+        .iter()
+        .all(|part| is_word(part) && part.opaque().is_none())
+    {
         return Some(message.clone());
     }
-    let parts = message.parts.iter().filter(|part| is_word(part)).cloned().map(plain);
+    let parts = message
+        .parts
+        .iter()
+        .filter(|part| is_word(part))
+        .cloned()
+        .map(plain);
     Some(Arc::new(Message::new(message.role, parts)))
 }
 
@@ -167,7 +201,13 @@ fn plain(mut part: Part) -> Part {
 /// The last call to pass the conversation on was not taken: its answer says so.
 pub(super) fn deny_transfer(said: &mut [Arc<Message>], why: &str) {
     let is_it = |part: &Part| matches!(part, Part::ToolResult(result) if result.name == TRANSFER);
-    let Some(answer) = said.iter_mut().rev().find(|message| message.parts.iter().any(is_it)) else { return };
+    let Some(answer) = said
+        .iter_mut()
+        .rev()
+        .find(|message| message.parts.iter().any(is_it))
+    else {
+        return;
+    };
     for part in &mut Arc::make_mut(answer).parts {
         if let Part::ToolResult(result) = part
             && result.name == TRANSFER
@@ -178,6 +218,8 @@ pub(super) fn deny_transfer(said: &mut [Arc<Message>], why: &str) {
 }
 
 fn deny(result: &mut ToolResult, why: &str) {
-    result.content = vec![Content::Text(format!("the conversation was not passed on: {why}"))];
+    result.content = vec![Content::Text(format!(
+        "the conversation was not passed on: {why}"
+    ))];
     (result.value, result.error) = (None, Some(ToolErrorKind::Denied));
 }

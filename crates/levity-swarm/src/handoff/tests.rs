@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use levity_core::{
-    ChildRun, Effect, EffectId, Ending, Failure, History, Input, Limit, Machine as _, MachineOutput, Message,
-    Outcome, Part, Role, Signal, Status, ToolCall, ToolOutput, ToolResult,
+    ChildRun, Effect, EffectId, Ending, Failure, History, Input, Limit, Machine as _,
+    MachineOutput, Message, Outcome, Part, Role, Signal, Status, ToolCall, ToolOutput, ToolResult,
 };
 use levity_loop::Agent;
 use levity_test::{ScriptedModel, conformance};
@@ -50,12 +50,21 @@ impl Driven {
     /// Before its first input.
     fn fresh(swarm: &Swarm) -> Self {
         let (machine, again) = (swarm.machine("Do it."), swarm.machine("Do it."));
-        Self { swarm: swarm.clone(), machine, again, wanted: Vec::new(), told: Vec::new() }
+        Self {
+            swarm: swarm.clone(),
+            machine,
+            again,
+            wanted: Vec::new(),
+            told: Vec::new(),
+        }
     }
 
     fn with(swarm: &Swarm, wrap: Option<Limit>) -> Self {
         let mut driven = Self::fresh(swarm);
-        driven.apply(Input::Begin { run: "r".into(), wrap });
+        driven.apply(Input::Begin {
+            run: "r".into(),
+            wrap,
+        });
         driven
     }
 
@@ -65,11 +74,22 @@ impl Driven {
         self.again = self.swarm.restore(&saved).unwrap();
         self.again.apply(input.clone(), &mut same);
         self.machine.apply(input, &mut step);
-        assert_eq!(format!("{same:?}"), format!("{step:?}"), "restored from {saved}");
-        assert_eq!(self.again.save().to_string(), self.machine.save().to_string(), "restored from {saved}");
-        self.told.extend(step.events.iter().filter_map(SwarmNotice::of));
+        assert_eq!(
+            format!("{same:?}"),
+            format!("{step:?}"),
+            "restored from {saved}"
+        );
+        assert_eq!(
+            self.again.save().to_string(),
+            self.machine.save().to_string(),
+            "restored from {saved}"
+        );
+        self.told
+            .extend(step.events.iter().filter_map(SwarmNotice::of));
         for (id, effect) in step.effects {
-            let Effect::Child(child) = effect else { panic!("a handoff wants runs below it alone") };
+            let Effect::Child(child) = effect else {
+                panic!("a handoff wants runs below it alone")
+            };
             self.wanted.push((id, child));
         }
     }
@@ -77,12 +97,18 @@ impl Driven {
     /// The one run that is under way: who, and on what.
     fn now(&self) -> (String, Work) {
         let (_, child) = self.wanted.last().unwrap();
-        (child.agent.to_string(), Work::deserialize(&child.input).unwrap())
+        (
+            child.agent.to_string(),
+            Work::deserialize(&child.input).unwrap(),
+        )
     }
 
     fn end(&mut self, ending: Ending) {
         let effect = self.wanted.last().unwrap().0;
-        self.apply(Input::Finished { effect, outcome: Outcome::Child(Box::new(ending)) });
+        self.apply(Input::Finished {
+            effect,
+            outcome: Outcome::Child(Box::new(ending)),
+        });
     }
 
     fn answer(&mut self, text: &str) {
@@ -107,7 +133,9 @@ impl Driven {
     }
 
     fn fail(&mut self) {
-        self.end(Ending::new(Status::Failed(Failure::Behaviour("broken".into()))));
+        self.end(Ending::new(Status::Failed(Failure::Behaviour(
+            "broken".into(),
+        ))));
     }
 
     fn say(&mut self, words: &str) {
@@ -131,7 +159,10 @@ impl Driven {
     }
 
     fn loops(&self) -> usize {
-        self.told.iter().filter(|notice| matches!(notice, SwarmNotice::LoopFound { .. })).count()
+        self.told
+            .iter()
+            .filter(|notice| matches!(notice, SwarmNotice::LoopFound { .. }))
+            .count()
     }
 }
 
@@ -172,16 +203,28 @@ fn words_go_along_once_and_are_answered() {
     run.say("One.");
     run.pass("b");
     assert_eq!(run.now().1.task.matches("The user says: One.").count(), 1);
-    assert!(!run.now().1.history.iter().any(|message| message.text() == "One."));
+    assert!(
+        !run.now()
+            .1
+            .history
+            .iter()
+            .any(|message| message.text() == "One.")
+    );
     run.say("Two.");
     run.say("Three.");
     run.answer("First.");
     let (who, work) = run.now();
-    assert_eq!((&*who, &*work.task, work.plain), ("b", "Two.\n\nThree.", false));
+    assert_eq!(
+        (&*who, &*work.task, work.plain),
+        ("b", "Two.\n\nThree.", false)
+    );
     assert_eq!(work.history.last().unwrap().text(), "First.");
     run.answer("Second.");
     assert_eq!(run.status(), Some(Status::Complete));
-    assert_eq!(run.words(), ["Do it.", "One.", "First.", "Two.", "Three.", "Second."]);
+    assert_eq!(
+        run.words(),
+        ["Do it.", "One.", "First.", "Two.", "Three.", "Second."]
+    );
 }
 
 #[test]
@@ -194,7 +237,9 @@ fn words_stay_when_a_leg_fails_or_the_run_is_stopped() {
     assert_eq!((&*who, work.plain), ("a", true));
     assert!(work.task.contains("The user says: One."), "{}", work.task);
     run.say("Two.");
-    run.apply(Input::Cancel { reason: "enough".into() });
+    run.apply(Input::Cancel {
+        reason: "enough".into(),
+    });
     assert_eq!(run.words(), ["Do it.", "One.", "Two."]);
     assert_eq!(run.machine.shown().last.as_deref(), Some("a"));
 }
@@ -210,9 +255,21 @@ fn words_that_others_have_heard_are_not_lost_on_the_way_back() {
     run.fail();
     run.fail();
     let (who, work) = run.now();
-    let shown: Vec<_> = work.history.iter().map(|message| message.text().into_owned()).collect();
-    assert_eq!((&*who, shown.last().map(String::as_str)), ("a", Some("One.")));
-    assert!(work.task.ends_with("The user says: Two.\n\nThe user says: Three."), "{}", work.task);
+    let shown: Vec<_> = work
+        .history
+        .iter()
+        .map(|message| message.text().into_owned())
+        .collect();
+    assert_eq!(
+        (&*who, shown.last().map(String::as_str)),
+        ("a", Some("One."))
+    );
+    assert!(
+        work.task
+            .ends_with("The user says: Two.\n\nThe user says: Three."),
+        "{}",
+        work.task
+    );
     run.answer("Well.");
     assert_eq!(run.words(), ["Do it.", "One.", "Two.", "Three.", "Well."]);
 }
@@ -221,7 +278,10 @@ fn words_that_others_have_heard_are_not_lost_on_the_way_back() {
 fn words_before_the_beginning_are_part_of_the_first_leg() {
     let mut machine = Driven::fresh(&swarm());
     machine.say("Soon.");
-    machine.apply(Input::Begin { run: "r".into(), wrap: None });
+    machine.apply(Input::Begin {
+        run: "r".into(),
+        wrap: None,
+    });
     assert_eq!(machine.now().1.task, "Do it.\n\nSoon.");
     machine.answer("Done.");
     assert_eq!(machine.words(), ["Do it.", "Soon.", "Done."]);
@@ -229,15 +289,23 @@ fn words_before_the_beginning_are_part_of_the_first_leg() {
 
 #[test]
 fn a_pair_may_occur_so_often() {
-    let mut run = Driven::new(&builder(Handoff::starting_with("a").max_repeats(1)).build().unwrap());
+    let mut run = Driven::new(
+        &builder(Handoff::starting_with("a").max_repeats(1))
+            .build()
+            .unwrap(),
+    );
     for to in ["b", "c", "a"] {
         run.pass(to);
         assert_eq!((run.now().0, run.loops()), (to.to_owned(), 0));
     }
     run.pass("b");
-    assert_eq!((run.now().0, run.loops(), run.now().1.plain), ("a".to_owned(), 1, true));
+    assert_eq!(
+        (run.now().0, run.loops(), run.now().1.plain),
+        ("a".to_owned(), 1, true)
+    );
     run.pass("c");
-    // It has no such tool, and it said nothing: it goes back to who passed it on, who has to answer.
+    // It has no such tool, and it said nothing: it goes back to who passed it on, who has to
+    // answer.
     let (who, work) = run.now();
     assert_eq!((&*who, work.plain), ("c", true));
     run.answer("Well then.");
@@ -255,8 +323,18 @@ fn it_goes_back_past_those_who_failed() {
     run.fail();
     assert_eq!(run.now().0, "b", "it is the first who has not failed");
     run.fail();
-    assert!(matches!(run.status(), Some(Status::Failed(Failure::Unreached(_)))), "{:?}", run.status());
-    let statuses: Vec<_> = run.machine.desk().reports.iter().map(|report| report.status).collect();
+    assert!(
+        matches!(run.status(), Some(Status::Failed(Failure::Unreached(_)))),
+        "{:?}",
+        run.status()
+    );
+    let statuses: Vec<_> = run
+        .machine
+        .desk()
+        .reports
+        .iter()
+        .map(|report| report.status)
+        .collect();
     use ReportStatus::{Done, Failed};
     assert_eq!(statuses, [Done, Done, Done, Failed, Failed, Failed]);
 }
@@ -264,12 +342,18 @@ fn it_goes_back_past_those_who_failed() {
 #[test]
 fn who_was_stopped_is_not_tried_again() {
     let retrying = Swarm::builder(Handoff::starting_with("a"))
-        .workers([worker("a"), worker("b").retries(3).stand_in("c"), worker("c")])
+        .workers([
+            worker("a"),
+            worker("b").retries(3).stand_in("c"),
+            worker("c"),
+        ])
         .build()
         .unwrap();
     let mut run = Driven::new(&retrying);
     run.pass("b");
-    run.end(Ending::new(Status::Cancelled { reason: "by hand".into() }));
+    run.end(Ending::new(Status::Cancelled {
+        reason: "by hand".into(),
+    }));
     assert_eq!(run.now().0, "a");
     assert_eq!(run.machine.desk().reports[1].status, ReportStatus::Stopped);
     let mut run = Driven::new(&retrying);
@@ -290,7 +374,10 @@ fn a_worker_has_what_is_left_and_its_own_time() {
         .unwrap();
     let mut run = Driven::new(&swarm);
     let of_a = run.now().1.limits.unwrap();
-    assert_eq!((of_a.tokens, of_a.wall_time, of_a.model_calls), (Some(1_000), None, None));
+    assert_eq!(
+        (of_a.tokens, of_a.wall_time, of_a.model_calls),
+        (Some(1_000), None, None)
+    );
     run.pass("b");
     let mut failed = Ending::new(Status::Failed(Failure::Behaviour("broken".into())));
     failed.usage = levity_core::Usage::new(300, 0);
@@ -302,14 +389,23 @@ fn a_worker_has_what_is_left_and_its_own_time() {
 
 #[tokio::test]
 async fn it_keeps_the_promises_of_machines() {
-    let panics =
-        Handoff::starting_with("a").carry(HandoffHistory::by(|all| all[1..].to_vec())).max_handoffs(3);
+    let panics = Handoff::starting_with("a")
+        .carry(HandoffHistory::by(|all| all[1..].to_vec()))
+        .max_handoffs(3);
     for handoff in [Handoff::starting_with("a"), panics] {
-        let swarm = builder(handoff).worker(worker("d").stand_in("a").retries(2)).talk().build().unwrap();
+        let swarm = builder(handoff)
+            .worker(worker("d").stand_in("a").retries(2))
+            .talk()
+            .build()
+            .unwrap();
         conformance::machine(|| swarm.machine("Do it.")).await;
-        conformance::machine_restored(|| swarm.machine("Do it."), |state| swarm.restore(&state).unwrap())
+        conformance::machine_restored(
+            || swarm.machine("Do it."),
+            |state| swarm.restore(&state).unwrap(),
+        )
+        .await;
+        conformance::machine_damaged(|| swarm.machine("Do it."), |state| swarm.restore(state))
             .await;
-        conformance::machine_damaged(|| swarm.machine("Do it."), |state| swarm.restore(state)).await;
     }
 }
 
@@ -321,18 +417,37 @@ fn settings_that_make_no_sense_are_found() {
     };
     check(Handoff::starting_with("aa"), "did you mean `a`");
     check(Handoff::starting_with("a").to("x", ["b"]), "`to` names `x`");
-    check(Handoff::starting_with("a").to("a", ["zz"]), "`to` names `zz`");
-    check(Handoff::starting_with("a").to("a", ["a"]), "pass on to itself");
-    check(Handoff::starting_with("a").carry_to("zz", HandoffHistory::Note), "`carry_to` names `zz`");
-    check(Handoff::starting_with("a").max_repeats(0), "max_handoffs(0)");
-    assert!(builder(Handoff::starting_with("a").to("a", [""; 0]).max_handoffs(0)).build().is_ok());
+    check(
+        Handoff::starting_with("a").to("a", ["zz"]),
+        "`to` names `zz`",
+    );
+    check(
+        Handoff::starting_with("a").to("a", ["a"]),
+        "pass on to itself",
+    );
+    check(
+        Handoff::starting_with("a").carry_to("zz", HandoffHistory::Note),
+        "`carry_to` names `zz`",
+    );
+    check(
+        Handoff::starting_with("a").max_repeats(0),
+        "max_handoffs(0)",
+    );
+    assert!(
+        builder(Handoff::starting_with("a").to("a", [""; 0]).max_handoffs(0))
+            .build()
+            .is_ok()
+    );
 }
 
 /// Leaves a message for `b`, and passes the conversation on to it.
 fn leaves_a_message() -> Ending {
     let mut passes = Ending::new(Status::Complete);
     passes.signals = vec![
-        Signal::new("send_message", json!({"to": "b", "content": "Mind the step."})),
+        Signal::new(
+            "send_message",
+            json!({"to": "b", "content": "Mind the step."}),
+        ),
         Signal::new("transfer_to", json!({"to": "b"})),
     ];
     passes
@@ -343,7 +458,11 @@ fn messages_of_colleagues_are_shown_once() {
     let swarm = builder(Handoff::starting_with("a")).talk().build().unwrap();
     let mut run = Driven::new(&swarm);
     run.end(leaves_a_message());
-    assert!(run.now().1.task.contains("Mind the step."), "{}", run.now().1.task);
+    assert!(
+        run.now().1.task.contains("Mind the step."),
+        "{}",
+        run.now().1.task
+    );
     run.pass("c");
     assert!(!run.now().1.task.contains("Mind the step."));
     run.pass("b");
@@ -353,12 +472,20 @@ fn messages_of_colleagues_are_shown_once() {
 #[test]
 fn messages_are_there_when_a_leg_is_tried_again() {
     let workers = [worker("a"), worker("b").retries(1)];
-    let swarm = Swarm::builder(Handoff::starting_with("a")).workers(workers).talk().build().unwrap();
+    let swarm = Swarm::builder(Handoff::starting_with("a"))
+        .workers(workers)
+        .talk()
+        .build()
+        .unwrap();
     let mut run = Driven::new(&swarm);
     run.end(leaves_a_message());
     run.fail();
     let (who, work) = run.now();
-    assert!(who == "b" && work.task.contains("Mind the step."), "{}", work.task);
+    assert!(
+        who == "b" && work.task.contains("Mind the step."),
+        "{}",
+        work.task
+    );
 }
 
 /// What may come of a leg, and what may happen meanwhile.
@@ -396,11 +523,16 @@ impl Driven {
             Event::Pass(to) => self.pass(to),
             Event::Fail => self.fail(),
             Event::Limit => self.end(Ending::new(Status::Partial(Limit::Turns))),
-            Event::Stopped => self.end(Ending::new(Status::Cancelled { reason: "by hand".into() })),
+            Event::Stopped => self.end(Ending::new(Status::Cancelled {
+                reason: "by hand".into(),
+            })),
             Event::Nothing => self.end(Ending::new(Status::Complete)),
             Event::Unknown => {
                 let effect = self.wanted.last().unwrap().0;
-                self.apply(Input::Finished { effect, outcome: Outcome::Unknown });
+                self.apply(Input::Finished {
+                    effect,
+                    outcome: Outcome::Unknown,
+                });
             }
             Event::Say => {
                 said.push(format!("word {}", said.len()));
@@ -447,7 +579,10 @@ fn exchange(n: usize) -> [Arc<Message>; 2] {
     let call = ToolCall::new(format!("c{n}"), "look", json!({}));
     let reply = Message::new(Role::Assistant, [Part::ToolCall(call.clone())]);
     let result = ToolResult::new(&call, Ok(ToolOutput::text(format!("seen {n}"))));
-    [reply.into(), Message::new(Role::Tool, [Part::ToolResult(result)]).into()]
+    [
+        reply.into(),
+        Message::new(Role::Tool, [Part::ToolResult(result)]).into(),
+    ]
 }
 
 #[test]
@@ -467,12 +602,18 @@ fn the_oldest_leave_and_a_mark_says_so() {
         "[2003 earlier messages are left out]",
         "a result does not stay without its call"
     );
-    assert_eq!((all.len(), all[1].role), (Record::MAX_MESSAGES, Role::Assistant));
+    assert_eq!(
+        (all.len(), all[1].role),
+        (Record::MAX_MESSAGES, Role::Assistant)
+    );
     // It is read again when a conversation goes on.
     let mut again = Record::of(&all);
     assert_eq!(again.all(), all);
     again.extend(&exchange(0));
-    assert_eq!(again.all()[0].text(), "[2005 earlier messages are left out]");
+    assert_eq!(
+        again.all()[0].text(),
+        "[2005 earlier messages are left out]"
+    );
 }
 
 #[test]
@@ -483,7 +624,11 @@ fn bytes_are_bounded_too() {
     }
     assert_eq!(record.all().len(), 9);
     record.push(Message::user("x".repeat(9 << 20)).into());
-    assert_eq!(record.all().len(), 1, "one that is too long for all leaves as well");
+    assert_eq!(
+        record.all().len(),
+        1,
+        "one that is too long for all leaves as well"
+    );
     let image = levity_core::Media::bytes("image/png", vec![0; 5 << 20]);
     let mut record = Record::default();
     for _ in 0..3 {
@@ -507,6 +652,9 @@ fn what_makes_no_history_is_left_out() {
     check(&[&answer, &user, &call], &[&user]);
     check(&[&call, &user, &answer], &[&user]);
     check(&[&call, &other, &others, &answer], &[&other, &others]);
-    check(&[&call, &answer, &call, &answer], &[&call, &answer, &call, &answer]);
+    check(
+        &[&call, &answer, &call, &answer],
+        &[&call, &answer, &call, &answer],
+    );
     check(&[], &[]);
 }

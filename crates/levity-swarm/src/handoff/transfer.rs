@@ -21,7 +21,11 @@ const MOST_NOTE: usize = 16 << 10;
 
 /// The tool of a worker; nothing when there is nobody it may pass on to.
 pub(super) fn spec(handoff: &Handoff, worker: &str, rules: &Rules) -> Option<ToolSpec> {
-    let allowed: Vec<&Arc<str>> = rules.order.iter().filter(|name| handoff.allows(worker, name)).collect();
+    let allowed: Vec<&Arc<str>> = rules
+        .order
+        .iter()
+        .filter(|name| handoff.allows(worker, name))
+        .collect();
     if allowed.is_empty() {
         return None;
     }
@@ -30,21 +34,29 @@ pub(super) fn spec(handoff: &Handoff, worker: &str, rules: &Rules) -> Option<Too
     if allowed.len() <= NAMED {
         to["enum"] = allowed.iter().map(|name| Value::from(&***name)).collect();
     }
-    let note = "What the colleague must know: what the user wants, what is done, what is left to do.";
-    Some(ToolSpec::new(TRANSFER, description(&allowed, rules)).with_input(json!({
-        "type": "object",
-        "properties": {"to": to, "note": {"type": "string", "description": note}},
-        "required": ["to"],
-        "additionalProperties": false,
-    })))
+    let note =
+        "What the colleague must know: what the user wants, what is done, what is left to do.";
+    Some(
+        ToolSpec::new(TRANSFER, description(&allowed, rules)).with_input(json!({
+            "type": "object",
+            "properties": {"to": to, "note": {"type": "string", "description": note}},
+            "required": ["to"],
+            "additionalProperties": false,
+        })),
+    )
 }
 
 fn description(allowed: &[&Arc<str>], rules: &Rules) -> String {
-    let mut text = "Passes this conversation on to a colleague, who goes on with it in your place. Call it alone, and only when \
+    let mut text =
+        "Passes this conversation on to a colleague, who goes on with it in your place. \
+        Call it alone, and only when \
                     the colleague can do what you cannot. Who there is:"
-        .to_owned();
+            .to_owned();
     for name in allowed.iter().take(NAMED) {
-        let about = rules.cards.get(*name).map(|card| one_line(&card.description, MOST_TOLD));
+        let about = rules
+            .cards
+            .get(*name)
+            .map(|card| one_line(&card.description, MOST_TOLD));
         let _ = write!(text, "\n- `{name}`: {}", about.unwrap_or_default());
     }
     if allowed.len() > NAMED {
@@ -63,9 +75,15 @@ pub(super) struct Pass {
 impl Pass {
     /// The last one that was signalled.
     pub(super) fn of(signals: &[Signal]) -> Option<Self> {
-        let signal = signals.iter().rev().find(|signal| &*signal.name == TRANSFER)?;
+        let signal = signals
+            .iter()
+            .rev()
+            .find(|signal| &*signal.name == TRANSFER)?;
         let text = |key| signal.args.get(key).and_then(Value::as_str).map(str::trim);
         let note = clipped(text("note").unwrap_or_default(), MOST_NOTE);
-        Some(Self { to: text("to")?.into(), note: note.into() })
+        Some(Self {
+            to: text("to")?.into(),
+            note: note.into(),
+        })
     }
 }

@@ -7,7 +7,8 @@ use levity_graph::{Edges, a_cycle, sorted};
 
 use super::Delegation;
 
-/// The delegations in an order in which none comes before what it depends on; among those that are free, the order of the plan.
+/// The delegations in an order in which none comes before what it depends on; among those that are
+/// free, the order of the plan.
 #[derive(Debug)]
 pub(crate) struct Order {
     /// Places in the plan.
@@ -28,17 +29,37 @@ impl Order {
     ) -> Result<Self, Vec<Arc<str>>> {
         /// How many of a circle are named.
         const MOST: usize = 20;
-        let edges = Edges::new(plan.iter().map(|one| places(one, |id| ids.get(&**id).copied())).collect());
+        let edges = Edges::new(
+            plan.iter()
+                .map(|one| places(one, |id| ids.get(&**id).copied()))
+                .collect(),
+        );
         let order = sorted(&edges, |at| at).map_err(|stuck| {
             let circle = a_cycle(&edges, &stuck).into_iter().take(MOST);
-            circle.map(|at| super::short_id(&plan[at as usize].id)).collect::<Vec<_>>()
+            circle
+                .map(|at| super::short_id(&plan[at as usize].id))
+                .collect::<Vec<_>>()
         })?;
         let mut place = vec![0; plan.len()];
-        (0..).zip(&order).for_each(|(at, one)| place[*one as usize] = at);
-        let own = |one: &u32| edges.before[*one as usize].iter().map(|need| place[*need as usize]).collect();
+        (0..)
+            .zip(&order)
+            .for_each(|(at, one)| place[*one as usize] = at);
+        let own = |one: &u32| {
+            edges.before[*one as usize]
+                .iter()
+                .map(|need| place[*need as usize])
+                .collect()
+        };
         let before = |one: &u32| places(&plan[*one as usize], |id| done.get(id).copied());
-        let (needs, earlier) = (order.iter().map(own).collect(), order.iter().map(before).collect());
-        Ok(Self { order, needs, earlier })
+        let (needs, earlier) = (
+            order.iter().map(own).collect(),
+            order.iter().map(before).collect(),
+        );
+        Ok(Self {
+            order,
+            needs,
+            earlier,
+        })
     }
 }
 

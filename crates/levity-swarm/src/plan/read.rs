@@ -24,10 +24,28 @@ const MOST: usize = 10_000;
 const LISTS: [&str; 5] = ["delegations", "plan", "tasks", "steps", "assignments"];
 const IDS: [&str; 3] = ["id", "name", "step"];
 const WORKERS: [&str; 4] = ["worker", "agent", "to", "assignee"];
-const TASKS: [&str; 5] = ["task", "instruction", "instructions", "prompt", "description"];
-const NEEDS: [&str; 6] = ["depends_on", "depends-on", "dependsOn", "dependencies", "after", "needs"];
-const EXPECTED: [&str; 5] =
-    ["expected", "expected_result", "expectedResult", "expected-result", "expected_output"];
+const TASKS: [&str; 5] = [
+    "task",
+    "instruction",
+    "instructions",
+    "prompt",
+    "description",
+];
+const NEEDS: [&str; 6] = [
+    "depends_on",
+    "depends-on",
+    "dependsOn",
+    "dependencies",
+    "after",
+    "needs",
+];
+const EXPECTED: [&str; 5] = [
+    "expected",
+    "expected_result",
+    "expectedResult",
+    "expected-result",
+    "expected_output",
+];
 
 /// Reads a plan. It may name what was delegated in earlier rounds.
 ///
@@ -48,7 +66,10 @@ pub(crate) fn read(text: &str, earlier: &BTreeMap<Arc<str>, usize>) -> Result<An
         _ => return Err(unreadable("it is no JSON object with `delegations`")),
     };
     if list.len() > MOST {
-        return Err(PlanFault::TooMany { count: list.len(), most: MOST });
+        return Err(PlanFault::TooMany {
+            count: list.len(),
+            most: MOST,
+        });
     }
     delegations(list, earlier).map(|plan| Answered::Plan(plan, repaired.mends))
 }
@@ -60,7 +81,8 @@ fn lone(
     earlier: &BTreeMap<Arc<str>, usize>,
 ) -> Result<Answered, PlanFault> {
     if WORKERS.iter().any(|key| object.contains_key(*key)) {
-        return delegations(vec![Value::Object(object)], earlier).map(|plan| Answered::Plan(plan, mends));
+        return delegations(vec![Value::Object(object)], earlier)
+            .map(|plan| Answered::Plan(plan, mends));
     }
     match object.remove("answer") {
         Some(Value::String(text)) if !text.trim().is_empty() => Ok(Answered::Answer(text)),
@@ -68,7 +90,10 @@ fn lone(
     }
 }
 
-fn delegations(list: Vec<Value>, earlier: &BTreeMap<Arc<str>, usize>) -> Result<Vec<Delegation>, PlanFault> {
+fn delegations(
+    list: Vec<Value>,
+    earlier: &BTreeMap<Arc<str>, usize>,
+) -> Result<Vec<Delegation>, PlanFault> {
     let mut plan: Vec<(Delegation, Vec<Value>)> = Vec::with_capacity(list.len());
     let last = last_number(earlier);
     for (at, one) in list.into_iter().enumerate() {
@@ -78,7 +103,10 @@ fn delegations(list: Vec<Value>, earlier: &BTreeMap<Arc<str>, usize>) -> Result<
     let known: BTreeSet<&str> = ids.iter().chain(earlier.keys()).map(|id| &**id).collect();
     let mut read = Vec::with_capacity(plan.len());
     for (mut one, needs) in plan {
-        one.depends_on = needs.iter().filter_map(|need| dependency(need, &ids, &known)).collect();
+        one.depends_on = needs
+            .iter()
+            .filter_map(|need| dependency(need, &ids, &known))
+            .collect();
         read.push(one);
     }
     Ok(read)
@@ -93,17 +121,21 @@ fn delegation(at: usize, last: usize, one: Value) -> Result<(Delegation, Vec<Val
         Some(Value::Null) | None => Vec::new(),
         Some(one) => vec![one],
     };
-    let id = text(take(&mut fields, &IDS)).unwrap_or_else(|| format!("d{}", last.saturating_add(at + 1)));
+    let id = text(take(&mut fields, &IDS))
+        .unwrap_or_else(|| format!("d{}", last.saturating_add(at + 1)));
     let Some(worker) = text(take(&mut fields, &WORKERS)) else {
         return Err(unreadable(format!("`{}` has no `worker`", short(&id))));
     };
     let task = text(take(&mut fields, &TASKS)).unwrap_or_default();
     let mut one = Delegation::new(id, worker.trim(), task);
-    one.expected = text(take(&mut fields, &EXPECTED)).filter(|text| !text.trim().is_empty()).map(Into::into);
+    one.expected = text(take(&mut fields, &EXPECTED))
+        .filter(|text| !text.trim().is_empty())
+        .map(Into::into);
     Ok((one, needs))
 }
 
-/// The last number of those that had no id of their own in earlier rounds: what has none now must not pass for one of them.
+/// The last number of those that had no id of their own in earlier rounds: what has none now must
+/// not pass for one of them.
 fn last_number(earlier: &BTreeMap<Arc<str>, usize>) -> usize {
     let number = |id: &Arc<str>| id.strip_prefix('d')?.parse::<usize>().ok();
     earlier.keys().filter_map(number).max().unwrap_or(0)
@@ -115,7 +147,10 @@ fn dependency(need: &Value, ids: &[Arc<str>], known: &BTreeSet<&str>) -> Option<
     if known.contains(&*name) {
         return Some(name.into());
     }
-    let number = name.parse::<usize>().ok().and_then(|number| ids.get(number.checked_sub(1)?));
+    let number = name
+        .parse::<usize>()
+        .ok()
+        .and_then(|number| ids.get(number.checked_sub(1)?));
     number.cloned().or_else(|| Some(name.into()))
 }
 

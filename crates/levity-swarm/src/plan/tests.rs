@@ -6,8 +6,16 @@ fn names() -> Vec<Arc<str>> {
 
 fn checked(plan: &[Delegation]) -> Result<Vec<u32>, String> {
     let (workers, done) = (names(), BTreeMap::new());
-    let known = Known { workers: &workers, router: "router", done: &done, reports: &[], most: 32 };
-    check(plan, &known).map(|order| order.order).map_err(|faults| faults.to_string())
+    let known = Known {
+        workers: &workers,
+        router: "router",
+        done: &done,
+        reports: &[],
+        most: 32,
+    };
+    check(plan, &known)
+        .map(|order| order.order)
+        .map_err(|faults| faults.to_string())
 }
 
 #[track_caller]
@@ -17,7 +25,11 @@ fn check_text(text: &str, expected: Result<&[u32], &str>) {
         Ok(Answered::Answer(text)) => Err(format!("answer: {text}")),
         Err(fault) => Err(fault.to_string()),
     };
-    assert_eq!(found, expected.map(<[_]>::to_vec).map_err(ToOwned::to_owned), "{text}");
+    assert_eq!(
+        found,
+        expected.map(<[_]>::to_vec).map_err(ToOwned::to_owned),
+        "{text}"
+    );
 }
 
 #[test]
@@ -26,7 +38,10 @@ fn plans_as_models_write_them() {
         {"id": "r", "worker": "reviewer", "task": "look", "depends_on": ["c"]},
         {"id": "c", "worker": "coder", "task": "write", "depends_on": [], "expected": "code"}]}"#;
     check_text(two, Ok(&[1, 0]));
-    check_text(&format!("Here is the plan:\n```json\n{two}\n```\nGood luck!"), Ok(&[1, 0]));
+    check_text(
+        &format!("Here is the plan:\n```json\n{two}\n```\nGood luck!"),
+        Ok(&[1, 0]),
+    );
     check_text(
         r#"[{"agent": "coder", "task": "a"}, {"agent": "reviewer", "task": "b", "depends-on": [1]}]"#,
         Ok(&[0, 1]),
@@ -37,9 +52,18 @@ fn plans_as_models_write_them() {
     );
     check_text(r#"{"worker": "coder", "task": "all of it"}"#, Ok(&[0]));
     check_text(r#"{"answer": "Hello!"}"#, Err("answer: Hello!"));
-    check_text(r#"{"delegations": [], "answer": "Hello!"}"#, Err("answer: Hello!"));
-    check_text(r#"{"delegations": [], "answer": ""}"#, Err("it delegates nothing"));
-    check_text(r#"{"delegations": [{"worker": "coder", "task": "t"}], "answer": null}"#, Ok(&[0]));
+    check_text(
+        r#"{"delegations": [], "answer": "Hello!"}"#,
+        Err("answer: Hello!"),
+    );
+    check_text(
+        r#"{"delegations": [], "answer": ""}"#,
+        Err("it delegates nothing"),
+    );
+    check_text(
+        r#"{"delegations": [{"worker": "coder", "task": "t"}], "answer": null}"#,
+        Ok(&[0]),
+    );
 }
 
 #[test]
@@ -52,14 +76,35 @@ fn plans_that_cannot_be_carried_out() {
         Err("it is no JSON: there is no JSON in the 34 bytes of text"),
     );
     check_text("{}", Err("it has no `delegations`"));
-    check_text(r#"{"delegations": "coder"}"#, Err("`delegations` is no list"));
+    check_text(
+        r#"{"delegations": "coder"}"#,
+        Err("`delegations` is no list"),
+    );
     check_text(r#"{"delegations": []}"#, Err("it delegates nothing"));
-    check_text(r#"{"delegations": ["coder"]}"#, Err("delegation 1 is no object"));
-    check_text(r#"{"delegations": [{"task": "t"}]}"#, Err("`d1` has no `worker`"));
-    check_text(&one("codr", ""), Err("`a` is for `codr`, who is not there; did you mean `coder`?"));
-    check_text(&one("painter", ""), Err("`a` is for `painter`, who is not there"));
-    check_text(&one("router", ""), Err("`a` is for the router itself; give it to a worker"));
-    check_text(&one("coder", r#", "depends_on": ["a"]"#), Err("`a` depends on itself"));
+    check_text(
+        r#"{"delegations": ["coder"]}"#,
+        Err("delegation 1 is no object"),
+    );
+    check_text(
+        r#"{"delegations": [{"task": "t"}]}"#,
+        Err("`d1` has no `worker`"),
+    );
+    check_text(
+        &one("codr", ""),
+        Err("`a` is for `codr`, who is not there; did you mean `coder`?"),
+    );
+    check_text(
+        &one("painter", ""),
+        Err("`a` is for `painter`, who is not there"),
+    );
+    check_text(
+        &one("router", ""),
+        Err("`a` is for the router itself; give it to a worker"),
+    );
+    check_text(
+        &one("coder", r#", "depends_on": ["a"]"#),
+        Err("`a` depends on itself"),
+    );
     check_text(
         &one("coder", r#", "depends_on": ["b"]"#),
         Err("`a` depends on `b`, which is not there; did you mean `a`?"),
@@ -69,12 +114,19 @@ fn plans_that_cannot_be_carried_out() {
         {"id": "a", "worker": "coder", "task": "t", "depends_on": ["b"]},
         {"id": "b", "worker": "coder", "task": "t", "depends_on": ["a"]}]}"#;
     check_text(ring, Err("`a` → `b` depend on each other in a circle"));
-    let many: Vec<String> =
-        (0..500).map(|at| format!(r#"{{"id": "d{at}", "worker": "coder", "task": "t"}}"#)).collect();
+    let many: Vec<String> = (0..500)
+        .map(|at| format!(r#"{{"id": "d{at}", "worker": "coder", "task": "t"}}"#))
+        .collect();
     let many = format!(r#"{{"delegations": [{}]}}"#, many.join(","));
-    check_text(&many, Err("it has 500 delegations, and at most 32 may be; put several into one"));
+    check_text(
+        &many,
+        Err("it has 500 delegations, and at most 32 may be; put several into one"),
+    );
     let twice = r#"{"delegations": [{"id": "a", "worker": "coder", "task": "t"}, {"id": "a", "worker": "coder", "task": " "}]}"#;
-    check_text(twice, Err("two delegations are called `a`; `a` has no task"));
+    check_text(
+        twice,
+        Err("two delegations are called `a`; `a` has no task"),
+    );
 }
 
 #[test]
@@ -87,7 +139,13 @@ fn a_long_chain_is_put_in_order_at_once() {
         })
         .collect();
     let (workers, done) = (names(), BTreeMap::new());
-    let known = Known { workers: &workers, router: "router", done: &done, reports: &[], most: 1_000 };
+    let known = Known {
+        workers: &workers,
+        router: "router",
+        done: &done,
+        reports: &[],
+        most: 1_000,
+    };
     let order = check(&plan, &known).unwrap();
     assert_eq!(order.order.first(), Some(&999));
     assert_eq!(order.needs.last(), Some(&vec![998]));
@@ -95,11 +153,24 @@ fn a_long_chain_is_put_in_order_at_once() {
 
 #[test]
 fn who_was_meant_is_looked_for_as_long_as_it_is_shown() {
-    let plan: Vec<_> =
-        (0..200).map(|at| Delegation::new(format!("d{at}"), "codr", "t").after(["x"])).collect();
+    let plan: Vec<_> = (0..200)
+        .map(|at| Delegation::new(format!("d{at}"), "codr", "t").after(["x"]))
+        .collect();
     let (workers, done) = (names(), BTreeMap::new());
-    let known = Known { workers: &workers, router: "router", done: &done, reports: &[], most: 200 };
+    let known = Known {
+        workers: &workers,
+        router: "router",
+        done: &done,
+        reports: &[],
+        most: 200,
+    };
     let faults = check(&plan, &known).unwrap_err();
-    let hints: Vec<bool> = faults.iter().map(|fault| fault.to_string().contains("did you mean")).collect();
-    assert_eq!((hints.len(), hints.iter().filter(|hint| **hint).count()), (100, 10));
+    let hints: Vec<bool> = faults
+        .iter()
+        .map(|fault| fault.to_string().contains("did you mean"))
+        .collect();
+    assert_eq!(
+        (hints.len(), hints.iter().filter(|hint| **hint).count()),
+        (100, 10)
+    );
 }

@@ -51,12 +51,18 @@ impl Routed {
         wants: &mut MachineOutput,
     ) {
         let round = self.round;
-        desk.tell(wants, || SwarmNotice::Planned { round, by, plan: plan.clone() });
-        self.work.take_on(plan, order, std::mem::take(&mut self.again), desk, wants);
+        desk.tell(wants, || SwarmNotice::Planned {
+            round,
+            by,
+            plan: plan.clone(),
+        });
+        self.work
+            .take_on(plan, order, std::mem::take(&mut self.again), desk, wants);
         self.pump(desk, wants);
     }
 
-    /// Begins what may begin; when all is settled, sees what is to be done about the rest, and puts the results together.
+    /// Begins what may begin; when all is settled, sees what is to be done about the rest, and puts
+    /// the results together.
     pub(super) fn pump(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
         if self.work.pump(self.router.closes().is_some(), desk, wants) {
             self.settled(desk, wants);
@@ -65,7 +71,8 @@ impl Routed {
 
     /// Nothing of the round is left to do.
     fn settled(&mut self, desk: &mut Desk, wants: &mut MachineOutput) {
-        let again = self.round <= self.router.reassigns && self.router.plans() && desk.near.is_none();
+        let again =
+            self.round <= self.router.reassigns && self.router.plans() && desk.near.is_none();
         if again && self.work.could_be_done(desk) {
             return self.ask_plan(desk, wants);
         }
@@ -110,11 +117,18 @@ impl Play for Routed {
     fn restore(&mut self, saved: &Value, desk: &Desk) -> Result<(), String> {
         let saved: Self = read_play(saved)?;
         let work = saved.work.resumed(ROUTER, desk)?;
-        *self = Self { router: self.router.clone(), work, ..saved };
+        *self = Self {
+            router: self.router.clone(),
+            work,
+            ..saved
+        };
         Ok(())
     }
 
     fn shown(&self) -> Shown {
-        Shown { plan: self.work.plan(), ..Shown::default() }
+        Shown {
+            plan: self.work.plan(),
+            ..Shown::default()
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! How a plan is had: asked for, read, checked, asked for once more, or made of the words of the goal.
+//! How a plan is had: asked for, read, checked, asked for once more, or made of the words of the
+//! goal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,11 +17,18 @@ use crate::plan::{Answered, Delegation, PlanFault, PlanFaults, read};
 
 impl Routed {
     /// A plan of the host's, which was checked when the run was made.
-    pub(super) fn host_plan(&mut self, plan: Vec<Delegation>, desk: &mut Desk, wants: &mut MachineOutput) {
+    pub(super) fn host_plan(
+        &mut self,
+        plan: Vec<Delegation>,
+        desk: &mut Desk,
+        wants: &mut MachineOutput,
+    ) {
         self.round = 1;
         match self.work.check(&plan, plan.len(), desk) {
             Ok(order) => self.take_on(plan, order, PlannedBy::Host, desk, wants),
-            Err(faults) => self.fall_back(&format!("the plan that was given: {faults}"), desk, wants),
+            Err(faults) => {
+                self.fall_back(&format!("the plan that was given: {faults}"), desk, wants)
+            }
         }
     }
 
@@ -39,7 +47,11 @@ impl Routed {
         work.output = Some(Arc::new(shape(&desk.rules.order)));
         let effect = desk.want(&ROUTER.into(), &work, Duty::Lead, wants);
         let (round, attempt) = (self.round, self.drafts.rejected().saturating_add(1));
-        desk.tell(wants, || SwarmNotice::Planning { round, attempt, effect });
+        desk.tell(wants, || SwarmNotice::Planning {
+            round,
+            attempt,
+            effect,
+        });
     }
 
     /// The router has answered.
@@ -55,10 +67,14 @@ impl Routed {
         match read {
             Ok(Answered::Answer(text)) if self.round == 1 => desk.answer(ROUTER, text, wants),
             Ok(Answered::Answer(_)) => self.close(desk, wants),
-            Ok(Answered::Plan(plan, _)) if plan.is_empty() && self.round > 1 => self.close(desk, wants),
+            Ok(Answered::Plan(plan, _)) if plan.is_empty() && self.round > 1 => {
+                self.close(desk, wants)
+            }
             Ok(Answered::Plan(plan, mends)) => {
                 if !mends.is_empty() {
-                    desk.tell(wants, || SwarmNotice::PlanRepaired { mends: format!("{mends:?}") });
+                    desk.tell(wants, || SwarmNotice::PlanRepaired {
+                        mends: format!("{mends:?}"),
+                    });
                 }
                 self.take_plan(plan, &came.text, desk, wants);
             }
@@ -86,14 +102,21 @@ impl Routed {
     fn rename(&mut self, plan: &mut [Delegation]) {
         let own: BTreeSet<Arc<str>> = plan.iter().map(|one| one.id.clone()).collect();
         let again = own.iter().filter(|id| self.work.ids.contains_key(*id));
-        let renamed: BTreeMap<Arc<str>, Arc<str>> =
-            again.map(|id| (id.clone(), self.free_id(id, &own))).collect();
-        for id in plan.iter_mut().flat_map(|one| one.depends_on.iter_mut().chain([&mut one.id])) {
+        let renamed: BTreeMap<Arc<str>, Arc<str>> = again
+            .map(|id| (id.clone(), self.free_id(id, &own)))
+            .collect();
+        for id in plan
+            .iter_mut()
+            .flat_map(|one| one.depends_on.iter_mut().chain([&mut one.id]))
+        {
             if let Some(new) = renamed.get(id) {
                 *id = new.clone();
             }
         }
-        self.again = renamed.into_iter().map(|(earlier, new)| (new, earlier)).collect();
+        self.again = renamed
+            .into_iter()
+            .map(|(earlier, new)| (new, earlier))
+            .collect();
     }
 
     /// An id with the number of the round, or the next one that nobody else has.
@@ -108,7 +131,8 @@ impl Routed {
         }
     }
 
-    /// There is no plan that can be carried out: the router is asked once more, with what is wrong with the draft that came.
+    /// There is no plan that can be carried out: the router is asked once more, with what is wrong
+    /// with the draft that came.
     fn rejected(
         &mut self,
         faults: &PlanFaults,
@@ -122,7 +146,10 @@ impl Routed {
             None => self.drafts.fail(self.router.tries),
         };
         let attempt = self.drafts.rejected();
-        desk.tell(wants, || SwarmNotice::PlanRejected { attempt, faults: faults.clone() });
+        desk.tell(wants, || SwarmNotice::PlanRejected {
+            attempt,
+            faults: faults.clone(),
+        });
         if again && desk.near.is_none() {
             return self.ask(desk, wants);
         }
@@ -139,7 +166,9 @@ impl Routed {
 
     /// The words of the goal decide who works on it.
     fn fall_back(&mut self, why: &str, desk: &mut Desk, wants: &mut MachineOutput) {
-        desk.tell(wants, || SwarmNotice::FellBack { why: why.to_owned() });
+        desk.tell(wants, || SwarmNotice::FellBack {
+            why: why.to_owned(),
+        });
         let plan = keywords::plan(&desk.start.goal, &desk.rules);
         match self.work.check(&plan, plan.len(), desk) {
             Ok(order) => self.take_on(plan, order, PlannedBy::Keywords, desk, wants),

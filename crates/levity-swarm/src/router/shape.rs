@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 /// With more workers than this, the shape does not list them: the plan is checked all the same.
 const LISTED: usize = 200;
 
-/// The shape of a plan for these workers. Providers that can hold a model to it. It has no room for an answer in place of a plan,
-/// which is taken all the same: a weak model would rather answer than delegate.
+/// The shape of a plan for these workers. Providers that can hold a model to it. It has no room for
+/// an answer in place of a plan, which is taken all the same: a weak model would rather answer than
+/// delegate.
 pub(super) fn shape(workers: &[Arc<str>]) -> OutputSchema {
     let text = || json!({"type": "string"});
     let mut worker = text();

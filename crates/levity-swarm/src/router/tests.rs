@@ -12,7 +12,10 @@ mod world;
 #[tokio::test]
 async fn it_keeps_what_machines_promise() {
     for (plans, host) in [(true, false), (false, true)] {
-        let swarm = swarm(&Setting { plans, ..Setting::default() });
+        let swarm = swarm(&Setting {
+            plans,
+            ..Setting::default()
+        });
         let make = || match host {
             true => swarm.planned_machine("Go.", world::chain(5)),
             false => swarm.machine("Go."),

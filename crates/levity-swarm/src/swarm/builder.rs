@@ -36,8 +36,9 @@ impl SwarmBuilder {
     pub const DEFAULT_CONTEXT: usize = 2_000;
 
     pub(super) fn new(pattern: Pattern) -> Self {
-        let limits =
-            Limits::new().model_calls(Swarm::DEFAULT_MODEL_CALLS).tool_calls(Swarm::DEFAULT_TOOL_CALLS);
+        let limits = Limits::new()
+            .model_calls(Swarm::DEFAULT_MODEL_CALLS)
+            .tool_calls(Swarm::DEFAULT_TOOL_CALLS);
         Self {
             pattern,
             workers: Vec::new(),
@@ -64,16 +65,22 @@ impl SwarmBuilder {
     }
 
     /// Adds an agent as a worker; see [`Worker::new`].
-    pub fn agent(self, name: impl Into<Arc<str>>, description: impl Into<Arc<str>>, agent: Agent) -> Self {
+    pub fn agent(
+        self,
+        name: impl Into<Arc<str>>,
+        description: impl Into<Arc<str>>,
+        agent: Agent,
+    ) -> Self {
         self.worker(Worker::new(name, description, agent))
     }
 
-    /// Has this guard look at what goes in and out of everybody who works: the workers, the router, the judge. It comes
-    /// behind the guards that they have themselves. A swarm that is a worker, and agents that a worker calls, have their
-    /// own.
+    /// Has this guard look at what goes in and out of everybody who works: the workers, the router,
+    /// the judge. It comes behind the guards that they have themselves. A swarm that is a worker,
+    /// and agents that a worker calls, have their own.
     ///
-    /// What each of them is asked is its input: a task in the words of the pattern, with the goal in it. The goal itself
-    /// stays in the swarm's journal as it was; `docs/guards.md` says how to have it looked at before.
+    /// What each of them is asked is its input: a task in the words of the pattern, with the goal
+    /// in it. The goal itself stays in the swarm's journal as it was; `docs/guards.md` says how to
+    /// have it looked at before.
     pub fn guard(mut self, guard: impl Guard + 'static) -> Self {
         self.guards.push(Arc::new(guard));
         self
@@ -85,28 +92,29 @@ impl SwarmBuilder {
         self
     }
 
-    /// How many tokens of messages on the bus a worker is shown with its task; [`DEFAULT_CONTEXT`](Self::DEFAULT_CONTEXT) by
-    /// default.
+    /// How many tokens of messages on the bus a worker is shown with its task;
+    /// [`DEFAULT_CONTEXT`](Self::DEFAULT_CONTEXT) by default.
     pub fn context_tokens(mut self, tokens: usize) -> Self {
         self.context = tokens;
         self
     }
 
-    /// How many messages, and how many bytes of them, the bus keeps; [`Bus::MAX_MESSAGES`] and [`Bus::MAX_BYTES`] by default.
+    /// How many messages, and how many bytes of them, the bus keeps; [`Bus::MAX_MESSAGES`] and
+    /// [`Bus::MAX_BYTES`] by default.
     pub fn bus_limits(mut self, messages: usize, bytes: usize) -> Self {
         self.bus = (messages, bytes);
         self
     }
 
-    /// Lets workers leave messages for each other, by a tool `send_message`. Who works after them, or in a later round, finds
-    /// them with the task.
+    /// Lets workers leave messages for each other, by a tool `send_message`. Who works after them,
+    /// or in a later round, finds them with the task.
     pub fn talk(mut self) -> Self {
         self.talk = true;
         self
     }
 
-    /// What a run may use, all workers together; by default [`Limits::new`] with [`Swarm::DEFAULT_MODEL_CALLS`] and
-    /// [`Swarm::DEFAULT_TOOL_CALLS`].
+    /// What a run may use, all workers together; by default [`Limits::new`] with
+    /// [`Swarm::DEFAULT_MODEL_CALLS`] and [`Swarm::DEFAULT_TOOL_CALLS`].
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
@@ -130,7 +138,11 @@ impl SwarmBuilder {
             ));
         }
         let cards = cards(&self.workers)?;
-        let order: Vec<Arc<str>> = self.workers.iter().map(|worker| worker.card.name.clone()).collect();
+        let order: Vec<Arc<str>> = self
+            .workers
+            .iter()
+            .map(|worker| worker.card.name.clone())
+            .collect();
         self.pattern.check(&order)?;
         let rules = Rules {
             pattern: self.pattern,
@@ -145,9 +157,20 @@ impl SwarmBuilder {
         let members = members(self.workers, &rules, &self.guards)?;
         let (guards, runtime) = (self.guards.into_iter().collect(), self.runtime);
         let world = runtime.world().clone();
-        let executor = Arc::new(SwarmExecutor { members, guards, world });
+        let executor = Arc::new(SwarmExecutor {
+            members,
+            guards,
+            world,
+        });
         let limits = self.limits;
-        Ok(Swarm { inner: Arc::new(Inner { rules: Arc::new(rules), executor, runtime, limits }) })
+        Ok(Swarm {
+            inner: Arc::new(Inner {
+                rules: Arc::new(rules),
+                executor,
+                runtime,
+                limits,
+            }),
+        })
     }
 }
 
@@ -162,7 +185,12 @@ fn cards(workers: &[Worker]) -> Result<BTreeMap<Arc<str>, Card>> {
     let mut cards = BTreeMap::new();
     for worker in workers {
         let name = &worker.card.name;
-        let wrong = |problem: &str| Err(Error::setting("worker", format!("`{}` {problem}", short(name))));
+        let wrong = |problem: &str| {
+            Err(Error::setting(
+                "worker",
+                format!("`{}` {problem}", short(name)),
+            ))
+        };
         if name.trim().is_empty() {
             return wrong("cannot be the name of a worker: it is empty");
         }
@@ -174,7 +202,8 @@ fn cards(workers: &[Worker]) -> Result<BTreeMap<Arc<str>, Card>> {
         }
         if name.trim() != &**name || name.contains(char::is_control) || name.len() > Bus::MAX_NAME {
             return wrong(
-                "cannot be the name of a worker: it has more than 256 bytes, space around it or signs that are no letters; \
+                "cannot be the name of a worker: it has more than 256 bytes, space around it or \
+                    signs that are no letters; \
                  choose another",
             );
         }
@@ -183,8 +212,16 @@ fn cards(workers: &[Worker]) -> Result<BTreeMap<Arc<str>, Card>> {
         }
     }
     for card in cards.values() {
-        if let Some(other) = card.stand_in.as_ref().filter(|other| !cards.contains_key(*other)) {
-            let problem = format!("of `{}` is `{}`, who is not there", short(&card.name), short(other));
+        if let Some(other) = card
+            .stand_in
+            .as_ref()
+            .filter(|other| !cards.contains_key(*other))
+        {
+            let problem = format!(
+                "of `{}` is `{}`, who is not there",
+                short(&card.name),
+                short(other)
+            );
             return Err(Error::setting("stand_in", problem));
         }
     }
@@ -208,7 +245,13 @@ fn members(
     }
     for (name, agent) in rules.pattern.leads()? {
         let equipped = Does::Agent(guarded(agent, guards)?);
-        members.insert(name.into(), Member { equipped, plain: None });
+        members.insert(
+            name.into(),
+            Member {
+                equipped,
+                plain: None,
+            },
+        );
     }
     Ok(members)
 }
@@ -225,10 +268,19 @@ fn guarded(agent: Agent, guards: &[Arc<dyn Guard>]) -> Result<Agent> {
 
 fn equip(name: &Arc<str>, does: Does, rules: &Rules) -> Result<Member> {
     let mut given = rules.pattern.given(name, rules);
-    given.extend(rules.talk.then(|| Given::Signal(talk::spec(name, &rules.order))));
+    given.extend(
+        rules
+            .talk
+            .then(|| Given::Signal(talk::spec(name, &rules.order))),
+    );
     let agent = match does {
         Does::Agent(agent) if !given.is_empty() => agent,
-        does => return Ok(Member { equipped: does, plain: None }),
+        does => {
+            return Ok(Member {
+                equipped: does,
+                plain: None,
+            });
+        }
     };
     let mut builder = agent.to_builder();
     for tool in given {
@@ -238,7 +290,10 @@ fn equip(name: &Arc<str>, does: Does, rules: &Rules) -> Result<Member> {
         };
     }
     let equipped = builder.build()?;
-    Ok(Member { equipped: Does::Agent(equipped), plain: Some(agent) })
+    Ok(Member {
+        equipped: Does::Agent(equipped),
+        plain: Some(agent),
+    })
 }
 
 impl fmt::Debug for SwarmBuilder {

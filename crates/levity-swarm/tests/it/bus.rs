@@ -1,7 +1,9 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use levity_core::{Ending, EventKind, Input, Machine, MachineKind, MachineOutput, Status, Timestamp};
+use levity_core::{
+    Ending, EventKind, Input, Machine, MachineKind, MachineOutput, Status, Timestamp,
+};
 use levity_loop::Agent;
 use levity_runtime::{Events, MachineRun, Runtime};
 use levity_swarm::{Bus, BusMessage, Lagged, MessageKind, Messages, NewMessage};
@@ -26,13 +28,20 @@ impl Machine for Talk {
     }
 
     fn apply(&mut self, input: Input, step: &mut MachineOutput) {
-        let Input::Begin { run, .. } = input else { return };
+        let Input::Begin { run, .. } = input else {
+            return;
+        };
         for word in 0..self.words {
             let draft = NewMessage::new("coder", "reviewer", MessageKind::Note, word.to_string());
-            let message = self.bus.post(draft, Timestamp::from_millis(word as u64), &run);
+            let message = self
+                .bus
+                .post(draft, Timestamp::from_millis(word as u64), &run);
             step.tell(swarm(json!({"message": message})));
             step.tell(swarm(json!({"fell_back": {"why": "prose"}})));
-            step.tell(EventKind::Custom { name: "graph".into(), data: json!({"message": message}) });
+            step.tell(EventKind::Custom {
+                name: "graph".into(),
+                data: json!({"message": message}),
+            });
         }
         step.tell(swarm(json!({"message": {"id": "no number"}})));
         self.ending = Some(Ending::new(Status::Complete));
@@ -44,12 +53,19 @@ impl Machine for Talk {
 }
 
 fn swarm(data: Value) -> EventKind {
-    EventKind::Custom { name: "swarm".into(), data }
+    EventKind::Custom {
+        name: "swarm".into(),
+        data,
+    }
 }
 
 /// A talk that is over, and all that was told of it to one who did not listen meanwhile.
 async fn told(words: usize) -> (Bus, Events) {
-    let machine = Talk { words, bus: Bus::new(), ending: None };
+    let machine = Talk {
+        words,
+        bus: Bus::new(),
+        ending: None,
+    };
     let agent = Agent::builder(ScriptedModel::new()).build().unwrap();
     let mut handle = Runtime::new().start(MachineRun::new(machine, agent.executor()));
     let events = handle.events();
@@ -59,8 +75,11 @@ async fn told(words: usize) -> (Bus, Events) {
 #[tokio::test]
 async fn what_is_said_is_heard_and_nothing_else() {
     let (bus, events) = told(500).await;
-    let heard: Result<Vec<BusMessage>, Lagged> =
-        Messages::new(events).collect::<Vec<_>>().await.into_iter().collect();
+    let heard: Result<Vec<BusMessage>, Lagged> = Messages::new(events)
+        .collect::<Vec<_>>()
+        .await
+        .into_iter()
+        .collect();
     assert!(heard.unwrap().iter().eq(bus.messages()));
     assert_eq!(bus.len(), 500);
 }
@@ -88,11 +107,16 @@ async fn a_log_goes_to_a_file_and_comes_back() {
     let (bus, _events) = told(50).await;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("bus.jsonl");
-    bus.write_json_lines(&mut std::fs::File::create(&path).unwrap()).unwrap();
+    bus.write_json_lines(&mut std::fs::File::create(&path).unwrap())
+        .unwrap();
     let file = std::io::BufReader::new(std::fs::File::open(&path).unwrap());
     let read = Bus::read_json_lines(file).unwrap();
     assert!(read.messages().eq(bus.messages()));
-    assert!(read.context_for("reviewer", 100).into_iter().eq(bus.context_for("reviewer", 100)));
+    assert!(
+        read.context_for("reviewer", 100)
+            .into_iter()
+            .eq(bus.context_for("reviewer", 100))
+    );
 }
 
 /// All of it can be sent to another thread, and shared.

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use levity_core::{ErrorKind, Journal as _, Limits, ModelErrorKind, Response, RunId, Status, ToolSpec};
+use levity_core::{
+    ErrorKind, Journal as _, Limits, ModelErrorKind, Response, RunId, Status, ToolSpec,
+};
 use levity_loop::Agent;
 use levity_runtime::{MemoryJournal, Runtime};
 use levity_swarm::{
-    Coordinator, Delegation, Move, PlannedBy, ReportStatus, Swarm, SwarmAnswer, SwarmDetails, SwarmNotice,
-    SwarmProgress, Worker,
+    Coordinator, Delegation, Move, PlannedBy, ReportStatus, Swarm, SwarmAnswer, SwarmDetails,
+    SwarmNotice, SwarmProgress, Worker,
 };
 use levity_test::crash::{CrashTally, Crashes, Life};
 use levity_test::{FunctionModel, ScriptedModel, conformance};
@@ -28,11 +30,20 @@ struct Vote {
 
 impl Vote {
     fn ask(&self, round: u32, progress: &SwarmProgress<'_>) -> Move {
-        let answers: Vec<_> = progress.reports().iter().take(3).filter(|report| report.is_done()).collect();
+        let answers: Vec<_> = progress
+            .reports()
+            .iter()
+            .take(3)
+            .filter(|report| report.is_done())
+            .collect();
         let one = |worker: &str| match round {
             0 => Delegation::new(format!("answer.{worker}"), worker, progress.goal()),
-            _ => Delegation::new(format!("vote{round}.{worker}"), worker, "Vote for an answer.")
-                .after(answers.iter().map(|report| report.id.clone())),
+            _ => Delegation::new(
+                format!("vote{round}.{worker}"),
+                worker,
+                "Vote for an answer.",
+            )
+            .after(answers.iter().map(|report| report.id.clone())),
         };
         Move::Work(progress.workers().map(one).collect())
     }
@@ -45,15 +56,21 @@ impl Coordinator for Vote {
 
     fn next(&mut self, progress: &SwarmProgress<'_>) -> Move {
         for report in progress.last_round() {
-            let vote = progress.signals(&report.id).iter().rfind(|signal| &*signal.name == "vote");
+            let vote = progress
+                .signals(&report.id)
+                .iter()
+                .rfind(|signal| &*signal.name == "vote");
             let whom = vote.and_then(|vote| vote.args["for"].as_str());
-            self.votes.extend(whom.map(|whom| (report.worker.to_string(), whom.to_owned())));
+            self.votes
+                .extend(whom.map(|whom| (report.worker.to_string(), whom.to_owned())));
         }
         if progress.round() <= self.rounds {
             return self.ask(progress.round(), progress);
         }
         let mut count: BTreeMap<&str, usize> = BTreeMap::new();
-        self.votes.values().for_each(|whom| *count.entry(whom).or_default() += 1);
+        self.votes
+            .values()
+            .for_each(|whom| *count.entry(whom).or_default() += 1);
         let won = count.into_iter().max_by_key(|(_, votes)| *votes);
         match won.and_then(|(whom, _)| progress.report(&format!("answer.{whom}"))) {
             Some(report) => Move::Answer(report.text.to_string()),
@@ -62,8 +79,7 @@ impl Coordinator for Vote {
     }
 
     fn tools(&self, worker: &str) -> Vec<ToolSpec> {
-        let schema =
-            json!({"type": "object", "properties": {"for": {"type": "string"}}, "required": ["for"]});
+        let schema = json!({"type": "object", "properties": {"for": {"type": "string"}}, "required": ["for"]});
         vec![ToolSpec::new("vote", format!("Votes in the name of {worker}.")).with_input(schema)]
     }
 }
@@ -86,16 +102,22 @@ impl Coordinator for Steps {
         match (self.plans.get(self.at - 1), &*self.then) {
             (Some(plan), _) => Move::Work(plan.clone()),
             (None, "panic") => panic!("a bug of the pattern"),
-            (None, "forever") => {
-                Move::Work(vec![Delegation::new(format!("again{}", self.at), "pilot", "Go on.")])
-            }
+            (None, "forever") => Move::Work(vec![Delegation::new(
+                format!("again{}", self.at),
+                "pilot",
+                "Go on.",
+            )]),
             (None, then) => Move::Answer(then.to_owned()),
         }
     }
 }
 
 fn steps(plans: Vec<Vec<Delegation>>, then: &str) -> Steps {
-    Steps { plans, at: 0, then: then.to_owned() }
+    Steps {
+        plans,
+        at: 0,
+        then: then.to_owned(),
+    }
 }
 
 fn one(id: &str, worker: &str) -> Delegation {
@@ -103,7 +125,11 @@ fn one(id: &str, worker: &str) -> Delegation {
 }
 
 fn crew(pattern: Steps, pilot: ScriptedModel, watch: ScriptedModel) -> Swarm {
-    Swarm::builder(pattern).worker(worker("pilot", pilot)).worker(worker("watch", watch)).build().unwrap()
+    Swarm::builder(pattern)
+        .worker(worker("pilot", pilot))
+        .worker(worker("watch", watch))
+        .build()
+        .unwrap()
 }
 
 /// Three who answer and then vote; the cook fails once with each task.
@@ -113,34 +139,57 @@ pub(crate) fn voters(runtime: &Runtime, world: &Arc<CrashTally>) -> Swarm {
         let model = FunctionModel::new(move |request| {
             world.did("model");
             let messages = request.history.messages();
-            let text: String = messages.iter().map(|message| message.text().into_owned()).collect();
-            let acted = messages.iter().any(|message| message.role == levity_core::Role::Tool);
+            let text: String = messages
+                .iter()
+                .map(|message| message.text().into_owned())
+                .collect();
+            let acted = messages
+                .iter()
+                .any(|message| message.role == levity_core::Role::Tool);
             if name == "cook" && !text.contains("The attempt before") {
-                return Err(levity_core::ModelError::new(ModelErrorKind::BadRequest, "not yet"));
+                return Err(levity_core::ModelError::new(
+                    ModelErrorKind::BadRequest,
+                    "not yet",
+                ));
             }
             if text.contains("Vote for") && !acted {
                 let call = levity_core::ToolCall::new("c1", "vote", json!({"for": whom}));
                 let part = levity_core::Part::ToolCall(call);
-                return Ok(Response::new(levity_core::Message::new(levity_core::Role::Assistant, [part])));
+                return Ok(Response::new(levity_core::Message::new(
+                    levity_core::Role::Assistant,
+                    [part],
+                )));
             }
-            Ok(Response::new(levity_core::Message::assistant(format!("{name} says so."))))
+            Ok(Response::new(levity_core::Message::assistant(format!(
+                "{name} says so."
+            ))))
         });
-        Worker::new(name, format!("The {name}."), Agent::builder(model).build().unwrap())
+        Worker::new(
+            name,
+            format!("The {name}."),
+            Agent::builder(model).build().unwrap(),
+        )
     };
-    Swarm::builder(Vote { rounds: 2, ..Vote::default() })
-        .worker(voter("pilot", "cook"))
-        .worker(voter("watch", "cook"))
-        .worker(voter("cook", "watch"))
-        .max_parallel(2)
-        .runtime(runtime.clone())
-        .build()
-        .unwrap()
+    Swarm::builder(Vote {
+        rounds: 2,
+        ..Vote::default()
+    })
+    .worker(voter("pilot", "cook"))
+    .worker(voter("watch", "cook"))
+    .worker(voter("cook", "watch"))
+    .max_parallel(2)
+    .runtime(runtime.clone())
+    .build()
+    .unwrap()
 }
 
 fn shown(finished: &SwarmAnswer) -> Vec<String> {
     let mut shown = kinds(finished);
     shown.extend(finished.reports().iter().map(|report| {
-        format!("{} {} {:?} {} {}", report.id, report.worker, report.status, report.attempts, report.text)
+        format!(
+            "{} {} {:?} {} {}",
+            report.id, report.worker, report.status, report.attempts, report.text
+        )
     }));
     shown.push(format!("{:?} {}", finished.status(), finished.text()));
     shown
@@ -157,7 +206,10 @@ async fn own_pattern_stopped_after_every_record_comes_to_the_same() {
         };
         shown(&run.await.unwrap())
     };
-    let report = Crashes::new(MemoryJournal::new).world(Arc::<CrashTally>::default).run(live).await;
+    let report = Crashes::new(MemoryJournal::new)
+        .world(Arc::<CrashTally>::default)
+        .run(live)
+        .await;
     report.assert_same();
     assert_eq!(report.whole.value.last().unwrap(), "Complete cook says so.");
     assert!(report.stops.len() > 50, "{}", report.stops.len());
@@ -168,15 +220,39 @@ async fn own_pattern_is_replayed_and_forked() {
     let (journal, world) = (MemoryJournal::new(), Arc::default());
     let swarm = voters(&Runtime::new().with_journal(journal.clone()), &world);
     let notices = Told::default();
-    let finished = swarm.run("What do we eat?").id("r").on_event(notices.hear()).await.unwrap();
-    let planned =
-        |notice: &SwarmNotice| matches!(notice, SwarmNotice::Planned { by: PlannedBy::Coordinator, .. });
+    let finished = swarm
+        .run("What do we eat?")
+        .id("r")
+        .on_event(notices.hear())
+        .await
+        .unwrap();
+    let planned = |notice: &SwarmNotice| {
+        matches!(
+            notice,
+            SwarmNotice::Planned {
+                by: PlannedBy::Coordinator,
+                ..
+            }
+        )
+    };
     assert_eq!(notices.count(planned), 3);
     let again = swarm.history(&"r".into()).await.unwrap();
-    assert_eq!(again.iter().filter_map(|event| SwarmNotice::of(&event.kind)).filter(planned).count(), 3);
+    assert_eq!(
+        again
+            .iter()
+            .filter_map(|event| SwarmNotice::of(&event.kind))
+            .filter(planned)
+            .count(),
+        3
+    );
     let records = journal.read(&"r".into()).await.unwrap().len() as u64;
     for after in 0..records - 1 {
-        let forked = swarm.fork("r").after(after).id(format!("fork{after}")).await.unwrap();
+        let forked = swarm
+            .fork("r")
+            .after(after)
+            .id(format!("fork{after}"))
+            .await
+            .unwrap();
         assert_eq!(shown(&forked), shown(&finished), "forked after {after}");
     }
     assert_eq!(finished.plan().len(), 9);
@@ -186,29 +262,58 @@ async fn own_pattern_is_replayed_and_forked() {
 async fn own_pattern_keeps_what_machines_promise() {
     let swarm = voters(&Runtime::new(), &Arc::default());
     conformance::machine(|| swarm.machine("Go.")).await;
-    conformance::machine_restored(|| swarm.machine("Go."), |state| swarm.restore(&state).unwrap()).await;
+    conformance::machine_restored(
+        || swarm.machine("Go."),
+        |state| swarm.restore(&state).unwrap(),
+    )
+    .await;
     conformance::machine_damaged(|| swarm.machine("Go."), |state| swarm.restore(state)).await;
 }
 
 #[tokio::test]
 async fn later_round_sees_what_it_depends_on() {
     let watch = says(&["A sail."]);
-    let plans = vec![vec![one("look", "pilot")], vec![one("tell", "watch").after(["look"])]];
+    let plans = vec![
+        vec![one("look", "pilot")],
+        vec![one("tell", "watch").after(["look"])],
+    ];
     let swarm = crew(steps(plans, "Done."), says(&["A rock."]), watch.clone());
     let finished = swarm.run("What is there?").await.unwrap();
-    assert_eq!((finished.text(), finished.status()), ("Done.", &Status::Complete));
+    assert_eq!(
+        (finished.text(), finished.status()),
+        ("Done.", &Status::Complete)
+    );
     assert!(told(&watch, 0).contains("A rock."), "{}", told(&watch, 0));
-    let expected =
-        ["coordinator task", "pilot result", "coordinator task", "watch result", "coordinator answer"];
+    let expected = [
+        "coordinator task",
+        "pilot result",
+        "coordinator task",
+        "watch result",
+        "coordinator answer",
+    ];
     assert_eq!(kinds(&finished), expected);
 }
 
 #[tokio::test]
 async fn failed_delegation_is_retried_and_what_depends_on_it_skipped() {
-    let plans = vec![vec![one("look", "pilot"), one("tell", "watch").after(["look"]), one("rest", "watch")]];
-    let pilot = ScriptedModel::new().fail(ModelErrorKind::BadRequest).fail(ModelErrorKind::BadRequest);
-    let finished = crew(steps(plans, "Done."), pilot, says(&["Rested."])).run("Go.").await.unwrap();
-    let status = |id: &str| finished.report(id).map(|report| (report.status, report.attempts)).unwrap();
+    let plans = vec![vec![
+        one("look", "pilot"),
+        one("tell", "watch").after(["look"]),
+        one("rest", "watch"),
+    ]];
+    let pilot = ScriptedModel::new()
+        .fail(ModelErrorKind::BadRequest)
+        .fail(ModelErrorKind::BadRequest);
+    let finished = crew(steps(plans, "Done."), pilot, says(&["Rested."]))
+        .run("Go.")
+        .await
+        .unwrap();
+    let status = |id: &str| {
+        finished
+            .report(id)
+            .map(|report| (report.status, report.attempts))
+            .unwrap()
+    };
     assert_eq!(status("look"), (ReportStatus::Failed, 2));
     assert_eq!(status("tell"), (ReportStatus::Skipped, 0));
     assert_eq!(status("rest"), (ReportStatus::Done, 1));
@@ -217,61 +322,129 @@ async fn failed_delegation_is_retried_and_what_depends_on_it_skipped() {
 #[tokio::test]
 async fn pattern_that_goes_wrong_ends_the_run_with_a_reason() {
     let cases = [
-        (steps(Vec::new(), "panic"), "the pattern `steps` gave up: it panicked"),
-        (steps(vec![Vec::new()], ""), "its plan cannot be carried out: it delegates nothing"),
+        (
+            steps(Vec::new(), "panic"),
+            "the pattern `steps` gave up: it panicked",
+        ),
+        (
+            steps(vec![Vec::new()], ""),
+            "its plan cannot be carried out: it delegates nothing",
+        ),
         (
             steps(vec![vec![one("a", "pilto")]], ""),
             "`a` is for `pilto`, who is not there; did you mean `pilot`?",
         ),
-        (steps(vec![vec![one("a", "coordinator")]], ""), "`a` is for the router itself"),
-        (steps(vec![vec![one("a", "pilot")], vec![one("a", "watch")]], ""), "two delegations are called `a`"),
         (
-            steps(vec![vec![one("a", "pilot").after(["b"]), one("b", "watch").after(["a"])]], ""),
+            steps(vec![vec![one("a", "coordinator")]], ""),
+            "`a` is for the router itself",
+        ),
+        (
+            steps(vec![vec![one("a", "pilot")], vec![one("a", "watch")]], ""),
+            "two delegations are called `a`",
+        ),
+        (
+            steps(
+                vec![vec![
+                    one("a", "pilot").after(["b"]),
+                    one("b", "watch").after(["a"]),
+                ]],
+                "",
+            ),
             "`a` → `b` depend on each other in a circle",
         ),
-        (steps(vec![vec![one("a", "pilot").after(["x"])]], ""), "`a` depends on `x`, which is not there"),
+        (
+            steps(vec![vec![one("a", "pilot").after(["x"])]], ""),
+            "`a` depends on `x`, which is not there",
+        ),
     ];
     for (pattern, expected) in cases {
-        let error = crew(pattern, says(&["Yes."]), says(&["No."])).run("Go.").await.unwrap_err();
+        let error = crew(pattern, says(&["Yes."]), says(&["No."]))
+            .run("Go.")
+            .await
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unreached);
         assert!(error.to_string().contains(expected), "{error}");
     }
     let error = voters_who_abstain().run("Go.").await.unwrap_err();
     assert!(error.to_string().contains("nobody has voted"), "{error}");
-    assert_eq!(error.partial_as::<SwarmDetails>().unwrap().reports().len(), 2);
+    assert_eq!(
+        error.partial_as::<SwarmDetails>().unwrap().reports().len(),
+        2
+    );
 }
 
 fn voters_who_abstain() -> Swarm {
-    let swarm = Swarm::builder(Vote { rounds: 1, ..Vote::default() });
-    swarm.worker(worker("pilot", says(&["Fish.", "I abstain."]))).build().unwrap()
+    let swarm = Swarm::builder(Vote {
+        rounds: 1,
+        ..Vote::default()
+    });
+    swarm
+        .worker(worker("pilot", says(&["Fish.", "I abstain."])))
+        .build()
+        .unwrap()
 }
 
 #[tokio::test]
 async fn near_a_limit_the_best_so_far_is_the_answer() {
     let pilot = says(&["1", "2", "3", "4", "5", "6"]);
     let swarm = crew(steps(Vec::new(), "forever"), pilot.clone(), says(&[]));
-    let finished = swarm.run("Go.").limits(Limits::new().model_calls(4)).await.unwrap();
-    assert!(matches!(finished.status(), Status::BestEffort(_)), "{:?}", finished.status());
-    assert!(finished.text().contains("## pilot (`again1`)\n1"), "{}", finished.text());
+    let finished = swarm
+        .run("Go.")
+        .limits(Limits::new().model_calls(4))
+        .await
+        .unwrap();
+    assert!(
+        matches!(finished.status(), Status::BestEffort(_)),
+        "{:?}",
+        finished.status()
+    );
+    assert!(
+        finished.text().contains("## pilot (`again1`)\n1"),
+        "{}",
+        finished.text()
+    );
     assert!(pilot.requests().len() <= 4);
 }
 
 #[tokio::test]
 async fn pattern_without_an_end_is_stopped() {
     let pilot = FunctionModel::new(|_| Ok(Response::new(levity_core::Message::assistant("On."))));
-    let swarm = Swarm::builder(steps(Vec::new(), "forever")).worker(worker("pilot", pilot)).build().unwrap();
+    let swarm = Swarm::builder(steps(Vec::new(), "forever"))
+        .worker(worker("pilot", pilot))
+        .build()
+        .unwrap();
     let error = swarm.run("Go.").await.unwrap_err();
-    assert!(error.to_string().contains("there is no answer after 1000 rounds"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("there is no answer after 1000 rounds"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
 async fn run_of_another_pattern_is_refused() {
     let journal = MemoryJournal::new();
     let runtime = Runtime::new().with_journal(journal.clone());
-    voters(&runtime, &Arc::default()).run("Go.").id("r").await.unwrap();
+    voters(&runtime, &Arc::default())
+        .run("Go.")
+        .id("r")
+        .await
+        .unwrap();
     let other = Swarm::builder(steps(Vec::new(), "Done.")).worker(worker("pilot", says(&[])));
-    let error = other.runtime(runtime.clone()).build().unwrap().resume("r").await.unwrap_err();
-    assert!(error.to_string().contains("it is a run of a `vote`, and this swarm is a `steps`"), "{error}");
+    let error = other
+        .runtime(runtime.clone())
+        .build()
+        .unwrap()
+        .resume("r")
+        .await
+        .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("it is a run of a `vote`, and this swarm is a `steps`"),
+        "{error}"
+    );
 
     /// The same name, and another state.
     #[derive(Clone, Serialize, Deserialize)]
@@ -287,8 +460,19 @@ async fn run_of_another_pattern_is_refused() {
         }
     }
     let other = Swarm::builder(Other { needed: true }).worker(worker("pilot", says(&[])));
-    let error = other.runtime(runtime).build().unwrap().resume(RunId::new("r")).await.unwrap_err();
-    assert!(error.to_string().contains("the state of the pattern `vote` cannot be read"), "{error}");
+    let error = other
+        .runtime(runtime)
+        .build()
+        .unwrap()
+        .resume(RunId::new("r"))
+        .await
+        .unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("the state of the pattern `vote` cannot be read"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -304,15 +488,26 @@ fn pattern_that_cannot_be_saved_or_is_named_like_another_is_refused() {
         }
     }
     let build = |name: &str, map, who: &str| {
-        let swarm = Swarm::builder(Named(name.to_owned(), map)).worker(worker(who, says(&[]))).build();
+        let swarm = Swarm::builder(Named(name.to_owned(), map))
+            .worker(worker(who, says(&[])))
+            .build();
         swarm.map(drop).map_err(|error| error.to_string())
     };
     assert_eq!(build("mine", BTreeMap::new(), "pilot"), Ok(()));
     let cases = [
-        (build("router", BTreeMap::new(), "pilot"), "levity uses that name"),
+        (
+            build("router", BTreeMap::new(), "pilot"),
+            "levity uses that name",
+        ),
         (build("", BTreeMap::new(), "pilot"), "choose another"),
-        (build("mine", BTreeMap::from([((1, 2), 3)]), "pilot"), "its state cannot be saved"),
-        (build("mine", BTreeMap::new(), "coordinator"), "which gives out the tasks"),
+        (
+            build("mine", BTreeMap::from([((1, 2), 3)]), "pilot"),
+            "its state cannot be saved",
+        ),
+        (
+            build("mine", BTreeMap::new(), "coordinator"),
+            "which gives out the tasks",
+        ),
     ];
     for (built, expected) in cases {
         let error = built.unwrap_err();

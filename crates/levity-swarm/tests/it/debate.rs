@@ -5,7 +5,8 @@ use std::time::Duration;
 use levity_core::{ErrorKind, Limit, Limits, ModelErrorKind, Status};
 use levity_runtime::{MemoryJournal, Runtime};
 use levity_swarm::{
-    Debate, Error, ReportStatus, Swarm, SwarmAnswer, SwarmBuilder, SwarmDetails, SwarmNotice, WorkerMemory,
+    Debate, Error, ReportStatus, Swarm, SwarmAnswer, SwarmBuilder, SwarmDetails, SwarmNotice,
+    WorkerMemory,
 };
 use levity_test::crash::{self, Life};
 use levity_test::{ManualWorld, ScriptedModel, Turn, conformance};
@@ -16,34 +17,92 @@ const VERDICT: &str = r#"{"done": true, "answer": "Sail at six.", "reason": "Bot
 const NOT_YET: &str = r#"{"done": false, "reason": "What of the wind?"}"#;
 
 fn two(debate: Debate, pilot: ScriptedModel, watch: ScriptedModel) -> SwarmBuilder {
-    Swarm::builder(debate).worker(worker("pilot", pilot)).worker(worker("watch", watch))
+    Swarm::builder(debate)
+        .worker(worker("pilot", pilot))
+        .worker(worker("watch", watch))
 }
 
 #[tokio::test]
 async fn they_speak_in_turns_and_the_judge_decides() {
-    let (pilot, watch) = (says(&["At six.", "Still at six."]), says(&["At eight.", "Six will do."]));
+    let (pilot, watch) = (
+        says(&["At six.", "Still at six."]),
+        says(&["At eight.", "Six will do."]),
+    );
     let judge = says(&[VERDICT]);
-    let swarm = two(Debate::new(judge.clone()).rounds(2), pilot.clone(), watch.clone()).build().unwrap();
+    let swarm = two(
+        Debate::new(judge.clone()).rounds(2),
+        pilot.clone(),
+        watch.clone(),
+    )
+    .build()
+    .unwrap();
     let notices = Told::default();
-    let finished = swarm.run("When do we sail?").on_event(notices.hear()).await.unwrap();
-    assert_eq!((finished.text(), finished.status()), ("Sail at six.", &Status::Complete));
-    let ids: Vec<_> = finished.reports().iter().map(|report| &*report.id).collect();
-    assert_eq!(ids, ["round1.pilot", "round1.watch", "round2.pilot", "round2.watch"]);
-    let expected = ["pilot turn", "watch turn", "pilot turn", "watch turn", "judge verdict", "judge answer"];
+    let finished = swarm
+        .run("When do we sail?")
+        .on_event(notices.hear())
+        .await
+        .unwrap();
+    assert_eq!(
+        (finished.text(), finished.status()),
+        ("Sail at six.", &Status::Complete)
+    );
+    let ids: Vec<_> = finished
+        .reports()
+        .iter()
+        .map(|report| &*report.id)
+        .collect();
+    assert_eq!(
+        ids,
+        [
+            "round1.pilot",
+            "round1.watch",
+            "round2.pilot",
+            "round2.watch"
+        ]
+    );
+    let expected = [
+        "pilot turn",
+        "watch turn",
+        "pilot turn",
+        "watch turn",
+        "judge verdict",
+        "judge answer",
+    ];
     assert_eq!(kinds(&finished), expected);
     assert_eq!(finished.last_speaker(), Some("watch"));
     assert_eq!(finished.stats().model_calls, 5);
     // Each has heard all that came before, and nothing else.
-    assert!(!told(&pilot, 0).contains("At eight."), "{}", told(&pilot, 0));
+    assert!(
+        !told(&pilot, 0).contains("At eight."),
+        "{}",
+        told(&pilot, 0)
+    );
     assert!(told(&watch, 0).contains("At six.") && told(&pilot, 1).contains("At eight."));
     let last = told(&watch, 1);
-    let places: Vec<_> = ["At six.", "At eight.", "Still at six."].map(|said| last.find(said)).into();
-    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{last}");
+    let places: Vec<_> = ["At six.", "At eight.", "Still at six."]
+        .map(|said| last.find(said))
+        .into();
+    assert!(
+        places.iter().all(Option::is_some) && places.is_sorted(),
+        "{last}"
+    );
     assert!(told(&judge, 0).contains("Six will do."));
-    assert_eq!(notices.count(|notice| matches!(notice, SwarmNotice::RoundBegan { of: 2, .. })), 2);
-    assert_eq!(notices.count(|notice| matches!(notice, SwarmNotice::Judged { done: true, .. })), 1);
-    assert_eq!(notices.count(|notice| matches!(notice, SwarmNotice::Began { .. })), 4);
-    assert_eq!(notices.count(|notice| matches!(notice, SwarmNotice::Done { .. })), 4);
+    assert_eq!(
+        notices.count(|notice| matches!(notice, SwarmNotice::RoundBegan { of: 2, .. })),
+        2
+    );
+    assert_eq!(
+        notices.count(|notice| matches!(notice, SwarmNotice::Judged { done: true, .. })),
+        1
+    );
+    assert_eq!(
+        notices.count(|notice| matches!(notice, SwarmNotice::Began { .. })),
+        4
+    );
+    assert_eq!(
+        notices.count(|notice| matches!(notice, SwarmNotice::Done { .. })),
+        4
+    );
 }
 
 #[tokio::test]
@@ -51,17 +110,35 @@ async fn the_judge_may_end_it_early() {
     let judge = says(&[NOT_YET, VERDICT]);
     let debate = Debate::judged_by(agent(judge)).rounds(5).judge_each_round();
     let pilot = says(&["a", "c"]);
-    let swarm = two(debate, pilot.clone(), says(&["b", "d"])).build().unwrap();
+    let swarm = two(debate, pilot.clone(), says(&["b", "d"]))
+        .build()
+        .unwrap();
     let finished = swarm.run("When?").await.unwrap();
-    assert_eq!((finished.text(), finished.reports().len()), ("Sail at six.", 4));
-    assert!(told(&pilot, 1).contains("What of the wind?"), "{}", told(&pilot, 1));
+    assert_eq!(
+        (finished.text(), finished.reports().len()),
+        ("Sail at six.", 4)
+    );
+    assert!(
+        told(&pilot, 1).contains("What of the wind?"),
+        "{}",
+        told(&pilot, 1)
+    );
 }
 
 #[tokio::test]
 async fn without_a_judge_the_last_turns_are_listed() {
-    let swarm = two(Debate::unjudged().rounds(2), says(&["a", "c"]), says(&["b", "d"])).build().unwrap();
+    let swarm = two(
+        Debate::unjudged().rounds(2),
+        says(&["a", "c"]),
+        says(&["b", "d"]),
+    )
+    .build()
+    .unwrap();
     let finished = swarm.run("When?").await.unwrap();
-    assert_eq!(finished.text(), "## pilot (`round2.pilot`)\nc\n\n## watch (`round2.watch`)\nd");
+    assert_eq!(
+        finished.text(),
+        "## pilot (`round2.pilot`)\nc\n\n## watch (`round2.watch`)\nd"
+    );
 }
 
 #[tokio::test]
@@ -69,32 +146,74 @@ async fn a_turn_that_fails_is_tried_again_and_then_left_out() {
     let broken = |model: ScriptedModel| model.fail(ModelErrorKind::BadRequest);
     let pilot = broken(broken(ScriptedModel::new())).reply("Here again.");
     let watch = broken(says(&[])).reply("b").reply("d");
-    let swarm = two(Debate::new(says(&[VERDICT])).rounds(2), pilot, watch.clone()).build().unwrap();
+    let swarm = two(
+        Debate::new(says(&[VERDICT])).rounds(2),
+        pilot,
+        watch.clone(),
+    )
+    .build()
+    .unwrap();
     let notices = Told::default();
     let finished = swarm.run("When?").on_event(notices.hear()).await.unwrap();
-    let status = |id: &str| finished.report(id).map(|report| (report.status, report.attempts)).unwrap();
+    let status = |id: &str| {
+        finished
+            .report(id)
+            .map(|report| (report.status, report.attempts))
+            .unwrap()
+    };
     assert_eq!(status("round1.pilot"), (ReportStatus::Failed, 2));
     assert_eq!(status("round1.watch"), (ReportStatus::Done, 2));
     assert_eq!(status("round2.pilot"), (ReportStatus::Done, 1));
-    assert!(finished.text().starts_with("Sail at six.\n\nNot done:\n- pilot (`round1.pilot`): "));
-    assert!(told(&watch, 0).contains("could not speak in round 1"), "{}", told(&watch, 0));
+    assert!(
+        finished
+            .text()
+            .starts_with("Sail at six.\n\nNot done:\n- pilot (`round1.pilot`): ")
+    );
+    assert!(
+        told(&watch, 0).contains("could not speak in round 1"),
+        "{}",
+        told(&watch, 0)
+    );
     assert!(told(&watch, 1).contains("# The attempt before failed"));
-    assert_eq!(notices.count(|notice| matches!(notice, SwarmNotice::Failed { .. })), 3);
+    assert_eq!(
+        notices.count(|notice| matches!(notice, SwarmNotice::Failed { .. })),
+        3
+    );
 }
 
 #[tokio::test]
 async fn when_all_fail_the_judge_decides_on_what_there_is() {
-    let bad = || ScriptedModel::new().reply("a").fail(ModelErrorKind::BadRequest).fail(ModelErrorKind::Auth);
+    let bad = || {
+        ScriptedModel::new()
+            .reply("a")
+            .fail(ModelErrorKind::BadRequest)
+            .fail(ModelErrorKind::Auth)
+    };
     let judge = says(&[VERDICT]);
-    let swarm = two(Debate::new(judge.clone()).rounds(9), bad(), bad()).build().unwrap();
+    let swarm = two(Debate::new(judge.clone()).rounds(9), bad(), bad())
+        .build()
+        .unwrap();
     let finished = swarm.run("When?").await.unwrap();
     assert_eq!(finished.reports().len(), 4);
     assert!(finished.text().starts_with("Sail at six."));
     // And nobody at all:
-    let swarm = two(Debate::unjudged(), ScriptedModel::new(), ScriptedModel::new()).build().unwrap();
+    let swarm = two(
+        Debate::unjudged(),
+        ScriptedModel::new(),
+        ScriptedModel::new(),
+    )
+    .build()
+    .unwrap();
     let error = swarm.run("When?").await.unwrap_err();
     assert_eq!(
-        (error.kind(), error.partial_as::<SwarmDetails>().unwrap().failures().count()),
+        (
+            error.kind(),
+            error
+                .partial_as::<SwarmDetails>()
+                .unwrap()
+                .failures()
+                .count()
+        ),
         (ErrorKind::Unreached, 2)
     );
 }
@@ -102,7 +221,11 @@ async fn when_all_fail_the_judge_decides_on_what_there_is() {
 #[tokio::test]
 async fn who_stands_in_speaks_in_the_turn_of_another() {
     let swarm = Swarm::builder(Debate::unjudged().rounds(1))
-        .worker(worker("pilot", ScriptedModel::new()).retries(0).stand_in("cook"))
+        .worker(
+            worker("pilot", ScriptedModel::new())
+                .retries(0)
+                .stand_in("cook"),
+        )
         .worker(worker("cook", says(&["For the pilot.", "For myself."])))
         .build()
         .unwrap();
@@ -117,10 +240,16 @@ async fn who_stands_in_speaks_in_the_turn_of_another() {
 async fn judged(judge: ScriptedModel) -> (SwarmAnswer, Told) {
     let world = ManualWorld::auto();
     let notices = Told::default();
-    let debate = Debate::new(judge).rounds(1).judge_timeout(Duration::from_secs(5));
-    let swarm =
-        two(debate, says(&["a"]), says(&["b"])).runtime(Runtime::new().with_world(world)).build().unwrap();
-    let finished = within(swarm.run("When?").on_event(notices.hear())).await.unwrap();
+    let debate = Debate::new(judge)
+        .rounds(1)
+        .judge_timeout(Duration::from_secs(5));
+    let swarm = two(debate, says(&["a"]), says(&["b"]))
+        .runtime(Runtime::new().with_world(world))
+        .build()
+        .unwrap();
+    let finished = within(swarm.run("When?").on_event(notices.hear()))
+        .await
+        .unwrap();
     (finished, notices)
 }
 
@@ -130,7 +259,10 @@ async fn a_judge_who_writes_prose_is_asked_once_more() {
     let (finished, _) = judged(judge.clone()).await;
     assert_eq!(finished.text(), "Sail at six.");
     let again = told(&judge, 1);
-    assert!(again.contains("I would sail.") && again.contains("it is no JSON"), "{again}");
+    assert!(
+        again.contains("I would sail.") && again.contains("it is no JSON"),
+        "{again}"
+    );
     let (finished, notices) = judged(says(&["I would sail.", "I said I would sail."])).await;
     assert_eq!(finished.text(), "I said I would sail.");
     let is_told = |notice: &SwarmNotice| matches!(notice, SwarmNotice::Judged { reason, .. } if reason.contains("as it stands"));
@@ -148,7 +280,10 @@ async fn whatever_the_judge_does_there_is_an_answer() {
     ] {
         let (finished, notices) = judged(judge).await;
         assert_eq!(finished.text(), list);
-        assert_eq!(notices.count(|notice| matches!(notice, SwarmNotice::Listed { .. })), 1);
+        assert_eq!(
+            notices.count(|notice| matches!(notice, SwarmNotice::Listed { .. })),
+            1
+        );
     }
     let huge = "words ".repeat(2_000_000);
     let (finished, _) = judged(says(&[&huge, &huge])).await;
@@ -173,7 +308,10 @@ async fn whatever_a_worker_does_there_is_an_answer() {
             .unwrap();
         let finished = within(swarm.run("When?")).await.unwrap();
         assert!(finished.text().starts_with("Sail at six."));
-        let longest = [told(&judge, 0), told(&watch, 1)].iter().map(String::len).max();
+        let longest = [told(&judge, 0), told(&watch, 1)]
+            .iter()
+            .map(String::len)
+            .max();
         assert!(longest < Some(160_000), "{longest:?}");
         assert!(told(&judge, 0).contains("```\nd\n```"));
     }
@@ -184,18 +322,38 @@ async fn near_a_limit_no_round_is_begun() {
     let turn = |text: &str| Turn::new().text(text).usage(300, 300);
     let judge = ScriptedModel::new().turn(Turn::new().text(VERDICT).usage(10, 10));
     let pilot = ScriptedModel::looping(turn("a"));
-    let swarm = two(Debate::new(judge).rounds(50), pilot, ScriptedModel::looping(turn("b")));
+    let swarm = two(
+        Debate::new(judge).rounds(50),
+        pilot,
+        ScriptedModel::looping(turn("b")),
+    );
     let limits = Limits::new().tokens(40_000).low(50);
-    let finished = swarm.limits(limits).build().unwrap().run("When?").await.unwrap();
+    let finished = swarm
+        .limits(limits)
+        .build()
+        .unwrap()
+        .run("When?")
+        .await
+        .unwrap();
     assert_eq!(finished.status(), &Status::BestEffort(Limit::Tokens));
-    assert!(finished.text().starts_with("Sail at six."), "{}", finished.text());
+    assert!(
+        finished.text().starts_with("Sail at six."),
+        "{}",
+        finished.text()
+    );
     assert!(finished.reports().len() < 100 && finished.usage().total() <= 40_000);
 }
 
 #[tokio::test]
 async fn what_the_host_says_is_heard_by_those_who_come_later() {
     let (pilot, watch) = (says(&["a", "c"]), says(&["b", "d"]));
-    let swarm = two(Debate::new(says(&[VERDICT])).rounds(2), pilot.clone(), watch).build().unwrap();
+    let swarm = two(
+        Debate::new(says(&[VERDICT])).rounds(2),
+        pilot.clone(),
+        watch,
+    )
+    .build()
+    .unwrap();
     let handle = swarm.run("When?").start();
     handle.control().say("We have no sails.").await.unwrap();
     let finished = within(handle).await.unwrap();
@@ -212,8 +370,12 @@ async fn who_remembers_has_its_own_turns_before_it() {
         .build()
         .unwrap();
     swarm.run("When?").await.unwrap();
-    let before: Vec<_> =
-        pilot.requests()[1].history.messages().iter().map(|message| message.text().into_owned()).collect();
+    let before: Vec<_> = pilot.requests()[1]
+        .history
+        .messages()
+        .iter()
+        .map(|message| message.text().into_owned())
+        .collect();
     assert_eq!(before[..2], ["When?", "At six."]);
 }
 
@@ -224,13 +386,22 @@ fn three(slow: [usize; 3]) -> Swarm {
         let model = says(&[&format!("{name} one"), &format!("{name} two")]);
         swarm = swarm.worker(worker(name, Slow(model, slow)));
     }
-    swarm.runtime(Runtime::new().with_world(ManualWorld::new())).build().unwrap()
+    swarm
+        .runtime(Runtime::new().with_world(ManualWorld::new()))
+        .build()
+        .unwrap()
 }
 
 #[tokio::test]
 async fn who_is_faster_makes_no_difference() {
     let mut logs = Vec::new();
-    for slow in [[0, 0, 0], [50, 0, 20], [0, 50, 20], [20, 50, 0], [50, 20, 0]] {
+    for slow in [
+        [0, 0, 0],
+        [50, 0, 20],
+        [0, 50, 20],
+        [20, 50, 0],
+        [50, 20, 0],
+    ] {
         let finished = within(three(slow).run("When?").id("r")).await.unwrap();
         logs.push(log(&finished));
     }
@@ -241,11 +412,23 @@ async fn who_is_faster_makes_no_difference() {
 #[tokio::test]
 async fn opening_together_nobody_has_heard_the_others() {
     let models = [says(&["a", "d"]), says(&["b", "e"])];
-    let swarm = two(Debate::unjudged().rounds(2).open_together(), models[0].clone(), models[1].clone());
+    let swarm = two(
+        Debate::unjudged().rounds(2).open_together(),
+        models[0].clone(),
+        models[1].clone(),
+    );
     // One at a time is as all at once.
-    let finished = swarm.max_parallel(1).build().unwrap().run("When?").await.unwrap();
+    let finished = swarm
+        .max_parallel(1)
+        .build()
+        .unwrap()
+        .run("When?")
+        .await
+        .unwrap();
     assert!(!told(&models[1], 0).contains("What was said before"));
-    assert!(told(&models[0], 1).contains("```\nb\n```") && told(&models[1], 1).contains("```\nd\n```"));
+    assert!(
+        told(&models[0], 1).contains("```\nb\n```") && told(&models[1], 1).contains("```\nd\n```")
+    );
     assert_eq!(finished.reports().len(), 4);
 }
 
@@ -253,8 +436,13 @@ async fn life(life: Life) -> (String, String) {
     // Every child is a new conversation, so that a script by history answers each of them alike.
     let model = |text: &str| says(&[text]).by_history();
     let debate = Debate::new(model(VERDICT)).rounds(2).open_together();
-    let runtime = Runtime::new().with_journal(life.journal.clone()).with_world(ManualWorld::new());
-    let swarm = two(debate, model("a"), model("b")).runtime(runtime).build().unwrap();
+    let runtime = Runtime::new()
+        .with_journal(life.journal.clone())
+        .with_world(ManualWorld::new());
+    let swarm = two(debate, model("a"), model("b"))
+        .runtime(runtime)
+        .build()
+        .unwrap();
     let finished = match life.knows("r").await {
         true => within(swarm.resume("r")).await,
         false => within(swarm.run("When?").id("r")).await,
@@ -281,7 +469,10 @@ async fn the_machine_keeps_the_contract() {
     ] {
         let swarm = two(debate, model(), model())
             .worker(
-                worker("cook", model()).stand_in("pilot").retries(3).memory(WorkerMemory::Named("c".into())),
+                worker("cook", model())
+                    .stand_in("pilot")
+                    .retries(3)
+                    .memory(WorkerMemory::Named("c".into())),
             )
             .max_parallel(2)
             .talk()
@@ -305,9 +496,15 @@ fn refused(swarm: SwarmBuilder, setting: &str) {
 #[test]
 fn settings_that_make_no_sense_are_refused() {
     let two = |debate| two(debate, says(&[]), says(&[]));
-    refused(Swarm::builder(Debate::unjudged()).worker(worker("pilot", says(&[]))), "worker");
+    refused(
+        Swarm::builder(Debate::unjudged()).worker(worker("pilot", says(&[]))),
+        "worker",
+    );
     refused(two(Debate::unjudged().rounds(0)), "rounds");
     refused(two(Debate::new(says(&[])).rounds(101)), "rounds");
-    refused(two(Debate::unjudged().judge_each_round()), "judge_each_round");
+    refused(
+        two(Debate::unjudged().judge_each_round()),
+        "judge_each_round",
+    );
     two(Debate::unjudged().rounds(100)).build().unwrap();
 }

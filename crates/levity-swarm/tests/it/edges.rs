@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex};
 
 use levity_core::{
-    Effect, EffectId, Ending, Input, Limits, Machine, MachineOutput, ModelErrorKind, Outcome, RunId, Signal,
-    Status,
+    Effect, EffectId, Ending, Input, Limits, Machine, MachineOutput, ModelErrorKind, Outcome,
+    RunId, Signal, Status,
 };
 use levity_loop::Agent;
 use levity_swarm::{
-    Debate, Delegation, Error, Handoff, Messages, PlannedBy, ReportStatus, Router, Swarm, SwarmInput,
-    SwarmMachine, SwarmNotice, Worker,
+    Debate, Delegation, Error, Handoff, Messages, PlannedBy, ReportStatus, Router, Swarm,
+    SwarmInput, SwarmMachine, SwarmNotice, Worker,
 };
 use levity_test::ScriptedModel;
 use serde_json::json;
@@ -38,16 +38,23 @@ async fn who_stands_in_has_limits_of_its_own() {
         .worker(worker("second", says("Done.")).limits(one_call))
         .build()
         .unwrap();
-    let finished =
-        swarm.run(SwarmInput::from("Go").plan([Delegation::new("a", "first", "Go.")])).await.unwrap();
+    let finished = swarm
+        .run(SwarmInput::from("Go").plan([Delegation::new("a", "first", "Go.")]))
+        .await
+        .unwrap();
     let report = finished.report("a").unwrap();
-    assert_eq!((&*report.worker, &*report.text, report.attempts), ("second", "Done.", 2));
+    assert_eq!(
+        (&*report.worker, &*report.text, report.attempts),
+        ("second", "Done.", 2)
+    );
 }
 
 /// The answers of a router to a swarm whose worker `weak` fails once and `strong` does all.
 async fn rounds(plans: &[&str]) -> (levity_swarm::SwarmAnswer, ScriptedModel) {
-    let router =
-        plans.iter().fold(ScriptedModel::new(), |model, plan| model.reply(*plan)).reply("All in all.");
+    let router = plans
+        .iter()
+        .fold(ScriptedModel::new(), |model, plan| model.reply(*plan))
+        .reply("All in all.");
     let strong = (0..9).fold(ScriptedModel::new(), |model, _| model.reply("Done."));
     let weak = fails().fail(ModelErrorKind::Auth);
     let swarm = Swarm::builder(Router::new(router.clone()))
@@ -68,12 +75,27 @@ async fn what_is_done_again_has_an_id_that_is_free() {
         )
     };
     let (finished, router) = rounds(&[&both("weak"), &both("strong")]).await;
-    let reports: Vec<_> =
-        finished.reports()[3..].iter().map(|one| (&*one.id, one.again.as_deref())).collect();
-    assert_eq!(reports, [("1.4", Some("1")), ("1.2.2", Some("1.2")), ("1.3.2", Some("1.3"))]);
-    assert_eq!((finished.missing().count(), router.requests().len()), (0, 3));
+    let reports: Vec<_> = finished.reports()[3..]
+        .iter()
+        .map(|one| (&*one.id, one.again.as_deref()))
+        .collect();
+    assert_eq!(
+        reports,
+        [
+            ("1.4", Some("1")),
+            ("1.2.2", Some("1.2")),
+            ("1.3.2", Some("1.3"))
+        ]
+    );
+    assert_eq!(
+        (finished.missing().count(), router.requests().len()),
+        (0, 3)
+    );
     let needs = &finished.plan()[5].depends_on;
-    assert_eq!(needs.iter().map(|id| &**id).collect::<Vec<_>>(), ["1.4", "1.2.2"]);
+    assert_eq!(
+        needs.iter().map(|id| &**id).collect::<Vec<_>>(),
+        ["1.4", "1.2.2"]
+    );
 }
 
 #[tokio::test]
@@ -83,8 +105,17 @@ async fn a_later_plan_that_needs_what_failed_is_asked_for_once_more() {
         {"id": "b", "worker": "strong", "task": "t", "depends_on": ["x", "a"]}]"#;
     let third = second.replace(r#", "a""#, "");
     let (finished, router) = rounds(&[first, second, &third]).await;
-    let asked = router.requests()[2].history.messages().last().unwrap().text().into_owned();
-    assert!(asked.contains("- `b` depends on `a`, which is not done"), "{asked}");
+    let asked = router.requests()[2]
+        .history
+        .messages()
+        .last()
+        .unwrap()
+        .text()
+        .into_owned();
+    assert!(
+        asked.contains("- `b` depends on `a`, which is not done"),
+        "{asked}"
+    );
     assert!(finished.report("b").unwrap().is_done());
 }
 
@@ -97,7 +128,10 @@ async fn who_is_never_asked_for_a_plan_is_not_asked_for_a_later_one() {
         .worker(worker("strong", says("Done.")))
         .build()
         .unwrap();
-    let plan = [Delegation::new("a", "weak", "Go."), Delegation::new("b", "strong", "Go.")];
+    let plan = [
+        Delegation::new("a", "weak", "Go."),
+        Delegation::new("b", "strong", "Go."),
+    ];
     let finished = swarm
         .run(SwarmInput::from("Go").plan(plan))
         .on_event(move |event| hear.lock().unwrap().extend(SwarmNotice::of(&event.kind)))
@@ -115,7 +149,13 @@ async fn who_is_never_asked_for_a_plan_is_not_asked_for_a_later_one() {
 /// Finishes an effect of a machine, and returns those that it wants then.
 fn finish(machine: &mut SwarmMachine, effect: u64, outcome: Outcome) -> Vec<(EffectId, Effect)> {
     let mut step = MachineOutput::new();
-    machine.apply(Input::Finished { effect: EffectId::new(effect), outcome }, &mut step);
+    machine.apply(
+        Input::Finished {
+            effect: EffectId::new(effect),
+            outcome,
+        },
+        &mut step,
+    );
     step.effects
 }
 
@@ -138,11 +178,21 @@ fn told_last(order: [u64; 2]) -> String {
         .build()
         .unwrap();
     let mut machine = swarm.machine("Go");
-    machine.apply(Input::Begin { run: RunId::new("r"), wrap: None }, &mut MachineOutput::new());
-    let plan = r#"[{"id": "a", "worker": "w1", "task": "t"}, {"id": "b", "worker": "w2", "task": "t"}]"#;
+    machine.apply(
+        Input::Begin {
+            run: RunId::new("r"),
+            wrap: None,
+        },
+        &mut MachineOutput::new(),
+    );
+    let plan =
+        r#"[{"id": "a", "worker": "w1", "task": "t"}, {"id": "b", "worker": "w2", "task": "t"}]"#;
     finish(&mut machine, 0, child(ended(plan)));
     let mut noted = ended("Done.");
-    noted.signals.push(Signal::new("send_message", json!({"to": "w3", "content": "Mind the step."})));
+    noted.signals.push(Signal::new(
+        "send_message",
+        json!({"to": "w3", "content": "Mind the step."}),
+    ));
     finish(&mut machine, 1, child(noted));
     let mut failed = ended("");
     failed.status = Status::Failed(levity_core::Failure::Internal("no".into()));
@@ -152,7 +202,9 @@ fn told_last(order: [u64; 2]) -> String {
     finish(&mut machine, 3, child(ended(plan)));
     let wanted = order.map(|effect| finish(&mut machine, effect, child(ended("Done."))));
     let mut wanted = wanted.into_iter().flatten();
-    let (_, Effect::Child(run)) = wanted.next().unwrap() else { panic!("no child") };
+    let (_, Effect::Child(run)) = wanted.next().unwrap() else {
+        panic!("no child")
+    };
     assert_eq!((&*run.agent, wanted.count()), ("w3", 0));
     run.input["task"].as_str().unwrap().to_owned()
 }
@@ -160,19 +212,45 @@ fn told_last(order: [u64; 2]) -> String {
 #[test]
 fn a_bus_that_is_full_makes_no_difference_to_what_a_worker_is_told() {
     let told = told_last([5, 4]);
-    assert!(told.contains("w1 says:\n```\nMind the step.\n```"), "{told}");
+    assert!(
+        told.contains("w1 says:\n```\nMind the step.\n```"),
+        "{told}"
+    );
     assert_eq!(told, told_last([4, 5]));
 }
 
 #[test]
 fn names_that_nobody_could_use_are_refused() {
     let long = "x".repeat(300);
-    for name in ["", " ", "router", "*", " coder", "coder\n", "co\u{7}der", &long] {
-        let built = Swarm::builder(Router::keywords()).worker(worker(name, ScriptedModel::new())).build();
-        assert!(matches!(built, Err(Error::Setting { setting: "worker", .. })), "{name:?}");
+    for name in [
+        "",
+        " ",
+        "router",
+        "*",
+        " coder",
+        "coder\n",
+        "co\u{7}der",
+        &long,
+    ] {
+        let built = Swarm::builder(Router::keywords())
+            .worker(worker(name, ScriptedModel::new()))
+            .build();
+        assert!(
+            matches!(
+                built,
+                Err(Error::Setting {
+                    setting: "worker",
+                    ..
+                })
+            ),
+            "{name:?}"
+        );
     }
     for name in ["Zoë the 2nd", "read_file", "a/b", "名前"] {
-        Swarm::builder(Router::keywords()).worker(worker(name, ScriptedModel::new())).build().unwrap();
+        Swarm::builder(Router::keywords())
+            .worker(worker(name, ScriptedModel::new()))
+            .build()
+            .unwrap();
     }
 }
 
@@ -183,19 +261,39 @@ async fn only_a_handoff_goes_on_after_another() {
         .build()
         .unwrap();
     let earlier = handoff.run("Hi").await.unwrap();
-    for swarm in [Swarm::builder(Router::keywords()), Swarm::builder(Debate::unjudged())] {
-        let swarm =
-            swarm.worker(worker("desk", says("x"))).worker(worker("other", says("x"))).build().unwrap();
+    for swarm in [
+        Swarm::builder(Router::keywords()),
+        Swarm::builder(Debate::unjudged()),
+    ] {
+        let swarm = swarm
+            .worker(worker("desk", says("x")))
+            .worker(worker("other", says("x")))
+            .build()
+            .unwrap();
         let refused = swarm.run(SwarmInput::from("Go").after(&earlier)).await;
-        assert!(matches!(refused, Err(Error::Setting { setting: "after", .. })), "{refused:?}");
+        assert!(
+            matches!(
+                refused,
+                Err(Error::Setting {
+                    setting: "after",
+                    ..
+                })
+            ),
+            "{refused:?}"
+        );
     }
 }
 
 #[tokio::test]
 async fn messages_are_those_of_the_swarm_and_not_of_one_below() {
-    let inner = Swarm::builder(Router::keywords()).worker(worker("deep", says("Deep."))).build().unwrap();
-    let swarm =
-        Swarm::builder(Router::keywords()).worker(Worker::swarm("team", "Works.", inner)).build().unwrap();
+    let inner = Swarm::builder(Router::keywords())
+        .worker(worker("deep", says("Deep.")))
+        .build()
+        .unwrap();
+    let swarm = Swarm::builder(Router::keywords())
+        .worker(Worker::swarm("team", "Works.", inner))
+        .build()
+        .unwrap();
     let mut handle = swarm.run("Go").start();
     let mut messages = Messages::of(&mut handle);
     let finished = handle.await.unwrap();
@@ -209,20 +307,38 @@ async fn messages_are_those_of_the_swarm_and_not_of_one_below() {
 #[tokio::test]
 async fn blank_goal_is_refused_and_a_plan_needs_none() {
     let model = says("Done.");
-    let router = Swarm::builder(Router::keywords()).worker(worker("first", model.clone())).build().unwrap();
+    let router = Swarm::builder(Router::keywords())
+        .worker(worker("first", model.clone()))
+        .build()
+        .unwrap();
     let debate = Swarm::builder(Debate::unjudged().rounds(1))
         .worker(worker("yes", says("yes")))
         .worker(worker("no", says("no")))
         .build()
         .unwrap();
     for swarm in [&router, &debate] {
-        for goal in
-            ["", " ", "\n\t", "\u{200b}", "\0", "\u{feff} \u{2060}\u{3164}\0\u{e0020}", "\u{200d}\u{ad}"]
-        {
-            assert!(matches!(swarm.run(goal).await, Err(Error::EmptyPrompt)), "{goal:?}");
-            assert!(matches!(swarm.run(goal).try_start(), Err(Error::EmptyPrompt)), "{goal:?}");
+        for goal in [
+            "",
+            " ",
+            "\n\t",
+            "\u{200b}",
+            "\0",
+            "\u{feff} \u{2060}\u{3164}\0\u{e0020}",
+            "\u{200d}\u{ad}",
+        ] {
+            assert!(
+                matches!(swarm.run(goal).await, Err(Error::EmptyPrompt)),
+                "{goal:?}"
+            );
+            assert!(
+                matches!(swarm.run(goal).try_start(), Err(Error::EmptyPrompt)),
+                "{goal:?}"
+            );
         }
     }
     assert!(model.requests().is_empty());
-    router.run(SwarmInput::from("").plan([Delegation::new("a", "first", "Go.")])).await.unwrap();
+    router
+        .run(SwarmInput::from("").plan([Delegation::new("a", "first", "Go.")]))
+        .await
+        .unwrap();
 }

@@ -14,7 +14,11 @@ fn secrets() -> SecretGuard {
 }
 
 fn worker(name: &str, model: &ScriptedModel) -> Worker {
-    Worker::new(name, "Works.", Agent::builder(model.clone()).build().unwrap())
+    Worker::new(
+        name,
+        "Works.",
+        Agent::builder(model.clone()).build().unwrap(),
+    )
 }
 
 #[tokio::test]
@@ -26,13 +30,17 @@ async fn they_stand_around_everybody_who_works() {
     let swarm = builder.guard(secrets()).build().unwrap();
     let told = Arc::new(Mutex::new(Vec::new()));
     let hears = told.clone();
-    let run =
-        swarm.run(format!("Find {WORD}.")).on_event(move |event| hears.lock().unwrap().push(event.clone()));
+    let run = swarm
+        .run(format!("Find {WORD}."))
+        .on_event(move |event| hears.lock().unwrap().push(event.clone()));
     let done = run.await.unwrap();
     assert_eq!(done.text(), "[secret: known], I found.");
     let told = told.lock().unwrap();
     let guarded = |kind: &EventKind| matches!(kind, EventKind::Guarded { .. });
-    assert!(told.iter().filter(|event| guarded(&event.kind)).count() >= 2, "the goal and the answer");
+    assert!(
+        told.iter().filter(|event| guarded(&event.kind)).count() >= 2,
+        "the goal and the answer"
+    );
     for asked in router.requests().iter().chain(&one.requests()) {
         assert!(!format!("{asked:?}").contains(WORD), "{asked:?}");
     }
@@ -40,12 +48,18 @@ async fn they_stand_around_everybody_who_works() {
 
 #[tokio::test]
 async fn what_they_block_is_not_answered() {
-    let models = [ScriptedModel::new().reply("Yes."), ScriptedModel::new().reply("No, for many reasons.")];
+    let models = [
+        ScriptedModel::new().reply("Yes."),
+        ScriptedModel::new().reply("No, for many reasons."),
+    ];
     let judge = ScriptedModel::new().reply("It is settled for good.");
     let workers = [worker("one", &models[0]), worker("two", &models[1])];
     let builder = Swarm::builder(Debate::new(judge).rounds(1)).workers(workers);
     let swarm = builder.guard(SizeGuard::new().answer(10)).build().unwrap();
     let done = swarm.run("Is it?").await;
     let told = format!("{done:?}");
-    assert!(!told.contains("many reasons") && !told.contains("settled"), "{told}");
+    assert!(
+        !told.contains("many reasons") && !told.contains("settled"),
+        "{told}"
+    );
 }

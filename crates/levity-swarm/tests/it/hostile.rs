@@ -10,7 +10,11 @@ use levity_swarm::{Delegation, ReportStatus, Router, Swarm, SwarmInput, Worker, 
 use levity_test::{ManualWorld, ScriptedModel, Turn};
 
 fn worker(name: &str, model: ScriptedModel) -> Worker {
-    Worker::new(name, format!("The {name}."), Agent::builder(model).build().unwrap())
+    Worker::new(
+        name,
+        format!("The {name}."),
+        Agent::builder(model).build().unwrap(),
+    )
 }
 
 /// A plan for two workers, of which one does its worst.
@@ -21,8 +25,10 @@ fn two(bad: Worker) -> Swarm {
 
 fn two_in(bad: Worker, runtime: Runtime) -> Swarm {
     let plan = r#"{"delegations": [{"id": "bad", "worker": "bad", "task": "x"}, {"id": "good", "worker": "good", "task": "y"}]}"#;
-    let router =
-        ScriptedModel::new().reply(plan).reply(r#"{"delegations": []}"#).reply("This is what there is.");
+    let router = ScriptedModel::new()
+        .reply(plan)
+        .reply(r#"{"delegations": []}"#)
+        .reply("This is what there is.");
     Swarm::builder(Router::new(router))
         .worker(bad)
         .worker(worker("good", ScriptedModel::new().reply("Good.")))
@@ -34,7 +40,9 @@ fn two_in(bad: Worker, runtime: Runtime) -> Swarm {
 #[track_caller]
 fn check(finished: &levity_swarm::SwarmAnswer, why: &str) {
     assert!(
-        finished.text().starts_with("This is what there is.\n\nNot done:\n- bad (`bad`): "),
+        finished
+            .text()
+            .starts_with("This is what there is.\n\nNot done:\n- bad (`bad`): "),
         "{}",
         finished.text()
     );
@@ -46,7 +54,10 @@ fn check(finished: &levity_swarm::SwarmAnswer, why: &str) {
 #[tokio::test]
 async fn a_worker_that_never_answers() {
     let bad = worker("bad", ScriptedModel::new().hang().hang()).timeout(Duration::from_secs(5));
-    check(&two(bad).run("Go").await.unwrap(), "the limit on time was reached");
+    check(
+        &two(bad).run("Go").await.unwrap(),
+        "the limit on time was reached",
+    );
 }
 
 #[tokio::test]
@@ -58,7 +69,10 @@ async fn a_worker_that_panics() {
 #[tokio::test]
 async fn a_worker_that_answers_nothing() {
     let bad = worker("bad", ScriptedModel::looping(Turn::new().text(""))).retries(0);
-    check(&two_in(bad, Runtime::new()).run("Go").await.unwrap(), "empty");
+    check(
+        &two_in(bad, Runtime::new()).run("Go").await.unwrap(),
+        "empty",
+    );
 }
 
 #[tokio::test]
@@ -76,18 +90,32 @@ async fn a_worker_that_answers_ten_megabytes() {
     let finished = swarm.run("Go").await.unwrap();
     assert_eq!(finished.text(), "Short.");
     let text = &finished.report("a").unwrap().text;
-    assert!(text.len() < WorkerReport::MAX_TEXT + 100 && text.contains("[cut here: "), "{}", text.len());
-    assert!(finished.bus().bytes() < 100_000, "{}", finished.bus().bytes());
+    assert!(
+        text.len() < WorkerReport::MAX_TEXT + 100 && text.contains("[cut here: "),
+        "{}",
+        text.len()
+    );
+    assert!(
+        finished.bus().bytes() < 100_000,
+        "{}",
+        finished.bus().bytes()
+    );
     for model in [&router, &good] {
-        let longest = model.requests().iter().map(|request| request.history.size()).max().unwrap();
+        let longest = model
+            .requests()
+            .iter()
+            .map(|request| request.history.size())
+            .max()
+            .unwrap();
         assert!(longest < 500_000, "{longest}");
     }
 }
 
 #[tokio::test]
 async fn routers_that_do_their_worst() {
-    let many: Vec<String> =
-        (0..500).map(|at| format!(r#"{{"id":"d{at}","worker":"coder","task":"t"}}"#)).collect();
+    let many: Vec<String> = (0..500)
+        .map(|at| format!(r#"{{"id":"d{at}","worker":"coder","task":"t"}}"#))
+        .collect();
     let plans = [
         "Let me think about this.".to_owned(),
         String::from("{{{{{{{{"),
@@ -104,10 +132,15 @@ async fn routers_that_do_their_worst() {
         ),
     ];
     for plan in plans {
-        let router = ScriptedModel::new().reply(&*plan).reply(&*plan).reply("Put together.");
+        let router = ScriptedModel::new()
+            .reply(&*plan)
+            .reply(&*plan)
+            .reply("Put together.");
         let coder = ScriptedModel::new().reply("Done.");
-        let swarm =
-            Swarm::builder(Router::new(router.clone())).worker(worker("coder", coder)).build().unwrap();
+        let swarm = Swarm::builder(Router::new(router.clone()))
+            .worker(worker("coder", coder))
+            .build()
+            .unwrap();
         let finished = swarm.run("Write code").await.unwrap();
         assert_eq!(finished.text(), "Done.", "{:.80}", plan);
         let asked = router.requests()[1].history.size();
@@ -117,7 +150,10 @@ async fn routers_that_do_their_worst() {
 
 #[tokio::test]
 async fn a_router_that_panics_or_never_answers() {
-    for router in [ScriptedModel::new().panic("boom").panic("boom"), ScriptedModel::new().hang().hang()] {
+    for router in [
+        ScriptedModel::new().panic("boom").panic("boom"),
+        ScriptedModel::new().hang().hang(),
+    ] {
         let world = ManualWorld::auto();
         let router = router.with_world(Arc::new(world.clone()));
         let swarm = Swarm::builder(Router::new(router))
@@ -130,7 +166,10 @@ async fn a_router_that_panics_or_never_answers() {
 }
 
 fn card() -> ModelCard {
-    ModelCard::new("test", "costly").with_window(4_000).with_max_output(500).with_price(Price::new(5.0, 10.0))
+    ModelCard::new("test", "costly")
+        .with_window(4_000)
+        .with_max_output(500)
+        .with_price(Price::new(5.0, 10.0))
 }
 
 /// A model whose every call takes 1,000 tokens and a cent.
@@ -141,13 +180,20 @@ fn costly(text: &str) -> ScriptedModel {
 #[tokio::test]
 async fn the_budget_of_the_whole_is_never_passed() {
     for tokens in [0, 100, 2_000, 5_000, 10_000, 30_000] {
-        let agents =
-            |name: &str| Worker::new(name, "Works.", Agent::builder(costly("Done.")).build().unwrap());
-        let swarm = Swarm::builder(Router::agent(Agent::builder(costly("Done.")).build().unwrap()))
-            .workers(["a", "b", "c", "d"].map(agents))
-            .limits(Limits::new().tokens(tokens))
-            .build()
-            .unwrap();
+        let agents = |name: &str| {
+            Worker::new(
+                name,
+                "Works.",
+                Agent::builder(costly("Done.")).build().unwrap(),
+            )
+        };
+        let swarm = Swarm::builder(Router::agent(
+            Agent::builder(costly("Done.")).build().unwrap(),
+        ))
+        .workers(["a", "b", "c", "d"].map(agents))
+        .limits(Limits::new().tokens(tokens))
+        .build()
+        .unwrap();
         let plan = ["a", "b", "c", "d"].map(|name| Delegation::new(name, name, "Work."));
         let usage = match swarm.run(SwarmInput::from("Go").plan(plan)).await {
             Ok(finished) => finished.usage(),
@@ -159,9 +205,18 @@ async fn the_budget_of_the_whole_is_never_passed() {
 
 #[tokio::test]
 async fn a_greedy_worker_leaves_the_others_their_share() {
-    let greedy = ScriptedModel::looping(Turn::new().call("again", serde_json::json!({})).usage(500, 500));
-    let again = levity_test::RecordingTool::new("again", |_| Ok(levity_core::ToolOutput::text("more")));
-    let greedy = Agent::builder(greedy.with_card(card())).tool(again).max_turns(1_000).build().unwrap();
+    let greedy = ScriptedModel::looping(
+        Turn::new()
+            .call("again", serde_json::json!({}))
+            .usage(500, 500),
+    );
+    let again =
+        levity_test::RecordingTool::new("again", |_| Ok(levity_core::ToolOutput::text("more")));
+    let greedy = Agent::builder(greedy.with_card(card()))
+        .tool(again)
+        .max_turns(1_000)
+        .build()
+        .unwrap();
     let modest = Agent::builder(costly("Done.")).build().unwrap();
     let swarm = Swarm::builder(Router::keywords())
         .worker(Worker::new("greedy", "Works.", greedy))
@@ -172,7 +227,14 @@ async fn a_greedy_worker_leaves_the_others_their_share() {
         .unwrap();
     let plan = ["greedy", "modest"].map(|name| Delegation::new(name, name, "Work."));
     let finished = swarm.run(SwarmInput::from("Go").plan(plan)).await.unwrap();
-    assert!(finished.report("modest").unwrap().is_done(), "{:?}", finished.reports());
+    assert!(
+        finished.report("modest").unwrap().is_done(),
+        "{:?}",
+        finished.reports()
+    );
     assert!(finished.report("greedy").unwrap().usage.total() <= 10_000);
-    assert!(matches!(finished.status(), Status::Complete | Status::BestEffort(_)));
+    assert!(matches!(
+        finished.status(),
+        Status::Complete | Status::BestEffort(_)
+    ));
 }

@@ -37,20 +37,38 @@ fn delegate(turn: Turn, worker: &str) -> Turn {
     turn.call(worker, json!({"task": "Do it."}))
 }
 
-/// A whole with two workers at once: `coder` has a helper and a tool that is asked about, `reviewer` a tool.
+/// A whole with two workers at once: `coder` has a helper and a tool that is asked about,
+/// `reviewer` a tool.
 fn team() -> AgentBuilder {
-    let helper = ScriptedModel::new().call("read_file", json!({})).reply("Read.");
-    let helper = Agent::builder(helper).tool(Works::named("read_file")).build().unwrap();
+    let helper = ScriptedModel::new()
+        .call("read_file", json!({}))
+        .reply("Read.");
+    let helper = Agent::builder(helper)
+        .tool(Works::named("read_file"))
+        .build()
+        .unwrap();
     let coder = ScriptedModel::new().turn(delegate(Turn::new(), "helper"));
     let coder = coder.call("write_file", json!({})).reply("Written.");
-    let coder = Agent::builder(coder).tool(Works::that_asks("write_file")).agent("helper", "Helps.", helper);
-    let reviewer = ScriptedModel::new().call("read_file", json!({})).reply("Good.");
-    let reviewer = Agent::builder(reviewer).tool(Works::named("read_file")).build().unwrap();
+    let coder = Agent::builder(coder)
+        .tool(Works::that_asks("write_file"))
+        .agent("helper", "Helps.", helper);
+    let reviewer = ScriptedModel::new()
+        .call("read_file", json!({}))
+        .reply("Good.");
+    let reviewer = Agent::builder(reviewer)
+        .tool(Works::named("read_file"))
+        .build()
+        .unwrap();
     let both = delegate(delegate(Turn::new(), "coder"), "reviewer");
-    Agent::builder(ScriptedModel::new().turn(both).call("look", json!({})).reply("All done."))
-        .tool(Works::named("look"))
-        .agent("coder", "Writes.", coder.build().unwrap())
-        .agent("reviewer", "Reads.", reviewer)
+    Agent::builder(
+        ScriptedModel::new()
+            .turn(both)
+            .call("look", json!({}))
+            .reply("All done."),
+    )
+    .tool(Works::named("look"))
+    .agent("coder", "Writes.", coder.build().unwrap())
+    .agent("reviewer", "Reads.", reviewer)
 }
 
 /// What a kind of event is called in JSON.
@@ -86,8 +104,9 @@ async fn every_event_says_where_it_comes_from() {
         .filter(|(_, origin)| origin.tool().is_some())
         .map(|(event, origin)| format!("{origin}: {}", kind(event)))
         .collect();
-    let tool =
-        |path: &str| ["progress", "tool_finished", "tool_started"].map(|kind| format!("{path}: {kind}"));
+    let tool = |path: &str| {
+        ["progress", "tool_finished", "tool_started"].map(|kind| format!("{path}: {kind}"))
+    };
     let asked = ["asked", "decided"].map(|kind| format!("swarm › coder › write_file: {kind}"));
     let expected = [
         tool("swarm › coder › helper › read_file"),
@@ -95,16 +114,28 @@ async fn every_event_says_where_it_comes_from() {
         tool("swarm › look"),
         tool("swarm › reviewer › read_file"),
     ];
-    assert_eq!(of_tools, expected.into_iter().flatten().chain(asked).collect());
+    assert_eq!(
+        of_tools,
+        expected.into_iter().flatten().chain(asked).collect()
+    );
 
     let of_runs: BTreeSet<String> = seen
         .iter()
-        .filter(|(event, _)| matches!(event.kind, EventKind::RunStarted { .. } | EventKind::RunEnded(_)))
+        .filter(|(event, _)| {
+            matches!(
+                event.kind,
+                EventKind::RunStarted { .. } | EventKind::RunEnded(_)
+            )
+        })
         .map(|(event, origin)| format!("{origin}: {}", kind(event)))
         .collect();
     let run = |path: &str| ["run_started", "run_ended"].map(|kind| format!("{path}: {kind}"));
-    let expected =
-        [run("swarm"), run("swarm › coder"), run("swarm › coder › helper"), run("swarm › reviewer")];
+    let expected = [
+        run("swarm"),
+        run("swarm › coder"),
+        run("swarm › coder › helper"),
+        run("swarm › reviewer"),
+    ];
     assert_eq!(of_runs, expected.into_iter().flatten().collect());
 
     for (event, origin) in &seen {
@@ -117,23 +148,33 @@ async fn every_event_says_where_it_comes_from() {
 #[tokio::test]
 async fn nothing_stays_when_all_has_ended() {
     let (lineage, seen) = watched().await;
-    assert_eq!(format!("{lineage:?}"), r#"Lineage { name: "swarm", runs: 0, calls: 0 }"#);
+    assert_eq!(
+        format!("{lineage:?}"),
+        r#"Lineage { name: "swarm", runs: 0, calls: 0 }"#
+    );
     assert!(seen.len() > 40, "{}", seen.len());
     assert_eq!(lineage.runs_of("coder"), []);
 }
 
-/// A worker is found by its name while it works, and stopped by the run that is found; the others go on.
+/// A worker is found by its name while it works, and stopped by the run that is found; the others
+/// go on.
 #[tokio::test]
 async fn a_worker_is_found_by_name_and_stopped() {
     let hangs = Agent::builder(ScriptedModel::new().call("hang", json!({})));
-    let hangs = hangs.tool(FaultyTool::hangs().named("hang")).build().unwrap();
-    let quick = Agent::builder(ScriptedModel::new().reply("Quick.")).build().unwrap();
+    let hangs = hangs
+        .tool(FaultyTool::hangs().named("hang"))
+        .build()
+        .unwrap();
+    let quick = Agent::builder(ScriptedModel::new().reply("Quick."))
+        .build()
+        .unwrap();
     let both = delegate(delegate(Turn::new(), "slow"), "quick");
     let team = Agent::builder(ScriptedModel::new().turn(both).reply("One of them."))
         .agent("slow", "Hangs.", hangs)
         .agent("quick", "Answers.", quick);
     let mut run = team.build().unwrap().start("Do it.");
-    let (mut events, control, mut lineage) = (run.events(), run.control().clone(), Lineage::new("swarm"));
+    let (mut events, control, mut lineage) =
+        (run.events(), run.control().clone(), Lineage::new("swarm"));
     while let Some(event) = events.next().await {
         let origin = lineage.apply(&event);
         if origin.tool() == Some("hang") && matches!(event.kind, EventKind::ToolStarted { .. }) {
@@ -144,10 +185,14 @@ async fn a_worker_is_found_by_name_and_stopped() {
         }
     }
     assert_eq!(run.await.unwrap().text(), "One of them.");
-    assert_eq!(format!("{lineage:?}"), r#"Lineage { name: "swarm", runs: 0, calls: 0 }"#);
+    assert_eq!(
+        format!("{lineage:?}"),
+        r#"Lineage { name: "swarm", runs: 0, calls: 0 }"#
+    );
 }
 
-/// Who comes late, at whatever event, is never told something wrong: an agent's name, or the id in its place.
+/// Who comes late, at whatever event, is never told something wrong: an agent's name, or the id in
+/// its place.
 #[tokio::test]
 async fn who_comes_late_is_told_ids_and_nothing_wrong() {
     let (_, seen) = watched().await;
@@ -156,11 +201,20 @@ async fn who_comes_late_is_told_ids_and_nothing_wrong() {
         for (event, whole) in &seen[late..] {
             let origin = lineage.apply(event);
             for (at, (name, right)) in origin.agents().iter().zip(whole.agents()).enumerate() {
-                let id = event.run.as_str().splitn(at + 2, '.').take(at + 1).collect::<Vec<_>>().join(".");
+                let id = event
+                    .run
+                    .as_str()
+                    .splitn(at + 2, '.')
+                    .take(at + 1)
+                    .collect::<Vec<_>>()
+                    .join(".");
                 assert!(name == right || **name == *id, "{origin} is not {whole}");
             }
             assert_eq!(origin.agents().len(), whole.agents().len());
-            assert!(origin.tool().is_none() || origin.tool() == whole.tool(), "{origin} is not {whole}");
+            assert!(
+                origin.tool().is_none() || origin.tool() == whole.tool(),
+                "{origin} is not {whole}"
+            );
         }
     }
 }
@@ -169,13 +223,24 @@ async fn who_comes_late_is_told_ids_and_nothing_wrong() {
 #[tokio::test]
 async fn a_resumed_run_introduces_its_workers_again() {
     let runtime = Runtime::new().with_journal(levity_runtime::MemoryJournal::new());
-    let mut run = team().runtime(runtime.clone()).build().unwrap().run("Do it.").id("r1").start();
+    let mut run = team()
+        .runtime(runtime.clone())
+        .build()
+        .unwrap()
+        .run("Do it.")
+        .id("r1")
+        .start();
     let mut events = run.events();
     while !matches!(events.next().await.unwrap().kind, EventKind::Asked(_)) {}
     run.stop().await;
     drop(events);
 
-    let mut run = team().runtime(runtime).build().unwrap().resume("r1").start();
+    let mut run = team()
+        .runtime(runtime)
+        .build()
+        .unwrap()
+        .resume("r1")
+        .start();
     let (mut events, mut lineage) = (run.events(), Lineage::new("swarm"));
     let asked = loop {
         let event = events.next().await.unwrap();

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    Deltas, Message, Model, ModelCard, ModelError, ModelErrorKind, Part, Request, Response, Role, ToolCall,
-    World,
+    Deltas, Message, Model, ModelCard, ModelError, ModelErrorKind, Part, Request, Response, Role,
+    ToolCall, World,
 };
 use levity_loop::Agent;
 use levity_runtime::Runtime;
@@ -25,13 +25,21 @@ struct Slow {
 }
 
 impl Slow {
-    /// The first leaves a note for the fourth, the second one for all; the third never gets anything done.
+    /// The first leaves a note for the fourth, the second one for all; the third never gets
+    /// anything done.
     fn answer(&self, request: &Request) -> Result<Response, ModelError> {
-        let words: Vec<String> =
-            request.history.messages().iter().map(|message| format!("{message:?}")).collect();
+        let words: Vec<String> = request
+            .history
+            .messages()
+            .iter()
+            .map(|message| format!("{message:?}"))
+            .collect();
         self.asked.lock().unwrap().push(words.join("\n"));
-        let spoke =
-            request.history.messages().last().is_some_and(|message| message.results().next().is_some());
+        let spoke = request
+            .history
+            .messages()
+            .last()
+            .is_some_and(|message| message.results().next().is_some());
         let args = match self.name {
             "third" => return Err(ModelError::new(ModelErrorKind::Overloaded, "too much")),
             "first" => json!({"to": "fourth", "content": "Mind the step."}),
@@ -42,12 +50,20 @@ impl Slow {
             return Ok(Response::new(Message::assistant(self.words(request))));
         }
         let call = ToolCall::new("c1", "send_message", args);
-        Ok(Response::new(Message::new(Role::Assistant, [Part::ToolCall(call)])))
+        Ok(Response::new(Message::new(
+            Role::Assistant,
+            [Part::ToolCall(call)],
+        )))
     }
 
     /// How long the task was: whatever a worker is shown makes a difference.
     fn words(&self, request: &Request) -> String {
-        let size: usize = request.history.messages().iter().map(|message| message.text().len()).sum();
+        let size: usize = request
+            .history
+            .messages()
+            .iter()
+            .map(|message| message.text().len())
+            .sum();
         format!("{} was told {size}", self.name)
     }
 }
@@ -60,7 +76,8 @@ impl Model for Slow {
 
     async fn stream(&self, request: Request) -> Result<Deltas, ModelError> {
         self.world.sleep(self.time).await;
-        self.answer(&request).map(|response| Deltas::from_response(&response))
+        self.answer(&request)
+            .map(|response| Deltas::from_response(&response))
     }
 }
 
@@ -91,15 +108,33 @@ async fn tick(world: &ManualWorld) {
 /// Runs the same script, with workers that take so long for each call; and what each was asked.
 async fn run(times: [u64; 4], parallel: usize) -> (SwarmAnswer, Vec<Vec<String>>) {
     let world = ManualWorld::new();
-    let router = ScriptedModel::new().reply(PLAN).reply(AGAIN).reply("Put together.");
+    let router = ScriptedModel::new()
+        .reply(PLAN)
+        .reply(AGAIN)
+        .reply("Put together.");
     let asked: [Arc<Mutex<Vec<String>>>; 4] = Default::default();
     let runtime = Runtime::new().with_world(world.clone());
-    let mut swarm =
-        Swarm::builder(Router::new(router.clone())).runtime(runtime.clone()).max_parallel(parallel).talk();
-    for ((name, asked), time) in ["first", "second", "third", "fourth"].into_iter().zip(&asked).zip(times) {
+    let mut swarm = Swarm::builder(Router::new(router.clone()))
+        .runtime(runtime.clone())
+        .max_parallel(parallel)
+        .talk();
+    for ((name, asked), time) in ["first", "second", "third", "fourth"]
+        .into_iter()
+        .zip(&asked)
+        .zip(times)
+    {
         let (time, card) = (Duration::from_millis(time), ModelCard::new("test", "slow"));
-        let slow = Slow { name, world: world.clone(), time, asked: asked.clone(), card };
-        let agent = Agent::builder(slow).runtime(runtime.clone()).build().unwrap();
+        let slow = Slow {
+            name,
+            world: world.clone(),
+            time,
+            asked: asked.clone(),
+            card,
+        };
+        let agent = Agent::builder(slow)
+            .runtime(runtime.clone())
+            .build()
+            .unwrap();
         swarm = swarm.worker(Worker::new(name, "Works.", agent).memory(WorkerMemory::Run));
     }
     let swarm = swarm.build().unwrap();
@@ -108,7 +143,13 @@ async fn run(times: [u64; 4], parallel: usize) -> (SwarmAnswer, Vec<Vec<String>>
         () = tick(&world) => unreachable!(),
     };
     let mut asked = asked.map(|asked| asked.lock().unwrap().clone()).to_vec();
-    asked.push(router.requests().iter().map(|request| format!("{:?}", request.history.messages())).collect());
+    asked.push(
+        router
+            .requests()
+            .iter()
+            .map(|request| format!("{:?}", request.history.messages()))
+            .collect(),
+    );
     asked.iter_mut().for_each(|asked| asked.sort());
     (finished, asked)
 }
@@ -116,7 +157,10 @@ async fn run(times: [u64; 4], parallel: usize) -> (SwarmAnswer, Vec<Vec<String>>
 /// The log without the times.
 fn log(finished: &SwarmAnswer) -> String {
     let line = |message: &BusMessage| {
-        format!("{} {} {} {}: {}\n", message.id, message.from, message.kind, message.to, message.content)
+        format!(
+            "{} {} {} {}: {}\n",
+            message.id, message.from, message.kind, message.to, message.content
+        )
     };
     finished.bus().messages().map(line).collect()
 }
@@ -136,11 +180,22 @@ async fn the_log_says_what_was_said() {
     // Who comes after the first finds its note, and who comes after the second what it told all.
     let fourth = &asked[3];
     let seen = |task: &str, note: &str| {
-        fourth.iter().any(|asked| asked.contains(&format!("# Your task\\n{task}")) && asked.contains(note))
+        fourth
+            .iter()
+            .any(|asked| asked.contains(&format!("# Your task\\n{task}")) && asked.contains(note))
     };
-    assert!(seen("Go on.", "Mind the step.") && !seen("Go on.", "It is late."), "{fourth:?}");
-    assert!(seen("End.", "Mind the step.") && seen("End.", "It is late."), "{fourth:?}");
-    assert!(!seen("Alone.", "Mind the step.") && seen("See.", "It is late."), "{fourth:?}");
+    assert!(
+        seen("Go on.", "Mind the step.") && !seen("Go on.", "It is late."),
+        "{fourth:?}"
+    );
+    assert!(
+        seen("End.", "Mind the step.") && seen("End.", "It is late."),
+        "{fourth:?}"
+    );
+    assert!(
+        !seen("Alone.", "Mind the step.") && seen("See.", "It is late."),
+        "{fourth:?}"
+    );
 }
 
 proptest! {

@@ -11,7 +11,8 @@ use levity_loop::Agent;
 use levity_observe::Lineage;
 use levity_runtime::{MemoryJournal, RunHandle, Runtime};
 use levity_swarm::{
-    BusMessage, Delegation, Error, Router, Swarm, SwarmAnswer, SwarmBuilder, SwarmInput, Worker, WorkerMemory,
+    BusMessage, Delegation, Error, Router, Swarm, SwarmAnswer, SwarmBuilder, SwarmInput, Worker,
+    WorkerMemory,
 };
 use levity_test::crash::{CrashTally, Crashes, Life};
 use levity_test::{FunctionModel, RecordingTool, ScriptedModel};
@@ -36,7 +37,9 @@ fn calls(tool: &str) -> Response {
 fn answer(name: &str, request: &Request) -> Result<Response, ModelError> {
     let messages = request.history.messages();
     let told = messages.iter().rfind(|message| message.role == Role::User);
-    let told = told.map(|message| message.text().into_owned()).unwrap_or_default();
+    let told = told
+        .map(|message| message.text().into_owned())
+        .unwrap_or_default();
     let acted = messages.iter().any(|message| message.role == Role::Tool);
     let size: usize = messages.iter().map(|message| message.text().len()).sum();
     let text = match name {
@@ -44,9 +47,15 @@ fn answer(name: &str, request: &Request) -> Result<Response, ModelError> {
         "router" if told.contains("# What was done") => AGAIN.to_owned(),
         "router" if told.contains("`crew`") => PLAN.to_owned(),
         "router" => {
-            r#"[{"worker": "pilot", "task": "Steer."}, {"worker": "watch", "task": "See."}]"#.to_owned()
+            r#"[{"worker": "pilot", "task": "Steer."}, {"worker": "watch", "task": "See."}]"#
+                .to_owned()
         }
-        "loser" => return Err(ModelError::new(ModelErrorKind::BadRequest, "it cannot be done")),
+        "loser" => {
+            return Err(ModelError::new(
+                ModelErrorKind::BadRequest,
+                "it cannot be done",
+            ));
+        }
         "flaky" if !told.contains("The attempt before") => {
             return Err(ModelError::new(ModelErrorKind::BadRequest, "not yet"));
         }
@@ -61,7 +70,8 @@ fn answer(name: &str, request: &Request) -> Result<Response, ModelError> {
 
 /// A worker that tells the world when it is asked and what its tools do.
 fn worker(name: &'static str, world: &Arc<CrashTally>) -> Worker {
-    Worker::new(name, format!("The {name}."), agent(name, world)).retries(u32::from(name == "flaky"))
+    Worker::new(name, format!("The {name}."), agent(name, world))
+        .retries(u32::from(name == "flaky"))
 }
 
 fn model(name: &'static str, world: &Arc<CrashTally>) -> FunctionModel {
@@ -82,13 +92,20 @@ fn agent(name: &'static str, world: &Arc<CrashTally>) -> Agent {
         tool.with_hints(hints)
     };
     let agent = Agent::builder(model(name, world)).tool(tool("look", Hints::new().idempotent()));
-    agent.tool(tool("send", Hints::new().destructive())).build().unwrap()
+    agent
+        .tool(tool("send", Hints::new().destructive()))
+        .build()
+        .unwrap()
 }
 
 /// Two workers, one of whom asks before it sends something.
 fn crew(world: &Arc<CrashTally>) -> Swarm {
     let swarm = Swarm::builder(Router::new(model("router", world)));
-    swarm.worker(worker("pilot", world)).worker(worker("watch", world)).build().unwrap()
+    swarm
+        .worker(worker("pilot", world))
+        .worker(worker("watch", world))
+        .build()
+        .unwrap()
 }
 
 /// A swarm one of whose workers is a swarm, and one of those asks before it sends something.
@@ -116,11 +133,17 @@ fn runtime() -> (Runtime, MemoryJournal) {
 /// What it came to: the answer, the log without the times, and who did what.
 fn shown(finished: &SwarmAnswer) -> Vec<String> {
     let line = |message: &BusMessage| {
-        format!("{} {} {} {}: {}", message.id, message.from, message.kind, message.to, message.content)
+        format!(
+            "{} {} {} {}: {}",
+            message.id, message.from, message.kind, message.to, message.content
+        )
     };
     let mut shown: Vec<String> = finished.bus().messages().map(line).collect();
     shown.extend(finished.reports().iter().map(|report| {
-        format!("{} {} {:?} {} {}", report.id, report.worker, report.status, report.attempts, report.text)
+        format!(
+            "{} {} {:?} {} {}",
+            report.id, report.worker, report.status, report.attempts, report.text
+        )
     }));
     shown.push(format!("{:?} {}", finished.status(), finished.text()));
     shown
@@ -149,7 +172,10 @@ async fn live(life: Life<Arc<CrashTally>>) -> Vec<String> {
 
 #[tokio::test]
 async fn stopped_after_every_record_a_swarm_in_a_swarm_comes_to_the_same() {
-    let report = Crashes::new(MemoryJournal::new).world(Arc::<CrashTally>::default).run(live).await;
+    let report = Crashes::new(MemoryJournal::new)
+        .world(Arc::<CrashTally>::default)
+        .run(live)
+        .await;
     report.assert_same();
     assert!(report.stops.len() > 100, "{}", report.stops.len());
     let whole = report.whole.world.all();
@@ -157,7 +183,11 @@ async fn stopped_after_every_record_a_swarm_in_a_swarm_comes_to_the_same() {
     for end in &report.stops {
         assert!(end.world.ever("send") <= 1, "{end}");
         // No more is done twice than ran when it was stopped.
-        assert!(end.world.ever("model") <= whole["model"] + 3, "{end}: {:?}", end.world.all());
+        assert!(
+            end.world.ever("model") <= whole["model"] + 3,
+            "{end}: {:?}",
+            end.world.all()
+        );
     }
 }
 
@@ -173,19 +203,38 @@ async fn what_is_told_live_is_told_again_from_the_journal() {
         }
     });
     let finished = allow_all(run.start()).await.unwrap();
-    let line =
-        |event: &Event| format!("{} {}", event.at.as_millis(), serde_json::to_string(&event.kind).unwrap());
+    let line = |event: &Event| {
+        format!(
+            "{} {}",
+            event.at.as_millis(),
+            serde_json::to_string(&event.kind).unwrap()
+        )
+    };
     let live: Vec<String> = told.lock().unwrap().iter().map(line).collect();
-    let kept: Vec<String> = swarm.history(&"r".into()).await.unwrap().iter().map(line).collect();
+    let kept: Vec<String> = swarm
+        .history(&"r".into())
+        .await
+        .unwrap()
+        .iter()
+        .map(line)
+        .collect();
     assert_eq!(live, kept);
     assert!(live.len() > 40, "{}", live.len());
     // A run that has ended is only read.
     let calls = world.ever("model");
     let again = swarm.resume("r").await.unwrap();
-    assert_eq!((shown(&again), again.usage()), (shown(&finished), finished.usage()));
+    assert_eq!(
+        (shown(&again), again.usage()),
+        (shown(&finished), finished.usage())
+    );
     assert_eq!(world.ever("model"), calls);
-    let times =
-        |finished: &SwarmAnswer| finished.bus().messages().map(|message| message.at).collect::<Vec<_>>();
+    let times = |finished: &SwarmAnswer| {
+        finished
+            .bus()
+            .messages()
+            .map(|message| message.at)
+            .collect::<Vec<_>>()
+    };
     assert_eq!(times(&again), times(&finished));
     assert!(journal.read(&"r".into()).await.is_ok());
 }
@@ -194,19 +243,30 @@ async fn what_is_told_live_is_told_again_from_the_journal() {
 async fn a_run_is_forked_after_every_record_and_the_old_one_stays() {
     let ((runtime, journal), world) = (runtime(), Arc::default());
     let swarm = swarm(&runtime, &world);
-    let finished = allow_all(swarm.run("Do it all.").id("r").start()).await.unwrap();
+    let finished = allow_all(swarm.run("Do it all.").id("r").start())
+        .await
+        .unwrap();
     let before = journal.read(&"r".into()).await.unwrap();
     let whole = world.ever("model");
     for after in 0..before.len() as u64 - 1 {
         let made = world.ever("model");
-        let fork = swarm.fork("r").after(after).id(format!("fork{after}")).start();
+        let fork = swarm
+            .fork("r")
+            .after(after)
+            .id(format!("fork{after}"))
+            .start();
         let forked = allow_all(fork).await.unwrap();
         assert_eq!(shown(&forked), shown(&finished), "forked after {after}");
         let again = world.ever("model") - made;
         // A worker that had ended is not asked again.
         let left = before[after as usize + 1..].iter();
-        let left = left.filter(|record| matches!(record.entry, Entry::Finished { .. })).count();
-        assert!(again <= whole && (left > 0 || again == 0), "forked after {after}: {again} of {whole}");
+        let left = left
+            .filter(|record| matches!(record.entry, Entry::Finished { .. }))
+            .count();
+        assert!(
+            again <= whole && (left > 0 || again == 0),
+            "forked after {after}: {again} of {whole}"
+        );
     }
     assert_eq!(journal.read(&"r".into()).await.unwrap(), before);
 }
@@ -222,12 +282,20 @@ async fn a_swarm_is_left_while_a_worker_of_a_worker_asks() {
     let [ask] = &*asks else { panic!("{asks:?}") };
     assert_eq!(ask.call.name, "send");
     let above = ask.run.parent().and_then(|crew| crew.parent());
-    assert_eq!(above.as_ref(), Some(&run), "it is the run of a worker of the crew: {}", ask.run);
+    assert_eq!(
+        above.as_ref(),
+        Some(&run),
+        "it is the run of a worker of the crew: {}",
+        ask.run
+    );
     let Err(Error::Parked { .. }) = make().resume(run.clone()).park().await else {
         panic!("nobody answered")
     };
     assert_eq!(world.ever("send"), 0);
-    let post = RunRequest::Decide { effect: ask.effect, decision: Decision::Allow };
+    let post = RunRequest::Decide {
+        effect: ask.effect,
+        decision: Decision::Allow,
+    };
     make().runtime().tell(&ask.run, post).await.unwrap();
     let finished = make().resume(run.clone()).park().await.unwrap();
     assert_eq!(finished.text(), "All is done.");
@@ -244,7 +312,11 @@ async fn an_agent_that_has_a_swarm_as_a_tool_goes_on_with_it() {
             .reply("So it is.")
             .by_history();
         let tool = crew(&life.world).as_tool("ask_crew", "Asks the crew.");
-        let agent = Agent::builder(lead).program(tool).runtime(runtime).build().unwrap();
+        let agent = Agent::builder(lead)
+            .program(tool)
+            .runtime(runtime)
+            .build()
+            .unwrap();
         let mut run = match life.knows("r").await {
             true => agent.resume("r").start(),
             false => agent.run("Go.").id("r").start(),
@@ -256,11 +328,17 @@ async fn an_agent_that_has_a_swarm_as_a_tool_goes_on_with_it() {
             }
         }
         let answer = run.await.unwrap();
-        let results: Vec<String> =
-            answer.history().calls().map(|(_, result)| result.text().into_owned()).collect();
+        let results: Vec<String> = answer
+            .history()
+            .calls()
+            .map(|(_, result)| result.text().into_owned())
+            .collect();
         (answer.text().to_owned(), results)
     };
-    let report = Crashes::new(MemoryJournal::new).world(Arc::<CrashTally>::default).run(life).await;
+    let report = Crashes::new(MemoryJournal::new)
+        .world(Arc::<CrashTally>::default)
+        .run(life)
+        .await;
     report.assert_same();
     assert_eq!(report.whole.value.1, ["All is done."]);
     assert!(report.stops.iter().all(|end| end.world.ever("send") <= 1));
@@ -270,11 +348,19 @@ async fn an_agent_that_has_a_swarm_as_a_tool_goes_on_with_it() {
 async fn a_run_goes_on_with_other_limits() {
     let ((runtime, _), world) = (runtime(), Arc::default());
     let swarm = swarm(&runtime, &world);
-    let Err(Error::Parked { run, .. }) = swarm.run("Do it all.").id("r").park().await else { panic!() };
+    let Err(Error::Parked { run, .. }) = swarm.run("Do it all.").id("r").park().await else {
+        panic!()
+    };
     let ask = swarm.asks(&run).await.unwrap().remove(0);
     swarm
         .runtime()
-        .tell(&ask.run, RunRequest::Decide { effect: ask.effect, decision: Decision::Allow })
+        .tell(
+            &ask.run,
+            RunRequest::Decide {
+                effect: ask.effect,
+                decision: Decision::Allow,
+            },
+        )
         .await
         .unwrap();
     let made = world.ever("model") as u64;
@@ -284,7 +370,11 @@ async fn a_run_goes_on_with_other_limits() {
     assert_eq!(finished.status(), &Status::BestEffort(Limit::ModelCalls));
     assert!(finished.report("a").unwrap().is_done());
     let not_done = finished.text().split_once("Not done:").unwrap().1;
-    assert!(not_done.contains("- scout (`e`)") && !not_done.contains("(`a`)"), "{}", finished.text());
+    assert!(
+        not_done.contains("- scout (`e`)") && !not_done.contains("(`a`)"),
+        "{}",
+        finished.text()
+    );
 }
 
 #[tokio::test]
@@ -294,13 +384,23 @@ async fn a_worker_that_was_under_way_is_reached_after_a_resume() {
         let agent = |model| Agent::builder(model).build().unwrap();
         Swarm::builder(Router::keywords())
             .worker(Worker::new("slow", "Works.", agent(slow)))
-            .worker(Worker::new("quick", "Works.", agent(ScriptedModel::new().reply("Done."))))
+            .worker(Worker::new(
+                "quick",
+                "Works.",
+                agent(ScriptedModel::new().reply("Done.")),
+            ))
             .runtime(runtime.clone())
             .build()
             .unwrap()
     };
-    let plan = [Delegation::new("a", "slow", "Wait."), Delegation::new("b", "quick", "Go.")];
-    let mut handle = make(ScriptedModel::new().hang()).run(SwarmInput::from("Go").plan(plan)).id("r").start();
+    let plan = [
+        Delegation::new("a", "slow", "Wait."),
+        Delegation::new("b", "quick", "Go."),
+    ];
+    let mut handle = make(ScriptedModel::new().hang())
+        .run(SwarmInput::from("Go").plan(plan))
+        .id("r")
+        .start();
     at_work(&mut handle, "slow").await;
     handle.stop().await;
 
@@ -310,15 +410,24 @@ async fn a_worker_that_was_under_way_is_reached_after_a_resume() {
     slow.say("Be quick.").await.unwrap();
     slow.cancel("it takes too long").await.unwrap();
     let finished = handle.await.unwrap();
-    assert_eq!(finished.report("a").unwrap().error.as_deref(), Some("it was stopped: it takes too long"));
+    assert_eq!(
+        finished.report("a").unwrap().error.as_deref(),
+        Some("it was stopped: it takes too long")
+    );
     assert!(finished.report("b").unwrap().is_done());
 }
 
 /// Waits until a worker is at work.
 async fn at_work(handle: &mut RunHandle<Swarm>, worker: &str) {
-    let (mut events, mut lineage) = (handle.events(), Lineage::of_run("swarm", handle.id().clone()));
+    let (mut events, mut lineage) = (
+        handle.events(),
+        Lineage::of_run("swarm", handle.id().clone()),
+    );
     let patience = Duration::from_secs(30);
-    while let Some(event) = timeout(patience, events.next()).await.expect("nothing happens any more") {
+    while let Some(event) = timeout(patience, events.next())
+        .await
+        .expect("nothing happens any more")
+    {
         let whose = lineage.apply(&event);
         let works = matches!(&event.kind, EventKind::ModelStarted { .. });
         if works && whose.worker() == Some(worker) {

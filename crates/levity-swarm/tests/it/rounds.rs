@@ -19,7 +19,9 @@ pub(crate) fn worker(name: &str, model: impl Model + 'static) -> Worker {
 
 /// Says these, one after the other.
 pub(crate) fn says(texts: &[&str]) -> ScriptedModel {
-    texts.iter().fold(ScriptedModel::new(), |model, text| model.reply(*text))
+    texts
+        .iter()
+        .fold(ScriptedModel::new(), |model, text| model.reply(*text))
 }
 
 /// What a model was told last in its call of this number, from 0.
@@ -43,7 +45,12 @@ impl Told {
     }
 
     pub(crate) fn count(&self, is_it: impl Fn(&SwarmNotice) -> bool) -> usize {
-        self.0.lock().unwrap().iter().filter(|notice| is_it(notice)).count()
+        self.0
+            .lock()
+            .unwrap()
+            .iter()
+            .filter(|notice| is_it(notice))
+            .count()
     }
 }
 
@@ -56,7 +63,11 @@ pub(crate) fn log(finished: &SwarmAnswer) -> String {
 
 /// Who said what kind of thing, in order.
 pub(crate) fn kinds(finished: &SwarmAnswer) -> Vec<String> {
-    finished.bus().messages().map(|message| format!("{} {}", message.from, message.kind)).collect()
+    finished
+        .bus()
+        .messages()
+        .map(|message| format!("{} {}", message.from, message.kind))
+        .collect()
 }
 
 /// A model that lets others go first, so often.
@@ -78,5 +89,7 @@ impl Model for Slow {
 
 /// Waits for a future without an end, in case of a hang.
 pub(crate) async fn within<F: IntoFuture>(future: F) -> F::Output {
-    tokio::time::timeout(Duration::from_secs(60), future.into_future()).await.expect("it hangs")
+    tokio::time::timeout(Duration::from_secs(60), future.into_future())
+        .await
+        .expect("it hangs")
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    ControlError, Decision, EventKind, Hints, RunRequest, Tool, ToolCx, ToolError, ToolOutput, ToolSpec,
+    ControlError, Decision, EventKind, Hints, RunRequest, Tool, ToolCx, ToolError, ToolOutput,
+    ToolSpec,
 };
 use levity_loop::Agent;
 use levity_observe::Lineage;
@@ -18,7 +19,10 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 fn plan() -> [Delegation; 2] {
-    [Delegation::new("a", "slow", "Wait."), Delegation::new("b", "quick", "Go.")]
+    [
+        Delegation::new("a", "slow", "Wait."),
+        Delegation::new("b", "quick", "Go."),
+    ]
 }
 
 fn worker(name: &str, model: ScriptedModel) -> Worker {
@@ -33,7 +37,10 @@ struct Gate {
 
 impl Gate {
     fn new(open: Arc<Notify>) -> Self {
-        Self { spec: ToolSpec::new("look", "Looks."), open }
+        Self {
+            spec: ToolSpec::new("look", "Looks."),
+            open,
+        }
     }
 }
 
@@ -75,9 +82,14 @@ async fn one_worker_is_stopped_and_the_swarm_goes_on() {
     let finished = handle.await.unwrap();
     let report = finished.report("a").unwrap();
     assert_eq!(report.status, ReportStatus::Stopped);
-    assert_eq!(report.error.as_deref(), Some("it was stopped: it takes too long"));
+    assert_eq!(
+        report.error.as_deref(),
+        Some("it was stopped: it takes too long")
+    );
     assert!(
-        finished.text().ends_with("Not done:\n- slow (`a`): it was stopped: it takes too long"),
+        finished
+            .text()
+            .ends_with("Not done:\n- slow (`a`): it was stopped: it takes too long"),
         "{}",
         finished.text()
     );
@@ -101,7 +113,13 @@ async fn one_worker_is_spoken_to() {
     handle.agent("slow").say("Mind the rain.").await.unwrap();
     gate.notify_one();
     handle.await.unwrap();
-    let heard = slow.requests()[1].history.messages().last().unwrap().text().into_owned();
+    let heard = slow.requests()[1]
+        .history
+        .messages()
+        .last()
+        .unwrap()
+        .text()
+        .into_owned();
     assert_eq!(heard, "Mind the rain.");
 }
 
@@ -119,14 +137,22 @@ async fn what_is_said_to_all_is_heard_by_those_who_begin_later() {
         .worker(worker("quick", later.clone()))
         .build()
         .unwrap();
-    let plan = [Delegation::new("a", "slow", "Wait."), Delegation::new("b", "quick", "Go.").after(["a"])];
+    let plan = [
+        Delegation::new("a", "slow", "Wait."),
+        Delegation::new("b", "quick", "Go.").after(["a"]),
+    ];
     let mut handle = swarm.run(SwarmInput::from("Go").plan(plan)).start();
     at_work(&mut handle, "slow").await;
     handle.control().say("Be quick about it.").await.unwrap();
     gate.notify_one();
     let finished = handle.await.unwrap();
-    let heard = later.requests()[0].history.messages()[0].text().into_owned();
-    assert!(heard.contains("The user has added: Be quick about it."), "{heard}");
+    let heard = later.requests()[0].history.messages()[0]
+        .text()
+        .into_owned();
+    assert!(
+        heard.contains("The user has added: Be quick about it."),
+        "{heard}"
+    );
     assert!(
         finished
             .bus()
@@ -142,11 +168,20 @@ async fn each_workers_questions_are_its_own() {
         tool.with_hints(Hints::new().destructive())
     };
     let asking = |name: &str| {
-        let model = ScriptedModel::new().call("send", json!({"by": name})).reply("Over.");
-        Worker::new(name, "Works.", Agent::builder(model).tool(send()).build().unwrap())
+        let model = ScriptedModel::new()
+            .call("send", json!({"by": name}))
+            .reply("Over.");
+        Worker::new(
+            name,
+            "Works.",
+            Agent::builder(model).tool(send()).build().unwrap(),
+        )
     };
-    let swarm =
-        Swarm::builder(Router::keywords()).worker(asking("slow")).worker(asking("quick")).build().unwrap();
+    let swarm = Swarm::builder(Router::keywords())
+        .worker(asking("slow"))
+        .worker(asking("quick"))
+        .build()
+        .unwrap();
     let mut handle = swarm.run(SwarmInput::from("Go").plan(plan())).start();
     let (mut events, mut lineage, mut open) = (handle.events(), Lineage::new("swarm"), 2);
     while let Some(event) = events.next().await {
@@ -175,8 +210,10 @@ async fn every_event_says_whose_it_is() {
         .tool(tool)
         .build()
         .unwrap();
-    let inner =
-        Swarm::builder(Router::keywords()).worker(Worker::new("pilot", "Works.", agent)).build().unwrap();
+    let inner = Swarm::builder(Router::keywords())
+        .worker(Worker::new("pilot", "Works.", agent))
+        .build()
+        .unwrap();
     let swarm = Swarm::builder(Router::keywords())
         .worker(Worker::swarm("crew", "Sails.", inner))
         .runtime(Runtime::new().with_journal(MemoryJournal::new()))
@@ -208,7 +245,10 @@ async fn messages_are_heard_as_they_are_said() {
         heard.push(message.unwrap());
     }
     let finished = handle.await.unwrap();
-    assert_eq!(heard, finished.bus().messages().cloned().collect::<Vec<_>>());
+    assert_eq!(
+        heard,
+        finished.bus().messages().cloned().collect::<Vec<_>>()
+    );
     assert_eq!(heard.len(), 5);
 }
 
@@ -227,28 +267,45 @@ async fn a_run_that_is_dropped_is_stopped_and_one_that_is_cancelled_keeps_what_i
         }
     }
     let error = handle.await.unwrap_err();
-    let Error::Cancelled { reason, partial } = &error else { panic!("{error}") };
+    let Error::Cancelled { reason, partial } = &error else {
+        panic!("{error}")
+    };
     assert_eq!(reason, "enough");
-    assert!(partial.text().starts_with("## quick (`b`)\nDone."), "{}", partial.text());
+    assert!(
+        partial.text().starts_with("## quick (`b`)\nDone."),
+        "{}",
+        partial.text()
+    );
 }
 
 #[tokio::test]
 async fn a_question_may_be_answered_days_later() {
     let world = ManualWorld::new();
-    let runtime = Runtime::new().with_journal(MemoryJournal::new()).with_world(world.clone());
-    let send =
-        RecordingTool::new("send", |_| Ok(ToolOutput::text("sent"))).with_hints(Hints::new().destructive());
+    let runtime = Runtime::new()
+        .with_journal(MemoryJournal::new())
+        .with_world(world.clone());
+    let send = RecordingTool::new("send", |_| Ok(ToolOutput::text("sent")))
+        .with_hints(Hints::new().destructive());
     let model = ScriptedModel::new().call("send", json!({})).reply("Sent.");
-    let agent = Agent::builder(model).tool(send).runtime(runtime.clone()).build().unwrap();
+    let agent = Agent::builder(model)
+        .tool(send)
+        .runtime(runtime.clone())
+        .build()
+        .unwrap();
     let swarm = Swarm::builder(Router::keywords())
         .worker(Worker::new("clerk", "Sends.", agent))
         .runtime(runtime.clone())
         .build()
         .unwrap();
-    let Err(Error::Parked { run, .. }) = swarm.run("Send it").park().await else { panic!("it asks") };
+    let Err(Error::Parked { run, .. }) = swarm.run("Send it").park().await else {
+        panic!("it asks")
+    };
     world.advance(Duration::from_secs(3 * 24 * 3_600));
     let asks = swarm.asks(&run).await.unwrap();
-    let post = RunRequest::Decide { effect: asks[0].effect, decision: Decision::Allow };
+    let post = RunRequest::Decide {
+        effect: asks[0].effect,
+        decision: Decision::Allow,
+    };
     runtime.tell(&asks[0].run, post).await.unwrap();
     assert_eq!(swarm.resume(run).await.unwrap().text(), "Sent.");
 }

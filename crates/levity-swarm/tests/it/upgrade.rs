@@ -1,22 +1,24 @@
 //! Runs that earlier versions have written: they are read, resumed after every record, and forked.
 //!
-//! A fixture has the records of a run and of the runs below it in the order in which they were written, so that each prefix of it is
-//! a journal at the moment of a crash; then what the events of the run tell, and what it came to. Fixtures are never written again once there
-//! was a release. For a pattern that is new, `LEVITY_FIXTURES=DIR cargo test -p levity-swarm --test it upgrade` leaves one in DIR.
+//! A fixture has the records of a run and of the runs below it in the order in which they were
+//! written, so that each prefix of it is a journal at the moment of a crash; then what the events
+//! of the run tell, and what it came to. Fixtures are never written again once there was a release.
+//! For a pattern that is new, `LEVITY_FIXTURES=DIR cargo test -p levity-swarm --test it upgrade`
+//! leaves one in DIR.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use levity_core::{
-    Event, EventKind, Journal, JournalError, Message, ModelError, ModelErrorKind, OpenRun, Part, Record,
-    Request, Response, Role, RunId, RunLog, RunQuery, RunSummary, ToolCall,
+    Event, EventKind, Journal, JournalError, Message, ModelError, ModelErrorKind, OpenRun, Part,
+    Record, Request, Response, Role, RunId, RunLog, RunQuery, RunSummary, ToolCall,
 };
 use levity_loop::Agent;
 use levity_runtime::{MemoryJournal, Runtime};
 use levity_swarm::{
-    Blackboard, BusMessage, Debate, Handoff, MessageKind, Pattern, Router, Swarm, SwarmAnswer, SwarmBuilder,
-    Worker, WorkerMemory,
+    Blackboard, BusMessage, Debate, Handoff, MessageKind, Pattern, Router, Swarm, SwarmAnswer,
+    SwarmBuilder, Worker, WorkerMemory,
 };
 use levity_test::{FunctionModel, ManualWorld};
 use serde::{Deserialize, Serialize};
@@ -67,23 +69,35 @@ impl Journal for Recording {
 #[async_trait]
 impl RunLog for Log {
     async fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
-        let own = records.iter().map(|record| (self.1.clone(), record.clone()));
+        let own = records
+            .iter()
+            .map(|record| (self.1.clone(), record.clone()));
         self.2.1.lock().unwrap().extend(own);
         self.0.append(records).await
     }
 }
 
 fn calls(tool: &str, args: Value) -> Response {
-    Response::new(Message::new(Role::Assistant, [Part::ToolCall(ToolCall::new("c1", tool, args))]))
+    Response::new(Message::new(
+        Role::Assistant,
+        [Part::ToolCall(ToolCall::new("c1", tool, args))],
+    ))
 }
 
 /// What somebody answers, by what it is told alone.
 fn answer(name: &str, request: &Request) -> Result<Response, ModelError> {
     let messages = request.history.messages();
     let told = messages.iter().rfind(|message| message.role == Role::User);
-    let told = told.map(|message| message.text().into_owned()).unwrap_or_default();
-    let acted = messages.last().is_some_and(|message| message.role == Role::Tool);
-    let reached = messages.iter().map(|message| message.text().matches("did it").count()).sum::<usize>();
+    let told = told
+        .map(|message| message.text().into_owned())
+        .unwrap_or_default();
+    let acted = messages
+        .last()
+        .is_some_and(|message| message.role == Role::Tool);
+    let reached = messages
+        .iter()
+        .map(|message| message.text().matches("did it").count())
+        .sum::<usize>();
     let has = |tool: &str| request.tools.iter().any(|spec| spec.name == tool);
     let again = told.contains("The attempt before");
     let text = match name {
@@ -95,14 +109,22 @@ fn answer(name: &str, request: &Request) -> Result<Response, ModelError> {
             r#"{"done": true, "answer": "So be it.", "reason": "It is good."}"#.to_owned()
         }
         "judge" => r#"{"done": false, "answer": "Perhaps.", "reason": "Not yet."}"#.to_owned(),
-        "lame" | "loser" => return Err(ModelError::new(ModelErrorKind::BadRequest, "it cannot be done")),
+        "lame" | "loser" => {
+            return Err(ModelError::new(
+                ModelErrorKind::BadRequest,
+                "it cannot be done",
+            ));
+        }
         "flaky" if !again => return Err(ModelError::new(ModelErrorKind::BadRequest, "not yet")),
         _ if acted => format!("{name} did it"),
         "scout" if has("transfer_to") => {
             return Ok(calls("transfer_to", json!({"to": "lame", "note": "Go."})));
         }
         "scout" if has("send_message") => {
-            return Ok(calls("send_message", json!({"to": "pilot", "content": "Mind the rocks."})));
+            return Ok(calls(
+                "send_message",
+                json!({"to": "pilot", "content": "Mind the rocks."}),
+            ));
         }
         "pilot" if has("write_board") => {
             return Ok(calls(
@@ -120,7 +142,11 @@ fn model(name: &'static str) -> FunctionModel {
 }
 
 fn worker(name: &'static str) -> Worker {
-    Worker::new(name, format!("The {name}."), Agent::builder(model(name)).build().unwrap())
+    Worker::new(
+        name,
+        format!("The {name}."),
+        Agent::builder(model(name)).build().unwrap(),
+    )
 }
 
 /// Workers of whom some fail, stand in for others and remember things.
@@ -139,26 +165,48 @@ fn pattern(name: &str) -> Pattern {
     match name {
         "router" => Router::new(model("router")).into(),
         "handoff" => Handoff::starting_with("scout").into(),
-        "debate" => Debate::new(model("judge")).rounds(3).judge_each_round().open_together().into(),
-        _ => Blackboard::new(model("judge")).rounds(3).judge_each_round().into(),
+        "debate" => Debate::new(model("judge"))
+            .rounds(3)
+            .judge_each_round()
+            .open_together()
+            .into(),
+        _ => Blackboard::new(model("judge"))
+            .rounds(3)
+            .judge_each_round()
+            .into(),
     }
 }
 
 fn swarm(name: &str, journal: impl Journal + 'static) -> Swarm {
-    let runtime = Runtime::new().with_journal(journal).with_world(ManualWorld::new());
+    let runtime = Runtime::new()
+        .with_journal(journal)
+        .with_world(ManualWorld::new());
     builder(pattern(name)).runtime(runtime).build().unwrap()
 }
 
-/// What it came to: the log, who did what, and the answer, without words of errors, which may be put better one day.
+/// What it came to: the log, who did what, and the answer, without words of errors, which may be
+/// put better one day.
 fn came(finished: &SwarmAnswer) -> Vec<String> {
     let message = |message: &BusMessage| {
-        let content = if message.kind == MessageKind::Failure { "" } else { &*message.content };
-        format!("{} {} {} {}: {content}", message.id, message.from, message.kind, message.to)
+        let content = if message.kind == MessageKind::Failure {
+            ""
+        } else {
+            &*message.content
+        };
+        format!(
+            "{} {} {} {}: {content}",
+            message.id, message.from, message.kind, message.to
+        )
     };
     let mut came: Vec<String> = finished.bus().messages().map(message).collect();
     came.extend(finished.reports().iter().map(|report| {
         let (id, worker, status) = (&report.id, &report.worker, report.status);
-        format!("{id} {worker} {status:?} {} {} {}", report.attempts, report.error.is_some(), report.text)
+        format!(
+            "{id} {worker} {status:?} {} {} {}",
+            report.attempts,
+            report.error.is_some(),
+            report.text
+        )
     }));
     let answer = finished.text().lines().next().unwrap_or_default();
     came.push(format!("{:?} {answer}", finished.status()));
@@ -167,11 +215,19 @@ fn came(finished: &SwarmAnswer) -> Vec<String> {
 
 /// What events tell, in order, without words.
 fn told(events: &[Event]) -> Vec<String> {
-    let part = |data: &Value, key| data.get(key).map_or_else(String::new, |part| format!(" {key} {part}"));
+    let part = |data: &Value, key| {
+        data.get(key)
+            .map_or_else(String::new, |part| format!(" {key} {part}"))
+    };
     let line = |event: &Event| match &event.kind {
-        EventKind::Custom { data: Value::Object(notice), .. } => {
+        EventKind::Custom {
+            data: Value::Object(notice),
+            ..
+        } => {
             let (name, data) = notice.iter().next().unwrap();
-            let keys = ["id", "worker", "effect", "attempt", "round", "from", "to", "type", "key", "then"];
+            let keys = [
+                "id", "worker", "effect", "attempt", "round", "from", "to", "type", "key", "then",
+            ];
             format!("{name}{}", keys.map(|key| part(data, key)).concat())
         }
         kind => kind.name().to_owned(),
@@ -185,8 +241,10 @@ async fn written(name: &str) -> Vec<Line> {
     let swarm = swarm(name, journal.clone());
     let finished = swarm.run("Do it all.").id("r").await.unwrap();
     let records = journal.1.lock().unwrap().clone();
-    let mut lines: Vec<Line> =
-        records.into_iter().map(|(run, record)| Line::Record(run, Box::new(record))).collect();
+    let mut lines: Vec<Line> = records
+        .into_iter()
+        .map(|(run, record)| Line::Record(run, Box::new(record)))
+        .collect();
     let events = swarm.history(&"r".into()).await.unwrap();
     lines.extend(told(&events).into_iter().map(Line::Event));
     lines.extend(came(&finished).into_iter().map(Line::Came));
@@ -200,14 +258,23 @@ fn path(folder: &Path, name: &str) -> PathBuf {
 fn read(name: &str) -> Vec<Line> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
     let text = std::fs::read_to_string(path(&folder, name)).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 /// A journal with the first of these records.
 async fn journal(records: &[(RunId, Record)]) -> MemoryJournal {
     let journal = MemoryJournal::new();
     for (run, record) in records {
-        journal.open(run).await.unwrap().log.append(std::slice::from_ref(record)).await.unwrap();
+        journal
+            .open(run)
+            .await
+            .unwrap()
+            .log
+            .append(std::slice::from_ref(record))
+            .await
+            .unwrap();
     }
     journal
 }
@@ -222,19 +289,37 @@ async fn check(name: &str) {
         }
     }
     let whole = swarm(name, journal(&records).await);
-    assert_eq!(told(&whole.history(&"r".into()).await.unwrap()), events, "{name}");
+    assert_eq!(
+        told(&whole.history(&"r".into()).await.unwrap()),
+        events,
+        "{name}"
+    );
     assert_eq!(came(&whole.resume("r").await.unwrap()), expected, "{name}");
-    let own = records.iter().filter(|(run, _)| run.as_str() == "r").count() as u64;
+    let own = records
+        .iter()
+        .filter(|(run, _)| run.as_str() == "r")
+        .count() as u64;
     for after in 0..own - 1 {
         let fork = whole.fork("r").after(after).id(format!("fork{after}"));
         let forked = came(&fork.await.unwrap()).last().cloned();
-        assert_eq!(forked.as_ref(), expected.last(), "{name}, forked after {after}");
+        assert_eq!(
+            forked.as_ref(),
+            expected.last(),
+            "{name}, forked after {after}"
+        );
     }
-    let first = records.iter().position(|(run, _)| run.as_str() == "r").unwrap();
+    let first = records
+        .iter()
+        .position(|(run, _)| run.as_str() == "r")
+        .unwrap();
     for count in (first + 1..records.len()).step_by(1 + records.len() / 100) {
         let journal = journal(&records[..count]).await;
         let finished = swarm(name, journal).resume("r").await.unwrap();
-        assert_eq!(came(&finished), expected, "{name}, resumed after {count} records");
+        assert_eq!(
+            came(&finished),
+            expected,
+            "{name}, resumed after {count} records"
+        );
     }
     assert!(records.len() >= 20, "{name} has {} records", records.len());
 }
@@ -244,7 +329,10 @@ async fn swarm_of_earlier_version_resumes_replays_and_forks() {
     for name in ["router", "handoff", "debate", "blackboard"] {
         if let Some(folder) = std::env::var_os("LEVITY_FIXTURES") {
             let lines = written(name).await;
-            let text: String = lines.iter().map(|line| serde_json::to_string(line).unwrap() + "\n").collect();
+            let text: String = lines
+                .iter()
+                .map(|line| serde_json::to_string(line).unwrap() + "\n")
+                .collect();
             std::fs::write(path(Path::new(&folder), name), text).unwrap();
         }
         check(name).await;

@@ -5,8 +5,8 @@ use super::check::{abandon, calm, patiently, same};
 
 /// Checks an [`Approver`].
 ///
-/// `make` returns an approver that answers by itself, within moments; one that asks a person is given a
-/// person of straw.
+/// `make` returns an approver that answers by itself, within moments; one that asks a person is
+/// given a person of straw.
 ///
 /// What is checked:
 /// - every question is answered, whatever the call, and none makes it panic;
@@ -28,7 +28,11 @@ pub async fn approver<A: Approver>(make: impl Fn() -> A) {
     let early = abandon(&mut waiting);
     let promise = "approver: a question that waits holds up no other";
     check_decision(&patiently(approver.decide(&second), promise).await);
-    let late = if early.is_some() { early } else { Some(waiting.await) };
+    let late = if early.is_some() {
+        early
+    } else {
+        Some(waiting.await)
+    };
     late.iter().for_each(check_decision);
 
     let promise = "approver: dropping a question withdraws it";
@@ -45,11 +49,20 @@ async fn decide(approver: &impl Approver, ask: &Ask) -> Decision {
 
 fn ask(n: u64, args: Value) -> Ask {
     let call = ToolCall::new(format!("c{n}"), "delete", args);
-    Ask::new(RunId::new("r1"), EffectId::new(n), call, "it may destroy something")
+    Ask::new(
+        RunId::new("r1"),
+        EffectId::new(n),
+        call,
+        "it may destroy something",
+    )
 }
 
 fn check_decision(decision: &Decision) {
     if let Decision::Edit { args } = decision {
-        same(&args.is_object(), &true, "approver: new arguments are an object");
+        same(
+            &args.is_object(),
+            &true,
+            "approver: new arguments are an object",
+        );
     }
 }

@@ -28,23 +28,34 @@ fn causes(error: &dyn Error) -> String {
 /// Both are the same, or a panic that names the broken promise.
 #[track_caller]
 pub(super) fn same<T: PartialEq + Debug>(found: &T, expected: &T, promise: &str) {
-    assert!(found == expected, "{promise}\n   found: {found:?}\nexpected: {expected:?}");
+    assert!(
+        found == expected,
+        "{promise}\n   found: {found:?}\nexpected: {expected:?}"
+    );
 }
 
 /// Waits for `future`; a panic inside names the broken promise.
 pub(super) async fn calm<T>(future: impl Future<Output = T>, promise: &str) -> T {
     let mut future = pin!(future);
-    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-        Ok(poll) => poll,
-        Err(panic) => resume_unwind(Box::new(format!("{promise}; it panicked: {}", words(&*panic)))),
-    })
+    poll_fn(
+        |cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+            Ok(poll) => poll,
+            Err(panic) => resume_unwind(Box::new(format!(
+                "{promise}; it panicked: {}",
+                words(&*panic)
+            ))),
+        },
+    )
     .await
 }
 
 /// Runs `work`; a panic inside names the broken promise.
 pub(super) fn calmly<T>(work: impl FnOnce() -> T, promise: &str) -> T {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        resume_unwind(Box::new(format!("{promise}; it panicked: {}", words(&*panic))))
+        resume_unwind(Box::new(format!(
+            "{promise}; it panicked: {}",
+            words(&*panic)
+        )))
     })
 }
 
@@ -60,7 +71,10 @@ pub(crate) fn words(panic: &(dyn std::any::Any + Send)) -> &str {
 /// Polls once and drops, as a caller does who loses interest.
 pub(super) fn abandon<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
-    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+    match future
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()))
+    {
         Poll::Ready(value) => Some(value),
         Poll::Pending => None,
     }
@@ -98,14 +112,17 @@ fn ready<T>(poll: Poll<T>) -> Option<T> {
 /// How often [`patiently`] polls before it gives up.
 const PATIENCE: usize = 100_000;
 
-/// Polls again and again, without waiting to be woken, and gives up after many times: for what would
-/// otherwise hang for ever.
+/// Polls again and again, without waiting to be woken, and gives up after many times: for what
+/// would otherwise hang for ever.
 pub(super) async fn patiently<T>(future: impl Future<Output = T>, promise: &str) -> T {
     let mut future = pin!(future);
     let mut polls = 0;
     poll_fn(|cx| {
         polls += 1;
-        assert!(polls <= PATIENCE, "{promise}; there was no answer after {PATIENCE} polls");
+        assert!(
+            polls <= PATIENCE,
+            "{promise}; there was no answer after {PATIENCE} polls"
+        );
         let poll = future.as_mut().poll(cx);
         if poll.is_pending() {
             cx.waker().wake_by_ref();

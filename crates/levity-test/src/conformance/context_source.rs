@@ -6,7 +6,8 @@ use super::check::{abandon, calm, kept, same};
 
 /// Checks a [`ContextSource`].
 ///
-/// `make` returns a source over the same material each time, better more of it than fits a small budget.
+/// `make` returns a source over the same material each time, better more of it than fits a small
+/// budget.
 ///
 /// What is checked, for budgets from nothing to no limit, with a goal and without one:
 /// - the texts of the blocks together have no more bytes than four times the budget;
@@ -48,16 +49,29 @@ pub async fn context_source_for<S: ContextSource>(goal: &str, make: impl Fn() ->
 }
 
 async fn blocks(source: &impl ContextSource, ask: &ContextAsk) -> Vec<ContextBlock> {
-    let blocks = calm(source.blocks(ask), "context source: no budget and no goal makes it panic").await;
-    kept(blocks, "context source: `make` returns a source that can be read")
+    let blocks = calm(
+        source.blocks(ask),
+        "context source: no budget and no goal makes it panic",
+    )
+    .await;
+    kept(
+        blocks,
+        "context source: `make` returns a source that can be read",
+    )
 }
 
-/// A block that is before the instructions at one time and behind them at another spoils what providers have cached.
+/// A block that is before the instructions at one time and behind them at another spoils what
+/// providers have cached.
 fn check_lasts(blocks: &[ContextBlock], seen: &mut BTreeMap<String, ContextLifetime>) {
     for block in blocks {
         let lasts = *seen.entry(block.name.clone()).or_insert(block.lasts);
-        let promise = "context source: how long a block lasts depends neither on the budget nor on the goal";
-        assert!(lasts == block.lasts, "{promise}\nfound both for `{}`", block.name);
+        let promise =
+            "context source: how long a block lasts depends neither on the budget nor on the goal";
+        assert!(
+            lasts == block.lasts,
+            "{promise}\nfound both for `{}`",
+            block.name
+        );
     }
 }
 
@@ -65,14 +79,22 @@ fn check_budget(blocks: &[ContextBlock], budget: usize) {
     let bytes: usize = blocks.iter().map(|block| block.text.len()).sum();
     assert!(
         bytes <= budget.saturating_mul(4),
-        "context source: the blocks together have no more than `budget` tokens\nfound {bytes} bytes for {budget}"
+        "context source: the blocks together have no more than `budget` tokens\nfound {bytes} \
+            bytes for {budget}"
     );
 }
 
 fn check_names(blocks: &[ContextBlock]) {
     for (n, block) in blocks.iter().enumerate() {
-        assert!(!block.name.is_empty(), "context source: every block has a name");
+        assert!(
+            !block.name.is_empty(),
+            "context source: every block has a name"
+        );
         let again = blocks[..n].iter().any(|other| other.name == block.name);
-        assert!(!again, "context source: no two blocks have the same name\nfound twice: `{}`", block.name);
+        assert!(
+            !again,
+            "context source: no two blocks have the same name\nfound twice: `{}`",
+            block.name
+        );
     }
 }

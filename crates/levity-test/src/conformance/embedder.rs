@@ -11,7 +11,14 @@ const TEXTS: [&str; 4] = [
 ];
 
 /// What texts may look like when nobody looks after them.
-const ODD: [&str; 6] = ["\0", "\u{202e}\u{feff}", "🦀🦀🦀", "\"}],", "<|endoftext|>", "a\r\n\tb"];
+const ODD: [&str; 6] = [
+    "\0",
+    "\u{202e}\u{feff}",
+    "🦀🦀🦀",
+    "\"}],",
+    "<|endoftext|>",
+    "a\r\n\tb",
+];
 
 /// How far from 1 the length of a vector may be.
 const SLACK: f32 = 1e-3;
@@ -22,24 +29,36 @@ const SLACK: f32 = 1e-3;
 ///
 /// What is checked, for both purposes:
 /// - `card` always returns the same, and survives JSON;
-/// - there is one vector for each text, from none to some hundred of them, in the order of the texts;
+/// - there is one vector for each text, from none to some hundred of them, in the order of the
+///   texts;
 /// - all vectors have the same number of components, and the one on the card if it names one;
-/// - a vector has the length 1, or is all zeros when its text says nothing, and has only finite components;
+/// - a vector has the length 1, or is all zeros when its text says nothing, and has only finite
+///   components;
 /// - odd texts, empty ones among them, fail, if anything, and never panic;
 /// - dropping a call, polled or not, is harmless.
 ///
-/// Not checked: that nothing is sent before the first poll, that a dropped call is cancelled, and what the vectors say
-/// about the texts.
+/// Not checked: that nothing is sent before the first poll, that a dropped call is cancelled, and
+/// what the vectors say about the texts.
 ///
 /// # Panics
 /// When a promise is broken.
 pub async fn embedder<E: Embedder>(make: impl Fn() -> E) {
     let embedder = make();
     let card = embedder.card().clone();
-    same(make().card(), &card, "embedder: `card` always returns the same");
-    let json = kept(serde_json::to_string(&card), "embedder: the card survives JSON");
     same(
-        &kept(serde_json::from_str(&json), "embedder: the card survives JSON"),
+        make().card(),
+        &card,
+        "embedder: `card` always returns the same",
+    );
+    let json = kept(
+        serde_json::to_string(&card),
+        "embedder: the card survives JSON",
+    );
+    same(
+        &kept(
+            serde_json::from_str(&json),
+            "embedder: the card survives JSON",
+        ),
         &card,
         "embedder: the card survives JSON",
     );
@@ -47,9 +66,17 @@ pub async fn embedder<E: Embedder>(make: impl Fn() -> E) {
     let mut dimensions = card.dimensions;
     for purpose in [Purpose::Document, Purpose::Query] {
         for count in [0, 1, 2, 4, 301] {
-            let texts: Vec<String> =
-                TEXTS.iter().cycle().take(count).map(|text| (*text).to_owned()).collect();
-            check(&embed(&embedder, &texts, purpose).await, &texts, &mut dimensions);
+            let texts: Vec<String> = TEXTS
+                .iter()
+                .cycle()
+                .take(count)
+                .map(|text| (*text).to_owned())
+                .collect();
+            check(
+                &embed(&embedder, &texts, purpose).await,
+                &texts,
+                &mut dimensions,
+            );
         }
         check_order(&embedder, purpose).await;
         check_odd(&embedder, purpose, &mut dimensions).await;
@@ -57,19 +84,42 @@ pub async fn embedder<E: Embedder>(make: impl Fn() -> E) {
     let texts = owned(&TEXTS);
     drop(embedder.embed(&texts, Purpose::Document));
     let promise = "embedder: dropping a call is harmless";
-    calm(async { drop(abandon(embedder.embed(&texts, Purpose::Document))) }, promise).await;
-    check(&embed(&embedder, &texts, Purpose::Document).await, &texts, &mut dimensions);
-    same(embedder.card(), &card, "embedder: `card` always returns the same");
+    calm(
+        async { drop(abandon(embedder.embed(&texts, Purpose::Document))) },
+        promise,
+    )
+    .await;
+    check(
+        &embed(&embedder, &texts, Purpose::Document).await,
+        &texts,
+        &mut dimensions,
+    );
+    same(
+        embedder.card(),
+        &card,
+        "embedder: `card` always returns the same",
+    );
 }
 
 async fn embed(embedder: &impl Embedder, texts: &[String], purpose: Purpose) -> Embedded {
-    let embedded = calm(embedder.embed(texts, purpose), "embedder: a failure is an `Err`").await;
-    kept(embedded, "embedder: `make` returns an embedder that embeds any text")
+    let embedded = calm(
+        embedder.embed(texts, purpose),
+        "embedder: a failure is an `Err`",
+    )
+    .await;
+    kept(
+        embedded,
+        "embedder: `make` returns an embedder that embeds any text",
+    )
 }
 
 fn check(embedded: &Embedded, texts: &[String], dimensions: &mut Option<usize>) {
     let vectors = &embedded.vectors;
-    same(&vectors.len(), &texts.len(), "embedder: there is one vector for each text");
+    same(
+        &vectors.len(),
+        &texts.len(),
+        "embedder: there is one vector for each text",
+    );
     for (vector, text) in vectors.iter().zip(texts) {
         let expected = *dimensions.get_or_insert(vector.len());
         same(
@@ -82,7 +132,10 @@ fn check(embedded: &Embedded, texts: &[String], dimensions: &mut Option<usize>) 
         let nothing = text.trim().is_empty() && vector.iter().all(|part| *part == 0.0);
         let length = dot(vector, vector).sqrt();
         let right = nothing || (length - 1.0).abs() <= SLACK;
-        assert!(right, "embedder: a vector has the length 1\nfound: {length} for {text:?}");
+        assert!(
+            right,
+            "embedder: a vector has the length 1\nfound: {length} for {text:?}"
+        );
     }
 }
 
@@ -94,7 +147,10 @@ async fn check_order(embedder: &impl Embedder, purpose: Purpose) {
     let backwards = embed(embedder, &reversed, purpose).await;
     for (one, other) in forwards.vectors.iter().zip(backwards.vectors.iter().rev()) {
         let close = dot(one, other);
-        assert!(close > 0.98, "embedder: vectors are in the order of the texts\nfound: a cosine of {close}");
+        assert!(
+            close > 0.98,
+            "embedder: vectors are in the order of the texts\nfound: a cosine of {close}"
+        );
     }
 }
 
@@ -102,8 +158,14 @@ async fn check_odd(embedder: &impl Embedder, purpose: Purpose, dimensions: &mut 
     let long = "harbour ".repeat(4_000);
     for text in ODD.into_iter().chain(["", " \n", &long]) {
         let texts = owned(&[TEXTS[0], text]);
-        let embedded = calm(embedder.embed(&texts, purpose), "embedder: no text makes it panic").await;
-        embedded.iter().for_each(|embedded| check(embedded, &texts, dimensions));
+        let embedded = calm(
+            embedder.embed(&texts, purpose),
+            "embedder: no text makes it panic",
+        )
+        .await;
+        embedded
+            .iter()
+            .for_each(|embedded| check(embedded, &texts, dimensions));
     }
 }
 

@@ -1,6 +1,6 @@
 use levity_core::{
-    Ask, ChildRun, Effect, EffectCx, EffectId, Executor, LiveEvents, Message, ModelCall, Offer, Outcome,
-    PrepareCx, Prepared, Request, RunId, ToolCall, ToolRun,
+    Ask, ChildRun, Effect, EffectCx, EffectId, Executor, LiveEvents, Message, ModelCall, Offer,
+    Outcome, PrepareCx, Prepared, Request, RunId, ToolCall, ToolRun,
 };
 use serde_json::json;
 
@@ -9,14 +9,15 @@ use super::check::{abandon, calm, calmly, same};
 /// Checks an [`Executor`].
 ///
 /// `make` returns an executor that can perform `effects`; of those, a question is only asked if the
-/// executor [answers](levity_core::Prepared::answered) it, and a child run only made. Effects that nobody knows are
-/// added: another model slot, another tool, arguments that are not JSON, another agent.
+/// executor [answers](levity_core::Prepared::answered) it, and a child run only made. Effects that
+/// nobody knows are added: another model slot, another tool, arguments that are not JSON, another
+/// agent.
 ///
 /// What is checked:
-/// - `execute` gives an outcome of the effect's kind, never panics, and a tool's answer bears the id of
-///   its call;
-/// - a tool and a model that do not exist are failures, and so outcomes; an agent that does not exist is
-///   an error;
+/// - `execute` gives an outcome of the effect's kind, never panics, and a tool's answer bears the
+///   id of its call;
+/// - a tool and a model that do not exist are failures, and so outcomes; an agent that does not
+///   exist is an error;
 /// - `prepare` gives the same each time, and `inspect` does not panic;
 /// - dropping `execute` and `prepare`, polled or not, is harmless.
 ///
@@ -30,8 +31,15 @@ pub async fn executor<E: Executor>(make: impl Fn() -> E, effects: Vec<Effect>) {
         calmly(|| executor.inspect(), "executor: `inspect` does not panic");
         drop(executor.prepare(&effect, &PrepareCx::new()));
         let promise = "executor: dropping a preparation is harmless";
-        calm(async { drop(abandon(executor.prepare(&effect, &PrepareCx::new()).into_future())) }, promise)
-            .await;
+        calm(
+            async {
+                drop(abandon(
+                    executor.prepare(&effect, &PrepareCx::new()).into_future(),
+                ))
+            },
+            promise,
+        )
+        .await;
         let mut prepared = Prepared::default();
         for cx in [PrepareCx::new(), PrepareCx::new().with_cost(true)] {
             let prepare = async || {
@@ -39,7 +47,11 @@ pub async fn executor<E: Executor>(make: impl Fn() -> E, effects: Vec<Effect>) {
                 calm(prepare, "executor: `prepare` does not panic").await
             };
             prepared = prepare().await;
-            same(&prepared, &prepare().await, "executor: `prepare` gives the same each time");
+            same(
+                &prepared,
+                &prepare().await,
+                "executor: `prepare` gives the same each time",
+            );
         }
         match &effect {
             Effect::Child(child) => check_child(&executor, child).await,
@@ -49,7 +61,10 @@ pub async fn executor<E: Executor>(make: impl Fn() -> E, effects: Vec<Effect>) {
     }
     let nobody = ChildRun::new("no_such_agent", json!({}));
     let nobody = calm(async { make().child(&nobody, None).await }, CHILD).await;
-    assert!(nobody.is_err(), "executor: an agent that does not exist is an error");
+    assert!(
+        nobody.is_err(),
+        "executor: an agent that does not exist is an error"
+    );
 }
 
 const CHILD: &str = "executor: `child` does not panic";
@@ -57,16 +72,27 @@ const CHILD: &str = "executor: `child` does not panic";
 async fn check_child(executor: &impl Executor, child: &ChildRun) {
     let made = calm(executor.child(child, None), CHILD).await;
     if let Ok(made) = made {
-        assert!(made.machine.ending().is_none(), "executor: a child's machine has not ended before it began");
+        assert!(
+            made.machine.ending().is_none(),
+            "executor: a child's machine has not ended before it began"
+        );
     }
 }
 
 async fn check_effect(executor: &impl Executor, other: &impl Executor, effect: Effect) {
     drop(other.execute(effect.clone(), cx()));
     let promise = "executor: dropping an effect is harmless";
-    calm(async { drop(abandon(other.execute(effect.clone(), cx()))) }, promise).await;
+    calm(
+        async { drop(abandon(other.execute(effect.clone(), cx()))) },
+        promise,
+    )
+    .await;
 
-    let outcome = calm(executor.execute(effect.clone(), cx()), "executor: failures are outcomes").await;
+    let outcome = calm(
+        executor.execute(effect.clone(), cx()),
+        "executor: failures are outcomes",
+    )
+    .await;
     let fits = match (&effect, &outcome) {
         (_, Outcome::Refused(_) | Outcome::Unknown) => false,
         (Effect::Model(call), Outcome::Model(reply)) => &*call.slot != NOBODY || reply.is_err(),
@@ -80,8 +106,8 @@ async fn check_effect(executor: &impl Executor, other: &impl Executor, effect: E
         (Effect::Ask(_), Outcome::Decision(_)) => true,
         _ => false,
     };
-    let promise =
-        "executor: `execute` gives an outcome of the effect's kind, and a failure for what is unknown";
+    let promise = "executor: `execute` gives an outcome of the effect's kind, and a failure for \
+        what is unknown";
     assert!(fits, "{promise}\nfound: {outcome:?}\n  for: {effect:?}");
 }
 

@@ -1,4 +1,6 @@
-use levity_core::{Journal, JournalErrorKind, OpenRun, Record, RunId, RunQuery, RunSummary, Snapshot};
+use levity_core::{
+    Journal, JournalErrorKind, OpenRun, Record, RunId, RunQuery, RunSummary, Snapshot,
+};
 use serde_json::json;
 
 use super::check::{abandon, kept, same};
@@ -14,14 +16,15 @@ use super::samples::{ODD_IDS, records};
 /// - records come back as they were appended and in that order, in one batch or several;
 /// - `read` gives the same records as `open`, and none for a run that is not there;
 /// - an empty append changes nothing;
-/// - `open` is exclusive: a second one fails with [`Busy`](JournalErrorKind::Busy), and again after that
-///   failure; other runs can be opened; dropping the log, and nothing else, frees the run;
+/// - `open` is exclusive: a second one fails with [`Busy`](JournalErrorKind::Busy), and again after
+///   that failure; other runs can be opened; dropping the log, and nothing else, frees the run;
 /// - an append is all or nothing, also when its future is dropped half-way;
 /// - runs are kept apart, whatever their ids; an id may be refused, but not mixed up;
 /// - `list` is oldest first and says of each run when it was made, how long it is and how it ended,
 ///   whether it is open or not; it gives the runs that the query asks for;
 /// - `remove` takes a run with those below it and no others, and none that is driven;
-/// - `open_latest` gives the last snapshot, if the journal takes any, and the records behind it; all records are still there;
+/// - `open_latest` gives the last snapshot, if the journal takes any, and the records behind it;
+///   all records are still there;
 /// - what is posted to a run reaches whoever drives it, now or next, once and oldest first.
 ///
 /// A journal that [`keeps`](Journal::keeps) nothing is only held to be exclusive and empty.
@@ -68,26 +71,45 @@ async fn check_snapshot(journal: &impl Journal) {
         same(&latest.snapshot, &last, promise);
         same(&latest.records, &written[begins..count].to_vec(), promise);
         if count == 3 {
-            kept(latest.log.append(rest).await, "journal: a run that was opened from a snapshot goes on");
+            kept(
+                latest.log.append(rest).await,
+                "journal: a run that was opened from a snapshot goes on",
+            );
         }
     }
     let promise = "journal: a snapshot takes no record away";
     same(&kept(journal.read(&run).await, promise), &written, promise);
-    same(&open(journal, &run, promise).await.records, &written, promise);
+    same(
+        &open(journal, &run, promise).await.records,
+        &written,
+        promise,
+    );
     if journal.remove(&run).await.is_ok() {
         let promise = "journal: a snapshot is removed with its run";
         let latest = kept(journal.open_latest(&run).await, promise);
-        same(&(latest.snapshot, latest.records), &(None, Vec::new()), promise);
+        same(
+            &(latest.snapshot, latest.records),
+            &(None, Vec::new()),
+            promise,
+        );
     }
 }
 
 async fn check_read(journal: &impl Journal) {
     let promise = "journal: `read` gives the records of a run";
     let (run, written) = (RunId::new("read"), records(1_000));
-    same(&kept(journal.read(&run).await, promise), &Vec::new(), promise);
+    same(
+        &kept(journal.read(&run).await, promise),
+        &Vec::new(),
+        promise,
+    );
     append(journal, &run, &written).await;
     same(&kept(journal.read(&run).await, promise), &written, promise);
-    same(&open(journal, &run, promise).await.records, &written, promise);
+    same(
+        &open(journal, &run, promise).await.records,
+        &written,
+        promise,
+    );
 }
 
 const EXCLUSIVE: &str = "journal: `open` is exclusive while the log lives";
@@ -99,23 +121,47 @@ async fn open(journal: &impl Journal, run: &RunId, promise: &str) -> OpenRun {
 }
 
 async fn append(journal: &impl Journal, run: &RunId, records: &[Record]) {
-    let mut opened = open(journal, run, "journal: a run that nobody drives can be opened").await;
-    kept(opened.log.append(records).await, "journal: records can be appended");
+    let mut opened = open(
+        journal,
+        run,
+        "journal: a run that nobody drives can be opened",
+    )
+    .await;
+    kept(
+        opened.log.append(records).await,
+        "journal: records can be appended",
+    );
 }
 
 async fn check_empty(journal: &impl Journal) {
     let promise = "journal: an empty journal lists no runs";
-    same(&kept(journal.list(&RunQuery::new()).await, promise), &Vec::new(), promise);
+    same(
+        &kept(journal.list(&RunQuery::new()).await, promise),
+        &Vec::new(),
+        promise,
+    );
     let promise = "journal: a new run has no records";
-    same(&open(journal, &RunId::new("new"), promise).await.records, &Vec::new(), promise);
+    same(
+        &open(journal, &RunId::new("new"), promise).await.records,
+        &Vec::new(),
+        promise,
+    );
 }
 
 async fn check_exclusive(journal: &impl Journal) {
     let run = RunId::new("r1");
-    let OpenRun { records: before, log, .. } = open(journal, &run, EXCLUSIVE).await;
+    let OpenRun {
+        records: before,
+        log,
+        ..
+    } = open(journal, &run, EXCLUSIVE).await;
     drop(before);
     for _ in 0..2 {
-        let second = journal.open(&run).await.map(|_| "an open run").map_err(|error| error.kind());
+        let second = journal
+            .open(&run)
+            .await
+            .map(|_| "an open run")
+            .map_err(|error| error.kind());
         same(&second, &Err(JournalErrorKind::Busy), EXCLUSIVE);
     }
     let promise = "journal: an open run does not keep others from being opened";
@@ -131,7 +177,11 @@ async fn check_keeps_nothing(journal: &impl Journal) {
     let run = RunId::new("r1");
     append(journal, &run, &records(0)).await;
     let promise = "journal: one that keeps nothing has nothing to return";
-    same(&open(journal, &run, promise).await.records, &Vec::new(), promise);
+    same(
+        &open(journal, &run, promise).await.records,
+        &Vec::new(),
+        promise,
+    );
 }
 
 async fn check_order(journal: &impl Journal) {
@@ -141,9 +191,16 @@ async fn check_order(journal: &impl Journal) {
     for record in first {
         kept(opened.log.append(std::slice::from_ref(record)).await, ORDER);
     }
-    kept(opened.log.append(&[]).await, "journal: an empty append changes nothing");
+    kept(
+        opened.log.append(&[]).await,
+        "journal: an empty append changes nothing",
+    );
     drop(opened);
-    same(&open(journal, &run, ORDER).await.records, &first.to_vec(), ORDER);
+    same(
+        &open(journal, &run, ORDER).await.records,
+        &first.to_vec(),
+        ORDER,
+    );
     append(journal, &run, rest).await;
     for _ in 0..2 {
         same(&open(journal, &run, ORDER).await.records, &sent, ORDER);
@@ -158,27 +215,39 @@ async fn check_whole(journal: &impl Journal) {
     drop(abandon(opened.log.append(rest)));
     drop(opened);
     let found = open(journal, &run, WHOLE).await.records;
-    assert!(found == sent || found == first, "{WHOLE}\nfound {} of {} records", found.len(), sent.len());
+    assert!(
+        found == sent || found == first,
+        "{WHOLE}\nfound {} of {} records",
+        found.len(),
+        sent.len()
+    );
 }
 
 async fn check_apart(journal: &impl Journal) {
     let promise = "journal: runs are kept apart, whatever their ids";
     let mut taken = Vec::new();
     for (start, run) in (0..).zip(ODD_IDS.map(RunId::new)) {
-        let Ok(mut opened) = journal.open(&run).await else { continue };
+        let Ok(mut opened) = journal.open(&run).await else {
+            continue;
+        };
         same(&opened.records, &Vec::new(), promise);
         kept(opened.log.append(&records(start)[..2]).await, promise);
         taken.push((run, start));
     }
     assert!(!taken.is_empty(), "journal: some runs can be opened");
     for (run, start) in taken {
-        same(&open(journal, &run, promise).await.records, &records(start)[..2].to_vec(), promise);
+        same(
+            &open(journal, &run, promise).await.records,
+            &records(start)[..2].to_vec(),
+            promise,
+        );
     }
 }
 
 async fn check_list(journal: &impl Journal) {
     let promise = "journal: `list` is oldest first and says how long each run is and how it ended";
-    let runs = [("b", 1_000), ("c", 2_000), ("a", 3_000)].map(|(id, start)| (RunId::new(id), start));
+    let runs =
+        [("b", 1_000), ("c", 2_000), ("a", 3_000)].map(|(id, start)| (RunId::new(id), start));
     let mut expected = Vec::new();
     for (n, (run, start)) in runs.iter().enumerate() {
         // The last run is whole, the others have one record and two.
@@ -187,7 +256,11 @@ async fn check_list(journal: &impl Journal) {
         append(journal, run, sent).await;
         expected.extend(RunSummary::of(run, sent));
     }
-    same(&kept(journal.list(&RunQuery::new()).await, promise), &expected, promise);
+    same(
+        &kept(journal.list(&RunQuery::new()).await, promise),
+        &expected,
+        promise,
+    );
     let opened = open(journal, &runs[1].0, promise).await;
     same(
         &kept(journal.list(&RunQuery::new()).await, promise),

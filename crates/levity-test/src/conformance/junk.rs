@@ -1,8 +1,9 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Decision, Effect, EffectId, Ending, Finish, Input, Limit, Message, ModelError, ModelErrorKind, Outcome,
-    Part, Response, Role, RunId, Status, ToolCall, ToolError, ToolErrorKind, ToolOutput, ToolResult, Usage,
+    Decision, Effect, EffectId, Ending, Finish, Input, Limit, Message, ModelError, ModelErrorKind,
+    Outcome, Part, Response, Role, RunId, Status, ToolCall, ToolError, ToolErrorKind, ToolOutput,
+    ToolResult, Usage,
 };
 use serde_json::{Value, json};
 
@@ -60,7 +61,9 @@ impl Junk {
             5 => from
                 .iter()
                 .try_fold(state, |value, key| {
-                    value.get(key).or_else(|| value.get(key.parse::<usize>().ok()?))
+                    value
+                        .get(key)
+                        .or_else(|| value.get(key.parse::<usize>().ok()?))
                 })
                 .cloned(),
             6 => Some(json!(ODD_TEXT)),
@@ -75,26 +78,42 @@ impl Junk {
         match self.below(40) {
             // Most runs begin with their beginning.
             _ if n == 0 && !self.once_in(8) => {
-                let wrap = if self.once_in(8) { Some(self.limit()) } else { None };
+                let wrap = if self.once_in(8) {
+                    Some(self.limit())
+                } else {
+                    None
+                };
                 Input::Begin { run, wrap }
             }
             0 => Input::Begin { run, wrap: None },
             1 | 2 => Input::Say(Arc::new(self.message())),
             3 => Input::Wrap(self.limit()),
             4 if n > 20 => Input::Stop(self.limit()),
-            5 if n > 20 => Input::Cancel { reason: ODD_TEXT.into() },
+            5 if n > 20 => Input::Cancel {
+                reason: ODD_TEXT.into(),
+            },
             7 => Input::Low(self.limit()),
-            6 => Input::Finished { effect: EffectId::new(self.below(1 << 40)), outcome: Outcome::Unknown },
+            6 => Input::Finished {
+                effect: EffectId::new(self.below(1 << 40)),
+                outcome: Outcome::Unknown,
+            },
             _ => self.finished(wanted),
         }
     }
 
     /// An effect finishes: mostly one of the last, at times one that finished before.
     fn finished(&mut self, wanted: &[(EffectId, Effect)]) -> Input {
-        let from = if self.once_in(6) { 0 } else { wanted.len().saturating_sub(4) };
+        let from = if self.once_in(6) {
+            0
+        } else {
+            wanted.len().saturating_sub(4)
+        };
         match self.pick(&wanted[from..]) {
             None => Input::Wrap(self.limit()),
-            Some((id, effect)) => Input::Finished { effect: *id, outcome: self.outcome(effect) },
+            Some((id, effect)) => Input::Finished {
+                effect: *id,
+                outcome: self.outcome(effect),
+            },
         }
     }
 
@@ -106,7 +125,9 @@ impl Junk {
             (3, _) => Outcome::Child(Box::new(self.ending())),
             (4, _) => Outcome::Model(self.reply()),
             (5, _) => Outcome::Tool(self.result(&ToolCall::new("nobody", "nothing", json!({})))),
-            (6 | 7, Effect::Tool(_)) => Outcome::NeedsApproval { reason: ODD_TEXT.into() },
+            (6 | 7, Effect::Tool(_)) => Outcome::NeedsApproval {
+                reason: ODD_TEXT.into(),
+            },
             (_, Effect::Tool(run)) => Outcome::Tool(self.result(&run.call)),
             (_, Effect::Ask(_)) => Outcome::Decision(self.decision()),
             (_, Effect::Child(_)) => Outcome::Child(Box::new(self.ending())),
@@ -119,10 +140,17 @@ impl Junk {
             return Err(self.model_error());
         }
         let parts: Vec<Part> = (0..self.below(4)).map(|_| self.part()).collect();
-        let finishes = [Finish::Stop, Finish::ToolCalls, Finish::Length, Finish::ContentFilter];
+        let finishes = [
+            Finish::Stop,
+            Finish::ToolCalls,
+            Finish::Length,
+            Finish::ContentFilter,
+        ];
         let finish = self.pick(finishes).unwrap_or_default();
         let usage = Usage::new(self.below(100), if self.once_in(9) { u64::MAX } else { 3 });
-        Ok(Response::new(Message::new(Role::Assistant, parts)).with_finish(finish).with_usage(usage))
+        Ok(Response::new(Message::new(Role::Assistant, parts))
+            .with_finish(finish)
+            .with_usage(usage))
     }
 
     fn part(&mut self) -> Part {
@@ -132,13 +160,21 @@ impl Junk {
             2 => Part::text(""),
             3 => Part::ToolCall(ToolCall::from_text("", "add", "{broken")),
             // Few ids, so that some occur twice.
-            n => Part::ToolCall(ToolCall::new(format!("c{}", self.below(3)), "add", json!({"a": n}))),
+            n => Part::ToolCall(ToolCall::new(
+                format!("c{}", self.below(3)),
+                "add",
+                json!({"a": n}),
+            )),
         }
     }
 
     fn result(&mut self, call: &ToolCall) -> ToolResult {
-        let kinds =
-            [ToolErrorKind::Failed, ToolErrorKind::NotFound, ToolErrorKind::Denied, ToolErrorKind::Cancelled];
+        let kinds = [
+            ToolErrorKind::Failed,
+            ToolErrorKind::NotFound,
+            ToolErrorKind::Denied,
+            ToolErrorKind::Cancelled,
+        ];
         match self.below(5) {
             0 => media_result(call),
             1 => ToolResult::new(call, Ok(ToolOutput::value(self.value()))),
@@ -158,7 +194,10 @@ impl Junk {
             ModelErrorKind::ContentFiltered,
             ModelErrorKind::Malformed,
         ];
-        ModelError::new(self.pick(kinds).unwrap_or(ModelErrorKind::Server), "made up")
+        ModelError::new(
+            self.pick(kinds).unwrap_or(ModelErrorKind::Server),
+            "made up",
+        )
     }
 
     fn message(&mut self) -> Message {
@@ -171,7 +210,11 @@ impl Junk {
     }
 
     fn ending(&mut self) -> Ending {
-        let statuses = [Status::Complete, Status::Partial(Limit::Depth), Status::BestEffort(Limit::Turns)];
+        let statuses = [
+            Status::Complete,
+            Status::Partial(Limit::Depth),
+            Status::BestEffort(Limit::Turns),
+        ];
         let mut ending = Ending::new(self.pick(statuses).unwrap_or(Status::Complete));
         ending.text = "done".into();
         ending.value = self.once_in(2).then(|| self.value());
@@ -179,18 +222,34 @@ impl Junk {
     }
 
     fn decision(&mut self) -> Decision {
-        let decisions =
-            [Decision::Allow, Decision::deny("no"), Decision::edit(self.value()), Decision::answer("yes")];
+        let decisions = [
+            Decision::Allow,
+            Decision::deny("no"),
+            Decision::edit(self.value()),
+            Decision::answer("yes"),
+        ];
         self.pick(decisions).unwrap_or(Decision::Allow)
     }
 
     fn limit(&mut self) -> Limit {
-        self.pick([Limit::Turns, Limit::ModelCalls, Limit::Tokens, Limit::Money, Limit::WallTime])
-            .unwrap_or(Limit::Depth)
+        self.pick([
+            Limit::Turns,
+            Limit::ModelCalls,
+            Limit::Tokens,
+            Limit::Money,
+            Limit::WallTime,
+        ])
+        .unwrap_or(Limit::Depth)
     }
 
     fn value(&mut self) -> Value {
-        let values = [json!(null), json!({"sum": 7}), json!([1, [2, [3]]]), json!("{\"a\": 1}"), json!(1.5)];
+        let values = [
+            json!(null),
+            json!({"sum": 7}),
+            json!([1, [2, [3]]]),
+            json!("{\"a\": 1}"),
+            json!(1.5),
+        ];
         self.pick(values).unwrap_or_default()
     }
 }
@@ -198,7 +257,11 @@ impl Junk {
 /// The places of all values in a value, as JSON pointers without escapes.
 fn places(value: &Value, above: &[String], found: &mut Vec<Vec<String>>) {
     let below: Vec<(String, &Value)> = match value {
-        Value::Array(items) => items.iter().enumerate().map(|(at, item)| (at.to_string(), item)).collect(),
+        Value::Array(items) => items
+            .iter()
+            .enumerate()
+            .map(|(at, item)| (at.to_string(), item))
+            .collect(),
         Value::Object(map) => map.iter().map(|(key, item)| (key.clone(), item)).collect(),
         _ => return,
     };
@@ -211,15 +274,23 @@ fn places(value: &Value, above: &[String], found: &mut Vec<Vec<String>>) {
 
 /// Puts another value in a place, or removes what is there.
 fn change(value: &mut Value, place: &[String], other: Option<Value>) {
-    let Some((key, rest)) = place.split_first() else { return };
+    let Some((key, rest)) = place.split_first() else {
+        return;
+    };
     let at = key.parse().unwrap_or(usize::MAX);
     match (value, other) {
         (Value::Object(map), None) if rest.is_empty() => drop(map.shift_remove(key)),
         (Value::Array(items), None) if rest.is_empty() => drop(items.remove(at)),
         (Value::Array(items), other) => {
-            items.get_mut(at).into_iter().for_each(|item| put(item, rest, other.clone()));
+            items
+                .get_mut(at)
+                .into_iter()
+                .for_each(|item| put(item, rest, other.clone()));
         }
-        (value, other) => value.get_mut(key).into_iter().for_each(|item| put(item, rest, other.clone())),
+        (value, other) => value
+            .get_mut(key)
+            .into_iter()
+            .for_each(|item| put(item, rest, other.clone())),
     }
 }
 

@@ -1,4 +1,6 @@
-use levity_core::{Effect, EffectId, Ending, Input, Limit, Machine, MachineOutput, RunId, Status, Timestamp};
+use levity_core::{
+    Effect, EffectId, Ending, Input, Limit, Machine, MachineOutput, RunId, Status, Timestamp,
+};
 use serde_json::Value;
 
 use super::check::{calmly, kept, same};
@@ -6,28 +8,36 @@ use super::junk::Junk;
 
 /// Checks a [`Machine`].
 ///
-/// `make` returns the same machine each time, before its first input. It is fed the inputs of many made-up
-/// runs: sensible outcomes, outcomes of the wrong kind, effects that nobody asked for or that finished
-/// before, words of the host, limits, in any order.
+/// `make` returns the same machine each time, before its first input. It is fed the inputs of many
+/// made-up runs: sensible outcomes, outcomes of the wrong kind, effects that nobody asked for or
+/// that finished before, words of the host, limits, in any order.
 ///
 /// What is checked:
-/// - kind and `save` are the same for each machine that `make` returns; what `save` returns survives JSON,
-///   and calling it changes nothing;
+/// - kind and `save` are the same for each machine that `make` returns; what `save` returns
+///   survives JSON, and calling it changes nothing;
 /// - the same inputs in the same order give the same effects, events and ending;
 /// - no input makes it panic, also before the beginning and after the end;
 /// - effects are numbered upwards, over the whole run; a question bears its number and its run;
-/// - it ends at once on `Cancel`, as [`Cancelled`](Status::Cancelled), and on `Stop`, wherever it stands;
+/// - it ends at once on `Cancel`, as [`Cancelled`](Status::Cancelled), and on `Stop`, wherever it
+///   stands;
 /// - once it has ended it wants nothing more, and its ending stays.
 ///
-/// That a machine can be built again from what it saved is checked by [`machine_restored`], and that damaged states do no harm by
-/// [`machine_damaged`].
+/// That a machine can be built again from what it saved is checked by [`machine_restored`], and
+/// that damaged states do no harm by [`machine_damaged`].
 ///
 /// # Panics
 /// When a promise is broken.
 pub async fn machine<M: Machine>(make: impl Fn() -> M) {
     let machine = make();
-    same(&make().kind(), &machine.kind(), "machine: `kind` always returns the same");
-    assert!(!machine.kind().name.is_empty(), "machine: its kind has a name");
+    same(
+        &make().kind(),
+        &machine.kind(),
+        "machine: `kind` always returns the same",
+    );
+    assert!(
+        !machine.kind().name.is_empty(),
+        "machine: its kind has a name"
+    );
     check_saved(&make().save(), &machine.save());
     for seed in 0..RUNS {
         let (inputs, trace) = explore(make(), seed);
@@ -38,27 +48,36 @@ pub async fn machine<M: Machine>(make: impl Fn() -> M) {
     }
 }
 
-/// Checks that what a [`Machine`] saves, at any time between two inputs, is enough to build it again.
+/// Checks that what a [`Machine`] saves, at any time between two inputs, is enough to build it
+/// again.
 ///
-/// `make` returns the same machine each time, before its first input, and `restore` builds one from what it saved. It is fed the
-/// inputs of many made-up runs, and compared with machines that are built again: before the first input, after every input,
-/// and once in the middle. All give the same effects, events, endings and states, byte for byte.
+/// `make` returns the same machine each time, before its first input, and `restore` builds one from
+/// what it saved. It is fed the inputs of many made-up runs, and compared with machines that are
+/// built again: before the first input, after every input, and once in the middle. All give the
+/// same effects, events, endings and states, byte for byte.
 ///
 /// # Panics
 /// When a promise is broken.
-pub async fn machine_restored<M: Machine, R: Machine>(make: impl Fn() -> M, restore: impl Fn(Value) -> R) {
+pub async fn machine_restored<M: Machine, R: Machine>(
+    make: impl Fn() -> M,
+    restore: impl Fn(Value) -> R,
+) {
     let again = || restored(&make().save(), &restore);
     same(&again().kind(), &make().kind(), RESTORED);
     same(&again().save(), &make().save(), RESTORED);
     for seed in 0..RESTORED_RUNS {
         let (inputs, _) = explore(make(), seed);
-        let timed: Vec<_> = inputs.into_iter().map(|input| (Timestamp::default(), input)).collect();
+        let timed: Vec<_> = inputs
+            .into_iter()
+            .map(|input| (Timestamp::default(), input))
+            .collect();
         let at = usize::try_from(seed).unwrap_or_default() % timed.len().max(1);
         check_restored(&make, &restore, &timed, &[at]);
     }
 }
 
-/// Checks as [`machine_restored`] does, along the inputs of a run of yours: for states that made-up inputs do not lead to.
+/// Checks as [`machine_restored`] does, along the inputs of a run of yours: for states that made-up
+/// inputs do not lead to.
 ///
 /// # Panics
 /// When a promise is broken.
@@ -67,15 +86,25 @@ pub async fn machine_restored_along<M: Machine, R: Machine>(
     restore: impl Fn(Value) -> R,
     inputs: impl IntoIterator<Item = Input>,
 ) {
-    let timed: Vec<_> = inputs.into_iter().map(|input| (Timestamp::default(), input)).collect();
-    check_restored(&make, &restore, &timed, &(0..timed.len()).collect::<Vec<_>>());
+    let timed: Vec<_> = inputs
+        .into_iter()
+        .map(|input| (Timestamp::default(), input))
+        .collect();
+    check_restored(
+        &make,
+        &restore,
+        &timed,
+        &(0..timed.len()).collect::<Vec<_>>(),
+    );
 }
 
-/// Checks that no damaged state of a [`Machine`] makes `restore`, or the machine that it builds, panic.
+/// Checks that no damaged state of a [`Machine`] makes `restore`, or the machine that it builds,
+/// panic.
 ///
-/// States that are saved along many made-up runs are changed in one place or in several: a value is removed, or another one is
-/// put there, of another kind or size. `restore` returns an error that says what is wrong, or a machine. A machine takes any input
-/// without a panic, and ends on `Cancel`.
+/// States that are saved along many made-up runs are changed in one place or in several: a value is
+/// removed, or another one is put there, of another kind or size. `restore` returns an error that
+/// says what is wrong, or a machine. A machine takes any input without a panic, and ends on
+/// `Cancel`.
 ///
 /// # Panics
 /// When a promise is broken.
@@ -97,7 +126,10 @@ pub async fn machine_damaged<M: Machine, R: Machine>(
             junk.damage(&mut state);
             match calmly(|| restore(&state), promise) {
                 Err(why) => {
-                    assert!(!why.trim().is_empty(), "machine: the error of `restore` says what is wrong");
+                    assert!(
+                        !why.trim().is_empty(),
+                        "machine: the error of `restore` says what is wrong"
+                    );
                 }
                 Ok(damaged) => survives(damaged, &inputs, &mut junk),
             }
@@ -120,13 +152,21 @@ fn survives<M: Machine>(mut machine: M, inputs: &[Input], junk: &mut Junk) {
         let own = junk.input(1, &wanted);
         apply(own, &mut wanted);
     }
-    let cancel = Input::Cancel { reason: "the host wants no more".into() };
-    assert!(apply(cancel, &mut wanted), "machine: built from a damaged state, it ends on `Cancel`");
-    calmly(|| (machine.save(), machine.so_far(Status::Complete)), promise);
+    let cancel = Input::Cancel {
+        reason: "the host wants no more".into(),
+    };
+    assert!(
+        apply(cancel, &mut wanted),
+        "machine: built from a damaged state, it ends on `Cancel`"
+    );
+    calmly(
+        || (machine.save(), machine.so_far(Status::Complete)),
+        promise,
+    );
 }
 
-const RESTORED: &str =
-    "machine: what `save` returns between two inputs is enough to build it again, in the state that it had";
+const RESTORED: &str = "machine: what `save` returns between two inputs is enough to build it \
+    again, in the state that it had";
 
 fn restored<R>(state: &Value, restore: &impl Fn(Value) -> R) -> R {
     let json = kept(serde_json::to_string(state), RESTORED);
@@ -134,8 +174,8 @@ fn restored<R>(state: &Value, restore: &impl Fn(Value) -> R) -> R {
     calmly(|| restore(state), RESTORED)
 }
 
-/// Feeds inputs, with the time of each, to a machine, to one that is built again after every input, and to those that are
-/// built again once, after so many inputs. All go the same way.
+/// Feeds inputs, with the time of each, to a machine, to one that is built again after every input,
+/// and to those that are built again once, after so many inputs. All go the same way.
 pub(super) fn check_restored<M: Machine, R: Machine>(
     make: &impl Fn() -> M,
     restore: &impl Fn(Value) -> R,
@@ -167,7 +207,11 @@ pub(super) fn check_restored<M: Machine, R: Machine>(
     }
     let last = whole.restored(&whole.machine.save(), restore);
     same(&last.machine.ending(), &whole.machine.ending(), RESTORED);
-    same(&last.machine.save().to_string(), &whole.machine.save().to_string(), RESTORED);
+    same(
+        &last.machine.save().to_string(),
+        &whole.machine.save().to_string(),
+        RESTORED,
+    );
 }
 
 /// How many runs are made up.
@@ -179,11 +223,16 @@ const DAMAGES: usize = 20;
 /// How many inputs each has.
 const INPUTS: usize = 60;
 
-const SAME: &str = "machine: the same inputs in the same order give the same effects, events and ending";
+const SAME: &str =
+    "machine: the same inputs in the same order give the same effects, events and ending";
 const PANIC: &str = "machine: no input makes it panic";
 
 fn check_saved(again: &Value, saved: &Value) {
-    same(again, saved, "machine: `save` is the same for the same machine");
+    same(
+        again,
+        saved,
+        "machine: `save` is the same for the same machine",
+    );
     let promise = "machine: what `save` returns survives JSON";
     let read: Value = kept(serde_json::from_str(&saved.to_string()), promise);
     same(&read, saved, promise);
@@ -216,17 +265,29 @@ fn feed<M: Machine>(machine: M, inputs: &[Input]) -> Trace {
 }
 
 fn check_ends<M: Machine>(make: &impl Fn() -> M, inputs: &[Input]) {
-    let cancel = Input::Cancel { reason: "the host wants no more".into() };
-    for last in [cancel, Input::Stop(Limit::Tokens), Input::Stop(Limit::WallTime)] {
+    let cancel = Input::Cancel {
+        reason: "the host wants no more".into(),
+    };
+    for last in [
+        cancel,
+        Input::Stop(Limit::Tokens),
+        Input::Stop(Limit::WallTime),
+    ] {
         let mut driven = Driven::new(make());
         inputs.iter().for_each(|input| driven.apply(input.clone()));
         let ended = driven.machine.ending().is_some();
         driven.apply(last.clone());
         let status = driven.machine.ending().map(|ending| &ending.status);
-        assert!(status.is_some(), "machine: it ends at once on `Cancel` and `Stop`\nnot so on: {last:?}");
+        assert!(
+            status.is_some(),
+            "machine: it ends at once on `Cancel` and `Stop`\nnot so on: {last:?}"
+        );
         if !ended && matches!(last, Input::Cancel { .. }) {
             let cancelled = matches!(status, Some(Status::Cancelled { .. }));
-            assert!(cancelled, "machine: cancelled, it ends as `Cancelled`\nfound: {status:?}");
+            assert!(
+                cancelled,
+                "machine: cancelled, it ends as `Cancelled`\nfound: {status:?}"
+            );
         }
     }
 }
@@ -241,13 +302,23 @@ struct Driven<M> {
 
 impl<M: Machine> Driven<M> {
     fn new(machine: M) -> Self {
-        Self { machine, run: RunId::new("r1"), wanted: Vec::new(), trace: Vec::new() }
+        Self {
+            machine,
+            run: RunId::new("r1"),
+            wanted: Vec::new(),
+            trace: Vec::new(),
+        }
     }
 
     /// A machine that is built again from what this one saved, with the same past.
     fn restored<R: Machine>(&self, saved: &Value, restore: &impl Fn(Value) -> R) -> Driven<R> {
         let machine = restored(saved, restore);
-        Driven { machine, run: self.run.clone(), wanted: self.wanted.clone(), trace: Vec::new() }
+        Driven {
+            machine,
+            run: self.run.clone(),
+            wanted: self.wanted.clone(),
+            trace: Vec::new(),
+        }
     }
 
     /// All that can be seen of it after its last input.
@@ -279,7 +350,10 @@ impl<M: Machine> Driven<M> {
             "machine: after an ending it wants nothing more\nafter {told}\nfound: {:?}",
             step.effects
         );
-        self.trace.push(format!("{told}\n{:?}\n{:?}\n{after:?}", step.effects, step.events));
+        self.trace.push(format!(
+            "{told}\n{:?}\n{:?}\n{after:?}",
+            step.effects, step.events
+        ));
         self.check_effects(&step);
         self.wanted.append(&mut step.effects);
     }
@@ -288,7 +362,10 @@ impl<M: Machine> Driven<M> {
         let mut last = self.wanted.last().map(|(id, _)| *id);
         for (id, effect) in &step.effects {
             let upwards = last.is_none_or(|last| last < *id);
-            assert!(upwards, "machine: effects are numbered upwards\nfound: {id} after {last:?}");
+            assert!(
+                upwards,
+                "machine: effects are numbered upwards\nfound: {id} after {last:?}"
+            );
             last = Some(*id);
             if let Effect::Ask(ask) = effect {
                 same(&ask.effect, id, "machine: a question bears its own number");

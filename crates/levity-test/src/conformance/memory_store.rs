@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use levity_core::{
-    ConversationChange, ConversationId, MemoryError, MemoryErrorKind, MemoryStore, Message, Remembered,
-    Summary,
+    ConversationChange, ConversationId, MemoryError, MemoryErrorKind, MemoryStore, Message,
+    Remembered, Summary,
 };
 
 use super::check::{abandon, both, kept, same};
@@ -18,23 +18,26 @@ mod positions;
 ///
 /// What is checked:
 /// - an unknown conversation is an empty one, and can be forgotten;
-/// - messages come back as they were saved and in that order, provider data and media, deep values and long texts
-///   included;
-/// - `load` returns the last ones, oldest first, no more than asked for, and none that are in the summary;
+/// - messages come back as they were saved and in that order, provider data and media, deep values
+///   and long texts included;
+/// - `load` returns the last ones, oldest first, no more than asked for, and none that are in the
+///   summary;
 /// - `read` goes through a conversation by positions, which never change;
 /// - a save that was made before changes nothing, and one at another position is refused as moved;
 /// - a change without messages and summary makes no conversation;
 /// - a save is whole or not at all: dropped half-way, or beside another;
 /// - conversations are kept apart, whatever their ids; an id may be refused, but not mixed up;
-/// - a summary can be set, replaced, does not touch the messages, and stands only for messages that are there;
-/// - `search` finds a message by a word of it, in its own conversation only, and no more than asked for;
+/// - a summary can be set, replaced, does not touch the messages, and stands only for messages that
+///   are there;
+/// - `search` finds a message by a word of it, in its own conversation only, and no more than asked
+///   for;
 /// - `trim` removes what is before a position, and nothing else;
 /// - `list` has every conversation once, the one unchanged for longest first, and goes on from any;
 /// - one that is held is busy for others, can be saved, and is free when it is let go of;
 /// - `forget` and `expire` leave nothing behind, and leave the others alone.
 ///
-/// Not checked: how good a search is, what things cost, whether the store outlives the process, and whether another
-/// process finds held what is held here.
+/// Not checked: how good a search is, what things cost, whether the store outlives the process, and
+/// whether another process finds held what is held here.
 ///
 /// # Panics
 /// When a promise is broken.
@@ -67,7 +70,12 @@ async fn append(
     messages: &[Arc<Message>],
 ) -> Result<(), MemoryError> {
     let end = store.load(id, 0).await?.end;
-    store.save(id, &ConversationChange::at(end).with_messages(messages.iter().cloned())).await
+    store
+        .save(
+            id,
+            &ConversationChange::at(end).with_messages(messages.iter().cloned()),
+        )
+        .await
 }
 
 async fn recent(
@@ -78,7 +86,11 @@ async fn recent(
     Ok(store.load(id, limit).await?.messages)
 }
 
-async fn summary_of(store: &impl MemoryStore, id: &ConversationId, promise: &str) -> Option<(String, u64)> {
+async fn summary_of(
+    store: &impl MemoryStore,
+    id: &ConversationId,
+    promise: &str,
+) -> Option<(String, u64)> {
     let summary = kept(store.load(id, 0).await, promise).summary;
     summary.map(|summary| (summary.text.as_ref().to_owned(), summary.upto))
 }
@@ -90,14 +102,22 @@ async fn set_summary(
     upto: u64,
 ) -> Result<(), MemoryError> {
     let end = store.load(id, 0).await?.end;
-    store.save(id, &ConversationChange::at(end).with_summary(Summary::new(text, upto))).await
+    store
+        .save(
+            id,
+            &ConversationChange::at(end).with_summary(Summary::new(text, upto)),
+        )
+        .await
 }
 
 /// A call was refused for this reason.
 #[track_caller]
 fn refused<T>(result: Result<T, MemoryError>, kind: MemoryErrorKind, promise: &str) {
     let found = result.err().map(|error| error.kind());
-    assert!(found == Some(kind), "{promise}\n   found: {found:?}\nexpected: {kind:?}");
+    assert!(
+        found == Some(kind),
+        "{promise}\n   found: {found:?}\nexpected: {kind:?}"
+    );
 }
 
 async fn check_unknown(store: &impl MemoryStore) {
@@ -109,13 +129,29 @@ async fn check_unknown(store: &impl MemoryStore) {
     }
     let promise = "memory store: a change of nothing makes no conversation";
     kept(store.save(&id, &ConversationChange::at(0)).await, promise);
-    same(&listed::names(store, promise).await, &Vec::<String>::new(), promise);
+    same(
+        &listed::names(store, promise).await,
+        &Vec::<String>::new(),
+        promise,
+    );
 }
 
 async fn check_empty(store: &impl MemoryStore, id: &ConversationId, promise: &str) {
-    same(&kept(store.load(id, 10).await, promise), &Remembered::default(), promise);
-    same(&kept(store.read(id, 0, 10).await, promise), &Vec::new(), promise);
-    same(&kept(store.search(id, "sum", 10).await, promise), &Vec::new(), promise);
+    same(
+        &kept(store.load(id, 10).await, promise),
+        &Remembered::default(),
+        promise,
+    );
+    same(
+        &kept(store.read(id, 0, 10).await, promise),
+        &Vec::new(),
+        promise,
+    );
+    same(
+        &kept(store.search(id, "sum", 10).await, promise),
+        &Vec::new(),
+        promise,
+    );
 }
 
 async fn all(store: &impl MemoryStore, id: &ConversationId, promise: &str) -> Vec<Arc<Message>> {
@@ -127,32 +163,60 @@ async fn check_order(store: &impl MemoryStore) {
     let sent = [messages(), hard()].concat();
     let (first, rest) = sent.split_at(1);
     kept(append(store, &id, first).await, ORDER);
-    kept(append(store, &id, &[]).await, "memory store: a change of nothing changes nothing");
+    kept(
+        append(store, &id, &[]).await,
+        "memory store: a change of nothing changes nothing",
+    );
     kept(append(store, &id, rest).await, ORDER);
     kept(append(store, &id, first).await, ORDER);
     let expected: Vec<_> = sent.iter().chain(first).cloned().collect();
     same(&all(store, &id, ORDER).await, &expected, ORDER);
     let bytes = |messages: &Vec<Arc<Message>>| kept(serde_json::to_string(messages), ORDER);
-    same(&bytes(&all(store, &id, ORDER).await), &bytes(&expected), ORDER);
+    same(
+        &bytes(&all(store, &id, ORDER).await),
+        &bytes(&expected),
+        ORDER,
+    );
     for limit in [0, 1, 3, expected.len(), expected.len() + 1] {
         let promise = "memory store: `load` returns the last messages, oldest first";
         let last = expected[expected.len().saturating_sub(limit)..].to_vec();
-        same(&kept(recent(store, &id, limit).await, promise), &last, promise);
+        same(
+            &kept(recent(store, &id, limit).await, promise),
+            &last,
+            promise,
+        );
     }
 }
 
-/// Messages that are hard to keep: deep, long, with numbers at the edge and text that looks like an escape.
+/// Messages that are hard to keep: deep, long, with numbers at the edge and text that looks like an
+/// escape.
 fn hard() -> Vec<Arc<Message>> {
-    let deep = (0..64).fold(serde_json::json!({"\\ud800": "\\ud800"}), |inner, _| serde_json::json!([inner]));
+    let deep = (0..64).fold(serde_json::json!({"\\ud800": "\\ud800"}), |inner, _| {
+        serde_json::json!([inner])
+    });
     let call = levity_core::ToolCall::new("deep", "deep", deep);
-    let numbers = serde_json::json!([u64::MAX, i64::MIN, 0.1, 1e308, -0.0, 5e-324, 123_456_789.123_456_79]);
+    let numbers = serde_json::json!([
+        u64::MAX,
+        i64::MIN,
+        0.1,
+        1e308,
+        -0.0,
+        5e-324,
+        123_456_789.123_456_79
+    ]);
     let mut part = levity_core::Part::text("\u{feff}\u{0}\u{2029}");
     part.set_opaque(levity_core::ProviderState::new("test", numbers));
     let nothing = levity_core::ToolOutput::value(serde_json::Value::Null);
     let result = levity_core::ToolResult::new(&call, Ok(nothing));
     [
-        Message::new(levity_core::Role::Assistant, [part, levity_core::Part::ToolCall(call)]),
-        Message::new(levity_core::Role::Tool, [levity_core::Part::ToolResult(result)]),
+        Message::new(
+            levity_core::Role::Assistant,
+            [part, levity_core::Part::ToolCall(call)],
+        ),
+        Message::new(
+            levity_core::Role::Tool,
+            [levity_core::Part::ToolResult(result)],
+        ),
         Message::user("long ".repeat(50_000)),
         Message::user(""),
     ]
@@ -161,13 +225,17 @@ fn hard() -> Vec<Arc<Message>> {
 }
 
 fn batch(name: &str) -> Vec<Arc<Message>> {
-    (0..4).map(|n| Arc::new(Message::user(format!("{name} {n}")))).collect()
+    (0..4)
+        .map(|n| Arc::new(Message::user(format!("{name} {n}"))))
+        .collect()
 }
 
 async fn check_whole(store: &impl MemoryStore) {
     let id = ConversationId::new("dropped");
     let (a, b) = (batch("a"), batch("b"));
-    let save = |messages: &[Arc<Message>]| ConversationChange::at(0).with_messages(messages.iter().cloned());
+    let save = |messages: &[Arc<Message>]| {
+        ConversationChange::at(0).with_messages(messages.iter().cloned())
+    };
     drop(abandon(store.save(&id, &save(&a))));
     // A store that works elsewhere may take its time; whichever comes first, the other has moved.
     let second = store.save(&id, &save(&b)).await;
@@ -177,8 +245,14 @@ async fn check_whole(store: &impl MemoryStore) {
     let id = ConversationId::new("beside");
     let (at_a, at_b) = (save(&a), save(&b));
     let (first, second) = both(store.save(&id, &at_a), store.save(&id, &at_b)).await;
-    assert!(first.is_ok() != second.is_ok(), "{WHOLE}\nfound: {first:?} and {second:?}");
-    let (found, expected) = (all(store, &id, WHOLE).await, if first.is_ok() { &a } else { &b });
+    assert!(
+        first.is_ok() != second.is_ok(),
+        "{WHOLE}\nfound: {first:?} and {second:?}"
+    );
+    let (found, expected) = (
+        all(store, &id, WHOLE).await,
+        if first.is_ok() { &a } else { &b },
+    );
     same(&found, expected, WHOLE);
     refused(first.and(second), MemoryErrorKind::Moved, WHOLE);
 }
@@ -192,10 +266,17 @@ async fn check_apart(store: &impl MemoryStore) {
             taken.push(id);
         }
     }
-    assert!(!taken.is_empty(), "memory store: some conversations can be kept");
+    assert!(
+        !taken.is_empty(),
+        "memory store: some conversations can be kept"
+    );
     for id in &taken {
         same(&all(store, id, promise).await, &batch(id.as_str()), promise);
-        same(&summary_of(store, id, promise).await, &Some((id.to_string(), 0)), promise);
+        same(
+            &summary_of(store, id, promise).await,
+            &Some((id.to_string(), 0)),
+            promise,
+        );
     }
     let mut names: Vec<_> = taken.iter().map(ToString::to_string).collect();
     names.sort();
@@ -207,7 +288,11 @@ async fn check_summary(store: &impl MemoryStore) {
     let id = ConversationId::new("summary");
     for summary in ["They met.", "They met and parted.\n\"Twice\" ü", ""] {
         kept(set_summary(store, &id, summary, 0).await, promise);
-        same(&summary_of(store, &id, promise).await, &Some((summary.to_owned(), 0)), promise);
+        same(
+            &summary_of(store, &id, promise).await,
+            &Some((summary.to_owned(), 0)),
+            promise,
+        );
     }
     let promise = "memory store: a summary does not touch the messages";
     same(&all(store, &id, promise).await, &Vec::new(), promise);
@@ -217,17 +302,38 @@ async fn check_summary(store: &impl MemoryStore) {
 
     let promise = "memory store: what is in the summary is not loaded";
     kept(set_summary(store, &id, "Longer.", 3).await, promise);
-    same(&all(store, &id, promise).await, &messages()[3..].to_vec(), promise);
-    same(&kept(recent(store, &id, 2).await, promise), &messages()[5..].to_vec(), promise);
+    same(
+        &all(store, &id, promise).await,
+        &messages()[3..].to_vec(),
+        promise,
+    );
+    same(
+        &kept(recent(store, &id, 2).await, promise),
+        &messages()[5..].to_vec(),
+        promise,
+    );
     kept(append(store, &id, &batch("more")).await, promise);
-    same(&summary_of(store, &id, promise).await, &Some(("Longer.".to_owned(), 3)), promise);
+    same(
+        &summary_of(store, &id, promise).await,
+        &Some(("Longer.".to_owned(), 3)),
+        promise,
+    );
 
     let promise = "memory store: a summary stands only for messages that are there";
-    refused(set_summary(store, &id, "All of it.", 12).await, MemoryErrorKind::Refused, promise);
-    let whole =
-        ConversationChange::at(11).with_messages(batch("last")).with_summary(Summary::new("All of it.", 15));
+    refused(
+        set_summary(store, &id, "All of it.", 12).await,
+        MemoryErrorKind::Refused,
+        promise,
+    );
+    let whole = ConversationChange::at(11)
+        .with_messages(batch("last"))
+        .with_summary(Summary::new("All of it.", 15));
     kept(store.save(&id, &whole).await, promise);
-    same(&summary_of(store, &id, promise).await, &Some(("All of it.".to_owned(), 15)), promise);
+    same(
+        &summary_of(store, &id, promise).await,
+        &Some(("All of it.".to_owned(), 15)),
+        promise,
+    );
 }
 
 async fn search(
@@ -236,7 +342,12 @@ async fn search(
     query: &str,
     limit: usize,
 ) -> Result<Vec<Arc<Message>>, MemoryError> {
-    Ok(store.search(id, query, limit).await?.into_iter().map(|(_, message)| message).collect())
+    Ok(store
+        .search(id, query, limit)
+        .await?
+        .into_iter()
+        .map(|(_, message)| message)
+        .collect())
 }
 
 async fn check_search(store: &impl MemoryStore) {
@@ -244,8 +355,19 @@ async fn check_search(store: &impl MemoryStore) {
     let (id, other) = (ConversationId::new("here"), ConversationId::new("there"));
     let wanted = Arc::new(Message::user("The kingfisher is blue."));
     kept(append(store, &id, &batch("a")).await, promise);
-    kept(append(store, &id, std::slice::from_ref(&wanted)).await, promise);
-    kept(append(store, &other, &[Arc::new(Message::user("A kingfisher, elsewhere."))]).await, promise);
+    kept(
+        append(store, &id, std::slice::from_ref(&wanted)).await,
+        promise,
+    );
+    kept(
+        append(
+            store,
+            &other,
+            &[Arc::new(Message::user("A kingfisher, elsewhere."))],
+        )
+        .await,
+        promise,
+    );
     for query in ["kingfisher", "KingFisher", "Is the \"kingfisher*\" (blue)?"] {
         let found = kept(store.search(&id, query, 10).await, promise);
         same(&found.first(), &Some(&(4, wanted.clone())), promise);
@@ -253,12 +375,33 @@ async fn check_search(store: &impl MemoryStore) {
     let found = kept(search(store, &id, "kingfisher", 10).await, promise);
     let stored = all(store, &id, promise).await;
     let own = found.iter().all(|message| stored.contains(message));
-    assert!(own, "memory store: `search` stays in its conversation\nfound: {found:?}");
-    let odd = ["a", "", "\" OR * --%_'", "NEAR(a b)", "text:a", "^a", "\u{0}", "a AND NOT", "{", "𝔸"];
-    for (query, limit) in [("kingfisher", 0), ("kingfisher", 1)].into_iter().chain(odd.map(|odd| (odd, 2))) {
+    assert!(
+        own,
+        "memory store: `search` stays in its conversation\nfound: {found:?}"
+    );
+    let odd = [
+        "a",
+        "",
+        "\" OR * --%_'",
+        "NEAR(a b)",
+        "text:a",
+        "^a",
+        "\u{0}",
+        "a AND NOT",
+        "{",
+        "𝔸",
+    ];
+    for (query, limit) in [("kingfisher", 0), ("kingfisher", 1)]
+        .into_iter()
+        .chain(odd.map(|odd| (odd, 2)))
+    {
         let promise = "memory store: `search` returns no more than asked for, whatever the query";
         let found = kept(search(store, &id, query, limit).await, promise);
-        assert!(found.len() <= limit, "{promise}\nfound {} for {query:?}", found.len());
+        assert!(
+            found.len() <= limit,
+            "{promise}\nfound {} for {query:?}",
+            found.len()
+        );
     }
 }
 
@@ -272,8 +415,16 @@ async fn check_forget(store: &impl MemoryStore) {
     check_empty(store, &id, FORGET).await;
     let promise = "memory store: `forget` leaves other conversations alone";
     same(&all(store, &other, promise).await, &messages(), promise);
-    same(&summary_of(store, &other, promise).await, &Some(("They met.".to_owned(), 0)), promise);
-    same(&listed::names(store, promise).await, &vec!["stays".to_owned()], promise);
+    same(
+        &summary_of(store, &other, promise).await,
+        &Some(("They met.".to_owned(), 0)),
+        promise,
+    );
+    same(
+        &listed::names(store, promise).await,
+        &vec!["stays".to_owned()],
+        promise,
+    );
     kept(append(store, &id, &batch("new")).await, FORGET);
     same(&all(store, &id, FORGET).await, &batch("new"), FORGET);
 }

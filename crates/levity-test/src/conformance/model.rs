@@ -1,6 +1,6 @@
 use levity_core::{
-    Media, Message, Model, ModelError, Options, OutputSchema, Part, ProviderState, Request, Response, Role,
-    ToolChoice, ToolSpec,
+    Media, Message, Model, ModelError, Options, OutputSchema, Part, ProviderState, Request,
+    Response, Role, ToolChoice, ToolSpec,
 };
 use serde_json::json;
 
@@ -9,8 +9,8 @@ use super::samples::{ODD_TEXT, history};
 
 /// Checks a [`Model`].
 ///
-/// `make` returns a model that answers its first request, whatever it is, each time with the same reply:
-/// a scripted one, or a provider that talks to a recorded exchange.
+/// `make` returns a model that answers its first request, whatever it is, each time with the same
+/// reply: a scripted one, or a provider that talks to a recorded exchange.
 ///
 /// What is checked:
 /// - the card is always the same and names a provider and an id;
@@ -21,8 +21,8 @@ use super::samples::{ODD_TEXT, history};
 /// - `cost_bound` is the same each time, and more for more input;
 /// - an error does not repeat what was sent.
 ///
-/// Not checked, since it cannot be seen from here: that a dropped call is cancelled at the provider, and
-/// that each request is sent once.
+/// Not checked, since it cannot be seen from here: that a dropped call is cancelled at the
+/// provider, and that each request is sent once.
 ///
 /// # Panics
 /// When a promise is broken.
@@ -39,7 +39,10 @@ pub async fn model<M: Model>(make: impl Fn() -> M) {
 fn check_card<M: Model>(make: &impl Fn() -> M) {
     let model = make();
     let card = model.card();
-    assert!(!card.provider.is_empty(), "model: the card names a provider");
+    assert!(
+        !card.provider.is_empty(),
+        "model: the card names a provider"
+    );
     assert!(!card.id.is_empty(), "model: the card names the model's id");
     same(model.card(), card, "model: the card is always the same");
     same(make().card(), card, "model: the card is always the same");
@@ -47,11 +50,28 @@ fn check_card<M: Model>(make: &impl Fn() -> M) {
 
 async fn check_complete<M: Model>(make: &impl Fn() -> M) -> Response {
     let folded = async { make().stream(plain()).await?.fold().await };
-    let folded = kept(folded.await, "model: `make` returns a model that answers its first request");
-    let whole = kept(make().complete(plain()).await, "model: `complete` gives what folding `stream` gives");
-    same(&whole, &folded, "model: `complete` gives what folding `stream` gives");
-    same(&whole.message.role, &Role::Assistant, "model: a reply's role is `Assistant`");
-    assert!(whole.message.results().next().is_none(), "model: a reply holds no tool results");
+    let folded = kept(
+        folded.await,
+        "model: `make` returns a model that answers its first request",
+    );
+    let whole = kept(
+        make().complete(plain()).await,
+        "model: `complete` gives what folding `stream` gives",
+    );
+    same(
+        &whole,
+        &folded,
+        "model: `complete` gives what folding `stream` gives",
+    );
+    same(
+        &whole.message.role,
+        &Role::Assistant,
+        "model: a reply's role is `Assistant`",
+    );
+    assert!(
+        whole.message.results().next().is_none(),
+        "model: a reply holds no tool results"
+    );
     whole
 }
 
@@ -60,7 +80,11 @@ async fn check_unpolled<M: Model>(make: &impl Fn() -> M, whole: &Response) {
     let model = make();
     drop(model.stream(plain()));
     drop(model.complete(plain()));
-    same(&kept(model.complete(plain()).await, promise), whole, promise);
+    same(
+        &kept(model.complete(plain()).await, promise),
+        whole,
+        promise,
+    );
 }
 
 async fn check_dropped<M: Model>(make: &impl Fn() -> M) {
@@ -72,15 +96,32 @@ async fn check_dropped<M: Model>(make: &impl Fn() -> M) {
         deltas.next().await.transpose()
     };
     kept(calm(half_way, promise).await, promise);
-    kept(make().complete(plain()).await, "model: a dropped call does not disturb the next");
+    kept(
+        make().complete(plain()).await,
+        "model: a dropped call does not disturb the next",
+    );
 }
 
 fn check_worst(model: &impl Model, request: &Request) {
-    let worst = |request| calmly(|| model.cost_bound(request), "model: `cost_bound` does not panic");
+    let worst = |request| {
+        calmly(
+            || model.cost_bound(request),
+            "model: `cost_bound` does not panic",
+        )
+    };
     let first = worst(request);
-    same(&worst(request), &first, "model: `cost_bound` is the same each time");
-    let more = request.clone().with_message(Message::user("And what is 2 + 6?"));
-    assert!(worst(&more).input >= first.input, "model: more input is never less in the worst case");
+    same(
+        &worst(request),
+        &first,
+        "model: `cost_bound` is the same each time",
+    );
+    let more = request
+        .clone()
+        .with_message(Message::user("And what is 2 + 6?"));
+    assert!(
+        worst(&more).input >= first.input,
+        "model: more input is never less in the worst case"
+    );
 }
 
 async fn check_odd(model: &impl Model, request: Request) {
@@ -96,16 +137,28 @@ const SECRET: &str = "s3cret-payl0ad";
 
 fn check_silent(error: &ModelError) {
     let told = format!("{error} {error:?}");
-    assert!(!told.contains(SECRET), "model: an error does not repeat what was sent\nfound: {told}");
-    assert!(!error.to_string().is_empty(), "model: an error says what went wrong");
+    assert!(
+        !told.contains(SECRET),
+        "model: an error does not repeat what was sent\nfound: {told}"
+    );
+    assert!(
+        !error.to_string().is_empty(),
+        "model: an error says what went wrong"
+    );
 }
 
 fn plain() -> Request {
-    Request::new().with_system("Be brief.").with_message(Message::user("What is 2 + 5?"))
+    Request::new()
+        .with_system("Be brief.")
+        .with_message(Message::user("What is 2 + 5?"))
 }
 
 fn odd_requests() -> Vec<Request> {
-    let said = |message| Request::new().with_message(Message::user(SECRET)).with_message(message);
+    let said = |message| {
+        Request::new()
+            .with_message(Message::user(SECRET))
+            .with_message(message)
+    };
     let image = Part::Media(Media::bytes("image/png", Vec::new()));
     let foreign = Part::Opaque(ProviderState::new("nobody", json!({"state": [SECRET]})));
     let mut choice = plain().with_tools([ToolSpec::new("add", SECRET).into()]);
@@ -114,7 +167,9 @@ fn odd_requests() -> Vec<Request> {
     options.temperature = Some(f64::NAN);
     options.max_tokens = Some(u64::MAX);
     options.stop = vec![String::new(), ODD_TEXT.into()];
-    options.extra.insert("stream".into(), json!({"odd": SECRET}));
+    options
+        .extra
+        .insert("stream".into(), json!({"odd": SECRET}));
     let shape = OutputSchema::new("", json!({"type": "no such type"}));
     vec![
         Request::new(),

@@ -1,11 +1,16 @@
 //! The suite for everything that can be run.
-#![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use levity_core::{
-    Ask, ControlCommand, Decision, Entry, Error, Event, EventKind, Input, Journal, Record, RunId, Timestamp,
+    Ask, ControlCommand, Decision, Entry, Error, Event, EventKind, Input, Journal, Record, RunId,
+    Timestamp,
 };
 use levity_runtime::{MemoryJournal, Run, RunHandle, Runnable, Runtime, replay_run};
 
@@ -14,17 +19,20 @@ use serde_json::Value;
 use super::machine::check_restored;
 use crate::crash::{Crashes, Life};
 
-/// Tests a kind of run: an agent, a team, a swarm, a machine of your own. Needs the feature `runtime`.
+/// Tests a kind of run: an agent, a team, a swarm, a machine of your own. Needs the feature
+/// `runtime`.
 ///
-/// `make` makes what is run, with this runtime; what it makes must answer the same however often it is made, so give its models
-/// scripts that go [by history](crate::ScriptedModel::by_history). `input` is the input of each run. `show` turns an output into
-/// what must be the same, whatever happened on the way.
+/// `make` makes what is run, with this runtime; what it makes must answer the same however often it
+/// is made, so give its models scripts that go [by history](crate::ScriptedModel::by_history).
+/// `input` is the input of each run. `show` turns an output into what must be the same, whatever
+/// happened on the way.
 ///
-/// Checked are: a replay that tells the same events; a machine that is built again after every record, from what it saved; a crash after
-/// every record, and a run resumed from its records and from snapshots; a fork from every record; a
-/// pause; a cancel, which stays; a run that is stopped and resumed; questions answered by a function, by the handle, and after the run
-/// was parked. Every question is answered with yes. Not checked: limits, messages to the run, and effects that happen twice, for which
-/// [`crash`](crate::crash) has a tally.
+/// Checked are: a replay that tells the same events; a machine that is built again after every
+/// record, from what it saved; a crash after every record, and a run resumed from its records and
+/// from snapshots; a fork from every record; a pause; a cancel, which stays; a run that is stopped
+/// and resumed; questions answered by a function, by the handle, and after the run was parked.
+/// Every question is answered with yes. Not checked: limits, messages to the run, and effects that
+/// happen twice, for which [`crash`](crate::crash) has a tally.
 ///
 /// ```ignore
 /// conformance::runnable(
@@ -58,21 +66,30 @@ pub async fn runnable<W, T>(
     suite.parked(&whole).await;
 }
 
-/// Checks that the machine of a run that is in a journal can be built again after every record, from what it saved: what follows
-/// gives the same effects, events, ending and states, byte for byte. Needs the feature `runtime`.
+/// Checks that the machine of a run that is in a journal can be built again after every record,
+/// from what it saved: what follows gives the same effects, events, ending and states, byte for
+/// byte. Needs the feature `runtime`.
 ///
 /// # Panics
 /// When a promise is broken, or the run is not in the journal.
 pub async fn recorded<W: Runnable>(what: &W, journal: &dyn Journal, run: &RunId) {
-    let records = journal.read(run).await.expect("Runnable: the run is in the journal");
+    let records = journal
+        .read(run)
+        .await
+        .expect("Runnable: the run is in the journal");
     let Some(Entry::Opened(opened)) = records.first().map(|record| &record.entry) else {
         panic!("Runnable: the first record of a run opens it");
     };
     let restore = |state: Value| match what.restore(&opened.machine, &state) {
         Ok(machine) => machine,
-        Err(why) => panic!("Runnable: a state that its machine saved cannot be restored: {why}\n{state}"),
+        Err(why) => {
+            panic!("Runnable: a state that its machine saved cannot be restored: {why}\n{state}")
+        }
     };
-    let inputs: Vec<_> = records.iter().flat_map(|record| inputs(run, record)).collect();
+    let inputs: Vec<_> = records
+        .iter()
+        .flat_map(|record| inputs(run, record))
+        .collect();
     let every: Vec<usize> = (0..inputs.len()).collect();
     check_restored(&|| restore(opened.state.clone()), &restore, &inputs, &every);
 }
@@ -136,19 +153,29 @@ where
         let (journal, runtime) = kept();
         let events = Arc::new(Mutex::new(Vec::new()));
         let told = events.clone();
-        let run = self.begin(runtime).on_ask(yes).on_event(move |event: &Event| {
-            told.lock().unwrap_or_else(PoisonError::into_inner).push(event.clone());
-        });
+        let run = self
+            .begin(runtime)
+            .on_ask(yes)
+            .on_event(move |event: &Event| {
+                told.lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(event.clone());
+            });
         let shown = self.shown("begun and left alone", run.await);
         let events = std::mem::take(&mut *events.lock().unwrap_or_else(PoisonError::into_inner));
-        Whole { journal, events, shown }
+        Whole {
+            journal,
+            events,
+            shown,
+        }
     }
 
     /// A replay of the records tells all but the fleeting events, the same to the byte.
     async fn replayed(&self, whole: &Whole<T>) {
         let what = (self.make)(Runtime::new().with_journal(whole.journal.clone()));
-        let replayed =
-            replay_run(&what, &id()).await.expect("Runnable: a run that has ended can be replayed");
+        let replayed = replay_run(&what, &id())
+            .await
+            .expect("Runnable: a run that has ended can be replayed");
         let lasts = |event: &&Event| event.run == id() && !event.kind.is_fleeting();
         let told: Vec<_> = whole.events.iter().filter(lasts).collect();
         let again: Vec<_> = replayed.events.iter().filter(lasts).collect();
@@ -169,22 +196,42 @@ where
             self.shown("stopped after a record and resumed", run.on_ask(yes).await)
         };
         for (journal, how) in [
-            (MemoryJournal::new as fn() -> MemoryJournal, "from its records"),
-            (|| MemoryJournal::new().with_snapshots(1), "from its last snapshot"),
+            (
+                MemoryJournal::new as fn() -> MemoryJournal,
+                "from its records",
+            ),
+            (
+                || MemoryJournal::new().with_snapshots(1),
+                "from its last snapshot",
+            ),
         ] {
             for end in &Crashes::new(journal).run(live).await.stops {
-                assert_eq!(end.value, whole.shown, "Runnable: {end}: a run resumed {how} comes to the same");
+                assert_eq!(
+                    end.value, whole.shown,
+                    "Runnable: {end}: a run resumed {how} comes to the same"
+                );
             }
         }
     }
 
     async fn forked(&self, whole: &Whole<T>) {
-        let records = whole.journal.read(&id()).await.expect("Runnable: the run is in the journal");
+        let records = whole
+            .journal
+            .read(&id())
+            .await
+            .expect("Runnable: the run is in the journal");
         for after in 0..records.len().saturating_sub(1) as u64 {
             let what = (self.make)(Runtime::new().with_journal(whole.journal.clone()));
-            let fork = Run::fork(what, id()).after(after).id(format!("fork-{after}")).on_ask(yes).await;
+            let fork = Run::fork(what, id())
+                .after(after)
+                .id(format!("fork-{after}"))
+                .on_ask(yes)
+                .await;
             let shown = self.shown(&format!("forked after record {after}"), fork);
-            assert_eq!(shown, whole.shown, "Runnable: a fork after record {after} comes to the same");
+            assert_eq!(
+                shown, whole.shown,
+                "Runnable: a fork after record {after} comes to the same"
+            );
         }
     }
 
@@ -192,7 +239,9 @@ where
         let run = self.begin(kept().1).on_ask(yes).start();
         // One that has ended already cannot be paused.
         if run.pause().await.is_ok() {
-            run.resume().await.expect("Runnable: a paused run can be resumed");
+            run.resume()
+                .await
+                .expect("Runnable: a paused run can be resumed");
         }
         assert_eq!(
             self.shown("paused and resumed", run.await),
@@ -210,16 +259,25 @@ where
         let cancelled = |result: Result<W::Output, Error>| match result {
             Err(Error::Cancelled { .. }) => {}
             Err(error) => {
-                panic!("Runnable: a cancelled run ends with `Error::Cancelled`; it ended with: {error}")
+                panic!(
+                    "Runnable: a cancelled run ends with `Error::Cancelled`; it ended with: {error}"
+                )
             }
             Ok(_) => {
-                panic!("Runnable: a cancelled run ends with `Error::Cancelled`; it ended with an answer")
+                panic!(
+                    "Runnable: a cancelled run ends with `Error::Cancelled`; it ended with an \
+                        answer"
+                )
             }
         };
         cancelled(run.await);
         // A run that was cancelled while it was prepared has no records.
-        let Ok(records) = journal.read(&id()).await else { return };
-        let ended = records.last().is_some_and(|record| matches!(record.entry, Entry::Ended(_)));
+        let Ok(records) = journal.read(&id()).await else {
+            return;
+        };
+        let ended = records
+            .last()
+            .is_some_and(|record| matches!(record.entry, Entry::Ended(_)));
         assert!(ended, "Runnable: a cancelled run has ended in its journal");
         let again = Run::resume((self.make)(runtime), id()).await;
         cancelled(again);
@@ -231,13 +289,20 @@ where
         run.events().next().await;
         run.stop().await;
         let again = Run::resume((self.make)(runtime), id()).on_ask(yes).await;
-        assert_eq!(self.shown("stopped and resumed", again), whole.shown, "Runnable: stopping loses nothing");
+        assert_eq!(
+            self.shown("stopped and resumed", again),
+            whole.shown,
+            "Runnable: stopping loses nothing"
+        );
     }
 
     async fn approved_by_the_handle(&self, whole: &Whole<T>) {
         let run = self.begin(kept().1).start();
         let shown = self.shown("approved by its handle", approve(run).await);
-        assert_eq!(shown, whole.shown, "Runnable: the handle answers questions like a function");
+        assert_eq!(
+            shown, whole.shown,
+            "Runnable: the handle answers questions like a function"
+        );
     }
 
     async fn parked(&self, whole: &Whole<T>) {
@@ -249,7 +314,10 @@ where
             }
             result => self.shown("begun with leave to park", result),
         };
-        assert_eq!(shown, whole.shown, "Runnable: a parked run goes on as if it had waited");
+        assert_eq!(
+            shown, whole.shown,
+            "Runnable: a parked run goes on as if it had waited"
+        );
     }
 }
 
@@ -269,10 +337,20 @@ async fn approve<W: Runnable>(mut run: RunHandle<W>) -> Result<W::Output, Error>
 fn inputs(run: &RunId, record: &Record) -> Vec<(Timestamp, Input)> {
     let inputs = match record.entry.clone() {
         Entry::Opened(opened) => {
-            let begin = Input::Begin { run: run.clone(), wrap: opened.wrap };
-            opened.low.map(Input::Low).into_iter().chain([begin]).collect()
+            let begin = Input::Begin {
+                run: run.clone(),
+                wrap: opened.wrap,
+            };
+            opened
+                .low
+                .map(Input::Low)
+                .into_iter()
+                .chain([begin])
+                .collect()
         }
-        Entry::Finished { effect, outcome, .. } => vec![Input::Finished { effect, outcome }],
+        Entry::Finished {
+            effect, outcome, ..
+        } => vec![Input::Finished { effect, outcome }],
         Entry::Wrapped(limit) => vec![Input::Wrap(limit)],
         Entry::Low(limit) => vec![Input::Low(limit)],
         Entry::Stopped(limit) => vec![Input::Stop(limit)],

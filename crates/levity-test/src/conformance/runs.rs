@@ -6,8 +6,8 @@ use std::task::Poll;
 
 use levity_core::{
     ControlCommand, Decision, EffectClass, EffectId, EffectKind, EffectNote, Entry, Journal,
-    JournalErrorKind, Limits, MachineKind, OpenRun, Opened, Record, RunId, RunQuery, RunRequest, RunState,
-    Status, Timestamp,
+    JournalErrorKind, Limits, MachineKind, OpenRun, Opened, Record, RunId, RunQuery, RunRequest,
+    RunState, Status, Timestamp,
 };
 use serde_json::json;
 
@@ -25,27 +25,61 @@ fn opened(child: bool) -> Entry {
 fn started(kind: EffectKind, until: Option<u64>) -> Entry {
     let mut note = EffectNote::new(kind, "it", EffectClass::ReadOnly);
     note.until = until.map(Timestamp::from_millis);
-    Entry::Started { effect: EffectId::new(1), note }
+    Entry::Started {
+        effect: EffectId::new(1),
+        note,
+    }
 }
 
 fn samples() -> Vec<Sample> {
-    let cancelled = Status::Cancelled { reason: "enough".to_owned() };
+    let cancelled = Status::Cancelled {
+        reason: "enough".to_owned(),
+    };
     vec![
-        Sample("done", 1_000, vec![opened(false), Entry::Ended(Status::Complete)]),
-        Sample("asks", 2_000, vec![opened(false), started(EffectKind::Ask, None)]),
-        Sample("works", 3_000, vec![opened(false), started(EffectKind::Child, None)]),
-        Sample("works.1", 4_000, vec![opened(true), started(EffectKind::Wait, Some(9_000))]),
+        Sample(
+            "done",
+            1_000,
+            vec![opened(false), Entry::Ended(Status::Complete)],
+        ),
+        Sample(
+            "asks",
+            2_000,
+            vec![opened(false), started(EffectKind::Ask, None)],
+        ),
+        Sample(
+            "works",
+            3_000,
+            vec![opened(false), started(EffectKind::Child, None)],
+        ),
+        Sample(
+            "works.1",
+            4_000,
+            vec![opened(true), started(EffectKind::Wait, Some(9_000))],
+        ),
         Sample("works.1.1", 5_000, vec![opened(true)]),
-        Sample("worksalone", 6_000, vec![opened(false), Entry::Ended(cancelled)]),
+        Sample(
+            "worksalone",
+            6_000,
+            vec![opened(false), Entry::Ended(cancelled)],
+        ),
     ]
 }
 
 async fn fill(journal: &impl Journal) {
     for Sample(run, start, entries) in samples() {
-        let mut open = kept(journal.open(&RunId::new(run)).await, "journal: a new run can be opened");
+        let mut open = kept(
+            journal.open(&RunId::new(run)).await,
+            "journal: a new run can be opened",
+        );
         let at = |seq: u64| Timestamp::from_millis(start + seq);
-        let records: Vec<_> = (0..).zip(entries).map(|(seq, e)| Record::new(seq, at(seq), e)).collect();
-        kept(open.log.append(&records).await, "journal: records can be appended");
+        let records: Vec<_> = (0..)
+            .zip(entries)
+            .map(|(seq, e)| Record::new(seq, at(seq), e))
+            .collect();
+        kept(
+            open.log.append(&records).await,
+            "journal: records can be appended",
+        );
     }
 }
 
@@ -54,15 +88,34 @@ pub(super) async fn check_query(journal: &impl Journal) {
     let query = RunQuery::new;
     let at = Timestamp::from_millis;
     let cases: [(RunQuery, &[&str]); 11] = [
-        (query(), &["done", "asks", "works", "works.1", "works.1.1", "worksalone"]),
-        (query().newest_first().limit(2), &["worksalone", "works.1.1"]),
+        (
+            query(),
+            &[
+                "done",
+                "asks",
+                "works",
+                "works.1",
+                "works.1.1",
+                "worksalone",
+            ],
+        ),
+        (
+            query().newest_first().limit(2),
+            &["worksalone", "works.1.1"],
+        ),
         (query().roots(), &["done", "asks", "works", "worksalone"]),
-        (query().below(RunId::new("works")), &["works", "works.1", "works.1.1"]),
+        (
+            query().below(RunId::new("works")),
+            &["works", "works.1", "works.1.1"],
+        ),
         (query().state(RunState::Waiting), &["asks", "works.1"]),
         (query().state(RunState::Open), &["works", "works.1.1"]),
         (query().state(RunState::Answered), &["done"]),
         (query().state(RunState::Failed), &["worksalone"]),
-        (query().since(at(2_000)).before(at(4_000)), &["asks", "works"]),
+        (
+            query().since(at(2_000)).before(at(4_000)),
+            &["asks", "works"],
+        ),
         (query().due(at(9_000)), &["works.1"]),
         (query().due(at(8_999)), &[]),
     ];
@@ -85,22 +138,43 @@ pub(super) async fn check_remove(journal: &impl Journal) {
         other => other.map_err(|error| error.kind()),
     };
     same(&refused, &Err(JournalErrorKind::Busy), promise);
-    same(&kept(journal.list(&RunQuery::new()).await, promise).len(), &6, promise);
+    same(
+        &kept(journal.list(&RunQuery::new()).await, promise).len(),
+        &6,
+        promise,
+    );
     drop(open);
     let promise = "journal: a run is removed with those below it, and no others";
     same(&kept(journal.remove(&works).await, promise), &true, promise);
     let left = kept(journal.list(&RunQuery::new()).await, promise);
     let names: Vec<_> = left.iter().map(|run| run.run.as_str()).collect();
     same(&names, &vec!["done", "asks", "worksalone"], promise);
-    same(&kept(journal.read(&child).await, promise), &Vec::new(), promise);
+    same(
+        &kept(journal.read(&child).await, promise),
+        &Vec::new(),
+        promise,
+    );
     let promise = "journal: removing what is not there is no error";
-    same(&kept(journal.remove(&works).await, promise), &false, promise);
+    same(
+        &kept(journal.remove(&works).await, promise),
+        &false,
+        promise,
+    );
     let promise = "journal: the id of a removed run can be used again";
     let mut open = kept(journal.open(&works).await, promise);
     same(&open.records, &Vec::new(), promise);
-    kept(open.log.append(&[Record::new(0, Timestamp::from_millis(1), opened(false))]).await, promise);
+    kept(
+        open.log
+            .append(&[Record::new(0, Timestamp::from_millis(1), opened(false))])
+            .await,
+        promise,
+    );
     drop(open);
-    same(&kept(journal.read(&works).await, promise).len(), &1, promise);
+    same(
+        &kept(journal.read(&works).await, promise).len(),
+        &1,
+        promise,
+    );
 }
 
 /// What has been left for a run by now.
@@ -118,24 +192,47 @@ async fn posted_now(open: &mut OpenRun, promise: &str) -> Option<Vec<RunRequest>
 pub(super) async fn check_post(journal: &impl Journal) {
     fill(journal).await;
     let run = RunId::new("asks");
-    let word = RunRequest::Decide { effect: EffectId::new(1), decision: Decision::Allow };
+    let word = RunRequest::Decide {
+        effect: EffectId::new(1),
+        decision: Decision::Allow,
+    };
     let promise = "journal: what is posted reaches whoever drives the run next";
     if journal.post(&run, &word).await.is_err() {
         // It may be one that takes no posts.
         let mut open = kept(journal.open(&run).await, promise);
-        same(&posted_now(&mut open, promise).await, &None, "journal: one that takes no posts gives none");
+        same(
+            &posted_now(&mut open, promise).await,
+            &None,
+            "journal: one that takes no posts gives none",
+        );
         return;
     }
     let mut open = kept(journal.open(&run).await, promise);
-    same(&kept(open.log.posted().await, promise), &vec![word.clone()], promise);
+    same(
+        &kept(open.log.posted().await, promise),
+        &vec![word.clone()],
+        promise,
+    );
     drop(open);
     let promise = "journal: what was given out comes again until an append";
     let mut open = kept(journal.open(&run).await, promise);
-    same(&kept(open.log.posted().await, promise), &vec![word], promise);
-    let records = [Record::new(2, Timestamp::from_millis(3), Entry::Commanded(ControlCommand::Resume))];
+    same(
+        &kept(open.log.posted().await, promise),
+        &vec![word],
+        promise,
+    );
+    let records = [Record::new(
+        2,
+        Timestamp::from_millis(3),
+        Entry::Commanded(ControlCommand::Resume),
+    )];
     kept(open.log.append(&records).await, promise);
-    let promise = "journal: what is posted reaches whoever drives the run now, oldest first and once";
-    let words = [RunRequest::Command(ControlCommand::Pause), RunRequest::Command(ControlCommand::Resume)];
+    let promise =
+        "journal: what is posted reaches whoever drives the run now, oldest first and once";
+    let words = [
+        RunRequest::Command(ControlCommand::Pause),
+        RunRequest::Command(ControlCommand::Resume),
+    ];
     for word in &words {
         kept(journal.post(&run, word).await, promise);
     }
@@ -144,17 +241,32 @@ pub(super) async fn check_post(journal: &impl Journal) {
         got.extend(kept(open.log.posted().await, promise));
     }
     same(&got, &words.to_vec(), promise);
-    let records = [Record::new(3, Timestamp::from_millis(4), Entry::Commanded(ControlCommand::Resume))];
+    let records = [Record::new(
+        3,
+        Timestamp::from_millis(4),
+        Entry::Commanded(ControlCommand::Resume),
+    )];
     kept(open.log.append(&records).await, promise);
     drop(open);
     let promise = "journal: what was given out is gone after an append";
     kept(journal.post(&run, &words[0]).await, promise);
     let mut open = kept(journal.open(&run).await, promise);
-    same(&kept(open.log.posted().await, promise), &words[..1].to_vec(), promise);
+    same(
+        &kept(open.log.posted().await, promise),
+        &words[..1].to_vec(),
+        promise,
+    );
     drop(open);
     let promise = "journal: what was posted by now is given out without waiting";
     let mut open = kept(journal.open(&run).await, promise);
-    same(&kept(open.log.posted_by_now().await, promise), &words[..1].to_vec(), promise);
+    same(
+        &kept(open.log.posted_by_now().await, promise),
+        &words[..1].to_vec(),
+        promise,
+    );
     let missing = journal.post(&RunId::new("nobody"), &words[0]).await;
-    assert!(missing.is_err(), "journal: a run that is not there takes no posts");
+    assert!(
+        missing.is_err(),
+        "journal: a run that is not there takes no posts"
+    );
 }

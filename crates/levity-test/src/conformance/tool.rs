@@ -9,28 +9,44 @@ use super::check::{abandon, calm, kept, same};
 ///
 /// What is checked:
 /// - `spec` always returns the same, and survives JSON;
-/// - the name has 1 to 64 letters, digits, `_` and `-`; there is a description; the input schema is one
-///   of an object;
-/// - `call` succeeds with `args`, and returns a value of the right type when there is an output schema;
+/// - the name has 1 to 64 letters, digits, `_` and `-`; there is a description; the input schema is
+///   one of an object;
+/// - `call` succeeds with `args`, and returns a value of the right type when there is an output
+///   schema;
 /// - arguments that are no object make it fail, if anything, and never panic;
 /// - a failure says something, and not that the outcome is unknown or cancelled: only a dispatcher
 ///   knows that;
 /// - dropping a call, polled or not, is harmless;
-/// - a tool whose class says that it can be undone can be: a call that was made, one that was not, one that
-///   was dropped half-way, and one that was undone before; and it can be called again after that.
+/// - a tool whose class says that it can be undone can be: a call that was made, one that was not,
+///   one that was dropped half-way, and one that was undone before; and it can be called again
+///   after that.
 ///
-/// Not checked: that a dropped call is cancelled, that nothing is left of what was undone, and what is within
-/// the schemas; the dispatcher validates that on every call.
+/// Not checked: that a dropped call is cancelled, that nothing is left of what was undone, and what
+/// is within the schemas; the dispatcher validates that on every call.
 ///
 /// # Panics
 /// When a promise is broken.
 pub async fn tool<T: Tool>(make: impl Fn() -> T, args: Value) {
     let tool = make();
     check_spec(tool.spec());
-    same(tool.spec(), make().spec(), "tool: `spec` always returns the same");
+    same(
+        tool.spec(),
+        make().spec(),
+        "tool: `spec` always returns the same",
+    );
 
-    let output = calm(tool.call(args.clone(), &ToolCx::detached()), "tool: a failure is an `Err`").await;
-    check_output(tool.spec(), &kept(output, "tool: `make` returns a tool that succeeds with `args`"));
+    let output = calm(
+        tool.call(args.clone(), &ToolCx::detached()),
+        "tool: a failure is an `Err`",
+    )
+    .await;
+    check_output(
+        tool.spec(),
+        &kept(
+            output,
+            "tool: `make` returns a tool that succeeds with `args`",
+        ),
+    );
     for junk in [json!("junk"), json!([1, null]), json!(7), json!(true)] {
         let cx = ToolCx::detached();
         let output = calm(tool.call(junk, &cx), "tool: no arguments make it panic").await;
@@ -39,34 +55,61 @@ pub async fn tool<T: Tool>(make: impl Fn() -> T, args: Value) {
 
     let (other, cx) = (make(), ToolCx::detached());
     drop(other.call(args.clone(), &cx));
-    calm(async { drop(abandon(other.call(args.clone(), &cx))) }, "tool: dropping a call is harmless").await;
-    let output = calm(make().call(args.clone(), &cx), "tool: a failure is an `Err`").await;
+    calm(
+        async { drop(abandon(other.call(args.clone(), &cx))) },
+        "tool: dropping a call is harmless",
+    )
+    .await;
+    let output = calm(
+        make().call(args.clone(), &cx),
+        "tool: a failure is an `Err`",
+    )
+    .await;
     kept(output, "tool: a dropped call does not disturb the next");
     if tool.spec().hints.class.needs_undo() {
         check_undo(&make, &args).await;
     }
-    same(tool.spec(), make().spec(), "tool: `spec` always returns the same");
+    same(
+        tool.spec(),
+        make().spec(),
+        "tool: `spec` always returns the same",
+    );
 }
 
 async fn check_undo<T: Tool>(make: &impl Fn() -> T, args: &Value) {
     let cx = ToolCx::detached();
     let undo = async |tool: &T, promise: &str| {
-        let undone = calm(tool.undo(args.clone(), &cx), "tool: a failure to undo is an `Err`").await;
+        let undone = calm(
+            tool.undo(args.clone(), &cx),
+            "tool: a failure to undo is an `Err`",
+        )
+        .await;
         kept(undone, promise);
     };
     let call = async |tool: &T, promise: &str| {
-        kept(calm(tool.call(args.clone(), &cx), "tool: a failure is an `Err`").await, promise);
+        kept(
+            calm(tool.call(args.clone(), &cx), "tool: a failure is an `Err`").await,
+            promise,
+        );
     };
     undo(&make(), "tool: a call that never was can be undone").await;
 
     let tool = make();
-    call(&tool, "tool: `make` returns a tool that succeeds with `args`").await;
+    call(
+        &tool,
+        "tool: `make` returns a tool that succeeds with `args`",
+    )
+    .await;
     undo(&tool, "tool: a call can be undone").await;
     undo(&tool, "tool: a call can be undone twice").await;
     call(&tool, "tool: a call that was undone can be made again").await;
 
     let tool = make();
-    calm(async { drop(abandon(tool.call(args.clone(), &cx))) }, "tool: dropping a call is harmless").await;
+    calm(
+        async { drop(abandon(tool.call(args.clone(), &cx))) },
+        "tool: dropping a call is harmless",
+    )
+    .await;
     undo(&tool, "tool: a call that was dropped can be undone").await;
     call(&tool, "tool: a call that was undone can be made again").await;
 }
@@ -76,11 +119,27 @@ pub(super) fn check_spec(spec: &ToolSpec) {
     let name = &spec.name;
     let known = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let well_named = (1..=64).contains(&name.len()) && name.chars().all(known);
-    assert!(well_named, "tool: a name has 1 to 64 letters, digits, `_` and `-`\nfound: {name:?}");
-    assert!(!spec.description.trim().is_empty(), "tool: `{name}` has a description");
-    same(&spec.input["type"], &json!("object"), "tool: the input schema is one of an object");
-    let output = spec.output.as_ref().is_none_or(|schema| schema.is_object() || schema.is_boolean());
-    assert!(output, "tool: the output schema of `{name}` is a JSON Schema");
+    assert!(
+        well_named,
+        "tool: a name has 1 to 64 letters, digits, `_` and `-`\nfound: {name:?}"
+    );
+    assert!(
+        !spec.description.trim().is_empty(),
+        "tool: `{name}` has a description"
+    );
+    same(
+        &spec.input["type"],
+        &json!("object"),
+        "tool: the input schema is one of an object",
+    );
+    let output = spec
+        .output
+        .as_ref()
+        .is_none_or(|schema| schema.is_object() || schema.is_boolean());
+    assert!(
+        output,
+        "tool: the output schema of `{name}` is a JSON Schema"
+    );
     let json = kept(serde_json::to_string(spec), "tool: the spec survives JSON");
     let read: ToolSpec = kept(serde_json::from_str(&json), "tool: the spec survives JSON");
     same(&read, spec, "tool: the spec survives JSON");
@@ -100,16 +159,35 @@ fn check_output(spec: &ToolSpec, output: &ToolOutput) {
         Some("boolean") => value.is_boolean(),
         _ => true,
     };
-    assert!(matches, "tool: the output has the type that the output schema says\nfound: {value}");
-    let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    assert!(
+        matches,
+        "tool: the output has the type that the output schema says\nfound: {value}"
+    );
+    let required = schema["required"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str);
     for field in required {
-        assert!(value.get(field).is_some(), "tool: the output has what its schema requires: `{field}`");
+        assert!(
+            value.get(field).is_some(),
+            "tool: the output has what its schema requires: `{field}`"
+        );
     }
 }
 
 fn check_error(error: &ToolError) {
-    assert!(!error.explain().trim().is_empty(), "tool: a failure says what went wrong");
-    let theirs =
-        matches!(error.kind(), ToolErrorKind::Cancelled | ToolErrorKind::Unknown | ToolErrorKind::NotFound);
-    assert!(!theirs, "tool: a failure is of a kind that a tool can know\nfound: {:?}", error.kind());
+    assert!(
+        !error.explain().trim().is_empty(),
+        "tool: a failure says what went wrong"
+    );
+    let theirs = matches!(
+        error.kind(),
+        ToolErrorKind::Cancelled | ToolErrorKind::Unknown | ToolErrorKind::NotFound
+    );
+    assert!(
+        !theirs,
+        "tool: a failure is of a kind that a tool can know\nfound: {:?}",
+        error.kind()
+    );
 }

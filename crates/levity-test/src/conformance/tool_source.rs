@@ -27,7 +27,10 @@ pub async fn tool_source<S: ToolSource>(source: &S, change: impl AsyncFnOnce(&S)
     change(source).await;
     let after = check_set(source);
     let told = before == after || source.version() != version;
-    assert!(told, "tool source: `version` changes whenever `tools` would return something else");
+    assert!(
+        told,
+        "tool source: `version` changes whenever `tools` would return something else"
+    );
 }
 
 fn check_set(source: &impl ToolSource) -> Vec<ToolSpec> {
@@ -43,12 +46,24 @@ fn check_set(source: &impl ToolSource) -> Vec<ToolSpec> {
         );
     }
     for _ in 0..3 {
-        same(&specs(source), &tools, "tool source: `tools` are in a stable order");
+        same(
+            &specs(source),
+            &tools,
+            "tool source: `tools` are in a stable order",
+        );
     }
-    same(&source.version(), &version, "tool source: `version` stays while nothing changes");
+    same(
+        &source.version(),
+        &version,
+        "tool source: `version` stays while nothing changes",
+    );
     tools
 }
 
 fn specs(source: &impl ToolSource) -> Vec<ToolSpec> {
-    source.tools().iter().map(|tool| tool.spec().clone()).collect()
+    source
+        .tools()
+        .iter()
+        .map(|tool| tool.spec().clone())
+        .collect()
 }

@@ -11,7 +11,8 @@ use super::check::{abandon, both, same};
 /// [`ManualWorld::auto`](crate::ManualWorld::auto). With a real one this takes some milliseconds.
 ///
 /// What is checked:
-/// - a sleep ends once `now` has advanced by the given time, and not before; one of no time ends too;
+/// - a sleep ends once `now` has advanced by the given time, and not before; one of no time ends
+///   too;
 /// - of two sleeps at once both end, and they wait beside each other;
 /// - a sleep that is dropped is forgotten, and holds up no other;
 /// - a thousand random numbers are all different, and every bit of them takes both values.
@@ -52,7 +53,10 @@ async fn check_beside(world: &impl World) {
         short_passed >= short && long_passed >= long,
         "{SLEEP}\nfound: {short_passed:?}, {long_passed:?}"
     );
-    assert!(short_passed <= long_passed, "world: a shorter sleep beside a longer one ends no later");
+    assert!(
+        short_passed <= long_passed,
+        "world: a shorter sleep beside a longer one ends no later"
+    );
 }
 
 async fn check_dropped(world: &impl World) {
@@ -62,13 +66,26 @@ async fn check_dropped(world: &impl World) {
     same(&abandon(world.sleep(day)), &None, SLEEP);
     world.sleep(Duration::from_millis(1)).await;
     let passed = world.now().since(start);
-    assert!(passed < day, "world: a sleep that is dropped is forgotten\nfound: {passed:?}");
+    assert!(
+        passed < day,
+        "world: a sleep that is dropped is forgotten\nfound: {passed:?}"
+    );
 }
 
 fn check_random(world: &impl World) {
     let numbers: Vec<u64> = (0..1_000).map(|_| world.random()).collect();
     let different = numbers.iter().collect::<HashSet<_>>().len();
-    same(&different, &numbers.len(), "world: random numbers do not repeat");
-    let (ones, zeros) = numbers.iter().fold((0, 0), |(ones, zeros), n| (ones | n, zeros | !n));
-    same(&(ones & zeros), &u64::MAX, "world: every bit of the random numbers takes both values");
+    same(
+        &different,
+        &numbers.len(),
+        "world: random numbers do not repeat",
+    );
+    let (ones, zeros) = numbers
+        .iter()
+        .fold((0, 0), |(ones, zeros), n| (ones | n, zeros | !n));
+    same(
+        &(ones & zeros),
+        &u64::MAX,
+        "world: every bit of the random numbers takes both values",
+    );
 }

@@ -7,8 +7,8 @@ use std::task::{Poll, Waker};
 
 use async_trait::async_trait;
 use levity_core::{
-    EffectId, EffectKind, EffectNote, Entry, Journal, JournalError, OpenRun, Record, RunId, RunLog, RunQuery,
-    RunRequest, RunSummary, Snapshot,
+    EffectId, EffectKind, EffectNote, Entry, Journal, JournalError, OpenRun, Record, RunId, RunLog,
+    RunQuery, RunRequest, RunSummary, Snapshot,
 };
 
 use super::{Moment, Point, Written};
@@ -27,7 +27,9 @@ pub(super) struct Plan {
 impl Plan {
     /// The moments after so many records. Nothing is written at first, so that this has but one.
     pub(super) fn moments(records: usize) -> impl Iterator<Item = Self> {
-        let moments = [Moment::Written, Moment::BeforeNext].into_iter().skip(usize::from(records == 0));
+        let moments = [Moment::Written, Moment::BeforeNext]
+            .into_iter()
+            .skip(usize::from(records == 0));
         moments.map(move |moment| Self { records, moment })
     }
 }
@@ -59,14 +61,28 @@ type Slot = Mutex<Option<Box<dyn RunLog>>>;
 
 impl CrashJournal {
     pub(super) fn new(inner: Arc<dyn Journal>, plan: Option<Plan>, most: usize) -> Self {
-        Self(Arc::new(Shared { inner, plan, most, names: Arc::default(), state: Mutex::default() }))
+        Self(Arc::new(Shared {
+            inner,
+            plan,
+            most,
+            names: Arc::default(),
+            state: Mutex::default(),
+        }))
     }
 
     /// The same journal in the next life.
     pub(super) fn next(&self, plan: Option<Plan>) -> Self {
-        let Shared { inner, most, names, .. } = &*self.0;
+        let Shared {
+            inner, most, names, ..
+        } = &*self.0;
         let (inner, names) = (inner.clone(), names.clone());
-        Self(Arc::new(Shared { inner, plan, most: *most, names, state: Mutex::default() }))
+        Self(Arc::new(Shared {
+            inner,
+            plan,
+            most: *most,
+            names,
+            state: Mutex::default(),
+        }))
     }
 
     /// Wakes whoever drives the scenario when this journal stands still.
@@ -86,7 +102,11 @@ impl CrashJournal {
     pub(super) fn point(&self) -> Point {
         let state = self.state();
         let moment = state.moment.unwrap_or(Moment::Ended);
-        Point { records: state.records, last: state.last.clone(), moment }
+        Point {
+            records: state.records,
+            last: state.last.clone(),
+            moment,
+        }
     }
 
     /// Takes the runs away from whoever still has them open, so that the next life can open them.
@@ -96,11 +116,17 @@ impl CrashJournal {
             state.stopped = true;
             std::mem::take(&mut state.logs)
         };
-        logs.iter().filter_map(Weak::upgrade).for_each(|slot| drop(lock(&slot).take()));
+        logs.iter()
+            .filter_map(Weak::upgrade)
+            .for_each(|slot| drop(lock(&slot).take()));
         poll_fn(|cx| {
             let mut state = self.state();
             state.waker = Some(cx.waker().clone());
-            if state.writing == 0 { Poll::Ready(()) } else { Poll::Pending }
+            if state.writing == 0 {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
         })
         .await;
     }
@@ -109,7 +135,10 @@ impl CrashJournal {
     fn admits(&self) -> bool {
         let mut state = self.state();
         state.overrun |= !state.stopped && state.records >= self.0.most;
-        let planned = self.0.plan.is_some_and(|plan| state.records == plan.records);
+        let planned = self
+            .0
+            .plan
+            .is_some_and(|plan| state.records == plan.records);
         if state.overrun || planned {
             state.stop(Moment::BeforeNext);
         }
@@ -121,7 +150,11 @@ impl CrashJournal {
         let entry = self.told(run, &record.entry);
         let mut state = self.state();
         state.records += 1;
-        state.last = Some(Written { run: run.clone(), seq: record.seq, entry });
+        state.last = Some(Written {
+            run: run.clone(),
+            seq: record.seq,
+            entry,
+        });
         let stops = |plan: Plan| plan.moment == Moment::Written && plan.records == state.records;
         if self.0.plan.is_some_and(stops) {
             state.stop(Moment::Written);
@@ -140,7 +173,10 @@ impl CrashJournal {
             }
             Entry::Finished { effect, .. } => {
                 let name = lock(&self.0.names).get(&(run.clone(), *effect)).cloned();
-                format!("finished {}", name.unwrap_or_else(|| format!("effect {effect}")))
+                format!(
+                    "finished {}",
+                    name.unwrap_or_else(|| format!("effect {effect}"))
+                )
             }
             Entry::Commanded(_) => "commanded".into(),
             Entry::Wrapped(_) => "wrapped".into(),
@@ -165,7 +201,11 @@ impl CrashJournal {
             lock(&slot).take();
         }
         drop(state);
-        opened.log = Box::new(CrashLog { slot, run: run.clone(), journal: self.clone() });
+        opened.log = Box::new(CrashLog {
+            slot,
+            run: run.clone(),
+            journal: self.clone(),
+        });
         opened
     }
 
@@ -242,7 +282,9 @@ impl Journal for CrashJournal {
 
 impl fmt::Debug for CrashJournal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CrashJournal").field("plan", &self.0.plan).finish_non_exhaustive()
+        f.debug_struct("CrashJournal")
+            .field("plan", &self.0.plan)
+            .finish_non_exhaustive()
     }
 }
 
@@ -260,7 +302,9 @@ impl RunLog for CrashLog {
             if !self.journal.admits() {
                 return pending().await;
             }
-            let Some(mut writing) = Writing::new(self) else { return pending().await };
+            let Some(mut writing) = Writing::new(self) else {
+                return pending().await;
+            };
             if let Some(log) = &mut writing.log {
                 log.append(slice::from_ref(record)).await?;
             }
@@ -273,15 +317,21 @@ impl RunLog for CrashLog {
     }
 
     fn takes_snapshots(&self) -> bool {
-        lock(&self.slot).as_ref().is_some_and(|log| log.takes_snapshots())
+        lock(&self.slot)
+            .as_ref()
+            .is_some_and(|log| log.takes_snapshots())
     }
 
     fn wants_snapshot(&self) -> bool {
-        lock(&self.slot).as_ref().is_some_and(|log| log.wants_snapshot())
+        lock(&self.slot)
+            .as_ref()
+            .is_some_and(|log| log.wants_snapshot())
     }
 
     async fn snapshot(&mut self, snapshot: Snapshot) -> Result<(), JournalError> {
-        let Some(mut writing) = Writing::new(self) else { return pending().await };
+        let Some(mut writing) = Writing::new(self) else {
+            return pending().await;
+        };
         match &mut writing.log {
             Some(log) => log.snapshot(snapshot).await,
             None => Ok(()),
@@ -289,7 +339,8 @@ impl RunLog for CrashLog {
     }
 }
 
-/// The log while a record is written to it. It goes back to its slot, unless the life has been stopped.
+/// The log while a record is written to it. It goes back to its slot, unless the life has been
+/// stopped.
 struct Writing<'a> {
     log: Option<Box<dyn RunLog>>,
     of: &'a CrashLog,

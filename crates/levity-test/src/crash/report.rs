@@ -36,17 +36,29 @@ impl<T, W> Report<T, W> {
     /// # Panics
     /// When it is not; the message names the records, and what was found.
     #[track_caller]
-    pub fn assert_same_by<K: PartialEq + Debug>(&self, what: impl Fn(&CrashEnd<T, W>) -> K) -> &Self {
+    pub fn assert_same_by<K: PartialEq + Debug>(
+        &self,
+        what: impl Fn(&CrashEnd<T, W>) -> K,
+    ) -> &Self {
         self.compare(what)
     }
 
     #[track_caller]
-    fn compare<'a, K: PartialEq + Debug>(&'a self, what: impl Fn(&'a CrashEnd<T, W>) -> K) -> &'a Self {
+    fn compare<'a, K: PartialEq + Debug>(
+        &'a self,
+        what: impl Fn(&'a CrashEnd<T, W>) -> K,
+    ) -> &'a Self {
         let expected = what(&self.whole);
         let others: Vec<_> = self.stops.iter().map(|end| (end, what(end))).collect();
-        let others: Vec<_> = others.into_iter().filter(|(_, found)| *found != expected).collect();
-        let told: String =
-            others.iter().take(TOLD).map(|(end, found)| format!("\n{end}:\n   found: {found:?}")).collect();
+        let others: Vec<_> = others
+            .into_iter()
+            .filter(|(_, found)| *found != expected)
+            .collect();
+        let told: String = others
+            .iter()
+            .take(TOLD)
+            .map(|(end, found)| format!("\n{end}:\n   found: {found:?}"))
+            .collect();
         assert!(
             others.is_empty(),
             "crash: {} of {} stops end in another way{told}\nexpected: {expected:?}",
@@ -79,7 +91,11 @@ pub(super) fn told(points: &[Point]) -> String {
     if points.is_empty() {
         return "undisturbed".to_owned();
     }
-    points.iter().map(Point::to_string).collect::<Vec<_>>().join(", then ")
+    points
+        .iter()
+        .map(Point::to_string)
+        .collect::<Vec<_>>()
+        .join(", then ")
 }
 
 /// Where a life came to its end.

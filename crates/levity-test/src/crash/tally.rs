@@ -55,7 +55,8 @@ impl CrashTally {
     pub fn all(&self) -> BTreeMap<String, usize> {
         let counts = self.counts();
         let left = counts.iter().filter(|(_, count)| count.left > 0);
-        left.map(|(what, count)| (what.clone(), count.left)).collect()
+        left.map(|(what, count)| (what.clone(), count.left))
+            .collect()
     }
 
     fn counts(&self) -> MutexGuard<'_, BTreeMap<String, Count>> {

@@ -22,7 +22,9 @@ pub enum ScriptError {
         source: serde_json::Error,
     },
     /// A step says nothing, or too much at once.
-    #[error("step {at} of the script needs one of `reply`, `call`, `calls`, `text`, `fail` and `hang`")]
+    #[error(
+        "step {at} of the script needs one of `reply`, `call`, `calls`, `text`, `fail` and `hang`"
+    )]
     Unclear {
         /// Its number, from 1.
         at: usize,
@@ -63,7 +65,10 @@ pub(super) fn steps(json: &str) -> Result<Vec<Step>, ScriptError> {
 }
 
 fn read(at: usize, step: Value) -> Result<Step, ScriptError> {
-    let unreadable = |error| ScriptError::Step { at, source: without_value(&error) };
+    let unreadable = |error| ScriptError::Step {
+        at,
+        source: without_value(&error),
+    };
     let mut written: Written = serde_json::from_value(step).map_err(unreadable)?;
     if !written.is_clear() {
         return Err(ScriptError::Unclear { at });
@@ -72,7 +77,10 @@ fn read(at: usize, step: Value) -> Result<Step, ScriptError> {
         return Ok(Step::Hang);
     }
     Ok(match written.fail.take() {
-        Some(fail) => Step::Fail(ModelError::new(kind(fail).map_err(unreadable)?, "the script says so")),
+        Some(fail) => Step::Fail(ModelError::new(
+            kind(fail).map_err(unreadable)?,
+            "the script says so",
+        )),
         None => Step::Turn(Box::new(written.into_turn())),
     })
 }
@@ -110,7 +118,10 @@ impl Written {
     fn into_turn(self) -> Turn {
         let mut turn = self.thinking.into_iter().fold(Turn::new(), Turn::thinking);
         turn = self.text.or(self.reply).into_iter().fold(turn, Turn::text);
-        let calls = self.call.into_iter().chain(self.calls.into_iter().flatten());
+        let calls = self
+            .call
+            .into_iter()
+            .chain(self.calls.into_iter().flatten());
         turn = calls.fold(turn, |turn, call| match call.id {
             Some(id) => turn.call_with_id(id, call.name, call.args),
             None => turn.call(call.name, call.args),

@@ -75,20 +75,38 @@ impl Turn {
     }
 
     /// Adds a tool call with an id that is made up.
-    #[expect(clippy::needless_pass_by_value, reason = "what `json!` makes is a value")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "what `json!` makes is a value"
+    )]
     pub fn call(self, name: impl Into<String>, args: Value) -> Self {
-        self.item(Item::Call { id: None, name: name.into(), args: args.to_string() })
+        self.item(Item::Call {
+            id: None,
+            name: name.into(),
+            args: args.to_string(),
+        })
     }
 
     /// Adds a tool call with this id, however strange.
-    #[expect(clippy::needless_pass_by_value, reason = "what `json!` makes is a value")]
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "what `json!` makes is a value"
+    )]
     pub fn call_with_id(self, id: impl Into<CallId>, name: impl Into<String>, args: Value) -> Self {
-        self.item(Item::Call { id: Some(id.into()), name: name.into(), args: args.to_string() })
+        self.item(Item::Call {
+            id: Some(id.into()),
+            name: name.into(),
+            args: args.to_string(),
+        })
     }
 
     /// Adds a tool call whose arguments are this text, JSON or not.
     pub fn raw_call(self, name: impl Into<String>, args: impl Into<String>) -> Self {
-        self.item(Item::Call { id: None, name: name.into(), args: args.into() })
+        self.item(Item::Call {
+            id: None,
+            name: name.into(),
+            args: args.into(),
+        })
     }
 
     /// Fastens provider data to what was added before.
@@ -108,14 +126,15 @@ impl Turn {
         self
     }
 
-    /// Sends each text, thought and argument in `count` pieces of about the same length, cut between
-    /// characters; in one by default.
+    /// Sends each text, thought and argument in `count` pieces of about the same length, cut
+    /// between characters; in one by default.
     pub fn pieces(mut self, count: usize) -> Self {
         self.pieces = count;
         self
     }
 
-    /// Waits before the first piece, by the clock of [`with_world`](crate::ScriptedModel::with_world).
+    /// Waits before the first piece, by the clock of
+    /// [`with_world`](crate::ScriptedModel::with_world).
     pub fn delay(mut self, time: Duration) -> Self {
         self.delay = Some(time);
         self
@@ -123,7 +142,10 @@ impl Turn {
 
     /// Looks at the request first; an `Err` is what the caller gets, as a
     /// [`BadRequest`](levity_core::ModelErrorKind::BadRequest).
-    pub fn expect(mut self, check: impl Fn(&Request) -> Result<(), String> + Send + Sync + 'static) -> Self {
+    pub fn expect(
+        mut self,
+        check: impl Fn(&Request) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
         self.expect = Some(Arc::new(check));
         self
     }
@@ -144,7 +166,9 @@ impl Turn {
     }
 
     pub(super) fn meets(&self, request: &Request) -> Result<(), String> {
-        self.expect.as_ref().map_or(Ok(()), |expect| expect(request))
+        self.expect
+            .as_ref()
+            .map_or(Ok(()), |expect| expect(request))
     }
 
     /// The reply as it arrives; calls without an id are numbered on from `named`.
@@ -162,7 +186,9 @@ impl Turn {
                         CallId::from(format!("call_{named}"))
                     });
                     deltas.push(Delta::CallStart { index, id, name });
-                    deltas.extend(cut(&args, self.pieces).map(|text| Delta::CallArgs { index, text }));
+                    deltas.extend(
+                        cut(&args, self.pieces).map(|text| Delta::CallArgs { index, text }),
+                    );
                     index += 1;
                 }
             }
@@ -172,7 +198,14 @@ impl Turn {
             deltas.extend(self.usage.map(Delta::Usage));
             deltas.extend(self.finish.map(Delta::Finish));
         }
-        Pieces(deltas.into_iter().map(Ok).chain(broken).collect::<Vec<_>>().into_iter())
+        Pieces(
+            deltas
+                .into_iter()
+                .map(Ok)
+                .chain(broken)
+                .collect::<Vec<_>>()
+                .into_iter(),
+        )
     }
 }
 
@@ -193,7 +226,11 @@ impl fmt::Display for Turn {
                 Item::Opaque(opaque) => write!(f, "{opaque:?}")?,
             }
         }
-        if self.items.is_empty() { f.write_str("says nothing") } else { Ok(()) }
+        if self.items.is_empty() {
+            f.write_str("says nothing")
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -201,7 +238,10 @@ impl fmt::Display for Turn {
 fn cut(text: &str, count: usize) -> impl Iterator<Item = String> + use<> {
     let chars: Vec<char> = text.chars().collect();
     let size = chars.len().div_ceil(count.max(1)).max(1);
-    let mut pieces: Vec<String> = chars.chunks(size).map(|piece| piece.iter().collect()).collect();
+    let mut pieces: Vec<String> = chars
+        .chunks(size)
+        .map(|piece| piece.iter().collect())
+        .collect();
     if pieces.is_empty() {
         pieces.push(String::new());
     }

@@ -30,13 +30,19 @@ async fn four<W>(life: &Life<W>) {
 
 fn points<T, W>(report: &Report<T, W>) -> Vec<Vec<(usize, Moment)>> {
     let point = |point: &crash::Point| (point.records, point.moment);
-    report.stops.iter().map(|end| end.stopped.iter().map(point).collect()).collect()
+    report
+        .stops
+        .iter()
+        .map(|end| end.stopped.iter().map(point).collect())
+        .collect()
 }
 
 #[test]
 fn every_record_is_the_last_one_at_both_its_moments_also_within_an_append() {
     use Moment::{BeforeNext, Ended, Written};
-    let report = block_on(crash::after_every_record(Keeping::default, async |life| four(&life).await));
+    let report = block_on(crash::after_every_record(Keeping::default, async |life| {
+        four(&life).await
+    }));
     let expected = [
         (0, BeforeNext),
         (1, Written),
@@ -66,20 +72,39 @@ fn the_second_life_finds_what_the_first_has_written_and_the_world_it_left() {
         assert_eq!(end.value, (2, end.stopped[0].records), "{end}");
         assert_eq!(end.world.left("live"), 2, "{end}");
     }
-    assert_eq!((report.whole.value, report.whole.world.ever("live")), ((1, 0), 1));
+    assert_eq!(
+        (report.whole.value, report.whole.world.ever("live")),
+        ((1, 0), 1)
+    );
 }
 
 #[test]
 fn a_life_can_be_stopped_again() {
-    let crashes = Crashes::new(Keeping::default).world(Mutex::<Vec<usize>>::default).stop_again(2);
+    let crashes = Crashes::new(Keeping::default)
+        .world(Mutex::<Vec<usize>>::default)
+        .stop_again(2);
     let report = block_on(crashes.run(async |life| {
         life.world.lock().unwrap().push(life.number);
         four(&life).await;
     }));
-    let twice: Vec<_> = points(&report).into_iter().filter(|points| points.len() == 2).collect();
-    assert!(twice.contains(&vec![(1, Moment::Written), (0, Moment::BeforeNext)]), "{twice:?}");
-    assert!(twice.contains(&vec![(2, Moment::BeforeNext), (1, Moment::Written)]), "{twice:?}");
-    assert!(twice.iter().all(|points| points[1].0 <= 1 && points[1].1 != Moment::Ended), "{twice:?}");
+    let twice: Vec<_> = points(&report)
+        .into_iter()
+        .filter(|points| points.len() == 2)
+        .collect();
+    assert!(
+        twice.contains(&vec![(1, Moment::Written), (0, Moment::BeforeNext)]),
+        "{twice:?}"
+    );
+    assert!(
+        twice.contains(&vec![(2, Moment::BeforeNext), (1, Moment::Written)]),
+        "{twice:?}"
+    );
+    assert!(
+        twice
+            .iter()
+            .all(|points| points[1].0 <= 1 && points[1].1 != Moment::Ended),
+        "{twice:?}"
+    );
     for end in &report.stops {
         let lives: Vec<usize> = (1..=end.stopped.len() + 1).collect();
         assert_eq!(*end.world.lock().unwrap(), lives, "{end}");
@@ -92,9 +117,14 @@ fn a_difference_is_told_with_its_record() {
     let report = block_on(crash::after_every_record(Keeping::default, async |life| {
         let mut run = life.journal.open(&RunId::new("r")).await.unwrap();
         let found = run.records.len();
-        let (effect, note) =
-            (EffectId::new(3), EffectNote::new(EffectKind::Tool, "send", EffectClass::AtMostOnce));
-        let all = [Entry::Started { effect, note }, Entry::finished(effect, Outcome::Unknown)];
+        let (effect, note) = (
+            EffectId::new(3),
+            EffectNote::new(EffectKind::Tool, "send", EffectClass::AtMostOnce),
+        );
+        let all = [
+            Entry::Started { effect, note },
+            Entry::finished(effect, Outcome::Unknown),
+        ];
         for (seq, entry) in (0..).zip(all).skip(found) {
             run.log.append(&[record(seq, entry)]).await.unwrap();
         }
@@ -119,7 +149,10 @@ expected: \"sent\"";
 fn what_is_no_scenario_is_told() {
     let nothing = crash::after_every_record(Keeping::default, async |_| ());
     let message = panic_of(|| drop(block_on(nothing)));
-    assert_eq!(message, "crash: the scenario wrote nothing to `life.journal`");
+    assert_eq!(
+        message,
+        "crash: the scenario wrote nothing to `life.journal`"
+    );
 
     let crashes = Crashes::new(Keeping::default).max_records(10);
     let endless = crashes.run(async |life| {
@@ -129,7 +162,8 @@ fn what_is_no_scenario_is_told() {
         }
     });
     let message = panic_of(|| drop(block_on(endless)));
-    let expected = "crash: undisturbed: the scenario did not end within 10 records; if it does end, raise \
+    let expected = "crash: undisturbed: the scenario did not end within 10 records; if it does \
+        end, raise \
                     `max_records`";
     assert_eq!(message, expected);
 
@@ -138,16 +172,22 @@ fn what_is_no_scenario_is_told() {
         four(&life).await;
     });
     let message = panic_of(|| drop(block_on(fails)));
-    let expected = "crash: stopped after record 1 (`wrapped` of run `r`), as soon as it was written: the \
+    let expected = "crash: stopped after record 1 (`wrapped` of run `r`), as soon as it was \
+        written: the \
                     scenario panicked: nobody goes on";
     assert_eq!(message, expected);
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "the task is not to end with its life")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the task is not to end with its life"
+)]
 fn what_a_task_left_open_is_free_in_the_next_life() {
     let report = block_on(crash::after_every_record(Keeping::default, async |life| {
-        tokio::spawn(async move { four(&life).await }).await.unwrap();
+        tokio::spawn(async move { four(&life).await })
+            .await
+            .unwrap();
     }));
     assert_eq!(report.stops.len(), 9);
 }

@@ -1,6 +1,14 @@
 //! levity-test, tested: what stands in for the world does so, and the suites can pass and fail.
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
-#![expect(clippy::needless_pass_by_value, reason = "cases read better without `&`")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "cases read better without `&`"
+)]
 
 mod conformance;
 mod crash;
@@ -14,7 +22,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs a future to its end.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .unwrap()
+        .block_on(future)
 }
 
 /// The message of the panic that `work` ends in.
@@ -22,12 +34,16 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 fn panic_of(work: impl FnOnce()) -> String {
     let panic = catch_unwind(AssertUnwindSafe(work)).expect_err("there was no panic");
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_default()
 }
 
 /// Checks that a suite finds this promise broken.
 #[track_caller]
 fn refuses(suite: impl Future<Output = ()>, promise: &str) {
     let message = panic_of(|| block_on(suite));
-    assert!(message.starts_with(promise), "the suite says {message:?}, not {promise:?}");
+    assert!(
+        message.starts_with(promise),
+        "the suite says {message:?}, not {promise:?}"
+    );
 }

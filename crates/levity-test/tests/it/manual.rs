@@ -42,24 +42,36 @@ fn the_clock_stands_until_it_is_turned() {
 #[test]
 fn sleepers_wake_in_the_order_of_their_times() {
     let (world, woken) = (ManualWorld::new(), Arc::new(Mutex::new(Vec::new())));
-    let mut sleeps = [("c", 3), ("a", 1), ("b", 2), ("b again", 2), ("late", 9)].map(|(name, time)| {
-        let waker = Waker::from(Arc::new(Named(name, woken.clone())));
-        let world = &world;
-        let mut sleep = Box::pin(async move { world.sleep(secs(time)).await });
-        assert!(sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-        sleep
-    });
+    let mut sleeps =
+        [("c", 3), ("a", 1), ("b", 2), ("b again", 2), ("late", 9)].map(|(name, time)| {
+            let waker = Waker::from(Arc::new(Named(name, woken.clone())));
+            let world = &world;
+            let mut sleep = Box::pin(async move { world.sleep(secs(time)).await });
+            assert!(
+                sleep
+                    .as_mut()
+                    .poll(&mut Context::from_waker(&waker))
+                    .is_pending()
+            );
+            sleep
+        });
     assert_eq!(world.sleepers(), 5);
     world.advance(secs(3));
     assert_eq!(*woken.lock().unwrap(), ["a", "b", "b again", "c"]);
     assert_eq!(world.sleepers(), 1);
-    let ended = sleeps.iter_mut().map(|sleep| poll(sleep.as_mut()).is_ready());
+    let ended = sleeps
+        .iter_mut()
+        .map(|sleep| poll(sleep.as_mut()).is_ready());
     assert_eq!(ended.collect::<Vec<_>>(), [true, true, true, true, false]);
 }
 
 #[test]
 fn a_sleep_ends_at_its_time_and_not_before() {
-    for time in [Duration::from_nanos(1), Duration::from_micros(1500), secs(3)] {
+    for time in [
+        Duration::from_nanos(1),
+        Duration::from_micros(1500),
+        secs(3),
+    ] {
         let world = ManualWorld::new();
         let mut sleep = pin!(world.sleep(time));
         assert!(poll(sleep.as_mut()).is_pending());
@@ -119,7 +131,8 @@ fn an_automatic_clock_turns_itself_in_order() {
         world.sleep(time).await;
         world.now().since(ManualWorld::START)
     };
-    let ended = block_on(async { tokio::join!(slept(secs(86_400)), slept(secs(1)), slept(secs(60))) });
+    let ended =
+        block_on(async { tokio::join!(slept(secs(86_400)), slept(secs(1)), slept(secs(60))) });
     assert_eq!(ended, (secs(86_400), secs(1), secs(60)));
     assert_eq!(world.sleepers(), 0);
 }
@@ -131,7 +144,10 @@ fn randomness_follows_from_the_seed() {
         [world.random(), world.random()]
     };
     // The first numbers of splitmix64, as its authors give them for the seed 1234567.
-    assert_eq!(numbers(1_234_567), [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
+    assert_eq!(
+        numbers(1_234_567),
+        [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]
+    );
     assert_eq!(numbers(1), numbers(1));
     assert_ne!(numbers(1), numbers(2));
 }

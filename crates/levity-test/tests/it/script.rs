@@ -3,8 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Delta, Finish, Message, Model, ModelCard, ModelError, ModelErrorKind, Part, ProviderState, Request,
-    Response, Role, ToolCall, Usage,
+    Delta, Finish, Message, Model, ModelCard, ModelError, ModelErrorKind, Part, ProviderState,
+    Request, Response, Role, ToolCall, Usage,
 };
 use levity_test::{FunctionModel, ManualWorld, ScriptedModel, Turn};
 use serde_json::json;
@@ -46,14 +46,26 @@ fn turns_become_responses() {
 
     check_turn(Turn::new(), reply([]));
     check_turn(Turn::new().text("7"), reply([Part::text("7")]));
-    check_turn(Turn::new().in_pieces(["The su", "m"]), reply([Part::text("The sum")]));
+    check_turn(
+        Turn::new().in_pieces(["The su", "m"]),
+        reply([Part::text("The sum")]),
+    );
     check_turn(
         Turn::new().text("cut").finish(Finish::Length),
         reply([Part::text("cut")]).with_finish(Finish::Length),
     );
-    check_turn(Turn::new().text("7").usage(10, 3), reply([Part::text("7")]).with_usage(Usage::new(10, 3)));
-    check_turn(Turn::new().thinking("hm").opaque(signature).text("7"), reply([signed, Part::text("7")]));
-    check_turn(Turn::new().call("add", json!({"a": 2})), calls(vec![call("call_1")]));
+    check_turn(
+        Turn::new().text("7").usage(10, 3),
+        reply([Part::text("7")]).with_usage(Usage::new(10, 3)),
+    );
+    check_turn(
+        Turn::new().thinking("hm").opaque(signature).text("7"),
+        reply([signed, Part::text("7")]),
+    );
+    check_turn(
+        Turn::new().call("add", json!({"a": 2})),
+        calls(vec![call("call_1")]),
+    );
     check_turn(
         Turn::new()
             .call("add", json!({"a": 2}))
@@ -68,12 +80,21 @@ fn turns_become_responses() {
 #[test]
 fn pieces_are_cut_between_characters() {
     let text = |text: &str| Ok(Delta::Text(text.into()));
-    assert_eq!(deltas(Turn::new().text("ä🪁cde").pieces(2)), [text("ä🪁c"), text("de")]);
-    assert_eq!(deltas(Turn::new().text("ab").pieces(9)), [text("a"), text("b")]);
+    assert_eq!(
+        deltas(Turn::new().text("ä🪁cde").pieces(2)),
+        [text("ä🪁c"), text("de")]
+    );
+    assert_eq!(
+        deltas(Turn::new().text("ab").pieces(9)),
+        [text("a"), text("b")]
+    );
     assert_eq!(deltas(Turn::new().text("").pieces(3)), [text("")]);
     let args = deltas(Turn::new().call("add", json!({"a": 2})).pieces(3));
     assert_eq!(args.len(), 4);
-    let whole = Turn::new().thinking("two numbers").text("Let me see.").call("add", json!({"ä": "🪁"}));
+    let whole = Turn::new()
+        .thinking("two numbers")
+        .text("Let me see.")
+        .call("add", json!({"ä": "🪁"}));
     let one = ask(&ScriptedModel::new().turn(whole.clone())).unwrap();
     for count in [0, 1, 2, 7, 100] {
         check_turn(whole.clone().pieces(count), one.clone());
@@ -83,14 +104,24 @@ fn pieces_are_cut_between_characters() {
 #[test]
 fn a_reply_breaks_off_after_its_pieces() {
     let error = ModelError::new(ModelErrorKind::Transport, "connection reset");
-    let turn = Turn::new().text("half").usage(1, 1).finish(Finish::Stop).break_off(error.clone());
-    assert_eq!(deltas(turn.clone()), [Ok(Delta::Text("half".into())), Err(error.clone())]);
+    let turn = Turn::new()
+        .text("half")
+        .usage(1, 1)
+        .finish(Finish::Stop)
+        .break_off(error.clone());
+    assert_eq!(
+        deltas(turn.clone()),
+        [Ok(Delta::Text("half".into())), Err(error.clone())]
+    );
     assert_eq!(ask(&ScriptedModel::new().turn(turn)), Err(error));
 }
 
 #[test]
 fn steps_are_taken_in_order_and_run_out() {
-    let model = ScriptedModel::new().reply("one").fail(ModelErrorKind::Overloaded).reply("three");
+    let model = ScriptedModel::new()
+        .reply("one")
+        .fail(ModelErrorKind::Overloaded)
+        .reply("three");
     let clone = model.clone();
     assert_eq!(ask(&model).unwrap().message.text(), "one");
     assert_eq!(ask(&clone).unwrap_err().kind(), ModelErrorKind::Overloaded);
@@ -99,13 +130,25 @@ fn steps_are_taken_in_order_and_run_out() {
     model.assert_finished();
     let error = ask(&model).unwrap_err();
     assert_eq!(error.kind(), ModelErrorKind::BadRequest);
-    assert_eq!(error.to_string(), "call 4 of the model, and the script has only 3 steps");
+    assert_eq!(
+        error.to_string(),
+        "call 4 of the model, and the script has only 3 steps"
+    );
 }
 
 #[test]
 fn unused_steps_are_listed() {
-    let turn = Turn::new().thinking("hm").text("7").call("add", json!({"a": 2})).raw_call("add", "{");
-    let model = ScriptedModel::new().reply("used").turn(turn).turn(Turn::new()).hang().panic("boom");
+    let turn = Turn::new()
+        .thinking("hm")
+        .text("7")
+        .call("add", json!({"a": 2}))
+        .raw_call("add", "{");
+    let model = ScriptedModel::new()
+        .reply("used")
+        .turn(turn)
+        .turn(Turn::new())
+        .hang()
+        .panic("boom");
     let model = model.fail(ModelErrorKind::Auth);
     ask(&model).unwrap();
     assert_eq!(
@@ -122,7 +165,10 @@ fn unused_steps_are_listed() {
 
 #[test]
 fn hanging_and_panicking_are_steps_too() {
-    let model = ScriptedModel::new().hang().panic("boom").reply("still here");
+    let model = ScriptedModel::new()
+        .hang()
+        .panic("boom")
+        .reply("still here");
     block_on(async {
         tokio::select! {
             biased;
@@ -139,7 +185,12 @@ fn a_loop_never_runs_out_and_numbers_its_calls_on() {
     let model = ScriptedModel::looping(Turn::new().call("add", json!({}))).reply("first");
     assert_eq!(ask(&model).unwrap().message.text(), "first");
     for n in 1..4 {
-        let id = ask(&model).unwrap().message.calls().next().map(|call| call.id.to_string());
+        let id = ask(&model)
+            .unwrap()
+            .message
+            .calls()
+            .next()
+            .map(|call| call.id.to_string());
         assert_eq!(id, Some(format!("call_{n}")));
     }
     model.assert_finished();
@@ -167,7 +218,10 @@ fn what_is_expected_of_a_request_is_checked() {
     assert!(block_on(model.complete(Request::new().with_system("Be brief."))).is_ok());
     let error = ask(&model).unwrap_err();
     assert_eq!(error.kind(), ModelErrorKind::BadRequest);
-    assert_eq!(error.to_string(), "step 2 of the script expects another request: no system prompt");
+    assert_eq!(
+        error.to_string(),
+        "step 2 of the script expects another request: no system prompt"
+    );
 }
 
 #[test]
@@ -180,7 +234,9 @@ fn a_delay_goes_by_the_clock_it_was_given() {
     );
 
     let world = ManualWorld::new();
-    let model = ScriptedModel::new().turn(slow).with_world(Arc::new(world.clone()));
+    let model = ScriptedModel::new()
+        .turn(slow)
+        .with_world(Arc::new(world.clone()));
     let turn = async {
         world.until_sleeping(1).await;
         world.advance(Duration::from_secs(60));
@@ -192,7 +248,10 @@ fn a_delay_goes_by_the_clock_it_was_given() {
 #[track_caller]
 fn check_json(json: &str, expected: ScriptedModel) {
     let model = ScriptedModel::from_json(json).unwrap();
-    assert_eq!(panic_of(|| model.assert_finished()), panic_of(|| expected.assert_finished()));
+    assert_eq!(
+        panic_of(|| model.assert_finished()),
+        panic_of(|| expected.assert_finished())
+    );
     while expected.remaining() > 0 {
         assert_eq!(ask(&model), ask(&expected));
     }
@@ -204,12 +263,22 @@ fn scripts_are_read_from_json() {
     let new = ScriptedModel::new;
     check_json(r#"[{"reply": "7"}]"#, new().reply("7"));
     check_json(r#"[{"text": "7"}]"#, new().reply("7"));
-    check_json(r#"[{"call": {"name": "add", "args": {"a": 2}}}]"#, new().call("add", json!({"a": 2})));
-    check_json(r#"[{"call": {"name": "now"}}]"#, new().call("now", json!({})));
+    check_json(
+        r#"[{"call": {"name": "add", "args": {"a": 2}}}]"#,
+        new().call("add", json!({"a": 2})),
+    );
+    check_json(
+        r#"[{"call": {"name": "now"}}]"#,
+        new().call("now", json!({})),
+    );
     check_json(
         r#"[{"calls": [{"id": "x", "name": "a"}, {"name": "b"}], "text": "Both.", "thinking": "hm"}]"#,
         new().turn(
-            Turn::new().thinking("hm").text("Both.").call_with_id("x", "a", json!({})).call("b", json!({})),
+            Turn::new()
+                .thinking("hm")
+                .text("Both.")
+                .call_with_id("x", "a", json!({}))
+                .call("b", json!({})),
         ),
     );
     check_json(
@@ -218,10 +287,14 @@ fn scripts_are_read_from_json() {
     );
     check_json(
         r#"[{"fail": "overloaded"}, {"fail": "rate_limited"}]"#,
-        new().fail(ModelErrorKind::Overloaded).fail(ModelErrorKind::RateLimited { retry_after: None }),
+        new()
+            .fail(ModelErrorKind::Overloaded)
+            .fail(ModelErrorKind::RateLimited { retry_after: None }),
     );
     assert_eq!(
-        panic_of(|| ScriptedModel::from_json(r#"[{"hang": true}]"#).unwrap().assert_finished()),
+        panic_of(|| ScriptedModel::from_json(r#"[{"hang": true}]"#)
+            .unwrap()
+            .assert_finished()),
         "the script has 1 unused steps\n1: hangs"
     );
     assert_eq!(ScriptedModel::from_json("[]").unwrap().remaining(), 0);
@@ -230,14 +303,20 @@ fn scripts_are_read_from_json() {
 #[track_caller]
 fn check_json_error(json: &str, expected: &str) {
     let error = ScriptedModel::from_json(json).unwrap_err();
-    let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+    let cause = error
+        .source()
+        .map(|cause| format!(": {cause}"))
+        .unwrap_or_default();
     assert_eq!(format!("{error}{cause}"), expected);
 }
 
 #[test]
 fn what_is_no_script_is_refused_by_step() {
     let unclear = |at| {
-        format!("step {at} of the script needs one of `reply`, `call`, `calls`, `text`, `fail` and `hang`")
+        format!(
+            "step {at} of the script needs one of `reply`, `call`, `calls`, `text`, `fail` and \
+                `hang`"
+        )
     };
     for json in ["{}", "[", ""] {
         let error = ScriptedModel::from_json(json).unwrap_err();
@@ -256,22 +335,40 @@ fn what_is_no_script_is_refused_by_step() {
         "step 1 of the script cannot be read: invalid type: integer, expected a string",
     );
     let error = ScriptedModel::from_json(r#"[{"fail": "tired"}]"#).unwrap_err();
-    assert!(error.source().unwrap().to_string().starts_with("unknown variant, expected one of"));
+    assert!(
+        error
+            .source()
+            .unwrap()
+            .to_string()
+            .starts_with("unknown variant, expected one of")
+    );
     let error = ScriptedModel::from_json(r#"[{"say": "a"}]"#).unwrap_err();
-    assert!(error.source().unwrap().to_string().starts_with("unknown field `say`"));
+    assert!(
+        error
+            .source()
+            .unwrap()
+            .to_string()
+            .starts_with("unknown field `say`")
+    );
 }
 
 #[test]
 fn a_function_is_a_model() {
     let card = ModelCard::new("test", "mine");
     let model = FunctionModel::new(|request: &Request| match request.history.len() {
-        0 => Err(ModelError::new(ModelErrorKind::BadRequest, "nothing was said")),
+        0 => Err(ModelError::new(
+            ModelErrorKind::BadRequest,
+            "nothing was said",
+        )),
         n => Ok(Response::new(Message::assistant(n.to_string())).with_usage(Usage::new(1, 1))),
     });
     let model = model.with_card(card.clone());
     assert_eq!(model.card(), &card);
     let heard = block_on(model.complete(Request::new().with_message(Message::user("hi")))).unwrap();
-    assert_eq!(heard, Response::new(Message::assistant("1")).with_usage(Usage::new(1, 1)));
+    assert_eq!(
+        heard,
+        Response::new(Message::assistant("1")).with_usage(Usage::new(1, 1))
+    );
     let error = block_on(model.complete(Request::new())).unwrap_err();
     assert_eq!(error.kind(), ModelErrorKind::BadRequest);
 }

@@ -30,16 +30,32 @@ enum Job {
 
 impl Dispatcher {
     /// Calls the tool, and again as long as that is safe and may help.
-    pub(super) async fn run(&self, entry: &Entry, call: &ToolCall, args: &Value, cx: &CallCx) -> Outcome {
+    pub(super) async fn run(
+        &self,
+        entry: &Entry,
+        call: &ToolCall,
+        args: &Value,
+        cx: &CallCx,
+    ) -> Outcome {
         let mut attempt = 1;
         loop {
-            match self.attempt(entry, Job::Call, args.clone(), tool_cx(call, cx, attempt)).await {
+            match self
+                .attempt(entry, Job::Call, args.clone(), tool_cx(call, cx, attempt))
+                .await
+            {
                 Err(error) if self.may_retry(entry, &error, attempt) => {
                     if entry.spec.hints.class.needs_undo() {
                         // Seldom needed, so no call has room for it.
-                        let undone = self.attempt(entry, Job::Undo, args.clone(), tool_cx(call, cx, attempt));
+                        let undone = self.attempt(
+                            entry,
+                            Job::Undo,
+                            args.clone(),
+                            tool_cx(call, cx, attempt),
+                        );
                         let undone = Box::pin(undone);
-                        undone.await.map_err(|undo| not_undone(&counted(error, attempt), &undo))?;
+                        undone
+                            .await
+                            .map_err(|undo| not_undone(&counted(error, attempt), &undo))?;
                     }
                     let pause = self.0.backoff.pause(attempt, self.0.world.random());
                     self.0.world.sleep(pause).await;
@@ -66,9 +82,14 @@ impl Dispatcher {
         if !class.needs_undo() {
             return Err("the call had begun before, and must not be made twice".to_owned());
         }
-        let undone = self.attempt(entry, Job::Undo, args.clone(), tool_cx(call, cx, 1)).await;
+        let undone = self
+            .attempt(entry, Job::Undo, args.clone(), tool_cx(call, cx, 1))
+            .await;
         let failed = |error: ToolError| {
-            format!("the call had begun before, and undoing it failed: {}", error.explain())
+            format!(
+                "the call had begun before, and undoing it failed: {}",
+                error.explain()
+            )
         };
         undone.map(drop).map_err(failed)
     }
@@ -92,7 +113,12 @@ impl Dispatcher {
         let _cancel = cx.cancel.clone().into_guard();
         let outcome = if hints.blocking {
             let turns = hints.class.needs_undo().then_some(&*TURNS);
-            within(world, limit, Box::pin(on_thread(entry.tool.clone(), job, args, cx, turns))).await
+            within(
+                world,
+                limit,
+                Box::pin(on_thread(entry.tool.clone(), job, args, cx, turns)),
+            )
+            .await
         } else {
             within(world, limit, guarded(&*entry.tool, job, args, &cx)).await
         };
@@ -109,14 +135,18 @@ fn tool_cx(call: &ToolCall, cx: &CallCx, attempt: u32) -> ToolCx {
     tool_cx
 }
 
-/// The future's output, unless it takes longer than `limit`. A future that is ready at once never touches
-/// the clock.
+/// The future's output, unless it takes longer than `limit`. A future that is ready at once never
+/// touches the clock.
 async fn within<T>(world: &dyn World, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     let mut sleep = None;
     poll_fn(|cx| match work.as_mut().poll(cx) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => sleep.get_or_insert_with(|| world.sleep(limit)).as_mut().poll(cx).map(|()| None),
+        Poll::Pending => sleep
+            .get_or_insert_with(|| world.sleep(limit))
+            .as_mut()
+            .poll(cx)
+            .map(|()| None),
     })
     .await
 }
@@ -127,7 +157,10 @@ async fn guarded(tool: &dyn Tool, job: Job, args: Value, cx: &ToolCx) -> Outcome
     let call = async {
         let mut work = Work(Some(match job {
             Job::Call => tool.call(args, cx),
-            Job::Undo => tool.undo(args, cx).map_ok(|()| ToolOutput::default()).boxed(),
+            Job::Undo => tool
+                .undo(args, cx)
+                .map_ok(|()| ToolOutput::default())
+                .boxed(),
         }));
         poll_fn(|cx| work.poll(cx)).await
     };
@@ -140,7 +173,9 @@ struct Work<'a>(Option<BoxFuture<'a, Outcome>>);
 
 impl Work<'_> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
-        self.0.as_mut().map_or(Poll::Pending, |work| work.as_mut().poll(cx))
+        self.0
+            .as_mut()
+            .map_or(Poll::Pending, |work| work.as_mut().poll(cx))
     }
 }
 
@@ -151,10 +186,19 @@ impl Drop for Work<'_> {
     }
 }
 
-/// Calls the tool on a thread where it may block; with `turns`, when no other thread is at it any more.
-async fn on_thread(tool: Arc<dyn Tool>, job: Job, args: Value, cx: ToolCx, turns: Option<&Turns>) -> Outcome {
+/// Calls the tool on a thread where it may block; with `turns`, when no other thread is at it any
+/// more.
+async fn on_thread(
+    tool: Arc<dyn Tool>,
+    job: Job,
+    args: Value,
+    cx: ToolCx,
+    turns: Option<&Turns>,
+) -> Outcome {
     let Ok(runtime) = Handle::try_current() else {
-        return Err(ToolError::failed("the tool needs a thread of its own, and no tokio runtime is there"));
+        return Err(ToolError::failed(
+            "the tool needs a thread of its own, and no tokio runtime is there",
+        ));
     };
     let turn = match turns {
         Some(turns) => Some(turns.wait(&cx.key).await),
@@ -165,7 +209,12 @@ async fn on_thread(tool: Arc<dyn Tool>, job: Job, args: Value, cx: ToolCx, turns
         let _turn = turn;
         inside.block_on(async {
             // What blocks goes on after a cancel; what merely waits ends here.
-            match select(pin!(guarded(&*tool, job, args, &cx)), pin!(cx.cancel.cancelled())).await {
+            match select(
+                pin!(guarded(&*tool, job, args, &cx)),
+                pin!(cx.cancel.cancelled()),
+            )
+            .await
+            {
                 Either::Left((outcome, _)) => outcome,
                 Either::Right(_) => Err(stopped()),
             }
@@ -179,13 +228,17 @@ async fn on_thread(tool: Arc<dyn Tool>, job: Job, args: Value, cx: ToolCx, turns
     };
     // It panics where the system has no thread left.
     let Ok(thread) = catch_unwind(AssertUnwindSafe(|| runtime.spawn_blocking(work))) else {
-        return Err(ToolError::transient("the tool needs a thread of its own, and the system has none left"));
+        return Err(ToolError::transient(
+            "the tool needs a thread of its own, and the system has none left",
+        ));
     };
     let mut thread = Thread(thread);
-    (&mut thread.0).await.unwrap_or_else(|error| match error.try_into_panic() {
-        Ok(panic) => Err(panicked(panic.as_ref())),
-        Err(_) => Err(stopped()),
-    })
+    (&mut thread.0)
+        .await
+        .unwrap_or_else(|error| match error.try_into_panic() {
+            Ok(panic) => Err(panicked(panic.as_ref())),
+            Err(_) => Err(stopped()),
+        })
 }
 
 /// Takes the work back when it is dropped, if it still waits for a thread.
@@ -198,25 +251,37 @@ impl Drop for Thread {
 }
 
 fn stopped() -> ToolError {
-    ToolError::new(ToolErrorKind::Cancelled, "the tool was stopped before it was done")
+    ToolError::new(
+        ToolErrorKind::Cancelled,
+        "the tool was stopped before it was done",
+    )
 }
 
 fn too_slow(limit: Duration) -> ToolError {
-    ToolError::new(ToolErrorKind::Timeout, format!("the tool was not done within {limit:?}"))
+    ToolError::new(
+        ToolErrorKind::Timeout,
+        format!("the tool was not done within {limit:?}"),
+    )
 }
 
-/// The last error of a call that is not undone; one that took too long may still have done its work.
+/// The last error of a call that is not undone; one that took too long may still have done its
+/// work.
 fn unsure(entry: &Entry, error: ToolError) -> ToolError {
     if error.kind() != ToolErrorKind::Timeout || entry.spec.hints.class.may_repeat() {
         return error;
     }
-    ToolError::new(error.kind(), format!("{}; it may have taken effect all the same", error.explain()))
+    ToolError::new(
+        error.kind(),
+        format!("{}; it may have taken effect all the same", error.explain()),
+    )
 }
 
 /// The error of a call that would have been made again, had undoing it not failed.
 fn not_undone(error: &ToolError, undo: &ToolError) -> ToolError {
     let (error_text, undo) = (error.explain(), undo.explain());
-    let text = format!("{error_text}; undoing the call failed as well, so it may have taken effect: {undo}");
+    let text = format!(
+        "{error_text}; undoing the call failed as well, so it may have taken effect: {undo}"
+    );
     ToolError::new(error.kind(), text)
 }
 
@@ -233,5 +298,8 @@ fn counted(error: ToolError, attempts: u32) -> ToolError {
     if attempts == 1 {
         return error;
     }
-    ToolError::new(error.kind(), format!("{} ({attempts} attempts were made)", error.explain()))
+    ToolError::new(
+        error.kind(),
+        format!("{} ({attempts} attempts were made)", error.explain()),
+    )
 }

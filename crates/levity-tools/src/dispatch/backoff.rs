@@ -12,13 +12,16 @@ impl Backoff {
         Self { base, max }
     }
 
-    /// The pause after this attempt: a random part of the whole, so that calls which failed together do
-    /// not come back together.
+    /// The pause after this attempt: a random part of the whole, so that calls which failed
+    /// together do not come back together.
     pub(super) fn pause(self, attempt: u32, random: u64) -> Duration {
-        let factor = 1_u32.checked_shl(attempt.saturating_sub(1)).unwrap_or(u32::MAX);
+        let factor = 1_u32
+            .checked_shl(attempt.saturating_sub(1))
+            .unwrap_or(u32::MAX);
         let whole = self.base.saturating_mul(factor).min(self.max);
         let nanos = u64::try_from(whole.as_nanos()).unwrap_or(u64::MAX);
-        // The high half of the product is the part of `nanos` that `random` is of all 64-bit numbers.
+        // The high half of the product is the part of `nanos` that `random` is of all 64-bit
+        // numbers.
         let part = (u128::from(nanos) * u128::from(random)) >> 64;
         Duration::from_nanos(u64::try_from(part).unwrap_or(nanos))
     }
@@ -50,6 +53,9 @@ mod tests {
     fn absurd_settings_do_no_harm() {
         let backoff = Backoff::new(Duration::MAX, Duration::MAX);
         assert!(backoff.pause(u32::MAX, u64::MAX) > Duration::from_secs(1 << 30));
-        assert_eq!(Backoff::new(Duration::ZERO, Duration::MAX).pause(7, u64::MAX), Duration::ZERO);
+        assert_eq!(
+            Backoff::new(Duration::ZERO, Duration::MAX).pause(7, u64::MAX),
+            Duration::ZERO
+        );
     }
 }

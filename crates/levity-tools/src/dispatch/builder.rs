@@ -74,8 +74,8 @@ impl DispatcherBuilder {
         self
     }
 
-    /// How long to wait before a retry: a random part of `base`, which doubles each time up to `max`.
-    /// 200 milliseconds and 10 seconds by default.
+    /// How long to wait before a retry: a random part of `base`, which doubles each time up to
+    /// `max`. 200 milliseconds and 10 seconds by default.
     pub fn backoff(mut self, base: Duration, max: Duration) -> Self {
         self.backoff = Backoff::new(base, max);
         self
@@ -83,9 +83,10 @@ impl DispatcherBuilder {
 
     /// How many bytes of text a result shows. 32 KiB by default, 512 at least.
     ///
-    /// The whole of what is longer, 8 MiB of it at most, is in [`ToolResult::whole`](levity_core::ToolResult::whole).
-    /// A value whose JSON is longer is left out of the result as well. A tool whose hints say how much its results
-    /// may show is held to that instead.
+    /// The whole of what is longer, 8 MiB of it at most, is in
+    /// [`ToolResult::whole`](levity_core::ToolResult::whole). A value whose JSON is longer is left
+    /// out of the result as well. A tool whose hints say how much its results may show is held to
+    /// that instead.
     pub fn max_output(mut self, bytes: usize) -> Self {
         self.max_output = bytes.max(MIN_OUTPUT);
         self
@@ -97,8 +98,8 @@ impl DispatcherBuilder {
         self
     }
 
-    /// How many attempts may run at once; the others wait for their turn, and the wait is not part of their
-    /// time limit. 1,024 by default.
+    /// How many attempts may run at once; the others wait for their turn, and the wait is not part
+    /// of their time limit. 1,024 by default.
     ///
     /// A tool that calls others through the same dispatcher holds its place meanwhile.
     pub fn max_concurrent(mut self, calls: usize) -> Self {
@@ -106,15 +107,17 @@ impl DispatcherBuilder {
         self
     }
 
-    /// With more tools than this, models are told only of those that were added one by one, and find those of sources by a tool
-    /// `find_tools`; see [`Dispatcher::offer`]. They are told of all by default.
+    /// With more tools than this, models are told only of those that were added one by one, and
+    /// find those of sources by a tool `find_tools`; see [`Dispatcher::offer`]. They are told of
+    /// all by default.
     pub fn tool_search(mut self, above: usize) -> Self {
         self.search_above = Some(above);
         self
     }
 
-    /// Corrects arguments in the wrong type where nothing is lost (`"5"` for 5, one value for a list of one), and tells the model
-    /// in the result. Agents do this; by default, such arguments are refused.
+    /// Corrects arguments in the wrong type where nothing is lost (`"5"` for 5, one value for a
+    /// list of one), and tells the model in the result. Agents do this; by default, such arguments
+    /// are refused.
     pub fn correct_arguments(mut self) -> Self {
         self.corrects = true;
         self
@@ -128,7 +131,11 @@ impl DispatcherBuilder {
         if self.max_concurrent == 0 {
             return Err(Error::NoConcurrency);
         }
-        let taken = self.registry.specs().iter().any(|spec| spec.name == READERS[0]);
+        let taken = self
+            .registry
+            .specs()
+            .iter()
+            .any(|spec| spec.name == READERS[0]);
         Ok(Dispatcher(Arc::new(Inner {
             reader: READERS[usize::from(taken)],
             search: Search::new(self.search_above, &self.registry),

@@ -26,7 +26,8 @@ pub(super) struct Search {
     /// With more tools than this.
     above: usize,
     name: &'static str,
-    /// Whether there were so many. Then it stays: tools that come and go should not make a model see all of them now and few then.
+    /// Whether there were so many. Then it stays: tools that come and go should not make a model
+    /// see all of them now and few then.
     on: AtomicBool,
 }
 
@@ -35,7 +36,11 @@ impl Search {
     pub(super) fn new(above: Option<usize>, registry: &Registry) -> Option<Self> {
         let above = above.filter(|_| registry.has_sources())?;
         let taken = registry.get(FINDERS[0]).is_some();
-        Some(Self { above, name: FINDERS[usize::from(taken)], on: AtomicBool::new(false) })
+        Some(Self {
+            above,
+            name: FINDERS[usize::from(taken)],
+            on: AtomicBool::new(false),
+        })
     }
 
     fn is_on(&self, registry: &Registry) -> bool {
@@ -55,19 +60,28 @@ impl Dispatcher {
 
     /// What a model is told when the conversation has found or called these tools.
     ///
-    /// That is everything, unless there are more tools than [`tool_search`](super::DispatcherBuilder::tool_search) allows. Then it
-    /// is the tools that were added one by one, the one that finds others, and of the others those of `found` that are
-    /// there, in that order: more of them are added behind those that were told before.
+    /// That is everything, unless there are more tools than
+    /// [`tool_search`](super::DispatcherBuilder::tool_search) allows. Then it is the tools that
+    /// were added one by one, the one that finds others, and of the others those of `found` that
+    /// are there, in that order: more of them are added behind those that were told before.
     pub fn offer(&self, found: &[Arc<str>]) -> Arc<[Arc<ToolSpec>]> {
         let registry = &self.0.registry;
-        let Some(search) = self.0.search.as_ref().filter(|search| search.is_on(registry)) else {
+        let Some(search) = self
+            .0
+            .search
+            .as_ref()
+            .filter(|search| search.is_on(registry))
+        else {
             return self.specs();
         };
         let fixed = registry.fixed().into_iter();
         let found = found.iter().filter_map(|name| registry.of_source(name));
         // A source may have a tool of this name by now; the dispatcher answers to it.
         let found = found.filter(|spec| spec.name != search.name);
-        fixed.chain([Arc::new(spec(search.name, registry))]).chain(found).collect()
+        fixed
+            .chain([Arc::new(spec(search.name, registry))])
+            .chain(found)
+            .collect()
     }
 
     /// Whether a call looks for tools.
@@ -91,8 +105,8 @@ impl Dispatcher {
     }
 }
 
-/// What is told of tools that were found: all of the first ones, and of the others as much as there is room for. They are offered from
-/// now on, so what is left out here is told there.
+/// What is told of tools that were found: all of the first ones, and of the others as much as there
+/// is room for. They are offered from now on, so what is left out here is told there.
 fn shown(found: &[Arc<ToolSpec>], mut room: usize) -> Vec<Value> {
     let length = |tool: &Value| tool.to_string().len() + 1;
     let mut tools = Vec::new();
@@ -102,13 +116,18 @@ fn shown(found: &[Arc<ToolSpec>], mut room: usize) -> Vec<Value> {
         if length(&short) > room {
             short = json!({"name": spec.name});
         }
-        let Some(left) = room.checked_sub(length(&short)) else { break };
+        let Some(left) = room.checked_sub(length(&short)) else {
+            break;
+        };
         room = left;
         tools.push(short);
     }
     for (tool, spec) in tools.iter_mut().zip(found) {
-        let whole = json!({"name": spec.name, "description": spec.description, "input": spec.input});
-        let Some(left) = (room + length(tool)).checked_sub(length(&whole)) else { break };
+        let whole =
+            json!({"name": spec.name, "description": spec.description, "input": spec.input});
+        let Some(left) = (room + length(tool)).checked_sub(length(&whole)) else {
+            break;
+        };
         room = left;
         *tool = whole;
     }
@@ -117,13 +136,15 @@ fn shown(found: &[Arc<ToolSpec>], mut room: usize) -> Vec<Value> {
 
 fn spec(name: &str, registry: &Registry) -> ToolSpec {
     let about = format!(
-        "Finds tools that are not listed here, by words for what they do. Those it returns can be called from the next turn on. {}",
+        "Finds tools that are not listed here, by words for what they do. Those it returns can be \
+            called from the next turn on. {}",
         sources(registry)
     );
     ToolSpec::new(name, about).with_hints(Hints::new().read_only()).with_input(json!({
         "type": "object",
         "properties": {
-            "query": {"type": "string", "description": "What the tool should do, in a few words, or a part of its name."},
+            "query": {"type": "string", "description": "What the tool should do, in a few words, \
+                or a part of its name."},
             "limit": {"type": "integer", "minimum": 1, "maximum": MOST, "description": format!("How many to return; {USUAL} by default.")},
         },
         "required": ["query"],
@@ -134,9 +155,14 @@ fn spec(name: &str, registry: &Registry) -> ToolSpec {
 /// Where tools can be found, in words that change only with the tools.
 fn sources(registry: &Registry) -> String {
     let cost = registry.cost();
-    let named =
-        cost.iter().take(MOST_SOURCES).map(|cost| format!("`{}` ({})", Short(&cost.source, 64), cost.tools));
-    let mut text = format!("There are tools of {}", named.collect::<Vec<_>>().join(", "));
+    let named = cost
+        .iter()
+        .take(MOST_SOURCES)
+        .map(|cost| format!("`{}` ({})", Short(&cost.source, 64), cost.tools));
+    let mut text = format!(
+        "There are tools of {}",
+        named.collect::<Vec<_>>().join(", ")
+    );
     if cost.len() > MOST_SOURCES {
         text += &format!(" and {} more", cost.len() - MOST_SOURCES);
     }
@@ -159,7 +185,11 @@ impl Wanted {
             Value::Object(args) => args,
             _ => return wrong("the arguments must be an object with a `query`"),
         };
-        let query = args.get("query").and_then(Value::as_str).map(str::trim).unwrap_or_default();
+        let query = args
+            .get("query")
+            .and_then(Value::as_str)
+            .map(str::trim)
+            .unwrap_or_default();
         if query.is_empty() {
             return wrong("`query` must say in words what the tool should do");
         }
@@ -171,6 +201,9 @@ impl Wanted {
                 None => return wrong("`limit` must be a whole number, 1 or more"),
             },
         };
-        Ok(Self { query: query.to_owned(), limit })
+        Ok(Self {
+            query: query.to_owned(),
+            limit,
+        })
     }
 }

@@ -6,9 +6,12 @@ use levity_core::Permit;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-/// Decides on a thread that may be blocked, where there is one. Dropping the future gives up a decision that has not begun.
+/// Decides on a thread that may be blocked, where there is one. Dropping the future gives up a
+/// decision that has not begun.
 pub(super) async fn on_thread(judge: impl FnOnce() -> Permit + Send + 'static) -> Permit {
-    let Ok(runtime) = Handle::try_current() else { return judge() };
+    let Ok(runtime) = Handle::try_current() else {
+        return judge();
+    };
     // It panics where the system has no thread left.
     let Ok(thread) = catch_unwind(AssertUnwindSafe(|| runtime.spawn_blocking(judge))) else {
         return Permit::deny("the policy needs a thread of its own, and the system has none left");

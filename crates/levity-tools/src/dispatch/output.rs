@@ -28,18 +28,18 @@ impl Dispatcher {
             ));
         }
         match (&entry.output, &output.value) {
-            (None, Some(value)) if nodes(value, MAX_DEPTH).is_none() => {
-                invalid(format!("the tool ran, but its output is nested deeper than {MAX_DEPTH} levels"))
-            }
+            (None, Some(value)) if nodes(value, MAX_DEPTH).is_none() => invalid(format!(
+                "the tool ran, but its output is nested deeper than {MAX_DEPTH} levels"
+            )),
             (None, _) => Ok(()),
-            (Some(_), None) => {
-                invalid("the tool ran, but it returned no value, which its output schema asks for".into())
-            }
+            (Some(_), None) => invalid(
+                "the tool ran, but it returned no value, which its output schema asks for".into(),
+            ),
             (Some(schema), Some(value)) => match schema.problems(value) {
                 None => Ok(()),
-                Some(problems) => {
-                    invalid(format!("the tool ran, but its output does not match its schema:\n{problems}"))
-                }
+                Some(problems) => invalid(format!(
+                    "the tool ran, but its output does not match its schema:\n{problems}"
+                )),
             },
         }
     }
@@ -47,8 +47,15 @@ impl Dispatcher {
     /// Makes a result short enough to be shown; the whole stays with it.
     pub(super) fn fit(&self, result: &mut ToolResult, hint: Option<usize>) {
         let max = hint.map_or(self.0.max_output, |bytes| bytes.max(MIN_OUTPUT));
-        let mut long = Long { reader: self.0.reader, call: result.call.clone(), whole: String::new() };
-        let value = result.value.take_if(|value| is_longer(value, max)).map(|value| value.to_string());
+        let mut long = Long {
+            reader: self.0.reader,
+            call: result.call.clone(),
+            whole: String::new(),
+        };
+        let value = result
+            .value
+            .take_if(|value| is_longer(value, max))
+            .map(|value| value.to_string());
         let note = match value {
             // The value is what the model would see.
             Some(json) if result.content.is_empty() => {
@@ -79,14 +86,21 @@ impl Long {
     /// Keeps `text`, and shows its head and tail with word of what is missing between them.
     fn cut(&mut self, text: String, max: usize) -> String {
         let total = text.len();
-        let before = if self.whole.is_empty() { 0 } else { self.whole.len() + 1 };
+        let before = if self.whole.is_empty() {
+            0
+        } else {
+            self.whole.len() + 1
+        };
         // The numbers in the marker are not known yet; these are the longest.
         let marker = self.way(before + total, before + total).len() + MARKER / 2;
-        let room = max.saturating_sub(marker.max(MARKER)).max(MIN_OUTPUT - MARKER);
+        let room = max
+            .saturating_sub(marker.max(MARKER))
+            .max(MIN_OUTPUT - MARKER);
         let (head, tail) = (floor(&text, room / 3 * 2), ceil(&text, total - room / 3));
         let (missing, way) = (tail - head, self.way(before + head, before + total));
         let (start, end) = (&text[..head], &text[tail..]);
-        let shown = format!("{start}\n[{missing} of {total} bytes are left out here; {way}]\n{end}");
+        let shown =
+            format!("{start}\n[{missing} of {total} bytes are left out here; {way}]\n{end}");
         match before {
             0 => self.whole = text,
             _ => self.whole.extend(["\n", &text]),
@@ -132,14 +146,25 @@ fn media_bytes(content: &[Content]) -> usize {
 }
 
 fn text_bytes(content: &[Content]) -> usize {
-    content.iter().map(|content| if let Content::Text(text) = content { text.len() } else { 0 }).sum()
+    content
+        .iter()
+        .map(|content| {
+            if let Content::Text(text) = content {
+                text.len()
+            } else {
+                0
+            }
+        })
+        .sum()
 }
 
 /// Takes all text out of `content`; a single text is moved, not copied.
 fn take_text(content: &mut Vec<Content>) -> String {
     let mut whole = String::new();
     content.retain_mut(|content| {
-        let Content::Text(text) = content else { return true };
+        let Content::Text(text) = content else {
+            return true;
+        };
         match whole.is_empty() {
             true => whole = std::mem::take(text),
             false => whole.push_str(text),
@@ -158,7 +183,10 @@ struct Room(usize);
 
 impl io::Write for Room {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::WriteZero)?;
+        self.0 = self
+            .0
+            .checked_sub(bytes.len())
+            .ok_or(io::ErrorKind::WriteZero)?;
         Ok(bytes.len())
     }
 

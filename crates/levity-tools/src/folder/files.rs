@@ -30,9 +30,13 @@ pub(super) fn scan(folder: &Path) -> io::Result<Vec<Found>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        let Ok(name) = entry.file_name().into_string() else { continue };
+        let Ok(name) = entry.file_name().into_string() else {
+            continue;
+        };
         // A file that is gone by now will not be there at the next look either.
-        let Ok(about) = fs::metadata(entry.path()) else { continue };
+        let Ok(about) = fs::metadata(entry.path()) else {
+            continue;
+        };
         if name.starts_with(['_', '.']) || !about.is_file() {
             continue;
         }
@@ -42,7 +46,11 @@ pub(super) fn scan(folder: &Path) -> io::Result<Vec<Found>> {
             )));
         }
         let depends = name.ends_with(".tool.json");
-        found.push(Found { name, seen: Seen::of(&about), depends });
+        found.push(Found {
+            name,
+            seen: Seen::of(&about),
+            depends,
+        });
     }
     found.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(found)
@@ -53,11 +61,21 @@ impl Seen {
     fn of(about: &Metadata) -> Self {
         use std::os::unix::fs::MetadataExt as _;
         let changed = (about.ctime(), about.ctime_nsec(), about.ino());
-        Self { len: about.len(), modified: about.modified().ok(), changed, mode: about.mode() }
+        Self {
+            len: about.len(),
+            modified: about.modified().ok(),
+            changed,
+            mode: about.mode(),
+        }
     }
 
     #[cfg(not(unix))]
     fn of(about: &Metadata) -> Self {
-        Self { len: about.len(), modified: about.modified().ok(), changed: (0, 0, 0), mode: 0 }
+        Self {
+            len: about.len(),
+            modified: about.modified().ok(),
+            changed: (0, 0, 0),
+            mode: 0,
+        }
     }
 }

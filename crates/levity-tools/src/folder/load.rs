@@ -15,8 +15,8 @@ const MAX_FILE: u64 = 1 << 20;
 ///
 /// # Contract
 /// - `takes` goes by the name alone.
-/// - `load` returns soon, runs nothing of the file's beyond what it needs to know the tools, and says the same about the
-///   same file each time.
+/// - `load` returns soon, runs nothing of the file's beyond what it needs to know the tools, and
+///   says the same about the same file each time.
 pub trait FileLoader: Send + Sync {
     /// Whether it makes tools of files with this name.
     fn takes(&self, name: &str) -> bool;
@@ -40,8 +40,16 @@ impl ToolFile {
     /// A file with this text.
     pub fn new(path: impl Into<PathBuf>, text: impl Into<String>) -> Self {
         let path = path.into();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Self { name, path, text: text.into() }
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        Self {
+            name,
+            path,
+            text: text.into(),
+        }
     }
 }
 
@@ -58,19 +66,28 @@ pub struct Loaded {
 impl Loaded {
     /// These tools.
     pub fn tools(tools: Vec<Arc<dyn Tool>>) -> Self {
-        Self { tools, problems: Vec::new() }
+        Self {
+            tools,
+            problems: Vec::new(),
+        }
     }
 
     /// Nothing, for this reason.
     pub fn problem(problem: impl Into<String>) -> Self {
-        Self { tools: Vec::new(), problems: vec![problem.into()] }
+        Self {
+            tools: Vec::new(),
+            problems: vec![problem.into()],
+        }
     }
 }
 
 impl std::fmt::Debug for Loaded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let tools: Vec<_> = self.tools.iter().map(|tool| &tool.spec().name).collect();
-        f.debug_struct("Loaded").field("tools", &tools).field("problems", &self.problems).finish()
+        f.debug_struct("Loaded")
+            .field("tools", &tools)
+            .field("problems", &self.problems)
+            .finish()
     }
 }
 
@@ -109,7 +126,11 @@ pub(super) fn load(folder: &Path, name: &str, loaders: &[Arc<dyn FileLoader>]) -
     let path = folder.join(name);
     match read(&path) {
         Ok(text) => {
-            let file = ToolFile { name: name.to_owned(), path, text };
+            let file = ToolFile {
+                name: name.to_owned(),
+                path,
+                text,
+            };
             let loaded = catch_unwind(AssertUnwindSafe(|| loader.load(&file)));
             loaded.unwrap_or_else(|_| Loaded::problem("its loader panicked: a fault in the loader"))
         }
@@ -121,7 +142,9 @@ fn read(path: &Path) -> Result<String, String> {
     let unreadable = |error: std::io::Error| format!("it cannot be read: {error}");
     let mut text = String::new();
     let file = File::open(path).map_err(unreadable)?;
-    file.take(MAX_FILE + 1).read_to_string(&mut text).map_err(unreadable)?;
+    file.take(MAX_FILE + 1)
+        .read_to_string(&mut text)
+        .map_err(unreadable)?;
     if text.len() as u64 > MAX_FILE {
         return Err(format!("it is larger than {MAX_FILE} bytes"));
     }

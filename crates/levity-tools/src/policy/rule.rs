@@ -9,8 +9,8 @@ use crate::glob;
 
 /// Which calls, and what of them.
 ///
-/// A rule begins with [`tool`](Self::tool), [`hint`](Self::hint) or [`any`](Self::any) and ends with a
-/// verdict. All of its conditions have to hold.
+/// A rule begins with [`tool`](Self::tool), [`hint`](Self::hint) or [`any`](Self::any) and ends
+/// with a verdict. All of its conditions have to hold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 // A misspelt condition would be no condition, and the rule would hold for more than was meant.
 #[serde(deny_unknown_fields)]
@@ -21,7 +21,11 @@ pub struct Rule {
     hint: Option<HintMatch>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     args: Vec<Arg>,
-    #[serde(skip_deserializing, skip_serializing_if = "Option::is_none", serialize_with = "refuse")]
+    #[serde(
+        skip_deserializing,
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "refuse"
+    )]
     when: Option<When>,
     verdict: Permit,
 }
@@ -41,7 +45,13 @@ impl Rule {
 
     /// All calls.
     pub fn any() -> RuleBuilder {
-        RuleBuilder(Self { tool: None, hint: None, args: Vec::new(), when: None, verdict: Permit::Allow })
+        RuleBuilder(Self {
+            tool: None,
+            hint: None,
+            args: Vec::new(),
+            when: None,
+            verdict: Permit::Allow,
+        })
     }
 
     pub(super) fn verdict(&self) -> &Permit {
@@ -53,10 +63,15 @@ impl Rule {
     }
 
     pub(super) fn matches(&self, spec: &ToolSpec, args: &Value) -> bool {
-        self.tool.as_ref().is_none_or(|pattern| glob::fits(pattern, &spec.name))
+        self.tool
+            .as_ref()
+            .is_none_or(|pattern| glob::fits(pattern, &spec.name))
             && self.hint.is_none_or(|hint| hint.matches(spec))
             && self.args.iter().all(|arg| arg.matches(args))
-            && self.when.as_ref().is_none_or(|when| (when.holds)(spec, args))
+            && self
+                .when
+                .as_ref()
+                .is_none_or(|when| (when.holds)(spec, args))
     }
 }
 
@@ -72,24 +87,39 @@ impl RuleBuilder {
         self
     }
 
-    /// Only calls with such an argument, named by a JSON pointer (`/path`, `/files/0`) or by its bare name.
+    /// Only calls with such an argument, named by a JSON pointer (`/path`, `/files/0`) or by its
+    /// bare name.
     pub fn arg(mut self, at: impl Into<String>, is: ArgMatch) -> Self {
         self.0.args.push(Arg { at: at.into(), is });
         self
     }
 
-    /// Only calls this function says yes to, besides the other conditions; the last one given counts.
+    /// Only calls this function says yes to, besides the other conditions; the last one given
+    /// counts.
     ///
     /// A rule with a function cannot be serialised: without it, the rule would hold for more calls.
-    pub fn when(mut self, when: impl Fn(&ToolSpec, &Value) -> bool + Send + Sync + 'static) -> Self {
-        self.0.when = Some(When { holds: Arc::new(when), blocks: false });
+    pub fn when(
+        mut self,
+        when: impl Fn(&ToolSpec, &Value) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.0.when = Some(When {
+            holds: Arc::new(when),
+            blocks: false,
+        });
         self
     }
 
-    /// The same for a function that may block its thread: it reads files, for instance. Agents and dispatchers call it on a
-    /// thread of its own; [`Policy::judge`](crate::Policy::judge) calls it where it is.
-    pub fn when_blocking(mut self, when: impl Fn(&ToolSpec, &Value) -> bool + Send + Sync + 'static) -> Self {
-        self.0.when = Some(When { holds: Arc::new(when), blocks: true });
+    /// The same for a function that may block its thread: it reads files, for instance. Agents and
+    /// dispatchers call it on a thread of its own; [`Policy::judge`](crate::Policy::judge) calls it
+    /// where it is.
+    pub fn when_blocking(
+        mut self,
+        when: impl Fn(&ToolSpec, &Value) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.0.when = Some(When {
+            holds: Arc::new(when),
+            blocks: true,
+        });
         self
     }
 
@@ -152,7 +182,11 @@ struct Arg {
 impl Arg {
     fn matches(&self, args: &Value) -> bool {
         let is_pointer = self.at.is_empty() || self.at.starts_with('/');
-        let value = if is_pointer { args.pointer(&self.at) } else { args.get(&self.at) };
+        let value = if is_pointer {
+            args.pointer(&self.at)
+        } else {
+            args.get(&self.at)
+        };
         value.is_some_and(|value| self.is.matches(value))
     }
 }
@@ -164,8 +198,8 @@ impl Arg {
 pub enum ArgMatch {
     /// A string of this form: `*` stands for any text, `?` for one character.
     ///
-    /// It sees text and not paths: `/tmp/*` matches `/tmp/../etc/passwd`, too. To allow by it is only safe
-    /// for a tool that keeps to its directory by itself.
+    /// It sees text and not paths: `/tmp/*` matches `/tmp/../etc/passwd`, too. To allow by it is
+    /// only safe for a tool that keeps to its directory by itself.
     Glob(String),
     /// This very value.
     Equals(Value),
@@ -227,5 +261,7 @@ impl PartialEq for When {
 }
 
 fn refuse<S: Serializer>(_: &Option<When>, _: S) -> Result<S::Ok, S::Error> {
-    Err(ser::Error::custom("a rule with a function cannot be written down"))
+    Err(ser::Error::custom(
+        "a rule with a function cannot be written down",
+    ))
 }

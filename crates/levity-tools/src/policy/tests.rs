@@ -20,9 +20,18 @@ fn check(policy: &Policy, name: &str, args: &Value, expected: &str) {
 fn by_default_only_destruction_is_asked_about() {
     let verdict = |policy: Policy, hints| policy.judge(&spec("x", hints), &json!({}));
     assert_eq!(verdict(Policy::new(), Hints::new()), Permit::Allow);
-    assert_eq!(verdict(Policy::new(), Hints::new().destructive()), Permit::ask("it may destroy something"));
-    assert_eq!(verdict(Policy::allow_all(), Hints::new().destructive()), Permit::Allow);
-    assert!(matches!(verdict(Policy::ask_all(), Hints::new().read_only()), Permit::Ask { .. }));
+    assert_eq!(
+        verdict(Policy::new(), Hints::new().destructive()),
+        Permit::ask("it may destroy something")
+    );
+    assert_eq!(
+        verdict(Policy::allow_all(), Hints::new().destructive()),
+        Permit::Allow
+    );
+    assert!(matches!(
+        verdict(Policy::ask_all(), Hints::new().read_only()),
+        Permit::Ask { .. }
+    ));
 }
 
 #[test]
@@ -39,7 +48,10 @@ fn the_first_matching_rule_decides() {
 #[test]
 fn a_rule_before_the_default_can_allow_destruction() {
     let policy = Policy::new().rule(Rule::tool("rm").allow());
-    assert_eq!(policy.judge(&spec("rm", Hints::new().destructive()), &json!({})), Permit::Allow);
+    assert_eq!(
+        policy.judge(&spec("rm", Hints::new().destructive()), &json!({})),
+        Permit::Allow
+    );
 }
 
 #[test]
@@ -55,7 +67,10 @@ fn hints_tell_tools_apart() {
     assert!(matches(HintMatch::Compensable, Hints::new().compensable()));
     assert!(!matches(HintMatch::AtMostOnce, Hints::new().compensable()));
     assert!(!matches(HintMatch::AtMostOnce, Hints::new().idempotent()));
-    assert!(matches(HintMatch::Destructive, Hints::new().read_only().destructive()));
+    assert!(matches(
+        HintMatch::Destructive,
+        Hints::new().read_only().destructive()
+    ));
 }
 
 #[test]
@@ -73,7 +88,9 @@ fn arguments_are_all_looked_at() {
     hit(&one("/a~1b", ArgMatch::present()), "hit");
     hit(&one("/list/0/x", ArgMatch::equals(true)), "hit");
     hit(&one("/gone", ArgMatch::present()), "allow");
-    let both = Rule::any().arg("n", ArgMatch::equals(5)).arg("path", ArgMatch::equals("other"));
+    let both = Rule::any()
+        .arg("n", ArgMatch::equals(5))
+        .arg("path", ArgMatch::equals("other"));
     hit(&Policy::new().rule(both.deny("hit")), "allow");
 }
 
@@ -89,7 +106,12 @@ fn a_function_narrows_a_rule() {
 fn a_policy_survives_a_file_and_a_function_does_not() {
     let policy = Policy::ask_all()
         .rule(Rule::hint(HintMatch::ReadOnly).allow())
-        .rule(Rule::tool("t").hint(HintMatch::Destructive).arg("a", ArgMatch::present()).deny("no"));
+        .rule(
+            Rule::tool("t")
+                .hint(HintMatch::Destructive)
+                .arg("a", ArgMatch::present())
+                .deny("no"),
+        );
     let text = serde_json::to_string(&policy).unwrap();
     assert_eq!(serde_json::from_str::<Policy>(&text).unwrap(), policy);
     assert_eq!(serde_json::from_str::<Policy>("{}").unwrap(), Policy::new());

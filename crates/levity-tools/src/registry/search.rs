@@ -14,7 +14,8 @@ const IN_DESCRIPTION: f64 = 1.0;
 /// What a word is worth that only begins like the one that is searched for.
 const BEGINS: f64 = 0.4;
 
-/// How soon more of the same word adds nothing, and how much the length of a text counts against it.
+/// How soon more of the same word adds nothing, and how much the length of a text counts against
+/// it.
 const SATURATION: f64 = 1.2;
 const LENGTH: f64 = 0.5;
 
@@ -45,7 +46,10 @@ impl Index {
                 }
             };
             add(&spec.name, IN_NAME);
-            add(&spec.description[..crate::text::floor(&spec.description, MOST_TEXT)], IN_DESCRIPTION);
+            add(
+                &spec.description[..crate::text::floor(&spec.description, MOST_TEXT)],
+                IN_DESCRIPTION,
+            );
             arguments(&spec.input, DEEPEST, &mut |name| add(name, IN_ARGUMENTS));
             index.lengths.push(own.values().sum());
             for (word, weight) in own {
@@ -62,15 +66,21 @@ impl Index {
         for word in words(query).take(MOST_WORDS) {
             self.score(&word, &mut scores);
         }
-        let mut best: Vec<(usize, f64)> =
-            scores.into_iter().enumerate().filter(|(_, score)| *score > 0.0).collect();
+        let mut best: Vec<(usize, f64)> = scores
+            .into_iter()
+            .enumerate()
+            .filter(|(_, score)| *score > 0.0)
+            .collect();
         best.sort_by(|(_, a), (_, b)| b.total_cmp(a));
         best.into_iter().take(limit).map(|(at, _)| at).collect()
     }
 
     /// Adds what a word of the question says for each tool.
     fn score(&self, wanted: &str, scores: &mut [f64]) {
-        let near = self.words.range(wanted.to_owned()..).take_while(|(word, _)| word.starts_with(wanted));
+        let near = self
+            .words
+            .range(wanted.to_owned()..)
+            .take_while(|(word, _)| word.starts_with(wanted));
         for (word, tools) in near {
             let like = match word.len() {
                 length if length == wanted.len() => 1.0,
@@ -79,7 +89,8 @@ impl Index {
             };
             let rare = (1.0 + scores.len() as f64 / tools.len() as f64).ln();
             for (at, weight) in tools {
-                let (Some(score), Some(length)) = (scores.get_mut(*at), self.lengths.get(*at)) else {
+                let (Some(score), Some(length)) = (scores.get_mut(*at), self.lengths.get(*at))
+                else {
                     continue;
                 };
                 let long = 1.0 - LENGTH + LENGTH * length / self.average.max(1.0);
@@ -91,8 +102,15 @@ impl Index {
 
 /// The names of arguments, and of what is in them.
 fn arguments(schema: &Value, deep: usize, add: &mut impl FnMut(&str)) {
-    let Some(deep) = deep.checked_sub(1) else { return };
-    for (name, schema) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+    let Some(deep) = deep.checked_sub(1) else {
+        return;
+    };
+    for (name, schema) in schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+    {
         add(name);
         arguments(schema, deep, add);
         if let Some(items) = schema.get("items") {
@@ -103,8 +121,13 @@ fn arguments(schema: &Value, deep: usize, add: &mut impl FnMut(&str)) {
 
 /// The words of a text or a name, in lower case and in the singular.
 fn words(text: &str) -> impl Iterator<Item = String> {
-    let parts = text.split(|c: char| !c.is_alphanumeric()).filter(|part| !part.is_empty());
-    parts.flat_map(humps).map(|word| singular(word.to_lowercase())).filter(|word| !is_filler(word))
+    let parts = text
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|part| !part.is_empty());
+    parts
+        .flat_map(humps)
+        .map(|word| singular(word.to_lowercase()))
+        .filter(|word| !is_filler(word))
 }
 
 /// The parts of a name like `readFile` or `HTTPServer`.
@@ -113,8 +136,12 @@ fn humps(name: &str) -> Vec<&str> {
     let mut start = 0;
     let chars: Vec<(usize, char)> = name.char_indices().collect();
     for (n, (at, c)) in chars.iter().enumerate().skip(1) {
-        let before = chars.get(n - 1).is_some_and(|(_, before)| before.is_lowercase() || before.is_numeric());
-        let after = chars.get(n + 1).is_some_and(|(_, after)| after.is_lowercase());
+        let before = chars
+            .get(n - 1)
+            .is_some_and(|(_, before)| before.is_lowercase() || before.is_numeric());
+        let after = chars
+            .get(n + 1)
+            .is_some_and(|(_, after)| after.is_lowercase());
         if c.is_uppercase() && (before || after) {
             parts.extend(name.get(start..*at));
             start = *at;
@@ -127,7 +154,8 @@ fn humps(name: &str) -> Vec<&str> {
 
 /// A word without the ending of its plural, as far as that can be told from English letters.
 fn singular(mut word: String) -> String {
-    let is_plural = word.len() > 3 && word.ends_with('s') && !word.ends_with("ss") && !word.ends_with("us");
+    let is_plural =
+        word.len() > 3 && word.ends_with('s') && !word.ends_with("ss") && !word.ends_with("us");
     if is_plural && word.ends_with("ies") && word.len() > 4 {
         word.truncate(word.len() - 3);
         word.push('y');
@@ -140,8 +168,8 @@ fn singular(mut word: String) -> String {
 /// Words that are in nearly every description.
 fn is_filler(word: &str) -> bool {
     [
-        "a", "an", "and", "by", "for", "from", "in", "is", "it", "of", "on", "or", "that", "the", "this",
-        "to", "tool", "with",
+        "a", "an", "and", "by", "for", "from", "in", "is", "it", "of", "on", "or", "that", "the",
+        "this", "to", "tool", "with",
     ]
     .contains(&word)
 }

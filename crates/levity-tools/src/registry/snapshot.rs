@@ -34,11 +34,16 @@ impl Snapshot {
             snapshot.add(Entry::new(tool)?)?;
         }
         snapshot.fixed = snapshot.entries.len();
-        snapshot.specs = snapshot.entries.iter().map(|entry| entry.spec.clone()).collect();
+        snapshot.specs = snapshot
+            .entries
+            .iter()
+            .map(|entry| entry.spec.clone())
+            .collect();
         Ok(snapshot)
     }
 
-    /// The fixed tools and what the sources have now; what `last` has compiled is not compiled again.
+    /// The fixed tools and what the sources have now; what `last` has compiled is not compiled
+    /// again.
     pub(super) fn new(fixed: &Self, sources: &[Arc<dyn ToolSource>], last: &Self) -> Self {
         let mut snapshot = Self {
             entries: fixed.entries.clone(),
@@ -52,8 +57,13 @@ impl Snapshot {
             for tool in source.tools() {
                 snapshot.add_from(source.as_ref(), tool, last);
             }
-            let problem = |text| ToolProblem { source: source.name().to_owned(), error: Error::Source(text) };
-            snapshot.problems.extend(source.problems().into_iter().map(problem));
+            let problem = |text| ToolProblem {
+                source: source.name().to_owned(),
+                error: Error::Source(text),
+            };
+            snapshot
+                .problems
+                .extend(source.problems().into_iter().map(problem));
         }
         snapshot.specs = last.same_specs(&snapshot.entries);
         snapshot
@@ -62,7 +72,12 @@ impl Snapshot {
     /// Adds a tool of a source, or says why not.
     fn add_from(&mut self, source: &dyn ToolSource, tool: Arc<dyn Tool>, last: &Self) {
         let name = tool.spec().name.clone();
-        let mut problem = |error| self.problems.push(ToolProblem { source: source.name().to_owned(), error });
+        let mut problem = |error| {
+            self.problems.push(ToolProblem {
+                source: source.name().to_owned(),
+                error,
+            })
+        };
         let entry = match last.compiled(tool) {
             Ok(entry) => entry,
             Err(error) => return problem(error),
@@ -72,9 +87,14 @@ impl Snapshot {
         }
         let at = self.entries.len();
         if let Err(error) = self.add(entry) {
-            return self.problems.push(ToolProblem { source: source.name().to_owned(), error });
+            return self.problems.push(ToolProblem {
+                source: source.name().to_owned(),
+                error,
+            });
         }
-        let part = source.part(&name).unwrap_or_else(|| source.name().to_owned());
+        let part = source
+            .part(&name)
+            .unwrap_or_else(|| source.name().to_owned());
         match self.parts.last_mut() {
             Some((last, range)) if *last == part => range.end = at + 1,
             _ => self.parts.push((part, at..at + 1)),
@@ -94,7 +114,9 @@ impl Snapshot {
     /// Where the tools of sources are from, and which they are.
     pub(super) fn parts(&self) -> impl Iterator<Item = (&str, &[Arc<ToolSpec>])> {
         let specs = |range: &Range<usize>| self.specs.get(range.clone()).unwrap_or_default();
-        self.parts.iter().map(move |(name, range)| (&**name, specs(range)))
+        self.parts
+            .iter()
+            .map(move |(name, range)| (&**name, specs(range)))
     }
 
     /// The tools of sources, to be searched.
@@ -104,17 +126,25 @@ impl Snapshot {
 
     /// Whether a tool is one of a source's.
     pub(super) fn is_from_source(&self, name: &str) -> bool {
-        self.places.get(name).is_some_and(|place| *place >= self.fixed)
+        self.places
+            .get(name)
+            .is_some_and(|place| *place >= self.fixed)
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Arc<Entry>> {
-        self.places.get(name).and_then(|&place| self.entries.get(place))
+        self.places
+            .get(name)
+            .and_then(|&place| self.entries.get(place))
     }
 
     /// Whether the sources have nothing else by now.
     pub(super) fn is_current(&self, sources: &[Arc<dyn ToolSource>]) -> bool {
         self.versions.len() == sources.len()
-            && self.versions.iter().zip(sources).all(|(version, source)| *version == source.version())
+            && self
+                .versions
+                .iter()
+                .zip(sources)
+                .all(|(version, source)| *version == source.version())
     }
 
     /// Whether both were made from the same.
@@ -142,13 +172,24 @@ impl Snapshot {
     /// The specs of `entries`; those already here when they are the very same.
     fn same_specs(&self, entries: &[Arc<Entry>]) -> Arc<[Arc<ToolSpec>]> {
         let same = self.specs.len() == entries.len()
-            && self.specs.iter().zip(entries).all(|(spec, entry)| Arc::ptr_eq(spec, &entry.spec));
-        if same { self.specs.clone() } else { entries.iter().map(|entry| entry.spec.clone()).collect() }
+            && self
+                .specs
+                .iter()
+                .zip(entries)
+                .all(|(spec, entry)| Arc::ptr_eq(spec, &entry.spec));
+        if same {
+            self.specs.clone()
+        } else {
+            entries.iter().map(|entry| entry.spec.clone()).collect()
+        }
     }
 }
 
 /// What is said of a tool whose outputs cannot be checked.
 fn unchecked(name: &str, flaw: &Error) -> String {
-    let cause = flaw.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+    let cause = flaw
+        .source()
+        .map(|cause| format!(": {cause}"))
+        .unwrap_or_default();
     format!("what `{name}` returns is not checked, as {flaw}{cause}")
 }

@@ -10,15 +10,23 @@ pub(super) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) ->
         return Vec::new();
     }
     let wanted = plain(wanted);
-    let mut near: Vec<_> = names.map(|name| (likeness(&wanted, &plain(name)), name)).collect();
+    let mut near: Vec<_> = names
+        .map(|name| (likeness(&wanted, &plain(name)), name))
+        .collect();
     near.retain(|(likeness, _)| *likeness >= ALIKE);
     // The sort is stable: equally near names keep the order of the tools.
     near.sort_by(|(a, _), (b, _)| b.total_cmp(a));
-    near.into_iter().take(3).map(|(_, name)| name.to_owned()).collect()
+    near.into_iter()
+        .take(3)
+        .map(|(_, name)| name.to_owned())
+        .collect()
 }
 
 fn plain(name: &str) -> String {
-    name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
+    name.chars()
+        .filter(char::is_ascii_alphanumeric)
+        .map(|c| c.to_ascii_lowercase())
+        .collect()
 }
 
 fn likeness(wanted: &str, name: &str) -> f64 {
@@ -36,7 +44,14 @@ mod tests {
 
     #[track_caller]
     fn check(wanted: &str, expected: &[&str]) {
-        let names = ["get_weather", "read_file", "write_file", "read-dir", "search", "x"];
+        let names = [
+            "get_weather",
+            "read_file",
+            "write_file",
+            "read-dir",
+            "search",
+            "x",
+        ];
         assert_eq!(nearest(wanted, names.into_iter()), expected, "{wanted}");
     }
 

@@ -8,21 +8,35 @@ use crate::SchemaSide;
 use crate::testing::FnTool;
 
 fn names(registry: &Registry) -> Vec<String> {
-    registry.specs().iter().map(|spec| spec.name.clone()).collect()
+    registry
+        .specs()
+        .iter()
+        .map(|spec| spec.name.clone())
+        .collect()
 }
 
 #[track_caller]
 fn refused(tool: FnTool, expected: &str) {
-    assert_eq!(Registry::builder().tool(tool).build().unwrap_err().to_string(), expected);
+    assert_eq!(
+        Registry::builder()
+            .tool(tool)
+            .build()
+            .unwrap_err()
+            .to_string(),
+        expected
+    );
 }
 
 fn with_input(input: serde_json::Value) -> FnTool {
-    FnTool::ready(ToolSpec::new("t", "").with_input(input), |_| Ok(Default::default()))
+    FnTool::ready(ToolSpec::new("t", "").with_input(input), |_| {
+        Ok(Default::default())
+    })
 }
 
 #[test]
 fn tools_keep_the_order_in_which_they_were_added() {
-    let boxed: Vec<Arc<dyn Tool>> = vec![Arc::new(FnTool::named("m")), Arc::new(FnTool::named("b"))];
+    let boxed: Vec<Arc<dyn Tool>> =
+        vec![Arc::new(FnTool::named("m")), Arc::new(FnTool::named("b"))];
     let registry = Registry::builder()
         .tool(FnTool::named("z"))
         .tools(boxed)
@@ -35,20 +49,45 @@ fn tools_keep_the_order_in_which_they_were_added() {
     assert_eq!(registry.get("k").unwrap().spec().name, "k");
     assert!(registry.get("nobody").is_none());
     assert!(Arc::ptr_eq(&registry.specs(), &registry.clone().specs()));
-    assert_eq!(format!("{registry:?}"), r#"Registry(["z", "m", "b", "a", "k"])"#);
+    assert_eq!(
+        format!("{registry:?}"),
+        r#"Registry(["z", "m", "b", "a", "k"])"#
+    );
 }
 
 #[test]
 fn impossible_tools_are_refused() {
-    refused(FnTool::named(""), "`` is no tool name; use 1 to 64 letters, digits, `_` and `-`");
-    refused(FnTool::named("a b"), "`a b` is no tool name; use 1 to 64 letters, digits, `_` and `-`");
+    refused(
+        FnTool::named(""),
+        "`` is no tool name; use 1 to 64 letters, digits, `_` and `-`",
+    );
+    refused(
+        FnTool::named("a b"),
+        "`a b` is no tool name; use 1 to 64 letters, digits, `_` and `-`",
+    );
     refused(
         FnTool::named("wetter_für"),
         "`wetter_für` is no tool name; use 1 to 64 letters, digits, `_` and `-`",
     );
-    assert!(Registry::builder().tool(FnTool::named(&"x".repeat(64))).build().is_ok());
-    assert!(Registry::builder().tool(FnTool::named(&"x".repeat(65))).build().is_err());
-    for input in [json!(false), json!(true), json!({}), json!({"type": "string"}), json!(null)] {
+    assert!(
+        Registry::builder()
+            .tool(FnTool::named(&"x".repeat(64)))
+            .build()
+            .is_ok()
+    );
+    assert!(
+        Registry::builder()
+            .tool(FnTool::named(&"x".repeat(65)))
+            .build()
+            .is_err()
+    );
+    for input in [
+        json!(false),
+        json!(true),
+        json!({}),
+        json!({"type": "string"}),
+        json!(null),
+    ] {
         refused(
             with_input(input),
             "the input schema of `t` is no object schema; give it `\"type\": \"object\"`",
@@ -60,16 +99,25 @@ fn impossible_tools_are_refused() {
     );
     refused(
         with_input(json!({"type": "object", "$ref": "http://x.example/y"})),
-        "the input schema of `t` refers to `http://x.example/y`, which is never fetched; move it to `$defs`",
+        "the input schema of `t` refers to `http://x.example/y`, which is never fetched; move it \
+            to `$defs`",
     );
 }
 
 #[test]
 fn an_output_schema_is_compiled_too() {
     let spec = ToolSpec::new("t", "").with_output(json!({"type": "nothing"}));
-    let error =
-        Registry::builder().tool(FnTool::ready(spec, |_| Ok(Default::default()))).build().unwrap_err();
-    assert!(matches!(error, Error::InvalidSchema { side: SchemaSide::Output, .. }));
+    let error = Registry::builder()
+        .tool(FnTool::ready(spec, |_| Ok(Default::default())))
+        .build()
+        .unwrap_err();
+    assert!(matches!(
+        error,
+        Error::InvalidSchema {
+            side: SchemaSide::Output,
+            ..
+        }
+    ));
     assert!(!error.is_retryable());
 }
 
@@ -81,7 +129,11 @@ struct Shelf {
 
 impl Shelf {
     fn new(tools: Vec<Arc<dyn Tool>>) -> Arc<Self> {
-        Arc::new(Self { tools: Mutex::new(tools), version: AtomicU64::new(1), asked: AtomicUsize::new(0) })
+        Arc::new(Self {
+            tools: Mutex::new(tools),
+            version: AtomicU64::new(1),
+            asked: AtomicUsize::new(0),
+        })
     }
 
     fn put(&self, tools: Vec<Arc<dyn Tool>>) {
@@ -106,13 +158,19 @@ impl ToolSource for Shelf {
 }
 
 fn tools(names: &[&str]) -> Vec<Arc<dyn Tool>> {
-    names.iter().map(|name| Arc::new(FnTool::named(name)) as Arc<dyn Tool>).collect()
+    names
+        .iter()
+        .map(|name| Arc::new(FnTool::named(name)) as Arc<dyn Tool>)
+        .collect()
 }
 
 #[test]
 fn a_source_is_asked_again_only_when_it_changed() {
     let (first, second) = (Shelf::new(tools(&["b"])), Shelf::new(tools(&["c"])));
-    let registry = Registry::builder().source(first.clone()).source(second).tool(FnTool::named("z"));
+    let registry = Registry::builder()
+        .source(first.clone())
+        .source(second)
+        .tool(FnTool::named("z"));
     let registry = registry.build().unwrap();
     assert_eq!(names(&registry), ["z", "b", "c"]);
     let before = registry.specs();
@@ -121,7 +179,10 @@ fn a_source_is_asked_again_only_when_it_changed() {
 
     first.put(tools(&["b", "a"]));
     assert_eq!(names(&registry), ["z", "b", "a", "c"]);
-    assert!(Arc::ptr_eq(&before[0], &registry.specs()[0]) && Arc::ptr_eq(&before[1], &registry.specs()[1]));
+    assert!(
+        Arc::ptr_eq(&before[0], &registry.specs()[0])
+            && Arc::ptr_eq(&before[1], &registry.specs()[1])
+    );
     assert_eq!(first.asked.load(Ordering::SeqCst), 2);
 
     let before = registry.specs();
@@ -144,18 +205,32 @@ fn a_replaced_tool_is_called_in_place_of_the_old_one() {
 #[test]
 fn a_bad_tool_of_a_source_harms_no_other() {
     let mut offered = tools(&["z", "good", "bad name", "good"]);
-    offered.push(Arc::new(with_input(json!({"type": "object", "required": 7}))));
+    offered.push(Arc::new(with_input(
+        json!({"type": "object", "required": 7}),
+    )));
     offered.push(Arc::new(FnTool::named("last")));
-    let registry = Registry::builder().tool(FnTool::named("z")).source(Shelf::new(offered)).build().unwrap();
+    let registry = Registry::builder()
+        .tool(FnTool::named("z"))
+        .source(Shelf::new(offered))
+        .build()
+        .unwrap();
     assert_eq!(names(&registry), ["z", "good", "last"]);
-    let problems: Vec<_> = registry.problems().iter().map(ToString::to_string).collect();
+    let problems: Vec<_> = registry
+        .problems()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     assert_eq!(
         problems,
         [
-            "a tool of `shelf` is left out: two tools are named `z`; rename one with `.tool_as(..)`",
-            "a tool of `shelf` is left out: `bad name` is no tool name; use 1 to 64 letters, digits, `_` and `-`",
-            "a tool of `shelf` is left out: two tools are named `good`; rename one with `.tool_as(..)`",
-            "a tool of `shelf` is left out: the input schema of `t` does not compile: at `/required`: 7 is not of type \"array\"",
+            "a tool of `shelf` is left out: two tools are named `z`; rename one with \
+                `.tool_as(..)`",
+            "a tool of `shelf` is left out: `bad name` is no tool name; use 1 to 64 letters, \
+                digits, `_` and `-`",
+            "a tool of `shelf` is left out: two tools are named `good`; rename one with \
+                `.tool_as(..)`",
+            "a tool of `shelf` is left out: the input schema of `t` does not compile: at \
+                `/required`: 7 is not of type \"array\"",
         ]
     );
 }
@@ -182,18 +257,30 @@ fn an_output_schema_that_cannot_be_used_costs_the_check_and_not_the_tool() {
     for (output, said) in [
         (
             json!({"type": 5}),
-            "in `shelf`: what `t` returns is not checked, as the output schema of `t` does not compile: ",
+            "in `shelf`: what `t` returns is not checked, as the output schema of `t` does not \
+                compile: ",
         ),
         (
             json!({"$ref": "https://example.com/a"}),
-            "in `shelf`: what `t` returns is not checked, as the output schema of `t` refers to `https://example.com/a`",
+            "in `shelf`: what `t` returns is not checked, as the output schema of `t` refers to \
+                `https://example.com/a`",
         ),
     ] {
         let shelf = Shelf::new(vec![odd(output.clone())]);
         let registry = Registry::builder().source(shelf.clone()).build().unwrap();
         assert_eq!(names(&registry), ["t"]);
-        let problems = || registry.problems().iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert!(matches!(&*problems(), [one] if one.starts_with(said)), "{:?}", problems());
+        let problems = || {
+            registry
+                .problems()
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+        };
+        assert!(
+            matches!(&*problems(), [one] if one.starts_with(said)),
+            "{:?}",
+            problems()
+        );
         // It is told again when the tool is not looked at again.
         shelf.put(vec![odd(output.clone())]);
         assert_eq!(problems().len(), 1);

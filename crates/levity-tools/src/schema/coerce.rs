@@ -1,7 +1,7 @@
 //! Arguments in the wrong type, where the right value is plain to see.
 //!
-//! Small models write `"5"` for 5, one value for a list of one, or put the arguments under a key of their own. Such a
-//! value is changed only if nothing is lost, and the model is told.
+//! Small models write `"5"` for 5, one value for a list of one, or put the arguments under a key of
+//! their own. Such a value is changed only if nothing is lost, and the model is told.
 
 use serde_json::{Map, Value};
 
@@ -24,7 +24,12 @@ pub(super) struct Coerced {
 impl Coerced {
     /// What the model is told.
     pub(super) fn note(&self) -> String {
-        let told: Vec<&str> = self.changes.iter().take(MAX_TOLD).map(String::as_str).collect();
+        let told: Vec<&str> = self
+            .changes
+            .iter()
+            .take(MAX_TOLD)
+            .map(String::as_str)
+            .collect();
         format!("(The arguments were corrected: {}.)", told.join("; "))
     }
 }
@@ -40,8 +45,14 @@ pub(super) fn coerce(schema: &Value, args: &Value) -> Option<Coerced> {
 
 /// `{"arguments": {..}}`, where the tool has no property of that name.
 fn unwrapped(schema: &Value, args: &Value, changes: &mut Vec<String>) -> Option<Value> {
-    let (key, inner) = args.as_object().filter(|map| map.len() == 1)?.iter().next()?;
-    let is_own = schema.pointer("/properties").is_some_and(|all| all.get(key).is_some());
+    let (key, inner) = args
+        .as_object()
+        .filter(|map| map.len() == 1)?
+        .iter()
+        .next()?;
+    let is_own = schema
+        .pointer("/properties")
+        .is_some_and(|all| all.get(key).is_some());
     if is_own || !WRAPPERS.contains(&key.as_str()) || !inner.is_object() {
         return None;
     }
@@ -66,9 +77,14 @@ fn fit(schema: &Value, value: Value, place: &str, changes: &mut Vec<String>) -> 
     match value {
         Value::Object(map) => Value::Object(fit_properties(schema, map, place, changes)),
         Value::Array(items) => {
-            let Some(inner) = schema.get("items") else { return Value::Array(items) };
+            let Some(inner) = schema.get("items") else {
+                return Value::Array(items);
+            };
             let each = items.into_iter().enumerate();
-            Value::Array(each.map(|(at, item)| fit(inner, item, &format!("{place}/{at}"), changes)).collect())
+            Value::Array(
+                each.map(|(at, item)| fit(inner, item, &format!("{place}/{at}"), changes))
+                    .collect(),
+            )
         }
         other => other,
     }
@@ -119,7 +135,11 @@ fn changed(schema: &Value, value: &Value) -> Option<Value> {
 
 /// The only allowed text that differs in case or outer blanks alone.
 fn one_of(allowed: &[Value], text: &str) -> Option<Value> {
-    let same = |value: &&Value| value.as_str().is_some_and(|value| value.eq_ignore_ascii_case(text.trim()));
+    let same = |value: &&Value| {
+        value
+            .as_str()
+            .is_some_and(|value| value.eq_ignore_ascii_case(text.trim()))
+    };
     let mut found = allowed.iter().filter(same);
     match (found.next(), found.next()) {
         (Some(value), None) if value != text => Some(value.clone()),
@@ -137,12 +157,16 @@ fn number(text: &str, is_integer: bool) -> Option<Value> {
 
 /// Whether arguments are the schema itself, or a part of it, in place of values.
 pub(super) fn is_schema(schema: &Value, args: &Value) -> bool {
-    let Some(args) = args.as_object() else { return false };
+    let Some(args) = args.as_object() else {
+        return false;
+    };
     let properties = schema.get("properties").and_then(Value::as_object);
     let own = |key: &str| properties.is_some_and(|properties| properties.contains_key(key));
     let as_whole = args.get("properties").is_some_and(Value::is_object) && !own("properties");
     let describes = |value: &Value| {
-        value.as_object().is_some_and(|map| map.contains_key("type") || map.contains_key("description"))
+        value
+            .as_object()
+            .is_some_and(|map| map.contains_key("type") || map.contains_key("description"))
     };
     let in_parts = !args.is_empty() && args.iter().all(|(key, value)| own(key) && describes(value));
     as_whole || in_parts
@@ -153,25 +177,49 @@ pub(super) fn example(schema: &Value) -> Value {
     let properties = schema.get("properties").and_then(Value::as_object);
     let required = schema.get("required").and_then(Value::as_array);
     let is_required = |key: &str| required.is_none_or(|all| all.iter().any(|name| name == key));
-    let shown = properties.into_iter().flatten().filter(|(key, _)| is_required(key));
-    Value::Object(shown.map(|(key, inner)| (key.clone(), sample(inner, 4))).collect())
+    let shown = properties
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| is_required(key));
+    Value::Object(
+        shown
+            .map(|(key, inner)| (key.clone(), sample(inner, 4)))
+            .collect(),
+    )
 }
 
 fn sample(schema: &Value, depth: usize) -> Value {
     let first = |key: &str| schema.get(key).and_then(|list| list.get(0)).cloned();
-    let given =
-        schema.get("const").or_else(|| schema.get("default")).filter(|value| !value.is_null()).cloned();
-    if let Some(value) = given.or_else(|| first("examples")).or_else(|| first("enum")) {
+    let given = schema
+        .get("const")
+        .or_else(|| schema.get("default"))
+        .filter(|value| !value.is_null())
+        .cloned();
+    if let Some(value) = given
+        .or_else(|| first("examples"))
+        .or_else(|| first("enum"))
+    {
         return value;
     }
-    let wanted = schema.get("type").and_then(|wanted| wanted.as_str().or_else(|| wanted.get(0)?.as_str()));
+    let wanted = schema
+        .get("type")
+        .and_then(|wanted| wanted.as_str().or_else(|| wanted.get(0)?.as_str()));
     match (wanted, depth) {
-        (Some("integer"), _) => Value::from(schema.get("minimum").and_then(Value::as_i64).unwrap_or(1)),
-        (Some("number"), _) => schema.get("minimum").cloned().unwrap_or_else(|| Value::from(1.5)),
-        (Some("boolean"), _) => Value::Bool(true),
-        (Some("array"), 1..) => {
-            Value::Array(schema.get("items").map(|items| sample(items, depth - 1)).into_iter().collect())
+        (Some("integer"), _) => {
+            Value::from(schema.get("minimum").and_then(Value::as_i64).unwrap_or(1))
         }
+        (Some("number"), _) => schema
+            .get("minimum")
+            .cloned()
+            .unwrap_or_else(|| Value::from(1.5)),
+        (Some("boolean"), _) => Value::Bool(true),
+        (Some("array"), 1..) => Value::Array(
+            schema
+                .get("items")
+                .map(|items| sample(items, depth - 1))
+                .into_iter()
+                .collect(),
+        ),
         (Some("object"), 1..) => example(schema),
         _ => Value::String("text".to_owned()),
     }
@@ -204,7 +252,10 @@ mod tests {
             (json!({"deep": "True"}), json!({"deep": true})),
             (json!({"id": 12}), json!({"id": "12"})),
             (json!({"tags": "a"}), json!({"tags": ["a"]})),
-            (json!({"tags": "[\"a\", \"b\"]"}), json!({"tags": ["a", "b"]})),
+            (
+                json!({"tags": "[\"a\", \"b\"]"}),
+                json!({"tags": ["a", "b"]}),
+            ),
             (json!({"tags": [1, true]}), json!({"tags": ["1", "true"]})),
             (json!({"unit": "Celsius"}), json!({"unit": "celsius"})),
             (json!({"at": {"x": "3"}}), json!({"at": {"x": 3}})),
@@ -212,7 +263,11 @@ mod tests {
             (json!({"arguments": {"days": "5"}}), json!({"days": 5})),
             (json!({"properties": {"days": 5}}), json!({"days": 5})),
         ] {
-            assert_eq!(coerce(&shape(), &given).map(|coerced| coerced.args), Some(expected), "{given}");
+            assert_eq!(
+                coerce(&shape(), &given).map(|coerced| coerced.args),
+                Some(expected),
+                "{given}"
+            );
         }
     }
 

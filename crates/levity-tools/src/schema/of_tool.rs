@@ -9,10 +9,11 @@ use super::{Schema, coerce, plain};
 use crate::error::{Error, SchemaSide};
 use crate::text::Short;
 
-/// A schema of a tool: compiled at once or, where nothing can be wrong with it, when it is first needed.
+/// A schema of a tool: compiled at once or, where nothing can be wrong with it, when it is first
+/// needed.
 ///
-/// The first schema that a program compiles takes longer than all else it does before its first call of a model,
-/// since the schema of schemas is compiled with it.
+/// The first schema that a program compiles takes longer than all else it does before its first
+/// call of a model, since the schema of schemas is compiled with it.
 pub(crate) struct ToolSchema {
     spec: Arc<ToolSpec>,
     side: SchemaSide,
@@ -33,7 +34,10 @@ impl ToolSchema {
     /// # Errors
     /// When it cannot be used.
     pub(crate) fn output(spec: &Arc<ToolSpec>) -> Result<Option<Self>, Error> {
-        spec.output.as_ref().map(|_| Self::new(spec, SchemaSide::Output)).transpose()
+        spec.output
+            .as_ref()
+            .map(|_| Self::new(spec, SchemaSide::Output))
+            .transpose()
     }
 
     fn new(spec: &Arc<ToolSpec>, side: SchemaSide) -> Result<Self, Error> {
@@ -41,7 +45,11 @@ impl ToolSchema {
             true => OnceLock::new(),
             false => Ok(compile(spec, side)?).into(),
         };
-        Ok(Self { spec: spec.clone(), side, compiled })
+        Ok(Self {
+            spec: spec.clone(),
+            side,
+            compiled,
+        })
     }
 
     /// What is wrong with `value`, a line for each problem; `None` when nothing is.
@@ -61,7 +69,9 @@ impl ToolSchema {
         if let Some(raw) = &call.raw {
             let error = serde_json::from_str::<Value>(raw).err();
             let error = error.map_or_else(|| "they came as text".into(), |error| error.to_string());
-            return Err(invalid(format!("the arguments are not valid JSON: {error}")));
+            return Err(invalid(format!(
+                "the arguments are not valid JSON: {error}"
+            )));
         }
         // Some models send `null` for no arguments.
         let args = match &call.args {
@@ -75,7 +85,8 @@ impl ToolSchema {
         if coerce::is_schema(&self.spec.input, &args) {
             let example = Short(coerce::example(&self.spec.input), 1024).to_string();
             return Err(invalid(format!(
-                "the arguments of `{name}` are its schema; give values in its place, for example {example}"
+                "the arguments of `{name}` are its schema; give values in its place, for example \
+                    {example}"
             )));
         }
         Err(invalid(format!(
@@ -83,8 +94,8 @@ impl ToolSchema {
         )))
     }
 
-    /// The arguments of a call, also if they match the schema only once values have the wanted type. The second is what
-    /// the model should be told of that.
+    /// The arguments of a call, also if they match the schema only once values have the wanted
+    /// type. The second is what the model should be told of that.
     ///
     /// # Errors
     /// When they do not match.
@@ -106,8 +117,8 @@ impl ToolSchema {
 /// Arguments, and what the model is told if they were corrected.
 pub(crate) type Corrected<'a> = (Cow<'a, Value>, Option<String>);
 
-/// Checks the arguments of calls as a [`Dispatcher`](crate::Dispatcher) does, for a tool that is taken in elsewhere.
-/// Cloning costs nothing.
+/// Checks the arguments of calls as a [`Dispatcher`](crate::Dispatcher) does, for a tool that is
+/// taken in elsewhere. Cloning costs nothing.
 ///
 /// ```
 /// # use levity_core::{ToolCall, ToolErrorKind, ToolSpec};

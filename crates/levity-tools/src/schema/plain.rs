@@ -4,10 +4,12 @@ use serde_json::Value;
 
 use super::{MAX_DEPTH, nodes};
 
-const TYPES: [&str; 7] = ["array", "boolean", "integer", "null", "number", "object", "string"];
+const TYPES: [&str; 7] = [
+    "array", "boolean", "integer", "null", "number", "object", "string",
+];
 
-/// Whether a schema has only keywords that are known here, with values that they may have, so that compiling it
-/// cannot fail. Others may be valid, too.
+/// Whether a schema has only keywords that are known here, with values that they may have, so that
+/// compiling it cannot fail. Others may be valid, too.
 pub(super) fn is_valid(schema: &Value) -> bool {
     nodes(schema, MAX_DEPTH).is_some() && is_schema(schema)
 }
@@ -28,7 +30,9 @@ fn is_keyword(name: &str, value: &Value) -> bool {
         "enum" | "examples" => value.is_array(),
         "type" => is_type(value) || some(value, is_type) && is_set(value),
         "required" => is_set(value),
-        "properties" | "$defs" => value.as_object().is_some_and(|all| all.values().all(is_schema)),
+        "properties" | "$defs" => value
+            .as_object()
+            .is_some_and(|all| all.values().all(is_schema)),
         "items" | "additionalProperties" => is_schema(value),
         "allOf" | "anyOf" | "oneOf" => some(value, is_schema),
         "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => value.is_number(),
@@ -43,14 +47,19 @@ fn is_type(value: &Value) -> bool {
 
 /// Whether it is a list of something, and all in it is right.
 fn some(value: &Value, is_right: impl Fn(&Value) -> bool) -> bool {
-    value.as_array().is_some_and(|items| !items.is_empty() && items.iter().all(is_right))
+    value
+        .as_array()
+        .is_some_and(|items| !items.is_empty() && items.iter().all(is_right))
 }
 
 /// Whether it is a list of texts of which none is there twice.
 fn is_set(value: &Value) -> bool {
-    let Some(items) = value.as_array() else { return false };
+    let Some(items) = value.as_array() else {
+        return false;
+    };
     // Long ones are looked at in another way.
-    let is_new =
-        |(at, item): (usize, &Value)| item.is_string() && !items.iter().take(at).any(|other| other == item);
+    let is_new = |(at, item): (usize, &Value)| {
+        item.is_string() && !items.iter().take(at).any(|other| other == item)
+    };
     items.len() <= 64 && items.iter().enumerate().all(is_new)
 }

@@ -9,7 +9,11 @@ fn schema(value: &Value) -> Result<Schema, Error> {
 #[track_caller]
 fn check(shape: &Value, value: &Value, expected: &[&str]) {
     let problems = schema(shape).unwrap().problems(value).unwrap_or_default();
-    assert_eq!(problems.lines().collect::<Vec<_>>(), expected, "{shape} {value}");
+    assert_eq!(
+        problems.lines().collect::<Vec<_>>(),
+        expected,
+        "{shape} {value}"
+    );
 }
 
 fn nested(depth: usize) -> Value {
@@ -30,9 +34,17 @@ fn each_problem_is_told_with_its_place() {
         "additionalProperties": false,
     });
     check(&shape, &json!({"city": "Rome", "days": 3}), &[]);
-    check(&shape, &json!({"city": 5}), &["- at `/city`: 5 is not of type \"string\""]);
+    check(
+        &shape,
+        &json!({"city": 5}),
+        &["- at `/city`: 5 is not of type \"string\""],
+    );
     check(&shape, &json!({}), &["- the property \"city\" is missing"]);
-    check(&shape, &json!({"city": "a", "ctiy": 1}), &["- there is no property \"ctiy\""]);
+    check(
+        &shape,
+        &json!({"city": "a", "ctiy": 1}),
+        &["- there is no property \"ctiy\""],
+    );
     check(&shape, &json!([]), &["- [] is not of type \"object\""]);
     check(
         &shape,
@@ -48,10 +60,17 @@ fn each_problem_is_told_with_its_place() {
 #[test]
 fn many_problems_are_counted_and_one_of_a_crowd_is_enough() {
     let shape = json!({"items": {"type": "string"}});
-    let problems = schema(&shape).unwrap().problems(&json!(vec![0; 20])).unwrap();
+    let problems = schema(&shape)
+        .unwrap()
+        .problems(&json!(vec![0; 20]))
+        .unwrap();
     assert_eq!(problems.lines().count(), MAX_PROBLEMS + 1);
     assert!(problems.ends_with("- and 12 more"), "{problems}");
-    check(&shape, &json!(vec![0; MAX_SEARCHED + 1]), &["- at `/0`: 0 is not of type \"string\""]);
+    check(
+        &shape,
+        &json!(vec![0; MAX_SEARCHED + 1]),
+        &["- at `/0`: 0 is not of type \"string\""],
+    );
 }
 
 #[test]
@@ -68,7 +87,10 @@ fn no_value_makes_a_long_message() {
         json!({"anyOf": [{"type": "integer"}, {"type": "null"}]}),
     ];
     for shape in shapes {
-        let problems = schema(&shape).unwrap().problems(&json!({long.clone(): long})).unwrap();
+        let problems = schema(&shape)
+            .unwrap()
+            .problems(&json!({long.clone(): long}))
+            .unwrap();
         assert!(problems.len() < 600, "{} bytes", problems.len());
     }
 }
@@ -76,7 +98,11 @@ fn no_value_makes_a_long_message() {
 #[test]
 fn a_schema_may_forbid_everything() {
     check(&json!(false), &json!(1), &["- nothing is allowed here"]);
-    check(&json!({"properties": {"a": false}}), &json!({"a": 1}), &["- at `/a`: nothing is allowed here"]);
+    check(
+        &json!({"properties": {"a": false}}),
+        &json!({"a": 1}),
+        &["- at `/a`: nothing is allowed here"],
+    );
     check(&json!(true), &json!(1), &[]);
 }
 
@@ -91,7 +117,9 @@ fn what_is_no_schema_is_refused() {
         json!({"$ref": "#/$defs/gone"}),
         json!("object"),
     ] {
-        let Err(Error::InvalidSchema { cause, .. }) = schema(&shape).map(drop) else { panic!("{shape}") };
+        let Err(Error::InvalidSchema { cause, .. }) = schema(&shape).map(drop) else {
+            panic!("{shape}")
+        };
         assert!(!cause.to_string().is_empty());
     }
 }
@@ -104,7 +132,8 @@ fn nothing_is_fetched() {
     };
     assert_eq!(
         refused("https://example.com/a.json"),
-        "the input schema of `t` refers to `https://example.com/a.json`, which is never fetched; move it to `$defs`"
+        "the input schema of `t` refers to `https://example.com/a.json`, which is never fetched; \
+            move it to `$defs`"
     );
     assert!(refused("file:///etc/passwd").contains("file:///etc/passwd"));
     assert!(refused("other.json").contains("other.json"));
@@ -119,7 +148,10 @@ fn deep_values_are_refused_before_they_are_walked() {
     let tree = json!({"items": {"$ref": "#"}});
     let schema = schema(&tree).unwrap();
     assert_eq!(schema.problems(&nested(MAX_DEPTH)), None);
-    assert_eq!(schema.problems(&nested(5_000)).unwrap(), "- it is nested deeper than 100 levels");
+    assert_eq!(
+        schema.problems(&nested(5_000)).unwrap(),
+        "- it is nested deeper than 100 levels"
+    );
 }
 
 #[test]
@@ -127,8 +159,11 @@ fn deep_and_circular_schemas_do_no_harm() {
     let deep = |depth| (0..depth).fold(json!({}), |inner, _| json!({"items": inner}));
     assert!(schema(&deep(MAX_DEPTH - 1)).is_ok());
     assert!(schema(&deep(MAX_DEPTH + 1)).is_err());
-    for shape in [json!({"$ref": "#"}), json!({"allOf": [{"$ref": "#"}]}), json!({"anyOf": [{"$ref": "#"}]})]
-    {
+    for shape in [
+        json!({"$ref": "#"}),
+        json!({"allOf": [{"$ref": "#"}]}),
+        json!({"anyOf": [{"$ref": "#"}]}),
+    ] {
         if let Ok(schema) = schema(&shape) {
             schema.problems(&json!({"a": 1}));
         }
@@ -138,7 +173,12 @@ fn deep_and_circular_schemas_do_no_harm() {
 #[test]
 fn a_pattern_that_blows_up_is_given_up() {
     let shape = json!({"pattern": "^(a+)+\\1$"});
-    assert!(schema(&shape).unwrap().problems(&json!("a".repeat(60) + "b")).is_some());
+    assert!(
+        schema(&shape)
+            .unwrap()
+            .problems(&json!("a".repeat(60) + "b"))
+            .is_some()
+    );
 }
 
 /// Whether the schema of schemas has nothing against it.
@@ -207,7 +247,11 @@ fn what_is_not_valid_is_not_plainly_so() {
         assert!(schema(&wrong).is_err(), "{wrong}");
     }
     // What is not known here, or may not be found when it is compiled, is left to those who know.
-    for other in [json!({"pattern": "("}), json!({"$ref": "#/$defs/none"}), json!({"$schema": "other"})] {
+    for other in [
+        json!({"pattern": "("}),
+        json!({"$ref": "#/$defs/none"}),
+        json!({"$schema": "other"}),
+    ] {
         assert!(!plain::is_valid(&other), "{other}");
     }
 }

@@ -30,11 +30,19 @@ impl FileLoader for Lists {
 }
 
 fn open(folder: &Path) -> FolderTools {
-    FolderTools::builder(folder).loader(Lists).look_every(Duration::ZERO).build().unwrap()
+    FolderTools::builder(folder)
+        .loader(Lists)
+        .look_every(Duration::ZERO)
+        .build()
+        .unwrap()
 }
 
 fn names(tools: &FolderTools) -> Vec<String> {
-    tools.tools().iter().map(|tool| tool.spec().name.clone()).collect()
+    tools
+        .tools()
+        .iter()
+        .map(|tool| tool.spec().name.clone())
+        .collect()
 }
 
 #[tokio::test]
@@ -59,7 +67,14 @@ async fn files_become_tools_and_change_with_them() {
     assert_eq!(names(&tools), ["five"]);
     let registry = Registry::builder().source(tools).build().unwrap();
     write("c.list", "six");
-    assert_eq!(registry.specs().iter().map(|spec| &*spec.name).collect::<Vec<_>>(), ["five", "six"]);
+    assert_eq!(
+        registry
+            .specs()
+            .iter()
+            .map(|spec| &*spec.name)
+            .collect::<Vec<_>>(),
+        ["five", "six"]
+    );
 }
 
 #[test]
@@ -75,8 +90,19 @@ fn what_is_no_tool_is_reported_and_the_others_work() {
     write("name.list", b"no name at all");
     let tools = open(folder.path());
     let registry = Registry::builder().source(tools).build().unwrap();
-    assert_eq!(registry.specs().iter().map(|spec| &*spec.name).collect::<Vec<_>>(), ["one"]);
-    let problems: Vec<String> = registry.problems().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        registry
+            .specs()
+            .iter()
+            .map(|spec| &*spec.name)
+            .collect::<Vec<_>>(),
+        ["one"]
+    );
+    let problems: Vec<String> = registry
+        .problems()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     for wanted in [
         "`broken.list`: line 1: a question is no tool",
         "`bytes.list`: it cannot be read",
@@ -85,7 +111,10 @@ fn what_is_no_tool_is_reported_and_the_others_work() {
         "`same.list`: a tool `one` is in `a.list` already",
         "`no name at all` is no tool name",
     ] {
-        assert!(problems.iter().any(|problem| problem.contains(wanted)), "{wanted}: {problems:#?}");
+        assert!(
+            problems.iter().any(|problem| problem.contains(wanted)),
+            "{wanted}: {problems:#?}"
+        );
     }
     write("broken.list", b"mended");
     assert_eq!(registry.specs().len(), 2);
@@ -98,8 +127,9 @@ fn a_kind_of_file_without_its_loader_is_reported_with_the_feature() {
     for (name, feature) in [("a.py", "python"), ("b.tool.json", "commands")] {
         fs::write(folder.path().join(name), "").unwrap();
         let problems = FolderTools::open(folder.path()).unwrap().problems();
-        let wanted =
-            format!("`{name}`: nothing here makes tools of such files; switch on the feature `{feature}`");
+        let wanted = format!(
+            "`{name}`: nothing here makes tools of such files; switch on the feature `{feature}`"
+        );
         assert!(problems.contains(&wanted), "{problems:?}");
     }
 }
@@ -114,8 +144,13 @@ fn a_folder_that_goes_away_is_told_and_comes_back() {
     fs::write(folder.join("a.list"), "one").unwrap();
     let tools = open(&folder);
     fs::rename(&folder, root.path().join("away")).unwrap();
-    let [problem] = &*tools.problems() else { panic!("one problem") };
-    assert!(problem.starts_with("the folder cannot be read"), "{problem}");
+    let [problem] = &*tools.problems() else {
+        panic!("one problem")
+    };
+    assert!(
+        problem.starts_with("the folder cannot be read"),
+        "{problem}"
+    );
     // What was there can still be called: an editor may be at work.
     assert_eq!(names(&tools), ["one"]);
     fs::rename(root.path().join("away"), &folder).unwrap();
@@ -126,7 +161,11 @@ fn a_folder_that_goes_away_is_told_and_comes_back() {
 fn what_was_seen_holds_until_the_next_look() {
     let folder = tempfile::tempdir().unwrap();
     let hour = Duration::from_secs(3600);
-    let tools = FolderTools::builder(folder.path()).loader(Lists).look_every(hour).build().unwrap();
+    let tools = FolderTools::builder(folder.path())
+        .loader(Lists)
+        .look_every(hour)
+        .build()
+        .unwrap();
     fs::write(folder.path().join("a.list"), "one").unwrap();
     assert_eq!(names(&tools), [""; 0]);
     tools.reload();

@@ -7,14 +7,21 @@ fn plain(node: &Node) -> serde_json::Value {
         Value::Number(number) => (*number).into(),
         Value::Text(text) => text.as_str().into(),
         Value::List(list) => list.iter().map(plain).collect(),
-        Value::Map(map) => map.iter().map(|(key, node)| (key.text.clone(), plain(node))).collect(),
+        Value::Map(map) => map
+            .iter()
+            .map(|(key, node)| (key.text.clone(), plain(node)))
+            .collect(),
     }
 }
 
 #[track_caller]
 fn check(text: &str, expected: &str) {
     let read = yaml(text).unwrap_or_else(|wrong| panic!("{text}: {wrong:?}"));
-    assert_eq!(plain(&read), serde_json::from_str::<serde_json::Value>(expected).unwrap(), "{text}");
+    assert_eq!(
+        plain(&read),
+        serde_json::from_str::<serde_json::Value>(expected).unwrap(),
+        "{text}"
+    );
 }
 
 #[track_caller]
@@ -31,7 +38,10 @@ fn values_are_what_they_say() {
         "a: [x, 'true', true, 12, 1.5, ~, null, yes, 1e3, -1, 0x1]",
         r#"{"a":["x","true",true,12.0,1.5,null,null,"yes",1000.0,-1.0,"0x1"]}"#,
     );
-    check("a: |\n  one\n  two\nb: >\n  one\n  two\n", r#"{"a":"one\ntwo\n","b":"one two\n"}"#);
+    check(
+        "a: |\n  one\n  two\nb: >\n  one\n  two\n",
+        r#"{"a":"one\ntwo\n","b":"one two\n"}"#,
+    );
     check("a: !!str 5", r#"{"a":"5"}"#);
     check(
         "x: &x {k: [1]}\ny: *x\nz: [*x, *x]",
@@ -41,10 +51,26 @@ fn values_are_what_they_say() {
 
 #[test]
 fn lines_are_known() {
-    let Value::Map(map) = yaml("# a comment\na: 1\n\nb:\n  - 2\n  - c: 3\n").unwrap().value else { panic!() };
-    assert_eq!(map[0].0, Key { line: Some(2), text: "a".into() });
-    let Value::List(list) = &map[1].1.value else { panic!() };
-    assert_eq!((map[1].0.line, list[0].line, list[1].line), (Some(4), Some(5), Some(6)));
+    let Value::Map(map) = yaml("# a comment\na: 1\n\nb:\n  - 2\n  - c: 3\n")
+        .unwrap()
+        .value
+    else {
+        panic!()
+    };
+    assert_eq!(
+        map[0].0,
+        Key {
+            line: Some(2),
+            text: "a".into()
+        }
+    );
+    let Value::List(list) = &map[1].1.value else {
+        panic!()
+    };
+    assert_eq!(
+        (map[1].0.line, list[0].line, list[1].line),
+        (Some(4), Some(5), Some(6))
+    );
 }
 
 #[test]
@@ -60,7 +86,10 @@ fn what_is_wrong_is_named_with_its_line() {
     let twice = json("{\"b\": [],\n\"a\": {\"x\": 1,\n\"x\": 2}}").unwrap_err();
     assert_eq!(
         (twice.line, &*twice.problem),
-        (Some(3), "it is no JSON: the key `x` is there twice; keep one")
+        (
+            Some(3),
+            "it is no JSON: the key `x` is there twice; keep one"
+        )
     );
     assert!(json(&"[".repeat(100_000)).is_err());
 }
@@ -68,16 +97,29 @@ fn what_is_wrong_is_named_with_its_line() {
 #[test]
 fn json_is_read_in_its_order() {
     let text = r#"{"b": [1, -2, 0.5, "x", null, true], "a": {}}"#;
-    assert_eq!(plain(&json(text).unwrap()).to_string(), r#"{"b":[1.0,-2.0,0.5,"x",null,true],"a":{}}"#);
+    assert_eq!(
+        plain(&json(text).unwrap()).to_string(),
+        r#"{"b":[1.0,-2.0,0.5,"x",null,true],"a":{}}"#
+    );
 }
 
 #[test]
 fn oddities_of_yaml_are_plain() {
     check("NO: no\non: off\n", r#"{"NO": "no", "on": "off"}"#);
-    check("a: 1\r\nb: |\r\n  x\r\n  y\r\n", r#"{"a": 1.0, "b": "x\ny\n"}"#);
-    check("---\na: 012\nb: 1_000\nc: 12:30\n...\n", r#"{"a": 12.0, "b": "1_000", "c": "12:30"}"#);
+    check(
+        "a: 1\r\nb: |\r\n  x\r\n  y\r\n",
+        r#"{"a": 1.0, "b": "x\ny\n"}"#,
+    );
+    check(
+        "---\na: 012\nb: 1_000\nc: 12:30\n...\n",
+        r#"{"a": 12.0, "b": "1_000", "c": "12:30"}"#,
+    );
     refused("a:\n\tb: 1", 2, "no YAML");
-    refused("x: &x {a: 1}\ny: {a: 1, <<: *x, <<: *x}", 2, "`<<` is there twice");
+    refused(
+        "x: &x {a: 1}\ny: {a: 1, <<: *x, <<: *x}",
+        2,
+        "`<<` is there twice",
+    );
 }
 
 #[test]
@@ -89,14 +131,27 @@ fn bombs_are_put_out() {
         let before = format!("*a{}, ", level - 1).repeat(9);
         laughs.push_str(&format!("a{level}: &a{level} [{before}]\n"));
     }
-    assert!(yaml(&laughs).unwrap_err().problem.contains("too large"), "width");
+    assert!(
+        yaml(&laughs).unwrap_err().problem.contains("too large"),
+        "width"
+    );
     let mut tower = String::from("a0: &a0 [x]\n");
     for level in 1..100 {
         tower.push_str(&format!("a{level}: &a{level} [*a{}]\n", level - 1));
     }
-    assert!(yaml(&tower).unwrap_err().problem.contains("deeper"), "depth");
-    let long = format!("a: &a {}\nb: [{}]", "x".repeat(100_000), "*a, ".repeat(1_000));
-    assert!(yaml(&long).unwrap_err().problem.contains("too large"), "text");
+    assert!(
+        yaml(&tower).unwrap_err().problem.contains("deeper"),
+        "depth"
+    );
+    let long = format!(
+        "a: &a {}\nb: [{}]",
+        "x".repeat(100_000),
+        "*a, ".repeat(1_000)
+    );
+    assert!(
+        yaml(&long).unwrap_err().problem.contains("too large"),
+        "text"
+    );
 }
 
 proptest::proptest! {

@@ -4,8 +4,12 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 /// The names that HTML knows and what they stand for, in the order of their bytes.
-static NAMES: LazyLock<Vec<(&'static str, &'static str)>> =
-    LazyLock::new(|| include_str!("entities.txt").lines().filter_map(|line| line.split_once('\t')).collect());
+static NAMES: LazyLock<Vec<(&'static str, &'static str)>> = LazyLock::new(|| {
+    include_str!("entities.txt")
+        .lines()
+        .filter_map(|line| line.split_once('\t'))
+        .collect()
+});
 
 /// The longest name, with its semicolon.
 const LONGEST: usize = 32;
@@ -24,7 +28,10 @@ pub(super) fn decode_attr(text: &str) -> Cow<'_, str> {
 }
 
 fn read(text: &str, in_attr: bool) -> Cow<'_, str> {
-    if text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t') && byte != b'&') {
+    if text
+        .bytes()
+        .all(|byte| matches!(byte, b' '..=b'~' | b'\n' | b'\t') && byte != b'&')
+    {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len());
@@ -76,21 +83,32 @@ fn reference(text: &str, in_attr: bool, out: &mut String) -> usize {
 
 fn named(text: &str, in_attr: bool, out: &mut String) -> usize {
     let name = &text.as_bytes()[1..];
-    let letters = name.iter().take(LONGEST).take_while(|byte| byte.is_ascii_alphanumeric()).count();
+    let letters = name
+        .iter()
+        .take(LONGEST)
+        .take_while(|byte| byte.is_ascii_alphanumeric())
+        .count();
     let whole = letters + usize::from(name.get(letters) == Some(&b';'));
-    // Old names count without a semicolon, also when more letters follow: the longest that is known wins.
+    // Old names count without a semicolon, also when more letters follow: the longest that is known
+    // wins.
     let old = (2..=OLD.min(letters)).rev();
     let known = std::iter::once(whole).chain(old).find_map(|end| {
-        let at = NAMES.binary_search_by(|(known, _)| known.as_bytes().cmp(&name[..end])).ok()?;
+        let at = NAMES
+            .binary_search_by(|(known, _)| known.as_bytes().cmp(&name[..end]))
+            .ok()?;
         Some((end, NAMES[at].1))
     });
     let Some((end, codes)) = known else { return 0 };
-    let goes_on = name.get(end).is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'=');
+    let goes_on = name
+        .get(end)
+        .is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'=');
     if in_attr && goes_on && name[end - 1] != b';' {
         return 0;
     }
-    let chars =
-        codes.split(' ').filter_map(|code| u32::from_str_radix(code, 16).ok()).filter_map(char::from_u32);
+    let chars = codes
+        .split(' ')
+        .filter_map(|code| u32::from_str_radix(code, 16).ok())
+        .filter_map(char::from_u32);
     out.extend(chars.filter(|c| !is_hidden(*c)));
     end + 1
 }
@@ -101,7 +119,10 @@ fn numbered(text: &str, out: &mut String) -> usize {
     let (start, radix) = if hex { (3, 16) } else { (2, 10) };
     let mut code = 0_u32;
     let mut end = start;
-    while let Some(digit) = bytes.get(end).and_then(|byte| char::from(*byte).to_digit(radix)) {
+    while let Some(digit) = bytes
+        .get(end)
+        .and_then(|byte| char::from(*byte).to_digit(radix))
+    {
         code = code.saturating_mul(radix).saturating_add(digit);
         end += 1;
     }
@@ -119,7 +140,9 @@ fn meant(code: u32) -> char {
         let (text, _) = encoding_rs::WINDOWS_1252.decode_without_bom_handling(&bytes);
         return text.chars().next().unwrap_or(char::REPLACEMENT_CHARACTER);
     }
-    char::from_u32(code).filter(|c| *c != '\0').unwrap_or(char::REPLACEMENT_CHARACTER)
+    char::from_u32(code)
+        .filter(|c| *c != '\0')
+        .unwrap_or(char::REPLACEMENT_CHARACTER)
 }
 
 #[cfg(test)]
@@ -133,9 +156,18 @@ mod tests {
 
     #[test]
     fn references_are_read_as_browsers_read_them() {
-        check("a &amp; b &lt;c&gt; &quot;d&quot; &apos;e&apos;", "a & b <c> \"d\" 'e'");
-        check("&eacute;&Eacute;&euro;&hellip;&mdash;&nbsp;x", "éÉ€…—\u{a0}x");
-        check("&copy 2024 &ampx &notit; &notin; &nosuch; &", "© 2024 &x ¬it; ∉ &nosuch; &");
+        check(
+            "a &amp; b &lt;c&gt; &quot;d&quot; &apos;e&apos;",
+            "a & b <c> \"d\" 'e'",
+        );
+        check(
+            "&eacute;&Eacute;&euro;&hellip;&mdash;&nbsp;x",
+            "éÉ€…—\u{a0}x",
+        );
+        check(
+            "&copy 2024 &ampx &notit; &notin; &nosuch; &",
+            "© 2024 &x ¬it; ∉ &nosuch; &",
+        );
         check(
             "&#65;&#x42;&#X43 &#128; &#x99; &#0; &#xD800; &#99999999999; &#; &#x;",
             "ABC € ™ � � � &#; &#x;",
@@ -147,7 +179,10 @@ mod tests {
 
     #[test]
     fn what_nobody_sees_is_left_out() {
-        check("a\u{200b}b\u{ad}c\u{e0041}\u{e0042}d\u{202e}e\0f&#x200b;&shy;&#xe0041;g&#8;", "abcdefg");
+        check(
+            "a\u{200b}b\u{ad}c\u{e0041}\u{e0042}d\u{202e}e\0f&#x200b;&shy;&#xe0041;g&#8;",
+            "abcdefg",
+        );
         check("ي\u{200d}x\u{200c}y\n\t", "ي\u{200d}x\u{200c}y\n\t");
     }
 
@@ -156,6 +191,10 @@ mod tests {
         assert_eq!(NAMES.len(), 2231);
         assert!(NAMES.is_sorted_by(|a, b| a.0.as_bytes() < b.0.as_bytes()));
         assert!(NAMES.iter().all(|(name, _)| name.len() <= LONGEST));
-        assert!(NAMES.iter().all(|(name, _)| name.ends_with(';') || name.len() <= OLD));
+        assert!(
+            NAMES
+                .iter()
+                .all(|(name, _)| name.ends_with(';') || name.len() <= OLD)
+        );
     }
 }

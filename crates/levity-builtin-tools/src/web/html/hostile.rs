@@ -1,5 +1,5 @@
-//! Pages made to take long or to fill memory. What bounds both is counted: nodes, attributes, depth and text; the clock
-//! only tells whether a page comes to an end at all.
+//! Pages made to take long or to fill memory. What bounds both is counted: nodes, attributes, depth
+//! and text; the clock only tells whether a page comes to an end at all.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use super::*;
 
 const SIZE: usize = 1 << 20;
 
-/// Far more than any of them takes, and far less than one that takes time in proportion to the square of its size.
+/// Far more than any of them takes, and far less than one that takes time in proportion to the
+/// square of its size.
 const AT_MOST: Duration = Duration::from_secs(120);
 
 /// The most text that is asked for.
@@ -30,16 +31,27 @@ fn check(name: &str, page: String) -> Extract {
     let work = std::thread::spawn(move || {
         let doc = Doc::parse(&page, MAX_NODES);
         let (nodes, attrs) = doc.sizes();
-        assert!(nodes <= MAX_NODES && nodes <= page.len() + 1, "{nodes} nodes");
+        assert!(
+            nodes <= MAX_NODES && nodes <= page.len() + 1,
+            "{nodes} nodes"
+        );
         assert!(attrs <= page.len() / 3 + 1, "{attrs} attributes");
         assert!(doc.depth() <= 128, "{} levels", doc.depth());
         let found = extract(&page, "https://example.org/", MAX);
-        assert!(found.text.len() <= MAX + 2000, "{} bytes of text", found.text.len());
+        assert!(
+            found.text.len() <= MAX + 2000,
+            "{} bytes of text",
+            found.text.len()
+        );
         let _ = done.send(());
         found
     });
     let ended = told.recv_timeout(AT_MOST);
-    assert_ne!(ended, Err(mpsc::RecvTimeoutError::Timeout), "{name} does not end");
+    assert_ne!(
+        ended,
+        Err(mpsc::RecvTimeoutError::Timeout),
+        "{name} does not end"
+    );
     work.join().unwrap_or_else(|_| panic!("{name}"))
 }
 
@@ -47,17 +59,31 @@ fn check(name: &str, page: String) -> Extract {
 fn nesting() {
     let found = check("a megabyte", format!("{}<p>the end</p>", fill("<div>")));
     assert_eq!(found.text, "the end");
-    for piece in
-        ["<b>", "<ul><li>", "<blockquote>", "<table><tr><td>", "<a href=x>", "<p><i>", "<x-y>", "<sup>"]
-    {
+    for piece in [
+        "<b>",
+        "<ul><li>",
+        "<blockquote>",
+        "<table><tr><td>",
+        "<a href=x>",
+        "<p><i>",
+        "<x-y>",
+        "<sup>",
+    ] {
         let found = check(piece, format!("{}<p>the end</p>", some(piece)));
         assert!(found.text.contains("the end"), "{piece}");
     }
-    let balanced = format!("{}<p>inside</p>{}<p>outside", "<div>".repeat(100_000), "</div>".repeat(100_000));
+    let balanced = format!(
+        "{}<p>inside</p>{}<p>outside",
+        "<div>".repeat(100_000),
+        "</div>".repeat(100_000)
+    );
     assert_eq!(check("balanced", balanced).text, "inside\n\noutside");
     let quoted = format!("{}{}", "<blockquote>".repeat(200), fill("<p>x"));
     assert!(check("quotes", quoted).is_cut);
-    check("lists", format!("{}{}", "<ul><li>".repeat(200), some("<li>x")));
+    check(
+        "lists",
+        format!("{}{}", "<ul><li>".repeat(200), some("<li>x")),
+    );
     check("closing", some("</div></p></a></b></table>"));
     check("crossing", some("<b><p><i></b><div></i></p>"));
 }
@@ -65,14 +91,28 @@ fn nesting() {
 #[test]
 fn tags() {
     check("attribute", format!("<p title='{}'>text", fill("x")));
-    check("unclosed attribute", format!("<p>before<p title='{}", fill("x")));
+    check(
+        "unclosed attribute",
+        format!("<p>before<p title='{}", fill("x")),
+    );
     check(
         "attributes",
-        format!("<p {}>text", (0..100_000).map(|at| format!("a{at}=1 ")).collect::<String>()),
+        format!(
+            "<p {}>text",
+            (0..100_000)
+                .map(|at| format!("a{at}=1 "))
+                .collect::<String>()
+        ),
     );
     check("same attributes", format!("<p {}>text", fill("class=a ")));
-    check("classes", format!("<div class='{}'>text</div>", fill("nav ")));
-    check("many classes", some("<p class='ad share nav menu x y z' id=sidebar style='display:block'>x"));
+    check(
+        "classes",
+        format!("<div class='{}'>text</div>", fill("nav ")),
+    );
+    check(
+        "many classes",
+        some("<p class='ad share nav menu x y z' id=sidebar style='display:block'>x"),
+    );
     check("style", format!("<div style='{}'>text</div>", fill(" ")));
     check("name", format!("<{}>text", fill("x")));
     check("unclosed name", format!("<{}", fill("x")));
@@ -81,8 +121,19 @@ fn tags() {
     check("ends", fill("</"));
     check("quotes", fill("<a b=\"'"));
     let links = check("links", "<a href='/x'>y".repeat(200_000));
-    assert!(links.text.starts_with("[y](https://example.org/x)[y](https"));
-    check("base", format!("<base href='{}'>{}", fill("x"), "<a href=y>z</a>".repeat(1000)));
+    assert!(
+        links
+            .text
+            .starts_with("[y](https://example.org/x)[y](https")
+    );
+    check(
+        "base",
+        format!(
+            "<base href='{}'>{}",
+            fill("x"),
+            "<a href=y>z</a>".repeat(1000)
+        ),
+    );
     check("addresses", format!("<a href='{}'>x</a>", fill("../")));
 }
 
@@ -104,9 +155,16 @@ fn what_is_skipped() {
         check(piece, some(piece));
         check(piece, format!("<!--{}", some(piece)));
     }
-    for piece in
-        ["<script>", "<style>", "<textarea>", "<title>", "<xmp>", "<plaintext>", "<svg>", "<template>"]
-    {
+    for piece in [
+        "<script>",
+        "<style>",
+        "<textarea>",
+        "<title>",
+        "<xmp>",
+        "<plaintext>",
+        "<svg>",
+        "<template>",
+    ] {
         check(piece, some(piece));
         check(piece, format!("{piece}{}", some("</")));
         check(piece, format!("{piece}{}", some("</scrip <!-- <script ")));
@@ -133,9 +191,23 @@ fn text() {
         check(piece, some(piece));
         check(piece, format!("<a href='{}'>x</a>", some(piece)));
     }
-    for piece in
-        [" ", "\n", "\u{a0}", "x", "é", "日", "x ", "*", "`", "|", "](", "<br>", "<hr>", "<p>", "<img alt=x>"]
-    {
+    for piece in [
+        " ",
+        "\n",
+        "\u{a0}",
+        "x",
+        "é",
+        "日",
+        "x ",
+        "*",
+        "`",
+        "|",
+        "](",
+        "<br>",
+        "<hr>",
+        "<p>",
+        "<img alt=x>",
+    ] {
         check(piece, some(piece));
         check(piece, format!("<pre>{}", some(piece)));
         check(piece, format!("<h1>{}", some(piece)));
@@ -147,16 +219,32 @@ fn text() {
 fn an_address_of_its_own_that_every_link_would_copy() {
     let base = format!("<base href='https://example.net/{}/'>", some("a"));
     let found = check("base", format!("{base}{}", some("<a href=b>x</a> ")));
-    assert!(found.text.contains("[x](https://example.org/b)"), "{}", &found.text[..100]);
+    assert!(
+        found.text.contains("[x](https://example.org/b)"),
+        "{}",
+        &found.text[..100]
+    );
 }
 
 #[test]
 fn tables() {
     check("rows", format!("<table>{}", some("<tr><td>a<td>b")));
     check("cells", format!("<table><tr>{}", some("<td>a")));
-    check("wide", format!("<table><tr><td>x<tr>{}", some("<td colspan=1000000 rowspan=1000000>a")));
-    check("in cells", format!("<table><tr><td>{}<td>x<tr><td>y<td>z", some("<b>a</b> ")));
-    check("in rows", format!("<table>{}", "<tr><td>a<td>b<table>".repeat(20_000)));
+    check(
+        "wide",
+        format!(
+            "<table><tr><td>x<tr>{}",
+            some("<td colspan=1000000 rowspan=1000000>a")
+        ),
+    );
+    check(
+        "in cells",
+        format!("<table><tr><td>{}<td>x<tr><td>y<td>z", some("<b>a</b> ")),
+    );
+    check(
+        "in rows",
+        format!("<table>{}", "<tr><td>a<td>b<table>".repeat(20_000)),
+    );
     check("without", some("<td><tr><tbody><caption>x"));
     check("definitions", format!("<dl>{}", some("<dt>a<dd>b")));
 }
@@ -165,7 +253,9 @@ fn tables() {
 fn bytes_that_are_no_text() {
     let mut state = 7_u64;
     let bytes: Vec<u8> = std::iter::repeat_with(|| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (state >> 56) as u8
     })
     .take(SIZE)
@@ -181,11 +271,16 @@ fn bytes_that_are_no_text() {
         "replacement",
         "koi8-r",
     ] {
-        check(label, crate::web::charset::decode(&bytes[..SIZE / 8], Some(label), true).into_owned());
+        check(
+            label,
+            crate::web::charset::decode(&bytes[..SIZE / 8], Some(label), true).into_owned(),
+        );
     }
     let marks: String = bytes
         .iter()
-        .map(|byte| ["<", ">", "/", "\"", "'", "=", "a", "p", " ", "!", "-", "&"][usize::from(byte % 12)])
+        .map(|byte| {
+            ["<", ">", "/", "\"", "'", "=", "a", "p", " ", "!", "-", "&"][usize::from(byte % 12)]
+        })
         .collect();
     check("marks", marks);
 }

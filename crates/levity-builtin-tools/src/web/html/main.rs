@@ -1,8 +1,8 @@
 //! Which part of a page is its content.
 //!
-//! The text of every element is counted, links apart. The content is the smallest element that holds most of the text
-//! that reads like sentences, once what surrounds content on most pages is put aside. Should that leave next to
-//! nothing, less is put aside.
+//! The text of every element is counted, links apart. The content is the smallest element that
+//! holds most of the text that reads like sentences, once what surrounds content on most pages is
+//! put aside. Should that leave next to nothing, less is put aside.
 
 use super::names::{Attr, Name};
 use super::tree::{Doc, Id};
@@ -11,7 +11,8 @@ use super::words;
 /// How much is put aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
-    /// All that is not shown, navigation, and what its name calls noise; then the main part is looked for.
+    /// All that is not shown, navigation, and what its name calls noise; then the main part is
+    /// looked for.
     Strict,
     /// What is not shown and navigation; then the main part is looked for.
     Fair,
@@ -47,7 +48,11 @@ pub(super) fn find(doc: &Doc<'_>, level: Level) -> Content {
         left_out[id] = left_out[doc.parent(id)] || is_left_out(doc, id, level, &all);
     }
     let counts = Counts::of(doc, &left_out);
-    let root = if level == Level::All { Doc::ROOT } else { counts.main(doc, &left_out) };
+    let root = if level == Level::All {
+        Doc::ROOT
+    } else {
+        counts.main(doc, &left_out)
+    };
     if level == Level::Strict {
         counts.drop_lists_of_links(doc, root, &mut left_out);
     }
@@ -73,8 +78,8 @@ fn is_left_out(doc: &Doc<'_>, id: Id, level: Level, all: &Counts) -> bool {
 /// Elements whose content is no text of the page.
 fn is_unread(name: Name) -> bool {
     use Name::{
-        Audio, Base, Button, Canvas, Datalist, Embed, Iframe, Input, Link, Meta, Noembed, Noframes, Noscript,
-        Object, Script, Select, Style, Svg, Template, Textarea, Title, Video,
+        Audio, Base, Button, Canvas, Datalist, Embed, Iframe, Input, Link, Meta, Noembed, Noframes,
+        Noscript, Object, Script, Select, Style, Svg, Template, Textarea, Title, Video,
     };
     matches!(
         name,
@@ -104,9 +109,13 @@ fn is_unread(name: Name) -> bool {
 }
 
 fn is_hidden(doc: &Doc<'_>, id: Id) -> bool {
-    let is =
-        |attr, value: &str| doc.attr(id, attr).is_some_and(|found| found.trim().eq_ignore_ascii_case(value));
-    let hidden = doc.attr(id, Attr::Hidden).is_some_and(|value| !value.eq_ignore_ascii_case("until-found"));
+    let is = |attr, value: &str| {
+        doc.attr(id, attr)
+            .is_some_and(|found| found.trim().eq_ignore_ascii_case(value))
+    };
+    let hidden = doc
+        .attr(id, Attr::Hidden)
+        .is_some_and(|value| !value.eq_ignore_ascii_case("until-found"));
     hidden
         || is(Attr::AriaHidden, "true")
         || doc.attr(id, Attr::Class).is_some_and(words::is_hidden)
@@ -115,17 +124,32 @@ fn is_hidden(doc: &Doc<'_>, id: Id) -> bool {
 }
 
 fn style_hides(style: &str) -> bool {
-    let style = style.bytes().filter(|byte| !byte.is_ascii_whitespace()).take(512);
+    let style = style
+        .bytes()
+        .filter(|byte| !byte.is_ascii_whitespace())
+        .take(512);
     let style = String::from_utf8_lossy(&style.collect::<Vec<_>>()).to_ascii_lowercase();
-    let rules =
-        style.trim_end_matches("!important").split(';').map(|rule| rule.trim_end_matches("!important"));
-    let hides = ["display:none", "visibility:hidden", "opacity:0", "font-size:0", "font-size:0px"];
+    let rules = style
+        .trim_end_matches("!important")
+        .split(';')
+        .map(|rule| rule.trim_end_matches("!important"));
+    let hides = [
+        "display:none",
+        "visibility:hidden",
+        "opacity:0",
+        "font-size:0",
+        "font-size:0px",
+    ];
     rules.into_iter().any(|rule| hides.contains(&rule))
 }
 
 /// Navigation and the like, by what the element is.
 fn is_around(doc: &Doc<'_>, id: Id, name: Name) -> bool {
-    let role = doc.attr(id, Attr::Role).unwrap_or_default().trim().to_ascii_lowercase();
+    let role = doc
+        .attr(id, Attr::Role)
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
     let roles = [
         "navigation",
         "banner",
@@ -152,7 +176,8 @@ fn is_around(doc: &Doc<'_>, id: Id, name: Name) -> bool {
 }
 
 fn is_within_content(doc: &Doc<'_>, id: Id) -> bool {
-    let is_it = |id: Id| matches!(doc.name(id), Name::Main | Name::Article) || has_role_main(doc, id);
+    let is_it =
+        |id: Id| matches!(doc.name(id), Name::Main | Name::Article) || has_role_main(doc, id);
     ancestors(doc, id).any(is_it)
 }
 
@@ -162,7 +187,8 @@ fn ancestors(doc: &Doc<'_>, id: Id) -> impl Iterator<Item = Id> {
 }
 
 fn has_role_main(doc: &Doc<'_>, id: Id) -> bool {
-    doc.attr(id, Attr::Role).is_some_and(|role| role.trim().eq_ignore_ascii_case("main"))
+    doc.attr(id, Attr::Role)
+        .is_some_and(|role| role.trim().eq_ignore_ascii_case("main"))
 }
 
 /// Noise, by what it is called.
@@ -170,7 +196,9 @@ fn is_noise(doc: &Doc<'_>, id: Id, name: Name) -> bool {
     if name.is_heading() || matches!(name, Name::Pre | Name::Code) {
         return false;
     }
-    [Attr::Class, Attr::Id].into_iter().any(|attr| doc.attr(id, attr).is_some_and(words::is_noise))
+    [Attr::Class, Attr::Id]
+        .into_iter()
+        .any(|attr| doc.attr(id, attr).is_some_and(words::is_noise))
 }
 
 /// How much text is in each element, in characters; of scripts without spaces each counts as two.
@@ -191,7 +219,11 @@ impl Counts {
         let mut linked = vec![false; doc.len()];
         for id in 1..doc.len() {
             let (parent, name) = (doc.parent(id), doc.name(id));
-            line[id] = if name.is_block() { id as u32 } else { line[parent] };
+            line[id] = if name.is_block() {
+                id as u32
+            } else {
+                line[parent]
+            };
             linked[id] = linked[parent] || name == Name::A;
             if name == Name::Text && !left_out[id] {
                 let length = length(doc.text(id));
@@ -204,8 +236,11 @@ impl Counts {
             }
         }
         let sentence = |id: usize| own[id] >= SENTENCE && own_links[id] * 2 < own[id];
-        let mut good: Vec<_> = (0..doc.len()).map(|id| if sentence(id) { own[id] } else { 0 }).collect();
-        // A node comes before what is in it, so that from behind every sum is whole before it is passed on.
+        let mut good: Vec<_> = (0..doc.len())
+            .map(|id| if sentence(id) { own[id] } else { 0 })
+            .collect();
+        // A node comes before what is in it, so that from behind every sum is whole before it is
+        // passed on.
         for id in (1..doc.len()).rev() {
             let parent = doc.parent(id);
             text[parent] += text[id];
@@ -224,7 +259,9 @@ impl Counts {
             let best = doc.children(root).max_by_key(|child| self.good[*child]);
             match best {
                 // A paragraph alone is no content, however long it is.
-                Some(best) if u64::from(self.good[best]) * 100 >= enough && !is_line(doc.name(best)) => {
+                Some(best)
+                    if u64::from(self.good[best]) * 100 >= enough && !is_line(doc.name(best)) =>
+                {
                     root = best;
                 }
                 _ => break,
@@ -245,9 +282,11 @@ impl Counts {
                 .max_by_key(|id| self.good[*id])
         };
         let is_main = |id| doc.name(id) == Name::Main || has_role_main(doc, id);
-        let is_article =
-            |id| doc.name(id) == Name::Article || doc.attr(id, Attr::Itemprop) == Some("articleBody");
-        let main = largest(&is_main, Doc::ROOT).filter(|id| self.good[*id] * 5 >= total * 2 && total > 0);
+        let is_article = |id| {
+            doc.name(id) == Name::Article || doc.attr(id, Attr::Itemprop) == Some("articleBody")
+        };
+        let main =
+            largest(&is_main, Doc::ROOT).filter(|id| self.good[*id] * 5 >= total * 2 && total > 0);
         let within = main.unwrap_or(Doc::ROOT);
         // Several articles are a list of them, and belong together.
         let article = largest(&is_article, within)
@@ -264,7 +303,10 @@ impl Counts {
         let is_list = |id: Id| {
             let name = doc.name(id);
             let holds = matches!(name, Name::Div | Name::Ul | Name::Ol | Name::Section);
-            holds && self.links[id] * 4 > self.text[id] * 3 && self.text[id] * 4 < text && self.good[id] == 0
+            holds
+                && self.links[id] * 4 > self.text[id] * 3
+                && self.text[id] * 4 < text
+                && self.good[id] == 0
         };
         for id in root + 1..doc.end(root) {
             left_out[id] |= (doc.parent(id) != root && left_out[doc.parent(id)])
@@ -274,7 +316,11 @@ impl Counts {
 
     /// Whether there are more than a few links in it.
     fn is_long(&self, doc: &Doc<'_>, id: Id) -> bool {
-        (id..doc.end(id)).filter(|id| doc.name(*id) == Name::A).take(4).count() == 4
+        (id..doc.end(id))
+            .filter(|id| doc.name(*id) == Name::A)
+            .take(4)
+            .count()
+            == 4
     }
 }
 
@@ -283,7 +329,19 @@ fn is_line(name: Name) -> bool {
     name.is_heading()
         || matches!(
             name,
-            A | Blockquote | Dd | Dt | Li | P | Plaintext | Pre | Span | Td | Th | Tr | Xmp | Name::Text
+            A | Blockquote
+                | Dd
+                | Dt
+                | Li
+                | P
+                | Plaintext
+                | Pre
+                | Span
+                | Td
+                | Th
+                | Tr
+                | Xmp
+                | Name::Text
         )
 }
 

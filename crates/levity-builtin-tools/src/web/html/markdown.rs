@@ -38,7 +38,10 @@ pub(super) fn render(doc: &Doc<'_>, content: &Content, base: Option<&Url>, max: 
     };
     writer.range(content.root, doc.end(content.root));
     let (text, is_cut) = writer.out.finish();
-    Text { text: text.trim().to_owned(), is_cut }
+    Text {
+        text: text.trim().to_owned(),
+        is_cut,
+    }
 }
 
 /// What is in an element, as far as it decides how the element is shown.
@@ -57,7 +60,8 @@ impl Shapes {
             use Name::{Blockquote, Dl, Figure, Form, Ol, Pre, Table};
             let (parent, name) = (doc.parent(id), doc.name(id));
             tables[parent] |= tables[id] || name == Table;
-            let is_large = name.is_heading() || matches!(name, Blockquote | Dl | Figure | Form | Ol | Pre);
+            let is_large =
+                name.is_heading() || matches!(name, Blockquote | Dl | Figure | Form | Ol | Pre);
             let is_long = name == Name::Text && doc.text(id).len() > MAX_CELL;
             large[parent] |= large[id] || is_large || is_long;
         }
@@ -142,7 +146,9 @@ impl Writer<'_, '_> {
             Name::Pre | Name::Listing | Name::Xmp | Name::Plaintext => return self.code_block(id),
             Name::Table => return self.table(id),
             Name::Math if self.doc.attr(id, Attr::Alttext).is_some() => {
-                self.out.flow(&decode_attr(self.doc.attr(id, Attr::Alttext).unwrap_or_default()));
+                self.out.flow(&decode_attr(
+                    self.doc.attr(id, Attr::Alttext).unwrap_or_default(),
+                ));
                 return end;
             }
             Name::Q => {
@@ -173,7 +179,14 @@ impl Writer<'_, '_> {
         self.out.block(breaks);
         // A paragraph that is all of an item does not keep the next item away.
         let in_item = matches!(self.doc.name(self.doc.parent(id)), Name::Li | Name::Dd);
-        self.then(id, Leave::Block(if name == Name::P && in_item { 1 } else { breaks }));
+        self.then(
+            id,
+            Leave::Block(if name == Name::P && in_item {
+                1
+            } else {
+                breaks
+            }),
+        );
     }
 
     fn formatted(&mut self, id: Id, name: Name) {
@@ -206,7 +219,10 @@ impl Writer<'_, '_> {
     }
 
     fn image(&mut self, id: Id) {
-        let alt = super::one_line(&decode_attr(self.doc.attr(id, Attr::Alt).unwrap_or_default()), 500);
+        let alt = super::one_line(
+            &decode_attr(self.doc.attr(id, Attr::Alt).unwrap_or_default()),
+            500,
+        );
         if !alt.is_empty() {
             self.out.flow(&format!("![{alt}]"));
         }
@@ -215,7 +231,9 @@ impl Writer<'_, '_> {
     /// A number above the line is a power, unless it leads to a note.
     fn raised(&mut self, id: Id) {
         let mut inside = self.doc.children(id);
-        let is_number = inside.next().is_some_and(|id| self.doc.text(id).trim().parse::<i64>().is_ok());
+        let is_number = inside
+            .next()
+            .is_some_and(|id| self.doc.text(id).trim().parse::<i64>().is_ok());
         let is_note = inside.next().is_some() || self.out.in_link();
         if is_number && !is_note {
             self.out.flow("^");
@@ -227,7 +245,10 @@ impl Writer<'_, '_> {
         if is_anchor_sign(self.doc, id) {
             return end;
         }
-        let href = self.doc.attr(id, Attr::Href).and_then(|href| self.address(href));
+        let href = self
+            .doc
+            .attr(id, Attr::Href)
+            .and_then(|href| self.address(href));
         if let Some(url) = href
             && !self.out.in_code()
             && !self.out.in_link()
@@ -248,13 +269,18 @@ impl Writer<'_, '_> {
         }
         let url = super::join(self.base, href)?;
         let known = matches!(url.scheme(), "http" | "https" | "mailto" | "tel" | "ftp");
-        (known && url.as_str().len() <= MAX_URL).then(|| url.as_str().replace('(', "%28").replace(')', "%29"))
+        (known && url.as_str().len() <= MAX_URL)
+            .then(|| url.as_str().replace('(', "%28").replace(')', "%29"))
     }
 
     fn list(&mut self, id: Id, name: Name) {
         self.out.block(if self.lists.is_empty() { 2 } else { 1 });
-        let start = self.doc.attr(id, Attr::Start).and_then(|start| start.trim().parse().ok());
-        self.lists.push((name == Name::Ol).then(|| start.unwrap_or(1)));
+        let start = self
+            .doc
+            .attr(id, Attr::Start)
+            .and_then(|start| start.trim().parse().ok());
+        self.lists
+            .push((name == Name::Ol).then(|| start.unwrap_or(1)));
         self.then(id, Leave::List);
     }
 
@@ -268,7 +294,8 @@ impl Writer<'_, '_> {
             }
             _ => "- ".to_owned(),
         };
-        self.out.push_prefix(Some(&marker), &" ".repeat(marker.len()));
+        self.out
+            .push_prefix(Some(&marker), &" ".repeat(marker.len()));
         self.then(id, Leave::Prefix(1));
     }
 
@@ -313,14 +340,21 @@ impl Writer<'_, '_> {
         end
     }
 
-    /// The language of a code block, by its own classes, those around it or those of the code in it.
+    /// The language of a code block, by its own classes, those around it or those of the code in
+    /// it.
     fn language(&self, id: Id) -> Option<&str> {
         let around = std::iter::successors(Some(id), |id| Some(self.doc.parent(*id))).take(8);
-        let inside = self.doc.children(id).find(|child| self.doc.name(*child) == Name::Code);
+        let inside = self
+            .doc
+            .children(id)
+            .find(|child| self.doc.name(*child) == Name::Code);
         let named = |id: Id| {
-            let lang = self.doc.attr(id, Attr::DataLang).or_else(|| self.doc.attr(id, Attr::DataLanguage));
-            let lang =
-                lang.filter(|lang| lang.len() <= 24 && lang.chars().all(|c| c.is_ascii_alphanumeric()));
+            let lang = self
+                .doc
+                .attr(id, Attr::DataLang)
+                .or_else(|| self.doc.attr(id, Attr::DataLanguage));
+            let lang = lang
+                .filter(|lang| lang.len() <= 24 && lang.chars().all(|c| c.is_ascii_alphanumeric()));
             lang.or_else(|| self.doc.attr(id, Attr::Class).and_then(words::language))
         };
         inside.into_iter().chain(around).find_map(named)
@@ -329,9 +363,14 @@ impl Writer<'_, '_> {
 
 /// Whether a link only marks a place in the page, beside a heading.
 fn is_anchor_sign(doc: &Doc<'_>, id: Id) -> bool {
-    let is_here = doc.attr(id, Attr::Href).is_some_and(|href| href.starts_with('#'));
+    let is_here = doc
+        .attr(id, Attr::Href)
+        .is_some_and(|href| href.starts_with('#'));
     let mut texts = doc.texts(id);
     is_here
-        && matches!(texts.next().map(str::trim), Some("#" | "¶" | "§" | "🔗" | "&para;" | "&#182;"))
+        && matches!(
+            texts.next().map(str::trim),
+            Some("#" | "¶" | "§" | "🔗" | "&para;" | "&#182;")
+        )
         && texts.next().is_none()
 }

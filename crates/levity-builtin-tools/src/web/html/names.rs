@@ -63,7 +63,8 @@ impl Name {
     /// Elements that have no content.
     pub(super) fn is_void(self) -> bool {
         use Name::{
-            Area, Base, Br, Col, Embed, Frame, Hr, Img, Input, Link, Meta, Param, Source, Track, Wbr,
+            Area, Base, Br, Col, Embed, Frame, Hr, Img, Input, Link, Meta, Param, Source, Track,
+            Wbr,
         };
         matches!(
             self,
@@ -90,16 +91,18 @@ impl Name {
 
     /// Which heading it is.
     pub(super) fn level(self) -> Option<usize> {
-        [Self::H1, Self::H2, Self::H3, Self::H4, Self::H5, Self::H6].iter().position(|one| *one == self)
+        [Self::H1, Self::H2, Self::H3, Self::H4, Self::H5, Self::H6]
+            .iter()
+            .position(|one| *one == self)
     }
 
     /// Elements that begin and end lines.
     pub(super) fn is_block(self) -> bool {
         use Name::{
-            Address, Article, Aside, Blockquote, Caption, Center, Dd, Details, Dialog, Dir, Div, Dl, Dt,
-            Fieldset, Figcaption, Figure, Footer, Form, Header, Hgroup, Hr, Legend, Li, Listing, Main, Menu,
-            Nav, Ol, P, Plaintext, Pre, Search, Section, Summary, Table, Tbody, Td, Tfoot, Th, Thead, Tr, Ul,
-            Xmp,
+            Address, Article, Aside, Blockquote, Caption, Center, Dd, Details, Dialog, Dir, Div,
+            Dl, Dt, Fieldset, Figcaption, Figure, Footer, Form, Header, Hgroup, Hr, Legend, Li,
+            Listing, Main, Menu, Nav, Ol, P, Plaintext, Pre, Search, Section, Summary, Table,
+            Tbody, Td, Tfoot, Th, Thead, Tr, Ul, Xmp,
         };
         self.is_heading()
             || matches!(
@@ -153,21 +156,40 @@ impl Name {
     /// Blocks before which an open paragraph ends.
     pub(super) fn ends_paragraph(self) -> bool {
         use Name::{Caption, Legend, Tbody, Td, Tfoot, Th, Thead, Tr};
-        self.is_block() && !matches!(self, Caption | Legend | Tbody | Td | Tfoot | Th | Thead | Tr)
+        self.is_block()
+            && !matches!(
+                self,
+                Caption | Legend | Tbody | Td | Tfoot | Th | Thead | Tr
+            )
     }
 
     /// Elements that only change how text looks, and that people close in the wrong order.
     pub(super) fn is_formatting(self) -> bool {
         use Name::{A, B, Big, Code, Em, Font, I, Nobr, S, Small, Strike, Strong, Tt, U};
-        matches!(self, A | B | Big | Code | Em | Font | I | Nobr | S | Small | Strike | Strong | Tt | U)
+        matches!(
+            self,
+            A | B | Big | Code | Em | Font | I | Nobr | S | Small | Strike | Strong | Tt | U
+        )
     }
 
     /// Elements other than blocks that close although a block is open in them.
     pub(super) fn holds_blocks(self) -> bool {
-        use Name::{Audio, Button, Canvas, Map, Math, Noscript, Object, Select, Svg, Template, Video};
+        use Name::{
+            Audio, Button, Canvas, Map, Math, Noscript, Object, Select, Svg, Template, Video,
+        };
         matches!(
             self,
-            Audio | Button | Canvas | Map | Math | Noscript | Object | Select | Svg | Template | Video
+            Audio
+                | Button
+                | Canvas
+                | Map
+                | Math
+                | Noscript
+                | Object
+                | Select
+                | Svg
+                | Template
+                | Video
         )
     }
 

@@ -89,7 +89,10 @@ impl Out {
 
     /// The same for a text of one line.
     pub(super) fn line(max: usize) -> Self {
-        Self { one_line: true, ..Self::new(max) }
+        Self {
+            one_line: true,
+            ..Self::new(max)
+        }
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -133,8 +136,13 @@ impl Out {
         }
         self.close_marks(0);
         // What comes first in an item goes right behind its marker.
-        let is_first = self.prefixes.last().is_some_and(|prefix| prefix.first.is_some());
-        self.breaks = self.breaks.max(if is_first { breaks.min(1) } else { breaks });
+        let is_first = self
+            .prefixes
+            .last()
+            .is_some_and(|prefix| prefix.first.is_some());
+        self.breaks = self
+            .breaks
+            .max(if is_first { breaks.min(1) } else { breaks });
         self.space = false;
     }
 
@@ -157,7 +165,9 @@ impl Out {
     }
 
     pub(super) fn in_link(&self) -> bool {
-        self.marks.iter().any(|(open, _)| matches!(open, Mark::Link(_)))
+        self.marks
+            .iter()
+            .any(|(open, _)| matches!(open, Mark::Link(_)))
     }
 
     /// Closes the mark that was opened last.
@@ -173,7 +183,10 @@ impl Out {
             self.beyond += 1;
             return;
         }
-        self.prefixes.push(Prefix { first: first.map(str::to_owned), rest: rest.to_owned() });
+        self.prefixes.push(Prefix {
+            first: first.map(str::to_owned),
+            rest: rest.to_owned(),
+        });
     }
 
     pub(super) fn pop_prefix(&mut self) {
@@ -212,7 +225,10 @@ impl Out {
             return;
         }
         self.break_lines();
-        if std::mem::take(&mut self.space) && !self.text.is_empty() && !self.text.ends_with([' ', '\n']) {
+        if std::mem::take(&mut self.space)
+            && !self.text.is_empty()
+            && !self.text.ends_with([' ', '\n'])
+        {
             self.push(" ");
         }
         for at in 0..self.marks.len() {
@@ -235,7 +251,10 @@ impl Out {
         if !begins {
             if breaks > 1 {
                 self.push("\n");
-                let empty: String = self.prefixes[..self.shared].iter().map(|prefix| &*prefix.rest).collect();
+                let empty: String = self.prefixes[..self.shared]
+                    .iter()
+                    .map(|prefix| &*prefix.rest)
+                    .collect();
                 self.push(empty.trim_end());
             }
             self.push("\n");

@@ -1,6 +1,7 @@
 //! Tags and text, one after the other, as browsers tell them apart.
 //!
-//! Nothing is copied, every byte is looked at a fixed number of times, and only the first attributes of a tag are kept.
+//! Nothing is copied, every byte is looked at a fixed number of times, and only the first
+//! attributes of a tag are kept.
 
 /// The most attributes of one tag that are kept.
 const MAX_ATTRS: usize = 64;
@@ -36,7 +37,11 @@ pub(super) struct Tokens<'a> {
 
 impl<'a> Tokens<'a> {
     pub(super) fn new(page: &'a str) -> Self {
-        Self { page, at: 0, attrs: Vec::new() }
+        Self {
+            page,
+            at: 0,
+            attrs: Vec::new(),
+        }
     }
 
     /// Names and values of the tag that was read last; values are not decoded.
@@ -85,7 +90,9 @@ impl<'a> Tokens<'a> {
 
     /// Where `c` is, or the end of the page.
     fn find(&self, from: usize, c: char) -> usize {
-        self.page[from..].find(c).map_or(self.page.len(), |found| from + found)
+        self.page[from..]
+            .find(c)
+            .map_or(self.page.len(), |found| from + found)
     }
 
     fn skip_past(&mut self, c: char) {
@@ -95,7 +102,9 @@ impl<'a> Tokens<'a> {
     /// A comment, or something else that begins with `<!`.
     fn declaration(&mut self) {
         let rest = &self.page[self.at..];
-        let Some(comment) = rest.strip_prefix("<!--") else { return self.skip_past('>') };
+        let Some(comment) = rest.strip_prefix("<!--") else {
+            return self.skip_past('>');
+        };
         let start = self.at + 4;
         if comment.starts_with('>') {
             self.at = start + 1;
@@ -106,7 +115,8 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// A tag whose name begins `ahead` bytes from here. A tag that the end of the page cuts off is none.
+    /// A tag whose name begins `ahead` bytes from here. A tag that the end of the page cuts off is
+    /// none.
     fn tag(&mut self, ahead: usize) -> Option<&'a str> {
         let (page, start) = (self.page, self.at + ahead);
         self.at = start;
@@ -158,7 +168,10 @@ impl<'a> Tokens<'a> {
 
     fn skip(&mut self, while_it: impl Fn(u8) -> bool) {
         let bytes = &self.page.as_bytes()[self.at..];
-        self.at += bytes.iter().position(|byte| !while_it(*byte)).unwrap_or(bytes.len());
+        self.at += bytes
+            .iter()
+            .position(|byte| !while_it(*byte))
+            .unwrap_or(bytes.len());
     }
 
     /// Where the closing tag of `name` is, or the end of the page.
@@ -177,8 +190,12 @@ impl<'a> Tokens<'a> {
     /// Whether a tag's name is here, and ends.
     fn names(&self, at: usize, name: &str) -> bool {
         let bytes = &self.page.as_bytes()[at..];
-        let here = bytes.get(..name.len()).is_some_and(|here| here.eq_ignore_ascii_case(name.as_bytes()));
-        here && bytes.get(name.len()).is_some_and(|byte| is_space(*byte) || matches!(byte, b'/' | b'>'))
+        let here = bytes
+            .get(..name.len())
+            .is_some_and(|here| here.eq_ignore_ascii_case(name.as_bytes()));
+        here && bytes
+            .get(name.len())
+            .is_some_and(|byte| is_space(*byte) || matches!(byte, b'/' | b'>'))
     }
 
     /// Where a script ends. In a comment, a script may have scripts in it, which end in between.
@@ -186,7 +203,10 @@ impl<'a> Tokens<'a> {
         let (mut commented, mut inner) = (false, false);
         let bytes = self.page.as_bytes();
         let mut at = from;
-        while let Some(found) = bytes[at..].iter().position(|byte| matches!(byte, b'<' | b'-')) {
+        while let Some(found) = bytes[at..]
+            .iter()
+            .position(|byte| matches!(byte, b'<' | b'-'))
+        {
             at += found;
             let rest = &self.page[at..];
             if rest.starts_with("-->") {

@@ -1,7 +1,8 @@
 //! A page as a flat tree: its nodes in the order of the page, each with the place where it ends.
 //!
-//! What is inside of a node is thus a range, and no walk needs a stack. Elements are nested up to a limit, beyond which
-//! they lie side by side; what closes what follows the rules of HTML as far as text is concerned.
+//! What is inside of a node is thus a range, and no walk needs a stack. Elements are nested up to a
+//! limit, beyond which they lie side by side; what closes what follows the rules of HTML as far as
+//! text is concerned.
 
 mod build;
 
@@ -47,9 +48,26 @@ impl<'a> Doc<'a> {
     pub(super) fn parse(page: &'a str, max: usize) -> Self {
         // Places are kept in four bytes. Nobody downloads as much.
         let page = page.get(..1 << 31).unwrap_or(page);
-        let root = Node { name: Name::Body, attr_count: 0, attrs: 0, parent: 0, end: 0, from: 0, to: 0 };
-        let doc = Self { page, nodes: vec![root], attrs: Vec::new(), is_cut: false };
-        let mut builder = Builder { doc, open: vec![Self::ROOT], beyond: 0 };
+        let root = Node {
+            name: Name::Body,
+            attr_count: 0,
+            attrs: 0,
+            parent: 0,
+            end: 0,
+            from: 0,
+            to: 0,
+        };
+        let doc = Self {
+            page,
+            nodes: vec![root],
+            attrs: Vec::new(),
+            is_cut: false,
+        };
+        let mut builder = Builder {
+            doc,
+            open: vec![Self::ROOT],
+            beyond: 0,
+        };
         let mut tokens = Tokens::new(page);
         while let Some(token) = tokens.next() {
             if builder.doc.nodes.len() >= max {
@@ -104,7 +122,9 @@ impl<'a> Doc<'a> {
 
     /// All texts in a node.
     pub(super) fn texts(&self, id: Id) -> impl Iterator<Item = &'a str> {
-        (id..self.end(id)).filter(|id| self.name(*id) == Name::Text).map(|id| self.text(id))
+        (id..self.end(id))
+            .filter(|id| self.name(*id) == Name::Text)
+            .map(|id| self.text(id))
     }
 
     /// An attribute, not decoded.
@@ -112,7 +132,9 @@ impl<'a> Doc<'a> {
         let node = &self.nodes[id];
         let start = node.attrs as usize;
         let own = &self.attrs[start..start + usize::from(node.attr_count)];
-        own.iter().find(|(name, _)| *name == attr).map(|(_, value)| *value)
+        own.iter()
+            .find(|(name, _)| *name == attr)
+            .map(|(_, value)| *value)
     }
 
     /// All elements of a name.

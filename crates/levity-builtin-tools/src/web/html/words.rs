@@ -106,18 +106,37 @@ const NOISE: &[&str] = &[
 ];
 
 /// Words for what is not shown at all, or is shown beside every line.
-const HIDDEN: &[&str] =
-    &["d-none", "hidden", "hide", "is-hidden", "lineno", "linenos", "linenumber", "gutter", "rouge-gutter"];
+const HIDDEN: &[&str] = &[
+    "d-none",
+    "hidden",
+    "hide",
+    "is-hidden",
+    "lineno",
+    "linenos",
+    "linenumber",
+    "gutter",
+    "rouge-gutter",
+];
 
 /// Words for remarks that belong to the content, though they stand aside.
-const REMARK: &[&str] =
-    &["admonition", "callout", "caution", "important", "infobox", "note", "tip", "warning"];
+const REMARK: &[&str] = &[
+    "admonition",
+    "callout",
+    "caution",
+    "important",
+    "infobox",
+    "note",
+    "tip",
+    "warning",
+];
 
 /// Beginnings of names that tell of the page around, not of the element.
 const ABOUT: &[&str] = &["has-", "with-", "no-", "without-", "js-", "layout-"];
 
 pub(super) fn is_noise(names: &str) -> bool {
-    any(names, |name| NOISE.iter().any(|word| begins_or_ends(name, word)))
+    any(names, |name| {
+        NOISE.iter().any(|word| begins_or_ends(name, word))
+    })
 }
 
 pub(super) fn is_hidden(names: &str) -> bool {
@@ -125,20 +144,32 @@ pub(super) fn is_hidden(names: &str) -> bool {
 }
 
 pub(super) fn is_remark(names: &str) -> bool {
-    any(names, |name| REMARK.iter().any(|word| begins_or_ends(name, word)))
+    any(names, |name| {
+        REMARK.iter().any(|word| begins_or_ends(name, word))
+    })
 }
 
 /// The language that a class of a code block names.
 pub(super) fn language(names: &str) -> Option<&str> {
-    const BEFORE: &[&str] =
-        &["language-", "lang-", "highlight-source-", "highlight-", "brush:", "prettyprint-"];
+    const BEFORE: &[&str] = &[
+        "language-",
+        "lang-",
+        "highlight-source-",
+        "highlight-",
+        "brush:",
+        "prettyprint-",
+    ];
     let names = short(names).split_ascii_whitespace();
     let found = names.filter_map(|name| BEFORE.iter().find_map(|before| name.strip_prefix(before)));
     let sound = |name: &&str| {
         (1..=24).contains(&name.len())
-            && name.chars().all(|c| c.is_ascii_alphanumeric() || "+-#._".contains(c))
+            && name
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "+-#._".contains(c))
     };
-    found.filter(sound).find(|name| !matches!(*name, "default" | "none" | "plain" | "notranslate"))
+    found
+        .filter(sound)
+        .find(|name| !matches!(*name, "default" | "none" | "plain" | "notranslate"))
 }
 
 fn any(names: &str, is_it: impl Fn(&str) -> bool) -> bool {
@@ -151,8 +182,13 @@ fn any(names: &str, is_it: impl Fn(&str) -> bool) -> bool {
 /// `share`, `share-buttons` and `post__share` all are about sharing; `shareholder` is not.
 fn begins_or_ends(name: &str, word: &str) -> bool {
     let parts = |rest: &str, c: Option<char>| rest.is_empty() || matches!(c, Some('-' | '_'));
-    let begins = name.strip_prefix(word).is_some_and(|rest| parts(rest, rest.chars().next()));
-    begins || name.strip_suffix(word).is_some_and(|rest| parts(rest, rest.chars().next_back()))
+    let begins = name
+        .strip_prefix(word)
+        .is_some_and(|rest| parts(rest, rest.chars().next()));
+    begins
+        || name
+            .strip_suffix(word)
+            .is_some_and(|rest| parts(rest, rest.chars().next_back()))
 }
 
 fn short(names: &str) -> &str {
@@ -165,14 +201,26 @@ mod tests {
 
     #[test]
     fn names_of_classes_are_read_by_their_parts() {
-        for noise in
-            ["share", "x Share-Buttons", "post__share", "cookie-banner", "comments", "main-nav", "ad"]
-        {
+        for noise in [
+            "share",
+            "x Share-Buttons",
+            "post__share",
+            "cookie-banner",
+            "comments",
+            "main-nav",
+            "ad",
+        ] {
             assert!(is_noise(noise), "{noise}");
         }
-        for content in
-            ["shareholder", "has-sidebar", "layout-sidebar", "content", "article", "adventure", "header"]
-        {
+        for content in [
+            "shareholder",
+            "has-sidebar",
+            "layout-sidebar",
+            "content",
+            "article",
+            "adventure",
+            "header",
+        ] {
             assert!(!is_noise(content), "{content}");
         }
         assert!(is_hidden("a d-none b") && !is_hidden("hidden-gem"));

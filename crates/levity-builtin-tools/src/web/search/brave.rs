@@ -18,7 +18,10 @@ pub struct Brave {
 impl Brave {
     /// The service with this key.
     pub fn new(key: impl AsRef<str>) -> Self {
-        Self { remote: Remote::new("https://api.search.brave.com"), key: Key::new(key.as_ref()) }
+        Self {
+            remote: Remote::new("https://api.search.brave.com"),
+            key: Key::new(key.as_ref()),
+        }
     }
 
     /// Another address than Brave's own: that of a gateway, for instance.
@@ -41,9 +44,18 @@ impl SearchProvider for Brave {
     async fn search(&self, query: &str, count: usize) -> Result<Vec<SearchHit>, ToolError> {
         let count = count.clamp(1, 20).to_string();
         let query = [("q", query), ("count", &count)];
-        let reply =
-            self.remote.ask("/res/v1/web/search", &query, Some(("x-subscription-token", &self.key))).await?;
-        let results = reply["web"]["results"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let reply = self
+            .remote
+            .ask(
+                "/res/v1/web/search",
+                &query,
+                Some(("x-subscription-token", &self.key)),
+            )
+            .await?;
+        let results = reply["web"]["results"]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
         Ok(results.iter().filter_map(hit).collect())
     }
 }
@@ -51,5 +63,9 @@ impl SearchProvider for Brave {
 /// Titles and descriptions have marks of HTML around the words that were searched for.
 fn hit(result: &Value) -> Option<SearchHit> {
     let text = |name: &str| plain(result[name].as_str().unwrap_or_default());
-    Some(SearchHit::new(text("title"), result["url"].as_str()?, text("description")))
+    Some(SearchHit::new(
+        text("title"),
+        result["url"].as_str()?,
+        text("description"),
+    ))
 }

@@ -42,7 +42,10 @@ pub(super) struct Remote {
 
 impl Remote {
     pub(super) fn new(base: impl Into<String>) -> Self {
-        Self { base: base.into(), client: Client::default() }
+        Self {
+            base: base.into(),
+            client: Client::default(),
+        }
     }
 
     /// Asks, and returns the JSON that comes back.
@@ -54,22 +57,26 @@ impl Remote {
     ) -> Result<Value, ToolError> {
         let url = self.url(path, query)?;
         let client = self.client.get()?;
-        let mut get =
-            client.get(url.as_str()).map_err(|error| refused(&error))?.header("accept", "application/json");
+        let mut get = client
+            .get(url.as_str())
+            .map_err(|error| refused(&error))?
+            .header("accept", "application/json");
         if let Some((name, key)) = key {
             get = get.header(name, key.expose());
         }
         let mut reply = get.send().await.map_err(failure::net)?;
         check(reply.status())?;
         let body = reply.read(MAX_REPLY).await.map_err(failure::net)?;
-        serde_json::from_slice(&body.bytes)
-            .map_err(|_| ToolError::failed("the search service did not answer in JSON; go on without it"))
+        serde_json::from_slice(&body.bytes).map_err(|_| {
+            ToolError::failed("the search service did not answer in JSON; go on without it")
+        })
     }
 
     fn url(&self, path: &str, query: &[(&str, &str)]) -> Result<Url, ToolError> {
         let base = format!("{}{path}", self.base.trim_end_matches('/'));
-        let unread =
-            |_| ToolError::failed("the address of the search service cannot be read; go on without it");
+        let unread = |_| {
+            ToolError::failed("the address of the search service cannot be read; go on without it")
+        };
         Url::parse_with_params(&base, query).map_err(unread)
     }
 }
@@ -77,13 +84,23 @@ impl Remote {
 fn check(status: u16) -> Result<(), ToolError> {
     let (text, may_pass) = match status {
         200 => return Ok(()),
-        401 | 403 => {
-            ("the search service does not accept the key, or refuses this use; go on without it", false)
-        }
-        400 | 422 => ("the search service does not understand the query; write it in another way", false),
-        429 => ("the search service wants fewer requests; go on without it for a while", false),
+        401 | 403 => (
+            "the search service does not accept the key, or refuses this use; go on without it",
+            false,
+        ),
+        400 | 422 => (
+            "the search service does not understand the query; write it in another way",
+            false,
+        ),
+        429 => (
+            "the search service wants fewer requests; go on without it for a while",
+            false,
+        ),
         500..=599 => ("the search service is in trouble; try again later", true),
-        _ => ("the search service did not answer as it should; go on without it", false),
+        _ => (
+            "the search service did not answer as it should; go on without it",
+            false,
+        ),
     };
     Err(ToolError::failed(format!("{text} (status {status})")).with_retryable(may_pass))
 }

@@ -8,7 +8,8 @@ use super::super::html::plain;
 use super::remote::Remote;
 use super::{SearchHit, SearchProvider};
 
-/// An instance of SearXNG, which asks many search engines. Its settings must allow the format `json`.
+/// An instance of SearXNG, which asks many search engines. Its settings must allow the format
+/// `json`.
 ///
 /// An instance on a local network is reached only if the guard allows its address:
 ///
@@ -30,7 +31,9 @@ pub struct SearXng {
 impl SearXng {
     /// The instance at this address.
     pub fn new(url: impl Into<String>) -> Self {
-        Self { remote: Remote::new(url) }
+        Self {
+            remote: Remote::new(url),
+        }
     }
 
     /// What may be reached; by default public addresses by HTTPS.
@@ -44,13 +47,23 @@ impl SearXng {
 #[async_trait]
 impl SearchProvider for SearXng {
     async fn search(&self, query: &str, _: usize) -> Result<Vec<SearchHit>, ToolError> {
-        let reply = self.remote.ask("/search", &[("q", query), ("format", "json")], None).await?;
-        let results = reply["results"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let reply = self
+            .remote
+            .ask("/search", &[("q", query), ("format", "json")], None)
+            .await?;
+        let results = reply["results"]
+            .as_array()
+            .map(Vec::as_slice)
+            .unwrap_or_default();
         Ok(results.iter().filter_map(hit).collect())
     }
 }
 
 fn hit(result: &Value) -> Option<SearchHit> {
     let text = |name: &str| plain(result[name].as_str().unwrap_or_default());
-    Some(SearchHit::new(text("title"), result["url"].as_str()?, text("content")))
+    Some(SearchHit::new(
+        text("title"),
+        result["url"].as_str()?,
+        text("content"),
+    ))
 }

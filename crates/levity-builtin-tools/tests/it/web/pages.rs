@@ -9,9 +9,10 @@ use serde_json::json;
 use super::server::{Answer, Server};
 use super::{call, dispatcher};
 
-/// How much of the words must be the same as with the reference reader, by page: twice those that both have, by those
-/// of both together. What is missing to 1 is mostly ours: texts of images, headings that repeat the title, and the last
-/// entry of the listing, which the other takes for an ornament. Of a page made by scripts it finds nothing.
+/// How much of the words must be the same as with the reference reader, by page: twice those that
+/// both have, by those of both together. What is missing to 1 is mostly ours: texts of images,
+/// headings that repeat the title, and the last entry of the listing, which the other takes for an
+/// ornament. Of a page made by scripts it finds nothing.
 const PAGES: &[(&str, f64)] = &[
     ("news", 0.92),
     ("docs", 0.97),
@@ -28,19 +29,26 @@ const PAGES: &[(&str, f64)] = &[
 ];
 
 fn fixture(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/web").join(name)
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures/web")
+        .join(name)
 }
 
 fn words(text: &str) -> HashMap<String, usize> {
     let mut words = HashMap::new();
     let is_wide = |c: char| ('\u{2e80}'..='\u{9fff}').contains(&c);
-    for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
+    for word in text
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+    {
         // Where there are no spaces, every character is a word.
         let parts: Vec<String> = match word.chars().any(is_wide) {
             true => word.chars().map(String::from).collect(),
             false => vec![word.to_lowercase()],
         };
-        parts.into_iter().for_each(|part| *words.entry(part).or_default() += 1);
+        parts
+            .into_iter()
+            .for_each(|part| *words.entry(part).or_default() += 1);
     }
     words
 }
@@ -49,12 +57,17 @@ fn words(text: &str) -> HashMap<String, usize> {
 fn without_addresses(text: &str) -> String {
     let mut parts = text.split("](");
     let first = parts.next().unwrap_or_default().to_owned();
-    parts.fold(first, |text, part| text + " " + part.split_once(')').map_or("", |(_, rest)| rest))
+    parts.fold(first, |text, part| {
+        text + " " + part.split_once(')').map_or("", |(_, rest)| rest)
+    })
 }
 
 fn same(ours: &str, theirs: &str) -> f64 {
     let (ours, theirs) = (words(&without_addresses(ours)), words(theirs));
-    let both: usize = ours.iter().map(|(word, count)| *count.min(theirs.get(word).unwrap_or(&0))).sum();
+    let both: usize = ours
+        .iter()
+        .map(|(word, count)| *count.min(theirs.get(word).unwrap_or(&0)))
+        .sum();
     let all = ours.values().sum::<usize>() + theirs.values().sum::<usize>();
     2.0 * both as f64 / all.max(1) as f64
 }
@@ -62,15 +75,26 @@ fn same(ours: &str, theirs: &str) -> f64 {
 async fn text_of(name: &str) -> String {
     let page = std::fs::read(fixture(&format!("{name}.html"))).unwrap();
     let server = Server::start(&[("/dir/page", Answer::html(page))]).await;
-    let tool = WebFetch::builder().guard(server.guard().build().unwrap()).build();
-    let result = call(&dispatcher(tool).0, "web_fetch", json!({"url": server.url("/dir/page")})).await;
+    let tool = WebFetch::builder()
+        .guard(server.guard().build().unwrap())
+        .build();
+    let result = call(
+        &dispatcher(tool).0,
+        "web_fetch",
+        json!({"url": server.url("/dir/page")}),
+    )
+    .await;
     let value = result.value.unwrap_or_else(|| panic!("{name}: no value"));
     let title = value["title"].as_str().unwrap_or_default();
-    let text = value["text"].as_str().unwrap_or_default().replace(&server.url("/"), "https://example.org/");
+    let text = value["text"]
+        .as_str()
+        .unwrap_or_default()
+        .replace(&server.url("/"), "https://example.org/");
     format!("Title: {title}\n\n{text}\n")
 }
 
-/// With `LEVITY_WRITE_PAGES=1` the expected texts are written anew; look at the difference before keeping it.
+/// With `LEVITY_WRITE_PAGES=1` the expected texts are written anew; look at the difference before
+/// keeping it.
 #[tokio::test]
 async fn every_page_is_read_as_expected() {
     for (name, _) in PAGES {
@@ -78,7 +102,11 @@ async fn every_page_is_read_as_expected() {
         if std::env::var_os("LEVITY_WRITE_PAGES").is_some() {
             std::fs::write(&file, &found).unwrap();
         }
-        assert_eq!(found, std::fs::read_to_string(&file).unwrap_or_default(), "{name}");
+        assert_eq!(
+            found,
+            std::fs::read_to_string(&file).unwrap_or_default(),
+            "{name}"
+        );
     }
 }
 
@@ -90,8 +118,14 @@ async fn another_reader_finds_the_same() {
         let ours = text_of(name).await;
         let ours = ours.split_once("\n\n").map_or("", |(_, text)| text);
         let same = same(ours, &theirs);
-        report
-            .push(format!("{name}: {same:.3} of {bound}{}", if same < *bound { " TOO LITTLE" } else { "" }));
+        report.push(format!(
+            "{name}: {same:.3} of {bound}{}",
+            if same < *bound { " TOO LITTLE" } else { "" }
+        ));
     }
-    assert!(report.iter().all(|line| !line.ends_with("LITTLE")), "{}", report.join("\n"));
+    assert!(
+        report.iter().all(|line| !line.ends_with("LITTLE")),
+        "{}",
+        report.join("\n")
+    );
 }

@@ -1,5 +1,8 @@
 //! A web server on loopback that says what it is told to, and keeps what it was asked.
-#![allow(clippy::disallowed_methods, reason = "a server is aborted when it is dropped")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a server is aborted when it is dropped"
+)]
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -25,7 +28,10 @@ pub(crate) enum Answer {
 
 impl Answer {
     pub(crate) fn new(status: u16, headers: &str, body: impl AsRef<[u8]>) -> Self {
-        let (body, mut bytes) = (body.as_ref(), format!("HTTP/1.1 {status} Said\r\n{headers}").into_bytes());
+        let (body, mut bytes) = (
+            body.as_ref(),
+            format!("HTTP/1.1 {status} Said\r\n{headers}").into_bytes(),
+        );
         bytes.extend(format!("content-length: {}\r\n\r\n", body.len()).bytes());
         bytes.extend(body);
         Self::Say(bytes)
@@ -53,8 +59,10 @@ impl Server {
     pub(crate) async fn start(answers: &[(&str, Answer)]) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let answers: Answers =
-            answers.iter().map(|(path, answer)| ((*path).to_owned(), answer.clone())).collect();
+        let answers: Answers = answers
+            .iter()
+            .map(|(path, answer)| ((*path).to_owned(), answer.clone()))
+            .collect();
         let (answers, heads) = (Arc::new(answers), Arc::<Mutex<Vec<String>>>::default());
         let kept = heads.clone();
         let task = tokio::spawn(async move {
@@ -77,7 +85,10 @@ impl Server {
     }
 
     pub(crate) fn guard(&self) -> NetGuardBuilder {
-        let guard = NetGuard::builder().allow_http().allow_port(self.port).allow_address("127.0.0.0/8");
+        let guard = NetGuard::builder()
+            .allow_http()
+            .allow_port(self.port)
+            .allow_address("127.0.0.0/8");
         guard.time_limit(Duration::from_secs(20))
     }
 }
@@ -88,7 +99,11 @@ impl Drop for Server {
     }
 }
 
-async fn serve(mut stream: TcpStream, answers: &Answers, heads: &Mutex<Vec<String>>) -> io::Result<()> {
+async fn serve(
+    mut stream: TcpStream,
+    answers: &Answers,
+    heads: &Mutex<Vec<String>>,
+) -> io::Result<()> {
     let mut bytes = Vec::new();
     while !bytes.windows(4).any(|four| four == b"\r\n\r\n") {
         if stream.read_buf(&mut bytes).await? == 0 {
@@ -98,7 +113,9 @@ async fn serve(mut stream: TcpStream, answers: &Answers, heads: &Mutex<Vec<Strin
     let head = String::from_utf8_lossy(&bytes).into_owned();
     let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
     heads.lock().unwrap().push(head);
-    let known = answers.iter().find(|(known, _)| path.split('?').next() == Some(known));
+    let known = answers
+        .iter()
+        .find(|(known, _)| path.split('?').next() == Some(known));
     match known.map_or_else(|| Answer::new(404, "", ""), |(_, answer)| answer.clone()) {
         Answer::Say(bytes) | Answer::Stall(bytes) => stream.write_all(&bytes).await?,
         Answer::Endless(first, bytes) => {

@@ -16,36 +16,67 @@ struct Story {
 
 impl Story {
     fn new(goal: &str) -> Self {
-        let mut story = Self { view: PlanView::new(), now: 0 };
-        story.event(EventKind::Goal { text: goal.to_owned() });
+        let mut story = Self {
+            view: PlanView::new(),
+            now: 0,
+        };
+        story.event(EventKind::Goal {
+            text: goal.to_owned(),
+        });
         story
     }
 
     fn event(&mut self, kind: EventKind) {
         self.now += 100;
-        self.view.apply(&Event::new(RunId::new("r"), self.now, Timestamp::from_millis(self.now), kind));
+        self.view.apply(&Event::new(
+            RunId::new("r"),
+            self.now,
+            Timestamp::from_millis(self.now),
+            kind,
+        ));
     }
 
     fn notice(&mut self, notice: &PlanNotice) {
         let data = serde_json::to_value(notice).unwrap_or_default();
-        self.event(EventKind::Custom { name: PlanNotice::NAME.to_owned(), data });
+        self.event(EventKind::Custom {
+            name: PlanNotice::NAME.to_owned(),
+            data,
+        });
     }
 
     fn planned(&mut self, plan: Plan) {
         let edges = PlanView::of_plan(plan.clone());
         let id = |at: &u32| edges.steps()[*at as usize].id.clone();
-        let edges = edges.edges().iter().map(|(from, to)| (id(from), id(to))).collect();
-        self.notice(&PlanNotice::Planned { plan: Arc::new(plan), edges });
+        let edges = edges
+            .edges()
+            .iter()
+            .map(|(from, to)| (id(from), id(to)))
+            .collect();
+        self.notice(&PlanNotice::Planned {
+            plan: Arc::new(plan),
+            edges,
+        });
     }
 
     fn started(&mut self, step: &str, effect: u64) {
         let effect = EffectId::new(effect);
-        self.notice(&PlanNotice::StepStarted { step: step.into(), effect, attempt: 1, round: 1, item: None });
+        self.notice(&PlanNotice::StepStarted {
+            step: step.into(),
+            effect,
+            attempt: 1,
+            round: 1,
+            item: None,
+        });
     }
 
     fn completed(&mut self, step: &str) {
         let (step, spent) = (StepId::from(step), StepSpent::default());
-        self.notice(&PlanNotice::StepCompleted { step, writes: Vec::new(), output: "x".into(), spent });
+        self.notice(&PlanNotice::StepCompleted {
+            step,
+            writes: Vec::new(),
+            output: "x".into(),
+            spent,
+        });
     }
 
     fn frame(&self, width: u16, height: u16) -> String {
@@ -76,7 +107,11 @@ fn a_frame_has_the_tree_above_and_the_log_below() {
     story.started("south", 2);
     story.completed("north");
     let error = "no answer\r\nfrom \u{1b}]0;x\u{7}".to_owned();
-    story.notice(&PlanNotice::StepFailed { step: "south".into(), error, spent: StepSpent::default() });
+    story.notice(&PlanNotice::StepFailed {
+        step: "south".into(),
+        error,
+        spent: StepSpent::default(),
+    });
     let expected = "\
 running · 0 s · 1 of 3 steps · 1 failed · Ctrl-C cancels
 ROOT compare�[2J two coasts
@@ -95,7 +130,9 @@ ROOT compare�[2J two coasts
 #[test]
 fn what_is_under_way_is_in_sight_however_many_steps_there_are() {
     let steps: Vec<String> = (0..15).map(|at| format!("step{at:02}")).collect();
-    let plan = steps.iter().fold(Plan::new(), |plan, id| plan.step(Step::new(id.as_str(), "Worker")));
+    let plan = steps.iter().fold(Plan::new(), |plan, id| {
+        plan.step(Step::new(id.as_str(), "Worker"))
+    });
     let mut story = Story::new("many");
     story.planned(plan);
     for (at, step) in steps.iter().enumerate().take(9) {
@@ -106,10 +143,16 @@ fn what_is_under_way_is_in_sight_however_many_steps_there_are() {
     for height in 4..=30 {
         let frame = story.frame(50, height);
         assert_eq!(frame.lines().count(), usize::from(height));
-        assert!(height < 12 || frame.contains("step09 ◐"), "{height}: {frame}");
+        assert!(
+            height < 12 || frame.contains("step09 ◐"),
+            "{height}: {frame}"
+        );
     }
     let frame = story.frame(50, 13);
-    assert!(frame.contains("… ") && frame.contains(" above\n") && frame.contains(" below\n"), "{frame}");
+    assert!(
+        frame.contains("… ") && frame.contains(" above\n") && frame.contains(" below\n"),
+        "{frame}"
+    );
     // No size is too small.
     for (width, height) in [(1, 1), (2, 3), (7, 2), (300, 2)] {
         story.frame(width, height);
@@ -120,7 +163,11 @@ fn what_is_under_way_is_in_sight_however_many_steps_there_are() {
 fn what_is_under_way_is_in_sight_however_deep_it_is() {
     let chain = (0..1_500).fold(Plan::new(), |plan, at: u32| {
         let step = Step::new(format!("step{at}"), "Worker");
-        plan.step(if at == 0 { step } else { step.after(format!("step{}", at - 1)) })
+        plan.step(if at == 0 {
+            step
+        } else {
+            step.after(format!("step{}", at - 1))
+        })
     });
     let mut story = Story::new("deep");
     story.planned(chain);
@@ -136,5 +183,8 @@ fn a_small_screen_shows_steps_and_no_log() {
     story.planned(plan());
     story.started("south", 2);
     let frame = story.frame(40, 6);
-    assert!(frame.contains("south ◐") && !frame.contains("log"), "{frame}");
+    assert!(
+        frame.contains("south ◐") && !frame.contains("log"),
+        "{frame}"
+    );
 }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use levity_core::{
-    Decision, Effect, EffectId, Failure, Input, Machine as _, MachineOutput, Outcome, RunId, Status,
-    ToolError, ToolOutput, ToolResult,
+    Decision, Effect, EffectId, Failure, Input, Machine as _, MachineOutput, Outcome, RunId,
+    Status, ToolError, ToolOutput, ToolResult,
 };
 use serde_json::{Value, json};
 
@@ -25,17 +25,29 @@ struct Hand {
 
 impl Hand {
     fn new(rules: &Arc<Rules>, plan: Plan, settings: Settings) -> Self {
-        let start = Start { plan: Some(Arc::new(plan)), settings, ..Start::default() };
+        let start = Start {
+            plan: Some(Arc::new(plan)),
+            settings,
+            ..Start::default()
+        };
         let machine = GraphMachine::new(rules.clone(), start);
-        let mut hand = Self { machine, open: Vec::new(), notices: Vec::new() };
-        hand.apply(Input::Begin { run: RunId::new("r"), wrap: None });
+        let mut hand = Self {
+            machine,
+            open: Vec::new(),
+            notices: Vec::new(),
+        };
+        hand.apply(Input::Begin {
+            run: RunId::new("r"),
+            wrap: None,
+        });
         hand
     }
 
     fn apply(&mut self, input: Input) {
         let mut wants = MachineOutput::new();
         self.machine.apply(input, &mut wants);
-        self.notices.extend(wants.events.iter().filter_map(PlanNotice::of));
+        self.notices
+            .extend(wants.events.iter().filter_map(PlanNotice::of));
         self.open.append(&mut wants.effects);
     }
 
@@ -53,7 +65,10 @@ impl Hand {
     }
 
     fn end(&mut self, wanted: &str, outcome: impl FnOnce(&Effect) -> Outcome) {
-        let at = self.open.iter().position(|(_, effect)| name(effect) == wanted);
+        let at = self
+            .open
+            .iter()
+            .position(|(_, effect)| name(effect) == wanted);
         let at = at.unwrap_or_else(|| panic!("no `{wanted}` in {:?}", self.wanted()));
         let (effect, what) = self.open.remove(at);
         let outcome = outcome(&what);
@@ -66,20 +81,31 @@ impl Hand {
     }
 
     fn fails(&mut self, step: &str) {
-        self.end(step, |effect| tool(effect, Err(ToolError::failed("it broke"))));
+        self.end(step, |effect| {
+            tool(effect, Err(ToolError::failed("it broke")))
+        });
     }
 
     fn status(&self) -> HashMap<String, StepStatus> {
-        self.machine.reports().map(|(id, status, ..)| (id.to_string(), status)).collect()
+        self.machine
+            .reports()
+            .map(|(id, status, ..)| (id.to_string(), status))
+            .collect()
     }
 
     fn ended(&self) -> &Status {
-        &self.machine.ending().unwrap_or_else(|| panic!("it wants {:?}", self.wanted())).status
+        &self
+            .machine
+            .ending()
+            .unwrap_or_else(|| panic!("it wants {:?}", self.wanted()))
+            .status
     }
 }
 
 fn tool(effect: &Effect, result: Result<ToolOutput, ToolError>) -> Outcome {
-    let Effect::Tool(run) = effect else { panic!("{effect:?}") };
+    let Effect::Tool(run) = effect else {
+        panic!("{effect:?}")
+    };
     Outcome::Tool(ToolResult::new(&run.call, result))
 }
 
@@ -110,11 +136,21 @@ fn with_planner(plan: Plan, settings: Settings) -> Hand {
 
 #[test]
 fn a_list_goes_on_when_the_plan_is_changed() {
-    let plan = plan([step("bad"), step("list").map(FanOut::over("all"))]).given("all", json!([1, 2, 3]));
-    let mut hand = with_planner(plan, Settings { parallel: 2, ..Settings::default() });
+    let plan =
+        plan([step("bad"), step("list").map(FanOut::over("all"))]).given("all", json!([1, 2, 3]));
+    let mut hand = with_planner(
+        plan,
+        Settings {
+            parallel: 2,
+            ..Settings::default()
+        },
+    );
     hand.fails("bad");
     assert_eq!(hand.wanted(), ["list", PLAN, "list"]);
-    hand.gives(PLAN, json!({"add": [{"id": "other", "agent": "f", "inputs": {"me": "other"}}]}));
+    hand.gives(
+        PLAN,
+        json!({"add": [{"id": "other", "agent": "f", "inputs": {"me": "other"}}]}),
+    );
     hand.gives("list", 10);
     hand.gives("list", 20);
     hand.gives("list", 30);
@@ -141,15 +177,29 @@ fn what_a_change_adds_does_not_change_what_a_begun_step_is_given() {
 #[test]
 fn a_change_that_is_approved_too_late_is_checked_again() {
     let plan = plan([step("first"), step("second").after("first"), step("bad")]);
-    let mut hand = with_planner(plan, Settings { approve: true, ..Settings::default() });
+    let mut hand = with_planner(
+        plan,
+        Settings {
+            approve: true,
+            ..Settings::default()
+        },
+    );
     hand.end(CARRY_OUT, |_| Outcome::Decision(Decision::Allow));
     hand.fails("bad");
     hand.gives(PLAN, json!({"remove": ["second"]}));
     assert_eq!(hand.wanted(), ["first", CARRY_OUT]);
     hand.gives("first", 1);
-    assert_eq!(hand.wanted(), [CARRY_OUT, "second"], "nothing waits for the person");
+    assert_eq!(
+        hand.wanted(),
+        [CARRY_OUT, "second"],
+        "nothing waits for the person"
+    );
     hand.end(CARRY_OUT, |_| Outcome::Decision(Decision::Allow));
-    assert!(hand.notices.iter().any(|notice| matches!(notice, PlanNotice::Rejected { .. })));
+    assert!(
+        hand.notices
+            .iter()
+            .any(|notice| matches!(notice, PlanNotice::Rejected { .. }))
+    );
     hand.gives(PLAN, json!({"give_up": "it is too late"}));
     hand.gives("second", 2);
     assert!(matches!(hand.ended(), Status::Failed(_)));
@@ -164,7 +214,9 @@ fn one_step_stands_in_for_several() {
         [
             step("a").on_failure(shared()),
             step("b").on_failure(shared()),
-            Step::new("shared", "f").input("me", "shared").writes(["a", "b"]),
+            Step::new("shared", "f")
+                .input("me", "shared")
+                .writes(["a", "b"]),
             step("after_a").after("a"),
             step("after_b").after("b"),
         ]
@@ -172,7 +224,11 @@ fn one_step_stands_in_for_several() {
     let mut hand = carry_out(steps());
     hand.gives("a", 1);
     hand.gives("b", 2);
-    assert_eq!(hand.wanted(), ["after_a", "after_b"], "nobody is needed, and nobody is skipped for it");
+    assert_eq!(
+        hand.wanted(),
+        ["after_a", "after_b"],
+        "nobody is needed, and nobody is skipped for it"
+    );
     assert_eq!(hand.status()["shared"], StepStatus::Skipped);
     let mut hand = carry_out(steps());
     hand.fails("a");
@@ -191,7 +247,10 @@ fn a_step_that_nobody_did_is_missing() {
     let never = Condition::parse("x > 1").unwrap();
     let plan = plan([
         step("s").on_failure(OnFailure::Fallback("other".into())),
-        Step::new("other", "f").input("me", "other").writes(["s"]).when(never),
+        Step::new("other", "f")
+            .input("me", "other")
+            .writes(["s"])
+            .when(never),
     ]);
     let mut hand = Hand::new(&rules(false), plan.given("x", 0), Settings::default());
     hand.fails("s");
@@ -220,17 +279,32 @@ fn a_way_with_a_condition_is_not_taken_because_a_step_failed() {
 fn what_very_many_write_is_put_together_once() {
     let mut plan = Plan::new().variable("all", Variable::new().reducer(Reducer::List));
     for n in 0..10_000 {
-        plan = plan.step(Step::new(format!("s{n}"), "f").input("me", format!("s{n}")).writes(["all"]));
+        plan = plan.step(
+            Step::new(format!("s{n}"), "f")
+                .input("me", format!("s{n}"))
+                .writes(["all"]),
+        );
     }
-    let mut hand = Hand::new(&rules(false), plan, Settings { parallel: 20_000, ..Settings::default() });
+    let mut hand = Hand::new(
+        &rules(false),
+        plan,
+        Settings {
+            parallel: 20_000,
+            ..Settings::default()
+        },
+    );
     for (n, (effect, what)) in std::mem::take(&mut hand.open).into_iter().enumerate() {
         let mut wants = MachineOutput::new();
         wants.set_quiet(true);
         let outcome = tool(&what, Ok(ToolOutput::value(json!(n))));
-        hand.machine.apply(Input::Finished { effect, outcome }, &mut wants);
+        hand.machine
+            .apply(Input::Finished { effect, outcome }, &mut wants);
     }
     assert_eq!(hand.ended(), &Status::Complete);
-    assert_eq!(hand.machine.values()["all"].as_array().map(Vec::len), Some(10_000));
+    assert_eq!(
+        hand.machine.values()["all"].as_array().map(Vec::len),
+        Some(10_000)
+    );
 }
 
 #[test]
@@ -266,7 +340,8 @@ fn drain(hand: &mut Hand, good: impl Fn(usize) -> bool) -> usize {
             _ => tool(&what, Err(ToolError::failed("it broke"))),
         };
         done += 1;
-        hand.machine.apply(Input::Finished { effect, outcome }, &mut wants);
+        hand.machine
+            .apply(Input::Finished { effect, outcome }, &mut wants);
         hand.open.append(&mut wants.effects);
     }
     done
@@ -276,13 +351,18 @@ fn drain(hand: &mut Hand, good: impl Fn(usize) -> bool) -> usize {
 fn a_list_of_a_hundred_thousand() {
     let many = FanOut::MAX_MOST;
     let list = |map: FanOut, attempts: u32| {
-        let step = step("list").map(map.most(many)).retry(Retry::attempts(attempts));
+        let step = step("list")
+            .map(map.most(many))
+            .retry(Retry::attempts(attempts));
         let plan = plan([step]).given("all", json!((0..many).collect::<Vec<_>>()));
         Hand::new(&rules(false), plan, Settings::default())
     };
     let mut hand = list(FanOut::over("all"), 1);
     assert_eq!(drain(&mut hand, |_| true), many);
-    assert_eq!(hand.machine.values()["list"].as_array().map(Vec::len), Some(many));
+    assert_eq!(
+        hand.machine.values()["list"].as_array().map(Vec::len),
+        Some(many)
+    );
     // All fail, and it is not clear before the last that too few are left.
     let mut hand = list(FanOut::over("all").quorum(1), 1);
     assert_eq!(drain(&mut hand, |_| false), many);

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use levity_core::{
-    Decision, Effect, EffectId, Ending, EventKind, Failure, Input, Machine as _, MachineOutput, Outcome,
-    RunId, Status, ToolCall, ToolError, ToolOutput, ToolResult,
+    Decision, Effect, EffectId, Ending, EventKind, Failure, Input, Machine as _, MachineOutput,
+    Outcome, RunId, Status, ToolCall, ToolError, ToolOutput, ToolResult,
 };
 use serde_json::{Map, Value, json};
 
@@ -47,7 +47,12 @@ pub(super) struct Driver {
 }
 
 pub(super) fn start(made: &Made, settings: Settings) -> Start {
-    Start { goal: "Go.".to_owned(), plan: Some(Arc::new(made.plan.clone())), settings, ..Start::default() }
+    Start {
+        goal: "Go.".to_owned(),
+        plan: Some(Arc::new(made.plan.clone())),
+        settings,
+        ..Start::default()
+    }
 }
 
 impl Driver {
@@ -76,7 +81,10 @@ impl Driver {
     }
 
     pub(super) fn begin(&mut self) {
-        self.apply(Input::Begin { run: RunId::new("r"), wrap: None });
+        self.apply(Input::Begin {
+            run: RunId::new("r"),
+            wrap: None,
+        });
     }
 
     pub(super) fn apply(&mut self, input: Input) {
@@ -87,16 +95,25 @@ impl Driver {
         self.machine.apply(input, &mut wants);
         let ending = self.machine.ending();
         if self.traced {
-            self.trace.push(format!("{:?} {:?} {ending:?}", wants.effects, wants.events));
+            self.trace
+                .push(format!("{:?} {:?} {ending:?}", wants.effects, wants.events));
         }
         assert!(
             ending.is_none() || wants.effects.is_empty(),
             "after its ending it wants {:?}",
             wants.effects
         );
-        assert!(!had_ended || wants.events.is_empty(), "after its ending it tells {:?}", wants.events);
+        assert!(
+            !had_ended || wants.events.is_empty(),
+            "after its ending it tells {:?}",
+            wants.events
+        );
         for (id, _) in &wants.effects {
-            assert!(self.last.is_none_or(|last| last < *id), "{id} comes after {:?}", self.last);
+            assert!(
+                self.last.is_none_or(|last| last < *id),
+                "{id} comes after {:?}",
+                self.last
+            );
             self.last = Some(*id);
         }
         let notices: Vec<PlanNotice> = wants.events.iter().filter_map(PlanNotice::of).collect();
@@ -117,8 +134,16 @@ impl Driver {
             Effect::Wait(_) => false,
             _ => true,
         };
-        let running = self.open.iter().filter(|(_, effect)| is_step(effect)).count();
-        assert!(running <= self.parallel, "{running} at once, {} are allowed", self.parallel);
+        let running = self
+            .open
+            .iter()
+            .filter(|(_, effect)| is_step(effect))
+            .count();
+        assert!(
+            running <= self.parallel,
+            "{running} at once, {} are allowed",
+            self.parallel
+        );
     }
 
     /// What is called is what was said to begin.
@@ -132,8 +157,18 @@ impl Driver {
 
     fn notice(&mut self, notice: PlanNotice) {
         match &notice {
-            PlanNotice::StepStarted { step, effect, attempt, round, item } => {
-                let attempt = Attempt { step: step.clone(), item: *item, number: *attempt };
+            PlanNotice::StepStarted {
+                step,
+                effect,
+                attempt,
+                round,
+                item,
+            } => {
+                let attempt = Attempt {
+                    step: step.clone(),
+                    item: *item,
+                    number: *attempt,
+                };
                 self.started(&attempt, *effect, *round);
             }
             PlanNotice::StepCompleted { step, .. } => self.settled(step, StepStatus::Completed),
@@ -149,13 +184,16 @@ impl Driver {
         self.notices.push(notice);
     }
 
-    /// Goes by a changed plan: whoever stands in for a step comes right after it, and what else is new at the end.
+    /// Goes by a changed plan: whoever stands in for a step comes right after it, and what else is
+    /// new at the end.
     fn take_on(&mut self, plan: &Plan) {
         let order = &mut self.plan.order;
         order.retain(|id| plan.steps.iter().any(|step| step.id == *id));
         for step in &plan.steps {
             if !order.contains(&step.id) {
-                let source = step.stands_in_for().and_then(|source| order.iter().position(|id| id == source));
+                let source = step
+                    .stands_in_for()
+                    .and_then(|source| order.iter().position(|id| id == source));
                 order.insert(source.map_or(order.len(), |at| at + 1), step.id.clone());
             }
         }
@@ -166,7 +204,10 @@ impl Driver {
 
     fn settled(&mut self, step: &StepId, status: StepStatus) {
         let before = self.status.insert(step.clone(), status);
-        assert!(before.is_none_or(|before| !before.is_settled()), "`{step}` was settled before: {before:?}");
+        assert!(
+            before.is_none_or(|before| !before.is_settled()),
+            "`{step}` was settled before: {before:?}"
+        );
         if status == StepStatus::Skipped {
             assert_eq!(before, None, "`{step}` had begun, and was skipped");
         }
@@ -174,16 +215,39 @@ impl Driver {
 
     fn started(&mut self, attempt: &Attempt, effect: EffectId, round: u32) {
         let step = &attempt.step;
-        assert!(self.begun.insert((attempt.clone(), round)), "{attempt:?} began twice in round {round}");
+        assert!(
+            self.begun.insert((attempt.clone(), round)),
+            "{attempt:?} began twice in round {round}"
+        );
         assert!(!self.closing, "{attempt:?} began after the end");
-        let status = self.status.entry(step.clone()).or_insert(StepStatus::Running);
-        assert_eq!(*status, StepStatus::Running, "{attempt:?} began though `{step}` is settled");
+        let status = self
+            .status
+            .entry(step.clone())
+            .or_insert(StepStatus::Running);
+        assert_eq!(
+            *status,
+            StepStatus::Running,
+            "{attempt:?} began though `{step}` is settled"
+        );
         let same = |(other, _): &(Attempt, u32)| other.step == *step && other.item == attempt.item;
-        let open = self.open.iter().filter_map(|(id, _)| self.began.get(id)).find(|other| same(other));
-        assert!(open.is_none_or(|(other, _)| other == attempt), "{attempt:?} began during {open:?}");
+        let open = self
+            .open
+            .iter()
+            .filter_map(|(id, _)| self.began.get(id))
+            .find(|other| same(other));
+        assert!(
+            open.is_none_or(|(other, _)| other == attempt),
+            "{attempt:?} began during {open:?}"
+        );
         if attempt.number > 1 && round == 1 {
-            let before = Attempt { number: attempt.number - 1, ..attempt.clone() };
-            assert!(self.begun.contains(&(before, 1)), "{attempt:?} is the first");
+            let before = Attempt {
+                number: attempt.number - 1,
+                ..attempt.clone()
+            };
+            assert!(
+                self.begun.contains(&(before, 1)),
+                "{attempt:?} is the first"
+            );
         }
         self.check_inputs(step);
         self.attempts.insert(step.clone(), attempt.number);
@@ -197,7 +261,10 @@ impl Driver {
         }
         for before in &self.before[id] {
             let status = self.status.get(before).copied().unwrap_or_default();
-            assert!(status.is_settled(), "`{id}` began, and `{before}` is {status:?}");
+            assert!(
+                status.is_settled(),
+                "`{id}` began, and `{before}` is {status:?}"
+            );
         }
     }
 
@@ -243,7 +310,9 @@ impl Driver {
             number: self.attempts[&step.id],
         });
         if !approved && attempt.item.is_none() && self.fate.asks(&step.id).is_some() {
-            return Outcome::NeedsApproval { reason: "it is a test".to_owned() };
+            return Outcome::NeedsApproval {
+                reason: "it is a test".to_owned(),
+            };
         }
         let args = call.args.as_object().unwrap();
         let output = || Value::Object(self.fate.output(&step, attempt.item, args));
@@ -265,10 +334,12 @@ impl Driver {
                 return Outcome::Child(Box::new(Ending::new(status)));
             }
             // Forgets something at first, or asks for another round.
-            Luck::Good if *round < self.fate.rounds(&step.id) => match step.writes.is_empty() || *round > 1 {
-                true => json!({"call_self": true, "next_instruction": "Go on."}),
-                false => json!({"forgotten": true}),
-            },
+            Luck::Good if *round < self.fate.rounds(&step.id) => {
+                match step.writes.is_empty() || *round > 1 {
+                    true => json!({"call_self": true, "next_instruction": "Go on."}),
+                    false => json!({"forgotten": true}),
+                }
+            }
             Luck::Good => Value::Object(self.fate.output(&step, attempt.item, &Map::new())),
         };
         let mut ending = Ending::new(Status::Complete);
@@ -278,7 +349,10 @@ impl Driver {
 
     /// Where each step stands by the machine's own account.
     pub(super) fn reports(&self) -> HashMap<StepId, StepStatus> {
-        self.machine.reports().map(|(id, status, ..)| (id, status)).collect()
+        self.machine
+            .reports()
+            .map(|(id, status, ..)| (id, status))
+            .collect()
     }
 }
 
@@ -287,20 +361,35 @@ fn ending_of(machine: &GraphMachine) -> Option<&Ending> {
 }
 
 fn by_id(plan: &Plan) -> HashMap<StepId, Arc<Step>> {
-    plan.steps.iter().map(|step| (step.id.clone(), step.clone())).collect()
+    plan.steps
+        .iter()
+        .map(|step| (step.id.clone(), step.clone()))
+        .collect()
 }
 
 /// For each step those that it comes after, and all who stand in for them.
 fn before(made: &Made) -> HashMap<StepId, Vec<StepId>> {
     let sequential = Sequential::new(made, Fate { seed: 0, fails: 0 });
     let of = |step: &Arc<Step>| {
-        let before: Vec<&StepId> = sequential.before(step).into_iter().map(|(before, _)| before).collect();
-        let stand_ins = before.iter().flat_map(|before| sequential.all_stand_ins(before));
-        let all = before.iter().copied().chain(stand_ins).chain(sequential.sources(&step.id).iter().copied());
+        let before: Vec<&StepId> = sequential
+            .before(step)
+            .into_iter()
+            .map(|(before, _)| before)
+            .collect();
+        let stand_ins = before
+            .iter()
+            .flat_map(|before| sequential.all_stand_ins(before));
+        let all = before
+            .iter()
+            .copied()
+            .chain(stand_ins)
+            .chain(sequential.sources(&step.id).iter().copied());
         // Who stands in for two of which one needs the other comes after both.
         (
             step.id.clone(),
-            all.filter(|before| sequential.place[*before] < sequential.place[&step.id]).cloned().collect(),
+            all.filter(|before| sequential.place[*before] < sequential.place[&step.id])
+                .cloned()
+                .collect(),
         )
     };
     made.plan.steps.iter().map(of).collect()
@@ -322,7 +411,11 @@ pub(super) fn fed_more(machine: &mut GraphMachine, inputs: &[Input]) -> Vec<Stri
         let mut wants = MachineOutput::new();
         machine.apply(input.clone(), &mut wants);
         let events: &[EventKind] = &wants.events;
-        trace.push(format!("{:?} {events:?} {:?}", wants.effects, machine.ending()));
+        trace.push(format!(
+            "{:?} {events:?} {:?}",
+            wants.effects,
+            machine.ending()
+        ));
     }
     trace
 }

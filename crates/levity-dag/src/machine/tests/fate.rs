@@ -68,7 +68,8 @@ pub(super) struct Attempt {
 
 impl Fate {
     fn of(&self, what: &str) -> u64 {
-        let fold = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        let fold =
+            |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         mixed(what.bytes().fold(self.seed ^ 0xcbf2_9ce4_8422_2325, fold))
     }
 
@@ -103,7 +104,10 @@ impl Fate {
         name: &str,
         inputs: &Map<String, Value>,
     ) -> Value {
-        let mut given: Vec<_> = inputs.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let mut given: Vec<_> = inputs
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
         given.sort();
         let n = self.of(&format!("value {step} {item:?} {name} {given:?}"));
         match name.starts_with('l') {
@@ -119,7 +123,9 @@ impl Fate {
         item: Option<u32>,
         inputs: &Map<String, Value>,
     ) -> Map<String, Value> {
-        let one = |name: &std::sync::Arc<str>| (name.to_string(), self.value(&step.id, item, name, inputs));
+        let one = |name: &std::sync::Arc<str>| {
+            (name.to_string(), self.value(&step.id, item, name, inputs))
+        };
         step.writes.iter().map(one).collect()
     }
 }

@@ -15,7 +15,8 @@ use crate::step::{FanOut, Join, OnFailure, Reducer, Retry, Step, StepId};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Taste {
     pub(super) steps: usize,
-    /// Whether lists may be left early once enough is there. What is left out is then a matter of time.
+    /// Whether lists may be left early once enough is there. What is left out is then a matter of
+    /// time.
     pub(super) early: bool,
 }
 
@@ -48,7 +49,9 @@ struct Maker<'a> {
 }
 
 pub(super) fn made(dice: &mut Dice, taste: Taste) -> Made {
-    let mut plan = Plan::new().given("v_given", 7).given("l_given", json!([3, 1, 4, 1, 5]));
+    let mut plan = Plan::new()
+        .given("v_given", 7)
+        .given("l_given", json!([3, 1, 4, 1, 5]));
     plan = plan.given("v_first", 1);
     let known = ["v_given", "l_given", "v_first"].map(|name| Known {
         name: name.into(),
@@ -57,11 +60,21 @@ pub(super) fn made(dice: &mut Dice, taste: Taste) -> Made {
         readers: BTreeSet::new(),
         closed: false,
     });
-    let mut maker = Maker { dice, taste, steps: Vec::new(), known: known.into(), plan };
+    let mut maker = Maker {
+        dice,
+        taste,
+        steps: Vec::new(),
+        known: known.into(),
+        plan,
+    };
     while maker.steps.len() < taste.steps {
         maker.step();
     }
-    let Maker { mut steps, mut plan, .. } = maker;
+    let Maker {
+        mut steps,
+        mut plan,
+        ..
+    } = maker;
     let order = steps.iter().map(|step| step.id.clone()).collect();
     dice.shuffle(&mut steps);
     plan.steps = steps.into_iter().map(Arc::new).collect();
@@ -71,12 +84,19 @@ pub(super) fn made(dice: &mut Dice, taste: Taste) -> Made {
 impl Maker<'_> {
     fn step(&mut self) {
         let id = StepId::new(format!("s{}", self.steps.len()));
-        let agent = *self.dice.pick(&["f", "f", "f", "f", "t", "Thinker"]).unwrap();
+        let agent = *self
+            .dice
+            .pick(&["f", "f", "f", "f", "t", "Thinker"])
+            .unwrap();
         let mut step = Step::new(id, agent);
         let mut after: BTreeMap<StepId, Option<Condition>> = BTreeMap::new();
         for _ in 0..self.dice.below(3) {
             if let Some(before) = self.earlier() {
-                let when = self.dice.percent(10).then(|| self.condition(&step.id)).flatten();
+                let when = self
+                    .dice
+                    .percent(10)
+                    .then(|| self.condition(&step.id))
+                    .flatten();
                 after.insert(before, when);
             }
         }
@@ -103,7 +123,10 @@ impl Maker<'_> {
         self.writes(&mut step, &mut after);
         let me = step.id.to_string();
         step = step.input("me", me);
-        step.after = after.into_iter().map(|(step, when)| crate::step::After { step, when }).collect();
+        step.after = after
+            .into_iter()
+            .map(|(step, when)| crate::step::After { step, when })
+            .collect();
         step.on_failure = match self.dice.below(10) {
             0 | 1 => OnFailure::Skip,
             2 | 3 => OnFailure::Continue,
@@ -126,8 +149,14 @@ impl Maker<'_> {
 
     /// A variable that is there, which `reader` reads from now on.
     fn variable(&mut self, reader: &StepId, fits: impl Fn(&Known) -> bool) -> Option<Arc<str>> {
-        let all: Vec<usize> = (0..self.known.len()).filter(|at| fits(&self.known[*at])).collect();
-        let near = if self.dice.percent(60) { all.len().saturating_sub(6) } else { 0 };
+        let all: Vec<usize> = (0..self.known.len())
+            .filter(|at| fits(&self.known[*at]))
+            .collect();
+        let near = if self.dice.percent(60) {
+            all.len().saturating_sub(6)
+        } else {
+            0
+        };
         let at = *self.dice.pick(&all[near..])?;
         let known = &mut self.known[at];
         known.readers.insert(reader.clone());
@@ -149,7 +178,9 @@ impl Maker<'_> {
     fn fan_out(&mut self, step: Step) -> Step {
         let any = self.dice.percent(5);
         let fits = |known: &Known| known.name.starts_with('l') || (any && known.writer.is_some());
-        let Some(over) = self.variable(&step.id, fits) else { return step };
+        let Some(over) = self.variable(&step.id, fits) else {
+            return step;
+        };
         let is_given = &*over == "l_given";
         let mut map = FanOut::over(over);
         map.quorum = self.dice.percent(50).then(|| 1 + self.dice.below(4));
@@ -158,8 +189,14 @@ impl Maker<'_> {
             map.most = 3;
             map.quorum = map.quorum.map(|quorum| quorum.min(3));
         }
-        let reducers =
-            [Reducer::List, Reducer::List, Reducer::Concat, Reducer::Sum, Reducer::First, Reducer::Last];
+        let reducers = [
+            Reducer::List,
+            Reducer::List,
+            Reducer::Concat,
+            Reducer::Sum,
+            Reducer::First,
+            Reducer::Last,
+        ];
         map.reducer = *self.dice.pick(&reducers).unwrap();
         step.map(map)
     }
@@ -179,24 +216,47 @@ impl Maker<'_> {
         let name: Arc<str> = format!("{kind}{}", self.known.len()).into();
         let reducer = self.dice.percent(20);
         if reducer {
-            let reducers =
-                [Reducer::List, Reducer::Concat, Reducer::Sum, Reducer::Join, Reducer::First, Reducer::Last];
+            let reducers = [
+                Reducer::List,
+                Reducer::Concat,
+                Reducer::Sum,
+                Reducer::Join,
+                Reducer::First,
+                Reducer::Last,
+            ];
             let reducer = *self.dice.pick(&reducers).unwrap();
-            self.plan.variables.insert(name.clone(), Variable::new().reducer(reducer));
+            self.plan
+                .variables
+                .insert(name.clone(), Variable::new().reducer(reducer));
         }
         let (writer, readers) = (Some(step.id.clone()), BTreeSet::new());
-        self.known.push(Known { name: name.clone(), reducer, writer, readers, closed: false });
+        self.known.push(Known {
+            name: name.clone(),
+            reducer,
+            writer,
+            readers,
+            closed: false,
+        });
         step.writes.push(name);
     }
 
     /// Writes a variable after another: after that one, and after those who have read it since.
     fn writes_again(&mut self, step: &mut Step, after: &mut BTreeMap<StepId, Option<Condition>>) {
-        let fits =
-            |known: &Known| !known.reducer && known.readers.len() < 6 && !step.writes.contains(&known.name);
-        let all: Vec<usize> = (0..self.known.len()).filter(|at| fits(&self.known[*at])).collect();
-        let Some(at) = self.dice.pick(&all).copied() else { return };
+        let fits = |known: &Known| {
+            !known.reducer && known.readers.len() < 6 && !step.writes.contains(&known.name)
+        };
+        let all: Vec<usize> = (0..self.known.len())
+            .filter(|at| fits(&self.known[*at]))
+            .collect();
+        let Some(at) = self.dice.pick(&all).copied() else {
+            return;
+        };
         let known = &mut self.known[at];
-        let before = known.readers.iter().chain(&known.writer).filter(|before| **before != step.id);
+        let before = known
+            .readers
+            .iter()
+            .chain(&known.writer)
+            .filter(|before| **before != step.id);
         for before in before {
             after.entry(before.clone()).or_default();
         }
@@ -207,8 +267,11 @@ impl Maker<'_> {
 
     /// Writes a variable whose values are put together.
     fn writes_among_others(&mut self, step: &mut Step) {
-        let fits = |known: &Known| known.reducer && !known.closed && !step.writes.contains(&known.name);
-        let all: Vec<usize> = (0..self.known.len()).filter(|at| fits(&self.known[*at])).collect();
+        let fits =
+            |known: &Known| known.reducer && !known.closed && !step.writes.contains(&known.name);
+        let all: Vec<usize> = (0..self.known.len())
+            .filter(|at| fits(&self.known[*at]))
+            .collect();
         if let Some(at) = self.dice.pick(&all) {
             step.writes.push(self.known[*at].name.clone());
         }
@@ -217,7 +280,9 @@ impl Maker<'_> {
     /// Has one step stand in for the last two.
     fn shared(&mut self) {
         let many = self.steps.len();
-        let [.., first, second] = self.steps.as_mut_slice() else { return };
+        let [.., first, second] = self.steps.as_mut_slice() else {
+            return;
+        };
         if [&first, &second]
             .iter()
             .any(|step| step.on_failure != OnFailure::Fail || step.stands_in_for().is_some())
@@ -226,8 +291,14 @@ impl Maker<'_> {
         }
         let id = StepId::new(format!("s{many}"));
         let mut step = Step::new(id.clone(), "f").input("me", id.to_string());
-        step.writes =
-            first.writes.iter().chain(&second.writes).cloned().collect::<BTreeSet<_>>().into_iter().collect();
+        step.writes = first
+            .writes
+            .iter()
+            .chain(&second.writes)
+            .cloned()
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .collect();
         first.on_failure = OnFailure::Fallback(id.clone());
         second.on_failure = OnFailure::Fallback(id);
         self.steps.push(step);
@@ -236,11 +307,18 @@ impl Maker<'_> {
     /// Has others stand in for the last step, one for the other.
     fn stand_ins(&mut self) {
         while self.dice.percent(20) {
-            let Some(source) = self.steps.last().cloned() else { return };
+            let Some(source) = self.steps.last().cloned() else {
+                return;
+            };
             let id = StepId::new(format!("s{}", self.steps.len()));
             let mut step = Step::new(id.clone(), "f").input("me", id.to_string());
             step.writes.clone_from(&source.writes);
-            step.reads = source.reads.iter().filter(|_| self.dice.percent(70)).cloned().collect();
+            step.reads = source
+                .reads
+                .iter()
+                .filter(|_| self.dice.percent(70))
+                .cloned()
+                .collect();
             for name in &step.reads {
                 if let Some(known) = self.known.iter_mut().find(|known| known.name == *name)
                     && !step.writes.contains(name)
@@ -262,8 +340,10 @@ impl Maker<'_> {
 
     /// A condition on something that a step reads and does not write.
     fn condition_of(&mut self, source: &Step, reader: &StepId) -> Option<Condition> {
-        let name =
-            source.reads.iter().find(|name| name.starts_with('v') && !source.writes.contains(*name))?;
+        let name = source
+            .reads
+            .iter()
+            .find(|name| name.starts_with('v') && !source.writes.contains(*name))?;
         let known = self.known.iter_mut().find(|known| known.name == *name)?;
         known.readers.insert(reader.clone());
         Condition::parse(&format!("{name} > 50")).ok()

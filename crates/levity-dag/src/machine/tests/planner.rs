@@ -19,7 +19,10 @@ pub(super) fn change(driver: &Driver, failed: &[StepId], dice: &mut Dice) -> Val
         add.push(one_more(driver, dice));
     }
     let mut diff = json!({"reason": "it failed", "add": add});
-    let pending: Vec<&Step> = driver.pending().filter(|step| is_free(driver, step)).collect();
+    let pending: Vec<&Step> = driver
+        .pending()
+        .filter(|step| is_free(driver, step))
+        .collect();
     if dice.percent(40)
         && let Some(step) = dice.pick(&pending)
     {
@@ -38,7 +41,10 @@ pub(super) fn change(driver: &Driver, failed: &[StepId], dice: &mut Dice) -> Val
 /// Something that cannot be carried out, or that leaves things as they are.
 fn nonsense(driver: &Driver, dice: &mut Dice) -> Value {
     let begun: Vec<&StepId> = driver.status.keys().collect();
-    let begun = dice.pick(&begun).map(ToString::to_string).unwrap_or_default();
+    let begun = dice
+        .pick(&begun)
+        .map(ToString::to_string)
+        .unwrap_or_default();
     match dice.below(6) {
         0 => json!({"remove": [begun]}),
         1 => json!({"change": [{"id": begun, "prompt": "something else"}]}),
@@ -71,20 +77,40 @@ fn stand_in(driver: &Driver, failed: &StepId, dice: &mut Dice) -> Value {
 fn one_more(driver: &Driver, dice: &mut Dice) -> Value {
     let id = fresh(driver, "n");
     let plan = &driver.plan.plan;
-    let names: Vec<_> = plan.given.keys().chain(plan.steps.iter().flat_map(|step| &step.writes)).collect();
-    let reads: Vec<_> = (0..dice.below(3)).filter_map(|_| dice.pick(&names).copied()).collect();
+    let names: Vec<_> = plan
+        .given
+        .keys()
+        .chain(plan.steps.iter().flat_map(|step| &step.writes))
+        .collect();
+    let reads: Vec<_> = (0..dice.below(3))
+        .filter_map(|_| dice.pick(&names).copied())
+        .collect();
     let ids: Vec<_> = plan.steps.iter().map(|step| &step.id).collect();
     let after = dice.pick(&ids);
     json!({"id": id, "agent": "f", "inputs": {"me": id}, "reads": unique(&reads), "writes": [format!("v_{id}")], "after": after})
 }
 
 fn unique<T: Ord + Clone>(all: &[T]) -> Vec<T> {
-    all.iter().cloned().collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+    all.iter()
+        .cloned()
+        .collect::<std::collections::BTreeSet<_>>()
+        .into_iter()
+        .collect()
 }
 
 fn fresh(driver: &Driver, prefix: &str) -> String {
-    let is_taken = |id: &String| driver.plan.plan.steps.iter().any(|step| step.id.as_str() == id);
-    (0..).map(|n| format!("{prefix}{n}")).find(|id| !is_taken(id)).unwrap()
+    let is_taken = |id: &String| {
+        driver
+            .plan
+            .plan
+            .steps
+            .iter()
+            .any(|step| step.id.as_str() == id)
+    };
+    (0..)
+        .map(|n| format!("{prefix}{n}"))
+        .find(|id| !is_taken(id))
+        .unwrap()
 }
 
 /// Whether nothing in the plan refers to a step.
@@ -103,6 +129,10 @@ impl Driver {
     /// The steps that have not begun.
     fn pending(&self) -> impl Iterator<Item = &Step> {
         let steps = self.plan.plan.steps.iter().map(|step| &**step);
-        steps.filter(|step| self.status.get(&step.id).is_none_or(|status| *status == StepStatus::Pending))
+        steps.filter(|step| {
+            self.status
+                .get(&step.id)
+                .is_none_or(|status| *status == StepStatus::Pending)
+        })
     }
 }

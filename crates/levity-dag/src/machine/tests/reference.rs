@@ -1,4 +1,5 @@
-//! One step after the other, straight from what the fields of a plan say. Nothing of the scheduler is used here.
+//! One step after the other, straight from what the fields of a plan say. Nothing of the scheduler
+//! is used here.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -44,10 +45,13 @@ impl<'a> Sequential<'a> {
         let steps: HashMap<_, _> = plan.steps.iter().map(|step| (&step.id, step)).collect();
         let place: HashMap<_, _> = order.iter().enumerate().map(|(at, id)| (id, at)).collect();
         let mut writers: HashMap<&str, Vec<&StepId>> = HashMap::new();
-        let (mut stand_ins, mut sources) = (HashMap::<_, Vec<_>>::new(), HashMap::<_, Vec<_>>::new());
+        let (mut stand_ins, mut sources) =
+            (HashMap::<_, Vec<_>>::new(), HashMap::<_, Vec<_>>::new());
         for id in order {
             let step = steps[id];
-            step.writes.iter().for_each(|name| writers.entry(&**name).or_default().push(id));
+            step.writes
+                .iter()
+                .for_each(|name| writers.entry(&**name).or_default().push(id));
             let pairs = [
                 step.stands_in_for().map(|source| (source, id)),
                 match &step.on_failure {
@@ -61,7 +65,17 @@ impl<'a> Sequential<'a> {
             }
         }
         let told = BTreeMap::new();
-        Self { plan, order, fate, steps, place, writers, stand_ins, sources, told }
+        Self {
+            plan,
+            order,
+            fate,
+            steps,
+            place,
+            writers,
+            stand_ins,
+            sources,
+            told,
+        }
     }
 
     pub(super) fn run(mut self) -> Self {
@@ -74,8 +88,11 @@ impl<'a> Sequential<'a> {
 
     /// The steps that a step comes after by its own words or because they write what it needs.
     pub(super) fn before(&self, step: &'a Step) -> Vec<Before<'a>> {
-        let mut all: Vec<Before<'a>> =
-            step.after.iter().map(|after| (&after.step, after.when.as_ref())).collect();
+        let mut all: Vec<Before<'a>> = step
+            .after
+            .iter()
+            .map(|after| (&after.step, after.when.as_ref()))
+            .collect();
         for name in self.needs(step) {
             for writer in self.writers.get(&**name).into_iter().flatten().copied() {
                 let earlier = self.place[writer] < self.place[&step.id];
@@ -90,12 +107,20 @@ impl<'a> Sequential<'a> {
     }
 
     fn needs(&self, step: &'a Step) -> BTreeSet<&'a Arc<str>> {
-        let conditions = step.when.iter().chain(step.after.iter().filter_map(|after| after.when.as_ref()));
+        let conditions = step
+            .when
+            .iter()
+            .chain(step.after.iter().filter_map(|after| after.when.as_ref()));
         let asked = conditions.flat_map(Condition::variables);
-        step.reads.iter().chain(asked).chain(step.fan_out().map(|map| &map.over)).collect()
+        step.reads
+            .iter()
+            .chain(asked)
+            .chain(step.fan_out().map(|map| &map.over))
+            .collect()
     }
 
-    /// The first of those of which one does the work. Who stands in for several is no alternative to one of them.
+    /// The first of those of which one does the work. Who stands in for several is no alternative
+    /// to one of them.
     fn first(&self, mut id: &'a StepId) -> &'a StepId {
         while let [source] = self.sources(id) {
             id = source;
@@ -135,40 +160,71 @@ impl<'a> Sequential<'a> {
     }
 
     fn is_rescued(&self, id: &StepId) -> bool {
-        let is_done =
-            |id: &&StepId| self.told.get(*id).is_some_and(|told| told.status == StepStatus::Completed);
+        let is_done = |id: &&StepId| {
+            self.told
+                .get(*id)
+                .is_some_and(|told| told.status == StepStatus::Completed)
+        };
         self.all_stand_ins(id).iter().any(is_done)
     }
 
     fn one(&self, step: &'a Arc<Step>) -> Told {
         if let Some(lost) = self.skipped(step) {
-            return Told { status: StepStatus::Skipped, lost, values: Vec::new() };
+            return Told {
+                status: StepStatus::Skipped,
+                lost,
+                values: Vec::new(),
+            };
         }
         let inputs = self.inputs(step);
         let done = match step.fan_out() {
             Some(map) => self.list(step, map, &inputs),
             None => self.attempts(step, None).then(|| {
                 let mut output = self.fate.output(step, None, &self.seen(step, &inputs));
-                step.writes.iter().map(|name| output.remove(&**name).unwrap_or_default()).collect()
+                step.writes
+                    .iter()
+                    .map(|name| output.remove(&**name).unwrap_or_default())
+                    .collect()
             }),
         };
-        let status = if done.is_some() { StepStatus::Completed } else { StepStatus::Failed };
-        Told { status, lost: false, values: done.unwrap_or_default() }
+        let status = if done.is_some() {
+            StepStatus::Completed
+        } else {
+            StepStatus::Failed
+        };
+        Told {
+            status,
+            lost: false,
+            values: done.unwrap_or_default(),
+        }
     }
 
     /// Whether a step is skipped and, if so, whether because something was lost.
     fn skipped(&self, step: &'a Step) -> Option<bool> {
-        let sources: Vec<&Told> = self.sources(&step.id).iter().map(|source| &self.told[*source]).collect();
-        if !sources.is_empty() && sources.iter().all(|source| source.status != StepStatus::Failed) {
-            let done = sources.iter().any(|source| source.status == StepStatus::Completed);
+        let sources: Vec<&Told> = self
+            .sources(&step.id)
+            .iter()
+            .map(|source| &self.told[*source])
+            .collect();
+        if !sources.is_empty()
+            && sources
+                .iter()
+                .all(|source| source.status != StepStatus::Failed)
+        {
+            let done = sources
+                .iter()
+                .any(|source| source.status == StepStatus::Completed);
             return Some(!done && sources.iter().any(|source| source.lost));
         }
         let before = self.before(step);
         let (mut taken, mut dead) = (usize::from(!sources.is_empty()), Vec::new());
         for (id, when) in &before {
-            let second =
-                self.all_sources(id).iter().any(|source| before.iter().any(|(other, _)| other == source));
-            // Who waits for a step waits for those who stand in for it; that one step counts, done by whomever.
+            let second = self
+                .all_sources(id)
+                .iter()
+                .any(|source| before.iter().any(|(other, _)| other == source));
+            // Who waits for a step waits for those who stand in for it; that one step counts, done
+            // by whomever.
             if !second {
                 match self.way(id, *when) {
                     Ok(()) => taken += 1,
@@ -182,7 +238,11 @@ impl<'a> Sequential<'a> {
         };
         match skipped {
             true => Some(dead.contains(&true)),
-            false => step.when.as_ref().filter(|when| !self.holds(when)).map(|_| false),
+            false => step
+                .when
+                .as_ref()
+                .filter(|when| !self.holds(when))
+                .map(|_| false),
         }
     }
 
@@ -197,31 +257,55 @@ impl<'a> Sequential<'a> {
             (StepStatus::Failed, _) => return Err(true),
             _ => return Err(told.lost),
         }
-        if when.is_none_or(|when| self.holds(when)) { Ok(()) } else { Err(false) }
+        if when.is_none_or(|when| self.holds(when)) {
+            Ok(())
+        } else {
+            Err(false)
+        }
     }
 
     fn holds(&self, condition: &Condition) -> bool {
-        let values: HashMap<&str, Value> =
-            condition.variables().iter().filter_map(|name| Some((&**name, self.read(name)?))).collect();
+        let values: HashMap<&str, Value> = condition
+            .variables()
+            .iter()
+            .filter_map(|name| Some((&**name, self.read(name)?)))
+            .collect();
         condition.holds(&|name| values.get(name))
     }
 
     /// The value of a variable as it is now.
     pub(super) fn read(&self, name: &str) -> Option<Value> {
         let written = |id: &StepId| {
-            let told = self.told.get(id).filter(|told| told.status == StepStatus::Completed)?;
-            let at = self.steps[id].writes.iter().position(|write| &**write == name)?;
+            let told = self
+                .told
+                .get(id)
+                .filter(|told| told.status == StepStatus::Completed)?;
+            let at = self.steps[id]
+                .writes
+                .iter()
+                .position(|write| &**write == name)?;
             told.values.get(at).cloned()
         };
         let given = self.plan.given.get(name).cloned();
         let writers = self.writers.get(name);
-        match (self.plan.variables.get(name).and_then(|variable| variable.reducer), writers) {
+        match (
+            self.plan
+                .variables
+                .get(name)
+                .and_then(|variable| variable.reducer),
+            writers,
+        ) {
             (Some(reducer), Some(_)) => {
                 let by_plan = self.plan.steps.iter().filter_map(|step| written(&step.id));
                 let values: Vec<Value> = given.into_iter().chain(by_plan).collect();
                 Some(reducer.reduce(&values))
             }
-            _ => writers.into_iter().flatten().rev().find_map(|id| written(id)).or(given),
+            _ => writers
+                .into_iter()
+                .flatten()
+                .rev()
+                .find_map(|id| written(id))
+                .or(given),
         }
     }
 
@@ -229,11 +313,18 @@ impl<'a> Sequential<'a> {
     pub(super) fn values(&self) -> BTreeMap<Arc<str>, Value> {
         let written = self.plan.steps.iter().flat_map(|step| &step.writes);
         let names: BTreeSet<&Arc<str>> = self.plan.given.keys().chain(written).collect();
-        names.into_iter().filter_map(|name| Some((name.clone(), self.read(name)?))).collect()
+        names
+            .into_iter()
+            .filter_map(|name| Some((name.clone(), self.read(name)?)))
+            .collect()
     }
 
     fn inputs(&self, step: &Step) -> Map<String, Value> {
-        let mut inputs = step.more.as_ref().map(|more| more.inputs.clone()).unwrap_or_default();
+        let mut inputs = step
+            .more
+            .as_ref()
+            .map(|more| more.inputs.clone())
+            .unwrap_or_default();
         for name in &step.reads {
             inputs.insert(name.to_string(), self.read(name).unwrap_or_default());
         }
@@ -242,7 +333,11 @@ impl<'a> Sequential<'a> {
 
     /// What whoever does a step goes by: an agent is told in words.
     fn seen(&self, step: &Step, inputs: &Map<String, Value>) -> Map<String, Value> {
-        if is_agent(step) { Map::new() } else { inputs.clone() }
+        if is_agent(step) {
+            Map::new()
+        } else {
+            inputs.clone()
+        }
     }
 
     fn attempts(&self, step: &Step, item: Option<u32>) -> bool {
@@ -250,7 +345,11 @@ impl<'a> Sequential<'a> {
             return false;
         }
         for number in 1..=step.tries().attempts {
-            match self.fate.luck(&Attempt { step: step.id.clone(), item, number }) {
+            match self.fate.luck(&Attempt {
+                step: step.id.clone(),
+                item,
+                number,
+            }) {
                 Luck::Good => return true,
                 Luck::Bad => {}
                 Luck::Lost => return false,
@@ -260,7 +359,9 @@ impl<'a> Sequential<'a> {
     }
 
     fn list(&self, step: &Step, map: &FanOut, inputs: &Map<String, Value>) -> Option<Vec<Value>> {
-        let Some(Value::Array(items)) = self.read(&map.over) else { return None };
+        let Some(Value::Array(items)) = self.read(&map.over) else {
+            return None;
+        };
         if items.len() > map.most {
             return None;
         }
@@ -277,35 +378,55 @@ impl<'a> Sequential<'a> {
             results.push(good.then(|| self.fate.output(step, Some(at), &self.seen(step, &inputs))));
         }
         results.resize(items.len(), None);
-        (done >= quorum)
-            .then(|| step.writes.iter().map(|name| gathered(map.reducer, name, &results)).collect())
+        (done >= quorum).then(|| {
+            step.writes
+                .iter()
+                .map(|name| gathered(map.reducer, name, &results))
+                .collect()
+        })
     }
 
-    /// The steps that were to be done and are not, in the order of the plan, and whether each failed.
+    /// The steps that were to be done and are not, in the order of the plan, and whether each
+    /// failed.
     pub(super) fn missing(&self, handled: &BTreeSet<StepId>) -> Vec<(StepId, bool)> {
         let is_missing = |step: &&Arc<Step>| {
             let told = &self.told[&step.id];
             let meant = matches!(step.on_failure, OnFailure::Skip | OnFailure::Continue);
             match told.status {
-                StepStatus::Failed => !meant && !handled.contains(&step.id) && !self.is_replaced(&step.id),
+                StepStatus::Failed => {
+                    !meant && !handled.contains(&step.id) && !self.is_replaced(&step.id)
+                }
                 _ => told.lost,
             }
         };
         let missing = self.plan.steps.iter().filter(is_missing);
-        missing.map(|step| (step.id.clone(), self.told[&step.id].status == StepStatus::Failed)).collect()
+        missing
+            .map(|step| {
+                (
+                    step.id.clone(),
+                    self.told[&step.id].status == StepStatus::Failed,
+                )
+            })
+            .collect()
     }
 
     /// Whether another has at least tried in the place of a step: then that one counts.
     fn is_replaced(&self, id: &StepId) -> bool {
         let stand_ins = self.stand_ins.get(id).into_iter().flatten();
-        stand_ins.into_iter().any(|id| self.told[*id].status != StepStatus::Skipped)
+        stand_ins
+            .into_iter()
+            .any(|id| self.told[*id].status != StepStatus::Skipped)
     }
 }
 
 fn gathered(reducer: Reducer, name: &str, results: &[Option<Map<String, Value>>]) -> Value {
-    let of = |result: &Option<Map<String, Value>>| result.as_ref().map(|output| output[name].clone());
+    let of =
+        |result: &Option<Map<String, Value>>| result.as_ref().map(|output| output[name].clone());
     let values: Vec<Value> = match reducer {
-        Reducer::List => results.iter().map(|result| of(result).unwrap_or_default()).collect(),
+        Reducer::List => results
+            .iter()
+            .map(|result| of(result).unwrap_or_default())
+            .collect(),
         _ => results.iter().filter_map(of).collect(),
     };
     reducer.reduce(&values)

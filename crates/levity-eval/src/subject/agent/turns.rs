@@ -24,7 +24,9 @@ impl AgentSubject {
                 );
             }
             (Some(_), None) => {
-                return Transcript::failed("the tools of the case run, and the subject has no tool host");
+                return Transcript::failed(
+                    "the tools of the case run, and the subject has no tool host",
+                );
             }
             (Some(_), Some(host)) => match host.open(case).await {
                 Ok(session) => Some(Arc::new(session)),
@@ -33,11 +35,25 @@ impl AgentSubject {
         };
         let replies = Arc::new(AtomicU64::new(0));
         let end = End::ToolsFailed(session.clone());
-        let model = WatchedModel { inner: self.model.clone(), replies: replies.clone(), end };
-        let mut talk = Talk { subject: self, case, model, session, system: None, history: History::new() };
+        let model = WatchedModel {
+            inner: self.model.clone(),
+            replies: replies.clone(),
+            end,
+        };
+        let mut talk = Talk {
+            subject: self,
+            case,
+            model,
+            session,
+            system: None,
+            history: History::new(),
+        };
         let mut transcript = Transcript::new();
         let first = std::iter::once(&case.messages);
-        for (index, messages) in first.chain(case.turns.iter().map(|turn| &turn.messages)).enumerate() {
+        for (index, messages) in first
+            .chain(case.turns.iter().map(|turn| &turn.messages))
+            .enumerate()
+        {
             let (system, before, goal) = conversation(messages);
             talk.system = system.or(talk.system);
             talk.history = said(std::mem::take(&mut talk.history), before);
@@ -48,7 +64,9 @@ impl AgentSubject {
         }
         transcript.replies = Some(replies.load(Ordering::Relaxed));
         let messages = talk.history.messages().iter();
-        transcript.messages = messages.filter_map(|message| serde_json::to_value(message).ok()).collect();
+        transcript.messages = messages
+            .filter_map(|message| serde_json::to_value(message).ok())
+            .collect();
         transcript
     }
 }
@@ -68,8 +86,12 @@ impl Talk<'_> {
     async fn turn(&mut self, turn: usize, goal: Message, transcript: Transcript) -> Transcript {
         let tools = self.session.iter().flat_map(|session| {
             self.case.tools_at(turn).map(|tool| {
-                let spec = ToolSpec::new(&*tool.name, &*tool.description).with_input(tool.parameters.clone());
-                RunningTool { spec, session: session.clone() }
+                let spec = ToolSpec::new(&*tool.name, &*tool.description)
+                    .with_input(tool.parameters.clone());
+                RunningTool {
+                    spec,
+                    session: session.clone(),
+                }
             })
         });
         let agent = self.subject.agent(self.model.clone(), self.system.clone());
@@ -85,7 +107,8 @@ impl Talk<'_> {
             Ok(answer) => (Some(answer), None),
             Err(error) => (error.partial_as(), Some(chain(&error))),
         };
-        let mut answered = AnsweredTurn::new(reached.as_ref().map_or_else(String::new, last_words), calls);
+        let mut answered =
+            AnsweredTurn::new(reached.as_ref().map_or_else(String::new, last_words), calls);
         let mut usage = transcript.usage;
         if let Some(reached) = reached {
             answered.run = Some(reached.run().to_string());
@@ -95,7 +118,9 @@ impl Talk<'_> {
         let run = answered.run.clone();
         let mut transcript = transcript.with_turn(answered).with_usage(usage);
         transcript.run = run.or(transcript.run);
-        transcript.error = failure.map(|failure| format!("the tools {failure}")).or(error);
+        transcript.error = failure
+            .map(|failure| format!("the tools {failure}"))
+            .or(error);
         transcript
     }
 }
@@ -103,8 +128,11 @@ impl Talk<'_> {
 /// The words of the model's last reply.
 fn last_words(answer: &Answer) -> String {
     let messages = answer.history().messages().iter().rev();
-    let mut said = messages.filter(|message| message.role == Role::Assistant).map(|message| message.text());
-    said.find(|text| text != END).map_or_else(String::new, Cow::into_owned)
+    let mut said = messages
+        .filter(|message| message.role == Role::Assistant)
+        .map(|message| message.text());
+    said.find(|text| text != END)
+        .map_or_else(String::new, Cow::into_owned)
 }
 
 /// A tool of a case, which runs in the process of the trial.

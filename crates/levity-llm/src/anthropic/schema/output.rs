@@ -26,14 +26,30 @@ const NOTES: [&str; 10] = [
 ];
 
 /// The formats of texts that the API knows.
-const FORMATS: [&str; 10] =
-    ["date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"];
+const FORMATS: [&str; 10] = [
+    "date-time",
+    "time",
+    "date",
+    "duration",
+    "email",
+    "hostname",
+    "uri",
+    "ipv4",
+    "ipv6",
+    "uuid",
+];
 
-/// The schema as the API takes it, or `None` when it cannot hold the model to it: it has free-form objects, values
-/// of any kind or itself in it, or is too large.
+/// The schema as the API takes it, or `None` when it cannot hold the model to it: it has free-form
+/// objects, values of any kind or itself in it, or is too large.
 pub(in super::super) fn output(schema: &Value) -> Option<Value> {
-    let mut narrow =
-        Narrow { root: schema, defined: Map::new(), path: Vec::new(), nodes: 0, optional: 0, unions: 0 };
+    let mut narrow = Narrow {
+        root: schema,
+        defined: Map::new(),
+        path: Vec::new(),
+        nodes: 0,
+        optional: 0,
+        unions: 0,
+    };
     let mut narrowed = narrow.schema(schema, 0)?;
     if narrow.optional > MOST_OPTIONAL || narrow.unions > MOST_UNIONS {
         return None;
@@ -73,8 +89,14 @@ impl Narrow<'_> {
         self.plain(map, depth)
     }
 
-    /// A reference to a definition stays one. With words of its own beside it, it becomes what it stands for.
-    fn reference(&mut self, pointer: &str, beside: Map<String, Value>, depth: usize) -> Option<Value> {
+    /// A reference to a definition stays one. With words of its own beside it, it becomes what it
+    /// stands for.
+    fn reference(
+        &mut self,
+        pointer: &str,
+        beside: Map<String, Value>,
+        depth: usize,
+    ) -> Option<Value> {
         if self.path.iter().any(|open| open == pointer) {
             return None;
         }
@@ -115,7 +137,8 @@ impl Narrow<'_> {
                     (Some(Value::Array(known)), Value::Array(more)) if name == "required" => {
                         known.extend(more);
                     }
-                    (Some(_), _) if matches!(&*name, "title" | "description" | "additionalProperties") => {}
+                    (Some(_), _)
+                        if matches!(&*name, "title" | "description" | "additionalProperties") => {}
                     (Some(known), value) if *known != value => return None,
                     (_, value) => drop(map.insert(name, value)),
                 }
@@ -132,12 +155,17 @@ impl Narrow<'_> {
             out.insert("type".to_owned(), kind);
         }
         for name in ["anyOf", "oneOf"] {
-            let Some(list) = map.shift_remove(name) else { continue };
+            let Some(list) = map.shift_remove(name) else {
+                continue;
+            };
             if name == "oneOf" {
                 words.push("exactly one of these".to_owned());
             }
             self.unions += 1;
-            let list = list.as_array()?.iter().map(|part| self.schema(part, depth + 1));
+            let list = list
+                .as_array()?
+                .iter()
+                .map(|part| self.schema(part, depth + 1));
             let list = list.collect::<Option<Vec<_>>>()?;
             if out.insert("anyOf".to_owned(), list.into()).is_some() {
                 return None;
@@ -151,7 +179,10 @@ impl Narrow<'_> {
             self.array(&mut map, &mut out, depth)?;
         }
         string(&mut map, &mut out);
-        if !["type", "anyOf", "enum", "const"].iter().any(|name| out.contains_key(*name)) {
+        if !["type", "anyOf", "enum", "const"]
+            .iter()
+            .any(|name| out.contains_key(*name))
+        {
             return None;
         }
         words.extend(map.iter().map(|(name, value)| format!("{name}: {value}")));
@@ -171,16 +202,20 @@ impl Narrow<'_> {
         let properties = take_object(map, "properties");
         let others = map.shift_remove("additionalProperties");
         let closed = others == Some(Value::Bool(false));
-        let takes_more =
-            others.is_some_and(|others| others.is_object()) || map.contains_key("patternProperties");
+        let takes_more = others.is_some_and(|others| others.is_object())
+            || map.contains_key("patternProperties");
         if takes_more || (properties.is_empty() && !closed) {
             return None;
         }
         let required = map.shift_remove("required");
-        let needed = required.as_ref().and_then(Value::as_array).map_or(0, Vec::len);
+        let needed = required
+            .as_ref()
+            .and_then(Value::as_array)
+            .map_or(0, Vec::len);
         self.optional += properties.len().saturating_sub(needed);
-        let narrowed =
-            properties.into_iter().map(|(name, value)| Some((name, self.schema(&value, depth + 1)?)));
+        let narrowed = properties
+            .into_iter()
+            .map(|(name, value)| Some((name, self.schema(&value, depth + 1)?)));
         let narrowed = narrowed.collect::<Option<Map<_, _>>>()?;
         out.insert("properties".to_owned(), narrowed.into());
         out.insert("additionalProperties".to_owned(), false.into());
@@ -227,7 +262,9 @@ fn is_kind(out: &Map<String, Value>, kind: &str) -> bool {
 fn simple(map: &mut Map<String, Value>, out: &mut Map<String, Value>) -> Option<()> {
     let is_simple = |value: &Value| !value.is_array() && !value.is_object();
     for name in ["enum", "const", "title", "description", "default"] {
-        let Some(value) = map.shift_remove(name) else { continue };
+        let Some(value) = map.shift_remove(name) else {
+            continue;
+        };
         match name {
             "enum" if !value.as_array()?.iter().all(is_simple) => return None,
             "const" if !is_simple(&value) => return None,
@@ -239,8 +276,8 @@ fn simple(map: &mut Map<String, Value>, out: &mut Map<String, Value>) -> Option<
     Some(())
 }
 
-/// Formats and patterns that the API knows; others are left, to be put into words. A number's format says how it is
-/// stored.
+/// Formats and patterns that the API knows; others are left, to be put into words. A number's
+/// format says how it is stored.
 fn string(map: &mut Map<String, Value>, out: &mut Map<String, Value>) {
     if !is_kind(out, "string") {
         if is_kind(out, "integer") || is_kind(out, "number") {
@@ -248,11 +285,21 @@ fn string(map: &mut Map<String, Value>, out: &mut Map<String, Value>) {
         }
         return;
     }
-    if map.get("format").and_then(Value::as_str).is_some_and(|format| FORMATS.contains(&format)) {
-        map.shift_remove("format").map(|format| out.insert("format".to_owned(), format));
+    if map
+        .get("format")
+        .and_then(Value::as_str)
+        .is_some_and(|format| FORMATS.contains(&format))
+    {
+        map.shift_remove("format")
+            .map(|format| out.insert("format".to_owned(), format));
     }
-    if map.get("pattern").and_then(Value::as_str).is_some_and(is_simple_pattern) {
-        map.shift_remove("pattern").map(|pattern| out.insert("pattern".to_owned(), pattern));
+    if map
+        .get("pattern")
+        .and_then(Value::as_str)
+        .is_some_and(is_simple_pattern)
+    {
+        map.shift_remove("pattern")
+            .map(|pattern| out.insert("pattern".to_owned(), pattern));
     }
 }
 

@@ -1,4 +1,7 @@
-#![expect(clippy::needless_pass_by_value, reason = "schemas are written in place")]
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "schemas are written in place"
+)]
 
 use serde_json::{Value, json};
 
@@ -11,8 +14,12 @@ fn check(schema: Value, expected: impl Into<Option<Value>>) {
 }
 
 fn object(properties: Value) -> Value {
-    let names: Vec<String> =
-        properties.as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect();
+    let names: Vec<String> = properties
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, _)| name.clone())
+        .collect();
     json!({"type": "object", "properties": properties, "additionalProperties": false, "required": names})
 }
 
@@ -35,7 +42,8 @@ fn what_the_api_takes_stays() {
 fn the_rest_is_put_into_words() {
     check(
         json!({"type": "string", "minLength": 2, "format": "colour", "pattern": "a{2}", "examples": ["x"]}),
-        json!({"type": "string", "description": "It must be so: minLength: 2, format: \"colour\", pattern: \"a{2}\"."}),
+        json!({"type": "string", "description": "It must be so: minLength: 2, format: \"colour\", \
+            pattern: \"a{2}\"."}),
     );
     check(
         json!({"type": "array", "items": {"type": "integer", "format": "uint8"}, "minItems": 2, "uniqueItems": true}),
@@ -55,7 +63,10 @@ fn the_rest_is_put_into_words() {
     check(open, object(json!({"a": {"type": "null"}})));
     for pattern in ["(?=a)", "\\bword", "(a)\\1", "a{1,900}"] {
         let told = output(&json!({"type": "string", "pattern": pattern}));
-        assert!(told.is_some_and(|told| told.get("pattern").is_none()), "{pattern}");
+        assert!(
+            told.is_some_and(|told| told.get("pattern").is_none()),
+            "{pattern}"
+        );
     }
 }
 
@@ -72,11 +83,15 @@ fn definitions_stay_and_are_narrowed() {
         "a": {"$ref": "#/$defs/Name"},
         "b": {"type": "string", "description": "Another.\n\nIt must be so: maxLength: 9."},
     }));
-    expected["$defs"] = json!({"Name": {"type": "string", "description": "It must be so: maxLength: 9."}});
+    expected["$defs"] =
+        json!({"Name": {"type": "string", "description": "It must be so: maxLength: 9."}});
     check(schema, expected);
     let all = json!({"allOf": [{"$ref": "#/definitions/A"}, {"type": "object", "properties": {"b": {"type": "null"}},
         "required": ["b"]}], "definitions": {"A": object(json!({"a": {"type": "null"}}))}});
-    check(all, object(json!({"a": {"type": "null"}, "b": {"type": "null"}})));
+    check(
+        all,
+        object(json!({"a": {"type": "null"}, "b": {"type": "null"}})),
+    );
 }
 
 #[test]
@@ -116,10 +131,19 @@ fn too_much_is_none() {
     let mut levels = serde_json::Map::new();
     for at in 0..40 {
         let next = |title: &str| json!({"$ref": format!("#/$defs/{}", at + 1), "title": title});
-        levels.insert(at.to_string(), object(json!({"a": next("a"), "b": next("b")})));
+        levels.insert(
+            at.to_string(),
+            object(json!({"a": next("a"), "b": next("b")})),
+        );
     }
     levels.insert("40".to_owned(), json!({"type": "null"}));
-    check(json!({"$ref": "#/$defs/0", "title": "All", "$defs": levels}), None);
-    let deep = (0..100).fold(json!({"type": "null"}), |deep, _| json!({"type": "array", "items": deep}));
+    check(
+        json!({"$ref": "#/$defs/0", "title": "All", "$defs": levels}),
+        None,
+    );
+    let deep = (0..100).fold(
+        json!({"type": "null"}),
+        |deep, _| json!({"type": "array", "items": deep}),
+    );
     check(deep, None);
 }

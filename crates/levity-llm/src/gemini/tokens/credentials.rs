@@ -38,8 +38,16 @@ pub(super) struct Credentials {
 
 #[derive(Clone)]
 enum Grant {
-    User { client: String, secret: Secret, refresh: Secret },
-    Service { email: String, key: Arc<RsaKeyPair>, key_id: Option<String> },
+    User {
+        client: String,
+        secret: Secret,
+        refresh: Secret,
+    },
+    Service {
+        email: String,
+        key: Arc<RsaKeyPair>,
+        key_id: Option<String>,
+    },
 }
 
 #[derive(Deserialize)]
@@ -58,7 +66,11 @@ struct File {
 
 /// Where the application-default credentials are.
 pub(super) fn place(var: impl Fn(&str) -> Option<OsString>, windows: bool) -> Option<PathBuf> {
-    let var = |name: &str| var(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let var = |name: &str| {
+        var(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
     if let Some(file) = var("GOOGLE_APPLICATION_CREDENTIALS") {
         return Some(file);
     }
@@ -77,7 +89,8 @@ impl Credentials {
             .and_then(|file| file.take(LONGEST as u64).read_to_string(&mut text));
         read.map_err(|error| {
             let message = format!(
-                "the credentials in `{}` cannot be read; run `gcloud auth application-default login`, or name \
+                "the credentials in `{}` cannot be read; run `gcloud auth application-default \
+                    login`, or name \
                  another file",
                 path.display()
             );
@@ -107,13 +120,25 @@ impl Credentials {
                 key_id: file.private_key_id,
             },
             kind => {
-                let way = "log in with `gcloud auth application-default login`, take a service account's key, or \
+                let way = "log in with `gcloud auth application-default login`, take a service \
+                    account's key, or \
                            give tokens with `AccessTokens::from_fn`";
-                return Err(wrong(&format!("credentials of type `{kind}` cannot be used; {way}")));
+                return Err(wrong(&format!(
+                    "credentials of type `{kind}` cannot be used; {way}"
+                )));
             }
         };
-        let url = file.token_uri.filter(|url| !url.is_empty()).unwrap_or_else(|| TOKEN_URL.to_owned());
-        Ok(Self { path: path.to_owned(), grant, url, moved: false, quota_project: file.quota_project_id })
+        let url = file
+            .token_uri
+            .filter(|url| !url.is_empty())
+            .unwrap_or_else(|| TOKEN_URL.to_owned());
+        Ok(Self {
+            path: path.to_owned(),
+            grant,
+            url,
+            moved: false,
+            quota_project: file.quota_project_id,
+        })
     }
 
     pub(super) fn with_url(mut self, url: &str) -> Self {
@@ -122,8 +147,8 @@ impl Credentials {
         self
     }
 
-    /// What the file says now: who logs in again, or takes another key, need not start the program again. While it
-    /// cannot be read, what it said before counts.
+    /// What the file says now: who logs in again, or takes another key, need not start the program
+    /// again. While it cannot be read, what it said before counts.
     fn renewed(&self) -> Self {
         match Self::read(&self.path) {
             Ok(renewed) if self.moved => renewed.with_url(&self.url),
@@ -150,19 +175,27 @@ impl Credentials {
         let mut reply = endpoint.send("", &[("content-type", form)], body).await?;
         let body = reply.rest(LONGEST).await?;
         let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let token = answer.get("access_token").and_then(Value::as_str).filter(|token| !token.is_empty());
+        let token = answer
+            .get("access_token")
+            .and_then(Value::as_str)
+            .filter(|token| !token.is_empty());
         match (reply.status(), token) {
             (200..300, Some(token)) => {
-                let life = answer.get("expires_in").and_then(Value::as_u64).unwrap_or(3_600);
+                let life = answer
+                    .get("expires_in")
+                    .and_then(Value::as_u64)
+                    .unwrap_or(3_600);
                 Ok(AccessToken::new(token).with_lifetime(Duration::from_secs(life)))
             }
             (200..300, None) => Err(ModelError::new(
                 ModelErrorKind::Malformed,
                 "the answer to the credentials has no access token",
             )),
-            (400..404, _) => {
-                Err(scrubbed(refused(&answer, &secrets).with_status(reply.status()), &endpoint, &[]))
-            }
+            (400..404, _) => Err(scrubbed(
+                refused(&answer, &secrets).with_status(reply.status()),
+                &endpoint,
+                &[],
+            )),
             (status, _) => {
                 let error = Failure::read(&body).into_http_error(status, reply.headers());
                 Err(scrubbed(hidden(error, &secrets), &endpoint, &[]))
@@ -173,15 +206,25 @@ impl Credentials {
     /// The secret that is sent.
     fn fields(&self) -> Result<Vec<(&'static str, String)>, ModelError> {
         Ok(match &self.grant {
-            Grant::User { client, secret, refresh } => vec![
+            Grant::User {
+                client,
+                secret,
+                refresh,
+            } => vec![
                 ("grant_type", "refresh_token".to_owned()),
                 ("client_id", client.clone()),
                 ("client_secret", secret.expose().to_owned()),
                 ("refresh_token", refresh.expose().to_owned()),
             ],
             Grant::Service { email, key, key_id } => vec![
-                ("grant_type", "urn:ietf:params:oauth:grant-type:jwt-bearer".to_owned()),
-                ("assertion", assertion(email, key, key_id.as_deref(), &self.url, seconds())?),
+                (
+                    "grant_type",
+                    "urn:ietf:params:oauth:grant-type:jwt-bearer".to_owned(),
+                ),
+                (
+                    "assertion",
+                    assertion(email, key, key_id.as_deref(), &self.url, seconds())?,
+                ),
             ],
         })
     }
@@ -195,20 +238,35 @@ fn form_of(fields: &[(&'static str, String)]) -> String {
 /// Secrets that are sent and must not be shown, as they are and as they are within a form.
 fn secrets_of(fields: &[(&'static str, String)]) -> Secrets {
     let secret = |name: &str| matches!(name, "client_secret" | "refresh_token" | "assertion");
-    let values = fields.iter().filter(|(name, _)| secret(name)).map(|(_, value)| value);
-    values.fold(Secrets::new().known_only(), |known, value| known.known(value).known(percent(value)))
+    let values = fields
+        .iter()
+        .filter(|(name, _)| secret(name))
+        .map(|(_, value)| value);
+    values.fold(Secrets::new().known_only(), |known, value| {
+        known.known(value).known(percent(value))
+    })
 }
 
 /// Google's own word for what is wrong, and the way out.
 fn refused(answer: &Value, secrets: &Secrets) -> ModelError {
     let word = |name: &str, most: usize| -> String {
         let said = answer.get(name).and_then(Value::as_str).unwrap_or_default();
-        secrets.replace(said, |_| "***").chars().take(most).collect()
+        secrets
+            .replace(said, |_| "***")
+            .chars()
+            .take(most)
+            .collect()
     };
     let (what, about) = (word("error", 60), word("error_description", 200));
-    let about = if about.is_empty() { about } else { format!(": {about}") };
+    let about = if about.is_empty() {
+        about
+    } else {
+        format!(": {about}")
+    };
     let again = "log in again with `gcloud auth application-default login`, or take another key";
-    wrong(&format!("Google refuses the credentials (`{what}`{about}); {again}"))
+    wrong(&format!(
+        "Google refuses the credentials (`{what}`{about}); {again}"
+    ))
 }
 
 /// An error in which the server may have repeated what it was sent.
@@ -242,29 +300,43 @@ fn assertion(
     if let Some(id) = key_id {
         head["kid"] = id.into();
     }
-    let claims =
-        json!({"iss": email, "scope": SCOPE, "aud": url, "iat": now, "exp": now.saturating_add(3_600)});
+    let claims = json!({"iss": email, "scope": SCOPE, "aud": url, "iat": now, "exp": now.saturating_add(3_600)});
     let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let text = format!("{}.{}", encode(&head), encode(&claims));
     let mut signature = vec![0; key.public().modulus_len()];
-    key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), text.as_bytes(), &mut signature)
-        .map_err(|_| wrong("the service account's key cannot sign"))?;
+    key.sign(
+        &RSA_PKCS1_SHA256,
+        &SystemRandom::new(),
+        text.as_bytes(),
+        &mut signature,
+    )
+    .map_err(|_| wrong("the service account's key cannot sign"))?;
     Ok(format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature)))
 }
 
 /// A private key in PEM.
 fn key(pem: &str) -> Result<RsaKeyPair, ModelError> {
-    let lines = pem.lines().map(str::trim).filter(|line| !line.starts_with("-----"));
+    let lines = pem
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.starts_with("-----"));
     let der = STANDARD.decode(lines.collect::<String>()).ok();
     let key = der.and_then(|der| RsaKeyPair::from_pkcs8(&der).ok());
-    key.ok_or_else(|| wrong("the credentials' `private_key` is no RSA key in PKCS#8; make a new key"))
+    key.ok_or_else(|| {
+        wrong("the credentials' `private_key` is no RSA key in PKCS#8; make a new key")
+    })
 }
 
 fn wrong(message: &str) -> ModelError {
     ModelError::new(ModelErrorKind::Auth, message)
 }
 
-#[expect(clippy::disallowed_methods, reason = "a signed statement holds for a time of the real clock")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a signed statement holds for a time of the real clock"
+)]
 fn seconds() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs())
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |time| time.as_secs())
 }

@@ -30,7 +30,11 @@ async fn next(tokens: &AccessTokens) -> String {
 #[tokio::test(start_paused = true)]
 async fn a_token_is_kept_until_shortly_before_its_end() {
     let (tokens, asked) = numbered();
-    assert_eq!(asked.load(Ordering::SeqCst), 0, "nothing is asked before it is needed");
+    assert_eq!(
+        asked.load(Ordering::SeqCst),
+        0,
+        "nothing is asked before it is needed"
+    );
     assert_eq!(next(&tokens).await, "t1");
     tokio::time::advance(Duration::from_secs(535)).await;
     assert_eq!(next(&tokens.clone()).await, "t1");
@@ -76,7 +80,10 @@ async fn a_failure_is_not_kept() {
             }
         }
     });
-    assert_eq!(tokens.token().await.unwrap_err().kind(), ModelErrorKind::Transport);
+    assert_eq!(
+        tokens.token().await.unwrap_err().kind(),
+        ModelErrorKind::Transport
+    );
     assert_eq!(next(&tokens).await, "t");
 }
 
@@ -102,30 +109,55 @@ fn credentials_are_looked_for_where_google_puts_them() {
     #[track_caller]
     fn check(vars: &[(&str, &str)], windows: bool, expected: Option<&str>) {
         let var = |name: &str| {
-            vars.iter().find(|(known, _)| *known == name).map(|(_, value)| OsString::from(value))
+            vars.iter()
+                .find(|(known, _)| *known == name)
+                .map(|(_, value)| OsString::from(value))
         };
         assert_eq!(place(var, windows), expected.map(PathBuf::from));
     }
     let file = "application_default_credentials.json";
-    check(&[("GOOGLE_APPLICATION_CREDENTIALS", "/k.json"), ("HOME", "/h")], false, Some("/k.json"));
+    check(
+        &[
+            ("GOOGLE_APPLICATION_CREDENTIALS", "/k.json"),
+            ("HOME", "/h"),
+        ],
+        false,
+        Some("/k.json"),
+    );
     check(
         &[("GOOGLE_APPLICATION_CREDENTIALS", ""), ("HOME", "/h")],
         false,
         Some(&format!("/h/.config/gcloud/{file}")),
     );
-    check(&[("CLOUDSDK_CONFIG", "/c"), ("HOME", "/h")], false, Some(&format!("/c/{file}")));
-    check(&[("APPDATA", "/a"), ("HOME", "/h")], true, Some(&format!("/a/gcloud/{file}")));
+    check(
+        &[("CLOUDSDK_CONFIG", "/c"), ("HOME", "/h")],
+        false,
+        Some(&format!("/c/{file}")),
+    );
+    check(
+        &[("APPDATA", "/a"), ("HOME", "/h")],
+        true,
+        Some(&format!("/a/gcloud/{file}")),
+    );
     check(&[], false, None);
 }
 
 #[test]
 fn nothing_shows_a_token() {
-    let shown = format!("{:?} {:?}", AccessTokens::from("ya29.x"), AccessToken::new("ya29.x"));
+    let shown = format!(
+        "{:?} {:?}",
+        AccessTokens::from("ya29.x"),
+        AccessToken::new("ya29.x")
+    );
     assert!(!shown.contains("ya29"), "{shown}");
 }
 
 #[tokio::test]
 async fn a_token_may_live_for_ever() {
-    let tokens = AccessTokens::from_fn(|| async { Ok(AccessToken::new("t").with_lifetime(Duration::MAX)) });
-    assert_eq!((next(&tokens).await, next(&tokens).await), ("t".to_owned(), "t".to_owned()));
+    let tokens =
+        AccessTokens::from_fn(|| async { Ok(AccessToken::new("t").with_lifetime(Duration::MAX)) });
+    assert_eq!(
+        (next(&tokens).await, next(&tokens).await),
+        ("t".to_owned(), "t".to_owned())
+    );
 }

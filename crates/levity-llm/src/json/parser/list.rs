@@ -7,7 +7,9 @@ use crate::json::mend::Repair;
 impl Parser<'_> {
     pub(super) fn element(&mut self) -> Result<(), TooDeep> {
         let byte = self.cursor.peek().unwrap_or_default();
-        let Some(list) = self.list() else { return Ok(()) };
+        let Some(list) = self.list() else {
+            return Ok(());
+        };
         let (close, comma, empty) = (list.close, list.comma, list.items.is_empty());
         match byte {
             b',' | b';' => {
@@ -46,14 +48,24 @@ impl Parser<'_> {
     fn colon_in_list(&mut self) -> Result<(), TooDeep> {
         self.cursor.at += 1;
         self.cursor.mends.add(Repair::Bracket);
-        let around = self.stack.iter().rev().nth(1).is_some_and(|frame| matches!(frame, Frame::Object(_)));
-        let Some(list) = self.list().filter(|list| !list.comma) else { return Ok(()) };
+        let around = self
+            .stack
+            .iter()
+            .rev()
+            .nth(1)
+            .is_some_and(|frame| matches!(frame, Frame::Object(_)));
+        let Some(list) = self.list().filter(|list| !list.comma) else {
+            return Ok(());
+        };
         let key = match list.items.pop() {
             Some(Value::String(text)) => text,
             Some(other) => other.to_string(),
             None => return Ok(()),
         };
-        let (empty, objects) = (list.items.is_empty(), list.items.iter().rev().take(8).any(Value::is_object));
+        let (empty, objects) = (
+            list.items.is_empty(),
+            list.items.iter().rev().take(8).any(Value::is_object),
+        );
         let mut close = NONE;
         if empty && !around {
             close = b']';
@@ -65,6 +77,9 @@ impl Parser<'_> {
             }
             return Ok(());
         }
-        self.push(Frame::Object(Object { key: Some(key), ..Object::new(close) }))
+        self.push(Frame::Object(Object {
+            key: Some(key),
+            ..Object::new(close)
+        }))
     }
 }

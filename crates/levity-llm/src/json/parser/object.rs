@@ -8,7 +8,9 @@ use crate::json::mend::Repair;
 impl Parser<'_> {
     pub(super) fn key(&mut self) -> Result<(), TooDeep> {
         let byte = self.cursor.peek().unwrap_or_default();
-        let Some(object) = self.object() else { return Ok(()) };
+        let Some(object) = self.object() else {
+            return Ok(());
+        };
         let (close, comma, empty) = (object.close, object.comma, object.map.is_empty());
         match byte {
             b',' | b';' => {
@@ -45,10 +47,16 @@ impl Parser<'_> {
         self.closer(b'}', b'}', comma);
     }
 
-    /// An opening brace where a key should be: opened twice, or the last object in a list was not closed.
+    /// An opening brace where a key should be: opened twice, or the last object in a list was not
+    /// closed.
     fn brace_for_key(&mut self, empty: bool) -> Result<(), TooDeep> {
         self.cursor.mends.add(Repair::Bracket);
-        let in_list = self.stack.iter().rev().nth(1).is_some_and(|frame| matches!(frame, Frame::List(_)));
+        let in_list = self
+            .stack
+            .iter()
+            .rev()
+            .nth(1)
+            .is_some_and(|frame| matches!(frame, Frame::List(_)));
         if in_list && !empty {
             self.close();
             return Ok(());
@@ -70,7 +78,11 @@ impl Parser<'_> {
         }
         let start = self.cursor.at;
         let quoted = self.cursor.quote(start).is_some();
-        let key = if quoted { self.cursor.string(Role::Key) } else { self.cursor.bare_key_text() };
+        let key = if quoted {
+            self.cursor.string(Role::Key)
+        } else {
+            self.cursor.bare_key_text()
+        };
         self.cursor.skip();
         let Some(key) = key else { return };
         let next = self.cursor.peek();
@@ -78,7 +90,9 @@ impl Parser<'_> {
             None => {}
             Some(b':' | b'=') => self.cursor.pass_colon(),
             Some(b',' | b'}' | b']' | b')') if empty => return self.become_set(start),
-            Some(b',' | b'}' | b']' | b')') if quoted => self.cursor.mends.add(Repair::MissingValue),
+            Some(b',' | b'}' | b']' | b')') if quoted => {
+                self.cursor.mends.add(Repair::MissingValue)
+            }
             Some(_) if quoted || matches!(next, Some(b'"' | b'\'' | b'{' | b'[')) => {
                 self.cursor.mends.add(Repair::Colon);
             }
@@ -91,7 +105,10 @@ impl Parser<'_> {
 
     /// `{1, 2}` is a set in Python, and the nearest to it is a list.
     fn become_set(&mut self, start: usize) {
-        let Some(object) = self.object().filter(|object| object.extra == 0 && object.close == b'}') else {
+        let Some(object) = self
+            .object()
+            .filter(|object| object.extra == 0 && object.close == b'}')
+        else {
             return;
         };
         let close = object.close;
@@ -122,7 +139,11 @@ impl Parser<'_> {
 impl Cursor<'_> {
     /// Passes over a colon, or what stands for one.
     fn pass_colon(&mut self) {
-        let length = if self.is(self.at, "=>") || self.is(self.at, ":=") { 2 } else { 1 };
+        let length = if self.is(self.at, "=>") || self.is(self.at, ":=") {
+            2
+        } else {
+            1
+        };
         if length == 2 || self.peek() == Some(b'=') {
             self.mends.add(Repair::Colon);
         }
@@ -136,7 +157,9 @@ impl Cursor<'_> {
         let length = rest.find(stops).unwrap_or(rest.len());
         let key = rest[..length].trim();
         self.at += length;
-        if self.quote(self.at).is_some() && matches!(self.byte(self.past_space(self.at + 1)), Some(b':')) {
+        if self.quote(self.at).is_some()
+            && matches!(self.byte(self.past_space(self.at + 1)), Some(b':'))
+        {
             self.at += 1;
         }
         if key.is_empty() || key.starts_with("...") || key.starts_with('…') {

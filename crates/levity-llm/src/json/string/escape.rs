@@ -17,7 +17,9 @@ impl Cursor<'_> {
         let plain = match byte {
             b'u' => self.unicode(at + 1, &mut reading.out),
             b'x' => self.hex(at + 1, 2, &mut reading.out),
-            _ => self.short(byte).or_else(|| self.keep_backslash(at, &mut reading.out)),
+            _ => self
+                .short(byte)
+                .or_else(|| self.keep_backslash(at, &mut reading.out)),
         };
         if let Some(plain) = plain {
             reading.out.push(plain);
@@ -92,7 +94,13 @@ impl Cursor<'_> {
     }
 
     fn digits(&self, at: usize, count: usize) -> Option<u32> {
-        let digits = self.text.as_bytes().get(at..at + count).filter(|_| at + count <= self.end)?;
-        digits.iter().try_fold(0, |sum, digit| Some(sum * 16 + char::from(*digit).to_digit(16)?))
+        let digits = self
+            .text
+            .as_bytes()
+            .get(at..at + count)
+            .filter(|_| at + count <= self.end)?;
+        digits.iter().try_fold(0, |sum, digit| {
+            Some(sum * 16 + char::from(*digit).to_digit(16)?)
+        })
     }
 }

@@ -25,12 +25,32 @@ const BYTES_OF_WORDS: u64 = 5;
 
 /// Returns whether the server says that it takes no tools.
 pub(crate) fn refuses_tools(error: &ModelError) -> bool {
-    says(error, &["tools", "tool choice", "tool_choice", "tool use", "tool call", "function call"])
+    says(
+        error,
+        &[
+            "tools",
+            "tool choice",
+            "tool_choice",
+            "tool use",
+            "tool call",
+            "function call",
+        ],
+    )
 }
 
 /// Returns whether the server says that it takes no schema for replies.
 pub(crate) fn refuses_schema(error: &ModelError) -> bool {
-    says(error, &["response_format", "json_schema", "json schema", "grammar", "structured output", "format"])
+    says(
+        error,
+        &[
+            "response_format",
+            "json_schema",
+            "json schema",
+            "grammar",
+            "structured output",
+            "format",
+        ],
+    )
 }
 
 fn says(error: &ModelError, subjects: &[&str]) -> bool {
@@ -51,16 +71,22 @@ pub(super) fn first_line(error: &ModelError) -> String {
     levity_core::text::clipped(text.lines().next().unwrap_or_default(), 200).into()
 }
 
-/// Returns whether a server that counted so many tokens cannot have shown the tools to the model. Long conversations cannot tell, since
-/// estimates of their tokens differ by more than the tools have.
+/// Returns whether a server that counted so many tokens cannot have shown the tools to the model.
+/// Long conversations cannot tell, since estimates of their tokens differ by more than the tools
+/// have.
 pub(super) fn drops_tools(request: &Request, counted: u64) -> bool {
-    let words = request.system.as_ref().map_or(0, |system| system.len() as u64);
+    let words = request
+        .system
+        .as_ref()
+        .map_or(0, |system| system.len() as u64);
     let messages = request.history.messages().iter();
     let words = messages.fold(words, |words, message| words + message.text().len() as u64);
     let tools: u64 = request
         .tools
         .iter()
-        .map(|tool| (tool.name.len() + tool.description.len() + tool.input.to_string().len()) as u64)
+        .map(|tool| {
+            (tool.name.len() + tool.description.len() + tool.input.to_string().len()) as u64
+        })
         .sum();
     let plausible = counted >= words / (2 * BYTES_OF_TOOLS);
     plausible && words <= 2 * tools && counted < words / BYTES_OF_WORDS + tools / BYTES_OF_TOOLS

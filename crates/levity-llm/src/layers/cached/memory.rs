@@ -42,10 +42,19 @@ impl Memory {
         self.clock += 1;
         let name: Arc<str> = key.into();
         self.order.insert(self.clock, name.clone());
-        self.kept.insert(name, Kept { response, used: self.clock, size });
+        self.kept.insert(
+            name,
+            Kept {
+                response,
+                used: self.clock,
+                size,
+            },
+        );
         self.bytes += size;
         while self.kept.len() > most || self.bytes > most_bytes {
-            let Some((_, oldest)) = self.order.first_key_value() else { break };
+            let Some((_, oldest)) = self.order.first_key_value() else {
+                break;
+            };
             let oldest = oldest.clone();
             self.forget(&oldest);
         }

@@ -16,13 +16,23 @@ pub(super) fn prompt(card: &ModelCard, request: &Request, scrub: &Scrub) -> Stri
         section(&mut text, "system", system);
     }
     if !request.tools.is_empty() {
-        let tools =
-            request.tools.iter().map(|tool| format!("{}: {}\n{}", tool.name, tool.description, tool.input));
+        let tools = request
+            .tools
+            .iter()
+            .map(|tool| format!("{}: {}\n{}", tool.name, tool.description, tool.input));
         section(&mut text, "tools", &tools.collect::<Vec<_>>().join("\n"));
-        let _ = writeln!(text, "choice: {}", serde_json::to_string(&request.tool_choice).unwrap_or_default());
+        let _ = writeln!(
+            text,
+            "choice: {}",
+            serde_json::to_string(&request.tool_choice).unwrap_or_default()
+        );
     }
     if let Some(output) = &request.output {
-        section(&mut text, "output", &format!("{}: {}", output.name, output.schema));
+        section(
+            &mut text,
+            "output",
+            &format!("{}: {}", output.name, output.schema),
+        );
     }
     for message in request.history.messages() {
         section(&mut text, role(message.role), &words(message, scrub));
@@ -34,7 +44,11 @@ pub(super) fn response(reply: Result<&Response, &ModelError>, scrub: &Scrub) -> 
     match reply {
         Ok(response) => {
             let finish = serde_json::to_string(&response.finish).unwrap_or_default();
-            format!("finish: {finish}\nusage: {}\n\n{}\n", response.usage, words(&response.message, scrub))
+            format!(
+                "finish: {finish}\nusage: {}\n\n{}\n",
+                response.usage,
+                words(&response.message, scrub)
+            )
         }
         Err(error) => {
             let mut text = format!("error: {:?}: {error}\n", error.kind());
@@ -70,7 +84,12 @@ fn role(role: Role) -> &'static str {
 }
 
 fn words(message: &Message, scrub: &Scrub) -> String {
-    message.parts.iter().map(|each| part(each, scrub)).collect::<Vec<_>>().join("\n")
+    message
+        .parts
+        .iter()
+        .map(|each| part(each, scrub))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 fn part(part: &Part, scrub: &Scrub) -> String {
@@ -78,17 +97,35 @@ fn part(part: &Part, scrub: &Scrub) -> String {
         Part::Text(text) => text.text.clone(),
         Part::Thinking(thinking) => format!("[thinking] {}", thinking.text),
         Part::ToolCall(call) => {
-            let args = call.raw.clone().unwrap_or_else(|| scrub.value(call.args.clone()).to_string());
+            let args = call
+                .raw
+                .clone()
+                .unwrap_or_else(|| scrub.value(call.args.clone()).to_string());
             format!("[call {}] {} {args}", call.id, call.name)
         }
         Part::ToolResult(result) => {
             let failed = if result.is_error() { " failed" } else { "" };
-            let media = result.content.iter().filter(|content| matches!(content, Content::Media(_))).count();
-            let media = if media > 0 { format!(" [and {media} media]") } else { String::new() };
-            format!("[result {}] {}{failed}: {}{media}", result.call, result.name, result_text(result, scrub))
+            let media = result
+                .content
+                .iter()
+                .filter(|content| matches!(content, Content::Media(_)))
+                .count();
+            let media = if media > 0 {
+                format!(" [and {media} media]")
+            } else {
+                String::new()
+            };
+            format!(
+                "[result {}] {}{failed}: {}{media}",
+                result.call,
+                result.name,
+                result_text(result, scrub)
+            )
         }
         Part::Media(media) => match &media.source {
-            MediaSource::Bytes(bytes) => format!("[{}, {} bytes]", media.mime, bytes.as_slice().len()),
+            MediaSource::Bytes(bytes) => {
+                format!("[{}, {} bytes]", media.mime, bytes.as_slice().len())
+            }
             MediaSource::Url(url) => format!("[{} at {url}]", media.mime),
             _ => format!("[{}]", media.mime),
         },

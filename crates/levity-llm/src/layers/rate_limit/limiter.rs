@@ -58,8 +58,14 @@ impl Limiter {
         limiter
     }
 
-    /// Gets in line, and says how long it will take as things stand; `None` when the line is too long.
-    pub(super) fn line_up(self: &Arc<Self>, tokens: u64, rate: &Rate, now: Timestamp) -> Option<Place> {
+    /// Gets in line, and says how long it will take as things stand; `None` when the line is too
+    /// long.
+    pub(super) fn line_up(
+        self: &Arc<Self>,
+        tokens: u64,
+        rate: &Rate,
+        now: Timestamp,
+    ) -> Option<Place> {
         let mut state = self.state();
         let full = state.line.len() >= rate.max_waiting;
         // Who need not wait is let through also where nobody may.
@@ -68,13 +74,22 @@ impl Limiter {
         }
         state.next += 1;
         let (id, first) = (state.next, Arc::new(Notify::new()));
-        state.line.push_back(Waiter { id, tokens, first: first.clone() });
+        state.line.push_back(Waiter {
+            id,
+            tokens,
+            first: first.clone(),
+        });
         let expected = state.expected(rate, now);
         if full && !expected.is_zero() {
             state.line.pop_back();
             return None;
         }
-        Some(Place { limiter: self.clone(), id, first, expected })
+        Some(Place {
+            limiter: self.clone(),
+            id,
+            first,
+            expected,
+        })
     }
 
     /// Corrects what a request was thought to take.
@@ -88,7 +103,10 @@ impl Limiter {
     /// Lets nobody through for so long.
     pub(super) fn close(&self, time: Duration, now: Timestamp) {
         let mut state = self.state();
-        let until = state.closed.map_or(now, |(_, until)| until).max(now.after(time));
+        let until = state
+            .closed
+            .map_or(now, |(_, until)| until)
+            .max(now.after(time));
         state.closed = Some((now, until));
     }
 
@@ -98,26 +116,38 @@ impl Limiter {
 }
 
 impl State {
-    /// Forgets what is over a minute ago. A clock that was set back must not make anybody wait until it has
-    /// caught up, so nothing was sent later than now.
+    /// Forgets what is over a minute ago. A clock that was set back must not make anybody wait
+    /// until it has caught up, so nothing was sent later than now.
     fn prune(&mut self, now: Timestamp) {
-        while self.sent.front().is_some_and(|sent| now.since(sent.at) >= WINDOW) {
+        while self
+            .sent
+            .front()
+            .is_some_and(|sent| now.since(sent.at) >= WINDOW)
+        {
             self.sent.pop_front();
         }
         for sent in self.sent.iter_mut().rev().take_while(|sent| sent.at > now) {
             sent.at = now;
         }
         self.last = self.last.map(|last| last.min(now));
-        self.closed = self.closed.filter(|(noted, until)| *noted <= now && *until > now);
+        self.closed = self
+            .closed
+            .filter(|(noted, until)| *noted <= now && *until > now);
     }
 
     /// The first moment from `now` on at which a request of so many tokens may be sent.
     fn opens(&self, tokens: u64, rate: &Rate, now: Timestamp) -> Timestamp {
         let gap = self.last.map(|last| last.after(rate.gap));
-        let mut opens = now.max(gap.unwrap_or(now)).max(self.closed.map_or(now, |(_, until)| until));
+        let mut opens = now
+            .max(gap.unwrap_or(now))
+            .max(self.closed.map_or(now, |(_, until)| until));
         if let Some(most) = rate.requests {
             let most = usize::try_from(most.max(1)).unwrap_or(usize::MAX);
-            let nth = self.sent.len().checked_sub(most).and_then(|at| self.sent.get(at));
+            let nth = self
+                .sent
+                .len()
+                .checked_sub(most)
+                .and_then(|at| self.sent.get(at));
             opens = opens.max(nth.map_or(now, |sent| sent.at.after(WINDOW)));
         }
         match rate.tokens {
@@ -126,10 +156,12 @@ impl State {
         }
     }
 
-    /// When enough tokens have left the window. A request that is larger than the whole window is let
-    /// through once the window is empty.
+    /// When enough tokens have left the window. A request that is larger than the whole window is
+    /// let through once the window is empty.
     fn room(&self, tokens: u64, most: u64, now: Timestamp) -> Timestamp {
-        let mut used = self.sent.iter().fold(tokens.min(most), |sum, sent| sum.saturating_add(sent.tokens));
+        let mut used = self.sent.iter().fold(tokens.min(most), |sum, sent| {
+            sum.saturating_add(sent.tokens)
+        });
         let mut opens = now;
         for sent in &self.sent {
             if used <= most {
@@ -149,7 +181,12 @@ impl State {
     /// How long the last in line will wait if all before it send as soon as they may.
     fn expected(&self, rate: &Rate, now: Timestamp) -> Duration {
         let (sent, last, closed) = (self.sent.clone(), self.last, self.closed);
-        let mut then = Self { sent, last, closed, ..Self::default() };
+        let mut then = Self {
+            sent,
+            last,
+            closed,
+            ..Self::default()
+        };
         let mut at = now;
         for waiter in &self.line {
             then.prune(at);

@@ -27,7 +27,11 @@ fn offers(request: &Request) -> bool {
 /// The request as a model understands it that has no tool calls.
 pub(super) fn plain(mut request: Request, form: Form) -> Request {
     if offers(&request) {
-        let mut system = request.system.as_deref().map(|system| format!("{system}\n\n")).unwrap_or_default();
+        let mut system = request
+            .system
+            .as_deref()
+            .map(|system| format!("{system}\n\n"))
+            .unwrap_or_default();
         system.push_str(&catalogue(&request.tools, form));
         must(&mut system, &request.tool_choice);
         match form {
@@ -39,8 +43,11 @@ pub(super) fn plain(mut request: Request, form: Form) -> Request {
             // Held to its shape, the model could not call.
             Form::Text => {
                 if let Some(output) = request.output.take() {
-                    let _ =
-                        write!(system, "\nAn answer is only JSON, of this JSON Schema: {}\n", output.schema);
+                    let _ = write!(
+                        system,
+                        "\nAn answer is only JSON, of this JSON Schema: {}\n",
+                        output.schema
+                    );
                 }
             }
         }
@@ -54,10 +61,16 @@ pub(super) fn plain(mut request: Request, form: Form) -> Request {
 
 /// The tools as models know them from their training: one JSON object a line.
 fn catalogue(tools: &[Arc<ToolSpec>], form: Form) -> String {
-    let mut text = "# Tools\n\nYou can call these functions to help with the question:\n<tools>\n".to_owned();
+    let mut text =
+        "# Tools\n\nYou can call these functions to help with the question:\n<tools>\n".to_owned();
     for tool in tools {
-        let function = json!({"name": tool.name, "description": tool.description, "parameters": tool.input});
-        let _ = writeln!(text, "{}", json!({"type": "function", "function": function}));
+        let function =
+            json!({"name": tool.name, "description": tool.description, "parameters": tool.input});
+        let _ = writeln!(
+            text,
+            "{}",
+            json!({"type": "function", "function": function})
+        );
     }
     text.push_str("</tools>\n\n");
     text.push_str(how(form));
@@ -69,12 +82,15 @@ fn catalogue(tools: &[Arc<ToolSpec>], form: Form) -> String {
 fn how(form: Form) -> &'static str {
     match form {
         Form::Structured => {
-            "To call a function, reply with {\"reply\": {\"name\": <function name>, \"arguments\": <its arguments>}}. \
+            "To call a function, reply with {\"reply\": {\"name\": <function name>, \"arguments\": \
+                <its arguments>}}. \
              If no function helps, reply with {\"reply\": {\"answer\": <text>}}."
         }
         Form::Text => {
-            "For each call, write a JSON object with the name and the arguments of the function within <tool_call></tool_call> \
-             tags:\n<tool_call>\n{\"name\": <function name>, \"arguments\": <its arguments>}\n</tool_call>\n\
+            "For each call, write a JSON object with the name and the arguments of the function \
+                within <tool_call></tool_call> \
+             tags:\n<tool_call>\n{\"name\": <function name>, \"arguments\": <its \
+             arguments>}\n</tool_call>\n\
              The results come in the next message."
         }
     }
@@ -90,8 +106,8 @@ fn must(system: &mut String, choice: &ToolChoice) {
     }
 }
 
-/// The conversation with calls and results in words. Each message becomes the same one each time, so that
-/// what a provider has in its cache stays of use.
+/// The conversation with calls and results in words. Each message becomes the same one each time,
+/// so that what a provider has in its cache stays of use.
 fn rewritten(history: &History, form: Form) -> History {
     let mut words = History::new();
     for message in history.messages() {
@@ -140,7 +156,10 @@ fn call_words(call: &ToolCall, form: Form) -> String {
         Form::Structured => structured::written(&call.name, &args),
         Form::Text => {
             let args = if args.trim().is_empty() { "{}" } else { &args };
-            format!("<tool_call>{{\"name\": \"{}\", \"arguments\": {args}}}</tool_call>", call.name)
+            format!(
+                "<tool_call>{{\"name\": \"{}\", \"arguments\": {args}}}</tool_call>",
+                call.name
+            )
         }
     }
 }
@@ -162,6 +181,14 @@ fn results(message: &Message) -> Message {
 }
 
 fn result_words(result: &ToolResult) -> String {
-    let failed = if result.is_error() { " status=\"failed\"" } else { "" };
-    format!("<tool_response name=\"{}\"{failed}>\n{}\n</tool_response>", result.name, result.text())
+    let failed = if result.is_error() {
+        " status=\"failed\""
+    } else {
+        ""
+    };
+    format!(
+        "<tool_response name=\"{}\"{failed}>\n{}\n</tool_response>",
+        result.name,
+        result.text()
+    )
 }

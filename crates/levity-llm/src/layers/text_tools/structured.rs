@@ -11,24 +11,34 @@ const NAME: &str = "name";
 const ARGUMENTS: &str = "arguments";
 const ANSWER: &str = "answer";
 
-/// The schema of a reply. Without a tool that must be called, one of its forms is an answer: a text, or what
-/// `output` says.
+/// The schema of a reply. Without a tool that must be called, one of its forms is an answer: a
+/// text, or what `output` says.
 pub(super) fn schema(
     tools: &[Arc<ToolSpec>],
     choice: &ToolChoice,
     output: Option<&OutputSchema>,
 ) -> OutputSchema {
     let mut defs = Map::new();
-    let named = |tool: &Arc<ToolSpec>| matches!(choice, ToolChoice::Tool(name) if *name == tool.name);
+    let named =
+        |tool: &Arc<ToolSpec>| matches!(choice, ToolChoice::Tool(name) if *name == tool.name);
     let only = tools.iter().any(named);
     let mut forms: Vec<Value> = Vec::new();
-    for (n, tool) in tools.iter().enumerate().filter(|(_, tool)| !only || named(tool)) {
+    for (n, tool) in tools
+        .iter()
+        .enumerate()
+        .filter(|(_, tool)| !only || named(tool))
+    {
         let args = embed(&tool.input, &format!("t{n}"), &mut defs);
-        forms.push(object(&[(NAME, json!({"const": tool.name})), (ARGUMENTS, args)]));
+        forms.push(object(&[
+            (NAME, json!({"const": tool.name})),
+            (ARGUMENTS, args),
+        ]));
     }
     if !only && *choice != ToolChoice::Required {
-        let answer = output
-            .map_or_else(|| json!({"type": "string"}), |output| embed(&output.schema, "answer", &mut defs));
+        let answer = output.map_or_else(
+            || json!({"type": "string"}),
+            |output| embed(&output.schema, "answer", &mut defs),
+        );
         forms.push(object(&[(ANSWER, answer)]));
     }
     let mut schema = object(&[(REPLY, json!({"anyOf": forms}))]);
@@ -40,13 +50,15 @@ pub(super) fn schema(
 
 fn object(fields: &[(&str, Value)]) -> Value {
     let required: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
-    let properties: Map<String, Value> =
-        fields.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+    let properties: Map<String, Value> = fields
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), value.clone()))
+        .collect();
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
-/// A schema as a part of another. Its definitions go to `defs`, under names of their own, and references
-/// follow them; one that refers to itself otherwise goes there as a whole.
+/// A schema as a part of another. Its definitions go to `defs`, under names of their own, and
+/// references follow them; one that refers to itself otherwise goes there as a whole.
 fn embed(schema: &Value, name: &str, defs: &mut Map<String, Value>) -> Value {
     let mut schema = schema.clone();
     let mut whole = false;
@@ -54,8 +66,14 @@ fn embed(schema: &Value, name: &str, defs: &mut Map<String, Value>) -> Value {
     if let Value::Object(map) = &mut schema {
         map.shift_remove("$schema");
         for key in ["$defs", "definitions"] {
-            let Some(Value::Object(inner)) = map.shift_remove(key) else { continue };
-            defs.extend(inner.into_iter().map(|(key, value)| (format!("{name}_{key}"), value)));
+            let Some(Value::Object(inner)) = map.shift_remove(key) else {
+                continue;
+            };
+            defs.extend(
+                inner
+                    .into_iter()
+                    .map(|(key, value)| (format!("{name}_{key}"), value)),
+            );
         }
     }
     if !whole {
@@ -81,7 +99,9 @@ fn refer(value: &mut Value, name: &str, whole: &mut bool) {
 }
 
 fn moved(to: &str, name: &str, whole: &mut bool) -> String {
-    let def = ["#/$defs/", "#/definitions/"].iter().find_map(|before| to.strip_prefix(before));
+    let def = ["#/$defs/", "#/definitions/"]
+        .iter()
+        .find_map(|before| to.strip_prefix(before));
     match (def, to.strip_prefix('#')) {
         (Some(def), _) => format!("#/$defs/{name}_{def}"),
         (None, Some(path)) => {
@@ -114,10 +134,16 @@ pub(super) fn read(text: &str) -> Option<Reply> {
     let value = read_json(text)?;
     let reply = value.get(REPLY).unwrap_or(&value);
     // Where nothing holds the model to the schema, it may use other names.
-    if let Some(name) = [NAME, "tool"].iter().find_map(|key| reply.get(key)?.as_str()) {
+    if let Some(name) = [NAME, "tool"]
+        .iter()
+        .find_map(|key| reply.get(key)?.as_str())
+    {
         let args = [ARGUMENTS, "args"].iter().find_map(|key| reply.get(key));
         let args = args.map(Value::to_string).unwrap_or_default();
-        return Some(Reply::Call { name: name.to_owned(), args });
+        return Some(Reply::Call {
+            name: name.to_owned(),
+            args,
+        });
     }
     Some(Reply::Answer(match reply.get(ANSWER)? {
         Value::String(text) => text.clone(),
@@ -125,9 +151,12 @@ pub(super) fn read(text: &str) -> Option<Reply> {
     }))
 }
 
-/// Reads JSON that a model wrote: the text must begin and end as an object or a list does, and may be wrong inside.
+/// Reads JSON that a model wrote: the text must begin and end as an object or a list does, and may
+/// be wrong inside.
 fn read_json(text: &str) -> Option<Value> {
     let text = text.trim();
     let framed = matches!(text.as_bytes(), [b'{', .., b'}'] | [b'[', .., b']']);
-    serde_json::from_str(text).ok().or_else(|| framed.then(|| crate::json::parse(text).ok()).flatten())
+    serde_json::from_str(text)
+        .ok()
+        .or_else(|| framed.then(|| crate::json::parse(text).ok()).flatten())
 }

@@ -2,22 +2,43 @@ use super::*;
 
 #[test]
 fn the_list_that_comes_along_is_right() {
-    let list =
-        ModelList::parse(include_str!("../../../models.json")).unwrap_or_else(|error| panic!("{error}"));
+    let list = ModelList::parse(include_str!("../../../models.json"))
+        .unwrap_or_else(|error| panic!("{error}"));
     assert!(list.names().count() > 40, "{}", list.names().count());
     for name in list.names() {
         let (provider, id) = name.split_once(':').unwrap_or_default();
         let card = list.card(provider, id);
         let price = card.price.unwrap_or(Price::new(1.0, 1.0));
         let dollars = |money: levity_core::Money| money.nanos() as f64 / 1e9;
-        assert!(dollars(price.input) > 0.0 && dollars(price.output) > 0.0, "{name} is free");
-        assert!(price.output >= price.input && dollars(price.output) < 1_000.0, "{name}");
-        assert!(price.cached.is_none_or(|cached| cached <= price.input), "{name}");
-        assert!(card.window.is_none_or(|window| (4_000..20_000_000).contains(&window)), "{name}");
-        assert!(card.max_output.is_none_or(|most| most <= card.window.unwrap_or(u64::MAX)), "{name}");
+        assert!(
+            dollars(price.input) > 0.0 && dollars(price.output) > 0.0,
+            "{name} is free"
+        );
+        assert!(
+            price.output >= price.input && dollars(price.output) < 1_000.0,
+            "{name}"
+        );
+        assert!(
+            price.cached.is_none_or(|cached| cached <= price.input),
+            "{name}"
+        );
+        assert!(
+            card.window
+                .is_none_or(|window| (4_000..20_000_000).contains(&window)),
+            "{name}"
+        );
+        assert!(
+            card.max_output
+                .is_none_or(|most| most <= card.window.unwrap_or(u64::MAX)),
+            "{name}"
+        );
     }
     for server in list.servers.values() {
-        assert!(server.base_url.starts_with("https://"), "{}", server.base_url);
+        assert!(
+            server.base_url.starts_with("https://"),
+            "{}",
+            server.base_url
+        );
     }
 }
 
@@ -49,13 +70,15 @@ fn a_date_behind_a_name_does_not_matter() {
 
 #[test]
 fn a_list_of_ones_own_counts_before_the_other() {
-    let one =
-        r#"{"models": {"a:b": {"window": 1, "price": {"input": 1, "output": 2}}}, "defaults": {"a": "b"}}"#;
+    let one = r#"{"models": {"a:b": {"window": 1, "price": {"input": 1, "output": 2}}}, "defaults": {"a": "b"}}"#;
     let two = r#"{"models": {"a:b": {"window": 5}, "a:c": {"window": 6}}}"#;
     let parse = |json| ModelList::parse(json).unwrap_or_else(|error| panic!("{error}"));
     let list = parse(one).with(parse(two));
     let card = list.card("a", "b");
-    assert_eq!((card.window, card.price), (Some(5), Some(Price::new(1.0, 2.0))));
+    assert_eq!(
+        (card.window, card.price),
+        (Some(5), Some(Price::new(1.0, 2.0)))
+    );
     assert_eq!(list.card("a", "c").window, Some(6));
     assert_eq!(list.defaults["a"].id, "b");
 }
@@ -63,9 +86,12 @@ fn a_list_of_ones_own_counts_before_the_other() {
 #[test]
 fn an_ability_of_ones_own_leaves_the_others() {
     let parse = |json| ModelList::parse(json).unwrap_or_else(|error| panic!("{error}"));
-    let list = parse(r#"{"models": {"a:b": {"abilities": {"images": true, "output_schema": false}}}}"#);
+    let list =
+        parse(r#"{"models": {"a:b": {"abilities": {"images": true, "output_schema": false}}}}"#);
     let abilities = list
-        .with(parse(r#"{"models": {"a:b": {"abilities": {"thinking": true}}}}"#))
+        .with(parse(
+            r#"{"models": {"a:b": {"abilities": {"thinking": true}}}}"#,
+        ))
         .card("a", "b")
         .abilities;
     assert!(abilities.images && abilities.thinking && abilities.tools && !abilities.output_schema);
@@ -73,18 +99,33 @@ fn an_ability_of_ones_own_leaves_the_others() {
 
 #[track_caller]
 fn refused(json: &str, expected: &str) {
-    let error = ModelList::parse(json).err().map(|error| error.to_string()).unwrap_or_default();
+    let error = ModelList::parse(json)
+        .err()
+        .map(|error| error.to_string())
+        .unwrap_or_default();
     assert!(error.contains(expected), "{error}");
 }
 
 #[test]
 fn what_is_wrong_is_named() {
     refused("{", "line 1");
-    refused("{\n\"models\": {\"a:b\": {\"windows\": 1}}}", "line 2: unknown field `windows`");
+    refused(
+        "{\n\"models\": {\"a:b\": {\"windows\": 1}}}",
+        "line 2: unknown field `windows`",
+    );
     refused(r#"{"models": {"gpt": {}}}"#, "`gpt` has no provider");
-    refused(r#"{"models": {"a:b": {"price": {"input": 1}}}}"#, "missing field `output`");
-    refused(r#"{"profiles": {"a:b": {"model": "c:d"}}}"#, "`a:b` must have no colon");
-    refused("{\n\"models\": {\"a:b\": {\"abilities\": {\"image\": true}}}}", "line 2: unknown field `image`");
+    refused(
+        r#"{"models": {"a:b": {"price": {"input": 1}}}}"#,
+        "missing field `output`",
+    );
+    refused(
+        r#"{"profiles": {"a:b": {"model": "c:d"}}}"#,
+        "`a:b` must have no colon",
+    );
+    refused(
+        "{\n\"models\": {\"a:b\": {\"abilities\": {\"image\": true}}}}",
+        "line 2: unknown field `image`",
+    );
     refused(
         r#"{"profiles": {"p": {"model": "c:d", "options": {"temprature": 0}}}}"#,
         "no option `temprature`",

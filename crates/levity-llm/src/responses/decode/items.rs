@@ -5,7 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use levity_core::Media;
 
 use super::{
-    CallId, Decoder, Delta, Event, Map, NAME, Part, ProviderState, Sink, Text, Thinking, Value, json,
+    CallId, Decoder, Delta, Event, Map, NAME, Part, ProviderState, Sink, Text, Thinking, Value,
+    json,
 };
 use crate::body::escaped;
 use crate::responses::{IMAGE, LATER};
@@ -59,17 +60,24 @@ impl Decoder {
     /// Where an item of the whole reply is, if it came before.
     pub(super) fn known(&self, index: u64, item: &Value) -> Option<usize> {
         let id = text(item, "id");
-        let is_same = |known: &Item| known.index == Some(index) || (!id.is_empty() && known.id == id);
-        self.items.iter().position(|known| known.done && is_same(known))
+        let is_same =
+            |known: &Item| known.index == Some(index) || (!id.is_empty() && known.id == id);
+        self.items
+            .iter()
+            .position(|known| known.done && is_same(known))
     }
 
-    /// An item comes once more. Some servers encrypt a thought anew each time, and give it another id.
+    /// An item comes once more. Some servers encrypt a thought anew each time, and give it another
+    /// id.
     pub(super) fn again(&mut self, at: usize, item: Value) {
-        let Some(known) = self.items.get_mut(at) else { return };
+        let Some(known) = self.items.get_mut(at) else {
+            return;
+        };
         let Some(whole) = &known.whole else { return };
         let names = ["id", "encrypted_content"];
-        let changed =
-            names.iter().any(|name| !text(&item, name).is_empty() && item[*name] != whole.data[*name]);
+        let changed = names
+            .iter()
+            .any(|name| !text(&item, name).is_empty() && item[*name] != whole.data[*name]);
         known.later = changed.then_some(item);
     }
 
@@ -78,7 +86,10 @@ impl Decoder {
         let thoughts = self.items.iter_mut().filter(|item| item.whole.is_some());
         let later: Vec<Option<Value>> = thoughts.map(|item| item.later.take()).collect();
         if later.iter().any(Option::is_some) {
-            sink.push(Delta::Part(Part::Opaque(ProviderState::new(NAME, json!({ (LATER): later })))));
+            sink.push(Delta::Part(Part::Opaque(ProviderState::new(
+                NAME,
+                json!({ (LATER): later }),
+            ))));
         }
     }
 
@@ -101,12 +112,28 @@ impl Decoder {
         };
         if let Kind::Call(number) | Kind::Custom(number) = kind {
             self.calls += 1;
-            let (id, name) = (CallId::new(text(item, "call_id")), text(item, "name").to_owned());
-            sink.push(Delta::CallStart { index: number, id, name });
+            let (id, name) = (
+                CallId::new(text(item, "call_id")),
+                text(item, "name").to_owned(),
+            );
+            sink.push(Delta::CallStart {
+                index: number,
+                id,
+                name,
+            });
             self.last = Some(at);
         }
-        let (id, fields) = (text(item, "id").to_owned(), rest(item, &["type", "role", "status", "content"]));
-        self.items.push(Item { index, id, kind, fields, ..Item::default() });
+        let (id, fields) = (
+            text(item, "id").to_owned(),
+            rest(item, &["type", "role", "status", "content"]),
+        );
+        self.items.push(Item {
+            index,
+            id,
+            kind,
+            fields,
+            ..Item::default()
+        });
         at
     }
 
@@ -116,14 +143,25 @@ impl Decoder {
             return at;
         }
         let (index, id) = (event.output_index, event.item_id.clone().into_owned());
-        self.items.push(Item { index, id, kind, ..Item::default() });
+        self.items.push(Item {
+            index,
+            id,
+            kind,
+            ..Item::default()
+        });
         self.items.len() - 1
     }
 
     /// More text.
     pub(super) fn say(&mut self, event: &Event<'_>, sink: &mut Sink) {
         let at = self.begun(event, Kind::Message);
-        let Some(item) = self.items.get_mut(at).filter(|item| item.kind == Kind::Message) else { return };
+        let Some(item) = self
+            .items
+            .get_mut(at)
+            .filter(|item| item.kind == Kind::Message)
+        else {
+            return;
+        };
         // A new part begins, and the one before had no end.
         let part = usize::try_from(event.content_index.unwrap_or(0)).unwrap_or(0);
         if part > item.closed && item.said && self.last == Some(at) {
@@ -140,9 +178,15 @@ impl Decoder {
     /// More thinking, a summary or the thought itself. Parts are set apart.
     pub(super) fn think(&mut self, event: &Event<'_>, sink: &mut Sink) {
         let at = self.begun(event, Kind::Thought);
-        let Some(item) = self.items.get_mut(at).filter(|_| !event.delta.is_empty()) else { return };
+        let Some(item) = self.items.get_mut(at).filter(|_| !event.delta.is_empty()) else {
+            return;
+        };
         let is_summary = event.kind.contains("summary");
-        let part = if is_summary { event.summary_index } else { event.content_index };
+        let part = if is_summary {
+            event.summary_index
+        } else {
+            event.content_index
+        };
         let part = (is_summary, part.unwrap_or(0));
         if item.thought.is_some_and(|before| before != part) {
             sink.thinking("\n\n");
@@ -154,8 +198,12 @@ impl Decoder {
 
     /// More arguments.
     pub(super) fn ask(&mut self, event: &Event<'_>, sink: &mut Sink) {
-        let Some(at) = self.at(event.output_index, &event.item_id) else { return };
-        let Some(item) = self.items.get_mut(at).filter(|_| !event.delta.is_empty()) else { return };
+        let Some(at) = self.at(event.output_index, &event.item_id) else {
+            return;
+        };
+        let Some(item) = self.items.get_mut(at).filter(|_| !event.delta.is_empty()) else {
+            return;
+        };
         let (index, text) = match item.kind {
             Kind::Call(index) => (index, event.delta.clone().into_owned()),
             Kind::Custom(index) => {
@@ -171,20 +219,32 @@ impl Decoder {
 
     /// A part of a message has come to its end.
     pub(super) fn part_done(&mut self, event: &Event<'_>, part: &Value, sink: &mut Sink) {
-        let Some(at) = self.at(event.output_index, &event.item_id) else { return };
+        let Some(at) = self.at(event.output_index, &event.item_id) else {
+            return;
+        };
         let index = usize::try_from(event.content_index.unwrap_or(0)).unwrap_or(0);
-        if self.items.get(at).is_some_and(|item| item.kind == Kind::Message && index >= item.closed) {
+        if self
+            .items
+            .get(at)
+            .is_some_and(|item| item.kind == Kind::Message && index >= item.closed)
+        {
             self.close(at, index, part, sink);
         }
     }
 
     fn close(&mut self, at: usize, index: usize, part: &Value, sink: &mut Sink) {
-        let Some(item) = self.items.get_mut(at) else { return };
+        let Some(item) = self.items.get_mut(at) else {
+            return;
+        };
         let said = item.said && index == item.closed;
         let opaque = state(item, part);
         (item.closed, item.said) = (index + 1, false);
         if !said {
-            let name = if text(part, "type") == "refusal" { "refusal" } else { "text" };
+            let name = if text(part, "type") == "refusal" {
+                "refusal"
+            } else {
+                "text"
+            };
             let mut whole = Text::new(text(part, name));
             whole.opaque = Some(opaque);
             sink.push(Delta::Part(Part::Text(whole)));
@@ -200,7 +260,9 @@ impl Decoder {
             .at(index, text(&whole, "id"))
             .filter(|at| self.items.get(*at).is_some_and(|item| !item.done));
         let at = open.unwrap_or_else(|| self.begin(index, &whole, sink));
-        let Some(item) = self.items.get_mut(at) else { return };
+        let Some(item) = self.items.get_mut(at) else {
+            return;
+        };
         item.done = true;
         if item.id.is_empty() {
             item.id = text(&whole, "id").to_owned();
@@ -220,11 +282,16 @@ impl Decoder {
     /// Counts what the provider did itself and has a fee for.
     fn count_fee(&mut self, whole: &Value) {
         match text(whole, "type") {
-            "web_search_call" | "file_search_call" => self.searches = self.searches.saturating_add(1),
+            "web_search_call" | "file_search_call" => {
+                self.searches = self.searches.saturating_add(1)
+            }
             "code_interpreter_call" | "shell_call" => {
                 // One that does not say where it ran is taken for one of its own.
                 let place = [text(whole, "container_id"), text(whole, "id")];
-                let place = place.into_iter().find(|place| !place.is_empty()).unwrap_or_default();
+                let place = place
+                    .into_iter()
+                    .find(|place| !place.is_empty())
+                    .unwrap_or_default();
                 self.sessions.insert(place.to_owned());
             }
             _ => {}
@@ -232,8 +299,14 @@ impl Decoder {
     }
 
     fn message_done(&mut self, at: usize, whole: Value, sink: &mut Sink) {
-        let parts = whole.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        let Some(item) = self.items.get_mut(at) else { return };
+        let parts = whole
+            .get("content")
+            .and_then(Value::as_array)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let Some(item) = self.items.get_mut(at) else {
+            return;
+        };
         item.fields = rest(&whole, &["type", "role", "status", "content"]);
         let (closed, said) = (item.closed, item.said);
         for (index, part) in parts.iter().enumerate().skip(closed) {
@@ -263,7 +336,9 @@ impl Decoder {
     }
 
     fn call_done(&mut self, at: usize, index: u32, whole: &Value, sink: &mut Sink) {
-        let Some(item) = self.items.get(at) else { return };
+        let Some(item) = self.items.get(at) else {
+            return;
+        };
         let custom = matches!(item.kind, Kind::Custom(_));
         let args = match (custom, item.said) {
             (true, true) => "\"".to_owned(),
@@ -283,7 +358,10 @@ impl Decoder {
         if !custom {
             fields.shift_remove("type");
         }
-        sink.push(Delta::Opaque(ProviderState::new(NAME, Value::Object(fields))));
+        sink.push(Delta::Opaque(ProviderState::new(
+            NAME,
+            Value::Object(fields),
+        )));
         self.last = Some(at);
     }
 }
@@ -291,10 +369,15 @@ impl Decoder {
 /// What a tool of the provider's own did: a picture, or an item that only the provider understands.
 fn picture(mut item: Value) -> Part {
     let bytes = match text(&item, "type") {
-        IMAGE => STANDARD.decode(text(&item, "result")).ok().filter(|bytes| !bytes.is_empty()),
+        IMAGE => STANDARD
+            .decode(text(&item, "result"))
+            .ok()
+            .filter(|bytes| !bytes.is_empty()),
         _ => None,
     };
-    let Some(bytes) = bytes else { return Part::Opaque(ProviderState::new(NAME, item)) };
+    let Some(bytes) = bytes else {
+        return Part::Opaque(ProviderState::new(NAME, item));
+    };
     let format = match text(&item, "output_format") {
         "" => "png",
         format => format,
@@ -313,17 +396,21 @@ fn text<'a>(value: &'a Value, name: &str) -> &'a str {
 fn rest(value: &Value, but: &[&str]) -> Map<String, Value> {
     let fields = value.as_object().into_iter().flatten();
     let fields = fields.filter(|(name, value)| !but.contains(&name.as_str()) && !value.is_null());
-    fields.map(|(name, value)| (name.clone(), value.clone())).collect()
+    fields
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
 }
 
-/// What goes back with a part of a message: which message it is of, and what it has beside its text.
+/// What goes back with a part of a message: which message it is of, and what it has beside its
+/// text.
 fn state(item: &Item, part: &Value) -> ProviderState {
     let mut fields = rest(part, &["text", "refusal", "logprobs"]);
     if fields.get("type").is_some_and(|kind| kind == "output_text") {
         fields.shift_remove("type");
     }
-    fields
-        .retain(|name, value| name != "annotations" || value.as_array().is_some_and(|list| !list.is_empty()));
+    fields.retain(|name, value| {
+        name != "annotations" || value.as_array().is_some_and(|list| !list.is_empty())
+    });
     let mut data = json!({"item": item.fields});
     if !fields.is_empty() {
         data = json!({"item": item.fields, "part": fields});
@@ -333,8 +420,13 @@ fn state(item: &Item, part: &Value) -> ProviderState {
 
 /// What of a thought is shown: its summary, and the thought itself.
 fn thought(whole: &Value) -> String {
-    let lists = ["summary", "content"].iter().filter_map(|name| whole.get(*name)?.as_array());
-    let texts: Vec<&str> =
-        lists.flatten().map(|part| text(part, "text")).filter(|text| !text.is_empty()).collect();
+    let lists = ["summary", "content"]
+        .iter()
+        .filter_map(|name| whole.get(*name)?.as_array());
+    let texts: Vec<&str> = lists
+        .flatten()
+        .map(|part| text(part, "text"))
+        .filter(|text| !text.is_empty())
+        .collect();
     texts.join("\n\n")
 }

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-/// What both say together. Where a keyword can be said only once, that of `over` counts, and the other is kept under
-/// `also`, which is put into words.
+/// What both say together. Where a keyword can be said only once, that of `over` counts, and the
+/// other is kept under `also`, which is put into words.
 pub(super) fn both(under: Map<String, Value>, over: Map<String, Value>) -> Map<String, Value> {
     let mut whole = under;
     for (name, value) in over {
@@ -39,7 +39,10 @@ fn join(name: &str, known: &mut Value, value: Value) -> Option<Value> {
             None
         }
         ("required", Value::Array(known), Value::Array(more)) => {
-            let new: Vec<Value> = more.into_iter().filter(|name| !known.contains(name)).collect();
+            let new: Vec<Value> = more
+                .into_iter()
+                .filter(|name| !known.contains(name))
+                .collect();
             known.extend(new);
             None
         }
@@ -48,7 +51,11 @@ fn join(name: &str, known: &mut Value, value: Value) -> Option<Value> {
             None
         }
         // What is said nearer to the place counts.
-        ("description" | "title" | "default" | "examples" | "$id" | "$schema" | "$comment", known, value) => {
+        (
+            "description" | "title" | "default" | "examples" | "$id" | "$schema" | "$comment",
+            known,
+            value,
+        ) => {
             *known = value;
             None
         }
@@ -69,7 +76,10 @@ fn narrower(known: &mut Value, value: Value) -> Value {
         other => vec![other.clone()],
     };
     let (mine, theirs) = (list(known), list(&value));
-    let same: Vec<Value> = theirs.into_iter().filter(|kind| mine.contains(kind)).collect();
+    let same: Vec<Value> = theirs
+        .into_iter()
+        .filter(|kind| mine.contains(kind))
+        .collect();
     match &*same {
         [] => std::mem::replace(known, value),
         [one] => {

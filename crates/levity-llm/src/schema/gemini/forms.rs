@@ -25,14 +25,19 @@ pub(super) fn types(map: &Object) -> Vec<String> {
         types.push("null".to_owned());
     }
     if types.is_empty() {
-        let implied = [("properties", "object"), ("additionalProperties", "object"), ("items", "array")];
+        let implied = [
+            ("properties", "object"),
+            ("additionalProperties", "object"),
+            ("items", "array"),
+        ];
         let implied = implied.iter().find(|(name, _)| map.contains_key(*name));
         types.extend(implied.map(|(_, kind)| (*kind).to_owned()));
     }
     types
 }
 
-/// What `enum` and `const` allow: the types there are then, and the values where Gemini takes them as a list.
+/// What `enum` and `const` allow: the types there are then, and the values where Gemini takes them
+/// as a list.
 pub(super) fn allowed(
     map: &Object,
     types: Vec<String>,
@@ -45,7 +50,11 @@ pub(super) fn allowed(
     };
     let (null, values): (Vec<Value>, Vec<Value>) = values.into_iter().partition(Value::is_null);
     let mut kinds: Vec<String> = Vec::new();
-    for kind in values.iter().map(kind_of).chain((!null.is_empty()).then_some("null")) {
+    for kind in values
+        .iter()
+        .map(kind_of)
+        .chain((!null.is_empty()).then_some("null"))
+    {
         let whole = kind == "integer" && types.iter().any(|named| named == "number");
         let kind = if whole { "number" } else { kind };
         if !kinds.iter().any(|known| known == kind) {
@@ -53,12 +62,17 @@ pub(super) fn allowed(
         }
     }
     if let [first, second] = &*kinds
-        && matches!((&**first, &**second), ("integer", "number") | ("number", "integer"))
+        && matches!(
+            (&**first, &**second),
+            ("integer", "number") | ("number", "integer")
+        )
     {
         kinds = vec!["number".to_owned()];
     }
     let plain = kinds.iter().filter(|kind| *kind != "null").count() == 1
-        && values.iter().all(|value| value.is_string() || value.is_number());
+        && values
+            .iter()
+            .all(|value| value.is_string() || value.is_number());
     if plain {
         return (kinds, Some(values));
     }
@@ -89,7 +103,11 @@ pub(super) fn united(mut forms: Vec<Value>, notes: Object) -> Value {
     if optional {
         forms.sort_by_key(is_null);
         // One form that may be absent has a shorter way to say so, unless its values are listed.
-        let kind = forms.first().and_then(|form| form.get("type")).and_then(Value::as_str).map(str::to_owned);
+        let kind = forms
+            .first()
+            .and_then(|form| form.get("type"))
+            .and_then(Value::as_str)
+            .map(str::to_owned);
         if let (Some(kind), Some(Value::Object(form))) = (kind, forms.first_mut())
             && !form.contains_key("enum")
         {

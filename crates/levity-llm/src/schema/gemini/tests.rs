@@ -3,7 +3,10 @@ use serde_json::{Value, json};
 use super::{MOST, narrow, parameters};
 
 #[track_caller]
-#[expect(clippy::needless_pass_by_value, reason = "cases are written down in place")]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "cases are written down in place"
+)]
 fn check(schema: Value, expected: Value) {
     assert_eq!(narrow(&schema), expected, "{schema}");
 }
@@ -16,12 +19,16 @@ fn same(schema: Value) {
 
 #[test]
 fn what_gemini_knows_stays() {
-    same(json!({"type": "string", "title": "City", "description": "Where.", "format": "date-time"}));
+    same(
+        json!({"type": "string", "title": "City", "description": "Where.", "format": "date-time"}),
+    );
     same(json!({"type": "integer", "minimum": 1, "maximum": 9, "format": "int64"}));
     same(
         json!({"type": "array", "items": {"type": "string", "enum": ["a", "b"]}, "minItems": 1, "maxItems": 3}),
     );
-    same(json!({"type": "array", "prefixItems": [{"type": "string"}, {"type": "number"}], "items": {}}));
+    same(
+        json!({"type": "array", "prefixItems": [{"type": "string"}, {"type": "number"}], "items": {}}),
+    );
     same(json!({
         "type": "object",
         "properties": {"a": {"type": "boolean"}, "b": {"type": ["string", "null"]}},
@@ -41,14 +48,25 @@ fn what_gemini_knows_stays() {
 fn what_it_does_not_know_is_said() {
     let text = |keyword: &str, value: Value, said: &str| {
         let schema = json!({"type": "string", "description": "A word.", keyword: value});
-        check(schema, json!({"type": "string", "description": format!("A word. ({said})")}));
+        check(
+            schema,
+            json!({"type": "string", "description": format!("A word. ({said})")}),
+        );
     };
     text("minLength", json!(1), "at least 1 character");
     text("maxLength", json!(5), "at most 5 characters");
-    text("pattern", json!("^a$"), "matches the regular expression \"^a$\"");
+    text(
+        "pattern",
+        json!("^a$"),
+        "matches the regular expression \"^a$\"",
+    );
     text("format", json!("email"), "format: email");
     text("default", json!("x"), "default: \"x\"");
-    text("not", json!({"const": "x"}), "does not match {\"const\":\"x\"}");
+    text(
+        "not",
+        json!({"const": "x"}),
+        "does not match {\"const\":\"x\"}",
+    );
     text("examples", json!(["a"]), "for example [\"a\"]");
     check(
         json!({"type": "number", "multipleOf": 5, "exclusiveMinimum": 0}),
@@ -60,7 +78,8 @@ fn what_it_does_not_know_is_said() {
     );
     check(
         json!({"type": "object", "properties": {}, "required": ["x"], "minProperties": 2, "if": {}, "$comment": "c"}),
-        json!({"type": "object", "properties": {}, "description": "\"x\" is required; at least 2 keys; if: {}"}),
+        json!({"type": "object", "properties": {}, "description": "\"x\" is required; at least 2 \
+            keys; if: {}"}),
     );
 }
 
@@ -82,13 +101,22 @@ fn whole_numbers_have_a_next_one() {
 
 #[test]
 fn constants_and_odd_values_are_enums_or_words() {
-    check(json!({"const": "a"}), json!({"type": "string", "enum": ["a"]}));
+    check(
+        json!({"const": "a"}),
+        json!({"type": "string", "enum": ["a"]}),
+    );
     check(
         json!({"const": 3, "description": "D"}),
         json!({"type": "integer", "enum": [3], "description": "D"}),
     );
-    check(json!({"type": "number", "enum": [1, 2.5]}), json!({"type": "number", "enum": [1, 2.5]}));
-    check(json!({"const": true}), json!({"type": "boolean", "description": "always true"}));
+    check(
+        json!({"type": "number", "enum": [1, 2.5]}),
+        json!({"type": "number", "enum": [1, 2.5]}),
+    );
+    check(
+        json!({"const": true}),
+        json!({"type": "boolean", "description": "always true"}),
+    );
     check(json!({"const": null}), json!({"type": "null"}));
     check(
         json!({"enum": ["a", 1]}),
@@ -106,7 +134,10 @@ fn what_may_be_absent_is_said_shortly() {
         json!({"anyOf": [{"type": "null"}, {"type": "string"}], "description": "D"}),
         json!({"type": ["string", "null"], "description": "D"}),
     );
-    check(json!({"type": "string", "nullable": true}), json!({"type": ["string", "null"]}));
+    check(
+        json!({"type": "string", "nullable": true}),
+        json!({"type": ["string", "null"]}),
+    );
     check(
         json!({"type": ["integer", "string", "null"], "minimum": 1, "minLength": 2}),
         json!({
@@ -165,7 +196,8 @@ fn all_of_becomes_one() {
     );
     check(
         json!({"allOf": [{"type": "string", "pattern": "a"}, {"pattern": "b"}]}),
-        json!({"type": "string", "description": "matches the regular expression \"a\"; also matches [{\"pattern\":\"b\"}]"}),
+        json!({"type": "string", "description": "matches the regular expression \"a\"; also \
+            matches [{\"pattern\":\"b\"}]"}),
     );
 }
 
@@ -216,7 +248,8 @@ fn a_schema_within_itself_is_named() {
         json!({"type": "array", "items": {"$ref": "#"}}),
         json!({"type": "array", "items": {
             "type": "array",
-            "items": {"type": "array", "items": {}, "description": "of the same shape as `the whole`"},
+            "items": {"type": "array", "items": {}, "description": "of the same shape as `the \
+                whole`"},
         }}),
     );
 }
@@ -227,7 +260,10 @@ fn hostile_schemas_come_to_an_end() {
     let mut defs = serde_json::Map::new();
     for n in 0..40 {
         let next = json!({"$ref": format!("#/$defs/d{}", n + 1)});
-        defs.insert(format!("d{n}"), json!({"type": "object", "properties": {"a": next, "b": next}}));
+        defs.insert(
+            format!("d{n}"),
+            json!({"type": "object", "properties": {"a": next, "b": next}}),
+        );
     }
     let wide = narrow(&json!({"$defs": defs, "$ref": "#/$defs/d0"}));
     assert!(wide.to_string().len() < 200 * MOST);
@@ -251,9 +287,15 @@ fn hostile_schemas_come_to_an_end() {
 #[test]
 fn a_function_without_arguments_has_no_parameters() {
     assert_eq!(parameters(&Value::Null), None);
-    assert_eq!(parameters(&json!({"type": "object", "properties": {}, "additionalProperties": false})), None);
+    assert_eq!(
+        parameters(&json!({"type": "object", "properties": {}, "additionalProperties": false})),
+        None
+    );
     let some = json!({"properties": {"a": {"type": "string"}}});
-    assert_eq!(parameters(&some).map(|schema| schema["type"].clone()), Some(json!("object")));
+    assert_eq!(
+        parameters(&some).map(|schema| schema["type"].clone()),
+        Some(json!("object"))
+    );
     let map = json!({"type": "object", "additionalProperties": {"type": "string"}});
     assert_eq!(parameters(&map), Some(map));
 }
@@ -262,9 +304,13 @@ fn a_function_without_arguments_has_no_parameters() {
 fn a_function_may_take_anything() {
     let free = json!({"type": "object", "additionalProperties": true, "description": "Any pairs."});
     assert_eq!(parameters(&free), Some(free));
-    let named = parameters(&json!({"type": "object", "patternProperties": {"^x-": {"type": "string"}}}));
+    let named =
+        parameters(&json!({"type": "object", "patternProperties": {"^x-": {"type": "string"}}}));
     assert!(named.is_some_and(|named| named["description"].as_str().unwrap().contains("^x-")));
-    for none in [json!({"type": "object"}), json!({"type": "object", "additionalProperties": false})] {
+    for none in [
+        json!({"type": "object"}),
+        json!({"type": "object", "additionalProperties": false}),
+    ] {
         assert_eq!(parameters(&none), None);
     }
 }

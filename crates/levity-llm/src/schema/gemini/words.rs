@@ -14,9 +14,17 @@ pub(super) struct Words {
 
 impl Words {
     pub(super) fn new(map: &Map<String, Value>) -> Self {
-        let description = map.get("description").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let description = map
+            .get("description")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned();
         let title = map.get("title").filter(|title| title.is_string()).cloned();
-        Self { title, description, said: Vec::new() }
+        Self {
+            title,
+            description,
+            said: Vec::new(),
+        }
     }
 
     /// Adds a clause, once.
@@ -59,7 +67,10 @@ impl Words {
 
 /// Puts a title or a description on a schema that may have one already.
 pub(super) fn note(whole: &mut Map<String, Value>, name: &str, note: Value) {
-    let known = whole.get(name).and_then(Value::as_str).filter(|_| name == "description");
+    let known = whole
+        .get(name)
+        .and_then(Value::as_str)
+        .filter(|_| name == "description");
     let joined = match (known, note.as_str()) {
         (Some(known), Some(note)) if known != note => Value::String(format!("{note} ({known})")),
         _ => note,
@@ -67,7 +78,8 @@ pub(super) fn note(whole: &mut Map<String, Value>, name: &str, note: Value) {
     whole.insert(name.to_owned(), joined);
 }
 
-/// A keyword that Gemini does not know, in words. What is no constraint, or has its place in a form, is left out.
+/// A keyword that Gemini does not know, in words. What is no constraint, or has its place in a
+/// form, is left out.
 fn clause(name: &str, value: &Value) -> Option<String> {
     let plural = |count: &Value| if *count == 1 { "" } else { "s" };
     Some(match name {

@@ -19,7 +19,10 @@ const MANY_VALUES: usize = 250;
 pub(super) fn fits(schema: &Value) -> bool {
     let mut sum = Sum::default();
     let none = Map::new();
-    let defs = schema.get("$defs").and_then(Value::as_object).unwrap_or(&none);
+    let defs = schema
+        .get("$defs")
+        .and_then(Value::as_object)
+        .unwrap_or(&none);
     sum.add(schema);
     for (name, def) in defs {
         sum.chars += name.len();
@@ -49,7 +52,12 @@ impl Sum {
             self.over |= values.len() > MANY_VALUES && chars > MOST_CHARS_OF_MANY;
         }
         self.chars += schema.get("const").map_or(0, length);
-        for (name, _) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
+        for (name, _) in schema
+            .get("properties")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+        {
             self.properties += 1;
             self.chars += name.len();
         }
@@ -92,7 +100,10 @@ fn levels<'a>(
         return found;
     }
     let own = usize::from(schema.get("properties").is_some() || schema.get("items").is_some());
-    own + below(schema).map(|schema| levels(schema, defs, known, depth + 1)).max().unwrap_or(0)
+    own + below(schema)
+        .map(|schema| levels(schema, defs, known, depth + 1))
+        .max()
+        .unwrap_or(0)
 }
 
 fn definition<'a>(schema: &Value, defs: &'a Map<String, Value>) -> Option<(&'a String, &'a Value)> {
@@ -100,18 +111,29 @@ fn definition<'a>(schema: &Value, defs: &'a Map<String, Value>) -> Option<(&'a S
     defs.get_key_value(&super::definition_name(target)?)
 }
 
-/// Whether the objects that a value may be begin with different properties, or with one of different values: the
-/// dialect tells them apart by that.
+/// Whether the objects that a value may be begin with different properties, or with one of
+/// different values: the dialect tells them apart by that.
 pub(super) fn can_be_told_apart(schema: &Value) -> bool {
     let none = Map::new();
-    let defs = schema.get("$defs").and_then(Value::as_object).unwrap_or(&none);
-    std::iter::once(schema).chain(defs.values()).all(|schema| begin_apart(schema, defs))
+    let defs = schema
+        .get("$defs")
+        .and_then(Value::as_object)
+        .unwrap_or(&none);
+    std::iter::once(schema)
+        .chain(defs.values())
+        .all(|schema| begin_apart(schema, defs))
 }
 
 fn begin_apart(schema: &Value, defs: &Map<String, Value>) -> bool {
-    let branches = schema.get("anyOf").and_then(Value::as_array).into_iter().flatten();
+    let branches = schema
+        .get("anyOf")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten();
     let mut firsts = HashSet::new();
-    branches.filter_map(|branch| first(branch, defs)).all(|first| firsts.insert(first))
+    branches
+        .filter_map(|branch| first(branch, defs))
+        .all(|first| firsts.insert(first))
         && below(schema).all(|schema| begin_apart(schema, defs))
 }
 
@@ -119,18 +141,30 @@ fn begin_apart(schema: &Value, defs: &Map<String, Value>) -> bool {
 fn first(schema: &Value, defs: &Map<String, Value>) -> Option<(String, String)> {
     let schema = definition(schema, defs).map_or(schema, |(_, def)| def);
     let (name, property) = schema.get("properties")?.as_object()?.iter().next()?;
-    let only = property.get("enum").and_then(Value::as_array).filter(|values| values.len() == 1);
+    let only = property
+        .get("enum")
+        .and_then(Value::as_array)
+        .filter(|values| values.len() == 1);
     let value = property.get("const").or_else(|| only?.first());
-    Some((name.clone(), value.map(Value::to_string).unwrap_or_default()))
+    Some((
+        name.clone(),
+        value.map(Value::to_string).unwrap_or_default(),
+    ))
 }
 
-/// Whether a null can be told from a null wherever a value may be of several shapes: none of them has a null that
-/// stands for nothing where another has one that is a value.
+/// Whether a null can be told from a null wherever a value may be of several shapes: none of them
+/// has a null that stands for nothing where another has one that is a value.
 pub(super) fn is_clear(shape: &Shape) -> bool {
-    shape.nodes.iter().filter(|node| node.either.len() > 1).all(|node| {
-        let places = shape.places(node.either.iter().copied());
-        let nodes = || places.iter().filter_map(|at| shape.nodes.get(*at));
-        let kept: HashSet<&String> = nodes().flat_map(|node| &node.keep).collect();
-        !nodes().flat_map(|node| &node.drop).any(|name| kept.contains(name))
-    })
+    shape
+        .nodes
+        .iter()
+        .filter(|node| node.either.len() > 1)
+        .all(|node| {
+            let places = shape.places(node.either.iter().copied());
+            let nodes = || places.iter().filter_map(|at| shape.nodes.get(*at));
+            let kept: HashSet<&String> = nodes().flat_map(|node| &node.keep).collect();
+            !nodes()
+                .flat_map(|node| &node.drop)
+                .any(|name| kept.contains(name))
+        })
 }

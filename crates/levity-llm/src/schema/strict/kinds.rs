@@ -4,7 +4,9 @@ use serde_json::{Map, Value, json};
 
 /// The types that a value may have, or those of the values that it may be.
 pub(super) fn types(map: &Map<String, Value>) -> Option<Vec<&'static str>> {
-    const ALL: [&str; 7] = ["string", "number", "integer", "boolean", "object", "array", "null"];
+    const ALL: [&str; 7] = [
+        "string", "number", "integer", "boolean", "object", "array", "null",
+    ];
     let known = |name: &Value| ALL.into_iter().find(|known| name == known);
     match map.get("type") {
         Some(Value::Array(names)) if !names.is_empty() => return names.iter().map(known).collect(),
@@ -30,13 +32,20 @@ pub(super) fn types(map: &Map<String, Value>) -> Option<Vec<&'static str>> {
 
 /// The values of an `enum` or `const`, if none is a list or an object.
 pub(super) fn scalars(value: &Value) -> Option<&[Value]> {
-    let values = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
-    (!values.iter().any(|value| value.is_array() || value.is_object())).then_some(values)
+    let values = value
+        .as_array()
+        .map_or(std::slice::from_ref(value), Vec::as_slice);
+    (!values
+        .iter()
+        .any(|value| value.is_array() || value.is_object()))
+    .then_some(values)
 }
 
 /// The schema, or null.
 pub(super) fn nullable(schema: Value) -> Value {
-    let Value::Object(mut map) = schema else { return schema };
+    let Value::Object(mut map) = schema else {
+        return schema;
+    };
     let or_null = || json!({"type": "null"});
     if let Some(Value::Array(branches)) = map.get_mut("anyOf") {
         branches.push(or_null());
@@ -46,7 +55,11 @@ pub(super) fn nullable(schema: Value) -> Value {
         return json!({"anyOf": [map, or_null()]});
     }
     for word in ["type", "enum"] {
-        let more = if word == "type" { json!("null") } else { Value::Null };
+        let more = if word == "type" {
+            json!("null")
+        } else {
+            Value::Null
+        };
         match map.get_mut(word) {
             Some(Value::Array(list)) if !list.contains(&more) => list.push(more),
             Some(one @ Value::String(_)) => *one = json!([one.take(), more]),

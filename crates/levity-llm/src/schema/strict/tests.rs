@@ -65,9 +65,13 @@ fn properties_that_may_be_left_out_may_be_null() {
 fn a_schema_without_optional_properties_has_no_nulls() {
     let given = json!({"type": "object", "properties": {"a": {"type": ["string", "null"]}}});
     assert!(strict(&given).unwrap().nulls.is_none());
-    let none = json!({"type": "object", "properties": {}, "required": [], "additionalProperties": false});
+    let none =
+        json!({"type": "object", "properties": {}, "required": [], "additionalProperties": false});
     check(&json!({"type": "object", "properties": {}}), &none);
-    check(&json!({"type": "object", "additionalProperties": false}), &none);
+    check(
+        &json!({"type": "object", "additionalProperties": false}),
+        &none,
+    );
 }
 
 #[test]
@@ -92,7 +96,8 @@ fn what_cannot_be_said_is_said_in_words() {
         json!({"type": "string", "pattern": "^(?=a)b", "examples": ["ab"]}),
         json!({"type": "string", "description": "Must match: ^(?=a)b. Examples: [\"ab\"]."}),
     );
-    let kept = json!({"type": "string", "pattern": "^(?:a|b)+$", "format": "date-time", "title": "T"});
+    let kept =
+        json!({"type": "string", "pattern": "^(?:a|b)+$", "format": "date-time", "title": "T"});
     property(kept.clone(), kept);
     let kept = json!({"type": "integer", "minimum": 0, "exclusiveMaximum": 10, "multipleOf": 2});
     property(kept.clone(), kept);
@@ -104,7 +109,10 @@ fn types_are_found_in_values() {
         json!({"enum": ["a", 1, null]}),
         json!({"type": ["string", "integer", "null"], "enum": ["a", 1, null]}),
     );
-    property(json!({"const": true}), json!({"type": "boolean", "const": true}));
+    property(
+        json!({"const": true}),
+        json!({"type": "boolean", "const": true}),
+    );
 }
 
 #[test]
@@ -167,7 +175,10 @@ fn references_are_kept_and_stand_alone() {
     );
     let mut filter = Filter::new(std::sync::Arc::new(made.nulls.unwrap()));
     let said = r#"{"head":{"value":null,"next":{"value":1,"next":null}},"next":null,"self":{"next":null,"self":null}}"#;
-    assert_eq!(filter.feed(said), r#"{"head":{"next":{"value":1}},"self":{"self":null}}"#);
+    assert_eq!(
+        filter.feed(said),
+        r#"{"head":{"next":{"value":1}},"self":{"self":null}}"#
+    );
 }
 
 #[test]
@@ -178,7 +189,10 @@ fn a_root_that_is_a_reference_is_followed() {
         "$defs": {"A": {"type": "object", "properties": {"a": {"$ref": "#/$defs/A"}}}},
     });
     let made = strict(&given).unwrap();
-    assert_eq!(made.schema["properties"]["a"]["anyOf"][0], json!({"$ref": "#/$defs/A"}));
+    assert_eq!(
+        made.schema["properties"]["a"]["anyOf"][0],
+        json!({"$ref": "#/$defs/A"})
+    );
     assert_eq!(made.schema["$defs"]["A"]["required"], json!(["a"]));
 }
 
@@ -215,9 +229,13 @@ fn what_would_accept_less_is_refused() {
 fn alternatives_that_cannot_be_told_apart_are_refused() {
     let branch = |kind: Value, more: Value| json!({"type": "object", "properties": {"kind": kind, "x": more}, "required": ["kind"]});
     let text = || json!({"type": "string"});
-    refused(&object(&json!({"anyOf": [branch(text(), text()), branch(text(), json!({"type": "number"}))]})));
+    refused(&object(
+        &json!({"anyOf": [branch(text(), text()), branch(text(), json!({"type": "number"}))]}),
+    ));
     let both = |a: Value, b: Value| {
-        object(&json!({"anyOf": [branch(json!({"const": "a"}), a), branch(json!({"const": "b"}), b)]}))
+        object(
+            &json!({"anyOf": [branch(json!({"const": "a"}), a), branch(json!({"const": "b"}), b)]}),
+        )
     };
     assert!(strict(&both(text(), text())).is_some());
     // `x: null` would be a value in one, and stand for nothing in the other.
@@ -227,23 +245,26 @@ fn alternatives_that_cannot_be_told_apart_are_refused() {
 #[test]
 fn limits_are_kept_to() {
     let nested = |levels: usize| {
-        (1..levels).fold(json!({"type": "object", "properties": {"x": {"type": "string"}}}), |below, _| {
-            object(&below)
-        })
+        (1..levels).fold(
+            json!({"type": "object", "properties": {"x": {"type": "string"}}}),
+            |below, _| object(&below),
+        )
     };
     assert!(strict(&nested(10)).is_some());
     refused(&nested(11));
     refused(&nested(100));
-    let values =
-        |count: usize| object(&json!({"enum": (0..count).map(|n| n.to_string()).collect::<Vec<_>>()}));
+    let values = |count: usize| {
+        object(&json!({"enum": (0..count).map(|n| n.to_string()).collect::<Vec<_>>()}))
+    };
     assert!(strict(&values(1_000)).is_some());
     refused(&values(1_001));
     let long = |count: usize| object(&json!({"enum": vec!["x".repeat(100); count]}));
     assert!(strict(&long(150)).is_some());
     refused(&long(251));
     let many = |count: usize| {
-        let all: Map<String, Value> =
-            (0..count).map(|n| (format!("p{n}"), json!({"type": "string"}))).collect();
+        let all: Map<String, Value> = (0..count)
+            .map(|n| (format!("p{n}"), json!({"type": "string"})))
+            .collect();
         json!({"type": "object", "properties": all})
     };
     assert!(strict(&many(5_000)).is_some());
@@ -258,6 +279,7 @@ fn hostile_schemas_end() {
         defs.insert(format!("d{n}"), json!({"anyOf": [next, next, next]}));
     }
     defs.insert("d2000".to_owned(), json!({"$ref": "#/$defs/d0"}));
-    let schema = json!({"type": "object", "properties": {"p": {"$ref": "#/$defs/d0"}}, "$defs": defs});
+    let schema =
+        json!({"type": "object", "properties": {"p": {"$ref": "#/$defs/d0"}}, "$defs": defs});
     refused(&schema);
 }

@@ -3,17 +3,31 @@
 use serde_json::{Map, Value};
 
 /// The formats that are held to.
-const FORMATS: [&str; 9] =
-    ["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
+const FORMATS: [&str; 9] = [
+    "date-time",
+    "time",
+    "date",
+    "duration",
+    "email",
+    "hostname",
+    "ipv4",
+    "ipv6",
+    "uuid",
+];
 
 /// Whether a `pattern` or a `format` is one that is held to.
 pub(super) fn is_supported(word: &str, value: &Value) -> bool {
-    let Some(text) = value.as_str() else { return false };
+    let Some(text) = value.as_str() else {
+        return false;
+    };
     if word == "format" {
         return FORMATS.contains(&text);
     }
     // Groups that look around and references back need more than a grammar.
-    let refers_back = text.as_bytes().windows(2).any(|two| matches!(two, [b'\\', b'1'..=b'9' | b'k']));
+    let refers_back = text
+        .as_bytes()
+        .windows(2)
+        .any(|two| matches!(two, [b'\\', b'1'..=b'9' | b'k']));
     !refers_back && !text.replace("(?:", "").contains("(?")
 }
 
@@ -37,11 +51,26 @@ pub(super) fn say(word: &str, value: &Value) -> String {
 
 /// Puts the description of `from` into `made`, together with what else is to be said.
 pub(super) fn describe(from: &Map<String, Value>, more: &[String], made: &mut Map<String, Value>) {
-    let mut text = from.get("description").and_then(Value::as_str).unwrap_or_default().trim_end().to_owned();
-    let words =
-        ["minLength", "maxLength", "minProperties", "maxProperties", "default", "examples", "example"];
-    let said = words.iter().filter_map(|word| from.get(*word).map(|value| say(word, value)));
-    let unique = (from.get("uniqueItems") == Some(&Value::Bool(true))).then(|| "No item twice.".to_owned());
+    let mut text = from
+        .get("description")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .trim_end()
+        .to_owned();
+    let words = [
+        "minLength",
+        "maxLength",
+        "minProperties",
+        "maxProperties",
+        "default",
+        "examples",
+        "example",
+    ];
+    let said = words
+        .iter()
+        .filter_map(|word| from.get(*word).map(|value| say(word, value)));
+    let unique =
+        (from.get("uniqueItems") == Some(&Value::Bool(true))).then(|| "No item twice.".to_owned());
     for sentence in more.iter().cloned().chain(said).chain(unique) {
         if !text.is_empty() {
             text.push(' ');
@@ -61,10 +90,18 @@ pub(super) fn are_apart(branches: &[Value]) -> bool {
     let mark = |branch: &Value| -> Option<Value> {
         let tag = |property: &Value| property.get("const").cloned();
         branch.get("const").cloned().or_else(|| {
-            branch.get("properties")?.as_object()?.iter().find_map(|(name, property)| {
-                let required = branch.get("required")?.as_array()?.iter().any(|known| known == name);
-                tag(property).filter(|_| required)
-            })
+            branch
+                .get("properties")?
+                .as_object()?
+                .iter()
+                .find_map(|(name, property)| {
+                    let required = branch
+                        .get("required")?
+                        .as_array()?
+                        .iter()
+                        .any(|known| known == name);
+                    tag(property).filter(|_| required)
+                })
         })
     };
     let kind = |branch: &Value| branch.get("type").filter(|kind| kind.is_string()).cloned();
@@ -72,8 +109,14 @@ pub(super) fn are_apart(branches: &[Value]) -> bool {
 }
 
 fn differ(marks: impl Iterator<Item = Option<Value>>) -> bool {
-    let Some(marks) = marks.collect::<Option<Vec<Value>>>() else { return false };
+    let Some(marks) = marks.collect::<Option<Vec<Value>>>() else {
+        return false;
+    };
     // An integer is a number, too.
     let numbers = marks.contains(&"number".into()) && marks.contains(&"integer".into());
-    !numbers && marks.iter().enumerate().all(|(at, mark)| !marks.iter().take(at).any(|other| other == mark))
+    !numbers
+        && marks
+            .iter()
+            .enumerate()
+            .all(|(at, mark)| !marks.iter().take(at).any(|other| other == mark))
 }

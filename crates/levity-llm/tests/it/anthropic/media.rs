@@ -18,17 +18,27 @@ async fn shown(media: Media) -> Value {
 async fn images_and_documents_are_shown() {
     let bytes = |kind: &str| json!({"type": "base64", "media_type": kind, "data": "AQI="});
     let image = shown(Media::bytes("image/jpg", vec![1, 2])).await;
-    assert_eq!(image, json!({"type": "image", "source": bytes("image/jpeg")}));
+    assert_eq!(
+        image,
+        json!({"type": "image", "source": bytes("image/jpeg")})
+    );
     let there = shown(Media::url("image/png", "https://example.com/a.png")).await;
-    assert_eq!(there["source"], json!({"type": "url", "url": "https://example.com/a.png"}));
+    assert_eq!(
+        there["source"],
+        json!({"type": "url", "url": "https://example.com/a.png"})
+    );
     let packed = shown(Media::url("image/png", "data:image/png;base64,AQI=")).await;
     assert_eq!(packed["source"], bytes("image/png"));
     let mut pdf = Media::bytes("application/pdf", vec![1, 2]);
     pdf.name = Some("a.pdf".into());
-    pdf.opaque = Some(ProviderState::new("anthropic", json!({"citations": {"enabled": true}})));
+    pdf.opaque = Some(ProviderState::new(
+        "anthropic",
+        json!({"citations": {"enabled": true}}),
+    ));
     let citations = json!({"enabled": true});
     let source = bytes("application/pdf");
-    let expected = json!({"type": "document", "source": source, "title": "a.pdf", "citations": citations});
+    let expected =
+        json!({"type": "document", "source": source, "title": "a.pdf", "citations": citations});
     assert_eq!(shown(pdf).await, expected);
     let text = shown(Media::bytes("text/markdown", "# Ä".as_bytes())).await;
     let source = json!({"type": "text", "media_type": "text/plain", "data": "# Ä"});
@@ -40,9 +50,15 @@ async fn what_was_uploaded_is_named() {
     let source = json!({"type": "file", "file_id": "file_1"});
     let mut media = Media::url("application/pdf", "");
     media.opaque = Some(ProviderState::new("anthropic", json!({"source": source})));
-    assert_eq!(shown(media).await, json!({"type": "document", "source": source}));
+    assert_eq!(
+        shown(media).await,
+        json!({"type": "document", "source": source})
+    );
     let block = json!({"type": "container_upload", "file_id": "file_1"});
-    let parts = [Part::text("Look"), Part::Opaque(ProviderState::new("anthropic", block.clone()))];
+    let parts = [
+        Part::text("Look"),
+        Part::Opaque(ProviderState::new("anthropic", block.clone())),
+    ];
     let body = sent(Request::new().with_message(Message::new(Role::User, parts))).await;
     assert_eq!(content(&body, 0)[1], block);
 }
@@ -54,18 +70,29 @@ async fn tools_show_images() {
         output.content.push(Content::Text(String::new()));
         Ok(output)
     };
-    let history = called([Part::ToolCall(ToolCall::new("c1", "draw", json!({})))], answer);
+    let history = called(
+        [Part::ToolCall(ToolCall::new("c1", "draw", json!({})))],
+        answer,
+    );
     let body = sent(Request::new().with_history(history)).await;
     let shown = &content(&body, 2)[0]["content"];
     assert_eq!(shown[0], json!({"type": "text", "text": "Here:"}));
-    assert_eq!((&shown[1]["type"], shown.as_array().unwrap().len()), (&json!("image"), 2));
+    assert_eq!(
+        (&shown[1]["type"], shown.as_array().unwrap().len()),
+        (&json!("image"), 2)
+    );
 
     let answer = || {
         let mut output = ToolOutput::value(json!({"n": 1}));
-        output.content.push(Content::Media(Media::bytes("image/png", vec![1])));
+        output
+            .content
+            .push(Content::Media(Media::bytes("image/png", vec![1])));
         Ok(output)
     };
-    let history = called([Part::ToolCall(ToolCall::new("c1", "draw", json!({})))], answer);
+    let history = called(
+        [Part::ToolCall(ToolCall::new("c1", "draw", json!({})))],
+        answer,
+    );
     let body = sent(Request::new().with_history(history)).await;
     assert_eq!(content(&body, 2)[0]["content"][0]["text"], r#"{"n":1}"#);
 }
@@ -73,14 +100,29 @@ async fn tools_show_images() {
 #[tokio::test]
 async fn words_stand_for_what_a_tool_shows_and_is_not_taken() {
     let cases = [
-        (Media::bytes("audio/wav", vec![0; 1_234]), "a sound of type audio/wav, 1234 bytes"),
-        (Media::bytes("image/bmp", vec![1]), "an image of type image/bmp, 1 bytes"),
-        (Media::url("video/mp4", "https://a.example/b"), "a film of type video/mp4, at https://a.example/b"),
-        (Media::bytes("text/plain", vec![0xff]), "a file of type text/plain, 1 bytes"),
+        (
+            Media::bytes("audio/wav", vec![0; 1_234]),
+            "a sound of type audio/wav, 1234 bytes",
+        ),
+        (
+            Media::bytes("image/bmp", vec![1]),
+            "an image of type image/bmp, 1 bytes",
+        ),
+        (
+            Media::url("video/mp4", "https://a.example/b"),
+            "a film of type video/mp4, at https://a.example/b",
+        ),
+        (
+            Media::bytes("text/plain", vec![0xff]),
+            "a file of type text/plain, 1 bytes",
+        ),
     ];
     for (media, words) in cases {
         let answer = || Ok(ToolOutput::text("Here:").with_media(media.clone()));
-        let history = called([Part::ToolCall(ToolCall::new("c1", "record", json!({})))], answer);
+        let history = called(
+            [Part::ToolCall(ToolCall::new("c1", "record", json!({})))],
+            answer,
+        );
         let body = sent(Request::new().with_history(history)).await;
         let words = format!("({words}, which this model cannot take)");
         let expected = json!([{"type": "text", "text": "Here:"}, {"type": "text", "text": words}]);
@@ -93,8 +135,9 @@ async fn tools_name_other_tools() {
     let call = ToolCall::new("c1", "find_tools", json!({}));
     let mut history = History::new();
     history.say(Message::user("x")).unwrap();
-    let mut exchange =
-        history.open(Message::new(Role::Assistant, [Part::ToolCall(call.clone())]).into()).unwrap();
+    let mut exchange = history
+        .open(Message::new(Role::Assistant, [Part::ToolCall(call.clone())]).into())
+        .unwrap();
     let found = json!([{"type": "tool_reference", "tool_name": "add"}]);
     let mut result = ToolResult::new(&call, Ok(ToolOutput::text("add")));
     result.opaque = Some(ProviderState::new("anthropic", json!({"content": found})));
@@ -103,7 +146,11 @@ async fn tools_name_other_tools() {
     let request = Request::new().with_history(history.clone());
     let body = sent_by(AnthropicModel::without_cache_marks, request).await;
     let kept = history.encoded(2, "anthropic", || panic!("it was not kept"));
-    assert_eq!(String::from_utf8_lossy(&kept).matches("content").count(), 1, "no field is there twice");
+    assert_eq!(
+        String::from_utf8_lossy(&kept).matches("content").count(),
+        1,
+        "no field is there twice"
+    );
     let expected = json!({"type": "tool_result", "tool_use_id": "c1", "content": found});
     assert_eq!(content(&body, 2)[0], expected);
 }
@@ -113,12 +160,19 @@ async fn what_cannot_be_shown_is_refused_each_time() {
     let cases = [
         (Media::bytes("audio/wav", vec![1]), "`audio/wav`"),
         (Media::bytes("image/bmp", vec![1]), "PNG"),
-        (Media::url("text/plain", "https://example.com/a.txt"), "bytes"),
+        (
+            Media::url("text/plain", "https://example.com/a.txt"),
+            "bytes",
+        ),
         (Media::bytes("text/plain", vec![0xff]), "UTF-8"),
-        (Media::bytes("application/zip", vec![1]), "`application/zip`"),
+        (
+            Media::bytes("application/zip", vec![1]),
+            "`application/zip`",
+        ),
     ];
     for (media, word) in cases {
-        let request = Request::new().with_message(Message::new(Role::User, [Part::text("x"), media.into()]));
+        let request =
+            Request::new().with_message(Message::new(Role::User, [Part::text("x"), media.into()]));
         for _ in 0..2 {
             let error = refused(&request).await;
             assert_eq!(error.kind(), ModelErrorKind::BadRequest);

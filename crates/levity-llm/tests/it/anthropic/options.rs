@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Message, Model as _, ModelCard, Options, OutputSchema, Part, ProviderState, Request, Role, ThinkingMode,
-    ToolSpec,
+    Message, Model as _, ModelCard, Options, OutputSchema, Part, ProviderState, Request, Role,
+    ThinkingMode, ToolSpec,
 };
 use levity_llm::{AnthropicModel, Endpoint};
 use serde_json::{Value, json};
@@ -35,8 +35,14 @@ async fn options_are_told() {
         options.seed = Some(7);
     }))
     .await;
-    assert_eq!((&body["temperature"], &body["top_p"]), (&json!(0.5), &json!(0.9)));
-    assert_eq!((&body["max_tokens"], &body["stop_sequences"]), (&json!(100), &json!(["END"])));
+    assert_eq!(
+        (&body["temperature"], &body["top_p"]),
+        (&json!(0.5), &json!(0.9))
+    );
+    assert_eq!(
+        (&body["max_tokens"], &body["stop_sequences"]),
+        (&json!(100), &json!(["END"]))
+    );
     assert!(body.get("seed").is_none() && body.get("thinking").is_none());
 }
 
@@ -44,23 +50,42 @@ async fn options_are_told() {
 async fn thinking_is_told_as_the_model_takes_it() {
     let think = |mode| with(|options| options.thinking = Some(mode));
     let body = sent(think(ThinkingMode::Low)).await;
-    assert_eq!(body["thinking"], json!({"type": "enabled", "budget_tokens": 2048}));
+    assert_eq!(
+        body["thinking"],
+        json!({"type": "enabled", "budget_tokens": 2048})
+    );
     assert_eq!(body["max_tokens"], 10_240);
     let body = sent(think(ThinkingMode::Off)).await;
     assert_eq!(body["thinking"], json!({"type": "disabled"}));
-    let body = sent_by(|model| model.with_generation(4, 6), think(ThinkingMode::Medium)).await;
-    assert_eq!(body["thinking"], json!({"type": "adaptive", "display": "summarized"}));
+    let body = sent_by(
+        |model| model.with_generation(4, 6),
+        think(ThinkingMode::Medium),
+    )
+    .await;
+    assert_eq!(
+        body["thinking"],
+        json!({"type": "adaptive", "display": "summarized"})
+    );
     assert_eq!(body["output_config"], json!({"effort": "medium"}));
     let card = ModelCard::new("anthropic", "claude-opus-4-7").with_max_output(32_000);
     let body = sent_by(|model| model.with_card(card), think(ThinkingMode::Auto)).await;
-    assert_eq!((&body["thinking"]["type"], &body["max_tokens"]), (&json!("adaptive"), &json!(32_000)));
+    assert_eq!(
+        (&body["thinking"]["type"], &body["max_tokens"]),
+        (&json!("adaptive"), &json!(32_000))
+    );
     assert!(body.get("output_config").is_none());
 }
 
 #[test]
 fn a_name_tells_what_a_model_can_do() {
     let abilities = |id: &str| AnthropicModel::new("", id).card().abilities;
-    let all = |id: &str| (abilities(id).images, abilities(id).thinking, abilities(id).output_schema);
+    let all = |id: &str| {
+        (
+            abilities(id).images,
+            abilities(id).thinking,
+            abilities(id).output_schema,
+        )
+    };
     assert_eq!(all("claude-3-5-haiku-latest"), (true, false, false));
     assert_eq!(all("claude-opus-4-1"), (true, true, true));
     assert_eq!(all("claude-sonnet-4-20250514"), (true, true, false));
@@ -78,7 +103,9 @@ async fn fields_of_the_users_come_in_place_of_others_or_beside_them() {
         "metadata": {"user_id": "u"},
         "top_k": 5,
     }));
-    request = request.with_tools([add()]).with_output(OutputSchema::new("answer", json!({"type": "string"})));
+    request = request
+        .with_tools([add()])
+        .with_output(OutputSchema::new("answer", json!({"type": "string"})));
     let body = sent_by(
         |model| {
             model.with_endpoint(|endpoint: Endpoint| {
@@ -88,12 +115,21 @@ async fn fields_of_the_users_come_in_place_of_others_or_beside_them() {
         request,
     )
     .await;
-    assert_eq!(body["thinking"], json!({"type": "enabled", "budget_tokens": 3000}));
+    assert_eq!(
+        body["thinking"],
+        json!({"type": "enabled", "budget_tokens": 3000})
+    );
     assert_eq!(body["max_tokens"], 11_192, "there is room for thinking");
-    assert_eq!((&body["tools"][0]["name"], &body["tools"][1]), (&json!("add"), &search));
+    assert_eq!(
+        (&body["tools"][0]["name"], &body["tools"][1]),
+        (&json!("add"), &search)
+    );
     assert_eq!(body["tools"].as_array().unwrap().len(), 2);
     let format = json!({"type": "json_schema", "schema": {"type": "string"}});
-    assert_eq!(body["output_config"], json!({"effort": "low", "format": format}));
+    assert_eq!(
+        body["output_config"],
+        json!({"effort": "low", "format": format})
+    );
     assert_eq!(
         (&body["top_k"], &body["speed"], &body["metadata"]),
         (&json!(5), &json!("fast"), &json!({"user_id": "u"}))
@@ -102,9 +138,15 @@ async fn fields_of_the_users_come_in_place_of_others_or_beside_them() {
 
 #[tokio::test]
 async fn marks_that_the_api_sets_are_not_set_twice() {
-    let body = sent(extra(json!({"cache_control": {"type": "ephemeral"}})).with_tools([add()])).await;
+    let body =
+        sent(extra(json!({"cache_control": {"type": "ephemeral"}})).with_tools([add()])).await;
     assert_eq!(body["cache_control"], json!({"type": "ephemeral"}));
-    assert!(body["messages"][0]["content"][0].get("cache_control").is_none(), "{body}");
+    assert!(
+        body["messages"][0]["content"][0]
+            .get("cache_control")
+            .is_none(),
+        "{body}"
+    );
 }
 
 #[tokio::test]
@@ -114,11 +156,21 @@ async fn the_providers_tools_find_their_container_again() {
         Message::new(Role::Assistant, [Part::text("Done."), Part::Opaque(data)])
     };
     let tools = json!([{"type": "code_execution_20250825", "name": "code_execution"}]);
-    let go_on = |request: Request| request.with_message(reply()).with_message(Message::user("And now?"));
+    let go_on = |request: Request| {
+        request
+            .with_message(reply())
+            .with_message(Message::user("And now?"))
+    };
     let body = sent(go_on(extra(json!({"tools": tools})))).await;
     assert_eq!(body["container"], "container_1");
-    assert_eq!(body["messages"][1]["content"], json!([{"type": "text", "text": "Done."}]));
-    assert!(sent(go_on(ask())).await.get("container").is_none(), "nobody would use it");
+    assert_eq!(
+        body["messages"][1]["content"],
+        json!([{"type": "text", "text": "Done."}])
+    );
+    assert!(
+        sent(go_on(ask())).await.get("container").is_none(),
+        "nobody would use it"
+    );
     let own = sent(go_on(extra(json!({"tools": tools, "container": "mine"})))).await;
     assert_eq!(own["container"], "mine");
 }
@@ -126,7 +178,8 @@ async fn the_providers_tools_find_their_container_again() {
 #[tokio::test]
 async fn a_schema_is_kept_to_or_put_into_words() {
     let rating = json!({"type": "integer", "minimum": 1, "maximum": 5, "description": "Stars."});
-    let schema = json!({"type": "object", "properties": {"rating": rating}, "required": ["rating"]});
+    let schema =
+        json!({"type": "object", "properties": {"rating": rating}, "required": ["rating"]});
     let body = sent(shaped(schema)).await;
     let format = &body["output_config"]["format"];
     assert_eq!(
@@ -143,7 +196,10 @@ async fn a_schema_is_kept_to_or_put_into_words() {
     assert!(body.get("output_config").is_none(), "{body}");
     assert_eq!(body["system"][0]["text"], "Be brief.");
     let words = body["system"][1]["text"].as_str().unwrap();
-    assert!(words.contains("JSON Schema") && words.ends_with(&free.to_string()), "{words}");
+    assert!(
+        words.contains("JSON Schema") && words.ends_with(&free.to_string()),
+        "{words}"
+    );
 }
 
 #[tokio::test]
@@ -151,20 +207,42 @@ async fn the_arguments_of_a_tool_are_an_object() {
     let sent = |input: Value| async move {
         let tool = Arc::new(ToolSpec::new("act", "").with_input(input));
         let mut body = sent(ask().with_tools([tool])).await;
-        assert!(body["tools"][0].get("description").is_none(), "there is none");
+        assert!(
+            body["tools"][0].get("description").is_none(),
+            "there is none"
+        );
         body["tools"][0]["input_schema"].take()
     };
-    assert_eq!(sent(Value::Null).await, json!({"type": "object", "properties": {}}));
-    let referred = json!({"$ref": "#/$defs/A", "$defs": {"A": {"properties": {"a": {"type": "string"}}}}});
+    assert_eq!(
+        sent(Value::Null).await,
+        json!({"type": "object", "properties": {}})
+    );
+    let referred =
+        json!({"$ref": "#/$defs/A", "$defs": {"A": {"properties": {"a": {"type": "string"}}}}});
     let found = sent(referred).await;
-    assert_eq!((&found["type"], &found["properties"]["a"]), (&json!("object"), &json!({"type": "string"})));
+    assert_eq!(
+        (&found["type"], &found["properties"]["a"]),
+        (&json!("object"), &json!({"type": "string"}))
+    );
     let either = json!({"oneOf": [
         {"type": "object", "properties": {"kind": {"const": "a"}, "a": {"type": "string"}}, "required": ["kind", "a"]},
         {"type": "object", "properties": {"kind": {"const": "b"}}, "required": ["kind"]},
     ]});
     let found = sent(either.clone()).await;
-    assert_eq!((&found["type"], &found["required"]), (&json!("object"), &json!(["kind"])));
-    assert_eq!(found["properties"]["kind"], json!({"anyOf": [{"const": "a"}, {"const": "b"}]}));
+    assert_eq!(
+        (&found["type"], &found["required"]),
+        (&json!("object"), &json!(["kind"]))
+    );
+    assert_eq!(
+        found["properties"]["kind"],
+        json!({"anyOf": [{"const": "a"}, {"const": "b"}]})
+    );
     assert!(found.get("oneOf").is_none());
-    assert!(found["description"].as_str().unwrap().contains(&either.to_string()), "{found}");
+    assert!(
+        found["description"]
+            .as_str()
+            .unwrap()
+            .contains(&either.to_string()),
+        "{found}"
+    );
 }

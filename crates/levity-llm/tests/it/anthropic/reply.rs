@@ -19,11 +19,17 @@ fn text(index: u64, text: &str) -> Value {
 }
 
 fn args(index: u64, json: &str) -> Value {
-    delta(index, json!({"type": "input_json_delta", "partial_json": json}))
+    delta(
+        index,
+        json!({"type": "input_json_delta", "partial_json": json}),
+    )
 }
 
 fn call(index: u64, id: &str, input: Value) -> Value {
-    start(index, json!({"type": "tool_use", "id": id, "name": "add", "input": input}))
+    start(
+        index,
+        json!({"type": "tool_use", "id": id, "name": "add", "input": input}),
+    )
 }
 
 fn in_full() -> Vec<Value> {
@@ -31,7 +37,10 @@ fn in_full() -> Vec<Value> {
     let mut events = vec![
         ping.clone(),
         begin(),
-        start(0, json!({"type": "thinking", "thinking": "", "signature": ""})),
+        start(
+            0,
+            json!({"type": "thinking", "thinking": "", "signature": ""}),
+        ),
         delta(0, json!({"type": "thinking_delta", "thinking": "Hm"})),
         delta(0, json!({"type": "thinking_delta", "thinking": "."})),
         delta(0, json!({"type": "signature_delta", "signature": "abc"})),
@@ -74,11 +83,20 @@ async fn a_stream_becomes_a_reply() {
     }
     assert_eq!(thoughts, 2, "thoughts come as they are thought: {all:?}");
     let reply = levity_core::Deltas::ready(all).fold().await.unwrap();
-    assert_eq!((&*reply.message.thinking(), &*reply.message.text()), ("Hm.", "Let me see. Wait."));
-    let calls: Vec<_> =
-        reply.message.calls().map(|call| (call.id.as_str(), &*call.name, call.args.clone())).collect();
+    assert_eq!(
+        (&*reply.message.thinking(), &*reply.message.text()),
+        ("Hm.", "Let me see. Wait.")
+    );
+    let calls: Vec<_> = reply
+        .message
+        .calls()
+        .map(|call| (call.id.as_str(), &*call.name, call.args.clone()))
+        .collect();
     let a = |id, a: u64| (id, "add", json!({ "a": a }));
-    assert_eq!(calls, [a("t1", 2), ("t2", "add", json!({})), a("t3", 3), a("t4", 5)]);
+    assert_eq!(
+        calls,
+        [a("t1", 2), ("t2", "add", json!({})), a("t3", 3), a("t4", 5)]
+    );
     assert_eq!(reply.finish, Finish::ToolCalls);
     let mut usage = Usage::new(35, 7);
     (usage.cached, usage.cache_written) = (Some(20), Some(5));
@@ -103,10 +121,18 @@ async fn a_reply_in_one_piece_is_the_same() {
             "input_tokens": 10, "cache_creation_input_tokens": 5, "cache_read_input_tokens": 20, "output_tokens": 7,
         },
     });
-    let server = Server::start([Answer::sse(sse(&in_full())), Answer::json(200, whole.to_string())]).await;
+    let server = Server::start([
+        Answer::sse(sse(&in_full())),
+        Answer::json(200, whole.to_string()),
+    ])
+    .await;
     let streamed = model(&server).complete(ask()).await.unwrap();
     // Both when it was asked for and when a stream was.
-    let asked = model(&server).without_streaming().complete(ask()).await.unwrap();
+    let asked = model(&server)
+        .without_streaming()
+        .complete(ask())
+        .await
+        .unwrap();
     assert_eq!(model(&server).complete(ask()).await.unwrap(), asked);
     assert_eq!(streamed, asked);
 }
@@ -119,17 +145,29 @@ async fn reasons_to_stop_are_understood() {
         ("stop_sequence", Finish::Stop, Finish::ToolCalls),
         ("tool_use", Finish::ToolCalls, Finish::ToolCalls),
         ("max_tokens", Finish::Length, Finish::Length),
-        ("model_context_window_exceeded", Finish::Length, Finish::Length),
+        (
+            "model_context_window_exceeded",
+            Finish::Length,
+            Finish::Length,
+        ),
         ("refusal", Finish::ContentFilter, Finish::ContentFilter),
         ("pause_turn", Finish::Paused, Finish::ToolCalls),
         ("compaction", other("compaction"), Finish::ToolCalls),
-        ("what_comes_next", other("what_comes_next"), Finish::ToolCalls),
+        (
+            "what_comes_next",
+            other("what_comes_next"),
+            Finish::ToolCalls,
+        ),
     ];
     for (word, silent, calling) in reasons {
         let reply = streamed(&sse(&end(word))).await.unwrap();
         assert_eq!(reply.finish, silent, "{word}");
         let events = [vec![call(0, "t1", json!({})), stop(0)], end(word).to_vec()].concat();
-        assert_eq!(streamed(&sse(&events)).await.unwrap().finish, calling, "{word}, with a call");
+        assert_eq!(
+            streamed(&sse(&events)).await.unwrap().finish,
+            calling,
+            "{word}, with a call"
+        );
     }
 }
 
@@ -139,7 +177,8 @@ async fn counts_replace_each_other_field_by_field() {
         "input_tokens": 12, "cache_read_input_tokens": null, "cache_creation_input_tokens": 0, "output_tokens": 9,
         "output_tokens_details": {"thinking_tokens": 4}, "server_tool_use": null, "service_tier": null,
     });
-    let change = json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": last});
+    let change =
+        json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": last});
     let reply = streamed(&sse(&[begin(), change])).await.unwrap();
     let mut usage = Usage::new(32, 9);
     (usage.cached, usage.cache_written, usage.reasoning) = (Some(20), Some(0), Some(4));
@@ -147,22 +186,32 @@ async fn counts_replace_each_other_field_by_field() {
 
     let nulls = json!({"input_tokens": null, "output_tokens": null, "cache_creation": null});
     let message = json!({"type": "message_start", "message": {"usage": nulls}});
-    let reply = streamed(&sse(&[message, json!({"type": "message_stop"})])).await.unwrap();
+    let reply = streamed(&sse(&[message, json!({"type": "message_stop"})]))
+        .await
+        .unwrap();
     assert_eq!(reply.usage, Usage::default());
     let ages = json!({"ephemeral_5m_input_tokens": 2, "ephemeral_1h_input_tokens": 3});
-    let message =
-        json!({"type": "message_start", "message": {"usage": {"input_tokens": 1, "cache_creation": ages}}});
-    let reply = streamed(&sse(&[message, json!({"type": "message_stop"})])).await.unwrap();
-    assert_eq!((reply.usage.input, reply.usage.cache_written), (Some(6), Some(5)));
+    let message = json!({"type": "message_start", "message": {"usage": {"input_tokens": 1, "cache_creation": ages}}});
+    let reply = streamed(&sse(&[message, json!({"type": "message_stop"})]))
+        .await
+        .unwrap();
+    assert_eq!(
+        (reply.usage.input, reply.usage.cache_written),
+        (Some(6), Some(5))
+    );
 }
 
 #[tokio::test]
 async fn servers_that_nearly_speak_it_are_understood() {
     // Without types in the data, numbers, beginnings or ends.
-    let bare = "event: content_block_delta\ndata: {\"delta\": {\"type\": \"text_delta\", \"text\": \"Hello\"}}\n\n\
+    let bare = "event: content_block_delta\ndata: {\"delta\": \
+        {\"type\": \"text_delta\", \"text\": \"Hello\"}}\n\n\
         event: message_delta\ndata: {\"delta\": {\"stop_reason\": \"end_turn\"}}\n\n";
     let reply = streamed(bare).await.unwrap();
-    assert_eq!((&*reply.message.text(), reply.finish), ("Hello", Finish::Stop));
+    assert_eq!(
+        (&*reply.message.text(), reply.finish),
+        ("Hello", Finish::Stop)
+    );
 
     // llama.cpp ends all blocks together, and signs thoughts with nothing.
     let events = [
@@ -183,9 +232,19 @@ async fn servers_that_nearly_speak_it_are_understood() {
         json!({"type": "message_stop"}),
     ];
     let reply = streamed(&sse(&events)).await.unwrap();
-    assert_eq!((&*reply.message.thinking(), &*reply.message.text()), ("Hm.", "Let me see."));
-    let calls: Vec<_> = reply.message.calls().map(|call| call.args.clone()).collect();
-    assert_eq!((calls, reply.finish), (vec![json!({"a": 1}), json!({})], Finish::ToolCalls));
+    assert_eq!(
+        (&*reply.message.thinking(), &*reply.message.text()),
+        ("Hm.", "Let me see.")
+    );
+    let calls: Vec<_> = reply
+        .message
+        .calls()
+        .map(|call| call.args.clone())
+        .collect();
+    assert_eq!(
+        (calls, reply.finish),
+        (vec![json!({"a": 1}), json!({})], Finish::ToolCalls)
+    );
 }
 
 #[tokio::test]
@@ -205,15 +264,25 @@ async fn what_is_not_known_is_passed_over() {
         json!({"type": "message_stop"}),
     ];
     let reply = streamed(&sse(&events)).await.unwrap();
-    assert_eq!((&*reply.message.text(), reply.message.parts.len()), ("Hello", 1));
+    assert_eq!(
+        (&*reply.message.text(), reply.message.parts.len()),
+        ("Hello", 1)
+    );
 }
 
 #[tokio::test]
 async fn arguments_that_were_cut_are_no_arguments() {
-    let events = [vec![call(0, "t1", json!({})), args(0, "{\"a\": ")], end("max_tokens").to_vec()].concat();
+    let events = [
+        vec![call(0, "t1", json!({})), args(0, "{\"a\": ")],
+        end("max_tokens").to_vec(),
+    ]
+    .concat();
     let reply = streamed(&sse(&events)).await.unwrap();
     let call = reply.message.calls().next().unwrap();
-    assert_eq!((call.raw.as_deref(), reply.finish), (Some("{\"a\": "), Finish::Length));
+    assert_eq!(
+        (call.raw.as_deref(), reply.finish),
+        (Some("{\"a\": "), Finish::Length)
+    );
 }
 
 #[tokio::test]

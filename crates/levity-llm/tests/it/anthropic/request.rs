@@ -19,7 +19,12 @@ fn mark() -> Value {
 #[tokio::test]
 async fn it_says_who_asks_and_how() {
     let server = Server::saying(Answer::json(200, OK)).await;
-    model(&server).with_beta("one-2025").with_beta("two-2025").complete(ask()).await.unwrap();
+    model(&server)
+        .with_beta("one-2025")
+        .with_beta("two-2025")
+        .complete(ask())
+        .await
+        .unwrap();
     let seen = server.last();
     assert_eq!(seen.line, "POST /v1/messages");
     assert_eq!(seen.header("x-api-key"), "sk-ant-123");
@@ -41,8 +46,16 @@ async fn an_address_may_have_the_version_and_a_server_no_key() {
     let local = local.with_endpoint(|_| Endpoint::new(format!("{}/v1/", server.url())));
     local.complete(ask()).await.unwrap();
     let seen = server.last();
-    assert_eq!((&*seen.line, seen.header("x-api-key")), ("POST /v1/messages", ""));
-    assert!(!seen.headers.iter().any(|(name, _)| name == "anthropic-beta" || name == "x-api-key"));
+    assert_eq!(
+        (&*seen.line, seen.header("x-api-key")),
+        ("POST /v1/messages", "")
+    );
+    assert!(
+        !seen
+            .headers
+            .iter()
+            .any(|(name, _)| name == "anthropic-beta" || name == "x-api-key")
+    );
     assert!(seen.body.get("stream").is_none());
 }
 
@@ -52,11 +65,18 @@ async fn a_conversation_with_tools_is_told_in_turns() {
     let failed = || Err(ToolError::failed("too large"));
     let mut history = called([Part::text("Let me see. "), Part::ToolCall(call)], failed);
     history.say(Message::user("Try again")).unwrap();
-    let request = Request::new().with_system("Be brief.").with_history(history).with_tools([add()]);
+    let request = Request::new()
+        .with_system("Be brief.")
+        .with_history(history)
+        .with_tools([add()]);
     let body = sent(request).await;
-    assert_eq!(body["system"], json!([{"type": "text", "text": "Be brief.", MARK: mark()}]));
+    assert_eq!(
+        body["system"],
+        json!([{"type": "text", "text": "Be brief.", MARK: mark()}])
+    );
     let schema = json!({"type": "object", "properties": {"a": {"type": "number"}}});
-    let tools = json!([{"name": "add", "description": "Adds.", "input_schema": schema, MARK: mark()}]);
+    let tools =
+        json!([{"name": "add", "description": "Adds.", "input_schema": schema, MARK: mark()}]);
     assert_eq!(body["tools"], tools);
     assert!(body.get("tool_choice").is_none());
     assert_eq!(
@@ -78,36 +98,60 @@ async fn a_conversation_with_tools_is_told_in_turns() {
 #[tokio::test]
 async fn marks_move_and_nothing_is_encoded_anew() {
     let server = Server::saying(Answer::json(200, OK)).await;
-    let mut request =
-        ask().with_message(Message::assistant("Hello")).with_message(Message::user("How are you?"));
+    let mut request = ask()
+        .with_message(Message::assistant("Hello"))
+        .with_message(Message::user("How are you?"));
     model(&server).complete(request.clone()).await.unwrap();
-    let kept = request.history.encoded(2, "anthropic", || panic!("it was not kept"));
+    let kept = request
+        .history
+        .encoded(2, "anthropic", || panic!("it was not kept"));
     assert_eq!(&*kept, br#"{"type":"text","text":"How are you?"}"#);
-    request = request.with_message(Message::assistant("Well")).with_message(Message::user("And now?"));
+    request = request
+        .with_message(Message::assistant("Well"))
+        .with_message(Message::user("And now?"));
     model(&server).complete(request).await.unwrap();
     let marked = |body: &Value| -> Vec<usize> {
         let messages = body["messages"].as_array().unwrap().iter().enumerate();
-        messages.filter(|(_, message)| message["content"][0].get(MARK).is_some()).map(|(at, _)| at).collect()
+        messages
+            .filter(|(_, message)| message["content"][0].get(MARK).is_some())
+            .map(|(at, _)| at)
+            .collect()
     };
     let seen = server.seen();
-    assert_eq!((marked(&seen[0].body), marked(&seen[1].body)), (vec![0, 2], vec![2, 4]));
+    assert_eq!(
+        (marked(&seen[0].body), marked(&seen[1].body)),
+        (vec![0, 2], vec![2, 4])
+    );
 }
 
 #[tokio::test]
 async fn marks_can_last_longer_be_the_users_or_be_absent() {
-    let request =
-        || ask().with_message(Message::assistant("Hello")).with_system("Be brief.").with_tools([add()]);
+    let request = || {
+        ask()
+            .with_message(Message::assistant("Hello"))
+            .with_system("Be brief.")
+            .with_tools([add()])
+    };
     let lasting = sent_by(|model| model.with_cache_ttl(CacheTtl::OneHour), request()).await;
     let hour = json!({"type": "ephemeral", "ttl": "1h"});
-    let places = [&lasting["system"][0], &lasting["tools"][0], &content(&lasting, 0)[0]];
+    let places = [
+        &lasting["system"][0],
+        &lasting["tools"][0],
+        &content(&lasting, 0)[0],
+    ];
     assert!(places.iter().all(|place| place[MARK] == hour), "{lasting}");
     let none = sent_by(AnthropicModel::without_cache_marks, request()).await;
     assert!(!none.to_string().contains(MARK), "{none}");
     assert_eq!(none["system"], "Be brief.");
 
     let mut text = Text::new("Long");
-    text.opaque = Some(ProviderState::new("anthropic", json!({MARK: {"type": "ephemeral", "ttl": "1h"}})));
-    let own = Request::new().with_message(Message::new(Role::User, [Part::Text(text)])).with_tools([add()]);
+    text.opaque = Some(ProviderState::new(
+        "anthropic",
+        json!({MARK: {"type": "ephemeral", "ttl": "1h"}}),
+    ));
+    let own = Request::new()
+        .with_message(Message::new(Role::User, [Part::Text(text)]))
+        .with_tools([add()]);
     assert_eq!(
         sent(own).await["messages"][0]["content"],
         json!([{"type": "text", "text": "Long", MARK: hour}])
@@ -131,18 +175,35 @@ async fn what_the_api_refuses_is_not_sent() {
     let results = content(&body, 2).as_array().unwrap();
     for (call, result) in calls.as_array().unwrap().iter().zip(results) {
         let id = call["id"].as_str().unwrap();
-        assert!(id.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'), "{id}");
-        assert_eq!((result["tool_use_id"].as_str(), result.get("content")), (Some(id), None));
+        assert!(
+            id.chars()
+                .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'),
+            "{id}"
+        );
+        assert_eq!(
+            (result["tool_use_id"].as_str(), result.get("content")),
+            (Some(id), None)
+        );
     }
 }
 
 #[tokio::test]
 async fn a_reply_to_go_on_with_has_no_white_space_at_its_end() {
     let body = sent(ask().with_message(Message::assistant("It is \n"))).await;
-    assert_eq!(content(&body, 1), &json!([{"type": "text", "text": "It is"}]));
-    let passed =
-        sent(ask().with_message(Message::assistant("It is \n")).with_message(Message::user("?"))).await;
-    assert_eq!(content(&passed, 1), &json!([{"type": "text", "text": "It is \n"}]));
+    assert_eq!(
+        content(&body, 1),
+        &json!([{"type": "text", "text": "It is"}])
+    );
+    let passed = sent(
+        ask()
+            .with_message(Message::assistant("It is \n"))
+            .with_message(Message::user("?")),
+    )
+    .await;
+    assert_eq!(
+        content(&passed, 1),
+        &json!([{"type": "text", "text": "It is \n"}])
+    );
 }
 
 #[tokio::test]
@@ -155,28 +216,51 @@ async fn data_of_others_is_left_out() {
     let block = Part::Opaque(foreign(json!({"type": "executableCode"})));
     let reply = Message::new(Role::Assistant, [thought, block, Part::Text(text)]);
     let body = sent(ask().with_message(reply).with_message(Message::user("?"))).await;
-    assert_eq!(content(&body, 1), &json!([{"type": "text", "text": "Hello"}]));
+    assert_eq!(
+        content(&body, 1),
+        &json!([{"type": "text", "text": "Hello"}])
+    );
 }
 
 #[tokio::test]
 async fn notes_go_where_the_api_takes_them() {
     let request = || {
-        let noted = Request::new().with_message(Message::system("Before")).with_message(Message::user("One"));
-        let noted = noted.with_message(Message::system("First")).with_message(Message::system("and more"));
-        let noted = noted.with_message(Message::assistant("Two")).with_message(Message::system("Not here"));
-        let noted = noted.with_message(Message::user("Three")).with_message(Message::system("Nor here"));
-        noted.with_message(Message::user("Four")).with_message(Message::system("Last"))
+        let noted = Request::new()
+            .with_message(Message::system("Before"))
+            .with_message(Message::user("One"));
+        let noted = noted
+            .with_message(Message::system("First"))
+            .with_message(Message::system("and more"));
+        let noted = noted
+            .with_message(Message::assistant("Two"))
+            .with_message(Message::system("Not here"));
+        let noted = noted
+            .with_message(Message::user("Three"))
+            .with_message(Message::system("Nor here"));
+        noted
+            .with_message(Message::user("Four"))
+            .with_message(Message::system("Last"))
     };
     let roles = |body: &Value| -> Vec<String> {
         let roles = body["messages"].as_array().unwrap().iter();
-        roles.map(|message| message["role"].as_str().unwrap().to_owned()).collect()
+        roles
+            .map(|message| message["role"].as_str().unwrap().to_owned())
+            .collect()
     };
     let old = sent(request()).await;
     assert_eq!(roles(&old), ["user", "assistant", "user"]);
     let new = sent_by(|model| model.with_generation(4, 8), request()).await;
-    assert_eq!(roles(&new), ["user", "system", "assistant", "user", "system"]);
+    assert_eq!(
+        roles(&new),
+        ["user", "system", "assistant", "user", "system"]
+    );
     assert_eq!(content(&new, 1).as_array().unwrap().len(), 2);
-    let texts: Vec<_> = content(&new, 3).as_array().unwrap().iter().map(|block| &block["text"]).collect();
+    let texts: Vec<_> = content(&new, 3)
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|block| &block["text"])
+        .collect();
     assert_eq!(texts, ["Not here", "Three", "Nor here", "Four"]);
 }
 
@@ -185,7 +269,10 @@ async fn a_choice_of_tools_is_told() {
     let choices = [
         (ToolChoice::None, json!({"type": "none"})),
         (ToolChoice::Required, json!({"type": "any"})),
-        (ToolChoice::Tool("add".into()), json!({"type": "tool", "name": "add"})),
+        (
+            ToolChoice::Tool("add".into()),
+            json!({"type": "tool", "name": "add"}),
+        ),
     ];
     for (choice, expected) in choices {
         let mut request = ask().with_tools([add()]);
@@ -193,20 +280,34 @@ async fn a_choice_of_tools_is_told() {
         assert_eq!(sent(request).await["tool_choice"], expected);
         let mut alone = ask();
         alone.tool_choice = choice;
-        assert!(sent(alone).await.get("tool_choice").is_none(), "there are no tools");
+        assert!(
+            sent(alone).await.get("tool_choice").is_none(),
+            "there are no tools"
+        );
     }
 }
 
 #[tokio::test]
 async fn ids_and_names_of_others_are_made_to_fit() {
-    let ids = ["fc_1|rs/2".to_owned(), format!("{}a", "x".repeat(90)), format!("{}b", "x".repeat(90))];
+    let ids = [
+        "fc_1|rs/2".to_owned(),
+        format!("{}a", "x".repeat(90)),
+        format!("{}b", "x".repeat(90)),
+    ];
     let names = ["functions.add", "", "add"];
-    let calls = ids.iter().zip(names).map(|(id, name)| ToolCall::new(id.as_str(), name, json!({})));
-    let history = called(calls.map(Part::ToolCall).collect::<Vec<_>>(), || Ok(ToolOutput::text("7")));
+    let calls = ids
+        .iter()
+        .zip(names)
+        .map(|(id, name)| ToolCall::new(id.as_str(), name, json!({})));
+    let history = called(calls.map(Part::ToolCall).collect::<Vec<_>>(), || {
+        Ok(ToolOutput::text("7"))
+    });
     let body = sent(Request::new().with_history(history)).await;
     let sent = |message, name: &str| -> Vec<String> {
         let blocks = content(&body, message).as_array().unwrap().iter();
-        blocks.map(|block| block[name].as_str().unwrap().to_owned()).collect()
+        blocks
+            .map(|block| block[name].as_str().unwrap().to_owned())
+            .collect()
     };
     assert_eq!(sent(1, "name"), ["functions_add", "unnamed", "add"]);
     let ids = sent(1, "id");
@@ -218,16 +319,31 @@ async fn ids_and_names_of_others_are_made_to_fit() {
 #[tokio::test]
 async fn who_marks_something_sets_all_marks() {
     let mut marked = Text::new("Long.");
-    marked.opaque = Some(ProviderState::new("anthropic", json!({MARK: {"type": "ephemeral", "ttl": "1h"}})));
+    marked.opaque = Some(ProviderState::new(
+        "anthropic",
+        json!({MARK: {"type": "ephemeral", "ttl": "1h"}}),
+    ));
     let request = Request::new().with_system("Be brief.").with_tools([add()]);
     let request = request
         .with_message(Message::new(Role::User, [Part::Text(marked)]))
         .with_message(Message::assistant("Yes."))
         .with_message(Message::user("And?"));
-    assert_eq!(sent(request.clone()).await.to_string().matches(MARK).count(), 1);
+    assert_eq!(
+        sent(request.clone())
+            .await
+            .to_string()
+            .matches(MARK)
+            .count(),
+        1
+    );
     let mut options = levity_core::Options::new();
-    options.extra.insert(MARK.to_owned(), json!({"type": "ephemeral", "ttl": "1h"}));
-    let request = ask().with_system("Be brief.").with_tools([add()]).with_options(options);
+    options
+        .extra
+        .insert(MARK.to_owned(), json!({"type": "ephemeral", "ttl": "1h"}));
+    let request = ask()
+        .with_system("Be brief.")
+        .with_tools([add()])
+        .with_options(options);
     assert_eq!(sent(request).await.to_string().matches(MARK).count(), 1);
 }
 

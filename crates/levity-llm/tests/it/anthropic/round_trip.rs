@@ -18,11 +18,19 @@ async fn returned(reply: Answer) -> Value {
     // As after a trip through a journal.
     let kept = serde_json::to_string(&history).unwrap();
     let history: levity_core::History = serde_json::from_str(&kept).unwrap();
-    let request = Request::new().with_history(history).with_message(Message::user("Go on"));
+    let request = Request::new()
+        .with_history(history)
+        .with_message(Message::user("Go on"));
     model(&server).complete(request).await.unwrap();
     let messages = server.last().body["messages"].take();
-    let theirs = messages.as_array().unwrap().iter().find(|message| message["role"] == "assistant");
-    theirs.map(|message| message["content"].clone()).unwrap_or_default()
+    let theirs = messages
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|message| message["role"] == "assistant");
+    theirs
+        .map(|message| message["content"].clone())
+        .unwrap_or_default()
 }
 
 async fn streamed(events: &[Value]) -> Value {
@@ -36,9 +44,9 @@ async fn whole(content: &Value) -> Value {
 
 #[tokio::test]
 async fn blocks_of_all_kinds_go_back_as_they_came() {
-    let citation =
-        json!({"type": "web_search_result_location", "url": "https://a.b", "encrypted_index": "Eo8"});
-    let found = json!([{"type": "web_search_result", "url": "https://a.b", "encrypted_content": "EqgB"}]);
+    let citation = json!({"type": "web_search_result_location", "url": "https://a.b", "encrypted_index": "Eo8"});
+    let found =
+        json!([{"type": "web_search_result", "url": "https://a.b", "encrypted_content": "EqgB"}]);
     let content = json!([
         {"type": "thinking", "thinking": "", "signature": "sig-1"},
         {"type": "redacted_thinking", "data": "EmwK"},
@@ -62,24 +70,39 @@ async fn blocks_of_all_kinds_go_back_as_they_came() {
 
 #[tokio::test]
 async fn blocks_are_put_together_from_their_pieces() {
-    let json = |index, json: &str| delta(index, json!({"type": "input_json_delta", "partial_json": json}));
+    let json = |index, json: &str| {
+        delta(
+            index,
+            json!({"type": "input_json_delta", "partial_json": json}),
+        )
+    };
     let text = |index, text: &str| delta(index, json!({"type": "text_delta", "text": text}));
-    let citation = |n: u64| json!({"type": "char_location", "cited_text": "x", "document_index": n});
+    let citation =
+        |n: u64| json!({"type": "char_location", "cited_text": "x", "document_index": n});
     let cite = |n: u64| {
         let mut citation = citation(n);
         citation["file_id"] = Value::Null;
         delta(4, json!({"type": "citations_delta", "citation": citation}))
     };
     let events = [
-        start(0, json!({"type": "thinking", "thinking": "", "signature": ""})),
+        start(
+            0,
+            json!({"type": "thinking", "thinking": "", "signature": ""}),
+        ),
         delta(0, json!({"type": "signature_delta", "signature": "si"})),
         delta(0, json!({"type": "signature_delta", "signature": "g"})),
         stop(0),
-        start(1, json!({"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {}})),
+        start(
+            1,
+            json!({"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {}}),
+        ),
         json(1, "{\"query\""),
         json(1, ": \"x\"}"),
         stop(1),
-        start(2, json!({"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": []})),
+        start(
+            2,
+            json!({"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": []}),
+        ),
         stop(2),
         start(3, json!({"type": "text", "text": ""})),
         text(3, "It is "),
@@ -91,8 +114,14 @@ async fn blocks_are_put_together_from_their_pieces() {
         text(4, "ue"),
         stop(4),
         start(5, json!({"type": "compaction", "content": null})),
-        delta(5, json!({"type": "compaction_delta", "content": "So ", "encrypted_content": "a"})),
-        delta(5, json!({"type": "compaction_delta", "content": "far.", "encrypted_content": "b"})),
+        delta(
+            5,
+            json!({"type": "compaction_delta", "content": "So ", "encrypted_content": "a"}),
+        ),
+        delta(
+            5,
+            json!({"type": "compaction_delta", "content": "far.", "encrypted_content": "b"}),
+        ),
         stop(5),
         start(6, json!({"type": "text", "text": ""})),
         text(6, "."),
@@ -121,8 +150,14 @@ async fn thoughts_that_cannot_go_back_do_not() {
     ]);
     let signed = json!({"type": "thinking", "thinking": "Two.", "signature": "sig"});
     // Texts without anything between them are one.
-    assert_eq!(whole(&unsigned).await, json!([signed, {"type": "text", "text": "Hello "}]));
-    assert_eq!(whole(&json!([{"type": "redacted_thinking", "data": "x"}])).await, Value::Null);
+    assert_eq!(
+        whole(&unsigned).await,
+        json!([signed, {"type": "text", "text": "Hello "}])
+    );
+    assert_eq!(
+        whole(&json!([{"type": "redacted_thinking", "data": "x"}])).await,
+        Value::Null
+    );
 }
 
 #[tokio::test]
@@ -136,6 +171,11 @@ async fn a_container_is_kept() {
     ];
     let server = Server::saying(Answer::sse(sse(&events))).await;
     let reply = model(&server).complete(ask()).await.unwrap();
-    let Some(Part::Opaque(kept)) = reply.message.parts.last() else { panic!("{reply:?}") };
-    assert_eq!((&*kept.provider, &*kept.data), ("anthropic", &json!({"container": "container_1"})));
+    let Some(Part::Opaque(kept)) = reply.message.parts.last() else {
+        panic!("{reply:?}")
+    };
+    assert_eq!(
+        (&*kept.provider, &*kept.data),
+        ("anthropic", &json!({"container": "container_1"}))
+    );
 }

@@ -8,7 +8,10 @@ use crate::server::{Answer, Server};
 
 async fn fails(answer: Answer) -> ModelError {
     let server = Server::saying(answer).await;
-    let streamed = ChatModel::compatible(server.url(), "small").complete(asked()).await.unwrap_err();
+    let streamed = ChatModel::compatible(server.url(), "small")
+        .complete(asked())
+        .await
+        .unwrap_err();
     assert_eq!(server.seen().len(), 1, "an error is no reason to ask again");
     streamed
 }
@@ -25,39 +28,73 @@ async fn errors_come_in_the_middle() {
     let middle = async |event: &str| fails(Answer::sse(format!("{WORDS}{event}\n\n"))).await;
     let groq = r#"{"error":{"message":"Failed to call a function.","type":"invalid_request_error","code":"tool_use_failed","status_code":400}}"#;
     let error = middle(&format!("event: error\ndata: {groq}")).await;
-    check(&error, ModelErrorKind::BadRequest, "Failed to call a function.");
+    check(
+        &error,
+        ModelErrorKind::BadRequest,
+        "Failed to call a function.",
+    );
     assert!(error.may_cost(), "words had come already");
     let openrouter = r#"{"error":{"code":502,"message":"Provider returned error","metadata":{"raw":"upstream is gone"}},"choices":[{"delta":{"content":""},"finish_reason":"error"}]}"#;
     let error = middle(&format!("data: {openrouter}")).await;
-    check(&error, ModelErrorKind::Server, "Provider returned error: upstream is gone");
-    let inside =
-        r#"{"choices":[{"error":{"code":429,"message":"slow down"},"delta":{},"finish_reason":"error"}]}"#;
+    check(
+        &error,
+        ModelErrorKind::Server,
+        "Provider returned error: upstream is gone",
+    );
+    let inside = r#"{"choices":[{"error":{"code":429,"message":"slow down"},"delta":{},"finish_reason":"error"}]}"#;
     let error = middle(&format!("data: {inside}")).await;
-    check(&error, ModelErrorKind::RateLimited { retry_after: None }, "slow down");
+    check(
+        &error,
+        ModelErrorKind::RateLimited { retry_after: None },
+        "slow down",
+    );
     for code in ["null", "\"server_error\"", "500"] {
-        let error = middle(&format!("data: {{\"error\":{{\"message\":\"gone\",\"code\":{code}}}}}")).await;
+        let error = middle(&format!(
+            "data: {{\"error\":{{\"message\":\"gone\",\"code\":{code}}}}}"
+        ))
+        .await;
         check(&error, ModelErrorKind::Server, "gone");
     }
-    let vllm = r#"{"object":"error","message":"too long a prompt","type":"BadRequestError","code":400}"#;
-    check(&middle(&format!("data: {vllm}")).await, ModelErrorKind::BadRequest, "too long a prompt");
+    let vllm =
+        r#"{"object":"error","message":"too long a prompt","type":"BadRequestError","code":400}"#;
+    check(
+        &middle(&format!("data: {vllm}")).await,
+        ModelErrorKind::BadRequest,
+        "too long a prompt",
+    );
     check(
         &middle("event: error\ndata: the model crashed").await,
         ModelErrorKind::Server,
         "the model crashed",
     );
     let overloaded = r#"{"error":{"type":"overloaded_error","message":"busy"}}"#;
-    check(&middle(&format!("data: {overloaded}")).await, ModelErrorKind::Overloaded, "busy");
+    check(
+        &middle(&format!("data: {overloaded}")).await,
+        ModelErrorKind::Overloaded,
+        "busy",
+    );
 }
 
 #[tokio::test]
 async fn a_good_status_may_hold_only_an_error() {
     let filter = r#"{"error":{"message":"The response was filtered","type":null,"code":"content_filter","innererror":{"code":"ResponsibleAIPolicyViolation"}}}"#;
-    for answer in [Answer::json(200, filter), Answer::sse(format!("data: {filter}\n\n")), Answer::sse(filter)]
-    {
-        check(&fails(answer).await, ModelErrorKind::ContentFiltered, "The response was filtered");
+    for answer in [
+        Answer::json(200, filter),
+        Answer::sse(format!("data: {filter}\n\n")),
+        Answer::sse(filter),
+    ] {
+        check(
+            &fails(answer).await,
+            ModelErrorKind::ContentFiltered,
+            "The response was filtered",
+        );
     }
     let bare = r#"{"object":"error","message":"no such model","code":404}"#;
-    check(&fails(Answer::json(200, bare)).await, ModelErrorKind::BadRequest, "no such model");
+    check(
+        &fails(Answer::json(200, bare)).await,
+        ModelErrorKind::BadRequest,
+        "no such model",
+    );
 }
 
 #[tokio::test]
@@ -80,16 +117,28 @@ async fn a_status_says_what_kind_it_is() {
         (529, ModelErrorKind::Overloaded),
     ] {
         let error = failed(status, "").await;
-        check(&error, kind, &format!("the server answered with status {status}"));
+        check(
+            &error,
+            kind,
+            &format!("the server answered with status {status}"),
+        );
         assert_eq!(error.status(), Some(status));
     }
     let picture = r#"{"error":{"code":500,"message":"image input is not supported - hint: if this is unexpected, you may need to provide the mmproj","type":"server_error"}}"#;
-    assert_eq!(failed(500, picture).await.kind(), ModelErrorKind::BadRequest);
+    assert_eq!(
+        failed(500, picture).await.kind(),
+        ModelErrorKind::BadRequest
+    );
 }
 
 #[tokio::test]
 async fn a_server_says_when_to_come_back() {
-    let limited = Answer::json(429, r#"{"error":{"message":"slow down"}}"#).header("retry-after", "7");
+    let limited =
+        Answer::json(429, r#"{"error":{"message":"slow down"}}"#).header("retry-after", "7");
     let retry_after = Some(std::time::Duration::from_secs(7));
-    check(&fails(limited).await, ModelErrorKind::RateLimited { retry_after }, "slow down");
+    check(
+        &fails(limited).await,
+        ModelErrorKind::RateLimited { retry_after },
+        "slow down",
+    );
 }

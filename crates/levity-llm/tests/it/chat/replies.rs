@@ -1,6 +1,10 @@
-//! Streams, with all that servers do to them. Each is read in one piece, byte by byte, and in between.
+//! Streams, with all that servers do to them. Each is read in one piece, byte by byte, and in
+//! between.
 
-#![allow(clippy::needless_pass_by_value, reason = "values are written where they are used")]
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "values are written where they are used"
+)]
 
 use levity_core::{ModelError, ModelErrorKind, Part, ProviderState, Response};
 use levity_llm::__private::decode_chat_stream;
@@ -26,7 +30,10 @@ fn check(chunks: &[Value], expected: Value) {
 }
 
 fn events(chunks: &[Value]) -> String {
-    chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect()
+    chunks
+        .iter()
+        .map(|chunk| format!("data: {chunk}\n\n"))
+        .collect()
 }
 
 fn delta(delta: Value) -> Value {
@@ -52,20 +59,40 @@ fn usage(input: u64, output: u64) -> Value {
 #[test]
 fn counts_stand_anywhere() {
     let counts = |chunks: &[Value]| check(chunks, json!({"text": "a", "usage": [9, 7]}));
-    counts(&[text("a"), ends("stop"), json!({"choices": [], "usage": usage(9, 7)})]);
+    counts(&[
+        text("a"),
+        ends("stop"),
+        json!({"choices": [], "usage": usage(9, 7)}),
+    ]);
     counts(&[text("a"), ends("stop"), json!({"usage": usage(9, 7)})]);
     let beside = |mut chunk: Value, name: &str, usage: Value| {
         chunk[name] = usage;
         chunk
     };
     counts(&[text("a"), beside(ends("stop"), "usage", usage(9, 7))]);
-    counts(&[beside(text("a"), "usage", usage(9, 1)), beside(ends("stop"), "usage", usage(9, 7))]);
+    counts(&[
+        beside(text("a"), "usage", usage(9, 1)),
+        beside(ends("stop"), "usage", usage(9, 7)),
+    ]);
     let groq = json!({"id": "req", "usage": usage(9, 7)});
-    counts(&[text("a"), beside(beside(ends("stop"), "x_groq", groq.clone()), "usage", usage(9, 7))]);
+    counts(&[
+        text("a"),
+        beside(
+            beside(ends("stop"), "x_groq", groq.clone()),
+            "usage",
+            usage(9, 7),
+        ),
+    ]);
     counts(&[text("a"), beside(ends("stop"), "x_groq", groq)]);
-    counts(&[beside(text("a"), "usage", json!(null)), json!({"choices": [], "usage": usage(9, 7)})]);
+    counts(&[
+        beside(text("a"), "usage", json!(null)),
+        json!({"choices": [], "usage": usage(9, 7)}),
+    ]);
     check(&[text("a"), ends("stop")], json!({"text": "a"}));
-    check(&[beside(text("a"), "usage", json!("none")), ends("stop")], json!({"text": "a"}));
+    check(
+        &[beside(text("a"), "usage", json!("none")), ends("stop")],
+        json!({"text": "a"}),
+    );
 }
 
 #[test]
@@ -74,7 +101,11 @@ fn money_and_reasoning_are_counted() {
         "prompt_tokens": 9, "completion_tokens": 7, "total_tokens": 21, "cost": 0.5,
         "completion_tokens_details": {"reasoning_tokens": 5},
     });
-    let stream = events(&[text("a"), ends("stop"), json!({"choices": [], "usage": counts})]);
+    let stream = events(&[
+        text("a"),
+        ends("stop"),
+        json!({"choices": [], "usage": counts}),
+    ]);
     let usage = read(&stream).unwrap().usage;
     assert_eq!(
         (usage.output, usage.reasoning, usage.cost.unwrap().nanos()),
@@ -84,37 +115,71 @@ fn money_and_reasoning_are_counted() {
 
 #[test]
 fn chunks_may_say_nothing() {
-    let filter =
-        json!({"choices": [], "model": "", "object": "", "prompt_filter_results": [{"prompt_index": 0}]});
-    let bare = json!({"choices": [{"index": 0, "finish_reason": null, "content_filter_results": {}}]});
+    let filter = json!({"choices": [], "model": "", "object": "", "prompt_filter_results": [{"prompt_index": 0}]});
+    let bare =
+        json!({"choices": [{"index": 0, "finish_reason": null, "content_filter_results": {}}]});
     let absent = json!({"choices": null});
-    check(&[filter, bare, absent, json!({}), text("a"), ends("stop")], json!({"text": "a"}));
-    check(&[json!({"choices": [null, {"delta": null}]}), text("a"), ends("stop")], json!({"text": "a"}));
-    check(&[json!({"choices": {"odd": [1]}, "object": 7}), text("a"), ends("stop")], json!({"text": "a"}));
+    check(
+        &[filter, bare, absent, json!({}), text("a"), ends("stop")],
+        json!({"text": "a"}),
+    );
+    check(
+        &[
+            json!({"choices": [null, {"delta": null}]}),
+            text("a"),
+            ends("stop"),
+        ],
+        json!({"text": "a"}),
+    );
+    check(
+        &[
+            json!({"choices": {"odd": [1]}, "object": 7}),
+            text("a"),
+            ends("stop"),
+        ],
+        json!({"text": "a"}),
+    );
 }
 
 #[test]
 fn calls_come_in_pieces_or_whole() {
-    let expected = json!({"calls": [["c1", "add", {"a": 2}], ["c2", "now", {}]], "finish": "tool_calls"});
+    let expected =
+        json!({"calls": [["c1", "add", {"a": 2}], ["c2", "now", {}]], "finish": "tool_calls"});
     let whole = |chunks: &[Value]| check(chunks, expected.clone());
     let add = json!({"name": "add", "arguments": "{\"a\":2}"});
     let now = json!({"name": "now", "arguments": ""});
     let first = json!({"index": 0, "id": "c1", "type": "function", "function": add});
     let second = json!({"index": 1, "id": "c2", "type": "function", "function": now});
-    whole(&[calls(json!([first])), calls(json!([second])), ends("tool_calls")]);
+    whole(&[
+        calls(json!([first])),
+        calls(json!([second])),
+        ends("tool_calls"),
+    ]);
     whole(&[calls(json!([first, second])), ends("tool_calls")]);
     // Without a number, and without a type.
-    let (first, second) = (json!({"id": "c1", "function": add}), json!({"id": "c2", "function": now}));
+    let (first, second) = (
+        json!({"id": "c1", "function": add}),
+        json!({"id": "c2", "function": now}),
+    );
     whole(&[calls(json!([first, second])), ends("tool_calls")]);
-    whole(&[calls(json!([first])), calls(json!([second])), ends("tool_calls")]);
+    whole(&[
+        calls(json!([first])),
+        calls(json!([second])),
+        ends("tool_calls"),
+    ]);
     // In pieces that are mixed up, or number and id in odd shapes.
     let begin = |at: Value, id: &str, name: &str| json!({"index": at, "id": id, "function": {"name": name}});
-    let more =
-        |at: Value, id: Value, args: &str| json!({"index": at, "id": id, "function": {"arguments": args}});
+    let more = |at: Value, id: Value, args: &str| json!({"index": at, "id": id, "function": {"arguments": args}});
     let pieces = |later: Value| {
         vec![
-            calls(json!([begin(json!(0), "c1", "add"), begin(json!(1), "c2", "now")])),
-            calls(json!([more(json!(0), later.clone(), "{\"a\""), more(json!(1), later.clone(), "{}")])),
+            calls(json!([
+                begin(json!(0), "c1", "add"),
+                begin(json!(1), "c2", "now")
+            ])),
+            calls(json!([
+                more(json!(0), later.clone(), "{\"a\""),
+                more(json!(1), later.clone(), "{}")
+            ])),
             calls(json!([more(json!(0), later, ":2}")])),
             ends("tool_calls"),
         ]
@@ -139,12 +204,22 @@ fn calls_come_in_pieces_or_whole() {
         ends("tool_calls"),
     ]);
     // Everything in every piece.
-    let again =
-        |args: &str| calls(json!([{"index": 0, "id": "c1", "function": {"name": "add", "arguments": args}}]));
-    whole(&[again("{\"a\""), again(":2}"), calls(json!([begin(json!(1), "c2", "now")])), ends("tool_calls")]);
+    let again = |args: &str| {
+        calls(json!([{"index": 0, "id": "c1", "function": {"name": "add", "arguments": args}}]))
+    };
+    whole(&[
+        again("{\"a\""),
+        again(":2}"),
+        calls(json!([begin(json!(1), "c2", "now")])),
+        ends("tool_calls"),
+    ]);
     // Arguments that are no text.
-    let object = json!({"index": 0, "id": "c1", "function": {"name": "add", "arguments": {"a": 2}}});
-    whole(&[calls(json!([object, begin(json!(1), "c2", "now")])), ends("tool_calls")]);
+    let object =
+        json!({"index": 0, "id": "c1", "function": {"name": "add", "arguments": {"a": 2}}});
+    whole(&[
+        calls(json!([object, begin(json!(1), "c2", "now")])),
+        ends("tool_calls"),
+    ]);
 }
 
 #[test]
@@ -156,9 +231,15 @@ fn names_may_come_late_or_never() {
         piece(json!({"arguments": "}"})),
         ends("tool_calls"),
     ];
-    check(&late, json!({"calls": [["c1", "add", {"a": 2}]], "finish": "tool_calls"}));
+    check(
+        &late,
+        json!({"calls": [["c1", "add", {"a": 2}]], "finish": "tool_calls"}),
+    );
     let never = [piece(json!({"arguments": "{}"})), ends("tool_calls")];
-    check(&never, json!({"calls": [["c1", "", {}]], "finish": "tool_calls"}));
+    check(
+        &never,
+        json!({"calls": [["c1", "", {}]], "finish": "tool_calls"}),
+    );
 }
 
 #[test]
@@ -167,40 +248,72 @@ fn calls_may_have_no_id_at_all() {
         let function = json!({"name": "add", "arguments": format!("{{\"a\":{a}}}")});
         json!({"index": 0, "id": "", "type": "function", "function": function})
     };
-    let expected = json!({"calls": [["", "add", {"a": 2}], ["", "add", {"a": 3}]], "finish": "tool_calls"});
-    check(&[calls(json!([call(2), call(3)])), ends("stop")], expected.clone());
-    check(&[calls(json!([call(2)])), calls(json!([call(3)])), ends("stop")], expected);
+    let expected =
+        json!({"calls": [["", "add", {"a": 2}], ["", "add", {"a": 3}]], "finish": "tool_calls"});
+    check(
+        &[calls(json!([call(2), call(3)])), ends("stop")],
+        expected.clone(),
+    );
+    check(
+        &[
+            calls(json!([call(2)])),
+            calls(json!([call(3)])),
+            ends("stop"),
+        ],
+        expected,
+    );
 }
 
 #[test]
 fn cut_arguments_are_kept_as_they_are() {
-    let call =
-        calls(json!([{"index": 0, "id": "c1", "function": {"name": "add", "arguments": "{\"a\": 2, \"b"}}]));
+    let call = calls(
+        json!([{"index": 0, "id": "c1", "function": {"name": "add", "arguments": "{\"a\": 2, \"b"}}]),
+    );
     let raw = json!({"calls": [["c1", "add", {"raw": "{\"a\": 2, \"b"}]], "finish": "length"});
     check(&[call.clone(), ends("length")], raw);
-    let filtered = json!({"calls": [["c1", "add", {"raw": "{\"a\": 2, \"b"}]], "finish": "content_filter"});
+    let filtered =
+        json!({"calls": [["c1", "add", {"raw": "{\"a\": 2, \"b"}]], "finish": "content_filter"});
     check(&[call, ends("content_filter")], filtered);
 }
 
 #[test]
 fn the_end_has_many_words() {
-    let call = calls(json!([{"index": 0, "id": "c1", "function": {"name": "now", "arguments": ""}}]));
+    let call =
+        calls(json!([{"index": 0, "id": "c1", "function": {"name": "now", "arguments": ""}}]));
     for word in ["stop", "", "eos", "tool_calls", "function_call"] {
-        check(&[call.clone(), ends(word)], json!({"calls": [["c1", "now", {}]], "finish": "tool_calls"}));
+        check(
+            &[call.clone(), ends(word)],
+            json!({"calls": [["c1", "now", {}]], "finish": "tool_calls"}),
+        );
     }
-    check(std::slice::from_ref(&call), json!({"calls": [["c1", "now", {}]], "finish": "tool_calls"}));
+    check(
+        std::slice::from_ref(&call),
+        json!({"calls": [["c1", "now", {}]], "finish": "tool_calls"}),
+    );
     for word in ["stop", "eos", "end_turn"] {
         check(&[text("a"), ends(word)], json!({"text": "a"}));
     }
-    check(&[text("a"), ends("length")], json!({"text": "a", "finish": "length"}));
-    check(&[text("a"), ends("content_filter")], json!({"text": "a", "finish": "content_filter"}));
+    check(
+        &[text("a"), ends("length")],
+        json!({"text": "a", "finish": "length"}),
+    );
+    check(
+        &[text("a"), ends("content_filter")],
+        json!({"text": "a", "finish": "content_filter"}),
+    );
     check(&[text("a"), ends("insufficient_system_resource")], {
         json!({"text": "a", "finish": {"other": "insufficient_system_resource"}})
     });
     // Null to the end, nothing to the end, said twice.
     check(&[text("a")], json!({"text": "a"}));
-    check(&[text("a"), ends("")], json!({"text": "a", "finish": {"other": ""}}));
-    check(&[text("a"), ends(""), ends("length"), ends("stop")], json!({"text": "a", "finish": "length"}));
+    check(
+        &[text("a"), ends("")],
+        json!({"text": "a", "finish": {"other": ""}}),
+    );
+    check(
+        &[text("a"), ends(""), ends("length"), ends("stop")],
+        json!({"text": "a", "finish": "length"}),
+    );
 }
 
 #[test]
@@ -208,23 +321,40 @@ fn thoughts_have_many_names() {
     let expected = || json!({"thinking": "Hm. So.", "text": "a"});
     let think = |name: &str, said: &str| delta(json!({name: said, "content": null}));
     for name in ["reasoning_content", "reasoning"] {
-        check(&[think(name, "Hm. "), think(name, "So."), text("a"), ends("stop")], expected());
+        check(
+            &[
+                think(name, "Hm. "),
+                think(name, "So."),
+                text("a"),
+                ends("stop"),
+            ],
+            expected(),
+        );
     }
     // Under two names, and with details.
     let both = |said: &str| {
         let detail = json!({"type": "reasoning.text", "text": said, "index": 0});
         delta(json!({"reasoning": said, "reasoning_content": said, "reasoning_details": [detail]}))
     };
-    check(&[both("Hm. "), both("So."), text("a"), ends("stop")], expected());
+    check(
+        &[both("Hm. "), both("So."), text("a"), ends("stop")],
+        expected(),
+    );
     // As parts of the content.
-    let part = |said: &str| json!({"type": "thinking", "thinking": [{"type": "text", "text": said}]});
-    let parts = delta(json!({"content": [part("Hm. "), part("So."), {"type": "text", "text": "a"}]}));
+    let part =
+        |said: &str| json!({"type": "thinking", "thinking": [{"type": "text", "text": said}]});
+    let parts =
+        delta(json!({"content": [part("Hm. "), part("So."), {"type": "text", "text": "a"}]}));
     check(&[parts, ends("stop")], expected());
     // In the text, where it stays.
     let tagged = "<think>Hm.</think>a";
     check(&[text(tagged), ends("stop")], json!({ "text": tagged }));
     check(
-        &[delta(json!({"reasoning": {"odd": 1}, "content": 7})), text("a"), ends("stop")],
+        &[
+            delta(json!({"reasoning": {"odd": 1}, "content": 7})),
+            text("a"),
+            ends("stop"),
+        ],
         json!({"text": "a"}),
     );
 }
@@ -245,18 +375,29 @@ fn signatures_are_kept() {
         {"type": "reasoning.text", "index": 0, "text": "Hm. So.", "signature": "s1="},
         {"type": "reasoning.encrypted", "index": 1, "data": "xyz", "id": "r1"},
     ]);
-    let kept = Part::Opaque(ProviderState::new("openai_chat", json!({ "reasoning_details": details })));
+    let kept = Part::Opaque(ProviderState::new(
+        "openai_chat",
+        json!({ "reasoning_details": details }),
+    ));
     assert_eq!(reply.message.parts, [Part::text("a"), kept]);
-    let call =
-        json!({"index": 0, "id": "c1", "function": {"name": "now"}, "extra_content": {"google": {"s": "t"}}});
+    let call = json!({"index": 0, "id": "c1", "function": {"name": "now"}, "extra_content": {"google": {"s": "t"}}});
     let reply = read(&events(&[calls(json!([call])), ends("stop")])).unwrap();
-    let own = reply.message.calls().next().unwrap().opaque.clone().unwrap();
+    let own = reply
+        .message
+        .calls()
+        .next()
+        .unwrap()
+        .opaque
+        .clone()
+        .unwrap();
     assert_eq!(*own.data, json!({"extra_content": {"google": {"s": "t"}}}));
     // Behind another call, and before a name.
     let late = |index: u64| json!({"index": index, "extra_content": {"google": {"s": index}}});
     let begin = |index: u64| json!({"index": index, "id": format!("c{index}"), "function": {"name": "now"}});
-    let stream =
-        [calls(json!([begin(0), {"index": 1, "id": "c1"}, late(1), begin(1), late(0)])), ends("stop")];
+    let stream = [
+        calls(json!([begin(0), {"index": 1, "id": "c1"}, late(1), begin(1), late(0)])),
+        ends("stop"),
+    ];
     let reply = read(&events(&stream)).unwrap();
     let states = reply
         .message
@@ -271,7 +412,8 @@ fn frames_differ() {
     let reply = json!({"text": "a"});
     for stream in [
         format!(
-            ": OPENROUTER PROCESSING\n\n: OPENROUTER PROCESSING\n\ndata: {a}\n\ndata: {stop}\n\ndata: [DONE]\n\n"
+            ": OPENROUTER PROCESSING\n\n: OPENROUTER PROCESSING\n\ndata: {a}\n\ndata: \
+                {stop}\n\ndata: [DONE]\n\n"
         ),
         format!("data: {a}\r\n\r\ndata: {stop}\r\n\r\n"),
         format!("data: {a}\r\rdata: {stop}\r\r"),
@@ -298,19 +440,30 @@ fn a_message_may_repeat_all_that_was_said() {
     ];
     let reply = read(&events(&stream)).unwrap();
     assert_eq!(told(&reply), json!({"text": "Seven"}));
-    check(&[beside("", "Seven", json!("stop"))], json!({"text": "Seven"}));
+    check(
+        &[beside("", "Seven", json!("stop"))],
+        json!({"text": "Seven"}),
+    );
     let message = json!({"choices": [{"message": {"content": "Seven"}, "finish_reason": "stop"}]});
     check(&[message], json!({"text": "Seven"}));
 }
 
 #[test]
 fn only_the_first_of_several_replies_is_taken() {
-    let at = |index: u64, said: &str| json!({"choices": [{"index": index, "delta": {"content": said}}]});
-    check(&[at(0, "a"), at(1, "x"), at(0, "b"), ends("stop"), at(1, "y")], json!({"text": "ab"}));
+    let at =
+        |index: u64, said: &str| json!({"choices": [{"index": index, "delta": {"content": said}}]});
+    check(
+        &[at(0, "a"), at(1, "x"), at(0, "b"), ends("stop"), at(1, "y")],
+        json!({"text": "ab"}),
+    );
     // Text and calls of one reply may stand apart.
     let call = json!({"id": "c1", "function": {"name": "now", "arguments": "{}"}});
-    let apart = json!({"choices": [{"message": {"content": "a"}}, {"message": {"tool_calls": [call]}}]});
-    check(&[apart], json!({"text": "a", "calls": [["c1", "now", {}]], "finish": "tool_calls"}));
+    let apart =
+        json!({"choices": [{"message": {"content": "a"}}, {"message": {"tool_calls": [call]}}]});
+    check(
+        &[apart],
+        json!({"text": "a", "calls": [["c1", "now", {}]], "finish": "tool_calls"}),
+    );
 }
 
 #[test]
@@ -328,13 +481,19 @@ fn fields_may_be_filled_with_nothing() {
         check(&[full(content, json!([call])), ends("")], expected.clone());
     }
     check(&[calls(json!([call])), ends("stop")], expected);
-    check(&[full(json!("a"), json!(null)), ends("stop")], json!({"text": "a"}));
+    check(
+        &[full(json!("a"), json!(null)), ends("stop")],
+        json!({"text": "a"}),
+    );
 }
 
 #[test]
 fn refusals_are_said() {
     let refusal = |said: &str| delta(json!({"content": null, "refusal": said}));
-    check(&[refusal("I will "), refusal("not."), ends("stop")], json!({"text": "I will not."}));
+    check(
+        &[refusal("I will "), refusal("not."), ends("stop")],
+        json!({"text": "I will not."}),
+    );
 }
 
 #[test]
@@ -346,9 +505,11 @@ fn old_and_new_kinds_of_calls() {
         old(json!({"arguments": ":2}"})),
         ends("function_call"),
     ];
-    check(&stream, json!({"calls": [["", "add", {"a": 2}]], "finish": "tool_calls"}));
-    let custom =
-        json!({"index": 0, "id": "c1", "type": "custom", "custom": {"name": "sh", "input": "ls -l"}});
+    check(
+        &stream,
+        json!({"calls": [["", "add", {"a": 2}]], "finish": "tool_calls"}),
+    );
+    let custom = json!({"index": 0, "id": "c1", "type": "custom", "custom": {"name": "sh", "input": "ls -l"}});
     let expected = json!({"calls": [["c1", "sh", "ls -l"]], "finish": "tool_calls"});
     check(&[calls(json!([custom])), ends("tool_calls")], expected);
 }
@@ -356,7 +517,10 @@ fn old_and_new_kinds_of_calls() {
 #[test]
 fn pictures_and_sounds_come_back() {
     let image = |url: &str| json!({"type": "image_url", "image_url": {"url": url}});
-    let images = json!([image("data:image/jpeg;base64,/wA="), image("https://a.example/b.png")]);
+    let images = json!([
+        image("data:image/jpeg;base64,/wA="),
+        image("https://a.example/b.png")
+    ]);
     let stream = events(&[text("a"), delta(json!({ "images": images })), ends("stop")]);
     let reply = read(&stream).unwrap();
     let kinds = reply.message.parts.iter().filter_map(|part| match part {
@@ -377,17 +541,33 @@ fn a_stream_that_breaks_off_is_an_error() {
     let (half, _) = half.split_at(half.len() - 30);
     let bare = "{\"choices\": []".to_owned();
     let still = ": still there\n\n".to_owned();
-    for stream in [String::new(), events(&[text("a")]), events(&[counted]), still, half.to_owned(), bare] {
+    for stream in [
+        String::new(),
+        events(&[text("a")]),
+        events(&[counted]),
+        still,
+        half.to_owned(),
+        bare,
+    ] {
         assert_eq!(broken(&stream), ModelErrorKind::Transport, "{stream}");
     }
     // One that has said why it stops has said all.
     assert!(read(&events(&[text("a"), ends("stop")])).is_ok());
-    assert!(read(&events(&[text("a"), json!({"choices": [], "usage": usage(9, 7)})])).is_ok());
+    assert!(
+        read(&events(&[
+            text("a"),
+            json!({"choices": [], "usage": usage(9, 7)})
+        ]))
+        .is_ok()
+    );
     assert_eq!(broken("data: {\"choices\n\n"), ModelErrorKind::Malformed);
     assert_eq!(broken("data: <html>\n\n"), ModelErrorKind::Malformed);
     assert_eq!(broken("{\"choices\": []}"), ModelErrorKind::Malformed);
     assert_eq!(broken("{\"choices\": [}"), ModelErrorKind::Malformed);
-    assert_eq!(broken("<html><body>Hello</body></html>"), ModelErrorKind::Malformed);
+    assert_eq!(
+        broken("<html><body>Hello</body></html>"),
+        ModelErrorKind::Malformed
+    );
 }
 
 /// Bytes that look like a stream here and there.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Delta, Finish, Message, Model as _, Request, ToolCall, ToolChoice, ToolError, ToolOutput, ToolResult,
-    ToolSpec,
+    Delta, Finish, Message, Model as _, Request, ToolCall, ToolChoice, ToolError, ToolOutput,
+    ToolResult, ToolSpec,
 };
 use levity_llm::layers::ToolMode;
 use levity_llm::{ChatModel, ModelExt as _, OllamaModel};
@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use crate::server::{Answer, Server};
 
-/// The pieces in which llama.cpp's server delivers a call of Qwen2.5-Coder that its template does not recognise.
+/// The pieces in which llama.cpp's server delivers a call of Qwen2.5-Coder that its template does
+/// not recognise.
 const PIECES: [&str; 9] = [
     "```",
     "json",
@@ -40,16 +41,25 @@ fn asked() -> Request {
 
 fn stream(pieces: &[&str]) -> String {
     let chunk = |delta: Value, finish: Value| {
-        format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}))
+        format!(
+            "data: {}\n\n",
+            json!({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
+        )
     };
     let mut text = chunk(json!({"role": "assistant", "content": null}), Value::Null);
-    pieces.iter().for_each(|piece| text.push_str(&chunk(json!({"content": piece}), Value::Null)));
+    pieces
+        .iter()
+        .for_each(|piece| text.push_str(&chunk(json!({"content": piece}), Value::Null)));
     text + &chunk(json!({}), json!("stop")) + "data: [DONE]\n\n"
 }
 
 #[tokio::test]
 async fn call_in_text_arrives_as_a_call_and_goes_back_as_text() {
-    let server = Server::start([Answer::sse(stream(&PIECES)), Answer::sse(stream(&["It is 6."]))]).await;
+    let server = Server::start([
+        Answer::sse(stream(&PIECES)),
+        Answer::sse(stream(&["It is 6."])),
+    ])
+    .await;
     let model = ChatModel::compatible(server.url(), "qwen");
     let mut deltas = model.stream(asked()).await.unwrap();
     let (mut fold, mut notices) = (levity_core::Fold::new(), Vec::new());
@@ -61,20 +71,38 @@ async fn call_in_text_arrives_as_a_call_and_goes_back_as_text() {
         fold.push(delta).unwrap();
     }
     let reply = fold.finish();
-    let calls: Vec<_> = reply.message.calls().map(|call| (&*call.name, &call.args)).collect();
+    let calls: Vec<_> = reply
+        .message
+        .calls()
+        .map(|call| (&*call.name, &call.args))
+        .collect();
     assert_eq!(calls, [("math.gcd", &json!({"num1": 12, "num2": 18}))]);
-    assert_eq!((&*reply.message.text(), &reply.finish), ("", &Finish::ToolCalls));
+    assert_eq!(
+        (&*reply.message.text(), &reply.finish),
+        ("", &Finish::ToolCalls)
+    );
     assert_eq!(notices, ["read from text: call of `math_gcd`"]);
 
     let mut request = asked();
     let mut exchange = request.history.open(reply.message.clone()).unwrap();
     let call: ToolCall = exchange.unanswered().next().unwrap().clone();
-    exchange.answer(ToolResult::new(&call, Ok(ToolOutput::text("6")))).unwrap();
+    exchange
+        .answer(ToolResult::new(&call, Ok(ToolOutput::text("6"))))
+        .unwrap();
     request.history.close(exchange, &ToolError::failed("none"));
-    assert_eq!(model.complete(request).await.unwrap().message.text(), "It is 6.");
+    assert_eq!(
+        model.complete(request).await.unwrap().message.text(),
+        "It is 6."
+    );
     let sent = &server.last().body["messages"];
-    assert_eq!(sent[1], json!({"role": "assistant", "content": PIECES.concat()}));
-    assert_eq!((&sent[2]["role"], &sent[2]["content"]), (&json!("tool"), &json!("6")));
+    assert_eq!(
+        sent[1],
+        json!({"role": "assistant", "content": PIECES.concat()})
+    );
+    assert_eq!(
+        (&sent[2]["role"], &sent[2]["content"]),
+        (&json!("tool"), &json!("6"))
+    );
 }
 
 #[tokio::test]
@@ -82,23 +110,38 @@ async fn reading_of_text_as_calls_can_be_switched_off() {
     let server = Server::start([Answer::sse(stream(&PIECES)), Answer::sse(stream(&PIECES))]).await;
     for model in [
         ChatModel::compatible(server.url(), "qwen").with_text_calls(false),
-        ChatModel::openai("key", "gpt-6.1").with_endpoint(|endpoint| endpoint.with_base(server.url())),
+        ChatModel::openai("key", "gpt-6.1")
+            .with_endpoint(|endpoint| endpoint.with_base(server.url())),
     ] {
         let reply = model.complete(asked()).await.unwrap();
-        assert_eq!((reply.message.calls().count(), &*reply.message.text()), (0, &*PIECES.concat()));
+        assert_eq!(
+            (reply.message.calls().count(), &*reply.message.text()),
+            (0, &*PIECES.concat())
+        );
     }
 }
 
 #[tokio::test]
 async fn native_call_keeps_the_text_beside_it() {
     let call = json!({"index": 0, "id": "c1", "function": {"name": "math_gcd", "arguments": "{\"num1\":1,\"num2\":2}"}});
-    let chunk = |delta: Value| format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": delta}]}));
+    let chunk = |delta: Value| {
+        format!(
+            "data: {}\n\n",
+            json!({"choices": [{"index": 0, "delta": delta}]})
+        )
+    };
     let text = chunk(json!({"content": "{\"name\": \"math_gcd\""}))
         + &chunk(json!({"tool_calls": [call]}))
         + "data: [DONE]\n\n";
     let server = Server::saying(Answer::sse(text)).await;
-    let reply = ChatModel::compatible(server.url(), "qwen").complete(asked()).await.unwrap();
-    assert_eq!((reply.message.calls().count(), &*reply.message.text()), (1, "{\"name\": \"math_gcd\""));
+    let reply = ChatModel::compatible(server.url(), "qwen")
+        .complete(asked())
+        .await
+        .unwrap();
+    assert_eq!(
+        (reply.message.calls().count(), &*reply.message.text()),
+        (1, "{\"name\": \"math_gcd\"")
+    );
 }
 
 #[tokio::test]
@@ -112,32 +155,59 @@ async fn ollama_that_does_not_recognise_a_call_delivers_it_as_text() {
         + &line("\"arguments\": {\"num1\": 12, \"num2\": 18}}", false)
         + &line("", true);
     let server = Server::saying(Answer::lines(text)).await;
-    let model =
-        OllamaModel::new("qwen2.5-coder:0.5b").with_endpoint(|endpoint| endpoint.with_base(server.url()));
+    let model = OllamaModel::new("qwen2.5-coder:0.5b")
+        .with_endpoint(|endpoint| endpoint.with_base(server.url()));
     let reply = model.complete(asked()).await.unwrap();
-    assert_eq!(reply.message.calls().map(|call| &*call.name).collect::<Vec<_>>(), ["math.gcd"]);
+    assert_eq!(
+        reply
+            .message
+            .calls()
+            .map(|call| &*call.name)
+            .collect::<Vec<_>>(),
+        ["math.gcd"]
+    );
 }
 
 #[tokio::test]
 async fn model_that_writes_calls_as_text_is_told_from_then_on_when_to_call() {
-    let answers =
-        || [Answer::sse(stream(&PIECES)), Answer::sse(stream(&["Six."])), Answer::sse(stream(&PIECES))];
+    let answers = || {
+        [
+            Answer::sse(stream(&PIECES)),
+            Answer::sse(stream(&["Six."])),
+            Answer::sse(stream(&PIECES)),
+        ]
+    };
     let server = Server::start(answers()).await;
     let model = ChatModel::compatible(server.url(), "qwen").adapt_tools();
     let mut notices = Vec::new();
-    let mut deltas = model.stream(asked().with_system("Be brief.")).await.unwrap();
+    let mut deltas = model
+        .stream(asked().with_system("Be brief."))
+        .await
+        .unwrap();
     while let Some(delta) = deltas.next().await {
         if let Delta::Notice { text } = delta.unwrap() {
             notices.push(text);
         }
     }
     assert_eq!(server.last().body["messages"][0]["content"], "Be brief.");
-    assert_eq!(notices[1], "the model writes calls as text: the prompt says when to call one from now on");
+    assert_eq!(
+        notices[1],
+        "the model writes calls as text: the prompt says when to call one from now on"
+    );
     assert_eq!((notices.len(), model.mode()), (2, Some(ToolMode::Guided)));
 
-    model.complete(asked().with_system("Be brief.")).await.unwrap();
-    let system = server.last().body["messages"][0]["content"].as_str().unwrap().to_owned();
-    assert!(system.starts_with("Be brief.\n\n") && system.contains("If no function fits"), "{system}");
+    model
+        .complete(asked().with_system("Be brief."))
+        .await
+        .unwrap();
+    let system = server.last().body["messages"][0]["content"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(
+        system.starts_with("Be brief.\n\n") && system.contains("If no function fits"),
+        "{system}"
+    );
 
     // A call that the program demands needs no such sentence.
     let mut demanded = asked();
@@ -158,6 +228,11 @@ async fn check_of_a_server_that_delivers_calls_as_text_chooses_the_guided_mode()
     let call = r#"{"name": "get_weather", "arguments": {"city": "Rome"}}"#;
     let replies = ["ready", call, r#"{"seat_letter": "B", "row_number": 12}"#];
     let server = Server::start(replies.map(|reply| Answer::sse(stream(&[reply])))).await;
-    let found = levity_llm::check_tools(&ChatModel::compatible(server.url(), "qwen")).await.unwrap();
-    assert_eq!((found.calls, found.mode), (levity_llm::CallsSeen::Text, ToolMode::Guided));
+    let found = levity_llm::check_tools(&ChatModel::compatible(server.url(), "qwen"))
+        .await
+        .unwrap();
+    assert_eq!(
+        (found.calls, found.mode),
+        (levity_llm::CallsSeen::Text, ToolMode::Guided)
+    );
 }

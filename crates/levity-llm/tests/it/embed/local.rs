@@ -1,5 +1,5 @@
-//! A real server. `LEVITY_TEST_EMBEDDINGS_URL` names one that speaks as OpenAI's does, such as a llama.cpp that was
-//! started with `--embeddings --pooling mean`; `LEVITY_TEST_EMBEDDER` its model.
+//! A real server. `LEVITY_TEST_EMBEDDINGS_URL` names one that speaks as OpenAI's does, such as a
+//! llama.cpp that was started with `--embeddings --pooling mean`; `LEVITY_TEST_EMBEDDER` its model.
 
 use levity_core::{Embedder as _, Purpose};
 use levity_llm::OpenAiEmbedder;
@@ -16,19 +16,36 @@ fn embedder() -> Option<OpenAiEmbedder> {
         return None;
     };
     let model = std::env::var("LEVITY_TEST_EMBEDDER").unwrap_or_else(|_| "qwen".to_owned());
-    Some(OpenAiEmbedder::compatible(format!("{}/v1", url.trim_end_matches('/')), model).with_batch(2))
+    Some(
+        OpenAiEmbedder::compatible(format!("{}/v1", url.trim_end_matches('/')), model)
+            .with_batch(2),
+    )
 }
 
 #[tokio::test]
 async fn a_real_server_embeds() {
     let Some(embedder) = embedder() else { return };
-    let three = texts(&["The harbour is closed in winter.", "Grüner Tee", "fn main() {}"]);
+    let three = texts(&[
+        "The harbour is closed in winter.",
+        "Grüner Tee",
+        "fn main() {}",
+    ]);
     let embedded = embedder.embed(&three, Purpose::Document).await.unwrap();
     assert!(embedded.usage.input.is_some_and(|tokens| tokens > 5));
-    let again = embedder.embed(&three[2..], Purpose::Document).await.unwrap();
+    let again = embedder
+        .embed(&three[2..], Purpose::Document)
+        .await
+        .unwrap();
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
-    let close: Vec<f32> = embedded.vectors.iter().map(|vector| dot(vector, &again.vectors[0])).collect();
-    assert!(close[2] > 0.99 && close[0] < close[2] && close[1] < close[2], "{close:?}");
+    let close: Vec<f32> = embedded
+        .vectors
+        .iter()
+        .map(|vector| dot(vector, &again.vectors[0]))
+        .collect();
+    assert!(
+        close[2] > 0.99 && close[0] < close[2] && close[1] < close[2],
+        "{close:?}"
+    );
     for vector in &embedded.vectors {
         assert!((dot(vector, vector) - 1.0).abs() < 1e-3);
         assert_eq!(vector.len(), embedded.vectors[0].len());

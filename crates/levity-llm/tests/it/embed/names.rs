@@ -28,16 +28,44 @@ async fn a_name_leads_to_its_embedder() {
             "x-goog-api-key",
             "g-1",
         ),
-        ("openai:text-embedding-3-small", "POST /v1/embeddings", "authorization", "Bearer o-1"),
-        ("openai-chat:text-embedding-3-small", "POST /v1/embeddings", "authorization", "Bearer o-1"),
-        ("ollama:nomic-embed-text", "POST /api/embed", "authorization", ""),
-        ("house:bge", "POST /v1/embeddings", "authorization", "Bearer h-1"),
+        (
+            "openai:text-embedding-3-small",
+            "POST /v1/embeddings",
+            "authorization",
+            "Bearer o-1",
+        ),
+        (
+            "openai-chat:text-embedding-3-small",
+            "POST /v1/embeddings",
+            "authorization",
+            "Bearer o-1",
+        ),
+        (
+            "ollama:nomic-embed-text",
+            "POST /api/embed",
+            "authorization",
+            "",
+        ),
+        (
+            "house:bge",
+            "POST /v1/embeddings",
+            "authorization",
+            "Bearer h-1",
+        ),
         ("shed:bge", "POST /api/embed", "authorization", ""),
-        (&format!("compatible:bge@{}", server.url()), "POST /v1/embeddings", "authorization", ""),
+        (
+            &format!("compatible:bge@{}", server.url()),
+            "POST /v1/embeddings",
+            "authorization",
+            "",
+        ),
     ] {
         let embedder = models.embedder(name).unwrap();
         assert_eq!(embedder.card().provider, name.split(':').next().unwrap());
-        embedder.embed(&texts(&["tea"]), Purpose::Query).await.unwrap();
+        embedder
+            .embed(&texts(&["tea"]), Purpose::Query)
+            .await
+            .unwrap();
         let seen = server.last();
         assert_eq!((&*seen.line, seen.header(header)), (line, value), "{name}");
     }
@@ -46,7 +74,11 @@ async fn a_name_leads_to_its_embedder() {
 #[test]
 fn what_is_no_embedder_is_refused_and_says_why() {
     for (name, kind, part) in [
-        ("anthropic:claude", ErrorKind::Name, "`anthropic` has no embedders"),
+        (
+            "anthropic:claude",
+            ErrorKind::Name,
+            "`anthropic` has no embedders",
+        ),
         ("vertex:x", ErrorKind::Name, "`vertex` has no embedders"),
         ("nobody:x", ErrorKind::Name, "`nobody`"),
         ("x", ErrorKind::Name, "provider:model"),
@@ -54,7 +86,9 @@ fn what_is_no_embedder_is_refused_and_says_why() {
         ("openai:x", ErrorKind::Missing, "`OPENAI_API_KEY`"),
         ("compatible:x", ErrorKind::Missing, "an address"),
     ] {
-        let Err(error) = Models::new().embedder(name) else { panic!("`{name}` is an embedder") };
+        let Err(error) = Models::new().embedder(name) else {
+            panic!("`{name}` is an embedder")
+        };
         assert_eq!(error.kind(), kind, "{error}");
         assert!(error.to_string().contains(part), "{error}");
     }

@@ -10,12 +10,19 @@ use crate::server::{Answer, Server};
 
 async fn failed(answer: Answer) -> ModelError {
     let server = Server::saying(answer).await;
-    model(&server, "gemini-2.5-flash").complete(ask("a private question")).await.unwrap_err()
+    model(&server, "gemini-2.5-flash")
+        .complete(ask("a private question"))
+        .await
+        .unwrap_err()
 }
 
 async fn failed_whole(body: Value) -> ModelError {
     let server = Server::saying(Answer::json(200, body.to_string())).await;
-    model(&server, "gemini-2.5-flash").without_streaming().complete(ask("?")).await.unwrap_err()
+    model(&server, "gemini-2.5-flash")
+        .without_streaming()
+        .complete(ask("?"))
+        .await
+        .unwrap_err()
 }
 
 #[tokio::test]
@@ -25,15 +32,21 @@ async fn a_reply_that_is_withheld_names_the_reason() {
         "usageMetadata": {"promptTokenCount": 3},
     });
     let safety = json!({"candidates": [{"content": {}, "finishReason": "SAFETY"}]});
-    let armor =
-        json!({"candidates": [{"finishReason": "MODEL_ARMOR", "finishMessage": "Blocked by policy."}]});
+    let armor = json!({"candidates": [{"finishReason": "MODEL_ARMOR", "finishMessage": "Blocked by \
+        policy."}]});
     for (body, said) in [
         (prompt, "the prompt was blocked: `PROHIBITED_CONTENT`"),
         (safety, "the reply was withheld: `SAFETY`"),
-        (armor, "the reply was withheld: `MODEL_ARMOR`, Blocked by policy."),
+        (
+            armor,
+            "the reply was withheld: `MODEL_ARMOR`, Blocked by policy.",
+        ),
     ] {
         for error in [failed_whole(body.clone()).await, failed(sse(&[body])).await] {
-            assert_eq!((error.kind(), error.message()), (ModelErrorKind::ContentFiltered, said));
+            assert_eq!(
+                (error.kind(), error.message()),
+                (ModelErrorKind::ContentFiltered, said)
+            );
         }
     }
 }
@@ -41,17 +54,38 @@ async fn a_reply_that_is_withheld_names_the_reason() {
 #[tokio::test]
 async fn statuses_have_kinds() {
     let body = |code: u16, status: &str, message: &str, details: Value| {
-        let error =
-            json!({"error": {"code": code, "message": message, "status": status, "details": details}});
+        let error = json!({"error": {"code": code, "message": message, "status": status, "details": details}});
         error.to_string()
     };
-    let delay = json!([{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.4s"}]);
-    let key = json!([{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}]);
-    let wait = ModelErrorKind::RateLimited { retry_after: Some(Duration::from_millis(34_400)) };
+    let delay =
+        json!([{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.4s"}]);
+    let key =
+        json!([{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}]);
+    let wait = ModelErrorKind::RateLimited {
+        retry_after: Some(Duration::from_millis(34_400)),
+    };
     for (status, word, message, details, kind) in [
-        (429, "RESOURCE_EXHAUSTED", "You exceeded your quota", delay, wait),
-        (400, "INVALID_ARGUMENT", "API key not valid.", key, ModelErrorKind::Auth),
-        (400, "INVALID_ARGUMENT", "Invalid value", json!([]), ModelErrorKind::BadRequest),
+        (
+            429,
+            "RESOURCE_EXHAUSTED",
+            "You exceeded your quota",
+            delay,
+            wait,
+        ),
+        (
+            400,
+            "INVALID_ARGUMENT",
+            "API key not valid.",
+            key,
+            ModelErrorKind::Auth,
+        ),
+        (
+            400,
+            "INVALID_ARGUMENT",
+            "Invalid value",
+            json!([]),
+            ModelErrorKind::BadRequest,
+        ),
         (
             400,
             "INVALID_ARGUMENT",
@@ -59,34 +93,68 @@ async fn statuses_have_kinds() {
             json!([]),
             ModelErrorKind::ContextTooLong,
         ),
-        (403, "PERMISSION_DENIED", "No.", json!([]), ModelErrorKind::Auth),
-        (404, "NOT_FOUND", "No such model", json!([]), ModelErrorKind::BadRequest),
+        (
+            403,
+            "PERMISSION_DENIED",
+            "No.",
+            json!([]),
+            ModelErrorKind::Auth,
+        ),
+        (
+            404,
+            "NOT_FOUND",
+            "No such model",
+            json!([]),
+            ModelErrorKind::BadRequest,
+        ),
         (500, "INTERNAL", "Oh.", json!([]), ModelErrorKind::Server),
-        (503, "UNAVAILABLE", "The model is overloaded.", json!([]), ModelErrorKind::Overloaded),
-        (504, "DEADLINE_EXCEEDED", "Too late", json!([]), ModelErrorKind::Timeout),
+        (
+            503,
+            "UNAVAILABLE",
+            "The model is overloaded.",
+            json!([]),
+            ModelErrorKind::Overloaded,
+        ),
+        (
+            504,
+            "DEADLINE_EXCEEDED",
+            "Too late",
+            json!([]),
+            ModelErrorKind::Timeout,
+        ),
     ] {
         let body = body(status, word, message, details);
         // Google types an error as the stream that was asked for, and may put it into a list.
-        for answer in
-            [Answer::new(status, "text/event-stream", &body), Answer::json(status, format!("[{body}]"))]
-        {
+        for answer in [
+            Answer::new(status, "text/event-stream", &body),
+            Answer::json(status, format!("[{body}]")),
+        ] {
             let error = failed(answer).await;
-            assert_eq!((error.kind(), error.status(), error.message()), (kind, Some(status), message));
+            assert_eq!(
+                (error.kind(), error.status(), error.message()),
+                (kind, Some(status), message)
+            );
         }
     }
 }
 
 #[tokio::test]
 async fn an_error_within_a_stream_is_one() {
-    let error =
-        json!({"error": {"code": 503, "message": "The model is overloaded.", "status": "UNAVAILABLE"}});
+    let error = json!({"error": {"code": 503, "message": "The model is \
+        overloaded.", "status": "UNAVAILABLE"}});
     let answer = sse(&[said(json!([{"text": "Well"}])), error.clone()]);
     assert_eq!(failed(answer).await.kind(), ModelErrorKind::Overloaded);
     let list = json!([said(json!([{"text": "Well"}])), error]);
-    assert_eq!(failed(Answer::json(200, list.to_string())).await.kind(), ModelErrorKind::Overloaded);
+    assert_eq!(
+        failed(Answer::json(200, list.to_string())).await.kind(),
+        ModelErrorKind::Overloaded
+    );
     let named = Answer::sse("event: error\ndata: {\"code\": 500, \"message\": \"Oh.\"}\n\n");
     let error = failed(named).await;
-    assert_eq!((error.kind(), error.message()), (ModelErrorKind::Server, "Oh."));
+    assert_eq!(
+        (error.kind(), error.message()),
+        (ModelErrorKind::Server, "Oh.")
+    );
 }
 
 #[tokio::test]
@@ -115,7 +183,10 @@ async fn what_cannot_be_read_is_malformed() {
         Answer::json(200, "{}"),
         Answer::json(200, "{\"candidates\": []}"),
         Answer::json(200, "[]"),
-        sse(&[last(json!([{"functionCall": {"name": "a", "partialArgs": [{"jsonPath": "?"}]}}]), "STOP")]),
+        sse(&[last(
+            json!([{"functionCall": {"name": "a", "partialArgs": [{"jsonPath": "?"}]}}]),
+            "STOP",
+        )]),
     ] {
         let error = failed(answer).await;
         assert_eq!(error.kind(), ModelErrorKind::Malformed, "{error}");

@@ -7,11 +7,15 @@ use serde_json::{Value, json};
 use super::{ask, last, model, said, sse};
 use crate::server::{Answer, Server, anywhere};
 
-/// The reply that these pieces make, as a stream, as a list and, where there is one, by itself. All agree.
+/// The reply that these pieces make, as a stream, as a list and, where there is one, by itself. All
+/// agree.
 async fn read(pieces: &[Value]) -> Response {
     let list = Value::from(pieces).to_string();
-    let mut answers =
-        vec![(sse(pieces), true), (Answer::json(200, &list), true), (Answer::json(200, &list), false)];
+    let mut answers = vec![
+        (sse(pieces), true),
+        (Answer::json(200, &list), true),
+        (Answer::json(200, &list), false),
+    ];
     if let [one] = pieces {
         answers.push((Answer::json(200, one.to_string()), false));
     }
@@ -19,10 +23,16 @@ async fn read(pieces: &[Value]) -> Response {
     for (answer, streams) in answers {
         let server = Server::saying(answer).await;
         let model = model(&server, "gemini-2.5-flash");
-        let model = if streams { model } else { model.without_streaming() };
+        let model = if streams {
+            model
+        } else {
+            model.without_streaming()
+        };
         replies.push(anywhere(&model.complete(ask("?")).await.unwrap()));
     }
-    replies.windows(2).for_each(|pair| assert_eq!(pair[0], pair[1]));
+    replies
+        .windows(2)
+        .for_each(|pair| assert_eq!(pair[0], pair[1]));
     replies.pop().unwrap()
 }
 
@@ -36,10 +46,18 @@ async fn pieces_make_a_reply() {
         "toolUsePromptTokenCount": 100, "totalTokenCount": 133,
     });
     let only_traffic = json!({"usageMetadata": {"trafficType": "ON_DEMAND"}});
-    let reply =
-        read(&[first, said(json!([{"text": "Good "}])), said(json!([{"text": "day"}])), only_traffic, end])
-            .await;
-    assert_eq!((&*reply.message.thinking(), &*reply.message.text()), ("Let me think.", "Good day!"));
+    let reply = read(&[
+        first,
+        said(json!([{"text": "Good "}])),
+        said(json!([{"text": "day"}])),
+        only_traffic,
+        end,
+    ])
+    .await;
+    assert_eq!(
+        (&*reply.message.thinking(), &*reply.message.text()),
+        ("Let me think.", "Good day!")
+    );
     assert_eq!(reply.message.parts.len(), 2);
     assert_eq!(reply.finish, Finish::Stop);
     let usage = reply.usage;
@@ -49,10 +67,19 @@ async fn pieces_make_a_reply() {
 
 #[tokio::test]
 async fn text_is_seen_as_it_comes() {
-    let server =
-        Server::saying(sse(&[said(json!([{"text": "A"}])), last(json!([{"text": "B"}]), "STOP")])).await;
-    let mut deltas = model(&server, "gemini-2.5-flash").stream(ask("?")).await.unwrap();
-    assert_eq!(deltas.next().await.unwrap().unwrap(), Delta::Text("A".into()));
+    let server = Server::saying(sse(&[
+        said(json!([{"text": "A"}])),
+        last(json!([{"text": "B"}]), "STOP"),
+    ]))
+    .await;
+    let mut deltas = model(&server, "gemini-2.5-flash")
+        .stream(ask("?"))
+        .await
+        .unwrap();
+    assert_eq!(
+        deltas.next().await.unwrap().unwrap(),
+        Delta::Text("A".into())
+    );
 }
 
 #[tokio::test]
@@ -66,7 +93,11 @@ async fn calls_are_calls_whatever_the_word_for_the_end() {
     end["candidates"][0]["finishMessage"] = "Model generated function call(s).".into();
     let reply = read(&[end]).await;
     assert_eq!(reply.finish, Finish::ToolCalls);
-    let calls: Vec<_> = reply.message.calls().map(|call| (call.id.as_str(), &call.args)).collect();
+    let calls: Vec<_> = reply
+        .message
+        .calls()
+        .map(|call| (call.id.as_str(), &call.args))
+        .collect();
     assert_eq!(calls, [("", &json!({"city": "Rome"})), ("g2", &json!({}))]);
 }
 
@@ -83,10 +114,22 @@ async fn words_for_the_end_have_a_meaning() {
         (&text, "A_NEW_WORD", Finish::Other("A_NEW_WORD".into())),
         (&call, "A_NEW_WORD", Finish::ToolCalls),
         (&call, "MAX_TOKENS", Finish::Length),
-        (&call, "UNEXPECTED_TOOL_CALL", Finish::Other("UNEXPECTED_TOOL_CALL".into())),
-        (&json!([]), "MALFORMED_FUNCTION_CALL", Finish::Other("MALFORMED_FUNCTION_CALL".into())),
+        (
+            &call,
+            "UNEXPECTED_TOOL_CALL",
+            Finish::Other("UNEXPECTED_TOOL_CALL".into()),
+        ),
+        (
+            &json!([]),
+            "MALFORMED_FUNCTION_CALL",
+            Finish::Other("MALFORMED_FUNCTION_CALL".into()),
+        ),
     ] {
-        assert_eq!(read(&[last(parts.clone(), word)]).await.finish, finish, "{word}");
+        assert_eq!(
+            read(&[last(parts.clone(), word)]).await.finish,
+            finish,
+            "{word}"
+        );
     }
 }
 
@@ -111,8 +154,18 @@ async fn arguments_that_come_in_pieces_are_put_together() {
     ])
     .await;
     let args: Vec<_> = reply.message.calls().map(|call| &call.args).collect();
-    assert_eq!(args, [&json!({"city": "Boston", "days": [2]}), &json!({"city": "Rome"})]);
-    let signed: Vec<_> = reply.message.calls().map(|call| call.opaque.is_some()).collect();
+    assert_eq!(
+        args,
+        [
+            &json!({"city": "Boston", "days": [2]}),
+            &json!({"city": "Rome"})
+        ]
+    );
+    let signed: Vec<_> = reply
+        .message
+        .calls()
+        .map(|call| call.opaque.is_some())
+        .collect();
     assert_eq!(signed, [true, false]);
     assert_eq!(reply.finish, Finish::ToolCalls);
 }
@@ -121,10 +174,16 @@ async fn arguments_that_come_in_pieces_are_put_together() {
 async fn a_call_that_is_cut_is_none_that_can_be_made() {
     let begin = said(json!([{"functionCall": {"name": "weather", "willContinue": true}}]));
     let piece = json!({"jsonPath": "$.city", "stringValue": "Bos", "willContinue": true});
-    let end = last(json!([{"functionCall": {"partialArgs": [piece], "willContinue": true}}]), "MAX_TOKENS");
+    let end = last(
+        json!([{"functionCall": {"partialArgs": [piece], "willContinue": true}}]),
+        "MAX_TOKENS",
+    );
     let reply = read(&[begin, end]).await;
     assert_eq!(reply.finish, Finish::Length);
-    assert_eq!(reply.message.calls().next().unwrap().raw.as_deref(), Some("{\"city\":\"Bos\""));
+    assert_eq!(
+        reply.message.calls().next().unwrap().raw.as_deref(),
+        Some("{\"city\":\"Bos\"")
+    );
 }
 
 #[tokio::test]
@@ -149,8 +208,14 @@ async fn odd_shapes_are_read_as_far_as_they_go() {
     let other = json!({"candidates": [{"index": 1, "content": {"parts": [{"text": "not this"}]}, "finishReason": "STOP"}]});
     let twice = json!({"candidates": [{"finishReason": "STOP"}]});
     let no_parts = json!({"candidates": [{"content": {"role": "model"}}]});
-    let reply =
-        read(&[no_parts, json!({}), other, last(json!([{"text": "A"}, {"text": ""}]), "STOP"), twice]).await;
+    let reply = read(&[
+        no_parts,
+        json!({}),
+        other,
+        last(json!([{"text": "A"}, {"text": ""}]), "STOP"),
+        twice,
+    ])
+    .await;
     assert_eq!((&*reply.message.text(), reply.finish), ("A", Finish::Stop));
 
     // Wrong types.
@@ -164,7 +229,11 @@ async fn odd_shapes_are_read_as_far_as_they_go() {
 
     let unended = json!({"candidates": [{"content": {"parts": [{"text": "C"}]}}]});
     let server = Server::saying(Answer::json(200, unended.to_string())).await;
-    let reply = model(&server, "gemini-2.5-flash").without_streaming().complete(ask("?")).await.unwrap();
+    let reply = model(&server, "gemini-2.5-flash")
+        .without_streaming()
+        .complete(ask("?"))
+        .await
+        .unwrap();
     assert_eq!(&*reply.message.text(), "C");
 }
 
@@ -172,7 +241,10 @@ async fn odd_shapes_are_read_as_far_as_they_go() {
 async fn it_keeps_the_contract_of_a_model() {
     let pieces = [
         said(json!([{"text": "Hm.", "thought": true}])),
-        last(json!([{"functionCall": {"name": "add", "args": {"a": 1}}, "thoughtSignature": "S"}]), "STOP"),
+        last(
+            json!([{"functionCall": {"name": "add", "args": {"a": 1}}, "thoughtSignature": "S"}]),
+            "STOP",
+        ),
     ];
     let server = Server::saying(sse(&pieces)).await;
     conformance::model(|| model(&server, "gemini-2.5-flash")).await;

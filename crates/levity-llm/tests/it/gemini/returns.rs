@@ -1,7 +1,8 @@
 //! What Gemini gave out goes back as it came.
 
 use levity_core::{
-    Media, Message, Model as _, Part, ProviderState, Response, Role, ToolCall, ToolError, ToolOutput,
+    Media, Message, Model as _, Part, ProviderState, Response, Role, ToolCall, ToolError,
+    ToolOutput,
 };
 use levity_core::{Request, ToolResult};
 use serde_json::{Value, json};
@@ -12,7 +13,12 @@ use crate::server::{Server, anywhere};
 /// The reply that these pieces make.
 async fn read(pieces: &[Value]) -> Response {
     let server = Server::saying(sse(pieces)).await;
-    anywhere(&model(&server, "gemini-3-flash").complete(ask("?")).await.unwrap())
+    anywhere(
+        &model(&server, "gemini-3-flash")
+            .complete(ask("?"))
+            .await
+            .unwrap(),
+    )
 }
 
 /// The conversation as a model of this name is sent it.
@@ -58,7 +64,10 @@ async fn signatures_stay_on_their_parts() {
     );
     // A journal in between changes nothing.
     let stored = serde_json::to_string(&reply).unwrap();
-    assert_eq!(back(&serde_json::from_str(&stored).unwrap()).await, back(&reply).await);
+    assert_eq!(
+        back(&serde_json::from_str(&stored).unwrap()).await,
+        back(&reply).await
+    );
 }
 
 #[tokio::test]
@@ -87,7 +96,8 @@ async fn only_ids_of_geminis_own_go_back() {
     ]);
     let reply = read(&[last(parts.clone(), "STOP")]).await;
     let history = after(&reply, |n| Ok(ToolOutput::text(n.to_string())));
-    let ids: std::collections::HashSet<_> = history.calls().map(|(call, _)| call.id.clone()).collect();
+    let ids: std::collections::HashSet<_> =
+        history.calls().map(|(call, _)| call.id.clone()).collect();
     assert_eq!(ids.len(), 3, "each call has an id of its own");
     let contents = contents("gemini-3-flash", Request::new().with_history(history)).await;
     assert_eq!(contents[1]["parts"], parts);
@@ -106,19 +116,35 @@ async fn answers_are_objects() {
     let response = async |outcome: Result<ToolOutput, ToolError>| {
         let mut history = levity_core::History::new();
         let call = ToolCall::new("c", "t", json!({}));
-        let mut exchange =
-            history.open(Message::new(Role::Assistant, [Part::ToolCall(call.clone())]).into()).unwrap();
+        let mut exchange = history
+            .open(Message::new(Role::Assistant, [Part::ToolCall(call.clone())]).into())
+            .unwrap();
         exchange.answer(ToolResult::new(&call, outcome)).unwrap();
         history.close(exchange, &ToolError::failed("never used"));
         let contents = contents("gemini-2.5-flash", Request::new().with_history(history)).await;
         contents[1]["parts"][0]["functionResponse"]["response"].clone()
     };
-    assert_eq!(response(Ok(ToolOutput::text("7"))).await, json!({"output": "7"}));
-    assert_eq!(response(Ok(ToolOutput::value(json!({"sum": 7})))).await, json!({"sum": 7}));
-    assert_eq!(response(Ok(ToolOutput::value(json!([7])))).await, json!({"output": [7]}));
+    assert_eq!(
+        response(Ok(ToolOutput::text("7"))).await,
+        json!({"output": "7"})
+    );
+    assert_eq!(
+        response(Ok(ToolOutput::value(json!({"sum": 7})))).await,
+        json!({"sum": 7})
+    );
+    assert_eq!(
+        response(Ok(ToolOutput::value(json!([7])))).await,
+        json!({"output": [7]})
+    );
     let clash = json!({"output": "x", "code": 1});
-    assert_eq!(response(Ok(ToolOutput::value(clash.clone()))).await, json!({ "output": clash }));
-    assert_eq!(response(Err(ToolError::failed("no such city"))).await, json!({"error": "no such city"}));
+    assert_eq!(
+        response(Ok(ToolOutput::value(clash.clone()))).await,
+        json!({ "output": clash })
+    );
+    assert_eq!(
+        response(Err(ToolError::failed("no such city"))).await,
+        json!({"error": "no such city"})
+    );
 }
 
 #[tokio::test]
@@ -130,7 +156,9 @@ async fn what_tools_show_is_shown() {
     .await;
     let shows = || {
         let picture = Media::bytes("image/png", vec![1]);
-        Ok(ToolOutput::text("see").with_media(picture).with_media(Media::url("video/mp4", "gs://b/f")))
+        Ok(ToolOutput::text("see")
+            .with_media(picture)
+            .with_media(Media::url("video/mp4", "gs://b/f")))
     };
     let parts = async |id: &str| {
         let request = Request::new().with_history(after(&reply, |_| shows()));
@@ -140,10 +168,16 @@ async fn what_tools_show_is_shown() {
     let film = json!({"fileData": {"mimeType": "video/mp4", "fileUri": "gs://b/f"}});
     let says = json!({"text": "This is what `look` returned:"});
     let answer = json!({"name": "look", "response": {"output": "see"}});
-    assert_eq!(parts("gemini-2.5-flash").await, json!([{"functionResponse": answer}, says, picture, film]));
+    assert_eq!(
+        parts("gemini-2.5-flash").await,
+        json!([{"functionResponse": answer}, says, picture, film])
+    );
     let mut answer = answer;
     answer["parts"] = json!([picture]);
-    assert_eq!(parts("gemini-3-flash").await, json!([{"functionResponse": answer}, says, film]));
+    assert_eq!(
+        parts("gemini-3-flash").await,
+        json!([{"functionResponse": answer}, says, film])
+    );
 }
 
 #[tokio::test]
@@ -169,7 +203,8 @@ async fn what_others_gave_out_stays_out() {
     let call = json!({"functionCall": {"name": "t", "args": {"a": 1}}});
     let cut = json!({"functionCall": {"name": "t", "args": {"text": "{\"cut"}}});
     assert_eq!(sent("gemini-2.5-flash").await, json!([call, cut]));
-    // Newer models refuse a first call without a signature, unless they are told that there is none.
+    // Newer models refuse a first call without a signature, unless they are told that there is
+    // none.
     let mut first = call;
     first["thoughtSignature"] = "skip_thought_signature_validator".into();
     assert_eq!(sent("gemini-3-flash").await, json!([first, cut]));
@@ -178,19 +213,28 @@ async fn what_others_gave_out_stays_out() {
         .with_message(Message::user("a"))
         .with_message(Message::new(Role::Assistant, [Part::thinking("Nobody's.")]))
         .with_message(Message::user("b"));
-    assert_eq!(contents("gemini-3-flash", silent).await.as_array().unwrap().len(), 2);
+    assert_eq!(
+        contents("gemini-3-flash", silent)
+            .await
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
 }
 
 #[tokio::test]
 async fn names_that_no_tool_has_are_made_to_fit() {
-    let calls =
-        ["default_api:f", "7 up", ""].map(|name| Part::ToolCall(ToolCall::new(name, name, json!({}))));
+    let calls = ["default_api:f", "7 up", ""]
+        .map(|name| Part::ToolCall(ToolCall::new(name, name, json!({}))));
     let reply = Response::new(Message::new(Role::Assistant, calls));
     let history = after(&reply, |_| Err(ToolError::failed("no such tool")));
     let contents = contents("gemini-2.5-flash", Request::new().with_history(history)).await;
     for (at, kind) in [(1, "functionCall"), (2, "functionResponse")] {
         let parts = contents[at]["parts"].as_array().unwrap().iter();
-        let names: Vec<_> = parts.map(|part| part[kind]["name"].as_str().unwrap()).collect();
+        let names: Vec<_> = parts
+            .map(|part| part[kind]["name"].as_str().unwrap())
+            .collect();
         assert_eq!(names, ["default_api:f", "_7_up", "unnamed"]);
     }
 }

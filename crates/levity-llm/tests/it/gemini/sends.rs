@@ -1,8 +1,8 @@
 //! What Gemini is sent.
 
 use levity_core::{
-    Media, Message, Model as _, Options, OutputSchema, Part, Request, Role, ThinkingMode, ToolChoice,
-    ToolSpec,
+    Media, Message, Model as _, Options, OutputSchema, Part, Request, Role, ThinkingMode,
+    ToolChoice, ToolSpec,
 };
 use levity_llm::{Endpoint, GeminiModel};
 use serde_json::{Value, json};
@@ -26,10 +26,17 @@ async fn body(id: &str, request: Request) -> Value {
 async fn a_request_has_everything_in_its_place() {
     let mut options = Options::new();
     (options.temperature, options.top_p, options.max_tokens) = (Some(0.5), Some(0.9), Some(100));
-    (options.seed, options.stop, options.thinking) = (Some(4), vec!["END".into()], Some(ThinkingMode::Low));
-    let request = ask("Rain?").with_system("Be brief.").with_tools([weather()]).with_options(options);
+    (options.seed, options.stop, options.thinking) =
+        (Some(4), vec!["END".into()], Some(ThinkingMode::Low));
+    let request = ask("Rain?")
+        .with_system("Be brief.")
+        .with_tools([weather()])
+        .with_options(options);
     let seen = sent("gemini-2.5-flash", request).await;
-    assert_eq!(seen.line, "POST /v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse");
+    assert_eq!(
+        seen.line,
+        "POST /v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse"
+    );
     assert_eq!(seen.header("x-goog-api-key"), "AIza-secret");
     assert_eq!(seen.header("authorization"), "");
     assert_eq!(
@@ -42,7 +49,8 @@ async fn a_request_has_everything_in_its_place() {
                 "description": "Tells the weather.",
                 "parametersJsonSchema": {
                     "type": "object",
-                    "properties": {"city": {"type": "string", "description": "at least 2 characters"}},
+                    "properties": {"city": {"type": "string", "description": "at least 2 \
+                        characters"}},
                     "required": ["city"],
                     "additionalProperties": false,
                 },
@@ -57,12 +65,21 @@ async fn a_request_has_everything_in_its_place() {
 
 #[tokio::test]
 async fn vertex_has_another_path_and_a_token() {
-    let server = Server::saying(Answer::json(200, last(json!([{"text": "Yes."}]), "STOP").to_string())).await;
+    let server = Server::saying(Answer::json(
+        200,
+        last(json!([{"text": "Yes."}]), "STOP").to_string(),
+    ))
+    .await;
     let model = GeminiModel::vertex("p", "global", "ya29.t", "gemini-2.5-pro").without_streaming();
-    let reply = model.with_endpoint(|_| Endpoint::new(server.url())).complete(ask("?")).await.unwrap();
+    let reply = model
+        .with_endpoint(|_| Endpoint::new(server.url()))
+        .complete(ask("?"))
+        .await
+        .unwrap();
     assert_eq!(reply.message.text(), "Yes.");
     let seen = server.last();
-    let path = "/v1/projects/p/locations/global/publishers/google/models/gemini-2.5-pro:generateContent";
+    let path =
+        "/v1/projects/p/locations/global/publishers/google/models/gemini-2.5-pro:generateContent";
     assert_eq!(seen.line, format!("POST {path}"));
     assert_eq!(seen.header("authorization"), "Bearer ya29.t");
     assert_eq!(seen.header("x-goog-api-key"), "");
@@ -79,10 +96,16 @@ async fn a_choice_of_tools_is_a_mode() {
     assert_eq!(config(ToolChoice::None).await, json!({"mode": "NONE"}));
     assert_eq!(config(ToolChoice::Required).await, json!({"mode": "ANY"}));
     let named = config(ToolChoice::Tool("weather".into())).await;
-    assert_eq!(named, json!({"mode": "ANY", "allowedFunctionNames": ["weather"]}));
+    assert_eq!(
+        named,
+        json!({"mode": "ANY", "allowedFunctionNames": ["weather"]})
+    );
     let mut without = ask("?");
     without.tool_choice = ToolChoice::Required;
-    assert_eq!(body("gemini-2.5-flash", without).await["toolConfig"], Value::Null);
+    assert_eq!(
+        body("gemini-2.5-flash", without).await["toolConfig"],
+        Value::Null
+    );
 }
 
 #[tokio::test]
@@ -98,11 +121,15 @@ async fn fields_of_ones_own_are_put_together_with_the_others() {
     .as_object()
     .unwrap()
     .clone();
-    let mut request = ask("?").with_tools([Arc::new(ToolSpec::new("now", ""))]).with_options(options);
+    let mut request = ask("?")
+        .with_tools([Arc::new(ToolSpec::new("now", ""))])
+        .with_options(options);
     request.tool_choice = ToolChoice::Required;
     let server = Server::saying(sse(&[last(json!([{"text": "Yes."}]), "STOP")])).await;
     let model = model(&server, "gemini-3-flash").with_endpoint(|endpoint| {
-        endpoint.with_field("labels", json!({"team": "a"})).with_field("safetySettings", 1)
+        endpoint
+            .with_field("labels", json!({"team": "a"}))
+            .with_field("safetySettings", 1)
     });
     model.complete(request).await.unwrap();
     let body = server.last().body;
@@ -110,17 +137,27 @@ async fn fields_of_ones_own_are_put_together_with_the_others() {
         body["generationConfig"],
         json!({"temperature": 1, "thinkingConfig": {"thinkingLevel": "HIGH", "includeThoughts": false}, "topK": 40})
     );
-    assert_eq!(body["tools"], json!([{"functionDeclarations": [{"name": "now"}]}, {"googleSearch": {}}]));
-    let config = json!({"functionCallingConfig": {"mode": "ANY"}, "includeServerSideToolInvocations": true});
+    assert_eq!(
+        body["tools"],
+        json!([{"functionDeclarations": [{"name": "now"}]}, {"googleSearch": {}}])
+    );
+    let config =
+        json!({"functionCallingConfig": {"mode": "ANY"}, "includeServerSideToolInvocations": true});
     assert_eq!(body["toolConfig"], config);
-    assert_eq!(body["safetySettings"], json!([{"category": "C", "threshold": "T"}]));
+    assert_eq!(
+        body["safetySettings"],
+        json!([{"category": "C", "threshold": "T"}])
+    );
     assert_eq!(body["labels"], json!({"team": "a"}));
 }
 
 #[tokio::test]
 async fn media_go_inline_or_by_address() {
     let mut film = Media::url("video/mp4", "https://youtu.be/x");
-    film.opaque = Some(levity_core::ProviderState::new("gemini", json!({"videoMetadata": {"fps": 1}})));
+    film.opaque = Some(levity_core::ProviderState::new(
+        "gemini",
+        json!({"videoMetadata": {"fps": 1}}),
+    ));
     let parts = [
         Part::text("What is this?"),
         Media::bytes("image/png", vec![251, 255]).into(),
@@ -147,8 +184,9 @@ async fn media_go_inline_or_by_address() {
 
 #[tokio::test]
 async fn a_note_in_the_middle_is_told_by_the_user() {
-    let request =
-        ask("Hello").with_message(Message::assistant("Hi.")).with_message(Message::system("Be brief."));
+    let request = ask("Hello")
+        .with_message(Message::assistant("Hi."))
+        .with_message(Message::system("Be brief."));
     assert_eq!(
         body("gemini-2.5-flash", request).await["contents"],
         json!([
@@ -167,14 +205,25 @@ async fn an_answer_is_held_to_a_schema() {
         "responseMimeType": "application/json",
         "responseJsonSchema": {"type": "object", "properties": {"n": {"type": "integer", "enum": [1]}}},
     });
-    assert_eq!(body("gemini-2.5-flash", request.clone()).await["generationConfig"], held);
+    assert_eq!(
+        body("gemini-2.5-flash", request.clone()).await["generationConfig"],
+        held
+    );
     // Only newer models can do both, so others are told.
     let request = request.with_tools([weather()]).with_system("Be brief.");
-    assert_eq!(body("gemini-3-pro-preview", request.clone()).await["generationConfig"], held);
+    assert_eq!(
+        body("gemini-3-pro-preview", request.clone()).await["generationConfig"],
+        held
+    );
     let told = body("gemini-2.5-flash", request).await;
     assert_eq!(told["generationConfig"], Value::Null);
-    let system = told["systemInstruction"]["parts"][0]["text"].as_str().unwrap();
-    assert!(system.starts_with("Be brief.\n\n") && system.ends_with(&schema.to_string()), "{system}");
+    let system = told["systemInstruction"]["parts"][0]["text"]
+        .as_str()
+        .unwrap();
+    assert!(
+        system.starts_with("Be brief.\n\n") && system.ends_with(&schema.to_string()),
+        "{system}"
+    );
 }
 
 #[tokio::test]
@@ -183,16 +232,23 @@ async fn a_message_is_written_once() {
     let request = ask("Hello");
     let model = model(&server, "gemini-2.5-flash");
     model.complete(request.clone()).await.unwrap();
-    let kept = request.history.encoded(0, "gemini", || panic!("it was written already"));
+    let kept = request
+        .history
+        .encoded(0, "gemini", || panic!("it was written already"));
     assert_eq!(&*kept, br#"{"role":"user","parts":[{"text":"Hello"}]}"#);
 }
 
 #[tokio::test]
 async fn texts_without_words_are_left_out() {
     let user = Message::new(Role::User, [Part::text(""), Part::text("Go.")]);
-    let request = Request::new().with_message(Message::user("")).with_message(user);
+    let request = Request::new()
+        .with_message(Message::user(""))
+        .with_message(user);
     let body = sent("gemini-2.5-flash", request).await.body;
-    assert_eq!(body["contents"], json!([{"role": "user", "parts": [{"text": "Go."}]}]));
+    assert_eq!(
+        body["contents"],
+        json!([{"role": "user", "parts": [{"text": "Go."}]}])
+    );
 }
 
 #[tokio::test]
@@ -201,5 +257,8 @@ async fn an_address_may_have_the_version() {
     let there = |_| Endpoint::new(format!("{}/v1beta/", server.url()));
     let model = GeminiModel::new("AIza-secret", "gemini-2.5-flash").with_endpoint(there);
     model.complete(ask("?")).await.unwrap();
-    assert_eq!(server.last().line, "POST /v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse");
+    assert_eq!(
+        server.last().line,
+        "POST /v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse"
+    );
 }

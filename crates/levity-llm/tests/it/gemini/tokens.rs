@@ -33,7 +33,8 @@ fn user() -> Value {
 }
 
 fn vertex(server: &Server, tokens: AccessTokens) -> GeminiModel {
-    let model = GeminiModel::vertex("p", "us-central1", tokens, "gemini-2.5-flash").without_streaming();
+    let model =
+        GeminiModel::vertex("p", "us-central1", tokens, "gemini-2.5-flash").without_streaming();
     model.with_endpoint(|_| Endpoint::new(server.url()))
 }
 
@@ -43,16 +44,25 @@ fn yes() -> Answer {
 
 #[tokio::test]
 async fn a_users_credentials_are_changed_into_a_token() {
-    let google = Server::saying(Answer::json(200, r#"{"access_token": "ya29.a", "expires_in": 3599}"#)).await;
+    let google = Server::saying(Answer::json(
+        200,
+        r#"{"access_token": "ya29.a", "expires_in": 3599}"#,
+    ))
+    .await;
     let server = Server::saying(yes()).await;
-    let model = vertex(&server, tokens(&user()).unwrap().with_token_url(google.url()));
+    let model = vertex(
+        &server,
+        tokens(&user()).unwrap().with_token_url(google.url()),
+    );
     model.complete(ask("?")).await.unwrap();
     model.complete(ask("?")).await.unwrap();
     assert_eq!(google.seen().len(), 1, "the token is kept");
     let seen = google.last();
-    assert_eq!(seen.header("content-type"), "application/x-www-form-urlencoded");
-    let form =
-        "grant_type=refresh_token&client_id=me.apps&client_secret=s%2Fecret%2B1&refresh_token=1%2F%2Frefresh";
+    assert_eq!(
+        seen.header("content-type"),
+        "application/x-www-form-urlencoded"
+    );
+    let form = "grant_type=refresh_token&client_id=me.apps&client_secret=s%2Fecret%2B1&refresh_token=1%2F%2Frefresh";
     assert_eq!(seen.body, json!(form));
     let seen = server.last();
     assert_eq!(seen.header("authorization"), "Bearer ya29.a");
@@ -66,7 +76,10 @@ async fn a_service_account_signs_for_itself() {
         "type": "service_account", "client_email": "robot@p.iam", "private_key": KEY, "private_key_id": "k1",
         "token_uri": google.url(),
     });
-    assert_eq!(tokens(&file).unwrap().token().await.unwrap().expose(), "ya29.s");
+    assert_eq!(
+        tokens(&file).unwrap().token().await.unwrap().expose(),
+        "ya29.s"
+    );
     let seen = google.last().body;
     let form = seen.as_str().unwrap();
     let jwt = form
@@ -77,12 +90,26 @@ async fn a_service_account_signs_for_itself() {
     let read = |at: usize| serde_json::from_slice::<Value>(&decode(at)).unwrap();
     assert_eq!(read(0), json!({"alg": "RS256", "typ": "JWT", "kid": "k1"}));
     let claims = read(1);
-    assert_eq!((&claims["iss"], &claims["aud"]), (&json!("robot@p.iam"), &json!(google.url())));
-    assert_eq!(claims["scope"], "https://www.googleapis.com/auth/cloud-platform");
-    assert_eq!(claims["exp"].as_u64().unwrap() - claims["iat"].as_u64().unwrap(), 3_600);
+    assert_eq!(
+        (&claims["iss"], &claims["aud"]),
+        (&json!("robot@p.iam"), &json!(google.url()))
+    );
+    assert_eq!(
+        claims["scope"],
+        "https://www.googleapis.com/auth/cloud-platform"
+    );
+    assert_eq!(
+        claims["exp"].as_u64().unwrap() - claims["iat"].as_u64().unwrap(),
+        3_600
+    );
 
-    let der: String = KEY.lines().filter(|line| !line.starts_with("-----")).collect();
-    let der = base64::engine::general_purpose::STANDARD.decode(der).unwrap();
+    let der: String = KEY
+        .lines()
+        .filter(|line| !line.starts_with("-----"))
+        .collect();
+    let der = base64::engine::general_purpose::STANDARD
+        .decode(der)
+        .unwrap();
     let key = RsaKeyPair::from_pkcs8(&der).unwrap();
     let public = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, key.public_key().as_ref());
     let signed = jwt.rsplit_once('.').unwrap().0;
@@ -91,8 +118,10 @@ async fn a_service_account_signs_for_itself() {
 
 #[tokio::test]
 async fn a_token_that_is_refused_is_not_sent_again() {
-    let refusal =
-        Answer::json(401, r#"{"error": {"code": 401, "message": "Expired.", "status": "UNAUTHENTICATED"}}"#);
+    let refusal = Answer::json(
+        401,
+        r#"{"error": {"code": 401, "message": "Expired.", "status": "UNAUTHENTICATED"}}"#,
+    );
     let server = Server::start([refusal, yes()]).await;
     let count = AtomicU32::new(0);
     let tokens = AccessTokens::from_fn(move || {
@@ -101,27 +130,59 @@ async fn a_token_that_is_refused_is_not_sent_again() {
     });
     let model = vertex(&server, tokens);
     let error = model.complete(ask("?")).await.unwrap_err();
-    assert_eq!((error.kind(), error.status()), (ModelErrorKind::Auth, Some(401)));
+    assert_eq!(
+        (error.kind(), error.status()),
+        (ModelErrorKind::Auth, Some(401))
+    );
     model.complete(ask("?")).await.unwrap();
-    let sent: Vec<_> = server.seen().iter().map(|seen| seen.header("authorization").to_owned()).collect();
+    let sent: Vec<_> = server
+        .seen()
+        .iter()
+        .map(|seen| seen.header("authorization").to_owned())
+        .collect();
     assert_eq!(sent, ["Bearer ya29.0", "Bearer ya29.1"]);
 }
 
 #[tokio::test]
 async fn credentials_that_google_refuses_are_told_without_secrets() {
-    let said = r#"{"error": "invalid_grant", "error_description": "Token 1//refresh has been revoked."}"#;
+    let said =
+        r#"{"error": "invalid_grant", "error_description": "Token 1//refresh has been revoked."}"#;
     let google = Server::saying(Answer::json(400, said)).await;
-    let error = tokens(&user()).unwrap().with_token_url(google.url()).token().await.unwrap_err();
-    assert_eq!((error.kind(), error.status()), (ModelErrorKind::Auth, Some(400)));
+    let error = tokens(&user())
+        .unwrap()
+        .with_token_url(google.url())
+        .token()
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.kind(), error.status()),
+        (ModelErrorKind::Auth, Some(400))
+    );
     let text = format!("{error} {error:?}");
-    assert!(text.contains("invalid_grant") && text.contains("gcloud auth"), "{text}");
-    assert!(!text.contains("1//refresh") && !text.contains("s/ecret"), "{text}");
+    assert!(
+        text.contains("invalid_grant") && text.contains("gcloud auth"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("1//refresh") && !text.contains("s/ecret"),
+        "{text}"
+    );
 
     let busy = Server::saying(Answer::json(503, "{}")).await;
-    let error = tokens(&user()).unwrap().with_token_url(busy.url()).token().await.unwrap_err();
+    let error = tokens(&user())
+        .unwrap()
+        .with_token_url(busy.url())
+        .token()
+        .await
+        .unwrap_err();
     assert!(error.is_retryable(), "{error:?}");
     let odd = Server::saying(Answer::json(200, "{}")).await;
-    let error = tokens(&user()).unwrap().with_token_url(odd.url()).token().await.unwrap_err();
+    let error = tokens(&user())
+        .unwrap()
+        .with_token_url(odd.url())
+        .token()
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), ModelErrorKind::Malformed);
 }
 
@@ -138,11 +199,22 @@ fn files_that_cannot_be_used_say_what_to_do() {
         &json!({"type": "external_account", "x": "hush"}),
         "`external_account` cannot be used; log in with `gcloud",
     );
-    check(&json!({"type": "authorized_user", "client_id": "hush"}), "lack `client_secret`");
-    check(&json!({"type": "service_account", "client_email": "a", "private_key": "hush"}), "make a new key");
+    check(
+        &json!({"type": "authorized_user", "client_id": "hush"}),
+        "lack `client_secret`",
+    );
+    check(
+        &json!({"type": "service_account", "client_email": "a", "private_key": "hush"}),
+        "make a new key",
+    );
     check(&json!("hush"), "is no JSON of credentials");
     let error = AccessTokens::from_file("/nowhere/at/all.json").unwrap_err();
-    assert!(error.to_string().contains("gcloud auth application-default login"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("gcloud auth application-default login"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -152,12 +224,23 @@ async fn who_logs_in_again_need_not_start_again() {
     let (folder, mut file) = (Folder::new(), user());
     let path = folder.path().join("credentials.json");
     std::fs::write(&path, file.to_string()).unwrap();
-    let tokens = AccessTokens::from_file(&path).unwrap().with_token_url(google.url());
-    assert_eq!(tokens.token().await.unwrap_err().kind(), ModelErrorKind::Auth);
+    let tokens = AccessTokens::from_file(&path)
+        .unwrap()
+        .with_token_url(google.url());
+    assert_eq!(
+        tokens.token().await.unwrap_err().kind(),
+        ModelErrorKind::Auth
+    );
     file["refresh_token"] = "1-new".into();
     std::fs::write(&path, file.to_string()).unwrap();
     assert_eq!(tokens.token().await.unwrap().expose(), "ya29.n");
-    assert!(google.last().body.to_string().contains("refresh_token=1-new"));
+    assert!(
+        google
+            .last()
+            .body
+            .to_string()
+            .contains("refresh_token=1-new")
+    );
 }
 
 #[tokio::test]
@@ -174,9 +257,20 @@ async fn token_errors_that_repeat_the_form_do_not_show_its_secrets() {
                     Answer::json(status, json!({field: format!("{form} {read}")}).to_string())
                 })
                 .await;
-                let error = tokens(&file).unwrap().with_token_url(google.url()).token().await.unwrap_err();
+                let error = tokens(&file)
+                    .unwrap()
+                    .with_token_url(google.url())
+                    .token()
+                    .await
+                    .unwrap_err();
                 let text = format!("{error} {error:?}");
-                for hidden in ["1//refresh", "1%2F%2Frefresh", "s/ecret", "s%2Fecret", "eyJ"] {
+                for hidden in [
+                    "1//refresh",
+                    "1%2F%2Frefresh",
+                    "s/ecret",
+                    "s%2Fecret",
+                    "eyJ",
+                ] {
                     assert!(!text.contains(hidden), "{status} {field}: {text}");
                 }
             }

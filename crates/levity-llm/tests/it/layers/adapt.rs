@@ -13,8 +13,8 @@ use super::support::{self, ask};
 const CALL: &str = r#"{"name": "get_weather", "arguments": {"city": "Rome"}}"#;
 
 fn tools() -> [Arc<ToolSpec>; 1] {
-    let about =
-        "The name of the city, in the language of the country that it is in; no abbreviations, no numbers.";
+    let about = "The name of the city, in the language of the country that it is in; no \
+        abbreviations, no numbers.";
     let city = json!({"type": "string", "description": about});
     let schema = json!({"type": "object", "properties": {"city": city}, "required": ["city"]});
     [ToolSpec::new(
@@ -55,7 +55,9 @@ fn notices(pieces: &[Delta]) -> Vec<&str> {
 
 #[tokio::test]
 async fn server_that_needs_no_help_sees_the_request_as_it_is() {
-    let inner = server().call("get_weather", json!({"city": "Rome"})).reply("Sunny.");
+    let inner = server()
+        .call("get_weather", json!({"city": "Rome"}))
+        .reply("Sunny.");
     let model = inner.clone().adapt_tools();
     assert_eq!(model.mode(), None);
     for _ in 0..2 {
@@ -74,20 +76,34 @@ async fn server_that_refuses_tools_gets_them_in_the_prompt() {
         "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set",
         "No endpoints found that support tool use",
         "Unrecognized request argument supplied: tools",
-        "[{'type': 'extra_forbidden', 'loc': ('body', 'tools'), 'msg': 'Extra inputs are not permitted'}]",
+        "[{'type': 'extra_forbidden', 'loc': ('body', 'tools'), 'msg': 'Extra inputs are not \
+            permitted'}]",
     ] {
         let inner = server().fail_with(refusal(text)).reply(CALL).reply(CALL);
         let learned = Arc::new(Mutex::new(Vec::new()));
         let kept = learned.clone();
-        let model = inner.clone().adapt_tools().on_learned(move |mode| kept.lock().unwrap().push(mode));
+        let model = inner
+            .clone()
+            .adapt_tools()
+            .on_learned(move |mode| kept.lock().unwrap().push(mode));
         let seen = pieces(&model, offered()).await;
         assert!(
-            seen.iter().any(|delta| matches!(delta, Delta::CallStart { name, .. } if name == "get_weather")),
+            seen.iter().any(
+                |delta| matches!(delta, Delta::CallStart { name, .. } if name == "get_weather")
+            ),
             "{text}"
         );
         let notices = notices(&seen);
-        assert!(notices[0].contains("takes no tools") && notices[0].contains("JSON Schema"), "{notices:?}");
-        assert!(!seen.iter().any(|delta| matches!(delta, Delta::Restart { .. })), "nothing was shown");
+        assert!(
+            notices[0].contains("takes no tools") && notices[0].contains("JSON Schema"),
+            "{notices:?}"
+        );
+        assert!(
+            !seen
+                .iter()
+                .any(|delta| matches!(delta, Delta::Restart { .. })),
+            "nothing was shown"
+        );
         // From now on at once, also without pieces.
         let reply = model.complete(offered()).await.unwrap();
         assert_eq!(reply.message.calls().count(), 1);
@@ -101,7 +117,9 @@ async fn server_that_refuses_tools_gets_them_in_the_prompt() {
 
 #[tokio::test]
 async fn whole_reply_is_adapted_as_well() {
-    let inner = server().fail_with(refusal("this model does not support tools")).reply(CALL);
+    let inner = server()
+        .fail_with(refusal("this model does not support tools"))
+        .reply(CALL);
     let reply = inner.adapt_tools().complete(offered()).await.unwrap();
     assert_eq!(reply.message.calls().count(), 1);
 }
@@ -109,15 +127,23 @@ async fn whole_reply_is_adapted_as_well() {
 #[tokio::test]
 async fn error_about_something_else_is_passed_on() {
     for error in [
-        refusal("messages with role 'tool' must be a response to a preceding message with 'tool_calls'"),
+        refusal(
+            "messages with role 'tool' must be a response to a preceding message with 'tool_calls'",
+        ),
         refusal("this model does not support images"),
-        ModelError::new(ModelErrorKind::Auth, "tools are not supported with this key"),
+        ModelError::new(
+            ModelErrorKind::Auth,
+            "tools are not supported with this key",
+        ),
         ModelError::new(ModelErrorKind::Transport, "connection refused"),
     ] {
         let inner = server().fail_with(error.clone());
         let model = inner.clone().adapt_tools();
         let got = model.complete(offered()).await.unwrap_err();
-        assert_eq!((got.to_string(), inner.requests().len(), model.mode()), (error.to_string(), 1, None));
+        assert_eq!(
+            (got.to_string(), inner.requests().len(), model.mode()),
+            (error.to_string(), 1, None)
+        );
     }
 }
 
@@ -126,19 +152,38 @@ async fn server_that_drops_tools_is_asked_again_and_both_are_counted() {
     let dropped = Turn::new().text("I cannot know the weather.").usage(18, 7);
     let mut card = ModelCard::new("compatible", "small").with_price(Price::new(1.0, 1.0));
     card.abilities.output_schema = true;
-    let inner = server().with_card(card).turn(dropped).turn(Turn::new().text(CALL).usage(150, 20));
+    let inner = server()
+        .with_card(card)
+        .turn(dropped)
+        .turn(Turn::new().text(CALL).usage(150, 20));
     let model = inner.clone().adapt_tools();
-    assert_eq!(model.cost_bound(&offered()).sends, 2, "the second request is paid, too");
+    assert_eq!(
+        model.cost_bound(&offered()).sends,
+        2,
+        "the second request is paid, too"
+    );
     let seen = pieces(&model, offered()).await;
-    let restart = seen.iter().position(|delta| matches!(delta, Delta::Restart { .. })).unwrap();
-    assert!(seen[..restart].contains(&Delta::Text("I cannot know the weather.".into())), "{seen:?}");
-    assert!(notices(&seen)[0].contains("does not show the tools"), "{seen:?}");
+    let restart = seen
+        .iter()
+        .position(|delta| matches!(delta, Delta::Restart { .. }))
+        .unwrap();
+    assert!(
+        seen[..restart].contains(&Delta::Text("I cannot know the weather.".into())),
+        "{seen:?}"
+    );
+    assert!(
+        notices(&seen)[0].contains("does not show the tools"),
+        "{seen:?}"
+    );
     let usage = seen.iter().rev().find_map(|delta| match delta {
         Delta::Usage(usage) => Some(*usage),
         _ => None,
     });
     let usage = usage.unwrap();
-    assert_eq!((usage.input, usage.output, usage.estimated), (Some(168), Some(27), false));
+    assert_eq!(
+        (usage.input, usage.output, usage.estimated),
+        (Some(168), Some(27), false)
+    );
     assert!(usage.cost.is_some());
     assert_eq!(model.cost_bound(&offered()).sends, 1, "now it is known");
 }
@@ -147,17 +192,29 @@ async fn server_that_drops_tools_is_asked_again_and_both_are_counted() {
 async fn counts_that_cannot_tell_change_nothing() {
     let inner = server().turn(Turn::new().text("Sunny.").usage(18, 2));
     let model = inner.clone().adapt_tools().ignore_counts();
-    assert_eq!(model.complete(offered()).await.unwrap().message.text(), "Sunny.");
+    assert_eq!(
+        model.complete(offered()).await.unwrap().message.text(),
+        "Sunny."
+    );
     assert_eq!(inner.requests().len(), 1);
     // The tools were counted; a long conversation; a server that counts nothing, or nonsense.
     let long = "The weather was fine that day. ".repeat(60);
-    for (request, counted) in
-        [(offered(), 140), (ask(&long).with_tools(tools()), 300), (ask(&long).with_tools(tools()), 3)]
-    {
+    for (request, counted) in [
+        (offered(), 140),
+        (ask(&long).with_tools(tools()), 300),
+        (ask(&long).with_tools(tools()), 3),
+    ] {
         let inner = server().turn(Turn::new().text("Sunny.").usage(counted, 2));
         let model = inner.clone().adapt_tools();
-        assert_eq!(model.complete(request).await.unwrap().message.text(), "Sunny.");
-        assert_eq!((inner.requests().len(), model.mode()), (1, Some(ToolMode::Native)), "{counted}");
+        assert_eq!(
+            model.complete(request).await.unwrap().message.text(),
+            "Sunny."
+        );
+        assert_eq!(
+            (inner.requests().len(), model.mode()),
+            (1, Some(ToolMode::Native)),
+            "{counted}"
+        );
     }
 }
 
@@ -169,24 +226,53 @@ async fn server_without_schemas_is_taught_in_words() {
         .fail_with(refusal("response_format json_schema is not supported"))
         .reply(CALL);
     let model = inner.clone().adapt_tools();
-    assert_eq!(model.complete(offered()).await.unwrap().message.calls().count(), 1);
-    assert_eq!((inner.requests().len(), model.mode()), (3, Some(ToolMode::Text)));
+    assert_eq!(
+        model
+            .complete(offered())
+            .await
+            .unwrap()
+            .message
+            .calls()
+            .count(),
+        1
+    );
+    assert_eq!(
+        (inner.requests().len(), model.mode()),
+        (3, Some(ToolMode::Text))
+    );
     assert!(inner.requests()[2].output.is_none());
 
     // The reply shows it.
-    let inner =
-        server().fail_with(refusal("the model does not support tools")).reply("It is sunny.").reply(CALL);
+    let inner = server()
+        .fail_with(refusal("the model does not support tools"))
+        .reply("It is sunny.")
+        .reply(CALL);
     let model = inner.clone().adapt_tools();
     let seen = pieces(&model, offered()).await;
-    assert!(notices(&seen)[1].contains("does not keep to its JSON Schema"), "{seen:?}");
+    assert!(
+        notices(&seen)[1].contains("does not keep to its JSON Schema"),
+        "{seen:?}"
+    );
     assert_eq!(model.mode(), Some(ToolMode::Text));
-    assert_eq!(model.complete(offered()).await.unwrap().message.calls().count(), 1);
+    assert_eq!(
+        model
+            .complete(offered())
+            .await
+            .unwrap()
+            .message
+            .calls()
+            .count(),
+        1
+    );
 
     // The card says so.
     let mut card = ModelCard::new("ollama", "old");
     card.abilities.output_schema = false;
     let model = ScriptedModel::new().with_card(card);
-    let model = model.fail_with(refusal("old does not support tools")).reply(CALL).adapt_tools();
+    let model = model
+        .fail_with(refusal("old does not support tools"))
+        .reply(CALL)
+        .adapt_tools();
     model.complete(offered()).await.unwrap();
     assert_eq!(model.mode(), Some(ToolMode::Text));
 }
@@ -195,7 +281,16 @@ async fn server_without_schemas_is_taught_in_words() {
 async fn mode_that_was_learned_before_is_used_at_once() {
     let inner = server().reply(CALL);
     let model = inner.clone().adapt_tools().with_mode(ToolMode::Structured);
-    assert_eq!(model.complete(offered()).await.unwrap().message.calls().count(), 1);
+    assert_eq!(
+        model
+            .complete(offered())
+            .await
+            .unwrap()
+            .message
+            .calls()
+            .count(),
+        1
+    );
     assert!(inner.requests()[0].tools.is_empty());
 }
 
@@ -209,14 +304,28 @@ async fn check_tells_what_a_server_does() {
     let found = check_tools(&native).await.unwrap();
     assert_eq!(
         (found.tools, found.calls, found.schema, found.mode),
-        (ToolsSeen::Yes, CallsSeen::Native, SchemaSeen::Holds, ToolMode::Native)
+        (
+            ToolsSeen::Yes,
+            CallsSeen::Native,
+            SchemaSeen::Holds,
+            ToolMode::Native
+        )
     );
 
-    let drops = server().turn(ready()).turn(Turn::new().text("I do not know.").usage(28, 5)).reply(seat);
+    let drops = server()
+        .turn(ready())
+        .turn(Turn::new().text("I do not know.").usage(28, 5))
+        .reply(seat);
     let found = check_tools(&drops).await.unwrap();
-    assert_eq!((found.tools, found.mode), (ToolsSeen::Dropped, ToolMode::Structured));
+    assert_eq!(
+        (found.tools, found.mode),
+        (ToolsSeen::Dropped, ToolMode::Structured)
+    );
 
-    let silent = server().turn(ready()).turn(Turn::new().text("I do not know.").usage(128, 5)).reply("12 B");
+    let silent = server()
+        .turn(ready())
+        .turn(Turn::new().text("I do not know.").usage(128, 5))
+        .reply("12 B");
     let found = check_tools(&silent).await.unwrap();
     assert_eq!(
         (found.tools, found.calls, found.schema),
@@ -230,11 +339,18 @@ async fn check_tells_what_a_server_does() {
         .fail_with(refusal("unknown field `response_format`"));
     let found = check_tools(&bare).await.unwrap();
     assert!(
-        matches!(found.tools, ToolsSeen::Refused(_)) && matches!(found.schema, SchemaSeen::Refused(_)),
+        matches!(found.tools, ToolsSeen::Refused(_))
+            && matches!(found.schema, SchemaSeen::Refused(_)),
         "{found:?}"
     );
     assert_eq!(found.mode, ToolMode::Text);
 
-    let dead = server().fail_with(ModelError::new(ModelErrorKind::Transport, "connection refused"));
-    assert_eq!(check_tools(&dead).await.unwrap_err().kind(), ModelErrorKind::Transport);
+    let dead = server().fail_with(ModelError::new(
+        ModelErrorKind::Transport,
+        "connection refused",
+    ));
+    assert_eq!(
+        check_tools(&dead).await.unwrap_err().kind(),
+        ModelErrorKind::Transport
+    );
 }

@@ -1,6 +1,8 @@
 use std::fs;
 
-use levity_core::{Delta, Finish, Model, ModelCard, ModelError, ModelErrorKind, Money, Options, Request};
+use levity_core::{
+    Delta, Finish, Model, ModelCard, ModelError, ModelErrorKind, Money, Options, Request,
+};
 use levity_llm::ModelExt;
 use levity_llm::layers::Cache;
 use levity_test::{ScriptedModel, Turn};
@@ -16,11 +18,26 @@ fn counting() -> ScriptedModel {
 }
 
 async fn text(model: &dyn Model, request: Request) -> String {
-    model.complete(request).await.unwrap().message.text().into_owned()
+    model
+        .complete(request)
+        .await
+        .unwrap()
+        .message
+        .text()
+        .into_owned()
 }
 
 async fn streamed(model: &dyn Model, request: Request) -> String {
-    model.stream(request).await.unwrap().fold().await.unwrap().message.text().into_owned()
+    model
+        .stream(request)
+        .await
+        .unwrap()
+        .fold()
+        .await
+        .unwrap()
+        .message
+        .text()
+        .into_owned()
 }
 
 fn extra(value: Value) -> Request {
@@ -38,7 +55,10 @@ async fn the_same_request_is_answered_once() {
     assert_eq!(streamed(&model, ask("b")).await, "2");
     assert_eq!(text(&model, ask("b")).await, "2");
     assert_eq!(text(&model, ask("a").with_system("x")).await, "3");
-    assert_eq!(text(&model, extra(json!({"x": 1, "y": [{"b": 1, "a": 2}]}))).await, "4");
+    assert_eq!(
+        text(&model, extra(json!({"x": 1, "y": [{"b": 1, "a": 2}]}))).await,
+        "4"
+    );
     assert_eq!(
         text(&model, extra(json!({"y": [{"a": 2, "b": 1}], "x": 1}))).await,
         "4",
@@ -51,8 +71,18 @@ async fn a_hit_costs_nothing_and_says_so() {
     let model = counting().cached(Cache::new());
     assert_eq!(model.complete(ask("a")).await.unwrap().usage.total(), 11);
     let usage = model.complete(ask("a")).await.unwrap().usage;
-    assert_eq!((usage.input, usage.output, usage.cost), (Some(0), Some(0), Some(Money::ZERO)));
-    let streamed = model.stream(ask("a")).await.unwrap().fold().await.unwrap().usage;
+    assert_eq!(
+        (usage.input, usage.output, usage.cost),
+        (Some(0), Some(0), Some(Money::ZERO))
+    );
+    let streamed = model
+        .stream(ask("a"))
+        .await
+        .unwrap()
+        .fold()
+        .await
+        .unwrap()
+        .usage;
     assert_eq!(streamed, usage);
 }
 
@@ -69,7 +99,11 @@ async fn models_are_apart_and_layers_may_share() {
     .cached(cache);
     assert_eq!(text(&one, ask("a")).await, "1");
     assert_eq!(text(&one, ask("b")).await, "2");
-    assert_eq!(text(&same, ask("b")).await, "2", "another layer, the same model");
+    assert_eq!(
+        text(&same, ask("b")).await,
+        "2",
+        "another layer, the same model"
+    );
     assert_eq!(text(&other, ask("a")).await, "2", "another model");
 }
 
@@ -117,7 +151,10 @@ async fn a_folder_outlives_the_process_and_damage() {
     assert_eq!(streamed(&later, ask("a")).await, "1");
     assert_eq!(text(&later, ask("b")).await, "1", "its first call");
     let path = folder.path().join("deep/er");
-    let files: Vec<_> = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let files: Vec<_> = fs::read_dir(&path)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     assert_eq!(files.len(), 2);
     for file in &files {
         let text = fs::read_to_string(file).unwrap();
@@ -125,7 +162,11 @@ async fn a_folder_outlives_the_process_and_damage() {
     }
     let mended = fresh();
     assert_eq!(text(&mended, ask("b")).await, "1");
-    assert_eq!(text(&mended, ask("a")).await, "2", "damaged, so asked again");
+    assert_eq!(
+        text(&mended, ask("a")).await,
+        "2",
+        "damaged, so asked again"
+    );
     assert_eq!(text(&fresh(), ask("a")).await, "2", "and written anew");
 }
 
@@ -133,13 +174,17 @@ async fn a_folder_outlives_the_process_and_damage() {
 async fn a_folder_has_its_limit_and_may_fail() {
     let folder = Folder::new();
     fs::write(folder.path().join("mine.json"), "not of the cache").unwrap();
-    let model =
-        ScriptedModel::looping(Turn::new().text("yes")).cached(Cache::new().folder_of(folder.path(), 5));
+    let model = ScriptedModel::looping(Turn::new().text("yes"))
+        .cached(Cache::new().folder_of(folder.path(), 5));
     for n in 0..65 {
         text(&model, ask(&n.to_string())).await;
     }
     let names = folder.names();
-    assert_eq!((names.len(), names.contains(&"mine.json".into())), (6, true), "{names:?}");
+    assert_eq!(
+        (names.len(), names.contains(&"mine.json".into())),
+        (6, true),
+        "{names:?}"
+    );
     let file = folder.path().join("mine.json");
     let nowhere = counting().cached(Cache::new().folder(file.join("below a file")));
     assert_eq!(text(&nowhere, ask("a")).await, "1");
@@ -152,8 +197,10 @@ async fn files_are_their_owners() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = Folder::new();
     let cached = counting().cached(Cache::new().folder(folder.path().join("cache")));
-    let model =
-        cached.debug_log(folder.path().join("log")).record(folder.path().join("calls.jsonl")).unwrap();
+    let model = cached
+        .debug_log(folder.path().join("log"))
+        .record(folder.path().join("calls.jsonl"))
+        .unwrap();
     model.complete(ask("a")).await.unwrap();
     for inner in ["cache", "log", ""] {
         for entry in fs::read_dir(folder.path().join(inner)).unwrap() {

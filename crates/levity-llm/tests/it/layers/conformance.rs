@@ -10,20 +10,32 @@ use super::support::{Folder, auto};
 
 /// A reply with something of everything.
 fn model() -> ScriptedModel {
-    let turn = Turn::new().thinking("Two numbers.").text("Let me see.").call("add", json!({"a": 2}));
+    let turn = Turn::new()
+        .thinking("Two numbers.")
+        .text("Let me see.")
+        .call("add", json!({"a": 2}));
     ScriptedModel::looping(turn.usage(10, 3).pieces(3))
 }
 
 #[tokio::test]
 async fn retry() {
     conformance::model(|| model().retry().with_world(auto().1)).await;
-    conformance::model(|| model().retry().restart_after_first_delta().with_world(auto().1)).await;
+    conformance::model(|| {
+        model()
+            .retry()
+            .restart_after_first_delta()
+            .with_world(auto().1)
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn rate_limit() {
     conformance::model(|| {
-        model().rate_limit(Rate::gemini_free().tokens(1)).key("suite").with_world(auto().1)
+        model()
+            .rate_limit(Rate::gemini_free().tokens(1))
+            .key("suite")
+            .with_world(auto().1)
     })
     .await;
 }
@@ -41,8 +53,14 @@ async fn cached() {
     let folder = Folder::new();
     conformance::model(|| model().cached(Cache::new())).await;
     // A shared folder would make the second reply another than the first: it costs nothing.
-    conformance::model(|| model().cached(Cache::new().entries(0).folder_of(folder.path().join("x"), 0)))
-        .await;
+    conformance::model(|| {
+        model().cached(
+            Cache::new()
+                .entries(0)
+                .folder_of(folder.path().join("x"), 0),
+        )
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -51,8 +69,15 @@ async fn record_and_replay() {
     let path = folder.path().join("calls.jsonl");
     conformance::model(|| model().record(folder.path().join("suite.jsonl")).unwrap()).await;
     // What the suite asks of a model that must answer.
-    let plain = Request::new().with_system("Be brief.").with_message(Message::user("What is 2 + 5?"));
-    model().record(&path).unwrap().complete(plain).await.unwrap();
+    let plain = Request::new()
+        .with_system("Be brief.")
+        .with_message(Message::user("What is 2 + 5?"));
+    model()
+        .record(&path)
+        .unwrap()
+        .complete(plain)
+        .await
+        .unwrap();
     conformance::model(|| Replay::open(&path).unwrap()).await;
 }
 
@@ -65,8 +90,8 @@ async fn debug_log() {
 #[tokio::test]
 async fn text_tools() {
     let text = || {
-        let turn =
-            Turn::new().text("[Thinking: hm] See:\nTOOL_CALL: add\nARGUMENTS: {\"a\": 2}\n{\"action\": 1");
+        let turn = Turn::new()
+            .text("[Thinking: hm] See:\nTOOL_CALL: add\nARGUMENTS: {\"a\": 2}\n{\"action\": 1");
         ScriptedModel::looping(turn.usage(10, 3).pieces(7))
     };
     conformance::model(|| model().text_tools()).await;

@@ -20,7 +20,10 @@ fn seconds(count: u64) -> Duration {
 
 fn model(key: &str, rate: Rate, world: &ManualWorld) -> Limited {
     let inner = ScriptedModel::looping(Turn::new().text("yes"));
-    inner.rate_limit(rate).key(key).with_world(Arc::new(world.clone()))
+    inner
+        .rate_limit(rate)
+        .key(key)
+        .with_world(Arc::new(world.clone()))
 }
 
 fn since_start(world: &ManualWorld) -> Duration {
@@ -31,15 +34,29 @@ fn since_start(world: &ManualWorld) -> Duration {
 async fn geminis_free_tier_is_fifteen_a_minute_and_apart() {
     let world = ManualWorld::auto();
     let inner = ScriptedModel::looping(Turn::new().text("yes"));
-    let model = RateLimit::gemini_free(inner).key("gemini").with_world(Arc::new(world.clone()));
+    let model = RateLimit::gemini_free(inner)
+        .key("gemini")
+        .with_world(Arc::new(world.clone()));
     let mut sent = Vec::new();
     for _ in 0..31 {
         model.complete(Request::new()).await.unwrap();
         sent.push(since_start(&world));
     }
-    assert!(sent.windows(2).all(|pair| pair[1] - pair[0] >= Duration::from_millis(4_500)), "{sent:?}");
-    assert!(sent.windows(16).all(|window| window[15] - window[0] >= seconds(60)), "{sent:?}");
-    assert_eq!(sent[14], Duration::from_millis(14 * 4_500), "and no later than needed");
+    assert!(
+        sent.windows(2)
+            .all(|pair| pair[1] - pair[0] >= Duration::from_millis(4_500)),
+        "{sent:?}"
+    );
+    assert!(
+        sent.windows(16)
+            .all(|window| window[15] - window[0] >= seconds(60)),
+        "{sent:?}"
+    );
+    assert_eq!(
+        sent[14],
+        Duration::from_millis(14 * 4_500),
+        "and no later than needed"
+    );
     assert_eq!(sent[15], Duration::from_millis(15 * 4_500));
 }
 
@@ -60,16 +77,26 @@ async fn requests_a_minute_slide() {
 async fn a_key_is_shared_and_others_are_apart() {
     let world = ManualWorld::auto();
     let rate = || Rate::new().gap(seconds(10));
-    let (one, two, other) =
-        (model("k1", rate(), &world), model("k1", rate(), &world), model("k2", rate(), &world));
+    let (one, two, other) = (
+        model("k1", rate(), &world),
+        model("k1", rate(), &world),
+        model("k2", rate(), &world),
+    );
     one.complete(Request::new()).await.unwrap();
     other.complete(Request::new()).await.unwrap();
     assert_eq!(since_start(&world), seconds(0));
     two.complete(Request::new()).await.unwrap();
     assert_eq!(since_start(&world), seconds(10));
     drop((one, two));
-    model("k1", rate(), &world).complete(Request::new()).await.unwrap();
-    assert_eq!(since_start(&world), seconds(10), "what nobody holds is forgotten");
+    model("k1", rate(), &world)
+        .complete(Request::new())
+        .await
+        .unwrap();
+    assert_eq!(
+        since_start(&world),
+        seconds(10),
+        "what nobody holds is forgotten"
+    );
 }
 
 #[tokio::test]
@@ -82,7 +109,10 @@ async fn first_come_first_served_and_waits_are_seen() {
         let mut deltas = limited.stream(ask("?")).await.unwrap();
         match deltas.next().await.unwrap().unwrap() {
             Delta::Waiting { time, reason } => {
-                assert_eq!((time, reason.as_str()), (seconds(expected), "rate limit `line`"));
+                assert_eq!(
+                    (time, reason.as_str()),
+                    (seconds(expected), "rate limit `line`")
+                );
             }
             other => panic!("{other:?}"),
         }
@@ -96,7 +126,10 @@ async fn first_come_first_served_and_waits_are_seen() {
     world.advance(seconds(10));
     assert!(poll(&mut third).await.is_pending(), "though it asks first");
     assert_eq!(poll(&mut first).await, yes());
-    assert!(poll(&mut third).await.is_pending(), "its turn, and too early");
+    assert!(
+        poll(&mut third).await.is_pending(),
+        "its turn, and too early"
+    );
     world.advance(seconds(10));
     assert_eq!(poll(&mut third).await, yes());
 }
@@ -111,8 +144,10 @@ async fn who_gives_up_while_asleep_holds_nobody_up() {
     let world = ManualWorld::new();
     let limited = model("quit", Rate::new().gap(seconds(10)), &world);
     limited.complete(Request::new()).await.unwrap();
-    let (mut gone, mut stays) =
-        (limited.stream(ask("1")).await.unwrap(), limited.stream(ask("2")).await.unwrap());
+    let (mut gone, mut stays) = (
+        limited.stream(ask("1")).await.unwrap(),
+        limited.stream(ask("2")).await.unwrap(),
+    );
     gone.next().await;
     stays.next().await;
     tokio::select! {
@@ -138,16 +173,37 @@ async fn tokens_are_estimated_and_then_corrected() {
         .turn(Turn::new().text("b").usage(10, 10))
         .turn(Turn::new().text("c").usage(10, 10));
     let rate = Rate::new().tokens(100);
-    let model = inner.rate_limit(rate).key("tokens").with_world(Arc::new(world.clone()));
+    let model = inner
+        .rate_limit(rate)
+        .key("tokens")
+        .with_world(Arc::new(world.clone()));
     model.complete(ask("hi")).await.unwrap();
     assert_eq!(since_start(&world), seconds(0), "the estimate is small");
     model.complete(ask("hi")).await.unwrap();
-    assert_eq!(since_start(&world), seconds(60), "what it took was all there is");
-    model.stream(ask(&"x".repeat(400))).await.unwrap().fold().await.unwrap();
-    assert_eq!(since_start(&world), seconds(120), "an estimate counts before the call");
+    assert_eq!(
+        since_start(&world),
+        seconds(60),
+        "what it took was all there is"
+    );
+    model
+        .stream(ask(&"x".repeat(400)))
+        .await
+        .unwrap()
+        .fold()
+        .await
+        .unwrap();
+    assert_eq!(
+        since_start(&world),
+        seconds(120),
+        "an estimate counts before the call"
+    );
     let huge = ask(&"x".repeat(4_000_000));
     let (deltas, error) = pieces(&model, huge).await;
-    assert_eq!(error.unwrap().kind(), ModelErrorKind::BadRequest, "the script is over, so it was sent");
+    assert_eq!(
+        error.unwrap().kind(),
+        ModelErrorKind::BadRequest,
+        "the script is over, so it was sent"
+    );
     assert!(
         matches!(&deltas[..], [Delta::Waiting { time, .. }] if *time == seconds(60)),
         "once there is room"
@@ -157,10 +213,16 @@ async fn tokens_are_estimated_and_then_corrected() {
 #[tokio::test]
 async fn when_the_provider_says_wait_all_do() {
     let world = ManualWorld::auto();
-    let busy = ModelErrorKind::RateLimited { retry_after: Some(seconds(30)) };
+    let busy = ModelErrorKind::RateLimited {
+        retry_after: Some(seconds(30)),
+    };
     let inner = ScriptedModel::new().fail(busy).reply("yes").reply("yes");
-    let limited =
-        |inner: ScriptedModel| inner.rate_limit(Rate::new()).key("busy").with_world(Arc::new(world.clone()));
+    let limited = |inner: ScriptedModel| {
+        inner
+            .rate_limit(Rate::new())
+            .key("busy")
+            .with_world(Arc::new(world.clone()))
+    };
     let (one, other) = (limited(inner.clone()), limited(inner));
     assert_eq!(one.complete(ask("?")).await.unwrap_err().kind(), busy);
     other.complete(ask("?")).await.unwrap();
@@ -174,7 +236,9 @@ async fn a_clock_that_is_set_back_makes_nobody_wait_for_it() {
     let world = ManualWorld::auto();
     let limited = model("back", Rate::new().requests(1), &world);
     limited.complete(Request::new()).await.unwrap();
-    world.set(Timestamp::from_millis(ManualWorld::START.as_millis() - 3_600_000));
+    world.set(Timestamp::from_millis(
+        ManualWorld::START.as_millis() - 3_600_000,
+    ));
     let before = world.now();
     limited.complete(Request::new()).await.unwrap();
     assert_eq!(world.now().since(before), seconds(60));
@@ -188,14 +252,24 @@ async fn a_line_has_an_end() {
     let mut waits = limited.stream(Request::new()).await.unwrap();
     waits.next().await;
     let error = limited.complete(Request::new()).await.unwrap_err();
-    assert_eq!(error.kind(), ModelErrorKind::RateLimited { retry_after: None });
-    assert_eq!(error.to_string(), "1 calls wait for the rate limit `full` already");
+    assert_eq!(
+        error.kind(),
+        ModelErrorKind::RateLimited { retry_after: None }
+    );
+    assert_eq!(
+        error.to_string(),
+        "1 calls wait for the rate limit `full` already"
+    );
 }
 
 #[tokio::test]
 async fn where_nobody_may_wait_those_pass_who_need_not() {
     let world = ManualWorld::new();
-    let limited = model("no line", Rate::new().gap(seconds(10)).max_waiting(0), &world);
+    let limited = model(
+        "no line",
+        Rate::new().gap(seconds(10)).max_waiting(0),
+        &world,
+    );
     limited.complete(Request::new()).await.unwrap();
     assert!(limited.complete(Request::new()).await.is_err());
     world.advance(seconds(10));

@@ -2,8 +2,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Delta, Fees, Message, Model, ModelCard, ModelError, ModelErrorKind, Money, Price, Request, Response,
-    Usage, World,
+    Delta, Fees, Message, Model, ModelCard, ModelError, ModelErrorKind, Money, Price, Request,
+    Response, Usage, World,
 };
 use levity_llm::ModelExt;
 use levity_test::{FunctionModel, ManualWorld, ScriptedModel, Turn};
@@ -13,11 +13,15 @@ use super::support::{ask, auto, pieces};
 const BUSY: ModelErrorKind = ModelErrorKind::Overloaded;
 
 fn later(seconds: u64) -> ModelErrorKind {
-    ModelErrorKind::RateLimited { retry_after: Some(Duration::from_secs(seconds)) }
+    ModelErrorKind::RateLimited {
+        retry_after: Some(Duration::from_secs(seconds)),
+    }
 }
 
 fn broken(kind: ModelErrorKind) -> Turn {
-    Turn::new().text("Good mor").break_off(ModelError::new(kind, "broke off"))
+    Turn::new()
+        .text("Good mor")
+        .break_off(ModelError::new(kind, "broke off"))
 }
 
 fn since_start(world: &ManualWorld) -> Duration {
@@ -27,37 +31,69 @@ fn since_start(world: &ManualWorld) -> Duration {
 #[tokio::test]
 async fn what_may_pass_is_sent_again_up_to_four_times() {
     let (_, world) = auto();
-    let inner = ScriptedModel::new().fail(BUSY).fail(ModelErrorKind::Timeout).fail(BUSY).reply("yes");
+    let inner = ScriptedModel::new()
+        .fail(BUSY)
+        .fail(ModelErrorKind::Timeout)
+        .fail(BUSY)
+        .reply("yes");
     let model = inner.clone().retry().with_world(world.clone());
-    assert_eq!(model.complete(ask("?")).await.unwrap().message.text(), "yes");
+    assert_eq!(
+        model.complete(ask("?")).await.unwrap().message.text(),
+        "yes"
+    );
     assert_eq!(inner.requests().len(), 4);
 
-    let inner =
-        ScriptedModel::new().fail(BUSY).fail(BUSY).fail(BUSY).fail(ModelErrorKind::Server).reply("no");
+    let inner = ScriptedModel::new()
+        .fail(BUSY)
+        .fail(BUSY)
+        .fail(BUSY)
+        .fail(ModelErrorKind::Server)
+        .reply("no");
     let model = inner.clone().retry().with_world(world);
     let (deltas, error) = pieces(&model, ask("?")).await;
-    assert_eq!(error.unwrap().kind(), ModelErrorKind::Server, "the last error, as it came");
-    assert_eq!((inner.requests().len(), deltas.len()), (4, 3), "three waits were seen");
+    assert_eq!(
+        error.unwrap().kind(),
+        ModelErrorKind::Server,
+        "the last error, as it came"
+    );
+    assert_eq!(
+        (inner.requests().len(), deltas.len()),
+        (4, 3),
+        "three waits were seen"
+    );
 }
 
 #[tokio::test]
 async fn what_will_not_pass_is_not_sent_again() {
-    for kind in [ModelErrorKind::Auth, ModelErrorKind::BadRequest, ModelErrorKind::ContextTooLong] {
+    for kind in [
+        ModelErrorKind::Auth,
+        ModelErrorKind::BadRequest,
+        ModelErrorKind::ContextTooLong,
+    ] {
         let inner = ScriptedModel::new().fail(kind).reply("no");
         let error = inner.clone().retry().complete(ask("?")).await.unwrap_err();
         assert_eq!((error.kind(), inner.remaining()), (kind, 1));
     }
-    let chosen =
-        ScriptedModel::new().fail(ModelErrorKind::Malformed).reply("yes").retry().with_world(auto().1);
+    let chosen = ScriptedModel::new()
+        .fail(ModelErrorKind::Malformed)
+        .reply("yes")
+        .retry()
+        .with_world(auto().1);
     let chosen = chosen.on(|kind| kind == ModelErrorKind::Malformed);
-    assert_eq!(chosen.complete(ask("?")).await.unwrap().message.text(), "yes");
+    assert_eq!(
+        chosen.complete(ask("?")).await.unwrap().message.text(),
+        "yes"
+    );
 }
 
 #[tokio::test]
 async fn waits_grow_and_chance_has_a_part_in_them() {
     let waits = |seed| async move {
         let world = Arc::new(ManualWorld::auto().with_seed(seed));
-        let model = (0..9).fold(ScriptedModel::new(), |model, _| model.fail(BUSY)).retry().attempts(9);
+        let model = (0..9)
+            .fold(ScriptedModel::new(), |model, _| model.fail(BUSY))
+            .retry()
+            .attempts(9);
         let (deltas, _) = pieces(&model.with_world(world), ask("?")).await;
         let wait = |delta: &Delta| match delta {
             Delta::Waiting { time, .. } => *time,
@@ -80,14 +116,35 @@ async fn waits_grow_and_chance_has_a_part_in_them() {
 async fn what_the_provider_asks_for_is_waited_in_full() {
     let (clock, world) = auto();
     let inner = ScriptedModel::new().fail(later(300)).reply("yes");
-    inner.clone().retry().with_world(world.clone()).complete(ask("?")).await.unwrap();
+    inner
+        .clone()
+        .retry()
+        .with_world(world.clone())
+        .complete(ask("?"))
+        .await
+        .unwrap();
     let waited = since_start(&clock);
-    assert!(waited >= Duration::from_secs(300) && waited <= Duration::from_secs(301), "{waited:?}");
+    assert!(
+        waited >= Duration::from_secs(300) && waited <= Duration::from_secs(301),
+        "{waited:?}"
+    );
 
     let inner = ScriptedModel::new().fail(later(300)).reply("no");
-    let model = inner.clone().retry().max_wait(Duration::from_secs(299)).with_world(world);
-    assert_eq!(model.complete(ask("?")).await.unwrap_err().kind(), later(300), "unchanged");
-    assert_eq!((since_start(&clock), inner.remaining()), (waited, 1), "and at once");
+    let model = inner
+        .clone()
+        .retry()
+        .max_wait(Duration::from_secs(299))
+        .with_world(world);
+    assert_eq!(
+        model.complete(ask("?")).await.unwrap_err().kind(),
+        later(300),
+        "unchanged"
+    );
+    assert_eq!(
+        (since_start(&clock), inner.remaining()),
+        (waited, 1),
+        "and at once"
+    );
 }
 
 #[tokio::test]
@@ -95,24 +152,54 @@ async fn an_overloaded_provider_may_ask_for_time_too() {
     let (clock, world) = auto();
     let busy = ModelError::new(BUSY, "busy").with_retry_after(Duration::from_secs(300));
     let inner = ScriptedModel::new().fail_with(busy).reply("yes");
-    inner.retry().with_world(world).complete(ask("?")).await.unwrap();
+    inner
+        .retry()
+        .with_world(world)
+        .complete(ask("?"))
+        .await
+        .unwrap();
     assert!(since_start(&clock) >= Duration::from_secs(300));
 }
 
 #[tokio::test]
 async fn what_was_shown_is_not_sent_again_unless_allowed() {
-    let script = || ScriptedModel::new().turn(broken(ModelErrorKind::Transport)).reply("Good evening");
+    let script = || {
+        ScriptedModel::new()
+            .turn(broken(ModelErrorKind::Transport))
+            .reply("Good evening")
+    };
     let inner = script();
     let (deltas, error) = pieces(&inner.clone().retry().with_world(auto().1), ask("?")).await;
-    assert_eq!((deltas, inner.remaining()), (vec![Delta::Text("Good mor".into())], 1));
+    assert_eq!(
+        (deltas, inner.remaining()),
+        (vec![Delta::Text("Good mor".into())], 1)
+    );
     assert_eq!(error.unwrap().kind(), ModelErrorKind::Transport);
 
-    let model = || script().retry().restart_after_first_delta().with_world(auto().1);
+    let model = || {
+        script()
+            .retry()
+            .restart_after_first_delta()
+            .with_world(auto().1)
+    };
     let (deltas, error) = pieces(&model(), ask("?")).await;
     let told: Vec<&str> = deltas.iter().map(name).collect();
-    assert_eq!((told, error), (vec!["text", "waiting", "restart", "text", "usage"], None));
-    let whole = model().stream(ask("?")).await.unwrap().fold().await.unwrap();
-    assert_eq!(whole.message.text(), "Good evening", "only the last attempt");
+    assert_eq!(
+        (told, error),
+        (vec!["text", "waiting", "restart", "text", "usage"], None)
+    );
+    let whole = model()
+        .stream(ask("?"))
+        .await
+        .unwrap()
+        .fold()
+        .await
+        .unwrap();
+    assert_eq!(
+        whole.message.text(),
+        "Good evening",
+        "only the last attempt"
+    );
     assert_eq!(model().complete(ask("?")).await.unwrap(), whole);
 }
 
@@ -132,7 +219,10 @@ async fn dropping_the_call_ends_the_wait() {
     let inner = ScriptedModel::new().fail(BUSY).reply("no");
     let model = inner.clone().retry().with_world(Arc::new(world.clone()));
     let mut deltas = model.stream(ask("?")).await.unwrap();
-    assert!(matches!(deltas.next().await, Some(Ok(Delta::Waiting { .. }))));
+    assert!(matches!(
+        deltas.next().await,
+        Some(Ok(Delta::Waiting { .. }))
+    ));
     tokio::select! {
         biased;
         _ = deltas.next() => panic!("the clock stands still"),
@@ -157,17 +247,33 @@ async fn fees_that_nobody_knows_count_at_their_most() {
     let mut used = Usage::new(1_000_000, 0);
     (used.searches, used.cache_written) = (Some(2), Some(0));
     let cost = async |price: Price, used: Usage| {
-        let reply = move |_: &Request| Ok(Response::new(Message::assistant("yes")).with_usage(used));
-        let model = FunctionModel::new(reply).with_card(ModelCard::new("test", "m").with_price(price));
-        model.retry().complete(ask("?")).await.unwrap().usage.cost.unwrap()
+        let reply =
+            move |_: &Request| Ok(Response::new(Message::assistant("yes")).with_usage(used));
+        let model =
+            FunctionModel::new(reply).with_card(ModelCard::new("test", "m").with_price(price));
+        model
+            .retry()
+            .complete(ask("?"))
+            .await
+            .unwrap()
+            .usage
+            .cost
+            .unwrap()
     };
     let (price, dollars) = (Price::new(1.0, 1.0), Money::from_dollars);
     let fees = Fees::UNKNOWN.saturating_mul(2);
     assert_eq!(cost(price, used).await, dollars(1.0).saturating_add(fees));
-    assert_eq!(cost(price.with_fees(Fees::new().with_search(0.01)), used).await, dollars(1.02));
-    // The same where the provider does not say what it put into its cache, which then has the dearest rate.
+    assert_eq!(
+        cost(price.with_fees(Fees::new().with_search(0.01)), used).await,
+        dollars(1.02)
+    );
+    // The same where the provider does not say what it put into its cache, which then has the
+    // dearest rate.
     used.cache_written = None;
-    assert_eq!(cost(price.with_cache_write(2.0), used).await, dollars(2.0).saturating_add(fees));
+    assert_eq!(
+        cost(price.with_cache_write(2.0), used).await,
+        dollars(2.0).saturating_add(fees)
+    );
     used.priority = true;
     assert_eq!(
         cost(price.with_cache_write(2.0).with_priority(200), used).await,
@@ -179,49 +285,130 @@ async fn fees_that_nobody_knows_count_at_their_most() {
 async fn attempts_that_may_have_cost_make_the_usage_an_estimate() {
     let card = ModelCard::new("test", "m").with_price(Price::new(1.0, 1.0));
     let script = |kind| {
-        let model = ScriptedModel::new().fail(kind).turn(Turn::new().text("yes").usage(10, 3));
+        let model = ScriptedModel::new()
+            .fail(kind)
+            .turn(Turn::new().text("yes").usage(10, 3));
         model.with_card(card.clone()).retry().with_world(auto().1)
     };
     let sure = script(later(1)).complete(ask("?")).await.unwrap().usage;
-    assert_eq!((sure.total(), sure.estimated, sure.cost.is_some()), (13, false, true), "turned down is free");
-    let unsure = script(ModelErrorKind::Timeout).complete(ask("?")).await.unwrap().usage;
-    assert_eq!((unsure.total(), unsure.estimated, unsure.cost), (13, true, None));
+    assert_eq!(
+        (sure.total(), sure.estimated, sure.cost.is_some()),
+        (13, false, true),
+        "turned down is free"
+    );
+    let unsure = script(ModelErrorKind::Timeout)
+        .complete(ask("?"))
+        .await
+        .unwrap()
+        .usage;
+    assert_eq!(
+        (unsure.total(), unsure.estimated, unsure.cost),
+        (13, true, None)
+    );
 
     let mut known = broken(ModelErrorKind::Transport);
     known = known.usage(10, 1);
-    let inner = ScriptedModel::new().turn(known).turn(Turn::new().text("yes").usage(10, 3));
-    let model = inner.retry().restart_after_first_delta().with_world(auto().1);
-    let usage = model.stream(Request::new()).await.unwrap().fold().await.unwrap().usage;
+    let inner = ScriptedModel::new()
+        .turn(known)
+        .turn(Turn::new().text("yes").usage(10, 3));
+    let model = inner
+        .retry()
+        .restart_after_first_delta()
+        .with_world(auto().1);
+    let usage = model
+        .stream(Request::new())
+        .await
+        .unwrap()
+        .fold()
+        .await
+        .unwrap()
+        .usage;
     let mut expected = Usage::new(10, 3);
     expected.estimated = true;
-    assert_eq!(usage, expected, "a reply that breaks off gives no counts here");
+    assert_eq!(
+        usage, expected,
+        "a reply that breaks off gives no counts here"
+    );
 }
 
 #[tokio::test]
 async fn a_reply_that_is_turned_down_in_the_middle_may_have_cost() {
-    let model = ScriptedModel::new().turn(broken(later(1))).turn(Turn::new().text("yes").usage(10, 3));
-    let model = model.retry().restart_after_first_delta().with_world(auto().1);
-    let usage = model.stream(ask("?")).await.unwrap().fold().await.unwrap().usage;
-    assert_eq!((usage.total(), usage.estimated, usage.cost), (13, true, None));
-    let (_, error) = pieces(&ScriptedModel::new().turn(broken(later(1))).retry(), ask("?")).await;
+    let model = ScriptedModel::new()
+        .turn(broken(later(1)))
+        .turn(Turn::new().text("yes").usage(10, 3));
+    let model = model
+        .retry()
+        .restart_after_first_delta()
+        .with_world(auto().1);
+    let usage = model
+        .stream(ask("?"))
+        .await
+        .unwrap()
+        .fold()
+        .await
+        .unwrap()
+        .usage;
+    assert_eq!(
+        (usage.total(), usage.estimated, usage.cost),
+        (13, true, None)
+    );
+    let (_, error) = pieces(
+        &ScriptedModel::new().turn(broken(later(1))).retry(),
+        ask("?"),
+    )
+    .await;
     assert!(error.unwrap().may_cost());
 }
 
 #[tokio::test]
 async fn an_error_tells_of_attempts_before_it_that_may_have_cost() {
-    let model = ScriptedModel::new().fail(ModelErrorKind::Timeout).fail(ModelErrorKind::Auth);
-    let error = model.retry().with_world(auto().1).complete(ask("?")).await.unwrap_err();
-    assert_eq!((error.kind(), error.may_cost()), (ModelErrorKind::Auth, true));
-    let model = ScriptedModel::new().fail(later(1)).fail(ModelErrorKind::Auth);
+    let model = ScriptedModel::new()
+        .fail(ModelErrorKind::Timeout)
+        .fail(ModelErrorKind::Auth);
+    let error = model
+        .retry()
+        .with_world(auto().1)
+        .complete(ask("?"))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.kind(), error.may_cost()),
+        (ModelErrorKind::Auth, true)
+    );
+    let model = ScriptedModel::new()
+        .fail(later(1))
+        .fail(ModelErrorKind::Auth);
     let (_, error) = pieces(&model.retry().with_world(auto().1), ask("?")).await;
     assert!(!error.unwrap().may_cost());
 }
 
 #[tokio::test]
 async fn extreme_settings_do_no_harm() {
-    let model = (0..70).fold(ScriptedModel::new(), |model, _| model.fail(BUSY)).reply("yes");
-    let model = model.retry().attempts(u64::MAX).backoff(Duration::MAX, Duration::from_secs(60));
-    assert_eq!(model.with_world(auto().1).complete(ask("?")).await.unwrap().message.text(), "yes");
-    let once = ScriptedModel::new().fail(later(u64::MAX)).reply("no").retry().attempts(0);
-    assert_eq!(once.complete(ask("?")).await.unwrap_err().kind(), later(u64::MAX), "once at least");
+    let model = (0..70)
+        .fold(ScriptedModel::new(), |model, _| model.fail(BUSY))
+        .reply("yes");
+    let model = model
+        .retry()
+        .attempts(u64::MAX)
+        .backoff(Duration::MAX, Duration::from_secs(60));
+    assert_eq!(
+        model
+            .with_world(auto().1)
+            .complete(ask("?"))
+            .await
+            .unwrap()
+            .message
+            .text(),
+        "yes"
+    );
+    let once = ScriptedModel::new()
+        .fail(later(u64::MAX))
+        .reply("no")
+        .retry()
+        .attempts(0);
+    assert_eq!(
+        once.complete(ask("?")).await.unwrap_err().kind(),
+        later(u64::MAX),
+        "once at least"
+    );
 }

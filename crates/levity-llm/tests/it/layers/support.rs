@@ -16,7 +16,10 @@ pub(crate) fn ask(text: &str) -> Request {
 }
 
 /// All pieces of a reply, and the error it ends with.
-pub(crate) async fn pieces(model: &dyn Model, request: Request) -> (Vec<Delta>, Option<ModelError>) {
+pub(crate) async fn pieces(
+    model: &dyn Model,
+    request: Request,
+) -> (Vec<Delta>, Option<ModelError>) {
     let mut deltas = match model.stream(request).await {
         Ok(deltas) => deltas,
         Err(error) => return (Vec::new(), Some(error)),
@@ -50,8 +53,9 @@ impl Folder {
     /// The names in it, sorted.
     pub(crate) fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.0).unwrap();
-        let mut names: Vec<_> =
-            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         names
     }

@@ -1,10 +1,11 @@
-//! Calls that a model in text mode writes, in the form that it was taught or in the form of its family.
+//! Calls that a model in text mode writes, in the form that it was taught or in the form of its
+//! family.
 
 use std::sync::Arc;
 
 use levity_core::{
-    Delta, Finish, Message, Model as _, OutputSchema, ProviderState, Request, Response, ToolCall, ToolError,
-    ToolOutput, ToolResult, ToolSpec,
+    Delta, Finish, Message, Model as _, OutputSchema, ProviderState, Request, Response, ToolCall,
+    ToolError, ToolOutput, ToolResult, ToolSpec,
 };
 use levity_llm::ModelExt as _;
 use levity_llm::layers::ToolMode;
@@ -24,8 +25,12 @@ fn tools() -> Vec<Arc<ToolSpec>> {
     );
     vec![
         ToolSpec::new("add", "Adds.").with_input(add).into(),
-        ToolSpec::new("write", "Writes a file.").with_input(write).into(),
-        ToolSpec::new("now", "Tells the time.").with_input(object(json!({}), json!([]))).into(),
+        ToolSpec::new("write", "Writes a file.")
+            .with_input(write)
+            .into(),
+        ToolSpec::new("now", "Tells the time.")
+            .with_input(object(json!({}), json!([])))
+            .into(),
     ]
 }
 
@@ -40,19 +45,35 @@ fn scripted(reply: &[&str], finish: Finish) -> ScriptedModel {
 
 async fn streamed(reply: &[&str], request: &Request) -> Response {
     let model = scripted(reply, Finish::Stop).text_tools();
-    model.stream(request.clone()).await.unwrap().fold().await.unwrap()
+    model
+        .stream(request.clone())
+        .await
+        .unwrap()
+        .fold()
+        .await
+        .unwrap()
 }
 
 async fn whole(reply: &str, request: &Request) -> Response {
-    scripted(&[reply], Finish::Stop).text_tools().complete(request.clone()).await.unwrap()
+    scripted(&[reply], Finish::Stop)
+        .text_tools()
+        .complete(request.clone())
+        .await
+        .unwrap()
 }
 
 fn letters(text: &str) -> Vec<&str> {
-    text.char_indices().map(|(at, char)| &text[at..at + char.len_utf8()]).collect()
+    text.char_indices()
+        .map(|(at, char)| &text[at..at + char.len_utf8()])
+        .collect()
 }
 
 fn calls(reply: &Response) -> Vec<(&str, &Value)> {
-    reply.message.calls().map(|call| (&*call.name, &call.args)).collect()
+    reply
+        .message
+        .calls()
+        .map(|call| (&*call.name, &call.args))
+        .collect()
 }
 
 /// Forms of a call `add(a=2)`, beside those that text mode teaches.
@@ -61,9 +82,12 @@ const FORMS: [&str; 42] = [
     r#"[TOOL_CALLS][{"name": "add", "arguments": {"a": 2}}]"#,
     r#"[TOOL_CALLS]add[ARGS]{"a": 2}"#,
     r#"[TOOL_CALLS]add{"a": 2}"#,
-    "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n```json\n{\"a\": 2}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
-    "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>add<｜tool▁sep｜>{\"a\": 2}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
-    "<|tool▁calls▁begin|><|tool▁call▁begin|>function<|tool▁sep|>add\n```json\n{\"a\": 2}\n```<|tool▁call▁end|><|tool▁calls▁end|>",
+    "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n```json\n{\"a\": \
+        2}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+    "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>add<｜tool▁sep｜>{\"a\": \
+        2}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+    "<|tool▁calls▁begin|><|tool▁call▁begin|>function<|tool▁sep|>add\n```json\n{\"a\": \
+        2}\n```<|tool▁call▁end|><|tool▁calls▁end|>",
     r#"<|tool_call|>[{"name": "add", "arguments": {"a": 2}}]"#,
     r#"<|tool_call|>{"name": "add", "arguments": {"a": 2}}<|/tool_call|>"#,
     r#"<|python_tag|>{"name": "add", "parameters": {"a": 2}}"#,
@@ -80,12 +104,14 @@ const FORMS: [&str; 42] = [
     "<functioncall> {\"name\": \"add\", \"arguments\": '{\"a\": 2}'}",
     "<tools>{\"name\": \"add\", \"arguments\": {\"a\": 2}}</tools>",
     "<invoke name=\"add\">\n<parameter name=\"a\">2</parameter>\n</invoke>",
-    "<minimax:tool_call>\n<invoke name=\"add\">\n<parameter name=\"a\">2</parameter>\n</invoke>\n</minimax:tool_call>",
+    "<minimax:tool_call>\n<invoke name=\"add\">\n<parameter \
+        name=\"a\">2</parameter>\n</invoke>\n</minimax:tool_call>",
     "<|tool_call_start|>[add(a=2)]<|tool_call_end|>",
     "<|tool_calls_section_begin|><|tool_call_begin|>functions.add:0<|tool_call_argument_begin|>{\"a\": 2}<|tool_call_end|><|tool_calls_section_end|>",
     "<start_function_call>call:add{a: 2}<end_function_call>",
     "<|python_start|>[add(a=2)]<|python_end|>",
-    "<|START_ACTION|>[{\"tool_call_id\": \"0\", \"tool_name\": \"add\", \"parameters\": {\"a\": 2}}]<|END_ACTION|>",
+    "<|START_ACTION|>[{\"tool_call_id\": \"0\", \"tool_name\": \"add\", \"parameters\": {\"a\": \
+        2}}]<|END_ACTION|>",
     "<|action_start|><|plugin|>{\"name\": \"add\", \"parameters\": {\"a\": 2}}<|action_end|>",
     "functools[{\"name\": \"add\", \"arguments\": {\"a\": 2}}]",
     ">>>add\n{\"a\": 2}",
@@ -96,7 +122,8 @@ const FORMS: [&str; 42] = [
     "{\"name\": \"add\", \"arguments\": {\"a\": 2}",
     "Let me check: {\"name\": \"add\", \"arguments\": {\"a\": 2}}",
     "I will add them.\n[TOOL_CALLS] [{\"name\": \"add\", \"arguments\": {\"a\": 2}}]",
-    "<think>\nIt wants a sum.\n\nIt shall have it.\n</think>\n\n[TOOL_CALLS] [{\"name\": \"add\", \"arguments\": {\"a\": 2}}]",
+    "<think>\nIt wants a sum.\n\nIt shall have it.\n</think>\n\n[TOOL_CALLS] \
+        [{\"name\": \"add\", \"arguments\": {\"a\": 2}}]",
     "[Thinking: hm] <|tool_call|>[{\"name\": \"add\", \"arguments\": {\"a\": 2}}]",
     "\n\n <|python_tag|>{\"name\": \"add\", \"parameters\": {\"a\": 2}}<|eom_id|>\n",
 ];
@@ -107,35 +134,61 @@ async fn text_mode_reads_the_call_forms_of_all_families_however_they_are_cut() {
     let mut missed = Vec::new();
     for form in FORMS {
         let reply = whole(form, &request).await;
-        let is_read = calls(&reply) == [("add", &json!({"a": 2}))] && reply.finish == Finish::ToolCalls;
+        let is_read =
+            calls(&reply) == [("add", &json!({"a": 2}))] && reply.finish == Finish::ToolCalls;
         if !is_read || reply.message.text().contains(['<', '[', '{', '`']) {
             missed.push(format!("{form:?}: {:?}", reply.message.parts));
             continue;
         }
-        assert_eq!(streamed(&letters(form), &request).await, reply, "letter by letter: {form:?}");
+        assert_eq!(
+            streamed(&letters(form), &request).await,
+            reply,
+            "letter by letter: {form:?}"
+        );
         for at in (1..form.len()).filter(|at| form.is_char_boundary(*at)) {
             let (before, behind) = form.split_at(at);
-            assert_eq!(streamed(&[before, behind], &request).await, reply, "{before:?} | {behind:?}");
+            assert_eq!(
+                streamed(&[before, behind], &request).await,
+                reply,
+                "{before:?} | {behind:?}"
+            );
         }
     }
-    assert!(missed.is_empty(), "{} of {}:\n{}", missed.len(), FORMS.len(), missed.join("\n"));
+    assert!(
+        missed.is_empty(),
+        "{} of {}:\n{}",
+        missed.len(),
+        FORMS.len(),
+        missed.join("\n")
+    );
 }
 
 #[tokio::test]
 async fn several_calls_in_the_form_of_a_family_are_all_read_in_text_mode() {
     let request = offered("What are two and nothing, and what time is it?");
     for form in [
-        "[TOOL_CALLS] [{\"name\": \"add\", \"arguments\": {\"a\": 2}}, {\"name\": \"now\", \"arguments\": {}}]",
-        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n```json\n{\"a\": 2}\n```<｜tool▁call▁end｜>\n\
+        "[TOOL_CALLS] [{\"name\": \"add\", \"arguments\": {\"a\": 2}}, \
+            {\"name\": \"now\", \"arguments\": {}}]",
+        "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n```json\n{\"a\": \
+            2}\n```<｜tool▁call▁end｜>\n\
          <｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
-        "<|tool_call|>{\"name\": \"add\", \"arguments\": {\"a\": 2}}<|/tool_call|><|tool_call|>{\"name\": \"now\"}<|/tool_call|>",
+        "<|tool_call|>{\"name\": \"add\", \"arguments\": {\"a\": \
+            2}}<|/tool_call|><|tool_call|>{\"name\": \"now\"}<|/tool_call|>",
         "[add(a=2), now()]",
         "<function=add>{\"a\": 2}</function>\n<function=now>{}</function>",
         "<tool_call>\n<function=add>\n<parameter=a>\n2\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=now>\n</function>\n</tool_call>",
     ] {
         let reply = whole(form, &request).await;
-        assert_eq!(calls(&reply), [("add", &json!({"a": 2})), ("now", &json!({}))], "{form:?}");
-        assert_eq!(streamed(&letters(form), &request).await, reply, "letter by letter: {form:?}");
+        assert_eq!(
+            calls(&reply),
+            [("add", &json!({"a": 2})), ("now", &json!({}))],
+            "{form:?}"
+        );
+        assert_eq!(
+            streamed(&letters(form), &request).await,
+            reply,
+            "letter by letter: {form:?}"
+        );
     }
 }
 
@@ -156,7 +209,9 @@ async fn json_in_the_arguments_of_a_family_call_is_no_call_of_its_own() {
             "<tool_call>write\n<arg_key>path</arg_key>\n<arg_value>package.json</arg_value>\n<arg_key>content</arg_key>\n<arg_value>\n{content}\n</arg_value>\n</tool_call>"
         ),
         format!(
-            "<invoke name=\"write\">\n<parameter name=\"path\">package.json</parameter>\n<parameter name=\"content\">\n{content}\n</parameter>\n</invoke>"
+            "<invoke name=\"write\">\n<parameter \
+                name=\"path\">package.json</parameter>\n<parameter \
+                name=\"content\">\n{content}\n</parameter>\n</invoke>"
         ),
         format!(
             "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>write\n```json\n{{\"path\": \"package.json\", \"content\": {quoted}}}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>"
@@ -165,10 +220,17 @@ async fn json_in_the_arguments_of_a_family_call_is_no_call_of_its_own() {
         let reply = whole(&form, &request).await;
         assert_eq!(
             calls(&reply),
-            [("write", &json!({"path": "package.json", "content": content}))],
+            [(
+                "write",
+                &json!({"path": "package.json", "content": content})
+            )],
             "{form}"
         );
-        assert_eq!(streamed(&letters(&form), &request).await, reply, "letter by letter: {form:?}");
+        assert_eq!(
+            streamed(&letters(&form), &request).await,
+            reply,
+            "letter by letter: {form:?}"
+        );
     }
 }
 
@@ -187,26 +249,55 @@ async fn call_in_the_taught_form_is_read_only_where_it_ends_the_reply() {
         ("Thought: hm\nAction: now".to_owned(), "", vec!["now"]),
         ("Action: now is the time".to_owned(), "", vec![]),
         ("Action: add".to_owned(), "", vec![]),
-        ("Action: add\nAction Input: {\"a\": 2}".to_owned(), "", vec!["add"]),
-        ("TOOL_CALL: now\n".to_owned(), "", vec!["now"]),
-        ("TOOL_CALL: add\nARGUMENTS: {\"a\": 2}\nTOOL_CALL: now".to_owned(), "", vec!["add", "now"]),
-        ("TOOL_CALL: add\nARGUMENTS:\n```json\n{\"a\": 2}\n```".to_owned(), "", vec!["add"]),
-        ("They write TOOL_CALL: now".to_owned(), "", vec![]),
-        (r#"{"action": "add", "args": {"a": 2}}"#.to_owned(), "", vec!["add"]),
-        (r#"{"tool": "add", "input": {"a": 2}}"#.to_owned(), "", vec!["add"]),
         (
-            r#"{"thought": "hm", "call_tool": {"tool_name": "now", "tool_arguments": {}}}"#.to_owned(),
+            "Action: add\nAction Input: {\"a\": 2}".to_owned(),
+            "",
+            vec!["add"],
+        ),
+        ("TOOL_CALL: now\n".to_owned(), "", vec!["now"]),
+        (
+            "TOOL_CALL: add\nARGUMENTS: {\"a\": 2}\nTOOL_CALL: now".to_owned(),
+            "",
+            vec!["add", "now"],
+        ),
+        (
+            "TOOL_CALL: add\nARGUMENTS:\n```json\n{\"a\": 2}\n```".to_owned(),
+            "",
+            vec!["add"],
+        ),
+        ("They write TOOL_CALL: now".to_owned(), "", vec![]),
+        (
+            r#"{"action": "add", "args": {"a": 2}}"#.to_owned(),
+            "",
+            vec!["add"],
+        ),
+        (
+            r#"{"tool": "add", "input": {"a": 2}}"#.to_owned(),
+            "",
+            vec!["add"],
+        ),
+        (
+            r#"{"thought": "hm", "call_tool": {"tool_name": "now", "tool_arguments": {}}}"#
+                .to_owned(),
             "",
             vec!["now"],
         ),
-        (r#"{"action": "buy", "args": {"a": 2}}"#.to_owned(), "", vec![]),
+        (
+            r#"{"action": "buy", "args": {"a": 2}}"#.to_owned(),
+            "",
+            vec![],
+        ),
     ] {
         let request = offered("And now?");
         let read = whole(&reply, &request).await;
         let names: Vec<&str> = read.message.calls().map(|call| &*call.name).collect();
         let text = if called.is_empty() { &*reply } else { text };
         assert_eq!((&*read.message.text(), names), (text, called), "{reply}");
-        assert_eq!(streamed(&letters(&reply), &request).await, read, "letter by letter: {reply:?}");
+        assert_eq!(
+            streamed(&letters(&reply), &request).await,
+            read,
+            "letter by letter: {reply:?}"
+        );
     }
 }
 
@@ -218,8 +309,14 @@ async fn result_that_the_model_makes_up_is_left_out_and_not_sent_back() {
             "<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 2}}</tool_call>",
             "<tool_response>5</tool_response>\n<tool_call>{\"name\": \"now\"}</tool_call>",
         ),
-        ("Action: add\nAction Input: {\"a\": 2}", "Observation: 5\nFinal Answer: 5"),
-        ("TOOL_CALL: add\nARGUMENTS: {\"a\": 2}", "TOOL_RESULT: add\n5"),
+        (
+            "Action: add\nAction Input: {\"a\": 2}",
+            "Observation: 5\nFinal Answer: 5",
+        ),
+        (
+            "TOOL_CALL: add\nARGUMENTS: {\"a\": 2}",
+            "TOOL_RESULT: add\n5",
+        ),
     ] {
         let (reply, request) = (format!("\n{call}\n{made_up}"), offered("And now?"));
         let read = whole(&reply, &request).await;
@@ -228,12 +325,18 @@ async fn result_that_the_model_makes_up_is_left_out_and_not_sent_back() {
             (vec![("add", &json!({"a": 2}))], ""),
             "{reply}"
         );
-        assert_eq!(streamed(&letters(&reply), &request).await, read, "letter by letter: {reply:?}");
+        assert_eq!(
+            streamed(&letters(&reply), &request).await,
+            read,
+            "letter by letter: {reply:?}"
+        );
         let inner = ScriptedModel::new().reply("Two.");
         let mut request = request;
         let mut exchange = request.history.open(read.message.clone()).unwrap();
         let call_read: ToolCall = exchange.unanswered().next().unwrap().clone();
-        exchange.answer(ToolResult::new(&call_read, Ok(ToolOutput::text("2")))).unwrap();
+        exchange
+            .answer(ToolResult::new(&call_read, Ok(ToolOutput::text("2"))))
+            .unwrap();
         request.history.close(exchange, &ToolError::failed("none"));
         inner.clone().text_tools().complete(request).await.unwrap();
         let sent = inner.requests().pop().unwrap();
@@ -251,16 +354,29 @@ async fn thought_before_a_reply_is_thinking_in_text_mode() {
         ("<think>hm</think>\n[add(a=2)]", "hm", "", 1),
         ("[Thinking: hm] [add(a=2)]", "hm", "", 1),
         ("add [Thinking: hm] more", "", "add [Thinking: hm] more", 0),
-        ("The <think> tag opens a thought.", "", "The <think> tag opens a thought.", 0),
+        (
+            "The <think> tag opens a thought.",
+            "",
+            "The <think> tag opens a thought.",
+            0,
+        ),
     ] {
         for request in [offered("And now?"), ask("And now?")] {
             let read = whole(reply, &request).await;
             let has_tools = !request.tools.is_empty();
             if has_tools || called == 0 {
-                let found = (&*read.message.thinking(), &*read.message.text(), read.message.calls().count());
+                let found = (
+                    &*read.message.thinking(),
+                    &*read.message.text(),
+                    read.message.calls().count(),
+                );
                 assert_eq!(found, (thinking, text, called), "{reply}");
             }
-            assert_eq!(streamed(&letters(reply), &request).await, read, "letter by letter: {reply:?}");
+            assert_eq!(
+                streamed(&letters(reply), &request).await,
+                read,
+                "letter by letter: {reply:?}"
+            );
         }
     }
 }
@@ -269,22 +385,47 @@ async fn thought_before_a_reply_is_thinking_in_text_mode() {
 async fn family_call_behind_a_thought_that_the_provider_delivers_is_read_in_text_mode() {
     let call = "[TOOL_CALLS]add{\"a\": 2}";
     let signature = ProviderState::new("test", json!("s"));
-    let turns: [fn(ProviderState) -> Turn; 2] =
-        [|_| Turn::new().thinking("hm"), |signature| Turn::new().thinking("hm").opaque(signature)];
+    let turns: [fn(ProviderState) -> Turn; 2] = [
+        |_| Turn::new().thinking("hm"),
+        |signature| Turn::new().thinking("hm").opaque(signature),
+    ];
     for turn in turns {
-        let script = || ScriptedModel::new().turn(turn(signature.clone()).text(call)).text_tools();
+        let script = || {
+            ScriptedModel::new()
+                .turn(turn(signature.clone()).text(call))
+                .text_tools()
+        };
         let reply = script().complete(offered("And now?")).await.unwrap();
-        assert_eq!((calls(&reply), &*reply.message.thinking()), (vec![("add", &json!({"a": 2}))], "hm"));
-        assert_eq!(script().stream(offered("And now?")).await.unwrap().fold().await.unwrap(), reply);
+        assert_eq!(
+            (calls(&reply), &*reply.message.thinking()),
+            (vec![("add", &json!({"a": 2}))], "hm")
+        );
+        assert_eq!(
+            script()
+                .stream(offered("And now?"))
+                .await
+                .unwrap()
+                .fold()
+                .await
+                .unwrap(),
+            reply
+        );
     }
 }
 
 /// Tools of a set of `tests/data`, and a conversation about them.
 fn row_request(sets: &Value, row: &Value) -> Request {
-    let tools = sets[row["tools"].as_str().unwrap()].as_array().unwrap().iter().map(|tool| {
-        let text = |key: &str| tool[key].as_str().unwrap_or_default().to_owned();
-        Arc::new(ToolSpec::new(text("name"), text("description")).with_input(tool["parameters"].clone()))
-    });
+    let tools = sets[row["tools"].as_str().unwrap()]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| {
+            let text = |key: &str| tool[key].as_str().unwrap_or_default().to_owned();
+            Arc::new(
+                ToolSpec::new(text("name"), text("description"))
+                    .with_input(tool["parameters"].clone()),
+            )
+        });
     let mut request = Request::new().with_tools(tools.collect::<Vec<_>>());
     for message in row["before"].as_array().into_iter().flatten() {
         let text = message["text"].as_str().unwrap_or_default();
@@ -298,7 +439,12 @@ fn row_request(sets: &Value, row: &Value) -> Request {
 
 fn rows(text: &str) -> (Value, Vec<Value>) {
     let sets = serde_json::from_str(include_str!("../../data/tool_sets.json")).unwrap();
-    (sets, text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+    (
+        sets,
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect(),
+    )
 }
 
 #[tokio::test]
@@ -309,14 +455,25 @@ async fn reply_that_only_speaks_of_calls_stays_text_in_text_mode() {
     for row in &rows {
         let (request, reply) = (row_request(&sets, row), row["reply"].as_str().unwrap());
         let read = whole(reply, &request).await;
-        assert_eq!(streamed(&letters(reply), &request).await, read, "{}", row["id"]);
+        assert_eq!(
+            streamed(&letters(reply), &request).await,
+            read,
+            "{}",
+            row["id"]
+        );
         if read.message.calls().next().is_some() {
             wrong.push(format!("{} | {} | {reply}", row["id"], row["asked"]));
         } else if read.message.thinking().is_empty() {
             assert_eq!(read.message.text(), reply, "{}", row["id"]);
         }
     }
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), rows.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {}:\n{}",
+        wrong.len(),
+        rows.len(),
+        wrong.join("\n")
+    );
 }
 
 #[tokio::test]
@@ -326,30 +483,67 @@ async fn reply_of_any_model_family_that_is_a_call_is_read_in_text_mode() {
     for row in &rows {
         let (request, reply) = (row_request(&sets, row), row["reply"].as_str().unwrap());
         let read = whole(reply, &request).await;
-        assert_eq!(streamed(&letters(reply), &request).await, read, "{}", row["id"]);
-        let found: Vec<Value> =
-            read.message.calls().map(|call| json!({"name": call.name, "arguments": call.args})).collect();
+        assert_eq!(
+            streamed(&letters(reply), &request).await,
+            read,
+            "{}",
+            row["id"]
+        );
+        let found: Vec<Value> = read
+            .message
+            .calls()
+            .map(|call| json!({"name": call.name, "arguments": call.args}))
+            .collect();
         if json!(found) != row["calls"] {
-            wrong.push(format!("{} | {reply:?} | {:?}", row["id"], read.message.parts));
+            wrong.push(format!(
+                "{} | {reply:?} | {:?}",
+                row["id"], read.message.parts
+            ));
         }
     }
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), rows.len(), wrong.join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} of {}:\n{}",
+        wrong.len(),
+        rows.len(),
+        wrong.join("\n")
+    );
 }
 
 /// A question, a reply to it in the form of a call, and the reason why it stays text.
 const NO_CALLS: [(&str, &str, &str); 14] = [
-    ("?", "[TOOL_CALLS] [{\"name\": \"sum\", \"arguments\": {\"a\": 2}}]", "the tool is not offered"),
+    (
+        "?",
+        "[TOOL_CALLS] [{\"name\": \"sum\", \"arguments\": {\"a\": 2}}]",
+        "the tool is not offered",
+    ),
     ("?", "[sum(a=2)]", "the tool is not offered"),
-    ("?", "<function=sum>{\"a\": 2}</function>", "the tool is not offered"),
-    ("?", "<|tool_call|>[{\"name\": \"add\", \"arguments\": {\"x\": 2}}]", "the tool has no such argument"),
+    (
+        "?",
+        "<function=sum>{\"a\": 2}</function>",
+        "the tool is not offered",
+    ),
+    (
+        "?",
+        "<|tool_call|>[{\"name\": \"add\", \"arguments\": {\"x\": 2}}]",
+        "the tool has no such argument",
+    ),
     ("?", "[add(a=2)] adds.", "words stand behind it"),
-    ("?", "<function=add>{\"a\": 2}</function>\nThat is how it looks.", "words stand behind it"),
+    (
+        "?",
+        "<function=add>{\"a\": 2}</function>\nThat is how it looks.",
+        "words stand behind it",
+    ),
     (
         "?",
         "It looks like this: <|python_tag|>{\"name\": \"add\", \"parameters\": {\"a\": 2}}",
         "it is an example",
     ),
-    ("?", "I know the sum.\n\nIt is two.\n\n[add(a=2)]", "it stands behind an answer"),
+    (
+        "?",
+        "I know the sum.\n\nIt is two.\n\n[add(a=2)]",
+        "it stands behind an answer",
+    ),
     ("?", "`[add(a=2)]`", "it is quoted"),
     ("?", "now()", "it says nothing"),
     (
@@ -357,9 +551,21 @@ const NO_CALLS: [(&str, &str, &str); 14] = [
         "[TOOL_CALLS] [{\"name\": \"add\", \"arguments\": {\"a\": 2}}]",
         "JSON was asked for",
     ),
-    ("Write Python code that adds.", "add(a=2)", "code was asked for"),
-    ("Write a snippet that adds.", "```python\nadd(a=2)\n```", "code was asked for"),
-    ("The page says [TOOL_CALLS]add{\"a\": 2} at its end.", "[TOOL_CALLS]add{\"a\": 2}", "the user said it"),
+    (
+        "Write Python code that adds.",
+        "add(a=2)",
+        "code was asked for",
+    ),
+    (
+        "Write a snippet that adds.",
+        "```python\nadd(a=2)\n```",
+        "code was asked for",
+    ),
+    (
+        "The page says [TOOL_CALLS]add{\"a\": 2} at its end.",
+        "[TOOL_CALLS]add{\"a\": 2}",
+        "the user said it",
+    ),
 ];
 
 #[tokio::test]
@@ -367,11 +573,22 @@ async fn text_mode_leaves_text_that_is_no_call_of_a_family_as_it_is() {
     for (asked, text, why) in NO_CALLS {
         let request = offered(asked);
         let read = whole(text, &request).await;
-        assert_eq!((&*read.message.text(), read.message.calls().count()), (text, 0), "{why}");
+        assert_eq!(
+            (&*read.message.text(), read.message.calls().count()),
+            (text, 0),
+            "{why}"
+        );
         assert_eq!(read.finish, Finish::Stop, "{why}");
-        assert_eq!(streamed(&letters(text), &request).await, read, "letter by letter: {text:?}");
+        assert_eq!(
+            streamed(&letters(text), &request).await,
+            read,
+            "letter by letter: {text:?}"
+        );
     }
-    let shape = OutputSchema::new("Sum", json!({"type": "object", "required": ["function", "arguments"]}));
+    let shape = OutputSchema::new(
+        "Sum",
+        json!({"type": "object", "required": ["function", "arguments"]}),
+    );
     let answer = "{\"function\": \"add\", \"arguments\": {\"a\": 2}}";
     let read = whole(answer, &offered("?").with_output(shape)).await;
     assert_eq!(
@@ -381,8 +598,19 @@ async fn text_mode_leaves_text_that_is_no_call_of_a_family_as_it_is() {
     );
     let read = whole("[add(a=2)]", &ask("?")).await;
     assert_eq!(read.message.calls().count(), 0, "no tool is offered");
-    let model = scripted(&["[add(a=2)] adds."], Finish::Stop).text_tools().beside_native();
-    assert_eq!(model.complete(offered("?")).await.unwrap().message.calls().count(), 0);
+    let model = scripted(&["[add(a=2)] adds."], Finish::Stop)
+        .text_tools()
+        .beside_native();
+    assert_eq!(
+        model
+            .complete(offered("?"))
+            .await
+            .unwrap()
+            .message
+            .calls()
+            .count(),
+        0
+    );
 }
 
 #[tokio::test]
@@ -425,23 +653,39 @@ async fn text_mode_holds_back_only_what_may_be_a_family_call() {
 
 #[tokio::test]
 async fn call_goes_back_to_the_model_as_it_was_written() {
-    let written =
-        "I will add.\n[TOOL_CALLS] [{\"name\": \"add\", \"arguments\": {\"a\": 2}}, {\"name\": \"now\"}]";
-    let taught = "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 2}}\n</tool_call>\n<tool_call>\n{\"name\": \"now\"}\n</tool_call>";
+    let written = "I will add.\n[TOOL_CALLS] [{\"name\": \"add\", \"arguments\": {\"a\": 2}}, \
+        {\"name\": \"now\"}]";
+    let taught = "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": \
+        2}}\n</tool_call>\n<tool_call>\n{\"name\": \"now\"}\n</tool_call>";
     for written in [written, taught] {
         let inner = scripted(&[written], Finish::Stop).reply("Two.");
         let model = inner.clone().text_tools();
         let (mut deltas, mut request) = (pieces(&model, offered("?")).await.0, offered("?"));
-        let notices: Vec<Delta> =
-            deltas.extract_if(.., |delta| matches!(delta, Delta::Notice { .. })).collect();
-        assert_eq!(notices, [Delta::Notice { text: "read from text: call of `add`, `now`".into() }]);
+        let notices: Vec<Delta> = deltas
+            .extract_if(.., |delta| matches!(delta, Delta::Notice { .. }))
+            .collect();
+        assert_eq!(
+            notices,
+            [Delta::Notice {
+                text: "read from text: call of `add`, `now`".into()
+            }]
+        );
         let mut fold = levity_core::Fold::new();
-        deltas.into_iter().for_each(|delta| fold.push(delta).unwrap());
+        deltas
+            .into_iter()
+            .for_each(|delta| fold.push(delta).unwrap());
         let mut exchange = request.history.open(fold.finish().message).unwrap();
         let call: ToolCall = exchange.unanswered().next().unwrap().clone();
-        exchange.answer(ToolResult::new(&call, Ok(ToolOutput::text("2")))).unwrap();
-        request.history.close(exchange, &ToolError::failed("no clock"));
-        assert_eq!(model.complete(request).await.unwrap().message.text(), "Two.");
+        exchange
+            .answer(ToolResult::new(&call, Ok(ToolOutput::text("2"))))
+            .unwrap();
+        request
+            .history
+            .close(exchange, &ToolError::failed("no clock"));
+        assert_eq!(
+            model.complete(request).await.unwrap().message.text(),
+            "Two."
+        );
         let sent = inner.requests().pop().unwrap();
         assert_eq!(sent.history.messages()[1].text(), written);
     }
@@ -449,18 +693,31 @@ async fn call_goes_back_to_the_model_as_it_was_written() {
 
 #[tokio::test]
 async fn family_call_that_the_limit_cut_has_arguments_that_cannot_be_read_in_text_mode() {
-    for text in ["[TOOL_CALLS] [{\"name\": \"add\", \"argu", "<function=add>{\"a\": 2", "[add(a=2"] {
+    for text in [
+        "[TOOL_CALLS] [{\"name\": \"add\", \"argu",
+        "<function=add>{\"a\": 2",
+        "[add(a=2",
+    ] {
         let model = scripted(&[text], Finish::Length).text_tools();
         let reply = model.complete(offered("?")).await.unwrap();
-        let found: Vec<_> = reply.message.calls().map(|call| (&*call.name, call.raw.as_deref())).collect();
-        assert_eq!((found, &reply.finish), (vec![("add", Some(text))], &Finish::Length));
+        let found: Vec<_> = reply
+            .message
+            .calls()
+            .map(|call| (&*call.name, call.raw.as_deref()))
+            .collect();
+        assert_eq!(
+            (found, &reply.finish),
+            (vec![("add", Some(text))], &Finish::Length)
+        );
     }
 }
 
 #[tokio::test]
 async fn family_call_is_read_where_adaption_chose_a_mode_without_tools() {
     for form in FORMS {
-        let adapted = scripted(&[form], Finish::Stop).adapt_tools().with_mode(ToolMode::Text);
+        let adapted = scripted(&[form], Finish::Stop)
+            .adapt_tools()
+            .with_mode(ToolMode::Text);
         let reply = adapted.complete(offered("?")).await.unwrap();
         assert_eq!(
             (calls(&reply), adapted.mode()),
@@ -468,12 +725,21 @@ async fn family_call_is_read_where_adaption_chose_a_mode_without_tools() {
             "{form}"
         );
         // The server does not hold the reply to the JSON Schema.
-        let adapted = scripted(&[form], Finish::Stop).adapt_tools().with_mode(ToolMode::Structured);
-        let reply = adapted.stream(offered("?")).await.unwrap().fold().await.unwrap();
+        let adapted = scripted(&[form], Finish::Stop)
+            .adapt_tools()
+            .with_mode(ToolMode::Structured);
+        let reply = adapted
+            .stream(offered("?"))
+            .await
+            .unwrap()
+            .fold()
+            .await
+            .unwrap();
         assert_eq!(calls(&reply), [("add", &json!({"a": 2}))], "{form}");
     }
-    let answer =
-        scripted(&[r#"{"reply": {"answer": "[add(a=2)]"}}"#], Finish::Stop).text_tools().structured();
+    let answer = scripted(&[r#"{"reply": {"answer": "[add(a=2)]"}}"#], Finish::Stop)
+        .text_tools()
+        .structured();
     let reply = answer.complete(offered("?")).await.unwrap();
     assert_eq!(
         (&*reply.message.text(), reply.message.calls().count()),
@@ -493,9 +759,22 @@ async fn family_call_of_a_reply_that_begins_anew_is_read_once() {
         )
         .reply("[TOOL_CALLS]add{\"a\": 2}");
     let (_, world) = super::support::auto();
-    let model = inner.retry().restart_after_first_delta().with_world(world).text_tools();
-    let reply = model.stream(offered("?")).await.unwrap().fold().await.unwrap();
-    assert_eq!((&*reply.message.text(), calls(&reply)), ("", vec![("add", &json!({"a": 2}))]));
+    let model = inner
+        .retry()
+        .restart_after_first_delta()
+        .with_world(world)
+        .text_tools();
+    let reply = model
+        .stream(offered("?"))
+        .await
+        .unwrap()
+        .fold()
+        .await
+        .unwrap();
+    assert_eq!(
+        (&*reply.message.text(), calls(&reply)),
+        ("", vec![("add", &json!({"a": 2}))])
+    );
 }
 
 /// Texts made of parts of calls, in taught forms and in those of families.

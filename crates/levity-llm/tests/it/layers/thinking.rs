@@ -38,15 +38,19 @@ async fn words_and_length_switch_thinking_on() {
         assert_eq!(found, expected.then_some(ThinkingMode::Auto), "{query}");
     }
     assert_eq!(mode(&inner, &model, ask(&"x".repeat(1_500))).await, None);
-    assert_eq!(mode(&inner, &model, ask(&"x".repeat(1_501))).await, Some(ThinkingMode::Auto));
+    assert_eq!(
+        mode(&inner, &model, ask(&"x".repeat(1_501))).await,
+        Some(ThinkingMode::Auto)
+    );
 }
 
 #[tokio::test]
 async fn the_query_is_what_the_user_said_last() {
     let inner = inner(true);
     let model = inner.clone().auto_thinking();
-    let later =
-        ask("Compare them").with_message(Message::assistant("Done.")).with_message(Message::user("Thanks"));
+    let later = ask("Compare them")
+        .with_message(Message::assistant("Done."))
+        .with_message(Message::user("Thanks"));
     assert_eq!(mode(&inner, &model, later).await, None);
     let noted = ask("Compare them").with_message(Message::system("Two turns are left."));
     assert_eq!(mode(&inner, &model, noted).await, Some(ThinkingMode::Auto));
@@ -58,9 +62,16 @@ async fn what_is_said_explicitly_is_left_alone() {
     let model = thinker.clone().auto_thinking();
     let mut options = Options::new();
     options.thinking = Some(ThinkingMode::Off);
-    assert_eq!(mode(&thinker, &model, ask("Compare").with_options(options)).await, Some(ThinkingMode::Off));
+    assert_eq!(
+        mode(&thinker, &model, ask("Compare").with_options(options)).await,
+        Some(ThinkingMode::Off)
+    );
     let plain = inner(false);
-    assert_eq!(mode(&plain, &plain.clone().auto_thinking(), ask("Compare")).await, None, "it cannot think");
+    assert_eq!(
+        mode(&plain, &plain.clone().auto_thinking(), ask("Compare")).await,
+        None,
+        "it cannot think"
+    );
 }
 
 #[tokio::test]
@@ -73,12 +84,18 @@ async fn thinking_stays_off_where_the_reply_has_little_room() {
     };
     let model = inner.clone().auto_thinking();
     assert_eq!(mode(&inner, &model, within(4_095)).await, None);
-    assert_eq!(mode(&inner, &model, within(4_096)).await, Some(ThinkingMode::Auto));
+    assert_eq!(
+        mode(&inner, &model, within(4_096)).await,
+        Some(ThinkingMode::Auto)
+    );
     assert_eq!(
         mode(&inner, &inner.clone().auto_thinking().room(64), within(64)).await,
         Some(ThinkingMode::Auto)
     );
-    let off = inner.clone().auto_thinking().rule(|_| Some(ThinkingMode::Off));
+    let off = inner
+        .clone()
+        .auto_thinking()
+        .rule(|_| Some(ThinkingMode::Off));
     assert_eq!(
         mode(&inner, &off, within(10)).await,
         Some(ThinkingMode::Off),
@@ -90,12 +107,27 @@ async fn thinking_stays_off_where_the_reply_has_little_room() {
 async fn every_rule_can_be_changed() {
     let inner = inner(true);
     let own = || AutoThinking::new(inner.clone());
-    let words = own().words(["Déjà", ""]).mode(ThinkingMode::High).otherwise(ThinkingMode::Off);
-    assert_eq!(mode(&inner, &words, ask("un DÉJÀ vu")).await, Some(ThinkingMode::High));
-    assert_eq!(mode(&inner, &words, ask("Compare")).await, Some(ThinkingMode::Off));
-    assert_eq!(mode(&inner, &own().longer_than(2), ask("abc")).await, Some(ThinkingMode::Auto));
+    let words = own()
+        .words(["Déjà", ""])
+        .mode(ThinkingMode::High)
+        .otherwise(ThinkingMode::Off);
+    assert_eq!(
+        mode(&inner, &words, ask("un DÉJÀ vu")).await,
+        Some(ThinkingMode::High)
+    );
+    assert_eq!(
+        mode(&inner, &words, ask("Compare")).await,
+        Some(ThinkingMode::Off)
+    );
+    assert_eq!(
+        mode(&inner, &own().longer_than(2), ask("abc")).await,
+        Some(ThinkingMode::Auto)
+    );
     let rule = own().rule(|request| (request.history.len() > 1).then_some(ThinkingMode::Budget(7)));
     assert_eq!(mode(&inner, &rule, ask("Compare")).await, None);
     let two = ask("a").with_message(Message::user("b"));
-    assert_eq!(mode(&inner, &rule, two).await, Some(ThinkingMode::Budget(7)));
+    assert_eq!(
+        mode(&inner, &rule, two).await,
+        Some(ThinkingMode::Budget(7))
+    );
 }

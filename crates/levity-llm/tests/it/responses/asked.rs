@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Media, Message, Model as _, ModelCard, Options, OutputSchema, Part, Request, Role, ThinkingMode,
-    ToolCall, ToolChoice, ToolError, ToolOutput, ToolResult, ToolSpec,
+    Media, Message, Model as _, ModelCard, Options, OutputSchema, Part, Request, Role,
+    ThinkingMode, ToolCall, ToolChoice, ToolError, ToolOutput, ToolResult, ToolSpec,
 };
 use levity_llm::OpenAiModel;
 use serde_json::{Value, json};
@@ -19,7 +19,11 @@ fn add() -> Arc<ToolSpec> {
 }
 
 /// What is sent for a request.
-async fn sent(change: impl FnOnce(OpenAiModel) -> OpenAiModel, id: &str, request: Request) -> Value {
+async fn sent(
+    change: impl FnOnce(OpenAiModel) -> OpenAiModel,
+    id: &str,
+    request: Request,
+) -> Value {
     let server = Server::saying(whole(&[])).await;
     let model = change(openai(&server, id).without_streaming());
     model.complete(request).await.unwrap();
@@ -33,7 +37,10 @@ async fn sent(change: impl FnOnce(OpenAiModel) -> OpenAiModel, id: &str, request
 async fn a_request_has_all_that_was_asked() {
     let mut options = Options::new();
     (options.temperature, options.top_p, options.max_tokens) = (Some(0.5), Some(0.9), Some(100));
-    let mut request = hi().with_system("Be brief.").with_tools([add()]).with_options(options);
+    let mut request = hi()
+        .with_system("Be brief.")
+        .with_tools([add()])
+        .with_options(options);
     request.tool_choice = ToolChoice::Tool("add".to_owned());
     let body = sent(|model| model, "gpt-4o", request).await;
     let expected = json!({
@@ -63,7 +70,12 @@ async fn tool_choices_have_their_words() {
     ] {
         let mut request = hi().with_tools([add()]);
         request.tool_choice = choice;
-        assert_eq!(sent(|model| model, "gpt-5", request).await.get("tool_choice"), word.as_ref());
+        assert_eq!(
+            sent(|model| model, "gpt-5", request)
+                .await
+                .get("tool_choice"),
+            word.as_ref()
+        );
     }
 }
 
@@ -78,28 +90,59 @@ async fn thinking_is_asked_for() {
     let body = sent(same, "gpt-5.2", thinking(Some(ThinkingMode::High))).await;
     assert_eq!(body["reasoning"], json!({"effort": "high"}));
     assert_eq!(body["include"], json!(["reasoning.encrypted_content"]));
-    let body = sent(OpenAiModel::with_summaries, "gpt-5", thinking(Some(ThinkingMode::Off))).await;
-    assert_eq!(body["reasoning"], json!({"effort": "minimal", "summary": "auto"}));
-    let body = sent(OpenAiModel::with_summaries, "gpt-5", thinking(Some(ThinkingMode::Auto))).await;
+    let body = sent(
+        OpenAiModel::with_summaries,
+        "gpt-5",
+        thinking(Some(ThinkingMode::Off)),
+    )
+    .await;
+    assert_eq!(
+        body["reasoning"],
+        json!({"effort": "minimal", "summary": "auto"})
+    );
+    let body = sent(
+        OpenAiModel::with_summaries,
+        "gpt-5",
+        thinking(Some(ThinkingMode::Auto)),
+    )
+    .await;
     assert_eq!(body["reasoning"], json!({"summary": "auto"}));
-    let body = sent(OpenAiModel::with_summaries, "gpt-4o", thinking(Some(ThinkingMode::Off))).await;
+    let body = sent(
+        OpenAiModel::with_summaries,
+        "gpt-4o",
+        thinking(Some(ThinkingMode::Off)),
+    )
+    .await;
     assert_eq!((body.get("reasoning"), body.get("include")), (None, None));
     // A card that says less than the name is not taken at its word; one that says more is.
-    let body = sent(|model| model.with_card(ModelCard::new("x", "o3")), "o3", thinking(None)).await;
+    let body = sent(
+        |model| model.with_card(ModelCard::new("x", "o3")),
+        "o3",
+        thinking(None),
+    )
+    .await;
     assert_eq!(body["include"], json!(["reasoning.encrypted_content"]));
 }
 
 #[tokio::test]
 async fn a_compatible_server_is_asked_carefully() {
     let server = Server::saying(whole(&[])).await;
-    let model = OpenAiModel::compatible(format!("{}/v1/", server.url()), "my-model").without_streaming();
+    let model =
+        OpenAiModel::compatible(format!("{}/v1/", server.url()), "my-model").without_streaming();
     model.complete(hi().with_tools([add()])).await.unwrap();
     let seen = server.last();
-    assert_eq!((&*seen.line, seen.header("authorization")), ("POST /v1/responses", ""));
+    assert_eq!(
+        (&*seen.line, seen.header("authorization")),
+        ("POST /v1/responses", "")
+    );
     assert_eq!(seen.body["tools"][0]["strict"], false);
     assert_eq!(seen.body["tools"][0]["parameters"], add().input);
     assert_eq!(seen.body.get("include"), None);
-    model.with_strict().complete(hi().with_tools([add()])).await.unwrap();
+    model
+        .with_strict()
+        .complete(hi().with_tools([add()]))
+        .await
+        .unwrap();
     assert_eq!(server.last().body["tools"][0]["strict"], true);
 }
 
@@ -119,10 +162,16 @@ async fn images_and_files_are_shown() {
     );
     let call = ToolCall::new("c1", "look", json!({}));
     let mut history = Request::new().with_message(user).history;
-    let mut exchange =
-        history.open(Message::new(Role::Assistant, [Part::ToolCall(call.clone())]).into()).unwrap();
+    let mut exchange = history
+        .open(Message::new(Role::Assistant, [Part::ToolCall(call.clone())]).into())
+        .unwrap();
     paper.name = Some("p.pdf".to_owned());
-    exchange.answer(ToolResult::new(&call, Ok(ToolOutput::text("Here.").with_media(paper)))).unwrap();
+    exchange
+        .answer(ToolResult::new(
+            &call,
+            Ok(ToolOutput::text("Here.").with_media(paper)),
+        ))
+        .unwrap();
     history.close(exchange, &ToolError::failed("unused"));
     let body = sent(|model| model, "gpt-5", Request::new().with_history(history)).await;
     let expected = json!([
@@ -159,9 +208,12 @@ async fn fields_of_the_users_own_are_taken_in() {
     .cloned()
     .unwrap();
     options.thinking = Some(ThinkingMode::Low);
-    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
-    let request =
-        hi().with_tools([add()]).with_output(OutputSchema::new("answer", schema)).with_options(options);
+    let schema =
+        json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+    let request = hi()
+        .with_tools([add()])
+        .with_output(OutputSchema::new("answer", schema))
+        .with_options(options);
     let change = |model: OpenAiModel| {
         model.with_endpoint(|endpoint| {
             endpoint
@@ -175,24 +227,43 @@ async fn fields_of_the_users_own_are_taken_in() {
         (&body["text"]["verbosity"], &body["text"]["format"]["name"]),
         (&json!("low"), &json!("answer"))
     );
-    assert_eq!(body["include"], json!(["reasoning.encrypted_content", "web_search_call.action.sources"]));
-    assert_eq!(body["reasoning"], json!({"effort": "low", "summary": "detailed"}));
-    assert_eq!((&body["store"], &body["service_tier"]), (&json!(true), &json!("flex")));
+    assert_eq!(
+        body["include"],
+        json!([
+            "reasoning.encrypted_content",
+            "web_search_call.action.sources"
+        ])
+    );
+    assert_eq!(
+        body["reasoning"],
+        json!({"effort": "low", "summary": "detailed"})
+    );
+    assert_eq!(
+        (&body["store"], &body["service_tier"]),
+        (&json!(true), &json!("flex"))
+    );
 }
 
 #[tokio::test]
 async fn notes_of_the_program_stand_where_they_were() {
-    let request =
-        hi().with_message(Message::assistant("Hello.")).with_message(Message::system("Time is short."));
+    let request = hi()
+        .with_message(Message::assistant("Hello."))
+        .with_message(Message::system("Time is short."));
     let body = sent(|model| model, "gpt-5", request).await;
-    assert_eq!(body["input"][2], json!({"role": "system", "content": "Time is short."}));
+    assert_eq!(
+        body["input"][2],
+        json!({"role": "system", "content": "Time is short."})
+    );
 }
 
 #[tokio::test]
 async fn notes_may_show_something_and_messages_without_content_are_left_out() {
     let image = || Part::Media(Media::url("image/png", "https://example.org/a.png"));
     let foreign = Part::Opaque(levity_core::ProviderState::new("other", json!({})));
-    let file = Part::Media(Media::url("application/pdf", "data:application/pdf;base64,AQID"));
+    let file = Part::Media(Media::url(
+        "application/pdf",
+        "data:application/pdf;base64,AQID",
+    ));
     let request = Request::new()
         .with_message(Message::new(Role::User, [foreign]))
         .with_message(Message::new(Role::System, [Part::text("See."), image()]))
@@ -215,16 +286,23 @@ async fn notes_may_show_something_and_messages_without_content_are_left_out() {
 async fn a_value_is_told_beside_what_is_shown() {
     let call = ToolCall::new("c1", "functions.look", json!({}));
     let mut history = hi().history;
-    let mut exchange =
-        history.open(Message::new(Role::Assistant, [Part::ToolCall(call.clone())]).into()).unwrap();
-    let output =
-        ToolOutput::value(json!({"n": 1})).with_media(Media::url("image/png", "https://e.org/a.png"));
+    let mut exchange = history
+        .open(Message::new(Role::Assistant, [Part::ToolCall(call.clone())]).into())
+        .unwrap();
+    let output = ToolOutput::value(json!({"n": 1}))
+        .with_media(Media::url("image/png", "https://e.org/a.png"));
     exchange.answer(ToolResult::new(&call, Ok(output))).unwrap();
     history.close(exchange, &ToolError::failed("unused"));
     let body = sent(|model| model, "gpt-5", Request::new().with_history(history)).await;
-    assert_eq!(body["input"][1]["name"], "functions_look", "a name that no tool can have is made to fit");
+    assert_eq!(
+        body["input"][1]["name"], "functions_look",
+        "a name that no tool can have is made to fit"
+    );
     let shown = json!({"type": "input_image", "image_url": "https://e.org/a.png"});
-    assert_eq!(body["input"][2]["output"], json!([{"type": "input_text", "text": "{\"n\":1}"}, shown]));
+    assert_eq!(
+        body["input"][2]["output"],
+        json!([{"type": "input_text", "text": "{\"n\":1}"}, shown])
+    );
 }
 
 #[tokio::test]
@@ -239,12 +317,24 @@ async fn arguments_are_always_those_of_an_object() {
     };
     let told = parameters(either).await;
     assert_eq!((&told["type"], told.get("anyOf")), (&json!("object"), None));
-    assert_eq!(told["properties"], json!({"a": {"type": "string"}, "b": {"type": "string"}}));
-    assert!(told["description"].as_str().unwrap().contains("anyOf"), "{told}");
-    assert_eq!(parameters(json!({"type": "object"})).await, json!({"type": "object", "properties": {}}));
+    assert_eq!(
+        told["properties"],
+        json!({"a": {"type": "string"}, "b": {"type": "string"}})
+    );
+    assert!(
+        told["description"].as_str().unwrap().contains("anyOf"),
+        "{told}"
+    );
+    assert_eq!(
+        parameters(json!({"type": "object"})).await,
+        json!({"type": "object", "properties": {}})
+    );
     let target = json!({"$ref": "#/$defs/A", "$defs": {"A": {
         "type": "object", "properties": {"m": {"type": "object", "additionalProperties": true}},
     }}});
     let told = parameters(target).await;
-    assert!(told.get("$ref").is_none() && told["properties"]["m"].is_object(), "{told}");
+    assert!(
+        told.get("$ref").is_none() && told["properties"]["m"].is_object(),
+        "{told}"
+    );
 }

@@ -18,27 +18,47 @@ fn began() -> Value {
 
 #[tokio::test]
 async fn errors_inside_a_stream_have_their_kinds() {
-    let failed =
-        |error: Value| json!({"type": "response.failed", "response": {"status": "failed", "error": error}});
+    let failed = |error: Value| json!({"type": "response.failed", "response": {"status": "failed", "error": error}});
     let bare = |code: &str| json!({"type": "error", "code": code, "message": "No.", "param": null});
     let limited = ModelErrorKind::RateLimited { retry_after: None };
     for (event, kind) in [
-        (failed(json!({"code": "server_error", "message": "No."})), ModelErrorKind::Server),
-        (failed(json!({"code": "rate_limit_exceeded", "message": "No."})), limited),
-        (failed(json!({"code": "invalid_prompt", "message": "No."})), ModelErrorKind::BadRequest),
+        (
+            failed(json!({"code": "server_error", "message": "No."})),
+            ModelErrorKind::Server,
+        ),
+        (
+            failed(json!({"code": "rate_limit_exceeded", "message": "No."})),
+            limited,
+        ),
+        (
+            failed(json!({"code": "invalid_prompt", "message": "No."})),
+            ModelErrorKind::BadRequest,
+        ),
         (
             failed(json!({"code": "context_length_exceeded", "message": "No."})),
             ModelErrorKind::ContextTooLong,
         ),
-        (failed(json!({"code": "image_too_large", "message": "No."})), ModelErrorKind::BadRequest),
-        (failed(json!({"code": "server_is_overloaded", "message": "No."})), ModelErrorKind::Overloaded),
-        (failed(json!({"code": "slow_down", "message": "No."})), ModelErrorKind::Overloaded),
+        (
+            failed(json!({"code": "image_too_large", "message": "No."})),
+            ModelErrorKind::BadRequest,
+        ),
+        (
+            failed(json!({"code": "server_is_overloaded", "message": "No."})),
+            ModelErrorKind::Overloaded,
+        ),
+        (
+            failed(json!({"code": "slow_down", "message": "No."})),
+            ModelErrorKind::Overloaded,
+        ),
         (bare("rate_limit_exceeded"), limited),
         (
             json!({"type": "error", "error": {"type": "invalid_request_error", "message": "No."}}),
             ModelErrorKind::BadRequest,
         ),
-        (json!({"error": {"code": 503, "message": "No."}}), ModelErrorKind::Overloaded),
+        (
+            json!({"error": {"code": 503, "message": "No."}}),
+            ModelErrorKind::Overloaded,
+        ),
     ] {
         let error = error(events(&[began(), event.clone()])).await;
         assert_eq!((error.kind(), error.message()), (kind, "No."), "{event}");
@@ -51,9 +71,18 @@ async fn errors_inside_a_stream_have_their_kinds() {
 #[tokio::test]
 async fn a_failure_may_be_a_whole_reply() {
     let body = json!({"status": "failed", "output": [], "error": {"code": "server_error", "message": "No."}});
-    assert_eq!(error(Answer::json(200, body.to_string())).await.message(), "No.");
-    assert_eq!(error(Answer::json(200, "{}")).await.kind(), ModelErrorKind::Malformed);
-    assert_eq!(error(Answer::json(200, "[7]")).await.kind(), ModelErrorKind::Malformed);
+    assert_eq!(
+        error(Answer::json(200, body.to_string())).await.message(),
+        "No."
+    );
+    assert_eq!(
+        error(Answer::json(200, "{}")).await.kind(),
+        ModelErrorKind::Malformed
+    );
+    assert_eq!(
+        error(Answer::json(200, "[7]")).await.kind(),
+        ModelErrorKind::Malformed
+    );
 }
 
 #[tokio::test]
@@ -66,7 +95,10 @@ async fn a_stream_that_breaks_off_is_an_error() {
     ] {
         assert_eq!(error(answer).await.kind(), ModelErrorKind::Transport);
     }
-    assert_eq!(error(Answer::sse("data: {\"type\": \n\n")).await.kind(), ModelErrorKind::Malformed);
+    assert_eq!(
+        error(Answer::sse("data: {\"type\": \n\n")).await.kind(),
+        ModelErrorKind::Malformed
+    );
 }
 
 #[tokio::test]
@@ -78,12 +110,15 @@ async fn a_reply_of_endless_items_is_an_error() {
 
 #[tokio::test]
 async fn errors_of_http_have_their_kinds() {
-    let said =
-        r#"{"error": {"message": "Incorrect API key provided: sk-secret", "code": "invalid_api_key"}}"#;
+    let said = r#"{"error": {"message": "Incorrect API key provided: sk-secret", "code": "invalid_api_key"}}"#;
     let wrong = error(Answer::json(401, said)).await;
-    assert_eq!((wrong.kind(), wrong.status()), (ModelErrorKind::Auth, Some(401)));
+    assert_eq!(
+        (wrong.kind(), wrong.status()),
+        (ModelErrorKind::Auth, Some(401))
+    );
     assert!(!format!("{wrong} {wrong:?}").contains("sk-secret"));
-    let busy = error(Answer::json(429, r#"{"detail": "Slow."}"#).header("retry-after-ms", "250")).await;
+    let busy =
+        error(Answer::json(429, r#"{"detail": "Slow."}"#).header("retry-after-ms", "250")).await;
     let retry_after = Some(std::time::Duration::from_millis(250));
     assert_eq!(busy.kind(), ModelErrorKind::RateLimited { retry_after });
 }
@@ -98,14 +133,19 @@ async fn what_cannot_be_said_is_refused() {
     seed.seed = Some(7);
     let sound = || Media::bytes("audio/wav", vec![1]);
     let heard = Request::new().with_message(Message::new(Role::User, [Part::Media(sound())]));
-    for (request, what) in
-        [(hi().with_options(stop), "`stop`"), (hi().with_options(seed), "`seed`"), (heard, "`audio/wav`")]
-    {
+    for (request, what) in [
+        (hi().with_options(stop), "`stop`"),
+        (hi().with_options(seed), "`seed`"),
+        (heard, "`audio/wav`"),
+    ] {
         // Twice: what was encoded before is not taken for good.
         for _ in 0..2 {
             let error = model.complete(request.clone()).await.unwrap_err();
             assert_eq!(error.kind(), ModelErrorKind::BadRequest);
-            assert!(error.to_string().contains(what) && error.to_string().contains("`ChatModel`"), "{error}");
+            assert!(
+                error.to_string().contains(what) && error.to_string().contains("`ChatModel`"),
+                "{error}"
+            );
         }
     }
     assert_eq!(server.seen().len(), 0);
@@ -116,8 +156,9 @@ async fn words_stand_for_what_a_tool_shows_and_is_not_taken() {
     let server = Server::saying(super::whole(&[])).await;
     let call = ToolCall::new("c1", "record", json!({}));
     let mut history = hi().history;
-    let mut exchange =
-        history.open(Message::new(Role::Assistant, [Part::ToolCall(call.clone())]).into()).unwrap();
+    let mut exchange = history
+        .open(Message::new(Role::Assistant, [Part::ToolCall(call.clone())]).into())
+        .unwrap();
     let mut output = ToolOutput::text("Here.");
     for mime in ["audio/wav", "video/mp4", "image/svg+xml", "image/png"] {
         output = output.with_media(Media::bytes(mime, vec![1]));
@@ -136,19 +177,30 @@ async fn words_stand_for_what_a_tool_shows_and_is_not_taken() {
         words("an image of type image/svg+xml"),
         {"type": "input_image", "image_url": "data:image/png;base64,AQ=="},
     ]);
-    let sent = server.last().body["input"].as_array().unwrap().last().unwrap()["output"].clone();
+    let sent = server.last().body["input"]
+        .as_array()
+        .unwrap()
+        .last()
+        .unwrap()["output"]
+        .clone();
     assert_eq!(sent, expected);
 }
 
 #[tokio::test]
 async fn an_event_says_what_the_reply_does_not() {
     let failed = json!({"type": "response.failed", "response": {}});
-    assert_eq!(error(events(&[began(), failed])).await.kind(), ModelErrorKind::Server);
+    assert_eq!(
+        error(events(&[began(), failed])).await.kind(),
+        ModelErrorKind::Server
+    );
 }
 
 #[tokio::test]
 async fn a_reply_of_endless_items_is_refused() {
-    let body = format!(r#"{{"status": "completed", "output": [{}{{}}]}}"#, "{},".repeat(1_000_000));
+    let body = format!(
+        r#"{{"status": "completed", "output": [{}{{}}]}}"#,
+        "{},".repeat(1_000_000)
+    );
     let error = error(Answer::json(200, body)).await;
     assert_eq!(error.kind(), ModelErrorKind::Malformed);
     assert!(error.to_string().contains("items"), "{error}");

@@ -35,16 +35,24 @@ async fn items_go_back_unchanged_in_their_order() {
     let reply = model.complete(hi()).await.unwrap();
     assert_eq!(
         kinds(&reply),
-        ["thinking", "opaque", "thinking", "text", "text", "text", "call", "call", "opaque"]
+        [
+            "thinking", "opaque", "thinking", "text", "text", "text", "call", "call", "opaque"
+        ]
     );
-    assert_eq!(reply.message.calls().nth(1).unwrap().args, json!("1 + \"1\"\n"));
+    assert_eq!(
+        reply.message.calls().nth(1).unwrap().args,
+        json!("1 + \"1\"\n")
+    );
     model.complete(after(&reply)).await.unwrap();
     let sent = server.last().body["input"].as_array().unwrap().clone();
     assert_eq!(sent[0], json!({"role": "user", "content": "Hi"}));
     for (sent, item) in sent[1..].iter().zip(items()) {
         assert_eq!(*sent, item, "\n{sent:#}\n{item:#}");
     }
-    let answers: Vec<_> = sent[9..11].iter().map(|item| (&item["type"], &item["call_id"])).collect();
+    let answers: Vec<_> = sent[9..11]
+        .iter()
+        .map(|item| (&item["type"], &item["call_id"]))
+        .collect();
     assert_eq!(
         answers,
         [
@@ -71,7 +79,10 @@ async fn a_custom_call_is_streamed_as_text() {
     ]))
     .await;
     let reply = openai(&server, "gpt-5").complete(hi()).await.unwrap();
-    assert_eq!(reply.message.calls().next().unwrap().args, json!("1 + \"1\"\n"));
+    assert_eq!(
+        reply.message.calls().next().unwrap().args,
+        json!("1 + \"1\"\n")
+    );
 }
 
 #[tokio::test]
@@ -88,11 +99,23 @@ async fn what_is_not_stored_is_not_referred_to() {
     let reply = model.complete(hi()).await.unwrap();
     model.complete(after(&reply)).await.unwrap();
     let sent = server.last().body;
-    assert_eq!((&sent["store"], &sent["include"]), (&json!(false), &json!(["reasoning.encrypted_content"])));
-    let ids: Vec<_> = sent["input"].as_array().unwrap().iter().filter_map(|item| item.get("id")).collect();
+    assert_eq!(
+        (&sent["store"], &sent["include"]),
+        (&json!(false), &json!(["reasoning.encrypted_content"]))
+    );
+    let ids: Vec<_> = sent["input"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|item| item.get("id"))
+        .collect();
     assert_eq!(ids, Vec::<&Value>::new());
-    let types: Vec<_> =
-        sent["input"].as_array().unwrap().iter().filter_map(|item| item["type"].as_str()).collect();
+    let types: Vec<_> = sent["input"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|item| item["type"].as_str())
+        .collect();
     assert_eq!(types, ["message", "function_call", "function_call_output"]);
 
     model.stored().complete(after(&reply)).await.unwrap();
@@ -112,7 +135,11 @@ async fn a_thought_that_is_encrypted_anew_goes_back_as_it_came_last() {
         done(0, &thought("rs_1", "same")),
         done(1, &thought("rs_2", "first")),
         done(2, &message),
-        completed(&[thought("rs_1", "same"), thought("rs_x", "second"), message.clone()]),
+        completed(&[
+            thought("rs_1", "same"),
+            thought("rs_x", "second"),
+            message.clone(),
+        ]),
     ]))
     .await;
     let model = openai(&server, "gpt-5");
@@ -120,7 +147,10 @@ async fn a_thought_that_is_encrypted_anew_goes_back_as_it_came_last() {
     assert_eq!(reply.message.text(), "Yes.");
     model.complete(after(&reply)).await.unwrap();
     let sent = server.last().body["input"].as_array().unwrap().clone();
-    assert_eq!(sent[1..4], [thought("rs_1", "same"), thought("rs_x", "second"), message]);
+    assert_eq!(
+        sent[1..4],
+        [thought("rs_1", "same"), thought("rs_x", "second"), message]
+    );
     assert_eq!(sent.len(), 5);
 }
 
@@ -128,7 +158,10 @@ async fn a_thought_that_is_encrypted_anew_goes_back_as_it_came_last() {
 async fn data_of_other_providers_is_left_out() {
     let server = Server::saying(whole(&[])).await;
     let mut thinking = Part::thinking("Hm.");
-    thinking.set_opaque(levity_core::ProviderState::new("anthropic", json!({"signature": "x"})));
+    thinking.set_opaque(levity_core::ProviderState::new(
+        "anthropic",
+        json!({"signature": "x"}),
+    ));
     let foreign = Part::Opaque(levity_core::ProviderState::new("gemini", json!({"x": 1})));
     // OpenAI takes no longer id.
     let id = format!("call_{}", "x".repeat(80));
@@ -138,7 +171,11 @@ async fn data_of_other_providers_is_left_out() {
         [thinking, Part::text("Well."), foreign, call],
     );
     let reply = levity_core::Response::new(said);
-    openai(&server, "gpt-5").without_streaming().complete(after(&reply)).await.unwrap();
+    openai(&server, "gpt-5")
+        .without_streaming()
+        .complete(after(&reply))
+        .await
+        .unwrap();
     let sent = server.last().body["input"].clone();
     let message = json!({"type": "message", "role": "assistant",
         "content": [{"type": "output_text", "text": "Well.", "annotations": []}]});

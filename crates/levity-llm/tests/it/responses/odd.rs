@@ -9,13 +9,19 @@ use crate::server::{Answer, Server, anywhere};
 
 /// Events without names.
 fn bare(events: &[Value]) -> Answer {
-    let lines: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    let lines: String = events
+        .iter()
+        .map(|event| format!("data: {event}\n\n"))
+        .collect();
     Answer::sse(format!(": hello\n\n{lines}data: [DONE]\n\n"))
 }
 
 async fn reply(answer: Answer) -> levity_core::Response {
     let server = Server::saying(answer).await;
-    OpenAiModel::compatible(server.url(), "other").complete(hi()).await.unwrap()
+    OpenAiModel::compatible(server.url(), "other")
+        .complete(hi())
+        .await
+        .unwrap()
 }
 
 fn message(id: &str, text: &str) -> Value {
@@ -25,8 +31,7 @@ fn message(id: &str, text: &str) -> Value {
 
 #[tokio::test]
 async fn items_may_come_only_at_their_end() {
-    let call =
-        json!({"id": "fc_1", "type": "function_call", "call_id": "c1", "name": "add", "arguments": ""});
+    let call = json!({"id": "fc_1", "type": "function_call", "call_id": "c1", "name": "add", "arguments": ""});
     let mut end = completed(&[]);
     end["response"]["output"] = json!([]);
     let events = [
@@ -35,13 +40,20 @@ async fn items_may_come_only_at_their_end() {
         end,
     ];
     let reply = reply(bare(&events)).await;
-    assert_eq!((&*reply.message.text(), reply.finish.clone()), ("Hello.", Finish::ToolCalls));
+    assert_eq!(
+        (&*reply.message.text(), reply.finish.clone()),
+        ("Hello.", Finish::ToolCalls)
+    );
     assert_eq!(reply.message.calls().next().unwrap().args, json!({}));
 }
 
 #[tokio::test]
 async fn items_may_come_only_at_the_end_of_all() {
-    let reply = reply(bare(&[completed(&[message("m1", "One."), message("m2", "Two.")])])).await;
+    let reply = reply(bare(&[completed(&[
+        message("m1", "One."),
+        message("m2", "Two."),
+    ])]))
+    .await;
     assert_eq!(reply.message.text(), "One.Two.");
     assert_eq!(kinds(&reply), ["text", "text"]);
 }
@@ -60,7 +72,10 @@ async fn what_is_not_known_is_passed_over() {
         json!({"type": "response.completed", "response": {"usage": null, "output": null}}),
     ];
     let reply = reply(bare(&events)).await;
-    assert_eq!((&*reply.message.text(), reply.finish.clone()), ("Hello.", Finish::Stop));
+    assert_eq!(
+        (&*reply.message.text(), reply.finish.clone()),
+        ("Hello.", Finish::Stop)
+    );
     assert_eq!(reply.usage.input, None);
 }
 
@@ -77,15 +92,16 @@ async fn a_call_may_say_late_what_it_calls() {
     ];
     let reply = reply(bare(&events)).await;
     let call = reply.message.calls().next().unwrap();
-    assert_eq!((call.id.as_str(), &*call.name, &call.args), ("c1", "add", &json!({"a": 1})));
+    assert_eq!(
+        (call.id.as_str(), &*call.name, &call.args),
+        ("c1", "add", &json!({"a": 1}))
+    );
 }
 
 #[tokio::test]
 async fn indexes_may_be_missing_or_wrong() {
-    let delta =
-        |id: &str, text: &str| json!({"type": "response.output_text.delta", "item_id": id, "delta": text});
-    let added =
-        |id: &str| json!({"type": "response.output_item.added", "item": {"id": id, "type": "message"}});
+    let delta = |id: &str, text: &str| json!({"type": "response.output_text.delta", "item_id": id, "delta": text});
+    let added = |id: &str| json!({"type": "response.output_item.added", "item": {"id": id, "type": "message"}});
     let done = |id: &str, text: &str| json!({"type": "response.output_item.done", "item": message(id, text)});
     let events = [
         added("m1"),
@@ -110,7 +126,10 @@ async fn indexes_may_be_missing_or_wrong() {
 async fn parts_of_a_message_stay_apart() {
     let delta = |part: usize, text: &str| json!({"type": "response.output_text.delta", "output_index": 0, "content_index": part, "delta": text});
     let mut item = message("m", "One.");
-    item["content"].as_array_mut().unwrap().extend([json!({"type": "output_text", "text": "Two."})]);
+    item["content"]
+        .as_array_mut()
+        .unwrap()
+        .extend([json!({"type": "output_text", "text": "Two."})]);
     let events = [
         json!({"type": "response.output_item.added", "output_index": 0, "item": {"id": "m", "type": "message"}}),
         delta(0, "One."),
@@ -119,7 +138,10 @@ async fn parts_of_a_message_stay_apart() {
         completed(&[]),
     ];
     let reply = reply(bare(&events)).await;
-    assert_eq!((kinds(&reply), &*reply.message.text()), (vec!["text", "text"], "One.Two."));
+    assert_eq!(
+        (kinds(&reply), &*reply.message.text()),
+        (vec!["text", "text"], "One.Two.")
+    );
 }
 
 #[tokio::test]

@@ -60,15 +60,25 @@ async fn a_stream_and_a_whole_reply_are_the_same() {
     assert_eq!(reply.message.thinking(), "Two numbers.\n\nAdd them.");
     assert_eq!(reply.message.text(), "Let me see.");
     let call = reply.message.calls().next().unwrap();
-    assert_eq!((call.id.as_str(), &*call.name, &call.args), ("call_1", "add", &json!({"a": 2, "b": 5})));
+    assert_eq!(
+        (call.id.as_str(), &*call.name, &call.args),
+        ("call_1", "add", &json!({"a": 2, "b": 5}))
+    );
     assert_eq!(reply.finish, Finish::ToolCalls);
     let usage = reply.usage;
-    assert_eq!((usage.input, usage.output, usage.reasoning), (Some(9), Some(7), Some(3)));
+    assert_eq!(
+        (usage.input, usage.output, usage.reasoning),
+        (Some(9), Some(7), Some(3))
+    );
     assert_eq!((usage.cached, usage.cache_written), (Some(4), Some(1)));
     assert_eq!(streamed.last().body["stream"], true);
 
     let server = Server::saying(whole(&items())).await;
-    let other = openai(&server, "gpt-5").without_streaming().complete(hi()).await.unwrap();
+    let other = openai(&server, "gpt-5")
+        .without_streaming()
+        .complete(hi())
+        .await
+        .unwrap();
     assert_eq!(anywhere(&other), anywhere(&reply));
     assert_eq!(server.last().body.get("stream"), None);
 }
@@ -111,7 +121,11 @@ async fn the_thought_itself_is_thinking() {
     let item = json!({"id": "rs_1", "type": "reasoning", "summary": [],
         "content": [{"type": "reasoning_text", "text": "Hm."}]});
     let server = Server::saying(whole(std::slice::from_ref(&item))).await;
-    let reply = openai(&server, "gpt-5").without_streaming().complete(hi()).await.unwrap();
+    let reply = openai(&server, "gpt-5")
+        .without_streaming()
+        .complete(hi())
+        .await
+        .unwrap();
     assert_eq!(reply.message.thinking(), "Hm.");
     let streamed = events(&[
         json!({"type": "response.output_item.added", "output_index": 0, "item": {"type": "reasoning", "id": "rs_1"}}),
@@ -130,8 +144,7 @@ async fn calls_side_by_side_keep_their_own() {
         json!({"id": format!("fc_{n}"), "type": "function_call", "call_id": format!("call_{n}"), "name": "get",
             "arguments": args, "status": "completed"})
     };
-    let added =
-        |n: usize| json!({"type": "response.output_item.added", "output_index": n, "item": call(n, "")});
+    let added = |n: usize| json!({"type": "response.output_item.added", "output_index": n, "item": call(n, "")});
     let args = |n: usize, text: &str| json!({"type": "response.function_call_arguments.delta", "output_index": n, "delta": text});
     let done = |n: usize, args: &str| json!({"type": "response.output_item.done", "output_index": n, "item": call(n, args)});
     let server = Server::saying(events(&[
@@ -148,7 +161,10 @@ async fn calls_side_by_side_keep_their_own() {
     .await;
     let reply = openai(&server, "gpt-5").complete(hi()).await.unwrap();
     let calls: Vec<_> = reply.message.calls().collect();
-    assert_eq!((&calls[0].args, &calls[1].args), (&json!({"n": 0}), &json!({"n": 1})));
+    assert_eq!(
+        (&calls[0].args, &calls[1].args),
+        (&json!({"n": 0}), &json!({"n": 1}))
+    );
     let id = |at: usize| calls[at].opaque.as_ref().unwrap().data["id"].clone();
     assert_eq!((id(0), id(1)), (json!("fc_0"), json!("fc_1")));
 }
@@ -169,7 +185,10 @@ async fn a_refusal_is_text() {
     .await;
     let model = openai(&server, "gpt-5");
     let reply = model.complete(hi()).await.unwrap();
-    assert_eq!((&*reply.message.text(), reply.finish.clone()), ("I will not.", Finish::Stop));
+    assert_eq!(
+        (&*reply.message.text(), reply.finish.clone()),
+        ("I will not.", Finish::Stop)
+    );
     model.complete(super::after(&reply)).await.unwrap();
     assert_eq!(server.last().body["input"][1], item);
 }
@@ -177,9 +196,10 @@ async fn a_refusal_is_text() {
 #[tokio::test]
 async fn a_reply_that_is_cut_says_so() {
     let cut = |reason: &str| {
-        let mut end =
-            completed(&[json!({"id": "fc_1", "type": "function_call", "call_id": "c", "name": "add",
-            "arguments": "{\"a\": 2", "status": "incomplete"})]);
+        let mut end = completed(&[
+            json!({"id": "fc_1", "type": "function_call", "call_id": "c", "name": "add",
+            "arguments": "{\"a\": 2", "status": "incomplete"}),
+        ]);
         end["type"] = json!("response.incomplete");
         end["response"]["status"] = json!("incomplete");
         end["response"]["incomplete_details"] = json!({"reason": reason});
@@ -196,8 +216,25 @@ async fn a_reply_that_is_cut_says_so() {
     let model = openai(&server, "gpt-5");
     let reply = model.complete(hi()).await.unwrap();
     assert_eq!(reply.finish, Finish::Length);
-    assert_eq!(reply.message.calls().next().unwrap().raw.as_deref(), Some("{\"a\": 2"));
-    assert_eq!(model.clone().without_streaming().complete(hi()).await.unwrap(), reply);
-    assert_eq!(model.complete(hi()).await.unwrap().finish, Finish::ContentFilter);
-    assert_eq!(model.complete(hi()).await.unwrap().finish, Finish::Other("max_prose".into()));
+    assert_eq!(
+        reply.message.calls().next().unwrap().raw.as_deref(),
+        Some("{\"a\": 2")
+    );
+    assert_eq!(
+        model
+            .clone()
+            .without_streaming()
+            .complete(hi())
+            .await
+            .unwrap(),
+        reply
+    );
+    assert_eq!(
+        model.complete(hi()).await.unwrap().finish,
+        Finish::ContentFilter
+    );
+    assert_eq!(
+        model.complete(hi()).await.unwrap().finish,
+        Finish::Other("max_prose".into())
+    );
 }

@@ -52,9 +52,11 @@ fn chunk(delta: &Value, finish: Option<&str>) -> String {
     format!("data: {chunk}\n\n")
 }
 
-/// An agent whose model leaves something out by saying null gets its answer, for the tool never hears of it.
+/// An agent whose model leaves something out by saying null gets its answer, for the tool never
+/// hears of it.
 async fn agent_asks(model: impl Model + 'static) {
-    let tool = RecordingTool::new("forecast", |_| Ok(ToolOutput::text("Sun."))).with_input(forecast().input);
+    let tool = RecordingTool::new("forecast", |_| Ok(ToolOutput::text("Sun.")))
+        .with_input(forecast().input);
     let agent = Agent::builder(model).tool(tool.clone()).build().unwrap();
     assert_eq!(agent.run("Rome?").await.unwrap().text(), "Sun in Rome.");
     assert_eq!(tool.calls()[0].args, json!({"city": "Rome", "unit": null}));
@@ -66,8 +68,14 @@ async fn an_agent_never_sees_a_null_that_stands_for_nothing() {
     let server = Server::start([whole(&[call]), whole(&[message("Sun in Rome.")])]).await;
     agent_asks(openai(&server, "gpt-5").without_streaming()).await;
     let sent = server.last().body;
-    assert_eq!((&sent["tools"][0]["strict"], &sent["tools"][0]["parameters"]), (&json!(true), &held_to()));
-    assert_eq!(sent["input"][1]["arguments"], r#"{"city":"Rome","unit":null}"#);
+    assert_eq!(
+        (&sent["tools"][0]["strict"], &sent["tools"][0]["parameters"]),
+        (&json!(true), &held_to())
+    );
+    assert_eq!(
+        sent["input"][1]["arguments"],
+        r#"{"city":"Rome","unit":null}"#
+    );
 }
 
 #[tokio::test]
@@ -75,54 +83,102 @@ async fn the_same_goes_for_chat() {
     let (first, second) = ARGS.split_at(20);
     let call = |args: &str| json!({"tool_calls": [{"index": 0, "id": "c1", "function": {"name": "forecast", "arguments": args}}]});
     let more = json!({"tool_calls": [{"index": 0, "function": {"arguments": second}}]});
-    let calls = [chunk(&call(first), None), chunk(&more, Some("tool_calls")), "data: [DONE]\n\n".to_owned()];
-    let says = [chunk(&json!({"content": "Sun in Rome."}), Some("stop")), "data: [DONE]\n\n".to_owned()];
+    let calls = [
+        chunk(&call(first), None),
+        chunk(&more, Some("tool_calls")),
+        "data: [DONE]\n\n".to_owned(),
+    ];
+    let says = [
+        chunk(&json!({"content": "Sun in Rome."}), Some("stop")),
+        "data: [DONE]\n\n".to_owned(),
+    ];
     let server = Server::start([Answer::sse(calls.concat()), Answer::sse(says.concat())]).await;
     agent_asks(chat(&server)).await;
     let function = server.last().body["tools"][0]["function"].clone();
-    assert_eq!((&function["strict"], &function["parameters"]), (&json!(true), &held_to()));
+    assert_eq!(
+        (&function["strict"], &function["parameters"]),
+        (&json!(true), &held_to())
+    );
 }
 
 /// Every schema that is sent, with whether the model is held to it: a tool's and the answer's.
-async fn sent(model: impl Model, server: &Server, tool: ToolSpec, answer: Value) -> [(Value, Value); 2] {
-    let request: Request = hi().with_tools([Arc::new(tool)]).with_output(OutputSchema::new("answer", answer));
+async fn sent(
+    model: impl Model,
+    server: &Server,
+    tool: ToolSpec,
+    answer: Value,
+) -> [(Value, Value); 2] {
+    let request: Request = hi()
+        .with_tools([Arc::new(tool)])
+        .with_output(OutputSchema::new("answer", answer));
     model.complete(request).await.unwrap();
     let body = server.last().body;
     let both = |value: &Value, schema: &str| (value["strict"].clone(), value[schema].clone());
     let chat = &body["response_format"]["json_schema"];
     if chat.is_object() {
-        return [both(&body["tools"][0]["function"], "parameters"), both(chat, "schema")];
+        return [
+            both(&body["tools"][0]["function"], "parameters"),
+            both(chat, "schema"),
+        ];
     }
-    [both(&body["tools"][0], "parameters"), both(&body["text"]["format"], "schema")]
+    [
+        both(&body["tools"][0], "parameters"),
+        both(&body["text"]["format"], "schema"),
+    ]
 }
 
 #[tokio::test]
 async fn a_model_is_held_to_what_stays_the_same() {
-    let answer = json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
+    let answer =
+        json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
     let mut closed = answer.clone();
     closed["additionalProperties"] = json!(false);
     let server = Server::saying(whole(&[])).await;
     let model = openai(&server, "gpt-5").without_streaming();
     let expected = [(json!(true), held_to()), (json!(true), closed)];
-    assert_eq!(sent(model.clone(), &server, forecast(), answer.clone()).await, expected);
-    let loose = [(json!(false), forecast().input), (json!(false), answer.clone())];
-    assert_eq!(sent(model.without_strict(), &server, forecast(), answer.clone()).await, loose);
+    assert_eq!(
+        sent(model.clone(), &server, forecast(), answer.clone()).await,
+        expected
+    );
+    let loose = [
+        (json!(false), forecast().input),
+        (json!(false), answer.clone()),
+    ];
+    assert_eq!(
+        sent(model.without_strict(), &server, forecast(), answer.clone()).await,
+        loose
+    );
     let tuned = openai(&server, "ft:gpt-4o:me").without_streaming();
-    assert_eq!(sent(tuned, &server, forecast(), answer.clone()).await, loose);
+    assert_eq!(
+        sent(tuned, &server, forecast(), answer.clone()).await,
+        loose
+    );
 
-    let server = Server::saying(Answer::json(200, r#"{"choices": [{"message": {"content": "{}"}}]}"#)).await;
+    let server = Server::saying(Answer::json(
+        200,
+        r#"{"choices": [{"message": {"content": "{}"}}]}"#,
+    ))
+    .await;
     let model = chat(&server).without_streaming();
-    assert_eq!(sent(model.clone(), &server, forecast(), answer.clone()).await, expected);
-    let silent = [(json!(null), forecast().input), (json!(null), answer.clone())];
-    assert_eq!(sent(model.without_strict(), &server, forecast(), answer.clone()).await, silent);
+    assert_eq!(
+        sent(model.clone(), &server, forecast(), answer.clone()).await,
+        expected
+    );
+    let silent = [
+        (json!(null), forecast().input),
+        (json!(null), answer.clone()),
+    ];
+    assert_eq!(
+        sent(model.without_strict(), &server, forecast(), answer.clone()).await,
+        silent
+    );
     let other = ChatModel::compatible(server.url(), "x").without_streaming();
     assert_eq!(sent(other, &server, forecast(), answer).await, silent);
 }
 
 #[tokio::test]
 async fn a_model_is_not_held_to_what_would_change() {
-    let map =
-        json!({"type": "object", "properties": {"tags": {"type": "object", "additionalProperties": true}}});
+    let map = json!({"type": "object", "properties": {"tags": {"type": "object", "additionalProperties": true}}});
     let tool = ToolSpec::new("tag", "Tags.").with_input(map.clone());
     // An answer is passed on as it comes, so nothing in it may be null instead of left out.
     let answer = json!({"type": "object", "properties": {"n": {"type": "integer"}}});

@@ -1,8 +1,9 @@
 use std::sync::Arc;
 
 use levity_core::{
-    Effect, EffectId, Ending, Input, Limit, Machine, MachineOutput, Message, Offer, Outcome, OutputSchema,
-    Part, Response, Role, RunId, Status, ToolCall, ToolErrorKind, ToolOutput, ToolResult, ToolSpec,
+    Effect, EffectId, Ending, Input, Limit, Machine, MachineOutput, Message, Offer, Outcome,
+    OutputSchema, Part, Response, Role, RunId, Status, ToolCall, ToolErrorKind, ToolOutput,
+    ToolResult, ToolSpec,
 };
 use levity_test::{RecordingTool, ScriptedModel};
 use serde_json::{Value, json};
@@ -23,7 +24,10 @@ fn spec(name: &str) -> ToolSpec {
 
 fn builder() -> AgentBuilder {
     let tool = RecordingTool::new("tool", |_| Ok(ToolOutput::text("ok")));
-    Agent::builder(ScriptedModel::new()).tool(tool).signal(spec("tell")).last_signal(spec("pass_on"))
+    Agent::builder(ScriptedModel::new())
+        .tool(tool)
+        .signal(spec("tell"))
+        .last_signal(spec("pass_on"))
 }
 
 fn tell(text: &str) -> Part {
@@ -50,8 +54,14 @@ impl Play {
     }
 
     fn of(machine: AgentMachine) -> Self {
-        let mut play = Self { machine, wants: Vec::new() };
-        play.give(Input::Begin { run: RunId::new("r"), wrap: None });
+        let mut play = Self {
+            machine,
+            wants: Vec::new(),
+        };
+        play.give(Input::Begin {
+            run: RunId::new("r"),
+            wrap: None,
+        });
         play
     }
 
@@ -69,20 +79,32 @@ impl Play {
     fn reply(&mut self, parts: impl IntoIterator<Item = Part>) {
         let (effect, _) = self.take(|effect| matches!(effect, Effect::Model(_)));
         let message = Message::new(Role::Assistant, parts);
-        self.give(Input::Finished { effect, outcome: Outcome::Model(Ok(Response::new(message))) });
+        self.give(Input::Finished {
+            effect,
+            outcome: Outcome::Model(Ok(Response::new(message))),
+        });
     }
 
     fn take(&mut self, is_it: impl Fn(&Effect) -> bool) -> (EffectId, Effect) {
-        let at = self.wants.iter().position(|(_, effect)| is_it(effect)).expect("it is wanted");
+        let at = self
+            .wants
+            .iter()
+            .position(|(_, effect)| is_it(effect))
+            .expect("it is wanted");
         self.wants.remove(at)
     }
 
     /// What the model was told of its last calls.
     fn told(&self) -> Vec<(Option<ToolErrorKind>, String)> {
         let messages = self.machine.history().messages();
-        let last =
-            messages.iter().rev().find(|message| message.role == Role::Tool).expect("something was called");
-        last.results().map(|result| (result.error, result.text().into_owned())).collect()
+        let last = messages
+            .iter()
+            .rev()
+            .find(|message| message.role == Role::Tool)
+            .expect("something was called");
+        last.results()
+            .map(|result| (result.error, result.text().into_owned()))
+            .collect()
     }
 
     fn noted(&self) -> Vec<&str> {
@@ -112,7 +134,10 @@ fn a_signal_is_noted_and_the_run_goes_on() {
     play.reply([tell("c")]);
     play.reply([Part::text("Done.")]);
     let ending = play.ending();
-    assert_eq!((&ending.status, &*ending.text, ending.stats.tool_calls), (&Status::Complete, "Done.", 3));
+    assert_eq!(
+        (&ending.status, &*ending.text, ending.stats.tool_calls),
+        (&Status::Complete, "Done.", 3)
+    );
     assert_eq!(play.noted(), ["a", "b", "c"]);
     assert_eq!(ending.signals, play.machine.state.tally.signals());
     assert!(ending.signals.iter().all(|signal| &*signal.name == "tell"));
@@ -127,7 +152,10 @@ fn a_signal_beside_other_calls_is_noted_and_they_are_made() {
         unreachable!()
     };
     let result = ToolResult::new(&run.call, Ok(ToolOutput::text("ok")));
-    play.give(Input::Finished { effect, outcome: Outcome::Tool(result) });
+    play.give(Input::Finished {
+        effect,
+        outcome: Outcome::Tool(result),
+    });
     assert_eq!(play.told(), [(None, "ok".to_owned()), noted()]);
 }
 
@@ -137,13 +165,29 @@ fn wrong_arguments_are_told_as_for_any_tool() {
     let mut raw = ToolCall::new("", "tell", Value::Null);
     raw.raw = Some("{\"text\": ".into());
     let wrong = |args| Part::ToolCall(ToolCall::new("", "tell", args));
-    play.reply([wrong(json!({"txt": "a"})), wrong(Value::Null), Part::ToolCall(raw)]);
+    play.reply([
+        wrong(json!({"txt": "a"})),
+        wrong(Value::Null),
+        Part::ToolCall(raw),
+    ]);
     let told = play.told();
-    assert!(told.iter().all(|(error, _)| *error == Some(ToolErrorKind::InvalidArgs)), "{told:?}");
-    assert!(told[0].1.contains("the property \"text\" is missing"), "{}", told[0].1);
+    assert!(
+        told.iter()
+            .all(|(error, _)| *error == Some(ToolErrorKind::InvalidArgs)),
+        "{told:?}"
+    );
+    assert!(
+        told[0].1.contains("the property \"text\" is missing"),
+        "{}",
+        told[0].1
+    );
     assert!(told[2].1.contains("not valid JSON"), "{}", told[2].1);
     // One that would end the run is told so, too, and ends nothing.
-    play.reply([Part::ToolCall(ToolCall::new("", "pass_on", json!({"text": 1})))]);
+    play.reply([Part::ToolCall(ToolCall::new(
+        "",
+        "pass_on",
+        json!({"text": 1}),
+    ))]);
     assert_eq!(play.told()[0].0, Some(ToolErrorKind::InvalidArgs));
     assert!(play.machine.ending().is_none() && play.machine.state.tally.signals().is_empty());
 }
@@ -154,7 +198,10 @@ fn a_last_signal_ends_the_run_with_the_words_beside_it() {
     play.reply([tell("a")]);
     play.reply([Part::text("Somebody else knows."), pass_on("b")]);
     let ending = play.ending();
-    assert_eq!((&ending.status, &*ending.text), (&Status::Complete, "Somebody else knows."));
+    assert_eq!(
+        (&ending.status, &*ending.text),
+        (&Status::Complete, "Somebody else knows.")
+    );
     assert_eq!(play.noted(), ["a", "b"]);
     assert_eq!(&*ending.signals[1].name, "pass_on");
     assert_eq!((play.told(), ending.stats.tool_calls), (vec![noted()], 2));
@@ -165,11 +212,19 @@ fn a_last_signal_is_no_answer_to_a_schema() {
     let schema = OutputSchema::new("sum", json!({"type": "object", "required": ["total"]}));
     let agent = builder().build().unwrap();
     let output = Some(OutputCheck::new(Arc::new(schema)));
-    let machine = agent.set_in(Message::user("Do it"), Default::default(), Default::default(), output);
+    let machine = agent.set_in(
+        Message::user("Do it"),
+        Default::default(),
+        Default::default(),
+        output,
+    );
     let mut play = Play::of(machine);
     play.reply([pass_on("b")]);
     let ending = play.ending();
-    assert_eq!((&ending.status, &*ending.text, &ending.value), (&Status::Complete, "", &None));
+    assert_eq!(
+        (&ending.status, &*ending.text, &ending.value),
+        (&Status::Complete, "", &None)
+    );
 }
 
 #[test]
@@ -177,11 +232,23 @@ fn a_last_signal_beside_other_calls_is_put_off() {
     let mut play = Play::new(builder());
     play.reply([pass_on("a"), tell("b"), pass_on("c")]);
     let told = play.told();
-    assert_eq!((told[0].0, told[2].0), (Some(ToolErrorKind::Denied), Some(ToolErrorKind::Denied)));
-    assert!(told[0].1.starts_with("`pass_on` was called beside other tools"), "{}", told[0].1);
+    assert_eq!(
+        (told[0].0, told[2].0),
+        (Some(ToolErrorKind::Denied), Some(ToolErrorKind::Denied))
+    );
+    assert!(
+        told[0]
+            .1
+            .starts_with("`pass_on` was called beside other tools"),
+        "{}",
+        told[0].1
+    );
     assert_eq!(play.noted(), ["b"]);
     play.reply([pass_on("d")]);
-    assert_eq!((&play.ending().status, play.noted()), (&Status::Complete, vec!["b", "d"]));
+    assert_eq!(
+        (&play.ending().status, play.noted()),
+        (&Status::Complete, vec!["b", "d"])
+    );
 }
 
 #[test]
@@ -190,31 +257,59 @@ fn what_was_said_meanwhile_comes_before_the_end() {
     play.say("Wait.");
     play.reply([pass_on("a")]);
     assert!(play.machine.ending().is_none() && play.machine.state.tally.signals().is_empty());
-    assert!(play.told()[0].1.contains("something was said meanwhile"), "{:?}", play.told());
-    assert_eq!(play.machine.history().messages().last().unwrap().text(), "Wait.");
+    assert!(
+        play.told()[0].1.contains("something was said meanwhile"),
+        "{:?}",
+        play.told()
+    );
+    assert_eq!(
+        play.machine.history().messages().last().unwrap().text(),
+        "Wait."
+    );
     play.reply([pass_on("a")]);
-    assert_eq!((&play.ending().status, play.noted()), (&Status::Complete, vec!["a"]));
+    assert_eq!(
+        (&play.ending().status, play.noted()),
+        (&Status::Complete, vec!["a"])
+    );
 }
 
 #[test]
 fn on_the_last_turn_only_a_last_signal_is_taken() {
     let last_turn = |parts: Vec<Part>| {
         let mut play = Play::new(builder().max_turns(1));
-        let (_, Effect::Model(call)) = &play.wants[0] else { unreachable!() };
+        let (_, Effect::Model(call)) = &play.wants[0] else {
+            unreachable!()
+        };
         assert_eq!(call.offer, Offer::None);
         play.reply(parts);
         play
     };
     let play = last_turn(vec![pass_on("a")]);
-    assert_eq!((&play.ending().status, play.noted()), (&Status::BestEffort(Limit::Turns), vec!["a"]));
+    assert_eq!(
+        (&play.ending().status, play.noted()),
+        (&Status::BestEffort(Limit::Turns), vec!["a"])
+    );
     assert_eq!(play.told(), [noted()]);
     let play = last_turn(vec![Part::text("Here."), pass_on("a")]);
-    assert_eq!((&play.ending().status, &*play.ending().text), (&Status::BestEffort(Limit::Turns), "Here."));
-    for parts in [vec![tell("a")], vec![pass_on("a"), pass_on("b")], vec![pass_on("a"), tool()]] {
+    assert_eq!(
+        (&play.ending().status, &*play.ending().text),
+        (&Status::BestEffort(Limit::Turns), "Here.")
+    );
+    for parts in [
+        vec![tell("a")],
+        vec![pass_on("a"), pass_on("b")],
+        vec![pass_on("a"), tool()],
+    ] {
         let mut play = last_turn(parts.clone());
-        assert!(play.machine.ending().is_none(), "it is asked once more for words");
+        assert!(
+            play.machine.ending().is_none(),
+            "it is asked once more for words"
+        );
         play.reply(parts);
-        assert_eq!((&play.ending().status, play.noted().len()), (&Status::Partial(Limit::Turns), 0));
+        assert_eq!(
+            (&play.ending().status, play.noted().len()),
+            (&Status::Partial(Limit::Turns), 0)
+        );
     }
 }
 
@@ -225,14 +320,28 @@ fn a_run_has_room_for_so_many() {
         play.reply((0..100).map(|n| tell(&format!("{}", turn * 100 + n))));
     }
     let told = play.told();
-    assert!(told.iter().all(|(error, _)| *error == Some(ToolErrorKind::Denied)));
-    assert!(told[0].1.contains("room for 256 such calls"), "{}", told[0].1);
+    assert!(
+        told.iter()
+            .all(|(error, _)| *error == Some(ToolErrorKind::Denied))
+    );
+    assert!(
+        told[0].1.contains("room for 256 such calls"),
+        "{}",
+        told[0].1
+    );
     assert_eq!((play.noted().len(), play.noted()[MOST - 1]), (MOST, "255"));
     // Nor is there room for a last one.
     play.reply([pass_on("x")]);
-    assert!(play.told()[0].1.contains("room for 256"), "{:?}", play.told());
+    assert!(
+        play.told()[0].1.contains("room for 256"),
+        "{:?}",
+        play.told()
+    );
     play.give(Input::Stop(Limit::Tokens));
-    assert_eq!((&play.ending().status, play.ending().signals.len()), (&Status::Partial(Limit::Tokens), MOST));
+    assert_eq!(
+        (&play.ending().status, play.ending().signals.len()),
+        (&Status::Partial(Limit::Tokens), MOST)
+    );
 
     // All in one reply, of which most are left out.
     let mut play = Play::new(builder());
@@ -243,11 +352,26 @@ fn a_run_has_room_for_so_many() {
 #[test]
 fn a_run_has_room_for_so_much() {
     let mut play = Play::new(builder());
-    play.reply([tell(&"x".repeat(MOST_BYTES)), tell(&"x".repeat(MOST_BYTES - 100)), tell(&"x".repeat(100))]);
+    play.reply([
+        tell(&"x".repeat(MOST_BYTES)),
+        tell(&"x".repeat(MOST_BYTES - 100)),
+        tell(&"x".repeat(100)),
+    ]);
     let told = play.told();
-    let denied = [Some(ToolErrorKind::Denied), None, Some(ToolErrorKind::Denied)];
-    assert_eq!(told.iter().map(|(error, _)| *error).collect::<Vec<_>>(), denied);
-    assert!(told[0].1.contains("256 KiB") && told[0].1.len() < 200, "{}", told[0].1);
+    let denied = [
+        Some(ToolErrorKind::Denied),
+        None,
+        Some(ToolErrorKind::Denied),
+    ];
+    assert_eq!(
+        told.iter().map(|(error, _)| *error).collect::<Vec<_>>(),
+        denied
+    );
+    assert!(
+        told[0].1.contains("256 KiB") && told[0].1.len() < 200,
+        "{}",
+        told[0].1
+    );
     play.reply([tell("what is small still fits")]);
     assert_eq!(play.told(), [noted()]);
     // Too much to be noted as the last one: the run goes on.
@@ -263,23 +387,38 @@ fn a_run_has_room_for_so_much() {
 fn signals_are_in_every_ending_and_in_what_is_saved() {
     let mut play = Play::new(builder());
     let fresh = play.machine.save();
-    assert!(fresh.get("noted").is_none() && fresh.get("tells_said").is_none(), "it costs nothing");
+    assert!(
+        fresh.get("noted").is_none() && fresh.get("tells_said").is_none(),
+        "it costs nothing"
+    );
     play.reply([tell("a"), tool()]);
     let state: Value = serde_json::from_str(&play.machine.save().to_string()).unwrap();
     let again = builder().build().unwrap().restore(&state).unwrap();
     for machine in [play.machine, again] {
-        let mut play = Play { machine, wants: Vec::new() };
-        play.give(Input::Cancel { reason: "enough".into() });
+        let mut play = Play {
+            machine,
+            wants: Vec::new(),
+        };
+        play.give(Input::Cancel {
+            reason: "enough".into(),
+        });
         assert_eq!(play.noted(), ["a"]);
         assert_eq!(play.ending().signals.len(), 1);
         let state = serde_json::to_value(play.ending()).unwrap();
-        assert_eq!(serde_json::from_value::<Ending>(state).unwrap(), *play.ending());
+        assert_eq!(
+            serde_json::from_value::<Ending>(state).unwrap(),
+            *play.ending()
+        );
     }
 }
 
 /// What is said in a run, as it is told.
 fn said(play: &Play) -> Vec<String> {
-    play.ending().said.iter().map(|message| message.text().into_owned()).collect()
+    play.ending()
+        .said
+        .iter()
+        .map(|message| message.text().into_owned())
+        .collect()
 }
 
 #[test]
@@ -287,8 +426,15 @@ fn what_was_said_is_told_when_it_is_wanted() {
     let agent = builder().build().unwrap();
     let mut past = crate::machine::Past::default();
     past.history.say(Message::user("Before.")).unwrap();
-    let gathered = crate::gather::Gathered { beside: Some("on the side".into()), ..Default::default() };
-    let mut play = Play::of(agent.set_in(Message::user("Do it"), past, gathered, None).with_said());
+    let gathered = crate::gather::Gathered {
+        beside: Some("on the side".into()),
+        ..Default::default()
+    };
+    let mut play = Play::of(
+        agent
+            .set_in(Message::user("Do it"), past, gathered, None)
+            .with_said(),
+    );
     play.reply([]);
     play.say("Also this.");
     play.reply([tell("a")]);
@@ -301,7 +447,11 @@ fn what_was_said_is_told_when_it_is_wanted() {
     let mut history = agent.machine("x").history().clone();
     history.append(play.ending().said.clone()).unwrap();
     history.append(play.ending().said.clone()).unwrap();
-    assert_eq!((history.len(), history.calls().count()), (10, 2), "the second call got another id");
+    assert_eq!(
+        (history.len(), history.calls().count()),
+        (10, 2),
+        "the second call got another id"
+    );
 
     let mut play = Play::new(builder());
     play.reply([Part::text("Done.")]);
@@ -309,7 +459,11 @@ fn what_was_said_is_told_when_it_is_wanted() {
     // Stopped in the midst, it can be added to a history all the same.
     let mut play = Play::of(agent.machine("Do it").with_said());
     play.reply([tool(), tell("a")]);
-    play.give(Input::Cancel { reason: "enough".into() });
+    play.give(Input::Cancel {
+        reason: "enough".into(),
+    });
     assert_eq!(play.ending().said.len(), 3);
-    levity_core::History::new().append(play.ending().said.clone()).unwrap();
+    levity_core::History::new()
+        .append(play.ending().said.clone())
+        .unwrap();
 }

@@ -1,9 +1,9 @@
 //! Guards around an executor that is no agent's.
 
 use levity_core::{
-    Child, ChildRun, Effect, EffectClass, EffectCx, EffectId, Ending, Eventual, Executor, Input, Limits,
-    Machine, MachineKind, MachineOutput, ModelCall, Offer, Outcome, Permit, PrepareCx, Prepared, Request,
-    Response, Role, Status, ToolCall, ToolError, ToolResult, ToolRun,
+    Child, ChildRun, Effect, EffectClass, EffectCx, EffectId, Ending, Eventual, Executor, Input,
+    Limits, Machine, MachineKind, MachineOutput, ModelCall, Offer, Outcome, Permit, PrepareCx,
+    Prepared, Request, Response, Role, Status, ToolCall, ToolError, ToolResult, ToolRun,
 };
 use levity_loop::Guarded;
 use levity_runtime::MachineRun;
@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use super::*;
 
-/// Wants a call of a model, a call of a tool and a child, one after the other, and ends with all that came of them.
+/// Wants a call of a model, a call of a tool and a child, one after the other, and ends with all
+/// that came of them.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Three {
     came: Vec<String>,
@@ -52,7 +53,9 @@ impl Machine for Three {
                     _ => self.ending = Some(Ending::new(Status::Complete)),
                 }
             }
-            Input::Cancel { reason } => self.ending = Some(Ending::new(Status::Cancelled { reason })),
+            Input::Cancel { reason } => {
+                self.ending = Some(Ending::new(Status::Cancelled { reason }))
+            }
             _ => {}
         }
     }
@@ -109,14 +112,20 @@ impl Executor for Own {
     async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome {
         match effect {
             Effect::Model(_) => {
-                cx.live.send(EventKind::Delta { effect: cx.effect, delta: Delta::Text("hush".into()) });
+                cx.live.send(EventKind::Delta {
+                    effect: cx.effect,
+                    delta: Delta::Text("hush".into()),
+                });
                 // The call is looked at when it is made, and left as it is here.
                 let parts = [Part::text("hush model"), Part::ToolCall(call())];
                 Outcome::Model(Ok(Response::new(Message::new(Role::Assistant, parts))))
             }
             Effect::Tool(run) => {
                 self.0.lock().unwrap().push(run.call.args.to_string());
-                Outcome::Tool(ToolResult::new(&run.call, Ok(ToolOutput::text("hush result"))))
+                Outcome::Tool(ToolResult::new(
+                    &run.call,
+                    Ok(ToolOutput::text("hush result")),
+                ))
             }
             _ => Outcome::Unknown,
         }
@@ -130,12 +139,18 @@ impl Executor for Own {
         if saved.is_none() {
             self.0.lock().unwrap().push(machine.0.clone());
         }
-        Ok(Child::new(machine, Arc::new(Self::default()), Limits::new()))
+        Ok(Child::new(
+            machine,
+            Arc::new(Self::default()),
+            Limits::new(),
+        ))
     }
 }
 
 fn stars(stages: &[Stage], seen: &Seen) -> Probe {
-    probe("stars", stages, seen, |subject| swap(subject, "hush", "****"))
+    probe("stars", stages, seen, |subject| {
+        swap(subject, "hush", "****")
+    })
 }
 
 /// The machine, what the executor was given, the events, and the journal.
@@ -149,7 +164,12 @@ async fn driven(own: Own, guarded: Guarded) -> (Three, Vec<String>, Vec<Event>, 
     }
     let machine = run.await.unwrap().machine;
     let below = id.child(EffectId::new(2));
-    (machine, own.given(), events, written(&journal, &id) + &written(&journal, &below))
+    (
+        machine,
+        own.given(),
+        events,
+        written(&journal, &id) + &written(&journal, &below),
+    )
 }
 
 #[tokio::test]
@@ -157,28 +177,52 @@ async fn guarded_executor_has_guards_see_replies_calls_results_and_children() {
     let (own, seen) = (Own::default(), Seen::default());
     let guarded = Guarded::new(own.clone()).guard(stars(&ALL, &seen));
     let (machine, given, events, kept) = driven(own, guarded).await;
-    assert_eq!(given, [r#"{"what":"**** tool"}"#, r#"{"what":"**** child"}"#]);
+    assert_eq!(
+        given,
+        [r#"{"what":"**** tool"}"#, r#"{"what":"**** child"}"#]
+    );
     let below = r#"{"what":"stars child"} **** below (complete)"#;
     assert_eq!(machine.came, ["**** model", "**** result", below]);
-    assert!(!kept.contains("hush model") && !kept.contains("hush result"), "{kept}");
+    assert!(
+        !kept.contains("hush model") && !kept.contains("hush result"),
+        "{kept}"
+    );
     let told = serde_json::to_string(&events).unwrap();
     assert!(
-        told.contains("**** model") && !told.contains("hush model") && !told.contains("hush result"),
+        told.contains("**** model")
+            && !told.contains("hush model")
+            && !told.contains("hush result"),
         "{told}"
     );
     let stages: Vec<_> = stepped_in(&events).into_iter().map(|by| by.stage).collect();
-    assert_eq!(stages, [Stage::Answer, Stage::Call, Stage::Result, Stage::Call, Stage::Result]);
-    let of_input =
-        events.iter().filter(|event| matches!(event.kind, EventKind::Guarded { effect: None, .. }));
+    assert_eq!(
+        stages,
+        [
+            Stage::Answer,
+            Stage::Call,
+            Stage::Result,
+            Stage::Call,
+            Stage::Result
+        ]
+    );
+    let of_input = events
+        .iter()
+        .filter(|event| matches!(event.kind, EventKind::Guarded { effect: None, .. }));
     let runs: Vec<_> = of_input.map(|event| event.run.clone()).collect();
-    assert_eq!(runs, [RunId::new("r").child(EffectId::new(2))], "the run that was given something else");
+    assert_eq!(
+        runs,
+        [RunId::new("r").child(EffectId::new(2))],
+        "the run that was given something else"
+    );
     assert_eq!(seen.texts(Stage::Call).len(), 2);
 }
 
 #[tokio::test]
 async fn guarded_executor_makes_no_call_and_no_child_that_a_guard_blocks() {
     let own = Own::default();
-    let block = probe("strict", &[Stage::Call], &Seen::default(), |_| Verdict::block("not here"));
+    let block = probe("strict", &[Stage::Call], &Seen::default(), |_| {
+        Verdict::block("not here")
+    });
     let (machine, given, ..) = driven(own.clone(), Guarded::new(own).guard(block)).await;
     assert!(given.is_empty(), "{given:?}");
     assert!(
@@ -191,32 +235,63 @@ async fn guarded_executor_makes_no_call_and_no_child_that_a_guard_blocks() {
 #[tokio::test]
 async fn guarded_executor_leaves_it_to_the_runtime_to_ask_a_person() {
     let own = Own(Arc::default(), Some("it is dear"));
-    let (machine, given, ..) =
-        driven(own.clone(), Guarded::new(own).guard(stars(&ALL, &Seen::default()))).await;
+    let (machine, given, ..) = driven(
+        own.clone(),
+        Guarded::new(own).guard(stars(&ALL, &Seen::default())),
+    )
+    .await;
     assert!(machine.came[1].contains("it is dear"), "{:?}", machine.came);
-    assert_eq!(given, [r#"{"what":"**** child"}"#], "nobody was asked, so it was not called");
+    assert_eq!(
+        given,
+        [r#"{"what":"**** child"}"#],
+        "nobody was asked, so it was not called"
+    );
 }
 
 #[tokio::test]
 async fn guarded_executor_around_a_guarded_one_has_both_look() {
     let (own, seen) = (Own::default(), Seen::default());
     let inner = Guarded::new(own.clone()).guard(stars(&ALL, &seen));
-    let outer = probe("outer", &ALL, &seen, |subject| swap(subject, "****", "++++"));
+    let outer = probe("outer", &ALL, &seen, |subject| {
+        swap(subject, "****", "++++")
+    });
     let guarded = Guarded::new(inner).guard(outer);
     let screener = guarded.inspect().screener.unwrap();
     let said = Arc::new(Message::user("hush"));
-    let levity_core::Screened::Passed(message, by) = screener.message(&RunId::new("r"), said).await else {
+    let levity_core::Screened::Passed(message, by) = screener.message(&RunId::new("r"), said).await
+    else {
         panic!("nobody blocks it")
     };
-    assert_eq!((&*message.text(), by.len()), ("****", 1), "what goes in meets the outer one first");
-    let names: Vec<String> = guarded.inspect().setup.into_iter().map(|(name, _)| name).collect();
+    assert_eq!(
+        (&*message.text(), by.len()),
+        ("****", 1),
+        "what goes in meets the outer one first"
+    );
+    let names: Vec<String> = guarded
+        .inspect()
+        .setup
+        .into_iter()
+        .map(|(name, _)| name)
+        .collect();
     assert_eq!(names, ["the guards", "the guards"]);
     let (machine, given, events, _) = driven(own, guarded).await;
     assert_eq!(given[0], r#"{"what":"**** tool"}"#);
     assert_eq!(machine.came[..2], ["++++ model", "++++ result"]);
-    assert!(machine.came[2].ends_with("++++ below (complete)"), "{:?}", machine.came);
-    let by: Vec<_> = stepped_in(&events).into_iter().map(|by| by.guard.to_string()).collect();
-    assert_eq!(by, ["stars", "outer", "stars", "stars", "outer", "stars", "stars", "outer"]);
+    assert!(
+        machine.came[2].ends_with("++++ below (complete)"),
+        "{:?}",
+        machine.came
+    );
+    let by: Vec<_> = stepped_in(&events)
+        .into_iter()
+        .map(|by| by.guard.to_string())
+        .collect();
+    assert_eq!(
+        by,
+        [
+            "stars", "outer", "stars", "stars", "outer", "stars", "stars", "outer"
+        ]
+    );
 }
 
 #[tokio::test]
@@ -254,14 +329,24 @@ async fn guarded_executor_screens_messages_to_its_run() {
         }
     }
 
-    let words =
-        probe("words", &[Stage::Input], &Seen::default(), |subject| match subject.text().contains("never") {
+    let words = probe(
+        "words",
+        &[Stage::Input],
+        &Seen::default(),
+        |subject| match subject.text().contains("never") {
             true => Verdict::block("no such word"),
             false => swap(subject, "hush", "****"),
-        });
+        },
+    );
     let journal = MemoryJournal::new();
-    let runtime = Runtime::new().with_journal(journal.clone()).with_world(ManualWorld::new());
-    let guarded = Arc::new(Guarded::new(Own::default()).guard(words).world(Arc::new(ManualWorld::new())));
+    let runtime = Runtime::new()
+        .with_journal(journal.clone())
+        .with_world(ManualWorld::new());
+    let guarded = Arc::new(
+        Guarded::new(Own::default())
+            .guard(words)
+            .world(Arc::new(ManualWorld::new())),
+    );
     let run = runtime.start(MachineRun::new(Listens::default(), guarded).id(RunId::new("r")));
     let control = run.control().clone();
     let blocked = control.say("never").await.unwrap_err();

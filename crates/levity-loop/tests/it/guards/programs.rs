@@ -1,8 +1,8 @@
 //! What a program calls is looked at as what a model calls is.
 
 use levity_core::{
-    Ask, Child, Effect, EffectId, Ending, Executor, Input, Limits, Machine, MachineKind, MachineOutput,
-    Outcome, Program, Status, ToolCall, ToolError, ToolRun, ToolSpec,
+    Ask, Child, Effect, EffectId, Ending, Executor, Input, Limits, Machine, MachineKind,
+    MachineOutput, Outcome, Program, Status, ToolCall, ToolError, ToolRun, ToolSpec,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -31,7 +31,11 @@ impl Machine for Calls {
 
     fn apply(&mut self, input: Input, step: &mut MachineOutput) {
         let call = |at: u64| {
-            ToolCall::new(format!("p{at}"), self.tool.clone(), json!({"what": format!("hush {at}")}))
+            ToolCall::new(
+                format!("p{at}"),
+                self.tool.clone(),
+                json!({"what": format!("hush {at}")}),
+            )
         };
         match input {
             Input::Begin { run, .. } => {
@@ -39,19 +43,38 @@ impl Machine for Calls {
                 step.want(EffectId::new(0), Effect::Tool(ToolRun::new(call(0))));
                 step.want(EffectId::new(1), Effect::Tool(ToolRun::new(call(1))));
             }
-            Input::Finished { effect, outcome: Outcome::NeedsApproval { reason } } => {
+            Input::Finished {
+                effect,
+                outcome: Outcome::NeedsApproval { reason },
+            } => {
                 let at = effect.get();
-                let ask = Ask::new(self.run.clone().unwrap(), EffectId::new(at + 2), call(at), reason);
+                let ask = Ask::new(
+                    self.run.clone().unwrap(),
+                    EffectId::new(at + 2),
+                    call(at),
+                    reason,
+                );
                 step.want(EffectId::new(at + 2), Effect::Ask(ask));
             }
-            Input::Finished { effect, outcome: Outcome::Decision(_) } => {
+            Input::Finished {
+                effect,
+                outcome: Outcome::Decision(_),
+            } => {
                 let at = effect.get();
-                step.want(EffectId::new(at + 2), Effect::Tool(ToolRun::approved(call(at - 2))));
+                step.want(
+                    EffectId::new(at + 2),
+                    Effect::Tool(ToolRun::approved(call(at - 2))),
+                );
             }
-            Input::Finished { outcome: Outcome::Tool(result), .. } => {
+            Input::Finished {
+                outcome: Outcome::Tool(result),
+                ..
+            } => {
                 self.results.push(result.text().into_owned());
             }
-            Input::Cancel { reason } => self.ending = Some(Ending::new(Status::Cancelled { reason })),
+            Input::Cancel { reason } => {
+                self.ending = Some(Ending::new(Status::Cancelled { reason }))
+            }
             other => panic!("{other:?}"),
         }
         if self.results.len() == 2 {
@@ -78,7 +101,12 @@ impl Program for Twice {
         saved: Option<&Value>,
         caller: Arc<dyn Executor>,
     ) -> Result<Child, ToolError> {
-        let new = Calls { tool: "look_up".to_owned(), results: Vec::new(), run: None, ending: None };
+        let new = Calls {
+            tool: "look_up".to_owned(),
+            results: Vec::new(),
+            run: None,
+            ending: None,
+        };
         let machine = saved.map_or(new, |saved| Calls::deserialize(saved).unwrap());
         Ok(Child::new(machine, caller, Limits::new()))
     }
@@ -87,7 +115,9 @@ impl Program for Twice {
 async fn run(tool: RecordingTool) -> (Vec<Event>, String, Seen) {
     let seen = Seen::default();
     let guard = probe("words", &ALL, &seen, |subject| match subject {
-        GuardSubject::Call(call) if call.args["what"] == "hush 1" => Verdict::block("once is enough"),
+        GuardSubject::Call(call) if call.args["what"] == "hush 1" => {
+            Verdict::block("once is enough")
+        }
         _ => match swap(subject, "hush", "****") {
             Verdict::Pass => swap(subject, "mum", "***"),
             verdict => verdict,
@@ -95,7 +125,12 @@ async fn run(tool: RecordingTool) -> (Vec<Event>, String, Seen) {
     });
     let model = ScriptedModel::new().call("twice", json!({})).reply("Done.");
     let program = Twice(ToolSpec::new("twice", "Calls twice."));
-    let agent = Agent::builder(model).tool(tool).program(program).guard(guard).build().unwrap();
+    let agent = Agent::builder(model)
+        .tool(tool)
+        .program(program)
+        .guard(guard)
+        .build()
+        .unwrap();
     let mut run = agent.start("Go");
     let (mut stream, mut events) = (run.events(), Vec::new());
     while let Some(event) = stream.next().await {
@@ -104,11 +139,21 @@ async fn run(tool: RecordingTool) -> (Vec<Event>, String, Seen) {
         }
         events.push(event);
     }
-    let text = run.await.unwrap().history().calls().next().unwrap().1.text().into_owned();
+    let text = run
+        .await
+        .unwrap()
+        .history()
+        .calls()
+        .next()
+        .unwrap()
+        .1
+        .text()
+        .into_owned();
     (events, text, seen)
 }
 
-const RETURNED: &str = "****, found; this call is not allowed: `words` blocked the call: once is enough; ***";
+const RETURNED: &str =
+    "****, found; this call is not allowed: `words` blocked the call: once is enough; ***";
 
 #[tokio::test]
 async fn the_calls_of_a_program_are_looked_at() {
@@ -116,10 +161,20 @@ async fn the_calls_of_a_program_are_looked_at() {
     let (events, text, seen) = run(tool.clone()).await;
     assert_eq!(args(&tool), [json!({"what": "**** 0"})]);
     assert_eq!(text, RETURNED);
-    assert_eq!(seen.texts(Stage::Call), ["{}", r#"{"what":"hush 0"}"#, r#"{"what":"hush 1"}"#]);
-    let who: Vec<_> = stepped_in(&events).into_iter().map(|by| (by.stage, by.blocked.is_some())).collect();
-    let mut expected =
-        [(Stage::Call, false), (Stage::Result, false), (Stage::Call, true), (Stage::Result, false)];
+    assert_eq!(
+        seen.texts(Stage::Call),
+        ["{}", r#"{"what":"hush 0"}"#, r#"{"what":"hush 1"}"#]
+    );
+    let who: Vec<_> = stepped_in(&events)
+        .into_iter()
+        .map(|by| (by.stage, by.blocked.is_some()))
+        .collect();
+    let mut expected = [
+        (Stage::Call, false),
+        (Stage::Result, false),
+        (Stage::Call, true),
+        (Stage::Result, false),
+    ];
     expected.sort();
     let mut who = who;
     who.sort();
@@ -131,6 +186,9 @@ async fn they_are_looked_at_before_a_person_is_asked() {
     let tool = RecordingTool::new("look_up", |_| Ok(ToolOutput::text("hush, found")));
     let (events, text, _) = run(tool.with_hints(Hints::new().destructive())).await;
     assert_eq!(text, RETURNED);
-    let asked = events.iter().filter(|event| matches!(event.kind, EventKind::Asked(_))).count();
+    let asked = events
+        .iter()
+        .filter(|event| matches!(event.kind, EventKind::Asked(_)))
+        .count();
     assert_eq!(asked, 1, "nobody is asked about what is blocked");
 }

@@ -9,14 +9,18 @@ use super::*;
 
 /// Blocks `never`, and puts stars in place of `hush`.
 fn words(stages: &[Stage]) -> Probe {
-    probe("words", stages, &Seen::default(), |subject| match subject.text().contains("never") {
-        true => Verdict::block("no such word"),
-        false => swap(subject, "hush", "****"),
+    probe("words", stages, &Seen::default(), |subject| {
+        match subject.text().contains("never") {
+            true => Verdict::block("no such word"),
+            false => swap(subject, "hush", "****"),
+        }
     })
 }
 
 fn said(text: &str) -> RunRequest {
-    RunRequest::Command(ControlCommand::Say { message: Arc::new(Message::user(text)) })
+    RunRequest::Command(ControlCommand::Say {
+        message: Arc::new(Message::user(text)),
+    })
 }
 
 /// Leaves a run that has asked a person.
@@ -29,11 +33,18 @@ async fn asking(agent: &Agent, run: &str) -> Ask {
 #[tokio::test]
 async fn words_for_a_run_that_nobody_drives_are_looked_at_by_its_agent() {
     let (runtime, journal) = runtime();
-    let model = ScriptedModel::new().call("ask_user", json!({"question": "Which?"})).reply("Done.");
-    let builder = Agent::builder(model.clone()).ask_user().guard(words(&[Stage::Input]));
+    let model = ScriptedModel::new()
+        .call("ask_user", json!({"question": "Which?"}))
+        .reply("Done.");
+    let builder = Agent::builder(model.clone())
+        .ask_user()
+        .guard(words(&[Stage::Input]));
     let agent = builder.runtime(runtime.clone()).build().unwrap();
     let (ask, run) = (asking(&agent, "r").await, RunId::new("r"));
-    let answer = |text: &str| RunRequest::Decide { effect: ask.effect, decision: Decision::answer(text) };
+    let answer = |text: &str| RunRequest::Decide {
+        effect: ask.effect,
+        decision: Decision::answer(text),
+    };
 
     for post in [said("hush"), answer("hush")] {
         let error = runtime.tell(&run, post).await.unwrap_err();
@@ -41,49 +52,93 @@ async fn words_for_a_run_that_nobody_drives_are_looked_at_by_its_agent() {
         assert_eq!(error.to_string(), unheard.to_string());
     }
     let pause = RunRequest::Command(ControlCommand::Pause);
-    assert_eq!(runtime.tell(&run, pause).await.unwrap(), Delivery::Written, "what has no words is no matter");
+    assert_eq!(
+        runtime.tell(&run, pause).await.unwrap(),
+        Delivery::Written,
+        "what has no words is no matter"
+    );
     let error = agent.tell(&run, answer("never")).await.unwrap_err();
-    assert!(matches!(error, levity_core::RuntimeError::Control(ControlError::Blocked { .. })), "{error}");
+    assert!(
+        matches!(
+            error,
+            levity_core::RuntimeError::Control(ControlError::Blocked { .. })
+        ),
+        "{error}"
+    );
     agent.tell(&run, said("and hush")).await.unwrap();
-    assert_eq!(agent.tell(&run, answer("hush, this one")).await.unwrap(), Delivery::Written);
+    assert_eq!(
+        agent.tell(&run, answer("hush, this one")).await.unwrap(),
+        Delivery::Written
+    );
     let error = agent.tell(&run, answer("another")).await.unwrap_err();
-    assert!(matches!(error, levity_core::RuntimeError::Control(ControlError::NotAsked { .. })), "{error}");
+    assert!(
+        matches!(
+            error,
+            levity_core::RuntimeError::Control(ControlError::NotAsked { .. })
+        ),
+        "{error}"
+    );
 
     let kept = written(&journal, &run);
     assert!(!kept.contains("hush") && !kept.contains("never"), "{kept}");
     agent.resume("r").await.unwrap();
     let sent = format!("{:?}", model.requests()[1]);
-    assert!(sent.contains("and ****") && sent.contains("****, this one"), "{sent}");
+    assert!(
+        sent.contains("and ****") && sent.contains("****, this one"),
+        "{sent}"
+    );
     let records = journal.read(&run).await.unwrap();
-    let told = replay(&run, &records, |_, state| agent.restore(state)).unwrap().events;
-    let blocked: Vec<_> = stepped_in(&told).into_iter().map(|by| by.blocked.is_some()).collect();
+    let told = replay(&run, &records, |_, state| agent.restore(state))
+        .unwrap()
+        .events;
+    let blocked: Vec<_> = stepped_in(&told)
+        .into_iter()
+        .map(|by| by.blocked.is_some())
+        .collect();
     assert_eq!(blocked, [true, false, false]);
 }
 
 #[tokio::test]
 async fn a_run_without_guards_is_told_as_ever() {
     let (runtime, _) = runtime();
-    let model = ScriptedModel::new().call("ask_user", json!({"question": "Which?"})).reply("Done.");
-    let agent = Agent::builder(model).ask_user().runtime(runtime.clone()).build().unwrap();
+    let model = ScriptedModel::new()
+        .call("ask_user", json!({"question": "Which?"}))
+        .reply("Done.");
+    let agent = Agent::builder(model)
+        .ask_user()
+        .runtime(runtime.clone())
+        .build()
+        .unwrap();
     let ask = asking(&agent, "r").await;
     assert!(agent.executor().inspect().screener.is_none());
-    let post = RunRequest::Decide { effect: ask.effect, decision: Decision::answer("hush") };
-    assert_eq!(runtime.tell(&ask.run, post).await.unwrap(), Delivery::Written);
+    let post = RunRequest::Decide {
+        effect: ask.effect,
+        decision: Decision::answer("hush"),
+    };
+    assert_eq!(
+        runtime.tell(&ask.run, post).await.unwrap(),
+        Delivery::Written
+    );
     agent.resume("r").await.unwrap();
 }
 
 fn send() -> RecordingTool {
-    RecordingTool::new("send", |_| Ok(ToolOutput::text("sent"))).with_hints(Hints::new().destructive())
+    RecordingTool::new("send", |_| Ok(ToolOutput::text("sent")))
+        .with_hints(Hints::new().destructive())
 }
 
 fn sending() -> ScriptedModel {
-    ScriptedModel::new().call("send", json!({"text": "good day"})).reply("Sent.")
+    ScriptedModel::new()
+        .call("send", json!({"text": "good day"}))
+        .reply("Sent.")
 }
 
 /// What is decided on a call by the run's handle, what the model is told, and what is written.
 async fn decided(decisions: Vec<Decision>) -> (String, String, Vec<bool>) {
     let ((runtime, journal), model) = (runtime(), sending());
-    let builder = Agent::builder(model.clone()).tool(send()).guard(words(&[Stage::Input, Stage::Call]));
+    let builder = Agent::builder(model.clone())
+        .tool(send())
+        .guard(words(&[Stage::Input, Stage::Call]));
     let agent = builder.runtime(runtime).build().unwrap();
     let mut run = agent.run("Send it").id("r").start();
     let (mut stream, mut events) = (run.events(), Vec::new());
@@ -96,17 +151,30 @@ async fn decided(decisions: Vec<Decision>) -> (String, String, Vec<bool>) {
         events.push(event);
     }
     run.await.unwrap();
-    let blocked = stepped_in(&events).into_iter().map(|by| by.blocked.is_some()).collect();
-    (format!("{:?}", model.requests()[1]), written(&journal, &"r".into()), blocked)
+    let blocked = stepped_in(&events)
+        .into_iter()
+        .map(|by| by.blocked.is_some())
+        .collect();
+    (
+        format!("{:?}", model.requests()[1]),
+        written(&journal, &"r".into()),
+        blocked,
+    )
 }
 
 #[tokio::test]
 async fn why_a_call_is_denied_is_looked_at() {
     let (sent, kept, blocked) = decided(vec![Decision::deny("hush about it")]).await;
-    assert!(sent.contains("**** about it") && !kept.contains("hush"), "{sent} {kept}");
+    assert!(
+        sent.contains("**** about it") && !kept.contains("hush"),
+        "{sent} {kept}"
+    );
     assert_eq!(blocked, [false]);
     let (sent, kept, blocked) = decided(vec![Decision::deny("never")]).await;
-    assert!(sent.contains("no such word") && !kept.contains("never"), "the denial holds: {sent} {kept}");
+    assert!(
+        sent.contains("no such word") && !kept.contains("never"),
+        "the denial holds: {sent} {kept}"
+    );
     assert_eq!(blocked, [true]);
 }
 
@@ -114,8 +182,14 @@ async fn why_a_call_is_denied_is_looked_at() {
 async fn what_a_person_puts_in_place_of_arguments_is_written_as_the_guards_left_it() {
     let edits = ["never", "hush once more"].map(|text| Decision::edit(json!({"text": text})));
     let (sent, kept, blocked) = decided(edits.to_vec()).await;
-    assert!(sent.contains("**** once more"), "the model is told of the change: {sent}");
-    assert!(!sent.contains("hush") && !kept.contains("hush") && !kept.contains("never"), "{sent} {kept}");
+    assert!(
+        sent.contains("**** once more"),
+        "the model is told of the change: {sent}"
+    );
+    assert!(
+        !sent.contains("hush") && !kept.contains("hush") && !kept.contains("never"),
+        "{sent} {kept}"
+    );
     assert_eq!(blocked, [true, false]);
 }
 
@@ -141,17 +215,33 @@ async fn what_an_approver_decides_is_looked_at_and_told() {
         (Decision::answer("never"), Some(true)),
     ] {
         let ((runtime, journal), model, tool) = (runtime(), sending(), send());
-        let builder = Agent::builder(model.clone()).tool(tool.clone()).approver(Decides(decision.clone()));
-        let agent = builder.guard(words(&[Stage::Input, Stage::Call])).runtime(runtime).build().unwrap();
+        let builder = Agent::builder(model.clone())
+            .tool(tool.clone())
+            .approver(Decides(decision.clone()));
+        let agent = builder
+            .guard(words(&[Stage::Input, Stage::Call]))
+            .runtime(runtime)
+            .build()
+            .unwrap();
         let events = Arc::new(Mutex::new(Vec::new()));
         let seen = events.clone();
-        let run =
-            agent.run("Send it").id("r").on_event(move |event| seen.lock().unwrap().push(event.clone()));
+        let run = agent
+            .run("Send it")
+            .id("r")
+            .on_event(move |event| seen.lock().unwrap().push(event.clone()));
         run.await.unwrap();
         let stepped_in = stepped_in(&events.lock().unwrap());
         let told: Vec<_> = stepped_in.iter().map(|by| by.blocked.is_some()).collect();
-        assert_eq!(told, blocked.into_iter().collect::<Vec<_>>(), "{decision:?}");
-        let kept = written(&journal, &"r".into()) + &format!("{:?} {:?}", model.requests(), args(&tool));
-        assert!(!kept.contains("hush") && !kept.contains("never"), "{decision:?}: {kept}");
+        assert_eq!(
+            told,
+            blocked.into_iter().collect::<Vec<_>>(),
+            "{decision:?}"
+        );
+        let kept =
+            written(&journal, &"r".into()) + &format!("{:?} {:?}", model.requests(), args(&tool));
+        assert!(
+            !kept.contains("hush") && !kept.contains("never"),
+            "{decision:?}: {kept}"
+        );
     }
 }

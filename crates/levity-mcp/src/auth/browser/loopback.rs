@@ -20,10 +20,11 @@ const MAX_STRAYS: usize = 64;
 /// How long one connection may take to say what it wants.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Hands the address of the login page to a callback, and waits on a port of this machine for the browser to come back.
+/// Hands the address of the login page to a callback, and waits on a port of this machine for the
+/// browser to come back.
 ///
-/// The callback prints the address or starts a browser. Only an answer with the `state` of the login is taken; others are turned
-/// away. Logins of several servers wait for each other.
+/// The callback prints the address or starts a browser. Only an answer with the `state` of the
+/// login is taken; others are turned away. Logins of several servers wait for each other.
 ///
 /// ```
 /// use levity_mcp::{Browser, Loopback};
@@ -57,7 +58,11 @@ impl Loopback {
         let listener = Listener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?;
         listener.set_nonblocking(true)?;
         let port = listener.local_addr()?.port();
-        Ok(Self { port, show: Arc::new(show), listener: Arc::new(Mutex::new(Source::Bound(listener))) })
+        Ok(Self {
+            port,
+            show: Arc::new(show),
+            listener: Arc::new(Mutex::new(Source::Bound(listener))),
+        })
     }
 }
 
@@ -68,17 +73,24 @@ impl Browser for Loopback {
     }
 
     async fn visit(&self, url: &str) -> io::Result<String> {
-        let state = parameter(url, "state").ok_or_else(|| invalid("the login page has no `state`"))?;
+        let state =
+            parameter(url, "state").ok_or_else(|| invalid("the login page has no `state`"))?;
         let mut source = self.listener.lock().await;
         let listener = source.open()?;
         (self.show)(url);
         for _ in 0..MAX_STRAYS {
             let (stream, _) = listener.accept().await?;
-            if let Some(answer) = timeout(PATIENCE, self.serve(stream, &state)).await.ok().flatten() {
+            if let Some(answer) = timeout(PATIENCE, self.serve(stream, &state))
+                .await
+                .ok()
+                .flatten()
+            {
                 return Ok(answer);
             }
         }
-        Err(invalid("too many requests that were not the answer to the login"))
+        Err(invalid(
+            "too many requests that were not the answer to the login",
+        ))
     }
 }
 
@@ -87,7 +99,8 @@ impl Loopback {
     async fn serve(&self, mut stream: TcpStream, state: &str) -> Option<String> {
         let path = target(&mut stream).await?;
         let url = format!("http://127.0.0.1:{}{path}", self.port);
-        let ours = path.starts_with("/callback?") && parameter(&url, "state").as_deref() == Some(state);
+        let ours =
+            path.starts_with("/callback?") && parameter(&url, "state").as_deref() == Some(state);
         let (status, text) = if ours {
             ("200 OK", "That is all. You can close this page.")
         } else {
@@ -95,7 +108,8 @@ impl Loopback {
         };
         let reply = format!(
             "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\
-             Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n\r\n{text}",
+             Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nConnection: \
+             close\r\n\r\n{text}",
             text.len()
         );
         // The answer counts even when the browser does not wait for the page.
@@ -106,7 +120,8 @@ impl Loopback {
 }
 
 impl Source {
-    /// A listener belongs to the runtime that it was first used in, so it is made when it is needed.
+    /// A listener belongs to the runtime that it was first used in, so it is made when it is
+    /// needed.
     fn open(&mut self) -> io::Result<&TcpListener> {
         if let Self::Bound(_) = self
             && let Self::Bound(listener) = std::mem::replace(self, Self::Gone)
@@ -132,12 +147,20 @@ async fn target(stream: &mut TcpStream) -> Option<String> {
         }
     }
     let line = head.split(|byte| *byte == b'\r').next()?;
-    let path = std::str::from_utf8(line).ok()?.strip_prefix("GET ")?.split(' ').next()?;
+    let path = std::str::from_utf8(line)
+        .ok()?
+        .strip_prefix("GET ")?
+        .split(' ')
+        .next()?;
     path.starts_with('/').then(|| path.to_owned())
 }
 
 fn parameter(url: &str, name: &str) -> Option<String> {
-    Url::parse(url).ok()?.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned())
+    Url::parse(url)
+        .ok()?
+        .query_pairs()
+        .find(|(key, _)| key == name)
+        .map(|(_, value)| value.into_owned())
 }
 
 fn invalid(text: &str) -> io::Error {
@@ -146,6 +169,8 @@ fn invalid(text: &str) -> io::Error {
 
 impl fmt::Debug for Loopback {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Loopback").field("port", &self.port).finish_non_exhaustive()
+        f.debug_struct("Loopback")
+            .field("port", &self.port)
+            .finish_non_exhaustive()
     }
 }

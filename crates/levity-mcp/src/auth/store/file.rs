@@ -10,8 +10,9 @@ use super::{TokenLock, TokenStore};
 
 /// Logins in one file that only its owner can read.
 ///
-/// The file is replaced as a whole, so nobody reads half of it, and it is made with mode 0600. Processes that share it do not renew
-/// a login at the same time: small lock files lie beside it, which stay empty and may be removed when nobody runs.
+/// The file is replaced as a whole, so nobody reads half of it, and it is made with mode 0600.
+/// Processes that share it do not renew a login at the same time: small lock files lie beside it,
+/// which stay empty and may be removed when nobody runs.
 #[derive(Clone, Debug)]
 pub struct FileTokens {
     path: PathBuf,
@@ -28,7 +29,9 @@ impl FileTokens {
         work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
         let path = self.path.clone();
-        tokio::task::spawn_blocking(move || work(&path)).await.map_err(io::Error::other)?
+        tokio::task::spawn_blocking(move || work(&path))
+            .await
+            .map_err(io::Error::other)?
     }
 }
 
@@ -63,7 +66,11 @@ impl TokenStore for FileTokens {
         let name = format!("{:016x}.lock", hash(key));
         self.run(move |path| {
             folder(path)?;
-            let file = files::options().write(true).create(true).truncate(false).open(beside(path, &name))?;
+            let file = files::options()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(beside(path, &name))?;
             match file.try_lock() {
                 Ok(()) => Ok(Some(TokenLock::new(file))),
                 Err(TryLockError::WouldBlock) => Ok(None),
@@ -81,18 +88,28 @@ fn read(path: &Path) -> io::Result<BTreeMap<String, String>> {
         Err(error) => return Err(error),
     };
     // The parser's own words would show a piece of the file.
-    serde_json::from_slice(&text)
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "the file of tokens is damaged; remove it"))
+    serde_json::from_slice(&text).map_err(|_| {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the file of tokens is damaged; remove it",
+        )
+    })
 }
 
 /// Reads, changes and replaces the file while no other process does.
 fn change(path: &Path, what: impl FnOnce(&mut BTreeMap<String, String>)) -> io::Result<()> {
     folder(path)?;
-    let lock = files::options().write(true).create(true).truncate(false).open(beside(path, "lock"))?;
+    let lock = files::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(beside(path, "lock"))?;
     lock.lock()?;
     let mut logins = read(path)?;
     what(&mut logins);
-    Replace::new(path).synced().write(&serde_json::to_vec(&logins)?)
+    Replace::new(path)
+        .synced()
+        .write(&serde_json::to_vec(&logins)?)
 }
 
 fn folder(path: &Path) -> io::Result<()> {
@@ -111,6 +128,7 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 
 /// FNV-1a: the same in every process and every version.
 fn hash(key: &str) -> u64 {
-    key.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    key.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }

@@ -15,7 +15,10 @@ fn text(text: &str) -> Value {
 #[test]
 fn text_is_text_and_each_piece_has_its_line() {
     check(&json!({"content": [text("one")]}), "one");
-    check(&json!({"content": [text("one"), text("two\n"), text("three")]}), "one\ntwo\nthree");
+    check(
+        &json!({"content": [text("one"), text("two\n"), text("three")]}),
+        "one\ntwo\nthree",
+    );
     check(&json!({"content": []}), "");
 }
 
@@ -29,7 +32,10 @@ fn what_is_no_result_is_shown_as_it_is() {
     let odd = output(json!({"answer": 42, "_meta": {}})).unwrap();
     assert_eq!(odd.as_text(), r#"{"answer":42}"#);
     check(&json!({"content": null}), "");
-    check(&json!({"content": 7}), "[content of an unknown kind, `no type`, as JSON]\n7");
+    check(
+        &json!({"content": 7}),
+        "[content of an unknown kind, `no type`, as JSON]\n7",
+    );
 }
 
 #[test]
@@ -37,28 +43,46 @@ fn unknown_content_is_not_lost_and_loses_nothing_else() {
     let odd = json!({"type": "hologram", "depth": 3});
     check(
         &json!({"content": [text("before"), odd, text("after")]}),
-        "before\n[content of an unknown kind, `hologram`, as JSON]\n{\"type\":\"hologram\",\"depth\":3}\nafter",
+        "before\n[content of an unknown kind, `hologram`, as \
+            JSON]\n{\"type\":\"hologram\",\"depth\":3}\nafter",
     );
     // A known kind without what it needs.
     let wrong = json!({"type": "image", "url": "x"});
-    assert!(output(json!({"content": [wrong]})).unwrap().as_text().contains("`image`"));
+    assert!(
+        output(json!({"content": [wrong]}))
+            .unwrap()
+            .as_text()
+            .contains("`image`")
+    );
 }
 
 #[test]
 fn media_is_decoded_in_every_form_of_base64() {
-    for data in ["iVBORw0K+/8=", "iVBORw0K+/8", "iVBO\nRw0K\r\n+/8=", "iVBORw0K-_8"] {
-        let found =
-            output(json!({"content": [{"type": "image", "mimeType": "Image/PNG; x=1", "data": data}]}))
-                .unwrap();
-        let [Content::Media(media)] = &*found.content else { panic!("{found:?}") };
+    for data in [
+        "iVBORw0K+/8=",
+        "iVBORw0K+/8",
+        "iVBO\nRw0K\r\n+/8=",
+        "iVBORw0K-_8",
+    ] {
+        let found = output(
+            json!({"content": [{"type": "image", "mimeType": "Image/PNG; x=1", "data": data}]}),
+        )
+        .unwrap();
+        let [Content::Media(media)] = &*found.content else {
+            panic!("{found:?}")
+        };
         assert_eq!(media.mime, "image/png");
-        let MediaSource::Bytes(bytes) = &media.source else { panic!() };
+        let MediaSource::Bytes(bytes) = &media.source else {
+            panic!()
+        };
         assert_eq!(bytes.as_slice(), b"\x89PNG\r\n\xfb\xff", "{data}");
     }
-    let found = output(json!({"content": [{"type": "image", "mimeType": "", "data": "iVBORw0K"}]})).unwrap();
+    let found = output(json!({"content": [{"type": "image", "mimeType": "", "data": "iVBORw0K"}]}))
+        .unwrap();
     assert!(matches!(&*found.content, [Content::Media(media)] if media.mime == "image/png"));
     let found =
-        output(json!({"content": [{"type": "audio", "mimeType": "audio/wav", "data": "AAAA"}]})).unwrap();
+        output(json!({"content": [{"type": "audio", "mimeType": "audio/wav", "data": "AAAA"}]}))
+            .unwrap();
     assert!(matches!(&*found.content, [Content::Media(media)] if media.mime == "audio/wav"));
 }
 
@@ -68,15 +92,20 @@ fn media_that_cannot_be_shown_is_told() {
         &json!({"content": [{"type": "image", "mimeType": "image/png", "data": "no base64!"}]}),
         "[an image (image/png) is left out, as its data is no base64]",
     );
-    let zipped = json!({"uri": "demo://a/b.zip?x=1", "mimeType": "application/zip", "blob": "UEsDBA=="});
+    let zipped =
+        json!({"uri": "demo://a/b.zip?x=1", "mimeType": "application/zip", "blob": "UEsDBA=="});
     check(
         &json!({"content": [{"type": "resource", "resource": zipped}]}),
-        "[the resource demo://a/b.zip?x=1 (application/zip) has 4 bytes that no model can be shown]",
+        "[the resource demo://a/b.zip?x=1 (application/zip) has 4 bytes that no model can be \
+            shown]",
     );
     let large = "AAAA".repeat(4 << 20);
     let image = json!({"type": "image", "mimeType": "image/png", "data": large});
     let found = output(json!({"content": [image]})).unwrap();
-    assert_eq!(found.as_text(), "[an image (image/png) is left out, as its 12582912 bytes are too many]");
+    assert_eq!(
+        found.as_text(),
+        "[an image (image/png) is left out, as its 12582912 bytes are too many]"
+    );
 }
 
 #[test]
@@ -94,8 +123,13 @@ fn resources_are_shown_with_their_address() {
     );
     let pdf = json!({"uri": "file:///dir/c.pdf", "blob": "JVBERg=="});
     let found = output(json!({"content": [{"type": "resource", "resource": pdf}]})).unwrap();
-    let [Content::Media(media)] = &*found.content else { panic!("{found:?}") };
-    assert_eq!((&*media.mime, media.name.as_deref()), ("application/pdf", Some("c.pdf")));
+    let [Content::Media(media)] = &*found.content else {
+        panic!("{found:?}")
+    };
+    assert_eq!(
+        (&*media.mime, media.name.as_deref()),
+        ("application/pdf", Some("c.pdf"))
+    );
     let link = json!({
         "type": "resource_link", "uri": "demo://1", "name": "one", "mimeType": "text/csv", "size": 12,
         "description": "The first.",
@@ -110,11 +144,21 @@ fn resources_are_shown_with_their_address() {
 fn a_value_is_shown_once() {
     let value = json!({"sum": 7, "of": [3, 4]});
     let copy = |content: &Value| json!({"content": content, "structuredContent": value});
-    let whole = output(copy(&json!([text("{\n  \"of\": [3, 4],\n  \"sum\": 7\n}")]))).unwrap();
-    assert_eq!((whole.content.len(), whole.value.as_ref()), (0, Some(&value)));
+    let whole = output(copy(&json!([text(
+        "{\n  \"of\": [3, 4],\n  \"sum\": 7\n}"
+    )])))
+    .unwrap();
+    assert_eq!(
+        (whole.content.len(), whole.value.as_ref()),
+        (0, Some(&value))
+    );
     assert_eq!(whole.as_text(), r#"{"sum":7,"of":[3,4]}"#);
     // With something else, the text stays, and the value is not told a second time.
-    let mixed = output(copy(&json!([text(r#"{"sum":7,"of":[3,4]}"#), text("Done.")]))).unwrap();
+    let mixed = output(copy(&json!([
+        text(r#"{"sum":7,"of":[3,4]}"#),
+        text("Done.")
+    ])))
+    .unwrap();
     assert_eq!(mixed.as_text(), "{\"sum\":7,\"of\":[3,4]}\nDone.");
     assert_eq!(mixed.value.as_ref(), Some(&value));
     // Text that says something else is told beside it.
@@ -130,11 +174,23 @@ fn a_value_in_one_field_is_known_by_its_text() {
         let json = json!({"content": content, "structuredContent": value});
         output(json).unwrap().as_text().into_owned()
     };
-    assert_eq!(shown(json!([text("a file\n")]), json!({"content": "a file\n"})), "a file\n");
-    assert_eq!(shown(json!([text("[1, 2]")]), json!({"entities": [1, 2]})), "[1, 2]");
-    assert_eq!(shown(json!([text("a"), text("b")]), json!({"result": ["a", "b"]})), "a\nb");
+    assert_eq!(
+        shown(json!([text("a file\n")]), json!({"content": "a file\n"})),
+        "a file\n"
+    );
+    assert_eq!(
+        shown(json!([text("[1, 2]")]), json!({"entities": [1, 2]})),
+        "[1, 2]"
+    );
+    assert_eq!(
+        shown(json!([text("a"), text("b")]), json!({"result": ["a", "b"]})),
+        "a\nb"
+    );
     assert_eq!(shown(json!([text("7")]), json!({"result": 7})), "7");
-    assert_eq!(shown(json!([text("a")]), json!({"result": "b"})), "a\n{\"result\":\"b\"}");
+    assert_eq!(
+        shown(json!([text("a")]), json!({"result": "b"})),
+        "a\n{\"result\":\"b\"}"
+    );
     let image = json!({"type": "image", "mimeType": "image/png", "data": "AAAA"});
     assert_eq!(shown(json!([image]), json!({"n": 1})), r#"{"n":1}"#);
 }
@@ -145,13 +201,19 @@ fn a_value_that_has_the_bytes_of_what_is_shown_is_not_told() {
     let zipped = json!({"uri": "demo://b.zip", "mimeType": "application/zip", "blob": "UEsDBA=="});
     let zipped = json!({"type": "resource", "resource": zipped});
     let shown = "[what the tool returned is shown beside this]";
-    let told = "[the resource demo://b.zip (application/zip) has 4 bytes that no model can be shown]";
-    for (pieces, text) in
-        [(json!([image]), shown), (json!([zipped]), told), (json!([text("Here:"), image]), "Here:")]
-    {
+    let told =
+        "[the resource demo://b.zip (application/zip) has 4 bytes that no model can be shown]";
+    for (pieces, text) in [
+        (json!([image]), shown),
+        (json!([zipped]), told),
+        (json!([text("Here:"), image]), "Here:"),
+    ] {
         for value in [json!({"content": pieces}), pieces.clone()] {
             let found = output(json!({"content": pieces, "structuredContent": value})).unwrap();
-            assert_eq!((&*found.as_text(), found.value.as_ref()), (text, Some(&value)));
+            assert_eq!(
+                (&*found.as_text(), found.value.as_ref()),
+                (text, Some(&value))
+            );
         }
     }
     let found = output(json!({"content": [image], "structuredContent": {"image": image}})).unwrap();
@@ -161,23 +223,39 @@ fn a_value_that_has_the_bytes_of_what_is_shown_is_not_told() {
 #[test]
 fn a_drawing_is_shown_as_its_text() {
     let drawing = json!({"type": "image", "mimeType": "image/svg+xml", "data": "PHN2Zy8+"});
-    check(&json!({"content": [drawing]}), "[an image (image/svg+xml)]\n<svg/>");
+    check(
+        &json!({"content": [drawing]}),
+        "[an image (image/svg+xml)]\n<svg/>",
+    );
     let broken = json!({"type": "image", "mimeType": "image/svg+xml", "data": "/w=="});
-    assert!(matches!(&*output(json!({"content": [broken]})).unwrap().content, [Content::Text(_)]));
+    assert!(matches!(
+        &*output(json!({"content": [broken]})).unwrap().content,
+        [Content::Text(_)]
+    ));
 }
 
 #[test]
 fn a_failure_is_an_error_in_the_tools_words() {
     let failed = |json: Value| output(json).unwrap_err();
-    let error = failed(json!({"content": [text("no such file"), text("try another")], "isError": true}));
-    assert_eq!((error.kind(), &*error.explain()), (ToolErrorKind::Failed, "no such file\ntry another"));
+    let error =
+        failed(json!({"content": [text("no such file"), text("try another")], "isError": true}));
+    assert_eq!(
+        (error.kind(), &*error.explain()),
+        (ToolErrorKind::Failed, "no such file\ntry another")
+    );
     assert!(!error.is_retryable());
     let error = failed(json!({"content": [], "isError": true}));
-    assert_eq!(error.explain(), "the tool failed, and its server does not say why");
+    assert_eq!(
+        error.explain(),
+        "the tool failed, and its server does not say why"
+    );
     let error = failed(json!({"content": [], "structuredContent": {"code": 4}, "isError": true}));
     assert_eq!(error.explain(), r#"{"code":4}"#);
     let image = json!({"type": "image", "mimeType": "image/png", "data": "AAAA"});
-    assert_eq!(failed(json!({"content": [image], "isError": true})).explain(), "[image/png came with it]");
+    assert_eq!(
+        failed(json!({"content": [image], "isError": true})).explain(),
+        "[image/png came with it]"
+    );
     assert!(output(json!({"content": [text("x")], "isError": false})).is_ok());
     let odd = output(json!({"isError": true, "why": "odd"})).unwrap_err();
     assert_eq!(odd.explain(), r#"{"why":"odd"}"#);

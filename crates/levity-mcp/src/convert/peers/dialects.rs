@@ -13,12 +13,16 @@ use serde_json::Value;
 pub(super) fn check(specs: &Arc<[Arc<ToolSpec>]>) -> usize {
     gemini(
         &sent(specs, |url| {
-            Box::new(GeminiModel::new("key", "gemini-2.5-flash").with_endpoint(|_| Endpoint::new(&url)))
+            Box::new(
+                GeminiModel::new("key", "gemini-2.5-flash").with_endpoint(|_| Endpoint::new(&url)),
+            )
         }),
         specs,
     );
     openai(
-        &sent(specs, |url| Box::new(OpenAiModel::new("key", "gpt-5").with_endpoint(|_| Endpoint::new(&url)))),
+        &sent(specs, |url| {
+            Box::new(OpenAiModel::new("key", "gpt-5").with_endpoint(|_| Endpoint::new(&url)))
+        }),
         specs,
     )
 }
@@ -38,11 +42,18 @@ fn sent(specs: &Arc<[Arc<ToolSpec>]>, model: impl Fn(String) -> Box<dyn Model>) 
                 break body;
             }
         };
-        stream.write_all(b"HTTP/1.1 400 Bad\r\ncontent-length: 2\r\n\r\n{}").unwrap();
+        stream
+            .write_all(b"HTTP/1.1 400 Bad\r\ncontent-length: 2\r\n\r\n{}")
+            .unwrap();
         body
     });
-    let request = Request::new().with_message(Message::user("Hi")).with_tools(specs.clone());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let request = Request::new()
+        .with_message(Message::user("Hi"))
+        .with_tools(specs.clone());
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     assert!(runtime.block_on(model.complete(request)).is_err());
     server.join().unwrap()
 }
@@ -50,9 +61,12 @@ fn sent(specs: &Arc<[Arc<ToolSpec>]>, model: impl Fn(String) -> Box<dyn Model>) 
 fn body(bytes: &[u8]) -> Option<Value> {
     let text = std::str::from_utf8(bytes).ok()?;
     let (head, body) = text.split_once("\r\n\r\n")?;
-    let length = head
-        .lines()
-        .find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse::<usize>().ok());
+    let length = head.lines().find_map(|line| {
+        line.to_ascii_lowercase()
+            .strip_prefix("content-length: ")?
+            .parse::<usize>()
+            .ok()
+    });
     let length = length.expect("the length of the body is told");
     (body.len() >= length).then(|| serde_json::from_str(&body[..length]).unwrap())
 }
@@ -90,13 +104,34 @@ fn gemini(body: &Value, specs: &[Arc<ToolSpec>]) {
         assert_eq!(function["name"], spec.name);
         if let Some(schema) = function.get("parametersJsonSchema") {
             walk(schema, &mut |schema| {
-                let known = schema.keys().all(|keyword| GEMINI.contains(&keyword.as_str()));
-                assert!(known && schema.get("type").is_none_or(is_type), "{}: {schema:?}", spec.name);
-                let formats = ["date-time", "date", "time", "enum", "int32", "int64", "float", "double"];
+                let known = schema
+                    .keys()
+                    .all(|keyword| GEMINI.contains(&keyword.as_str()));
                 assert!(
-                    schema.get("format").is_none_or(|format| formats.iter().any(|known| format == known))
+                    known && schema.get("type").is_none_or(is_type),
+                    "{}: {schema:?}",
+                    spec.name
                 );
-                let required = schema.get("required").and_then(Value::as_array).into_iter().flatten();
+                let formats = [
+                    "date-time",
+                    "date",
+                    "time",
+                    "enum",
+                    "int32",
+                    "int64",
+                    "float",
+                    "double",
+                ];
+                assert!(
+                    schema
+                        .get("format")
+                        .is_none_or(|format| formats.iter().any(|known| format == known))
+                );
+                let required = schema
+                    .get("required")
+                    .and_then(Value::as_array)
+                    .into_iter()
+                    .flatten();
                 let has = |name: &Value| schema["properties"].get(name.as_str().unwrap()).is_some();
                 assert!(required.into_iter().all(has), "{}: {schema:?}", spec.name);
             });
@@ -146,7 +181,11 @@ fn openai(body: &Value, specs: &[Arc<ToolSpec>]) -> usize {
         assert_eq!(schema["type"], "object", "{}", spec.name);
         assert!(schema["properties"].is_object(), "{}", spec.name);
         let top = ["anyOf", "oneOf", "allOf", "not", "enum", "const", "$ref"];
-        assert!(top.iter().all(|keyword| schema.get(*keyword).is_none()), "{}: {schema}", spec.name);
+        assert!(
+            top.iter().all(|keyword| schema.get(*keyword).is_none()),
+            "{}: {schema}",
+            spec.name
+        );
         if tool["strict"] != true {
             println!("{} is offered and not held to: {schema}", spec.name);
             continue;
@@ -158,16 +197,33 @@ fn openai(body: &Value, specs: &[Arc<ToolSpec>]) -> usize {
 }
 
 fn strict(tool: &str, schema: &serde_json::Map<String, Value>) {
-    let known = schema.keys().all(|keyword| STRICT.contains(&keyword.as_str()) || keyword == "$defs");
+    let known = schema
+        .keys()
+        .all(|keyword| STRICT.contains(&keyword.as_str()) || keyword == "$defs");
     assert!(known, "{tool}: {schema:?}");
     if schema.get("type").is_some_and(|kind| {
-        kind == "object" || kind.as_array().is_some_and(|all| all.contains(&"object".into()))
+        kind == "object"
+            || kind
+                .as_array()
+                .is_some_and(|all| all.contains(&"object".into()))
     }) {
-        assert_eq!(schema.get("additionalProperties"), Some(&Value::Bool(false)), "{tool}: {schema:?}");
-        let names: BTreeSet<&str> =
-            schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
-        let required: BTreeSet<&str> =
-            schema["required"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+        assert_eq!(
+            schema.get("additionalProperties"),
+            Some(&Value::Bool(false)),
+            "{tool}: {schema:?}"
+        );
+        let names: BTreeSet<&str> = schema["properties"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
+        let required: BTreeSet<&str> = schema["required"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(Value::as_str)
+            .collect();
         assert_eq!(names, required, "{tool}");
     }
 }
@@ -184,9 +240,15 @@ fn walk(schema: &Value, look: &mut impl FnMut(&serde_json::Map<String, Value>)) 
             .for_each(|inner| walk(inner, look));
     }
     for keyword in ["anyOf", "prefixItems"] {
-        map.get(keyword).and_then(Value::as_array).into_iter().flatten().for_each(|inner| walk(inner, look));
+        map.get(keyword)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .for_each(|inner| walk(inner, look));
     }
     for keyword in ["items", "additionalProperties"] {
-        map.get(keyword).into_iter().for_each(|inner| walk(inner, look));
+        map.get(keyword)
+            .into_iter()
+            .for_each(|inner| walk(inner, look));
     }
 }

@@ -17,7 +17,9 @@ const PYTHON1: &str = "LEVITY_TEST_MCP_PYTHON1";
 
 /// Whether all servers are there.
 pub(super) fn has_all() -> bool {
-    [NODE, PYTHON, PYTHON1].iter().all(|name| env::var_os(name).is_some())
+    [NODE, PYTHON, PYTHON1]
+        .iter()
+        .all(|name| env::var_os(name).is_some())
 }
 
 /// The list of tools of each server that is there.
@@ -25,26 +27,64 @@ pub(super) fn lists() -> Vec<(&'static str, Vec<Value>)> {
     let folder = tempfile::tempdir().unwrap();
     let inside = |name: &str| folder.path().join(name).into_os_string();
     let servers: [(&'static str, &'static str, &str, Vec<OsString>); 8] = [
-        (NODE, "everything", "mcp-server-everything", vec!["stdio".into()]),
-        (NODE, "filesystem", "mcp-server-filesystem", vec![folder.path().into()]),
+        (
+            NODE,
+            "everything",
+            "mcp-server-everything",
+            vec!["stdio".into()],
+        ),
+        (
+            NODE,
+            "filesystem",
+            "mcp-server-filesystem",
+            vec![folder.path().into()],
+        ),
         (NODE, "memory", "mcp-server-memory", Vec::new()),
-        (NODE, "thinking", "mcp-server-sequential-thinking", Vec::new()),
-        (PYTHON, "time", "mcp-server-time", vec!["--local-timezone".into(), "UTC".into()]),
+        (
+            NODE,
+            "thinking",
+            "mcp-server-sequential-thinking",
+            Vec::new(),
+        ),
+        (
+            PYTHON,
+            "time",
+            "mcp-server-time",
+            vec!["--local-timezone".into(), "UTC".into()],
+        ),
         (PYTHON, "git", "mcp-server-git", Vec::new()),
         (PYTHON, "fetch", "mcp-server-fetch", Vec::new()),
-        (PYTHON1, "sqlite", "mcp-server-sqlite", vec!["--db-path".into(), inside("t.db")]),
+        (
+            PYTHON1,
+            "sqlite",
+            "mcp-server-sqlite",
+            vec!["--db-path".into(), inside("t.db")],
+        ),
     ];
-    let (here, away): (Vec<_>, Vec<_>) = servers.iter().partition(|server| env::var_os(server.0).is_some());
+    let (here, away): (Vec<_>, Vec<_>) = servers
+        .iter()
+        .partition(|server| env::var_os(server.0).is_some());
     for (variable, name, ..) in away {
         println!("skipped: `{variable}` is not set, so the server `{name}` is not run");
     }
     std::thread::scope(|scope| {
-        let ask = |(variable, name, program, args): &'_ (&'static str, &'static str, &str, Vec<OsString>)| {
+        let ask = |(variable, name, program, args): &'_ (
+            &'static str,
+            &'static str,
+            &str,
+            Vec<OsString>,
+        )| {
             let programs = programs(variable, Path::new(&env::var_os(variable).unwrap()));
             (*name, list(&programs, program, args, folder.path()))
         };
-        let asked: Vec<_> = here.into_iter().map(|server| scope.spawn(move || ask(server))).collect();
-        asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+        let asked: Vec<_> = here
+            .into_iter()
+            .map(|server| scope.spawn(move || ask(server)))
+            .collect();
+        asked
+            .into_iter()
+            .map(|asked| asked.join().unwrap())
+            .collect()
     })
 }
 
@@ -59,7 +99,9 @@ fn programs(variable: &str, at: &Path) -> PathBuf {
 fn list(programs: &Path, program: &str, args: &[OsString], folder: &Path) -> Vec<Value> {
     // The programs of Node look for `node`, which is beside them.
     let path = env::join_paths(
-        [programs.to_path_buf()].into_iter().chain(env::split_paths(&env::var_os("PATH").unwrap())),
+        [programs.to_path_buf()]
+            .into_iter()
+            .chain(env::split_paths(&env::var_os("PATH").unwrap())),
     );
     let child = Command::new(programs.join(program))
         .args(args)
@@ -82,7 +124,10 @@ fn list(programs: &Path, program: &str, args: &[OsString], folder: &Path) -> Vec
     );
     server.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
     let result = server.ask(2, "tools/list", &json!({}));
-    result["tools"].as_array().unwrap_or_else(|| panic!("{program}: {result}")).clone()
+    result["tools"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{program}: {result}"))
+        .clone()
 }
 
 struct Server(Child);
@@ -129,7 +174,10 @@ impl ToolSource for Fixed {
     }
 
     fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        self.0.iter().map(|spec| Arc::new(Told(spec.clone())) as Arc<dyn Tool>).collect()
+        self.0
+            .iter()
+            .map(|spec| Arc::new(Told(spec.clone())) as Arc<dyn Tool>)
+            .collect()
     }
 
     fn version(&self) -> u64 {

@@ -8,9 +8,18 @@ fn a_prompt_becomes_messages() {
         let read = serde_json::from_value(json!({"role": role, "content": content})).unwrap();
         message(read)
     };
-    assert_eq!(said("user", json!({"type": "text", "text": "Sum up."})), Message::user("Sum up."));
-    assert_eq!(said("assistant", json!({"type": "text", "text": "Yes."})), Message::assistant("Yes."));
-    let shown = said("user", json!({"type": "image", "mimeType": "image/png", "data": "AAAA"}));
+    assert_eq!(
+        said("user", json!({"type": "text", "text": "Sum up."})),
+        Message::user("Sum up.")
+    );
+    assert_eq!(
+        said("assistant", json!({"type": "text", "text": "Yes."})),
+        Message::assistant("Yes.")
+    );
+    let shown = said(
+        "user",
+        json!({"type": "image", "mimeType": "image/png", "data": "AAAA"}),
+    );
     assert!(matches!(&*shown.parts, [Part::Media(media)] if media.mime == "image/png"));
 }
 
@@ -21,6 +30,11 @@ fn a_resource_is_told_in_all_its_parts() {
         {"uri": "demo://2", "mimeType": "image/gif", "blob": "AAAA"},
     ]);
     let content = resource(serde_json::from_value(parts).unwrap());
-    let [Content::Text(text), Content::Media(media)] = &*content else { panic!("{content:?}") };
-    assert_eq!((&**text, &*media.mime), ("[resource demo://1]\none", "image/gif"));
+    let [Content::Text(text), Content::Media(media)] = &*content else {
+        panic!("{content:?}")
+    };
+    assert_eq!(
+        (&**text, &*media.mime),
+        ("[resource demo://1]\none", "image/gif")
+    );
 }

@@ -20,8 +20,13 @@ pub(super) enum Dialect {
 
 impl Dialect {
     pub(super) fn of(schema: &JsonObject) -> Self {
-        let Some(named) = schema.get("$schema").and_then(Value::as_str) else { return Self::Unknown };
-        let name = named.trim_start_matches("https://").trim_start_matches("http://").trim_end_matches('#');
+        let Some(named) = schema.get("$schema").and_then(Value::as_str) else {
+            return Self::Unknown;
+        };
+        let name = named
+            .trim_start_matches("https://")
+            .trim_start_matches("http://")
+            .trim_end_matches('#');
         match name {
             "json-schema.org/draft/2020-12/schema" => Self::Newest,
             "json-schema.org/draft-06/schema"
@@ -44,26 +49,29 @@ impl Dialect {
 
 /// Whether the newest draft and those near to it mean the same by a schema.
 fn is_alike(schema: &JsonObject) -> bool {
-    schema.iter().all(|(keyword, value)| match keyword.as_str() {
-        // Older drafts look at nothing beside a reference.
-        "$ref" => schema.keys().all(|other| is_note(other)),
-        "items" => !value.is_array() && are_alike(keyword, value),
-        // Older drafts hold values to formats.
-        "format" | "contentEncoding" | "contentMediaType" => false,
-        "if" | "then" | "else" => false,
-        "additionalItems" | "dependencies" | "$recursiveRef" | "$recursiveAnchor" | "$id" | "id" => false,
-        "prefixItems"
-        | "dependentSchemas"
-        | "dependentRequired"
-        | "minContains"
-        | "maxContains"
-        | "unevaluatedItems"
-        | "unevaluatedProperties"
-        | "$anchor"
-        | "$dynamicRef"
-        | "$dynamicAnchor" => false,
-        _ => are_alike(keyword, value),
-    })
+    schema
+        .iter()
+        .all(|(keyword, value)| match keyword.as_str() {
+            // Older drafts look at nothing beside a reference.
+            "$ref" => schema.keys().all(|other| is_note(other)),
+            "items" => !value.is_array() && are_alike(keyword, value),
+            // Older drafts hold values to formats.
+            "format" | "contentEncoding" | "contentMediaType" => false,
+            "if" | "then" | "else" => false,
+            "additionalItems" | "dependencies" | "$recursiveRef" | "$recursiveAnchor" | "$id"
+            | "id" => false,
+            "prefixItems"
+            | "dependentSchemas"
+            | "dependentRequired"
+            | "minContains"
+            | "maxContains"
+            | "unevaluatedItems"
+            | "unevaluatedProperties"
+            | "$anchor"
+            | "$dynamicRef"
+            | "$dynamicAnchor" => false,
+            _ => are_alike(keyword, value),
+        })
 }
 
 fn are_alike(keyword: &str, value: &Value) -> bool {

@@ -4,7 +4,9 @@ use serde_json::json;
 use super::*;
 
 fn made(schema: Value) -> Result<Value, String> {
-    let Value::Object(schema) = schema else { panic!("no object") };
+    let Value::Object(schema) = schema else {
+        panic!("no object")
+    };
     input(&schema, "get_weather")
 }
 
@@ -60,17 +62,31 @@ fn a_schema_says_its_draft_only_where_that_matters() {
         schema["properties"] = json!({"a": rest});
         made(schema).unwrap().get("$schema").is_some()
     };
-    for draft in
-        [DRAFT_7, "http://json-schema.org/draft-06/schema#", "https://json-schema.org/draft/2019-09/schema"]
-    {
-        assert!(!kept(draft, json!({"type": "string", "enum": ["a"], "pattern": "^a"})), "{draft}");
+    for draft in [
+        DRAFT_7,
+        "http://json-schema.org/draft-06/schema#",
+        "https://json-schema.org/draft/2019-09/schema",
+    ] {
+        assert!(
+            !kept(
+                draft,
+                json!({"type": "string", "enum": ["a"], "pattern": "^a"})
+            ),
+            "{draft}"
+        );
         assert!(kept(draft, json!({"type": "string", "format": "email"})));
         assert!(kept(draft, json!({"items": [{"type": "string"}]})));
-        assert!(kept(draft, json!({"items": {"anyOf": [{"$ref": "#", "maxLength": 3}]}})));
+        assert!(kept(
+            draft,
+            json!({"items": {"anyOf": [{"$ref": "#", "maxLength": 3}]}})
+        ));
         assert!(kept(draft, json!({"dependencies": {"b": ["c"]}})));
         assert!(!kept(draft, json!({"$ref": "#", "description": "more"})));
     }
-    assert!(!kept("https://json-schema.org/draft/2020-12/schema", json!({"format": "email"})));
+    assert!(!kept(
+        "https://json-schema.org/draft/2020-12/schema",
+        json!({"format": "email"})
+    ));
     assert!(kept("http://json-schema.org/draft-04/schema#", json!({})));
     // It could only be refused.
     assert!(!kept("https://example.com/own", json!({})));
@@ -100,16 +116,20 @@ fn what_a_schema_accepts_stays_the_same() {
         json!({"contains": {"const": 1}}),
         json!({"exclusiveMinimum": 0}),
     ];
-    for draft in
-        [DRAFT_7, "http://json-schema.org/draft-06/schema#", "https://json-schema.org/draft/2020-12/schema"]
-    {
+    for draft in [
+        DRAFT_7,
+        "http://json-schema.org/draft-06/schema#",
+        "https://json-schema.org/draft/2020-12/schema",
+    ] {
         for shape in &shapes {
             let schema = json!({
                 "$schema": draft, "type": "object", "properties": {"v": shape},
                 "definitions": {"s": {"type": "string", "title": "S"}},
             });
             // Some are valid only in older drafts.
-            let Ok(before) = Schema::new(&schema) else { continue };
+            let Ok(before) = Schema::new(&schema) else {
+                continue;
+            };
             let after = made(schema.clone()).unwrap();
             let after = Schema::new(&after).unwrap_or_else(|error| panic!("{error}: {after}"));
             for value in &values {
@@ -127,17 +147,35 @@ fn what_a_schema_accepts_stays_the_same() {
 #[test]
 fn what_is_nearly_an_object_is_mended() {
     check(json!({}), &json!({"type": "object"}));
-    check(json!({"properties": {"a": {}}}), &json!({"properties": {"a": {}}, "type": "object"}));
-    check(json!({"type": ["object", "null"]}), &json!({"type": "object"}));
-    check(json!({"type": null, "properties": null, "required": null}), &json!({"type": "object"}));
-    assert_eq!(made(json!({"type": "string"})).unwrap_err(), "is not one of an object");
-    assert_eq!(made(json!({"type": 5})).unwrap_err(), "is not one of an object");
+    check(
+        json!({"properties": {"a": {}}}),
+        &json!({"properties": {"a": {}}, "type": "object"}),
+    );
+    check(
+        json!({"type": ["object", "null"]}),
+        &json!({"type": "object"}),
+    );
+    check(
+        json!({"type": null, "properties": null, "required": null}),
+        &json!({"type": "object"}),
+    );
+    assert_eq!(
+        made(json!({"type": "string"})).unwrap_err(),
+        "is not one of an object"
+    );
+    assert_eq!(
+        made(json!({"type": 5})).unwrap_err(),
+        "is not one of an object"
+    );
 }
 
 #[test]
 fn hostile_schemas_are_refused_in_words() {
     let deep = (0..200).fold(json!({}), |inner, _| json!({"items": inner}));
-    assert_eq!(made(deep.clone()).unwrap_err(), "is nested deeper than 64 levels");
+    assert_eq!(
+        made(deep.clone()).unwrap_err(),
+        "is nested deeper than 64 levels"
+    );
     let large = json!({"type": "object", "description": "x".repeat(200_000)});
     assert!(made(large.clone()).unwrap_err().starts_with("has 2000"));
     for schema in [deep, large] {

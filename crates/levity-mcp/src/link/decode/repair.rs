@@ -8,7 +8,8 @@ use serde_json::Value;
 /// How much of an error that is none of JSON-RPC's is quoted.
 const QUOTE: usize = 1 << 10;
 
-/// Reads JSON; text that is no UTF-8 and halves of surrogate pairs become the replacement character.
+/// Reads JSON; text that is no UTF-8 and halves of surrogate pairs become the replacement
+/// character.
 pub(super) fn parse(bytes: &[u8]) -> serde_json::Result<Value> {
     serde_json::from_slice(bytes).or_else(|error| {
         let text = String::from_utf8_lossy(bytes);
@@ -19,8 +20,8 @@ pub(super) fn parse(bytes: &[u8]) -> serde_json::Result<Value> {
     })
 }
 
-/// Replaces `\uXXXX` that is half of a surrogate pair without its other half. Python and JavaScript write these; JSON allows
-/// them and Unicode does not.
+/// Replaces `\uXXXX` that is half of a surrogate pair without its other half. Python and JavaScript
+/// write these; JSON allows them and Unicode does not.
 fn whole_characters(text: &str) -> Cow<'_, str> {
     let mut fixed = String::new();
     let (mut done, mut at) = (0, 0);
@@ -47,8 +48,16 @@ fn escape(bytes: &[u8]) -> (usize, bool) {
         Some(0xD800..0xDC00) if matches!(unit(&bytes[6..]), Some(0xDC00..0xE000)) => (12, true),
         Some(0xD800..0xE000) => (6, false),
         Some(_) => (6, true),
-        // Whatever follows a backslash is one ASCII byte in valid JSON; stepping over one byte only is always safe elsewhere.
-        None => (if bytes.get(1).is_some_and(u8::is_ascii) { 2 } else { 1 }, true),
+        // Whatever follows a backslash is one ASCII byte in valid JSON; stepping over one byte only
+        // is always safe elsewhere.
+        None => (
+            if bytes.get(1).is_some_and(u8::is_ascii) {
+                2
+            } else {
+                1
+            },
+            true,
+        ),
     }
 }
 
@@ -63,7 +72,10 @@ fn unit(bytes: &[u8]) -> Option<u16> {
 /// An error, also where it has not the form that JSON-RPC wants.
 pub(super) fn error(error: &Value) -> ErrorData {
     serde_json::from_value(error.clone()).unwrap_or_else(|_| {
-        let code = error.get("code").and_then(number).unwrap_or(ErrorCode::INTERNAL_ERROR.0);
+        let code = error
+            .get("code")
+            .and_then(number)
+            .unwrap_or(ErrorCode::INTERNAL_ERROR.0);
         let message = match error.get("message").unwrap_or(error) {
             Value::String(text) => text.clone(),
             other => other.to_string(),

@@ -1,4 +1,6 @@
-use levity_rpc::mcp::{CallToolRequestParams, ClientJsonRpcMessage, ClientRequest, PingRequest, Request};
+use levity_rpc::mcp::{
+    CallToolRequestParams, ClientJsonRpcMessage, ClientRequest, PingRequest, Request,
+};
 use serde_json::json;
 
 use super::*;
@@ -15,7 +17,9 @@ fn pending(asked: &[(i64, &str)]) -> Pending {
 
 fn request(id: i64, method: &str) -> ClientJsonRpcMessage {
     let request = match method {
-        "tools/call" => ClientRequest::CallToolRequest(Request::new(CallToolRequestParams::new("t"))),
+        "tools/call" => {
+            ClientRequest::CallToolRequest(Request::new(CallToolRequestParams::new("t")))
+        }
         "tools/list" => ClientRequest::ListToolsRequest(Default::default()),
         _ => ClientRequest::PingRequest(PingRequest::default()),
     };
@@ -25,7 +29,13 @@ fn request(id: i64, method: &str) -> ClientJsonRpcMessage {
 fn read(line: impl AsRef<[u8]>, pending: &Pending) -> (Decoded, Vec<Value>) {
     let mut queue = Queue::new();
     let decoded = decode(line.as_ref(), &"docs".into(), pending, &mut queue);
-    (decoded, queue.iter().map(|message| serde_json::to_value(message).unwrap()).collect())
+    (
+        decoded,
+        queue
+            .iter()
+            .map(|message| serde_json::to_value(message).unwrap())
+            .collect(),
+    )
 }
 
 /// One line with one pending call, of id 7, becomes these messages.
@@ -84,19 +94,30 @@ fn what_rmcp_cannot_hold_arrives_as_it_is() {
 fn text_that_is_no_text_is_repaired() {
     let text = |text: &str| answer(&json!({"content": [{"type": "text", "text": text}]}));
     let line = |text: &[u8]| {
-        [br#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":""#, text, br#""}]}}"#]
-            .concat()
+        [
+            br#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":""#,
+            text,
+            br#""}]}}"#,
+        ]
+        .concat()
     };
     check(line(b"a\xffb"), [text("a\u{fffd}b")]);
     check(line(br"a\ud800b"), [text("a\u{fffd}b")]);
     check(line(br"\udc80\ud83d"), [text("\u{fffd}\u{fffd}")]);
-    check(line(br"\ud83d\ude00 \\ud800 \ud83d"), [text("\u{1f600} \\ud800 \u{fffd}")]);
-    check([b"\xEF\xBB\xBF", &*line(b"bom"), b"\r"].concat(), [text("bom")]);
+    check(
+        line(br"\ud83d\ude00 \\ud800 \ud83d"),
+        [text("\u{1f600} \\ud800 \u{fffd}")],
+    );
+    check(
+        [b"\xEF\xBB\xBF", &*line(b"bom"), b"\r"].concat(),
+        [text("bom")],
+    );
 }
 
 #[test]
 fn an_answer_that_is_no_json_fails_its_request() {
-    let broken = r#"{"jsonrpc":"2.0","id":7,"result":{"content":[],"structuredContent":{"x":NaN}}}"#;
+    let broken =
+        r#"{"jsonrpc":"2.0","id":7,"result":{"content":[],"structuredContent":{"x":NaN}}}"#;
     let (decoded, messages) = read(broken, &pending(&[(7, "tools/call"), (8, "tools/call")]));
     assert_eq!(decoded, Decoded::Message);
     assert_eq!((&messages[0]["id"], messages.len()), (&json!(7), 1));
@@ -108,11 +129,23 @@ fn errors_come_through_whatever_their_form() {
     let error = |code: i32, message: &str| json!({"jsonrpc": "2.0", "id": 7, "error": {"code": code, "message": message}});
     check(error(-1, "no").to_string(), [error(-1, "no")]);
     check(r#"{"id":7,"error":"no"}"#, [error(-32603, "no")]);
-    check(r#"{"id":7,"error":{"code":"5","message":"no"},"result":null}"#, [error(5, "no")]);
-    check(r#"{"id":7,"error":{"message":"no"}}"#, [error(-32603, "no")]);
+    check(
+        r#"{"id":7,"error":{"code":"5","message":"no"},"result":null}"#,
+        [error(5, "no")],
+    );
+    check(
+        r#"{"id":7,"error":{"message":"no"}}"#,
+        [error(-32603, "no")],
+    );
     let (_, nothing) = read(r#"{"id":7}"#, &pending(&[(7, "tools/call")]));
-    assert_eq!(failed(&nothing[0]).unwrap().message(), "its answer has neither a result nor an error");
-    check(r#"{"id":7,"error":null,"result":{"content":[]}}"#, [answer(&json!({"content": []}))]);
+    assert_eq!(
+        failed(&nothing[0]).unwrap().message(),
+        "its answer has neither a result nor an error"
+    );
+    check(
+        r#"{"id":7,"error":null,"result":{"content":[]}}"#,
+        [answer(&json!({"content": []}))],
+    );
 }
 
 #[test]
@@ -123,7 +156,10 @@ fn an_error_without_an_id_fails_whoever_waits() {
     ] {
         let pending = pending(&[(7, "tools/call"), (8, "ping")]);
         let (_, messages) = read(line, &pending);
-        let mut ids: Vec<_> = messages.iter().map(|message| message["id"].as_i64()).collect();
+        let mut ids: Vec<_> = messages
+            .iter()
+            .map(|message| message["id"].as_i64())
+            .collect();
         ids.sort_unstable();
         assert_eq!(ids, [Some(7), Some(8)]);
         assert_eq!(pending.len(), 0);
@@ -138,7 +174,11 @@ fn late_and_second_answers_reach_nobody() {
     assert_eq!(read(&line, &pending).1.len(), 1);
     assert_eq!(read(&line, &pending), (Decoded::Message, vec![]));
     assert_eq!(
-        read(r#"{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"m"}}"#, &pending).1,
+        read(
+            r#"{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"m"}}"#,
+            &pending
+        )
+        .1,
         Vec::<Value>::new()
     );
     assert_eq!(pending.len(), 1);
@@ -148,14 +188,20 @@ fn late_and_second_answers_reach_nobody() {
 fn cancelled_requests_no_longer_wait() {
     let pending = pending(&[(7, "tools/call")]);
     pending.remove(&RequestId::Number(7));
-    assert_eq!(read(answer(&json!({"content": []})).to_string(), &pending), (Decoded::Message, vec![]));
+    assert_eq!(
+        read(answer(&json!({"content": []})).to_string(), &pending),
+        (Decoded::Message, vec![])
+    );
 }
 
 #[test]
 fn requests_and_notifications_come_through() {
     let notification = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
     check(notification.to_string(), [notification.clone()]);
-    check(r#"{"method":"notifications/tools/list_changed","id":null}"#, [notification]);
+    check(
+        r#"{"method":"notifications/tools/list_changed","id":null}"#,
+        [notification],
+    );
     let ping = json!({"jsonrpc": "2.0", "id": "x", "method": "ping"});
     check(ping.to_string(), [ping.clone()]);
     let both = json!([ping, answer(&json!({"content": []}))]);
@@ -176,10 +222,18 @@ fn banners_and_logs_are_junk() {
         "7",
         r#"{"level":30,"id":3}"#,
     ] {
-        assert_eq!(read(line, &pending(&[(7, "tools/call")])), (Decoded::Junk, vec![]), "{line}");
+        assert_eq!(
+            read(line, &pending(&[(7, "tools/call")])),
+            (Decoded::Junk, vec![]),
+            "{line}"
+        );
     }
     for line in ["", " \r", "\t"] {
-        assert_eq!(read(line, &Pending::default()), (Decoded::Blank, vec![]), "{line}");
+        assert_eq!(
+            read(line, &Pending::default()),
+            (Decoded::Blank, vec![]),
+            "{line}"
+        );
     }
 }
 
@@ -188,10 +242,24 @@ fn check_too_large(head: &str, tail: &str, ids: &[i64]) {
     let pending = pending(&[(7, "tools/call"), (8, "ping")]);
     let mut queue = Queue::new();
     let error = Error::new(ErrorKind::TooLarge, "docs", "much");
-    too_large([head.as_bytes(), tail.as_bytes()], &error, &pending, &mut queue);
-    let mut found: Vec<_> = queue.iter().map(|message| serde_json::to_value(message).unwrap()).collect();
+    too_large(
+        [head.as_bytes(), tail.as_bytes()],
+        &error,
+        &pending,
+        &mut queue,
+    );
+    let mut found: Vec<_> = queue
+        .iter()
+        .map(|message| serde_json::to_value(message).unwrap())
+        .collect();
     found.sort_by_key(|message| message["id"].as_i64());
-    assert_eq!(found.iter().filter_map(|message| message["id"].as_i64()).collect::<Vec<_>>(), ids);
+    assert_eq!(
+        found
+            .iter()
+            .filter_map(|message| message["id"].as_i64())
+            .collect::<Vec<_>>(),
+        ids
+    );
     for message in found {
         assert_eq!(failed(&message).unwrap().kind(), ErrorKind::TooLarge);
     }
@@ -199,15 +267,31 @@ fn check_too_large(head: &str, tail: &str, ids: &[i64]) {
 
 #[test]
 fn an_answer_that_is_too_large_fails_its_own_request() {
-    check_too_large(r#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"te"#, r#"aaa"}]}}"#, &[7]);
+    check_too_large(
+        r#"{"jsonrpc":"2.0","id":7,"result":{"content":[{"te"#,
+        r#"aaa"}]}}"#,
+        &[7],
+    );
     check_too_large(
         r#"{"result":{"content":[{"id":8,"te"#,
         r#"\"id\":8}aa"}]},"jsonrpc":"2.0","id":7}"#,
         &[7],
     );
-    check_too_large(r#"{"result":{"content":[{"te"#, r#"aaa","id":8}]},"id":"7","jsonrpc":"2.0"}"#, &[7]);
-    check_too_large(r#"{"result":{"content":[{"te"#, r#"aaa","id":8}}}"#, &[7, 8]);
-    check_too_large(r#"{"method":"notifications/message","params":{"te"#, r#"aaa"}}"#, &[]);
+    check_too_large(
+        r#"{"result":{"content":[{"te"#,
+        r#"aaa","id":8}]},"id":"7","jsonrpc":"2.0"}"#,
+        &[7],
+    );
+    check_too_large(
+        r#"{"result":{"content":[{"te"#,
+        r#"aaa","id":8}}}"#,
+        &[7, 8],
+    );
+    check_too_large(
+        r#"{"method":"notifications/message","params":{"te"#,
+        r#"aaa"}}"#,
+        &[],
+    );
 }
 
 proptest::proptest! {

@@ -20,7 +20,8 @@ use crate::{Error, ErrorKind, Result, config};
 
 /// How often one request may be answered with a wish for another login.
 const CHALLENGES: u32 = 3;
-/// How often one request is sent again because the server gave another nonce for its proof of possession.
+/// How often one request is sent again because the server gave another nonce for its proof of
+/// possession.
 const NONCES: u32 = 2;
 /// How often one request is sent again because the server asked for some time.
 const WAITS: u32 = 2;
@@ -71,20 +72,42 @@ pub(crate) struct Ask<'a> {
 
 impl<'a> Ask<'a> {
     pub(crate) fn get(url: &'a Url) -> Self {
-        let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("text/event-stream"))]);
-        Self { method: Method::GET, url, headers, body: None, repeatable: true, way: Way::Kept }
+        let headers =
+            HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("text/event-stream"))]);
+        Self {
+            method: Method::GET,
+            url,
+            headers,
+            body: None,
+            repeatable: true,
+            way: Way::Kept,
+        }
     }
 
     pub(crate) fn post(url: &'a Url, body: &'a [u8]) -> Self {
         let both = HeaderValue::from_static("application/json, text/event-stream");
         let json = HeaderValue::from_static("application/json");
         let headers = HeaderMap::from_iter([(ACCEPT, both), (CONTENT_TYPE, json)]);
-        Self { method: Method::POST, url, headers, body: Some(body), repeatable: false, way: Way::Kept }
+        Self {
+            method: Method::POST,
+            url,
+            headers,
+            body: Some(body),
+            repeatable: false,
+            way: Way::Kept,
+        }
     }
 
     pub(crate) fn delete(url: &'a Url) -> Self {
         let (headers, body) = (HeaderMap::new(), None);
-        Self { method: Method::DELETE, url, headers, body, repeatable: true, way: Way::Kept }
+        Self {
+            method: Method::DELETE,
+            url,
+            headers,
+            body,
+            repeatable: true,
+            way: Way::Kept,
+        }
     }
 }
 
@@ -100,7 +123,17 @@ impl Caller {
         let headers = headers(&server, config)?;
         let kept = client(&server, limits.connect, Way::Kept)?;
         let (new, pace) = (OnceLock::new(), Mutex::default());
-        Ok(Self { server, url, limits, world, headers, authorize, kept, new, pace })
+        Ok(Self {
+            server,
+            url,
+            limits,
+            world,
+            headers,
+            authorize,
+            kept,
+            new,
+            pace,
+        })
     }
 
     pub(crate) fn error(&self, kind: ErrorKind, message: impl Into<String>) -> Error {
@@ -111,8 +144,8 @@ impl Caller {
         self.pace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a request, with other logins when they are asked for, and returns what comes back unless it asks for a login or
-    /// points elsewhere.
+    /// Sends a request, with other logins when they are asked for, and returns what comes back
+    /// unless it asks for a login or points elsewhere.
     pub(crate) async fn send(&self, ask: &Ask<'_>) -> Result<Response> {
         let (mut challenges, mut nonces, mut waits, mut again) = (0, 0, 0, ask.repeatable);
         loop {
@@ -169,7 +202,10 @@ impl Caller {
             }
         }
         headers.extend(ask.headers.clone());
-        let request = self.client(ask.way)?.request(ask.method.clone(), ask.url.clone()).headers(headers);
+        let request = self
+            .client(ask.way)?
+            .request(ask.method.clone(), ask.url.clone())
+            .headers(headers);
         let request = match ask.body {
             Some(body) => request.body(body.to_vec()),
             None => request,
@@ -177,15 +213,23 @@ impl Caller {
         Ok(request.send().await)
     }
 
-    /// Keeps the nonce of an answer, and says whether the server only wants the request again with it.
+    /// Keeps the nonce of an answer, and says whether the server only wants the request again with
+    /// it.
     fn keep_nonce(&self, response: &Response) -> bool {
-        let (Some(authorize), Some(nonce)) = (&self.authorize, response.headers().get("dpop-nonce")) else {
+        let (Some(authorize), Some(nonce)) =
+            (&self.authorize, response.headers().get("dpop-nonce"))
+        else {
             return false;
         };
-        let Ok(nonce) = nonce.to_str() else { return false };
+        let Ok(nonce) = nonce.to_str() else {
+            return false;
+        };
         authorize.keep_nonce(nonce);
         let mut challenges = response.headers().get_all(WWW_AUTHENTICATE).iter();
-        challenges.any(|text| text.to_str().is_ok_and(|text| text.contains("use_dpop_nonce")))
+        challenges.any(|text| {
+            text.to_str()
+                .is_ok_and(|text| text.contains("use_dpop_nonce"))
+        })
     }
 
     fn client(&self, way: Way) -> Result<&Client> {
@@ -200,13 +244,29 @@ impl Caller {
     }
 
     /// Gets another login, or says why the request cannot be made.
-    async fn challenged(&self, response: &Response, sent: Option<&str>, attempt: u32) -> Result<()> {
+    async fn challenged(
+        &self,
+        response: &Response,
+        sent: Option<&str>,
+        attempt: u32,
+    ) -> Result<()> {
         let status = response.status().as_u16();
         if let Some(authorize) = self.authorize.as_ref().filter(|_| attempt <= CHALLENGES) {
             let challenges = response.headers().get_all(WWW_AUTHENTICATE);
-            let challenges: Vec<_> = challenges.iter().filter_map(|value| value.to_str().ok()).collect();
+            let challenges: Vec<_> = challenges
+                .iter()
+                .filter_map(|value| value.to_str().ok())
+                .collect();
             let text = &challenges.join(", ");
-            if authorize.challenged(&Challenge { sent, status, text, attempt }).await? {
+            if authorize
+                .challenged(&Challenge {
+                    sent,
+                    status,
+                    text,
+                    attempt,
+                })
+                .await?
+            {
                 return Ok(());
             }
         }
@@ -224,12 +284,16 @@ impl Caller {
 
     fn redirected(&self, response: &Response) -> Error {
         let status = response.status().as_u16();
-        let target = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+        let target = response
+            .headers()
+            .get(LOCATION)
+            .and_then(|value| value.to_str().ok());
         let target = target.and_then(|target| response.url().join(target).ok());
         // What comes after the host may hold a secret.
         let message = match target.map(|target| target.origin().ascii_serialization()) {
             Some(origin) => format!(
-                "it redirects to `{origin}` (HTTP {status}); set the URL it means, if you trust that place"
+                "it redirects to `{origin}` (HTTP {status}); set the URL it means, if you trust \
+                    that place"
             ),
             None => format!("it redirects to nowhere (HTTP {status}); check its URL"),
         };
@@ -242,12 +306,15 @@ impl Caller {
         end: Option<Timestamp>,
         work: impl Future<Output = T>,
     ) -> Result<T> {
-        let Some(end) = end else { return Ok(work.await) };
+        let Some(end) = end else {
+            return Ok(work.await);
+        };
         let left = end.since(self.world.now());
         if left.is_zero() {
             return Err(self.late());
         }
-        // The clock is asked first: work that never runs out of bytes leaves it no turn in tokio's budget.
+        // The clock is asked first: work that never runs out of bytes leaves it no turn in tokio's
+        // budget.
         match select(self.world.sleep(left), pin!(work)).await {
             Either::Left(_) => Err(self.late()),
             Either::Right((done, _)) => Ok(done),
@@ -277,12 +344,16 @@ impl Caller {
         match error.is_connect() || error.is_builder() {
             true if error.is_timeout() => {
                 let limit = self.limits.connect;
-                self.error(ErrorKind::Start, format!("cannot be reached: no connection within {limit:?}"))
+                self.error(
+                    ErrorKind::Start,
+                    format!("cannot be reached: no connection within {limit:?}"),
+                )
             }
             true => self.error(ErrorKind::Start, format!("cannot be reached: {cause}")),
-            false => {
-                self.error(ErrorKind::Closed, format!("the connection ended before the answer came: {cause}"))
-            }
+            false => self.error(
+                ErrorKind::Closed,
+                format!("the connection ended before the answer came: {cause}"),
+            ),
         }
     }
 
@@ -290,15 +361,18 @@ impl Caller {
     pub(crate) fn refused(&self, response: &Response) -> Error {
         let status = response.status().as_u16();
         match (status, retry_after(response)) {
-            (429 | 503, Some(time)) => {
-                self.error(ErrorKind::Away, format!("it answered HTTP {status} and asks to wait {time:?}"))
-            }
-            (429 | 502..=504, _) => {
-                self.error(ErrorKind::Away, format!("it answered HTTP {status}; try again later"))
-            }
-            (404 | 405, _) => {
-                self.error(ErrorKind::Protocol, format!("it answered HTTP {status}; check its URL"))
-            }
+            (429 | 503, Some(time)) => self.error(
+                ErrorKind::Away,
+                format!("it answered HTTP {status} and asks to wait {time:?}"),
+            ),
+            (429 | 502..=504, _) => self.error(
+                ErrorKind::Away,
+                format!("it answered HTTP {status}; try again later"),
+            ),
+            (404 | 405, _) => self.error(
+                ErrorKind::Protocol,
+                format!("it answered HTTP {status}; check its URL"),
+            ),
             _ => self.error(ErrorKind::Protocol, format!("it answered HTTP {status}")),
         }
     }
@@ -306,7 +380,9 @@ impl Caller {
 
 impl fmt::Debug for Caller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Caller").field("server", &self.server).finish_non_exhaustive()
+        f.debug_struct("Caller")
+            .field("server", &self.server)
+            .finish_non_exhaustive()
     }
 }
 
@@ -317,7 +393,13 @@ fn retry_after(response: &Response) -> Option<Duration> {
 }
 
 fn address(server: &Arc<str>, url: &str) -> Result<Url> {
-    let wrong = |why: &str| Error::new(ErrorKind::Config, server.clone(), format!("its `url` {why}"));
+    let wrong = |why: &str| {
+        Error::new(
+            ErrorKind::Config,
+            server.clone(),
+            format!("its `url` {why}"),
+        )
+    };
     let url = Url::parse(url).map_err(|error| wrong(&format!("cannot be read: {error}")))?;
     match url.scheme() {
         "http" | "https" if url.has_host() => Ok(url),
@@ -327,16 +409,25 @@ fn address(server: &Arc<str>, url: &str) -> Result<Url> {
 
 fn headers(server: &Arc<str>, config: &config::Http) -> Result<HeaderMap> {
     let wrong = |name: &str, why: &str| {
-        Error::new(ErrorKind::Config, server.clone(), format!("its header `{}` {why}", name.escape_debug()))
+        Error::new(
+            ErrorKind::Config,
+            server.clone(),
+            format!("its header `{}` {why}", name.escape_debug()),
+        )
     };
     let mut headers = HeaderMap::new();
     for (name, value) in &config.headers {
-        let key =
-            HeaderName::try_from(name).map_err(|_| wrong(name, "has a name that HTTP does not allow"))?;
+        let key = HeaderName::try_from(name)
+            .map_err(|_| wrong(name, "has a name that HTTP does not allow"))?;
         if RESERVED.contains(&key.as_str()) || key.as_str().starts_with("mcp-param-") {
             return Err(wrong(name, "is set by levity itself; remove it"));
         }
-        let unfit = |_| wrong(name, "has a value that HTTP does not allow, such as a line break");
+        let unfit = |_| {
+            wrong(
+                name,
+                "has a value that HTTP does not allow, such as a line break",
+            )
+        };
         let mut value = HeaderValue::try_from(value).map_err(unfit)?;
         value.set_sensitive(true);
         headers.insert(key, value);
@@ -357,16 +448,27 @@ fn client(server: &Arc<str>, connect: Duration, way: Way) -> Result<Client> {
         Way::Kept => builder,
         Way::New => builder.pool_max_idle_per_host(0),
     };
-    let wrong =
-        |error| Error::new(ErrorKind::Start, server.clone(), format!("no HTTP client can be made: {error}"));
+    let wrong = |error| {
+        Error::new(
+            ErrorKind::Start,
+            server.clone(),
+            format!("no HTTP client can be made: {error}"),
+        )
+    };
     builder.build().map_err(wrong)
 }
 
-/// Follows redirects within one origin that keep the method and the body: elsewhere the login would be given away,
-/// and without its body a request is another one.
+/// Follows redirects within one origin that keep the method and the body: elsewhere the login would
+/// be given away, and without its body a request is another one.
 fn follow(attempt: redirect::Attempt<'_>) -> redirect::Action {
-    let keeps = matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
-    let home = attempt.previous().first().is_some_and(|first| first.origin() == attempt.url().origin());
+    let keeps = matches!(
+        attempt.status(),
+        StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT
+    );
+    let home = attempt
+        .previous()
+        .first()
+        .is_some_and(|first| first.origin() == attempt.url().origin());
     match keeps && home && attempt.previous().len() <= REDIRECTS {
         true => attempt.follow(),
         false => attempt.stop(),

@@ -39,7 +39,8 @@ const LISTEN: &str = "subscriptions/listen";
 const AT_ONCE: Duration = Duration::from_millis(50);
 /// How long the rest of a finished answer is read so that its connection can be used again.
 const REST: Duration = Duration::from_millis(100);
-/// A server that closes the stream of notifications as soon as it is open is asked again less and less often.
+/// A server that closes the stream of notifications as soon as it is open is asked again less and
+/// less often.
 const FRUITLESS: u32 = 6;
 
 /// Why a request got no answer.
@@ -60,7 +61,10 @@ impl std::error::Error for Failure {}
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self { error, older: false }
+        Self {
+            error,
+            older: false,
+        }
     }
 }
 
@@ -94,7 +98,13 @@ pub(super) enum Step {
 
 impl<'a> Asked<'a> {
     fn of(message: &'a ClientJsonRpcMessage) -> Self {
-        let mut asked = Self { method: "", id: None, step: Step::Later, kind: 0, repeatable: true };
+        let mut asked = Self {
+            method: "",
+            id: None,
+            step: Step::Later,
+            kind: 0,
+            repeatable: true,
+        };
         match message {
             ClientJsonRpcMessage::Request(request) => {
                 let method = request.request.method();
@@ -130,7 +140,10 @@ fn tool_of(request: &ClientRequest) -> &str {
     match request {
         ClientRequest::CallToolRequest(call) => &call.params.name,
         ClientRequest::CustomRequest(request) => {
-            let name = request.params.as_ref().and_then(|params| params.get("name"));
+            let name = request
+                .params
+                .as_ref()
+                .and_then(|params| params.get("name"));
             name.and_then(Value::as_str).unwrap_or_default()
         }
         _ => "",
@@ -153,9 +166,20 @@ struct Inner {
 }
 
 impl Client {
-    pub(super) fn new(caller: Arc<Caller>, written: Arc<Written>, closing: watch::Receiver<bool>) -> Self {
+    pub(super) fn new(
+        caller: Arc<Caller>,
+        written: Arc<Written>,
+        closing: watch::Receiver<bool>,
+    ) -> Self {
         let (resumes, drains, fruitless) = (Arc::default(), Mutex::default(), Arc::default());
-        Self(Arc::new(Inner { caller, resumes, written, closing, drains, fruitless }))
+        Self(Arc::new(Inner {
+            caller,
+            resumes,
+            written,
+            closing,
+            drains,
+            fruitless,
+        }))
     }
 
     async fn post(
@@ -166,7 +190,10 @@ impl Client {
     ) -> Result<StreamableHttpPostResponse, PostError> {
         let (caller, asked) = (&self.0.caller, Asked::of(message));
         let end = (asked.method != LISTEN).then(|| caller.end_of_answer());
-        caller.in_time(end, self.exchange(message, asked, end, session, headers)).await.map_err(failed)?
+        caller
+            .in_time(end, self.exchange(message, asked, end, session, headers))
+            .await
+            .map_err(failed)?
     }
 
     async fn exchange(
@@ -180,9 +207,12 @@ impl Client {
         let caller = &self.0.caller;
         let body = serde_json::to_vec(message)?;
         let mut ask = Ask::post(&caller.url, &body);
-        let version = headers.get(&VERSION).and_then(|version| version.to_str().ok());
+        let version = headers
+            .get(&VERSION)
+            .and_then(|version| version.to_str().ok());
         let typed = Typed::of(asked.method, version);
-        ask.headers.extend(headers.into_iter().map(|(name, value)| (Some(name), value)));
+        ask.headers
+            .extend(headers.into_iter().map(|(name, value)| (Some(name), value)));
         ask.repeatable = asked.repeatable;
         add_session(&mut ask, session)?;
         let is_call = asked.id.is_some() && asked.step == Step::Later;
@@ -198,7 +228,8 @@ impl Client {
                 Ok(answer)
             }
             Taken::Events(response, session) => {
-                self.follow(response, session, asked.step, reader, timer).await
+                self.follow(response, session, asked.step, reader, timer)
+                    .await
             }
         }
     }
@@ -219,8 +250,13 @@ impl Client {
             return Ok(StreamableHttpPostResponse::Accepted);
         };
         let at_leisure = step == Step::Later && !reader.is_understood();
-        let mut stream =
-            Stream::new(self.0.caller.clone(), self.0.resumes.clone(), events, reader).timed(timer);
+        let mut stream = Stream::new(
+            self.0.caller.clone(),
+            self.0.resumes.clone(),
+            events,
+            reader,
+        )
+        .timed(timer);
         let answer = match at_leisure {
             true => {
                 let wait = self.0.caller.world.sleep(AT_ONCE);
@@ -262,7 +298,8 @@ impl Client {
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, PostError> {
         let caller = &self.0.caller;
         let mut ask = Ask::get(&caller.url);
-        ask.headers.extend(headers.into_iter().map(|(name, value)| (Some(name), value)));
+        ask.headers
+            .extend(headers.into_iter().map(|(name, value)| (Some(name), value)));
         add_session(&mut ask, session)?;
         if let Some(last) = last.and_then(|last| HeaderValue::try_from(last).ok()) {
             ask.headers.insert("last-event-id", last);
@@ -294,14 +331,18 @@ impl Client {
                 caller.error(
                     ErrorKind::Closed,
                     format!(
-                        "the connection ended before the answer came, and it cannot go on (HTTP {status})"
+                        "the connection ended before the answer came, and it cannot go on (HTTP \
+                            {status})"
                     ),
                 )
             }
             Ok(response) => caller.refused(&response),
             Err(error) => error,
         };
-        let final_word = matches!(error.kind(), ErrorKind::Closed | ErrorKind::Auth | ErrorKind::Timeout);
+        let final_word = matches!(
+            error.kind(),
+            ErrorKind::Closed | ErrorKind::Auth | ErrorKind::Timeout
+        );
         let id = reader.id();
         if !final_word && self.0.resumes.put(last, reader, times + 1) {
             return Err(failed(error));
@@ -310,11 +351,21 @@ impl Client {
     }
 
     /// Opens the stream of what the server says unasked.
-    async fn listen(&self, ask: &Ask<'_>) -> Result<BoxStream<'static, Result<Sse, SseError>>, PostError> {
+    async fn listen(
+        &self,
+        ask: &Ask<'_>,
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, PostError> {
         let caller = &self.0.caller;
-        let fruitless = *self.0.fruitless.lock().unwrap_or_else(PoisonError::into_inner);
+        let fruitless = *self
+            .0
+            .fruitless
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if fruitless > 0 {
-            caller.world.sleep(Duration::from_secs(1 << fruitless.min(FRUITLESS))).await;
+            caller
+                .world
+                .sleep(Duration::from_secs(1 << fruitless.min(FRUITLESS)))
+                .await;
         }
         let response = caller.send(ask).await.map_err(|error| match error.kind() {
             // Asking again cannot help: the stream is done without.
@@ -334,15 +385,21 @@ impl Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("caller", &self.0.caller).finish_non_exhaustive()
+        f.debug_struct("Client")
+            .field("caller", &self.0.caller)
+            .finish_non_exhaustive()
     }
 }
 
 fn add_session(ask: &mut Ask<'_>, session: Option<&str>) -> Result<(), PostError> {
     if let Some(session) = session {
-        let wrong =
-            |_| StreamableHttpError::UnexpectedServerResponse("a session id that is no header".into());
-        ask.headers.insert("mcp-session-id", HeaderValue::try_from(session).map_err(wrong)?);
+        let wrong = |_| {
+            StreamableHttpError::UnexpectedServerResponse("a session id that is no header".into())
+        };
+        ask.headers.insert(
+            "mcp-session-id",
+            HeaderValue::try_from(session).map_err(wrong)?,
+        );
     }
     Ok(())
 }
@@ -382,7 +439,8 @@ impl StreamableHttpClient for Client {
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), StreamableHttpError<Failure>> {
         let mut ask = Ask::delete(&self.0.caller.url);
-        ask.headers.extend(headers.into_iter().map(|(name, value)| (Some(name), value)));
+        ask.headers
+            .extend(headers.into_iter().map(|(name, value)| (Some(name), value)));
         add_session(&mut ask, Some(&session))?;
         self.0.caller.send(&ask).await.map_err(failed)?;
         Ok(())
@@ -396,6 +454,7 @@ impl StreamableHttpClient for Client {
         _login: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, StreamableHttpError<Failure>> {
-        self.get(session.as_deref(), last_event_id.as_deref(), headers).await
+        self.get(session.as_deref(), last_event_id.as_deref(), headers)
+            .await
     }
 }

@@ -19,7 +19,11 @@ pub(crate) struct Events {
 impl Events {
     pub(crate) fn new(caller: Arc<Caller>, response: Response) -> Self {
         let parser = Parser::new(caller.limits.max_message);
-        Self { caller, response, parser }
+        Self {
+            caller,
+            response,
+            parser,
+        }
     }
 
     /// The next event; none at the end. Dropping the future loses nothing.
@@ -28,9 +32,15 @@ impl Events {
             if let Some(event) = self.parser.pop() {
                 return Ok(Some(event));
             }
-            let chunk = self.response.chunk().await.map_err(|error| self.caller.failed(&error))?;
+            let chunk = self
+                .response
+                .chunk()
+                .await
+                .map_err(|error| self.caller.failed(&error))?;
             let Some(chunk) = chunk else { return Ok(None) };
-            self.parser.push(&chunk).map_err(|_| too_large(&self.caller))?;
+            self.parser
+                .push(&chunk)
+                .map_err(|_| too_large(&self.caller))?;
         }
     }
 
@@ -43,10 +53,17 @@ impl Events {
 /// Reads a whole body.
 pub(crate) async fn body(caller: &Caller, mut response: Response, max: usize) -> Result<Vec<u8>> {
     let mut body = Vec::new();
-    if response.content_length().is_some_and(|length| length > max as u64) {
+    if response
+        .content_length()
+        .is_some_and(|length| length > max as u64)
+    {
         return Err(too_large(caller));
     }
-    while let Some(chunk) = response.chunk().await.map_err(|error| caller.failed(&error))? {
+    while let Some(chunk) = response
+        .chunk()
+        .await
+        .map_err(|error| caller.failed(&error))?
+    {
         if body.len() + chunk.len() > max {
             return Err(too_large(caller));
         }

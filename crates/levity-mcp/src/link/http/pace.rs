@@ -1,10 +1,11 @@
 //! Whether connections to a server are kept and used again.
 //!
-//! They are, as a rule: a new one costs a round trip, or several with TLS. But a server that leaves Nagle's algorithm on
-//! and writes an answer in two pieces holds the second back until our kernel acknowledges the first, which on a
-//! connection in use it does some 40 ms late. Such a server answers faster on a new connection each time. That is
-//! found out by measuring: where answers to one kind of request are slow again and again, some go by a new
-//! connection, and when each of those is much faster, all do from then on.
+//! They are, as a rule: a new one costs a round trip, or several with TLS. But a server that leaves
+//! Nagle's algorithm on and writes an answer in two pieces holds the second back until our kernel
+//! acknowledges the first, which on a connection in use it does some 40 ms late. Such a server
+//! answers faster on a new connection each time. That is found out by measuring: where answers to
+//! one kind of request are slow again and again, some go by a new connection, and when each of
+//! those is much faster, all do from then on.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -54,8 +55,9 @@ struct Kind {
 impl Pace {
     /// By which connection a request of this kind goes now.
     fn way(&self, kind: u64) -> Way {
-        let try_new =
-            |kind: &Kind| kind.pause == 0 && (kind.slow >= IN_A_ROW || (kind.wins > 0 && kind.slow > 0));
+        let try_new = |kind: &Kind| {
+            kind.pause == 0 && (kind.slow >= IN_A_ROW || (kind.wins > 0 && kind.slow > 0))
+        };
         match self.new_for_good || self.kinds.get(&kind).is_some_and(try_new) {
             true => Way::New,
             false => Way::Kept,
@@ -93,7 +95,11 @@ pub(super) struct Timer {
 impl Timer {
     /// A request of this kind begins.
     pub(super) fn start(caller: &Caller, kind: u64) -> Self {
-        Self { kind, way: caller.pace().way(kind), began: caller.world.now() }
+        Self {
+            kind,
+            way: caller.pace().way(kind),
+            began: caller.world.now(),
+        }
     }
 
     pub(super) fn way(&self) -> Way {
@@ -102,23 +108,33 @@ impl Timer {
 
     /// Its answer is here.
     pub(super) fn stop(self, caller: &Caller) {
-        caller.pace().took(self.kind, self.way, caller.world.now().since(self.began));
+        caller
+            .pace()
+            .took(self.kind, self.way, caller.world.now().since(self.began));
     }
 }
 
 impl Kind {
     fn kept(&mut self, time: Duration) {
         if time < SLOW {
-            *self = Self { losses: self.losses, ..Self::default() };
+            *self = Self {
+                losses: self.losses,
+                ..Self::default()
+            };
             return;
         }
         self.pause = self.pause.saturating_sub(1);
-        self.least = if self.slow == 0 { time } else { self.least.min(time) };
+        self.least = if self.slow == 0 {
+            time
+        } else {
+            self.least.min(time)
+        };
         self.slow = self.slow.saturating_add(1);
     }
 
     fn tried(&mut self, time: Duration) {
-        // Requests that ran side by side may have been sent by a new connection too: one try counts once.
+        // Requests that ran side by side may have been sent by a new connection too: one try counts
+        // once.
         if self.slow == 0 {
             return;
         }
@@ -127,7 +143,8 @@ impl Kind {
             self.wins += 1;
         } else {
             self.wins = 0;
-            // The request is slow by itself: the more often that was seen, the longer until the next try.
+            // The request is slow by itself: the more often that was seen, the longer until the
+            // next try.
             self.losses = (self.losses + 1).min(8);
             self.pause = 8 << self.losses;
         }
@@ -138,13 +155,18 @@ impl Kind {
 mod tests {
     use super::*;
 
-    /// Runs calls of one kind, each taking what the way to it says, and returns how many went by a new connection.
+    /// Runs calls of one kind, each taking what the way to it says, and returns how many went by a
+    /// new connection.
     fn run(pace: &mut Pace, calls: usize, kept: u64, new: u64) -> usize {
         let mut tried = 0;
         for _ in 0..calls {
             let way = pace.way(1);
             tried += usize::from(way == Way::New);
-            pace.took(1, way, Duration::from_millis(if way == Way::New { new } else { kept }));
+            pace.took(
+                1,
+                way,
+                Duration::from_millis(if way == Way::New { new } else { kept }),
+            );
         }
         tried
     }

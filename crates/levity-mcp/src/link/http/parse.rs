@@ -14,7 +14,10 @@ pub(crate) struct Event {
 impl Event {
     /// The message in it, if it is there to bring one.
     pub(crate) fn message(&self) -> Option<&[u8]> {
-        let data = self.data.as_deref().filter(|data| !data.trim_ascii().is_empty())?;
+        let data = self
+            .data
+            .as_deref()
+            .filter(|data| !data.trim_ascii().is_empty())?;
         matches!(self.name.as_deref(), None | Some("" | "message")).then_some(data)
     }
 }
@@ -38,7 +41,14 @@ impl Parser {
     /// Events may have `max` bytes.
     pub(crate) fn new(max: usize) -> Self {
         let (line, event, ready) = (Vec::new(), Event::default(), VecDeque::new());
-        Self { max, line, event, kept: 0, after_cr: false, ready }
+        Self {
+            max,
+            line,
+            event,
+            kept: 0,
+            after_cr: false,
+            ready,
+        }
     }
 
     /// The next whole event.
@@ -70,7 +80,12 @@ impl Parser {
             self.line = vec![b':'];
             return Ok(());
         }
-        if self.kept.saturating_add(self.line.len()).saturating_add(part.len()) > self.max {
+        if self
+            .kept
+            .saturating_add(self.line.len())
+            .saturating_add(part.len())
+            > self.max
+        {
             return Err(TooLarge);
         }
         self.line.extend_from_slice(part);
@@ -128,14 +143,24 @@ mod tests {
     }
 
     fn data(text: &str) -> Event {
-        Event { data: Some(text.as_bytes().to_vec()), ..Event::default() }
+        Event {
+            data: Some(text.as_bytes().to_vec()),
+            ..Event::default()
+        }
     }
 
     #[test]
     fn fields_comments_and_line_ends_are_read() {
         let text = b"\xef\xbb\xbf: hello\nid: 7\nretry: 30\ndata:\n\nevent: x\r\ndata: a\rdata:b\r\n\r\n\n\ndata: torn";
-        let first = Event { id: Some("7".into()), retry: Some(30), ..data("") };
-        let second = Event { name: Some("x".into()), ..data("a\nb") };
+        let first = Event {
+            id: Some("7".into()),
+            retry: Some(30),
+            ..data("")
+        };
+        let second = Event {
+            name: Some("x".into()),
+            ..data("a\nb")
+        };
         assert_eq!(all(100, &[text]).unwrap(), [first, second]);
     }
 
@@ -145,7 +170,11 @@ mod tests {
         let whole = all(100, &[text]).unwrap();
         assert_eq!(whole.len(), 3);
         for at in 0..text.len() {
-            assert_eq!(all(100, &[&text[..at], &text[at..]]).unwrap(), whole, "cut at {at}");
+            assert_eq!(
+                all(100, &[&text[..at], &text[at..]]).unwrap(),
+                whole,
+                "cut at {at}"
+            );
         }
         let bytes: Vec<_> = text.chunks(1).collect();
         assert_eq!(all(100, &bytes).unwrap(), whole);
@@ -155,7 +184,13 @@ mod tests {
     fn an_event_over_the_limit_is_refused_in_one_line_or_many() {
         assert_eq!(all(10, &[b"data: 12345"]), Err(TooLarge));
         assert_eq!(all(10, &[b"data: 1\ndata: 2\n"]), Err(TooLarge));
-        assert_eq!(all(10, &[b"data: 12\n\n", b"data: 34\n\n"]).unwrap().len(), 2);
-        assert_eq!(all(10, &[&[b':'; 50], &[b'x'; 100], b"\ndata: 1\n\n"]).unwrap(), [data("1")]);
+        assert_eq!(
+            all(10, &[b"data: 12\n\n", b"data: 34\n\n"]).unwrap().len(),
+            2
+        );
+        assert_eq!(
+            all(10, &[&[b':'; 50], &[b'x'; 100], b"\ndata: 1\n\n"]).unwrap(),
+            [data("1")]
+        );
     }
 }

@@ -9,7 +9,8 @@ use super::typed::{Typed, Written};
 use crate::link::decode::{Decoded, Queue, decode};
 use crate::link::pending::{Pending, note};
 
-/// What is read for one request. Of answers there is one at most, and it is the request's, whatever id the server gave it.
+/// What is read for one request. Of answers there is one at most, and it is the request's, whatever
+/// id the server gave it.
 #[derive(Debug)]
 pub(super) struct Reader {
     server: Arc<str>,
@@ -31,11 +32,21 @@ impl Reader {
         written: &Arc<Written>,
         end: Option<Timestamp>,
     ) -> Option<Self> {
-        let ClientJsonRpcMessage::Request(request) = message else { return None };
+        let ClientJsonRpcMessage::Request(request) = message else {
+            return None;
+        };
         let pending = Pending::default();
         note(&pending, message);
         let (server, id, written) = (server.clone(), request.id.clone(), written.clone());
-        Some(Self { server, id, typed, written, pending, queue: Queue::new(), end })
+        Some(Self {
+            server,
+            id,
+            typed,
+            written,
+            pending,
+            queue: Queue::new(),
+            end,
+        })
     }
 
     /// The request.
@@ -56,7 +67,9 @@ impl Reader {
     /// Takes in the bytes of a message.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Decoded {
         let read = decode(bytes, &self.server, &self.pending, &mut self.queue);
-        self.queue.iter_mut().for_each(|message| self.written.keep(message, self.typed));
+        self.queue
+            .iter_mut()
+            .for_each(|message| self.written.keep(message, self.typed));
         read
     }
 
@@ -78,5 +91,8 @@ impl Reader {
 
 /// Whether it answers a request.
 pub(super) fn is_answer(message: &ServerJsonRpcMessage) -> bool {
-    matches!(message, ServerJsonRpcMessage::Response(_) | ServerJsonRpcMessage::Error(_))
+    matches!(
+        message,
+        ServerJsonRpcMessage::Response(_) | ServerJsonRpcMessage::Error(_)
+    )
 }

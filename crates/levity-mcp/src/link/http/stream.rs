@@ -1,7 +1,8 @@
 //! The events that lead to the answer of one request, as rmcp's worker takes them.
 //!
-//! The worker drops events that it cannot read and goes on by itself when a stream ends, for as long as it takes. What it
-//! gets from here ends in an answer: the server's, or an error that says why there is none.
+//! The worker drops events that it cannot read and goes on by itself when a stream ends, for as
+//! long as it takes. What it gets from here ends in an answer: the server's, or an error that says
+//! why there is none.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,7 +51,9 @@ impl Resumes {
     pub(super) fn take(&self, last: &str) -> Option<(Reader, u32)> {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let place = waiting.iter().position(|(known, ..)| known == last)?;
-        waiting.remove(place).map(|(_, reader, times)| (reader, times))
+        waiting
+            .remove(place)
+            .map(|(_, reader, times)| (reader, times))
     }
 }
 
@@ -86,7 +89,12 @@ enum Read {
 }
 
 impl Stream {
-    pub(super) fn new(caller: Arc<Caller>, resumes: Arc<Resumes>, events: Events, reader: Reader) -> Self {
+    pub(super) fn new(
+        caller: Arc<Caller>,
+        resumes: Arc<Resumes>,
+        events: Events,
+        reader: Reader,
+    ) -> Self {
         let (last, times, ahead, id) = (None, 0, VecDeque::new(), reader.id());
         let reader = Some(reader);
         Self {
@@ -122,7 +130,8 @@ impl Stream {
         self.events
     }
 
-    /// The answer, if it is the first message to come; anything else is kept for later. Dropping the future loses nothing.
+    /// The answer, if it is the first message to come; anything else is kept for later. Dropping
+    /// the future loses nothing.
     pub(super) async fn first(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
             match self.read().await {
@@ -143,7 +152,9 @@ impl Stream {
     pub(super) async fn only(&mut self) -> Result<ServerJsonRpcMessage> {
         loop {
             let event = self.events.next().await?;
-            let Some(event) = event else { return Err(self.ended()) };
+            let Some(event) = event else {
+                return Err(self.ended());
+            };
             if let (Some(data), Some(reader)) = (event.message(), &mut self.reader) {
                 reader.push(data);
                 if let Some(answer) = reader.answer() {
@@ -181,7 +192,9 @@ impl Stream {
                 Some(event_of(&message))
             }
             Read::Other(sse) => Some(sse),
-            Read::End => self.failure().map(|error| error_event(&error, self.id.clone())),
+            Read::End => self
+                .failure()
+                .map(|error| error_event(&error, self.id.clone())),
         }
     }
 
@@ -227,7 +240,8 @@ impl Stream {
         Read::Answer(message)
     }
 
-    /// The stream ended: with the answer, to be picked up later, or for good, which is an answer too.
+    /// The stream ended: with the answer, to be picked up later, or for good, which is an answer
+    /// too.
     fn end(&mut self, error: Option<Error>) -> Read {
         self.over = true;
         if self.answered {
@@ -254,7 +268,10 @@ impl Stream {
     }
 
     fn ended(&self) -> Error {
-        self.caller.error(ErrorKind::Closed, "the connection ended before the answer came")
+        self.caller.error(
+            ErrorKind::Closed,
+            "the connection ended before the answer came",
+        )
     }
 }
 
@@ -274,10 +291,14 @@ pub(super) fn unasked(
                 *count = if short { count.saturating_add(1) } else { 0 };
                 return None;
             };
-            // An answer that comes this way belongs to whatever request has its id, so nothing is known of it here.
-            let message = event.message().and_then(|data| serde_json::from_slice(data).ok());
+            // An answer that comes this way belongs to whatever request has its id, so nothing is
+            // known of it here.
+            let message = event
+                .message()
+                .and_then(|data| serde_json::from_slice(data).ok());
             let mut sse = control(event);
-            sse.data = message.and_then(|message: ServerJsonRpcMessage| serde_json::to_string(&message).ok());
+            sse.data = message
+                .and_then(|message: ServerJsonRpcMessage| serde_json::to_string(&message).ok());
             Some((Ok(sse), (events, true)))
         }
     })
@@ -289,7 +310,10 @@ pub(super) fn error_event(error: &Error, id: RequestId) -> Sse {
 }
 
 fn event_of(message: &ServerJsonRpcMessage) -> Sse {
-    Sse { data: serde_json::to_string(message).ok(), ..Sse::default() }
+    Sse {
+        data: serde_json::to_string(message).ok(),
+        ..Sse::default()
+    }
 }
 
 /// An event without what it says, which still tells where to go on.

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use levity_core::World;
 use levity_rpc::mcp::{
-    CallToolRequestParams, CallToolResult, ClientConfig, ClientJsonRpcMessage, ErrorData, ProtocolVersion,
-    RoleClient, RunningService, ServerJsonRpcMessage, ServiceError, Transport,
+    CallToolRequestParams, CallToolResult, ClientConfig, ClientJsonRpcMessage, ErrorData,
+    ProtocolVersion, RoleClient, RunningService, ServerJsonRpcMessage, ServiceError, Transport,
 };
 use levity_runtime::SystemWorld;
 use rmcp::service::{ClientLifecycleMode, serve_client_with_lifecycle};
@@ -41,7 +41,13 @@ pub(crate) struct Dial {
 
 impl Dial {
     pub(crate) fn to(url: impl Into<String>) -> Self {
-        Self { url: url.into(), headers: Vec::new(), max_message: 1 << 20, answer: None, authorize: None }
+        Self {
+            url: url.into(),
+            headers: Vec::new(),
+            max_message: 1 << 20,
+            answer: None,
+            authorize: None,
+        }
     }
 
     pub(crate) fn header(mut self, name: &'static str, value: &str) -> Self {
@@ -50,17 +56,30 @@ impl Dial {
     }
 
     pub(crate) fn parts(&self) -> (config::Http, Limits, Arc<dyn World>) {
-        let config = ServerConfig::http("test", &self.url).max_message(self.max_message).max_concurrent(64);
-        let config = self.headers.iter().fold(config, |config, (name, value)| config.header(*name, value));
+        let config = ServerConfig::http("test", &self.url)
+            .max_message(self.max_message)
+            .max_concurrent(64);
+        let config = self
+            .headers
+            .iter()
+            .fold(config, |config, (name, value)| config.header(*name, value));
         let mut limits = Limits::of(&config);
         limits.answer = self.answer.unwrap_or(limits.answer);
-        let config::Transport::Http(http) = config.transport else { unreachable!() };
+        let config::Transport::Http(http) = config.transport else {
+            unreachable!()
+        };
         (http, limits, Arc::new(SystemWorld))
     }
 
     pub(crate) fn open(&self) -> Result<Link> {
         let (config, limits, world) = self.parts();
-        open("test".into(), &config, limits, self.authorize.clone(), world)
+        open(
+            "test".into(),
+            &config,
+            limits,
+            self.authorize.clone(),
+            world,
+        )
     }
 
     /// Connects as one does to a server of 2025-11-25.
@@ -83,7 +102,10 @@ impl Dial {
 
 pub(crate) fn auto() -> ClientLifecycleMode {
     let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
-    ClientLifecycleMode::Auto { preferred_versions, legacy_version: Some(ProtocolVersion::V_2025_11_25) }
+    ClientLifecycleMode::Auto {
+        preferred_versions,
+        legacy_version: Some(ProtocolVersion::V_2025_11_25),
+    }
 }
 
 pub(crate) async fn connect<T>(link: T, mode: ClientLifecycleMode) -> Result<Client, String>
@@ -91,7 +113,9 @@ where
     T: Transport<RoleClient, Error = Error> + 'static,
 {
     let us = ClientConfig::default().with_protocol_version(ProtocolVersion::V_2025_11_25);
-    serve_client_with_lifecycle(us, Typed(link), mode).await.map_err(|error| error.to_string())
+    serve_client_with_lifecycle(us, Typed(link), mode)
+        .await
+        .map_err(|error| error.to_string())
 }
 
 /// Hands results on as rmcp's own client wants them.
@@ -100,7 +124,10 @@ struct Typed<T>(T);
 impl<T: Transport<RoleClient, Error = Error>> Transport<RoleClient> for Typed<T> {
     type Error = Error;
 
-    fn send(&mut self, message: ClientJsonRpcMessage) -> impl Future<Output = Result<()>> + Send + 'static {
+    fn send(
+        &mut self,
+        message: ClientJsonRpcMessage,
+    ) -> impl Future<Output = Result<()>> + Send + 'static {
         self.0.send(message)
     }
 
@@ -120,11 +147,19 @@ impl<T: Transport<RoleClient, Error = Error>> Transport<RoleClient> for Typed<T>
 
 /// Fails instead of hanging.
 pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), future).await.expect("it hangs")
+    tokio::time::timeout(Duration::from_secs(20), future)
+        .await
+        .expect("it hangs")
 }
 
-pub(crate) async fn call(client: &Client, tool: &'static str, arguments: Value) -> Result<String, Error> {
-    let Value::Object(arguments) = arguments else { panic!("no object") };
+pub(crate) async fn call(
+    client: &Client,
+    tool: &'static str,
+    arguments: Value,
+) -> Result<String, Error> {
+    let Value::Object(arguments) = arguments else {
+        panic!("no object")
+    };
     let params = CallToolRequestParams::new(tool).with_arguments(arguments);
     match within(client.peer().call_tool(params)).await {
         Ok(result) => Ok(text(&result)),
@@ -133,7 +168,10 @@ pub(crate) async fn call(client: &Client, tool: &'static str, arguments: Value) 
 }
 
 fn text(result: &CallToolResult) -> String {
-    let texts = result.content.iter().filter_map(|content| content.as_text());
+    let texts = result
+        .content
+        .iter()
+        .filter_map(|content| content.as_text());
     texts.map(|text| text.text.clone()).collect()
 }
 
@@ -141,12 +179,24 @@ fn text(result: &CallToolResult) -> String {
 fn explain(error: ServiceError) -> Error {
     let server: Arc<str> = "test".into();
     match error {
-        ServiceError::McpError(ErrorData { ref message, code, .. }) => {
-            let ServiceError::McpError(data) = &error else { unreachable!() };
-            let refused = Error::new(crate::ErrorKind::Refused(code.0), server.clone(), message.to_string());
+        ServiceError::McpError(ErrorData {
+            ref message, code, ..
+        }) => {
+            let ServiceError::McpError(data) = &error else {
+                unreachable!()
+            };
+            let refused = Error::new(
+                crate::ErrorKind::Refused(code.0),
+                server.clone(),
+                message.to_string(),
+            );
             failure::read(&server, data).unwrap_or(refused)
         }
-        ServiceError::TransportSend(error) => error.error.downcast_ref::<Error>().expect("not ours").clone(),
+        ServiceError::TransportSend(error) => error
+            .error
+            .downcast_ref::<Error>()
+            .expect("not ours")
+            .clone(),
         other => panic!("{other:?}"),
     }
 }

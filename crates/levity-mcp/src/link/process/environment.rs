@@ -4,8 +4,9 @@ use std::ffi::OsString;
 
 use crate::config::InheritedEnvironment;
 
-/// Variables that programs need to start, to find their files and to reach the network. None of them holds a secret, save that
-/// proxies and indexes of packages may have a password in their address: without it the server would reach nothing.
+/// Variables that programs need to start, to find their files and to reach the network. None of
+/// them holds a secret, save that proxies and indexes of packages may have a password in their
+/// address: without it the server would reach nothing.
 const BASICS: &[&str] = &[
     // Who and where.
     "PATH",
@@ -104,7 +105,10 @@ const FAMILIES: &[&str] = &["LC_", "XDG_"];
 /// The variables that are handed on.
 pub(crate) fn inherited(inherit: &InheritedEnvironment) -> Vec<(OsString, OsString)> {
     std::env::vars_os()
-        .filter(|(name, _)| name.to_str().is_some_and(|name| is_handed_on(name, inherit)))
+        .filter(|(name, _)| {
+            name.to_str()
+                .is_some_and(|name| is_handed_on(name, inherit))
+        })
         .collect()
 }
 
@@ -112,14 +116,19 @@ fn is_handed_on(name: &str, inherit: &InheritedEnvironment) -> bool {
     match inherit {
         InheritedEnvironment::All => true,
         InheritedEnvironment::Basics => is_basic(name),
-        InheritedEnvironment::Named(names) => is_basic(name) || names.iter().any(|named| named == name),
+        InheritedEnvironment::Named(names) => {
+            is_basic(name) || names.iter().any(|named| named == name)
+        }
     }
 }
 
-/// Names are compared without regard to case: proxies and npm's settings are written both ways, and on Windows all are.
+/// Names are compared without regard to case: proxies and npm's settings are written both ways, and
+/// on Windows all are.
 fn is_basic(name: &str) -> bool {
-    let family =
-        |start: &&str| name.get(..start.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(start));
+    let family = |start: &&str| {
+        name.get(..start.len())
+            .is_some_and(|begin| begin.eq_ignore_ascii_case(start))
+    };
     BASICS.iter().any(|basic| basic.eq_ignore_ascii_case(name)) || FAMILIES.iter().any(family)
 }
 
@@ -146,9 +155,15 @@ mod tests {
         ] {
             check(name, &InheritedEnvironment::Basics, true);
         }
-        for name in
-            ["OPENAI_API_KEY", "GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY", "NPM_TOKEN", "LC", "PATHS", ""]
-        {
+        for name in [
+            "OPENAI_API_KEY",
+            "GITHUB_TOKEN",
+            "AWS_SECRET_ACCESS_KEY",
+            "NPM_TOKEN",
+            "LC",
+            "PATHS",
+            "",
+        ] {
             check(name, &InheritedEnvironment::Basics, false);
         }
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::process::{Child, Command};
 
-/// How often what is left is looked for, with growing pauses; two seconds in all. What was killed is gone at the first or second look,
-/// unless it hangs in the kernel.
+/// How often what is left is looked for, with growing pauses; two seconds in all. What was killed
+/// is gone at the first or second look, unless it hangs in the kernel.
 const LOOKS: u32 = 45;
 
 /// A process with all that it started. Dropping it kills them.
@@ -24,7 +24,14 @@ pub(super) fn start(mut command: Command) -> io::Result<(Child, Remains)> {
     let mut family = Family::prepare(&mut command);
     let child = command.spawn()?;
     family.begin(&child);
-    Ok((child, Remains { child: None, family, cleared: false }))
+    Ok((
+        child,
+        Remains {
+            child: None,
+            family,
+            cleared: false,
+        },
+    ))
 }
 
 impl Remains {
@@ -50,8 +57,8 @@ impl Remains {
         }
     }
 
-    /// Kills all that is left and waits until it is gone. It blocks, for some milliseconds as a rule and never for much more than two
-    /// seconds.
+    /// Kills all that is left and waits until it is gone. It blocks, for some milliseconds as a
+    /// rule and never for much more than two seconds.
     pub(super) fn clear(mut self) {
         self.cleared = true;
         for look in 0..LOOKS {
@@ -59,7 +66,9 @@ impl Remains {
             if self.is_reaped() && !left {
                 return;
             }
-            std::thread::sleep(Duration::from_millis(1 << look.min(6)).min(Duration::from_millis(50)));
+            std::thread::sleep(
+                Duration::from_millis(1 << look.min(6)).min(Duration::from_millis(50)),
+            );
         }
     }
 
@@ -77,9 +86,14 @@ impl Drop for Remains {
             return;
         }
         self.kill();
-        let rest = Self { child: self.child.take(), family: std::mem::take(&mut self.family), cleared: true };
-        // The runtime may be ending, or gone, so this cannot be one of its tasks. Should the thread not start, the runtime reaps the process; should
-        // the host end before it is done, the watcher goes on.
+        let rest = Self {
+            child: self.child.take(),
+            family: std::mem::take(&mut self.family),
+            cleared: true,
+        };
+        // The runtime may be ending, or gone, so this cannot be one of its tasks. Should the thread
+        // not start, the runtime reaps the process; should the host end before it is done, the
+        // watcher goes on.
         let clear = std::thread::Builder::new().name("levity-mcp-clear".into());
         let _ = clear.spawn(move || rest.clear());
     }
@@ -111,11 +125,18 @@ mod unix {
         pub(super) fn prepare(command: &mut Command) -> Self {
             let mark = watch::mark();
             command.env(watch::VARIABLE, &mark).process_group(0);
-            Self { group: None, mark, _guard: Some(Guard::new()) }
+            Self {
+                group: None,
+                mark,
+                _guard: Some(Guard::new()),
+            }
         }
 
         pub(super) fn begin(&mut self, child: &Child) {
-            self.group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+            self.group = child
+                .id()
+                .and_then(|id| i32::try_from(id).ok())
+                .and_then(Pid::from_raw);
             if let (Some(guard), Some(group)) = (&mut self._guard, self.group) {
                 guard.watch(group.as_raw_nonzero().get());
             }
@@ -148,7 +169,9 @@ mod unix {
         #[cfg(not(target_os = "linux"))]
         pub(super) fn kill_left(&mut self) -> bool {
             let _ = &self.mark;
-            let left = self.group.is_some_and(|group| kill_process_group(group, Signal::KILL).is_ok());
+            let left = self
+                .group
+                .is_some_and(|group| kill_process_group(group, Signal::KILL).is_ok());
             if !left {
                 // The number may be another's from now on.
                 self.group = None;

@@ -12,11 +12,15 @@ pub(super) fn family(group: Option<Pid>, mark: &str) -> Vec<Pid> {
     let mark = [VARIABLE.as_bytes(), b"=", mark.as_bytes(), b"\0"].concat();
     let ids = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = ids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    ids.filter(|id| is_of(*id, group, &mark)).filter_map(Pid::from_raw).collect()
+    ids.filter(|id| is_of(*id, group, &mark))
+        .filter_map(Pid::from_raw)
+        .collect()
 }
 
 fn is_of(id: i32, group: Option<i32>, mark: &[u8]) -> bool {
-    let Some((state, of)) = state(id) else { return false };
+    let Some((state, of)) = state(id) else {
+        return false;
+    };
     // Those that are dead and wait for their parent to notice are nobody's concern.
     !matches!(state, 'Z' | 'X') && (Some(of) == group || bears(id, mark))
 }

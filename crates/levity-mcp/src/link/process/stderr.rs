@@ -29,7 +29,10 @@ struct Kept {
 
 impl Tail {
     pub(super) fn new(events: Events) -> Self {
-        Self { kept: Arc::default(), events }
+        Self {
+            kept: Arc::default(),
+            events,
+        }
     }
 
     /// Reads until nothing more comes. It always reads on, so that the server never waits for us.
@@ -54,16 +57,22 @@ impl Tail {
         self.tell(&format!("{}\n", self.events.secrets().head(&line, LINE)));
     }
 
-    /// What is kept, as text that can stand in an error: no escape codes, no control characters, no secrets.
+    /// What is kept, as text that can stand in an error: no escape codes, no control characters, no
+    /// secrets.
     pub(super) fn text(&self) -> String {
         let kept = self.kept();
         let pending = plain(&String::from_utf8_lossy(&kept.pending));
-        let text = format!("{}{}", kept.told, self.events.secrets().unfinished(&pending));
+        let text = format!(
+            "{}{}",
+            kept.told,
+            self.events.secrets().unfinished(&pending)
+        );
         drop(kept);
         end(&text, KEPT).to_owned()
     }
 
-    /// Takes a line, or a part of one. A line without an end is told in pieces, none of which ends within a secret.
+    /// Takes a line, or a part of one. A line without an end is told in pieces, none of which ends
+    /// within a secret.
     fn take(&self, piece: &[u8]) {
         let is_whole = piece.ends_with(b"\n");
         let line = {
@@ -78,7 +87,11 @@ impl Tail {
             return self.tell(&self.clean(&line));
         }
         // A character of which only the beginning is there waits for its rest.
-        let whole = if is_whole { line.len() } else { line.len() - unfinished(&line) };
+        let whole = if is_whole {
+            line.len()
+        } else {
+            line.len() - unfinished(&line)
+        };
         let mut text = plain(&String::from_utf8_lossy(&line[..whole]));
         while let Some(front) = self.events.secrets().take_front(&mut text, LINE) {
             self.tell(&front);
@@ -93,7 +106,10 @@ impl Tail {
     }
 
     fn clean(&self, line: &[u8]) -> String {
-        self.events.secrets().text(&plain(&String::from_utf8_lossy(line))).into_owned()
+        self.events
+            .secrets()
+            .text(&plain(&String::from_utf8_lossy(line)))
+            .into_owned()
     }
 
     /// Keeps and tells a line that has no secrets.
@@ -121,10 +137,13 @@ fn end(text: &str, most: usize) -> &str {
     if text.len() <= most {
         return text;
     }
-    let from = (text.len() - most..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+    let from = (text.len() - most..text.len())
+        .find(|at| text.is_char_boundary(*at))
+        .unwrap_or(text.len());
     let last = &text[from..];
     let line = last.find('\n').filter(|at| at + 1 < last.len());
-    line.or_else(|| last.find(' ')).map_or(last, |at| &last[at + 1..])
+    line.or_else(|| last.find(' '))
+        .map_or(last, |at| &last[at + 1..])
 }
 
 /// How many bytes at the end are the beginning of a character.
@@ -136,10 +155,13 @@ fn unfinished(bytes: &[u8]) -> usize {
         0xF0..=0xF7 => 4,
         _ => 1,
     };
-    (1..=tail.len()).find(|back| length(tail[tail.len() - back]) > *back).unwrap_or(0)
+    (1..=tail.len())
+        .find(|back| length(tail[tail.len() - back]) > *back)
+        .unwrap_or(0)
 }
 
-/// Text without terminal escape codes and control characters, at most as long as what is kept of a line.
+/// Text without terminal escape codes and control characters, at most as long as what is kept of a
+/// line.
 fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len().min(LINE));
     let mut chars = text.chars();
@@ -204,7 +226,10 @@ mod tests {
     #[tokio::test]
     async fn one_endless_line_is_told_in_pieces() {
         let (text, lines) = heard("ä".repeat(50_000).as_bytes()).await;
-        assert!(text.len() <= KEPT && text.chars().all(|c| c == 'ä'), "{text}");
+        assert!(
+            text.len() <= KEPT && text.chars().all(|c| c == 'ä'),
+            "{text}"
+        );
         assert!(lines.len() > 5 && lines.iter().all(|line| line.len() <= LINE * 3));
     }
 
@@ -217,15 +242,34 @@ mod tests {
     #[tokio::test]
     async fn secret_is_shown_nowhere_whatever_stands_around_it() {
         let around = ["", "\n", " ", "x", "\u{1b}[31m", "é", "bye: "];
-        for before in [0, 1, 90, LINE - 30, LINE - 10, LINE - 1, LINE, LINE + 5, 8170, 8185, 8192, 12_280] {
-            for (head, tail) in around.iter().flat_map(|head| around.map(|tail| (head, tail))) {
+        for before in [
+            0,
+            1,
+            90,
+            LINE - 30,
+            LINE - 10,
+            LINE - 1,
+            LINE,
+            LINE + 5,
+            8170,
+            8185,
+            8192,
+            12_280,
+        ] {
+            for (head, tail) in around
+                .iter()
+                .flat_map(|head| around.map(|tail| (head, tail)))
+            {
                 for after in [0, 100, KEPT - 20, KEPT - 5, LINE] {
                     let (fill, rest) = ("a".repeat(before), "b".repeat(after));
                     let written = format!("{fill}{head}{SECRET}{tail}{rest}");
                     let (text, lines) = heard(written.as_bytes()).await;
                     let shown = format!("{text}\n{}", lines.concat());
                     for part in ["corr", "härse", "batt", "ttery"] {
-                        assert!(!shown.contains(part), "{before} {head:?} {tail:?} {after}: {part}");
+                        assert!(
+                            !shown.contains(part),
+                            "{before} {head:?} {tail:?} {after}: {part}"
+                        );
                     }
                 }
             }

@@ -1,8 +1,9 @@
 //! What ends servers when the host ends without ending them: killed, aborted, or gone by `exit`.
 //!
-//! A host that is killed can do nothing any more, so another process has to. While servers run, one small shell waits at the end of a pipe
-//! that only the host holds open. It is told which process groups there are. When the pipe closes, the host is gone, and
-//! the shell ends these groups and, on Linux, all that bear the host's mark in their environment.
+//! A host that is killed can do nothing any more, so another process has to. While servers run, one
+//! small shell waits at the end of a pipe that only the host holds open. It is told which process
+//! groups there are. When the pipe closes, the host is gone, and the shell ends these groups and,
+//! on Linux, all that bear the host's mark in their environment.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -15,10 +16,11 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 /// The environment variable that marks a server and all that it starts.
 pub(super) const VARIABLE: &str = "LEVITY_MCP_SERVER";
 
-/// It goes by lines: `= MARK` names the mark of all servers of this host, `+ GROUP` and `- GROUP` add and remove a group.
+/// It goes by lines: `= MARK` names the mark of all servers of this host, `+ GROUP` and `- GROUP`
+/// add and remove a group.
 ///
-/// It outlives signals that are meant for the host and its terminal. After SIGTERM the groups have a second; one that is
-/// gone by then is left alone, since its number may be another's.
+/// It outlives signals that are meant for the host and its terminal. After SIGTERM the groups have
+/// a second; one that is gone by then is left alone, since its number may be another's.
 const SCRIPT: &str = r#"
 trap '' HUP INT QUIT TERM
 groups=
@@ -62,7 +64,11 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
 done
 "#;
 
-static WATCH: Mutex<Watch> = Mutex::new(Watch { shell: None, groups: BTreeSet::new(), guards: 0 });
+static WATCH: Mutex<Watch> = Mutex::new(Watch {
+    shell: None,
+    groups: BTreeSet::new(),
+    guards: 0,
+});
 
 /// The watcher, and what it knows.
 struct Watch {
@@ -82,7 +88,8 @@ pub(super) fn mark() -> String {
     format!("{}.{}", host_mark(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// It has to differ from every other host's, also where a test has made all else repeatable, so it is not the `World`'s.
+/// It has to differ from every other host's, also where a test has made all else repeatable, so it
+/// is not the `World`'s.
 fn host_mark() -> &'static str {
     static MARK: OnceLock<String> = OnceLock::new();
     let random = || {
@@ -94,8 +101,8 @@ fn host_mark() -> &'static str {
 }
 
 impl Guard {
-    /// Starts the watcher, unless it runs. Where it cannot be started, servers end with the host only if they notice that their stdin is
-    /// closed.
+    /// Starts the watcher, unless it runs. Where it cannot be started, servers end with the host
+    /// only if they notice that their stdin is closed.
     pub(super) fn new() -> Self {
         let mut watch = lock();
         watch.guards += 1;
@@ -128,7 +135,10 @@ impl Drop for Guard {
 
 impl Watch {
     fn ensure(&mut self) {
-        let ended = self.shell.as_mut().is_none_or(|shell| !matches!(shell.try_wait(), Ok(None)));
+        let ended = self
+            .shell
+            .as_mut()
+            .is_none_or(|shell| !matches!(shell.try_wait(), Ok(None)));
         if ended {
             self.stop();
             self.shell = self.start().ok();
@@ -138,11 +148,23 @@ impl Watch {
     fn start(&self) -> io::Result<Child> {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", SCRIPT, "levity-mcp-watch"]);
-        // Its own group, so that Ctrl-C in the host's terminal is not for it; an empty environment, so that it bears no mark.
-        command.env_clear().env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin").current_dir("/").process_group(0);
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        // Its own group, so that Ctrl-C in the host's terminal is not for it; an empty environment,
+        // so that it bears no mark.
+        command
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
+            .current_dir("/")
+            .process_group(0);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let mut shell = command.spawn()?;
-        let known: String = self.groups.iter().map(|group| format!("+ {group}\n")).collect();
+        let known: String = self
+            .groups
+            .iter()
+            .map(|group| format!("+ {group}\n"))
+            .collect();
         let told = write(&mut shell, &format!("= {}\n{known}", host_mark()));
         match told {
             Ok(()) => Ok(shell),
@@ -155,7 +177,11 @@ impl Watch {
 
     /// Tells the watcher, or starts another that is told all.
     fn tell(&mut self, line: &str) {
-        if self.shell.as_mut().is_some_and(|shell| write(shell, line).is_ok()) {
+        if self
+            .shell
+            .as_mut()
+            .is_some_and(|shell| write(shell, line).is_ok())
+        {
             return;
         }
         self.stop();
@@ -171,7 +197,8 @@ impl Watch {
     }
 }
 
-/// A pipe takes a line this short whole or not at all, and the host never waits: a watcher that does not read is replaced.
+/// A pipe takes a line this short whole or not at all, and the host never waits: a watcher that
+/// does not read is replaced.
 fn write(shell: &mut Child, line: &str) -> io::Result<()> {
     let stdin = shell.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
     rustix::fs::fcntl_setfl(&*stdin, rustix::fs::OFlags::NONBLOCK)?;
@@ -191,5 +218,8 @@ fn lock() -> MutexGuard<'static, Watch> {
 /// The watcher's number.
 #[cfg(test)]
 pub(super) fn shell() -> Option<i32> {
-    lock().shell.as_ref().and_then(|shell| i32::try_from(shell.id()).ok())
+    lock()
+        .shell
+        .as_ref()
+        .and_then(|shell| i32::try_from(shell.id()).ok())
 }

@@ -18,7 +18,10 @@ fn pair(limit: usize, room: usize) -> (Duplex, DuplexStream) {
 fn call(id: i64, text: &str) -> ClientJsonRpcMessage {
     let arguments = serde_json::Map::from_iter([("text".to_owned(), text.into())]);
     let params = CallToolRequestParams::new("echo").with_arguments(arguments);
-    ClientJsonRpcMessage::request(ClientRequest::CallToolRequest(Request::new(params)), RequestId::Number(id))
+    ClientJsonRpcMessage::request(
+        ClientRequest::CallToolRequest(Request::new(params)),
+        RequestId::Number(id),
+    )
 }
 
 fn cancel(id: i64) -> ClientJsonRpcMessage {
@@ -28,12 +31,17 @@ fn cancel(id: i64) -> ClientJsonRpcMessage {
 }
 
 fn answer(id: i64, text: &str) -> String {
-    format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"{text}"}}]}}}}"#)
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":[{{"type":"text","text":"{text}"}}]}}}}"#
+    )
 }
 
 async fn next(transport: &mut Duplex) -> Option<serde_json::Value> {
-    let message = tokio::time::timeout(std::time::Duration::from_secs(60), transport.receive()).await;
-    message.expect("it hangs").map(|message| serde_json::to_value(message).unwrap())
+    let message =
+        tokio::time::timeout(std::time::Duration::from_secs(60), transport.receive()).await;
+    message
+        .expect("it hangs")
+        .map(|message| serde_json::to_value(message).unwrap())
 }
 
 #[tokio::test]
@@ -45,13 +53,24 @@ async fn messages_go_out_and_come_back_as_lines() {
     for id in 1..=2 {
         let mut line = String::new();
         theirs.read_line(&mut line).await.unwrap();
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&line).unwrap()["id"], id);
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&line).unwrap()["id"],
+            id
+        );
     }
-    let text = format!("banner\r\n\r\n\u{feff}{}\r\n{}", answer(2, "two"), answer(1, "one"));
+    let text = format!(
+        "banner\r\n\r\n\u{feff}{}\r\n{}",
+        answer(2, "two"),
+        answer(1, "one")
+    );
     theirs.get_mut().write_all(text.as_bytes()).await.unwrap();
     assert_eq!(next(&mut transport).await.unwrap()["id"], 2);
     drop(theirs);
-    assert_eq!(next(&mut transport).await.unwrap()["id"], 1, "a last line needs no end");
+    assert_eq!(
+        next(&mut transport).await.unwrap()["id"],
+        1,
+        "a last line needs no end"
+    );
     assert_eq!(next(&mut transport).await, None);
     assert_eq!(transport.end().cause(), None);
 }
@@ -65,7 +84,10 @@ async fn receive_may_be_dropped_at_any_byte() {
         assert!(transport.receive().now_or_never().is_none());
         theirs.write_all(&[*byte]).await.unwrap();
     }
-    assert_eq!(next(&mut transport).await.unwrap()["result"]["content"][0]["text"], "one");
+    assert_eq!(
+        next(&mut transport).await.unwrap()["result"]["content"][0]["text"],
+        "one"
+    );
 }
 
 #[tokio::test]
@@ -74,12 +96,21 @@ async fn a_line_over_the_limit_fails_its_request_and_is_not_kept() {
     transport.send(call(1, "a")).await.unwrap();
     transport.send(call(2, "b")).await.unwrap();
     let write = async {
-        theirs.write_all(br#"{"result":{"content":[{"type":"text","text":""#).await.unwrap();
+        theirs
+            .write_all(br#"{"result":{"content":[{"type":"text","text":""#)
+            .await
+            .unwrap();
         for _ in 0..320 {
             theirs.write_all(&[b'x'; 64 << 10]).await.unwrap();
         }
-        theirs.write_all(b"\"}]},\"jsonrpc\":\"2.0\",\"id\":2}\n").await.unwrap();
-        theirs.write_all((answer(1, "one") + "\n").as_bytes()).await.unwrap();
+        theirs
+            .write_all(b"\"}]},\"jsonrpc\":\"2.0\",\"id\":2}\n")
+            .await
+            .unwrap();
+        theirs
+            .write_all((answer(1, "one") + "\n").as_bytes())
+            .await
+            .unwrap();
     };
     let read = async {
         let large = next(&mut transport).await.unwrap();
@@ -89,7 +120,10 @@ async fn a_line_over_the_limit_fails_its_request_and_is_not_kept() {
             message.starts_with("its answer has 20971") && message.contains("`max_message`"),
             "{message}"
         );
-        assert_eq!(next(&mut transport).await.unwrap()["result"]["content"][0]["text"], "one");
+        assert_eq!(
+            next(&mut transport).await.unwrap()["result"]["content"][0]["text"],
+            "one"
+        );
     };
     tokio::join!(write, read);
 }
@@ -108,7 +142,11 @@ async fn junk_without_end_ends_the_connection() {
             assert_eq!(next(&mut transport).await, None);
             let cause = transport.end().cause().unwrap();
             assert_eq!(cause.kind, ErrorKind::Protocol);
-            assert!(cause.message.contains("has to log to stderr"), "{}", cause.message);
+            assert!(
+                cause.message.contains("has to log to stderr"),
+                "{}",
+                cause.message
+            );
             drop(transport);
         };
         tokio::join!(write, read);
@@ -121,7 +159,10 @@ async fn junk_between_messages_does_no_harm() {
     let (mut transport, mut theirs) = pair(1 << 20, 1 << 20);
     for id in 0..2_500 {
         let _sent = transport.send(call(id, "")).await;
-        theirs.write_all(format!("log\n{}\n", answer(id, "")).as_bytes()).await.unwrap();
+        theirs
+            .write_all(format!("log\n{}\n", answer(id, "")).as_bytes())
+            .await
+            .unwrap();
         assert_eq!(next(&mut transport).await.unwrap()["id"], id);
     }
 }
@@ -131,7 +172,10 @@ async fn a_server_that_does_not_read_stops_nobody_from_receiving() {
     let (mut transport, mut theirs) = pair(1 << 20, 100);
     let mut stuck = Box::pin(transport.send(call(1, &"x".repeat(1_000))));
     assert!((&mut stuck).now_or_never().is_none());
-    theirs.write_all(b"{\"method\":\"ping\",\"id\":3}\n").await.unwrap();
+    theirs
+        .write_all(b"{\"method\":\"ping\",\"id\":3}\n")
+        .await
+        .unwrap();
     assert_eq!(next(&mut transport).await.unwrap()["method"], "ping");
 }
 
@@ -143,11 +187,16 @@ async fn half_a_message_is_followed_by_nothing() {
     drop(stuck);
     assert!(transport.send(call(2, "")).await.is_err());
     assert_eq!(next(&mut transport).await, None);
-    assert_eq!(transport.end().cause().unwrap().message, "it stopped reading in the middle of a message");
+    assert_eq!(
+        transport.end().cause().unwrap().message,
+        "it stopped reading in the middle of a message"
+    );
     // The halves of a pipe within this process close together.
     drop(transport);
     let mut rest = Vec::new();
-    AsyncReadExt::read_to_end(&mut theirs, &mut rest).await.unwrap();
+    AsyncReadExt::read_to_end(&mut theirs, &mut rest)
+        .await
+        .unwrap();
     assert_eq!(rest.len(), 100);
 }
 
@@ -162,7 +211,10 @@ async fn a_cancelled_request_that_was_not_begun_is_not_sent() {
     assert!((&mut second).now_or_never().is_none());
     assert!((&mut third).now_or_never().is_none());
     for id in 1..=3 {
-        assert!(transport.send(cancel(id)).now_or_never().unwrap().is_ok(), "a cancellation never waits");
+        assert!(
+            transport.send(cancel(id)).now_or_never().unwrap().is_ok(),
+            "a cancellation never waits"
+        );
     }
     assert!(second.await.is_err());
     assert!(third.await.is_err());
@@ -173,7 +225,11 @@ async fn a_cancelled_request_that_was_not_begun_is_not_sent() {
             let mut line = String::new();
             theirs.read_line(&mut line).await.unwrap();
             let line: serde_json::Value = serde_json::from_str(&line).unwrap();
-            seen.push(line["id"].as_i64().unwrap_or_else(|| -line["params"]["requestId"].as_i64().unwrap()));
+            seen.push(
+                line["id"]
+                    .as_i64()
+                    .unwrap_or_else(|| -line["params"]["requestId"].as_i64().unwrap()),
+            );
         }
         seen
     };
@@ -200,10 +256,17 @@ async fn cancelling_half_a_message_ends_the_connection() {
 async fn what_was_written_before_the_end_is_read() {
     let (mut transport, mut theirs) = pair(1 << 20, 1 << 20);
     transport.send(call(1, "")).await.unwrap();
-    theirs.write_all((answer(1, "last words") + "\n{\"half").as_bytes()).await.unwrap();
+    theirs
+        .write_all((answer(1, "last words") + "\n{\"half").as_bytes())
+        .await
+        .unwrap();
     transport.end().gone();
     assert_eq!(next(&mut transport).await.unwrap()["id"], 1);
-    assert_eq!(next(&mut transport).await, None, "nobody waits for a stream that others hold open");
+    assert_eq!(
+        next(&mut transport).await,
+        None,
+        "nobody waits for a stream that others hold open"
+    );
 }
 
 #[tokio::test]
@@ -218,7 +281,10 @@ async fn a_waiting_reader_learns_of_the_end() {
 async fn last_words_are_read_by_a_busy_task_too() {
     let (mut transport, mut theirs) = pair(1 << 20, 1 << 20);
     transport.send(call(1, "a")).await.unwrap();
-    theirs.write_all(format!("{}\n", answer(1, "one")).as_bytes()).await.unwrap();
+    theirs
+        .write_all(format!("{}\n", answer(1, "one")).as_bytes())
+        .await
+        .unwrap();
     transport.end().gone();
     // The rest of what a task may do before others have their turn.
     while has_budget_remaining() {

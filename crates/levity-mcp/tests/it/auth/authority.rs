@@ -44,7 +44,8 @@ pub(crate) struct Quirks {
     pub(crate) bound: bool,
     /// The nonce that both want in each proof of possession.
     pub(crate) nonce: Option<&'static str>,
-    /// The method that the server refuses with all secrets of the request in its words, behind so many letters.
+    /// The method that the server refuses with all secrets of the request in its words, behind so
+    /// many letters.
     pub(crate) repeats: Option<(&'static str, usize)>,
     /// True if the token endpoint refuses with the secret of the request as its error code.
     pub(crate) repeats_grant: bool,
@@ -131,7 +132,11 @@ impl Authority {
         let (one, other) = (state.clone(), state.clone());
         tasks.spawn(serve(server, move |request| one.server(&request)));
         tasks.spawn(serve(issuer, move |request| other.issuer(&request)));
-        Self { url: format!("{}/mcp", state.server), state, _tasks: tasks }
+        Self {
+            url: format!("{}/mcp", state.server),
+            state,
+            _tasks: tasks,
+        }
     }
 
     pub(crate) fn quirks(&self) -> MutexGuard<'_, Quirks> {
@@ -149,7 +154,12 @@ impl Authority {
 
     /// How often a token was asked for by this grant.
     pub(crate) fn grants(&self, grant: &str) -> Vec<HashMap<String, String>> {
-        self.data().grants.iter().filter(|form| form["grant_type"] == grant).cloned().collect()
+        self.data()
+            .grants
+            .iter()
+            .filter(|form| form["grant_type"] == grant)
+            .cloned()
+            .collect()
     }
 
     /// The scopes of each login page that was opened.
@@ -230,14 +240,18 @@ impl State {
     fn page(&self, request: &Request) -> Reply {
         let (query, quirks) = (request.query(), self.quirks.lock().unwrap().clone());
         let mut data = self.data.lock().unwrap();
-        assert!(data.clients.contains(&query["client_id"]), "a client that is not registered");
+        assert!(
+            data.clients.contains(&query["client_id"]),
+            "a client that is not registered"
+        );
         assert_eq!(query["code_challenge_method"], "S256");
         assert_eq!(query["resource"], format!("{}/mcp", self.server));
         let scopes = query.get("scope").cloned().unwrap_or_default();
         data.pages.push(scopes.clone());
         data.count += 1;
         let code = format!("code-{}", data.count);
-        data.codes.insert(code.clone(), (query["code_challenge"].clone(), scopes));
+        data.codes
+            .insert(code.clone(), (query["code_challenge"].clone(), scopes));
         let mut back = Url::parse(&query["redirect_uri"]).unwrap();
         back.query_pairs_mut()
             .append_pair("code", &code)
@@ -251,7 +265,9 @@ impl State {
         let (form, quirks) = (&request.form(), self.quirks.lock().unwrap().clone());
         let mut data = self.data.lock().unwrap();
         data.grants.push(form.clone());
-        let secret = ["assertion", "refresh_token", "code"].into_iter().find_map(|name| form.get(name));
+        let secret = ["assertion", "refresh_token", "code"]
+            .into_iter()
+            .find_map(|name| form.get(name));
         if let Some(secret) = secret.filter(|_| quirks.repeats_grant) {
             return no(secret);
         }
@@ -260,7 +276,9 @@ impl State {
                 data.proofs.push(id);
                 Some(key)
             }
-            Err("use_dpop_nonce") => return no("use_dpop_nonce").header("DPoP-Nonce", quirks.nonce.unwrap()),
+            Err("use_dpop_nonce") => {
+                return no("use_dpop_nonce").header("DPoP-Nonce", quirks.nonce.unwrap());
+            }
             Err(_) if quirks.bound => return no("invalid_dpop_proof"),
             Err(_) => None,
         };
@@ -273,12 +291,19 @@ impl State {
                 Some(scopes) => scopes,
                 None => return no("invalid_grant"),
             },
-            "client_credentials" if quirks.machines => form.get("scope").cloned().unwrap_or_default(),
-            "urn:ietf:params:oauth:grant-type:jwt-bearer" => form.get("scope").cloned().unwrap_or_default(),
+            "client_credentials" if quirks.machines => {
+                form.get("scope").cloned().unwrap_or_default()
+            }
+            "urn:ietf:params:oauth:grant-type:jwt-bearer" => {
+                form.get("scope").cloned().unwrap_or_default()
+            }
             _ => return no("unsupported_grant_type"),
         };
         data.count += 1;
-        let (access, refresh) = (format!("access-{}", data.count), format!("refresh-{}", data.count));
+        let (access, refresh) = (
+            format!("access-{}", data.count),
+            format!("refresh-{}", data.count),
+        );
         let kind = if quirks.bound { "DPoP" } else { "Bearer" };
         let mut reply = json!({ "access_token": access, "token_type": kind, "scope": scopes });
         data.keys.extend(key.map(|key| (access.clone(), key)));
@@ -296,9 +321,13 @@ impl State {
     fn server(&self, request: &Request) -> Reply {
         let quirks = self.quirks.lock().unwrap().clone();
         if request.path == "/.well-known/oauth-protected-resource/mcp" {
-            let resource = quirks.resource.unwrap_or_else(|| format!("{}/mcp", self.server));
+            let resource = quirks
+                .resource
+                .unwrap_or_else(|| format!("{}/mcp", self.server));
             let authority = quirks.authority.as_ref().unwrap_or(&self.issuer);
-            return Reply::json(&json!({ "resource": resource, "authorization_servers": [authority] }));
+            return Reply::json(
+                &json!({ "resource": resource, "authorization_servers": [authority] }),
+            );
         }
         if request.path != "/mcp" {
             return Reply::status(404);
@@ -309,9 +338,17 @@ impl State {
             return Reply::status(307).header("Location", &elsewhere);
         }
         let scheme = if quirks.bound { "DPoP " } else { "Bearer " };
-        let token = login.as_deref().and_then(|login| login.strip_prefix(scheme)).unwrap_or_default();
+        let token = login
+            .as_deref()
+            .and_then(|login| login.strip_prefix(scheme))
+            .unwrap_or_default();
         if quirks.bound && !token.is_empty() {
-            match possession(request, &format!("{}/mcp", self.server), Some(token), &quirks) {
+            match possession(
+                request,
+                &format!("{}/mcp", self.server),
+                Some(token),
+                &quirks,
+            ) {
                 Ok((key, id)) => {
                     let mut data = self.data.lock().unwrap();
                     assert_eq!(data.keys.get(token), Some(&key), "the proof of another key");
@@ -328,7 +365,8 @@ impl State {
         let scopes = self.data.lock().unwrap().tokens.get(token).cloned();
         let Some(scopes) = scopes else {
             self.data.lock().unwrap().refused += usize::from(!token.is_empty());
-            return Reply::status(401).header("WWW-Authenticate", &self.challenge(r#"scope="read""#));
+            return Reply::status(401)
+                .header("WWW-Authenticate", &self.challenge(r#"scope="read""#));
         };
         if request.method != "POST" {
             return Reply::status(405);
@@ -340,10 +378,17 @@ impl State {
             let more = format!(r#"error="insufficient_scope", scope="{}""#, quirks.write);
             return Reply::status(403).header("WWW-Authenticate", &self.challenge(&more));
         }
-        if let Some((method, before)) = quirks.repeats.filter(|(method, _)| message["method"] == **method) {
+        if let Some((method, before)) = quirks
+            .repeats
+            .filter(|(method, _)| message["method"] == **method)
+        {
             let refresh: Vec<_> = self.data.lock().unwrap().refresh.keys().cloned().collect();
             let proof = request.headers.get("dpop").cloned().unwrap_or_default();
-            let words = format!("{}{token} {proof} {} {method}", "x".repeat(before), refresh.join(" "));
+            let words = format!(
+                "{}{token} {proof} {} {method}",
+                "x".repeat(before),
+                refresh.join(" ")
+            );
             let mut reply = json!({ "jsonrpc": "2.0", "id": message["id"] });
             match message["params"]["name"] == "write" {
                 true => {
@@ -370,29 +415,47 @@ fn possession(
     token: Option<&str>,
     quirks: &Quirks,
 ) -> Result<(Value, String), &'static str> {
-    let proof = request.headers.get("dpop").ok_or("no proof of possession")?;
-    let parts: Vec<_> = proof.split('.').map(|part| URL_SAFE_NO_PAD.decode(part).unwrap()).collect();
+    let proof = request
+        .headers
+        .get("dpop")
+        .ok_or("no proof of possession")?;
+    let parts: Vec<_> = proof
+        .split('.')
+        .map(|part| URL_SAFE_NO_PAD.decode(part).unwrap())
+        .collect();
     let [head, claims, signature] = parts.try_into().map_err(|_| "the proof is no JWT")?;
-    let (head, claims): (Value, Value) =
-        (serde_json::from_slice(&head).unwrap(), serde_json::from_slice(&claims).unwrap());
-    let coordinate = |name: &str| URL_SAFE_NO_PAD.decode(head["jwk"][name].as_str().unwrap()).unwrap();
+    let (head, claims): (Value, Value) = (
+        serde_json::from_slice(&head).unwrap(),
+        serde_json::from_slice(&claims).unwrap(),
+    );
+    let coordinate = |name: &str| {
+        URL_SAFE_NO_PAD
+            .decode(head["jwk"][name].as_str().unwrap())
+            .unwrap()
+    };
     let point = [vec![4], coordinate("x"), coordinate("y")].concat();
     let text = &proof[..proof.rfind('.').unwrap()];
     let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point);
-    key.verify(text.as_bytes(), &signature).map_err(|_| "the proof is signed by another key")?;
+    key.verify(text.as_bytes(), &signature)
+        .map_err(|_| "the proof is signed by another key")?;
     let expected = json!([url, request.method, token.map(digest)]);
     if json!([claims["htu"], claims["htm"], claims["ath"]]) != expected {
         return Err("the proof is for another request");
     }
     match quirks.nonce {
         Some(nonce) if claims["nonce"] != nonce => Err("use_dpop_nonce"),
-        _ => Ok((head["jwk"].clone(), claims["jti"].as_str().unwrap().to_owned())),
+        _ => Ok((
+            head["jwk"].clone(),
+            claims["jti"].as_str().unwrap().to_owned(),
+        )),
     }
 }
 
 /// What a small MCP server says.
 fn answer(message: &Value) -> Reply {
-    let Some(id) = message.get("id") else { return Reply::status(202) };
+    let Some(id) = message.get("id") else {
+        return Reply::status(202);
+    };
     let schema = json!({ "type": "object" });
     let result = match message["method"].as_str().unwrap_or_default() {
         "initialize" => json!({
@@ -403,7 +466,9 @@ fn answer(message: &Value) -> Reply {
         "tools/list" => json!({ "tools": [
             { "name": "read", "inputSchema": schema }, { "name": "write", "inputSchema": schema },
         ] }),
-        "tools/call" => json!({ "content": [{ "type": "text", "text": message["params"]["name"] }] }),
+        "tools/call" => {
+            json!({ "content": [{ "type": "text", "text": message["params"]["name"] }] })
+        }
         "ping" => json!({}),
         _ => {
             let error = json!({ "code": -32601, "message": "unknown method" });
@@ -414,5 +479,8 @@ fn answer(message: &Value) -> Reply {
 }
 
 fn digest(verifier: &str) -> String {
-    URL_SAFE_NO_PAD.encode(ring::digest::digest(&ring::digest::SHA256, verifier.as_bytes()))
+    URL_SAFE_NO_PAD.encode(ring::digest::digest(
+        &ring::digest::SHA256,
+        verifier.as_bytes(),
+    ))
 }

@@ -22,11 +22,15 @@ impl Request {
     }
 
     pub(crate) fn form(&self) -> HashMap<String, String> {
-        url::form_urlencoded::parse(&self.body).into_owned().collect()
+        url::form_urlencoded::parse(&self.body)
+            .into_owned()
+            .collect()
     }
 
     pub(crate) fn query(&self) -> HashMap<String, String> {
-        url::form_urlencoded::parse(self.query.as_bytes()).into_owned().collect()
+        url::form_urlencoded::parse(self.query.as_bytes())
+            .into_owned()
+            .collect()
     }
 }
 
@@ -38,12 +42,19 @@ pub(crate) struct Reply {
 
 impl Reply {
     pub(crate) fn status(status: u16) -> Self {
-        Self { status, headers: String::new(), body: String::new() }
+        Self {
+            status,
+            headers: String::new(),
+            body: String::new(),
+        }
     }
 
     pub(crate) fn json(value: &Value) -> Self {
         let reply = Self::status(200).header("Content-Type", "application/json");
-        Self { body: value.to_string(), ..reply }
+        Self {
+            body: value.to_string(),
+            ..reply
+        }
     }
 
     pub(crate) fn with_status(self, status: u16) -> Self {
@@ -57,7 +68,10 @@ impl Reply {
 }
 
 /// Answers until it is dropped, one request a connection.
-pub(crate) async fn serve(listener: TcpListener, answer: impl Fn(Request) -> Reply + Send + Sync + 'static) {
+pub(crate) async fn serve(
+    listener: TcpListener,
+    answer: impl Fn(Request) -> Reply + Send + Sync + 'static,
+) {
     let (answer, mut tasks) = (Arc::new(answer), JoinSet::new());
     while let Ok((stream, _)) = listener.accept().await {
         let answer = answer.clone();
@@ -68,13 +82,20 @@ pub(crate) async fn serve(listener: TcpListener, answer: impl Fn(Request) -> Rep
     }
 }
 
-async fn one(mut stream: TcpStream, answer: &(impl Fn(Request) -> Reply + Send + Sync)) -> Option<()> {
+async fn one(
+    mut stream: TcpStream,
+    answer: &(impl Fn(Request) -> Reply + Send + Sync),
+) -> Option<()> {
     let mut read = Vec::new();
     let end = loop {
         if let Some(end) = read.windows(4).position(|end| end == b"\r\n\r\n") {
             break end + 4;
         }
-        stream.read_buf(&mut read).await.ok().filter(|read| *read > 0)?;
+        stream
+            .read_buf(&mut read)
+            .await
+            .ok()
+            .filter(|read| *read > 0)?;
     };
     let head = String::from_utf8(read[..end].to_vec()).ok()?;
     let mut lines = head.lines();
@@ -85,12 +106,25 @@ async fn one(mut stream: TcpStream, answer: &(impl Fn(Request) -> Reply + Send +
         .filter_map(|line| line.split_once(": "))
         .map(|(name, value)| (name.to_ascii_lowercase(), value.to_owned()))
         .collect();
-    let length: usize = headers.get("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+    let length: usize = headers
+        .get("content-length")
+        .and_then(|length| length.parse().ok())
+        .unwrap_or(0);
     while read.len() < end + length {
-        stream.read_buf(&mut read).await.ok().filter(|read| *read > 0)?;
+        stream
+            .read_buf(&mut read)
+            .await
+            .ok()
+            .filter(|read| *read > 0)?;
     }
     let (path, query, body) = (path.to_owned(), query.to_owned(), read[end..].to_vec());
-    let reply = answer(Request { method, path, headers, query, body });
+    let reply = answer(Request {
+        method,
+        path,
+        headers,
+        query,
+        body,
+    });
     let text = format!(
         "HTTP/1.1 {} OK\r\n{}Content-Length: {}\r\nConnection: close\r\n\r\n{}",
         reply.status,

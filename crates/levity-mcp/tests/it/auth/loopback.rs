@@ -10,9 +10,14 @@ use tokio::sync::mpsc;
 /// Asks for a path as a browser would.
 async fn get(browser: &Loopback, path: &str) -> String {
     let redirect = browser.redirect_url();
-    let address = redirect.trim_start_matches("http://").trim_end_matches("/callback");
+    let address = redirect
+        .trim_start_matches("http://")
+        .trim_end_matches("/callback");
     let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes()).await.unwrap();
+    stream
+        .write_all(format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes())
+        .await
+        .unwrap();
     let mut reply = String::new();
     stream.read_to_string(&mut reply).await.unwrap();
     reply
@@ -25,16 +30,28 @@ async fn only_the_answer_to_the_login_is_taken() {
     let page = "https://login.example/authorize?state=abc";
     let person = async {
         assert_eq!(shown.recv().await.unwrap(), page);
-        for stray in
-            ["/favicon.ico", "/callback?code=1&state=other", "/callback?code=1", "/callbacks?state=abc"]
-        {
-            assert!(get(&browser, stray).await.starts_with("HTTP/1.1 404 "), "{stray}");
+        for stray in [
+            "/favicon.ico",
+            "/callback?code=1&state=other",
+            "/callback?code=1",
+            "/callbacks?state=abc",
+        ] {
+            assert!(
+                get(&browser, stray).await.starts_with("HTTP/1.1 404 "),
+                "{stray}"
+            );
         }
         get(&browser, "/callback?code=1&state=abc").await
     };
     let (answer, reply) = tokio::join!(browser.visit(page), person);
-    assert_eq!(answer.unwrap(), format!("{}?code=1&state=abc", browser.redirect_url()));
-    assert!(reply.starts_with("HTTP/1.1 200 ") && reply.contains("close this page"), "{reply}");
+    assert_eq!(
+        answer.unwrap(),
+        format!("{}?code=1&state=abc", browser.redirect_url())
+    );
+    assert!(
+        reply.starts_with("HTTP/1.1 200 ") && reply.contains("close this page"),
+        "{reply}"
+    );
 }
 
 #[tokio::test]
@@ -42,19 +59,33 @@ async fn garbage_does_not_end_a_login() {
     let shown = Mutex::new(None);
     let browser = Loopback::bind(|_| {}).unwrap();
     let person = async {
-        let address = browser.redirect_url().replace("http://", "").replace("/callback", "");
+        let address = browser
+            .redirect_url()
+            .replace("http://", "")
+            .replace("/callback", "");
         let mut stream = TcpStream::connect(&address).await.unwrap();
         stream.write_all(&[b'x'; 40_000]).await.unwrap();
         drop(TcpStream::connect(&address).await.unwrap());
-        *shown.lock().unwrap() = Some(get(&browser, "/callback?error=access_denied&state=abc").await);
+        *shown.lock().unwrap() =
+            Some(get(&browser, "/callback?error=access_denied&state=abc").await);
     };
     let (answer, ()) = tokio::join!(browser.visit("https://login.example/?state=abc"), person);
     assert!(answer.unwrap().ends_with("error=access_denied&state=abc"));
-    assert!(shown.lock().unwrap().as_ref().unwrap().starts_with("HTTP/1.1 200 "));
+    assert!(
+        shown
+            .lock()
+            .unwrap()
+            .as_ref()
+            .unwrap()
+            .starts_with("HTTP/1.1 200 ")
+    );
 }
 
 #[tokio::test]
 async fn a_page_without_state_is_not_shown() {
     let browser = Loopback::bind(|_| panic!("it was shown")).unwrap();
-    browser.visit("https://login.example/authorize").await.unwrap_err();
+    browser
+        .visit("https://login.example/authorize")
+        .await
+        .unwrap_err();
 }

@@ -29,7 +29,10 @@ async fn many_writers_lose_nothing() {
         saved.unwrap();
     }
     for n in 0..20 {
-        let login = FileTokens::new(&path).load(&format!("key {n}")).await.unwrap();
+        let login = FileTokens::new(&path)
+            .load(&format!("key {n}"))
+            .await
+            .unwrap();
         assert_eq!(login.unwrap().len(), n);
     }
 }
@@ -47,12 +50,17 @@ async fn only_the_owner_can_read() {
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
     store.save("a", "hush").await.unwrap();
     let _lock = store.try_lock("a").await.unwrap().unwrap();
-    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let mode =
+        |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(path.parent().unwrap()), 0o700);
     for entry in std::fs::read_dir(path.parent().unwrap()).unwrap() {
         let path = entry.unwrap().path();
         assert_eq!(mode(&path), 0o600, "{}", path.display());
-        assert!(path.extension().is_some_and(|end| end != "new"), "{}", path.display());
+        assert!(
+            path.extension().is_some_and(|end| end != "new"),
+            "{}",
+            path.display()
+        );
     }
 }
 
@@ -74,5 +82,8 @@ async fn a_damaged_file_is_not_quoted() {
     let path = folder.path().join("tokens.json");
     std::fs::write(&path, r#"{"a": hush}"#).unwrap();
     let error = FileTokens::new(&path).load("a").await.unwrap_err();
-    assert!(error.to_string().contains("damaged") && !format!("{error:?}").contains("hush"), "{error:?}");
+    assert!(
+        error.to_string().contains("damaged") && !format!("{error:?}").contains("hush"),
+        "{error:?}"
+    );
 }

@@ -1,7 +1,8 @@
 //! A server that misbehaves on demand. It is this test binary itself, started again.
 //!
-//! How it starts is told by [`MODE`]: `serve`, `die`, `exit`, `mute`, `deaf`, `flood`, `sleep`, `stubborn`, `session`, `fork`. What it does
-//! later is told by the tool that is called; `TOOLS` has their names.
+//! How it starts is told by [`MODE`]: `serve`, `die`, `exit`, `mute`, `deaf`, `flood`, `sleep`,
+//! `stubborn`, `session`, `fork`. What it does later is told by the tool that is called; `TOOLS`
+//! has their names.
 
 use std::io::{BufRead, Write};
 use std::process::{Child, Command, Stdio};
@@ -40,18 +41,29 @@ const TOOLS: &[&str] = &[
 pub(crate) fn arguments() -> Vec<String> {
     // The path of the test below without the name of the crate.
     let path = module_path!().split_once("::").map_or("", |(_, path)| path);
-    vec![format!("{path}::chaos_server"), "--exact".into(), "--nocapture".into(), "--test-threads=1".into()]
+    vec![
+        format!("{path}::chaos_server"),
+        "--exact".into(),
+        "--nocapture".into(),
+        "--test-threads=1".into(),
+    ]
 }
 
 /// This binary.
 pub(crate) fn program() -> String {
-    std::env::current_exe().unwrap().to_str().unwrap().to_owned()
+    std::env::current_exe()
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .to_owned()
 }
 
 /// The server's entry: a test that is none unless it is told to be a server.
 #[test]
 fn chaos_server() {
-    let Ok(mode) = std::env::var(MODE) else { return };
+    let Ok(mode) = std::env::var(MODE) else {
+        return;
+    };
     // The test harness has begun a line.
     out(b"\n");
     match mode.as_str() {
@@ -96,7 +108,10 @@ fn sleep() -> ! {
 
 /// Not even SIGTERM ends it.
 fn stubborn() -> ! {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let kind = tokio::signal::unix::SignalKind::terminate();
         let _ignored = tokio::signal::unix::signal(kind).unwrap();
@@ -109,7 +124,12 @@ fn stubborn() -> ! {
 /// Starts a child in some mode.
 pub(crate) fn start(mode: &str, pipes: Stdio) -> Child {
     let mut command = Command::new(program());
-    command.args(arguments()).env(MODE, mode).stdin(Stdio::null()).stdout(pipes).stderr(Stdio::null());
+    command
+        .args(arguments())
+        .env(MODE, mode)
+        .stdin(Stdio::null())
+        .stdout(pipes)
+        .stderr(Stdio::null());
     command.spawn().unwrap()
 }
 
@@ -117,7 +137,9 @@ fn serve(mute: bool) {
     let mut late = None;
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
-        let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
+        let Ok(message) = serde_json::from_str::<Value>(&line) else {
+            continue;
+        };
         if mute {
             continue;
         }
@@ -127,7 +149,9 @@ fn serve(mute: bool) {
             Some("ping") => answer(&id, &json!({})),
             Some("tools/list") => answer(&id, &json!({"tools": tools()})),
             Some("tools/call") => call(&id, &message["params"], &mut late),
-            Some("notifications/cancelled") => eprintln!("cancelled {}", message["params"]["requestId"]),
+            Some("notifications/cancelled") => {
+                eprintln!("cancelled {}", message["params"]["requestId"])
+            }
             Some(_) if !id.is_null() => error(&id, -32601, "no such method"),
             _ => {}
         }
@@ -140,7 +164,10 @@ fn initialized(version: &Value) -> Value {
 
 fn tools() -> Vec<Value> {
     let schema = json!({"type": "object", "properties": {"text": {"type": "string"}}});
-    TOOLS.iter().map(|name| json!({"name": name, "description": "Chaos.", "inputSchema": schema})).collect()
+    TOOLS
+        .iter()
+        .map(|name| json!({"name": name, "description": "Chaos.", "inputSchema": schema}))
+        .collect()
 }
 
 fn call(id: &Value, params: &Value, late: &mut Option<Value>) {
@@ -150,7 +177,8 @@ fn call(id: &Value, params: &Value, late: &mut Option<Value>) {
             std::process::exit(9);
         }
         "kill" => {
-            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)
+                .unwrap();
         }
         "deaf" => sleep(),
         "hang" => {}
@@ -182,7 +210,9 @@ fn call(id: &Value, params: &Value, late: &mut Option<Value>) {
             &json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32700, "message": "what was that?"}}),
         ),
         "no_id_absent" => {
-            send(&json!({"jsonrpc": "2.0", "error": {"code": -32700, "message": "what was that?"}}));
+            send(
+                &json!({"jsonrpc": "2.0", "error": {"code": -32700, "message": "what was that?"}}),
+            );
         }
         "unknown" => answer(
             id,
@@ -195,8 +225,10 @@ fn call(id: &Value, params: &Value, late: &mut Option<Value>) {
         "pid" => text(id, &std::process::id().to_string()),
         "fail" => error(id, -32000, "cannot"),
         "broken" => {
-            out(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[],\"x\":NaN}}}}\n")
-                .as_bytes());
+            out(format!(
+                "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"content\":[],\"x\":NaN}}}}\n"
+            )
+            .as_bytes());
         }
         _ => {
             if let Some(id) = late.take() {
@@ -245,7 +277,11 @@ fn send(message: &Value) {
 /// Writes to stdout past the test harness; ends when nobody reads.
 fn out(bytes: &[u8]) {
     let mut stdout = std::io::stdout().lock();
-    if stdout.write_all(bytes).and_then(|()| stdout.flush()).is_err() {
+    if stdout
+        .write_all(bytes)
+        .and_then(|()| stdout.flush())
+        .is_err()
+    {
         std::process::exit(0);
     }
 }

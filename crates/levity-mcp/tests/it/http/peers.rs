@@ -1,7 +1,7 @@
 //! Servers from elsewhere, where they are installed.
 //!
-//! `LEVITY_TEST_MCP_NODE` names a folder whose `node_modules/.bin` has `node` and `mcp-server-everything`, and
-//! `LEVITY_TEST_MCP_PYTHON` a Python that has the package `mcp`.
+//! `LEVITY_TEST_MCP_NODE` names a folder whose `node_modules/.bin` has `node` and
+//! `mcp-server-everything`, and `LEVITY_TEST_MCP_PYTHON` a Python that has the package `mcp`.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -23,13 +23,20 @@ fn from_env(name: &str) -> Option<PathBuf> {
 }
 
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 fn everything(folder: &std::path::Path, kind: &str, port: u16) -> Command {
     let bin = folder.join("node_modules/.bin");
     let mut command = Command::new(bin.join("node"));
-    command.arg(bin.join("mcp-server-everything")).arg(kind).env("PORT", port.to_string());
+    command
+        .arg(bin.join("mcp-server-everything"))
+        .arg(kind)
+        .env("PORT", port.to_string());
     command
 }
 
@@ -42,10 +49,19 @@ fn python(python: &std::path::Path, kind: &str, port: u16) -> Command {
 
 /// Starts a server and waits until it listens.
 async fn start(mut command: Command, port: u16) -> Child {
-    command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null());
-    let mut child = command.stderr(std::process::Stdio::null()).kill_on_drop(true).spawn().unwrap();
+    command
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null());
+    let mut child = command
+        .stderr(std::process::Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
     for _ in 0..600 {
-        if tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_ok() {
+        if tokio::net::TcpStream::connect(("127.0.0.1", port))
+            .await
+            .is_ok()
+        {
             return child;
         }
         assert!(child.try_wait().unwrap().is_none(), "it ended");
@@ -60,23 +76,47 @@ async fn stop(mut child: Child) {
 
 async fn everything_works(servers: &Servers) {
     assert!(servers.tools().len() >= 13, "{}", servers.tools().len());
-    assert_eq!(call(servers, "echo", json!({"message": "hi"})).await.unwrap(), "Echo: hi");
+    assert_eq!(
+        call(servers, "echo", json!({"message": "hi"}))
+            .await
+            .unwrap(),
+        "Echo: hi"
+    );
     let long = json!({"duration": 0.3, "steps": 3});
-    assert!(call(servers, "trigger-long-running-operation", long).await.unwrap().contains("completed"));
+    assert!(
+        call(servers, "trigger-long-running-operation", long)
+            .await
+            .unwrap()
+            .contains("completed")
+    );
 }
 
 /// Ends the server during a call, starts it again, and calls again.
-async fn survives(servers: &Servers, server: Child, again: impl Fn() -> Command, port: u16) -> Child {
+async fn survives(
+    servers: &Servers,
+    server: Child,
+    again: impl Fn() -> Command,
+    port: u16,
+) -> Child {
     let long = json!({"duration": 60, "steps": 120});
-    let (error, ()) = tokio::join!(call(servers, "trigger-long-running-operation", long), async {
-        tokio::time::sleep(Duration::from_millis(1200)).await;
-        stop(server).await;
-    });
+    let (error, ()) = tokio::join!(
+        call(servers, "trigger-long-running-operation", long),
+        async {
+            tokio::time::sleep(Duration::from_millis(1200)).await;
+            stop(server).await;
+        }
+    );
     let error = error.unwrap_err().to_string();
-    assert!(error.contains("ended before") || error.contains("cannot be reached"), "{error}");
+    assert!(
+        error.contains("ended before") || error.contains("cannot be reached"),
+        "{error}"
+    );
     let server = start(again(), port).await;
     within(async {
-        while call(servers, "echo", json!({"message": "hi"})).await.is_err() {
+        while call(servers, "echo", json!({"message": "hi"}))
+            .await
+            .is_err()
+        {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     })
@@ -86,11 +126,17 @@ async fn survives(servers: &Servers, server: Child, again: impl Fn() -> Command,
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_by_streamable_http() {
-    let Some(folder) = from_env("LEVITY_TEST_MCP_NODE") else { return };
+    let Some(folder) = from_env("LEVITY_TEST_MCP_NODE") else {
+        return;
+    };
     let port = free_port();
     let command = || everything(&folder, "streamableHttp", port);
     let server = start(command(), port).await;
-    let servers = open(ServerConfig::http("it", format!("http://127.0.0.1:{port}/mcp"))).await;
+    let servers = open(ServerConfig::http(
+        "it",
+        format!("http://127.0.0.1:{port}/mcp"),
+    ))
+    .await;
     everything_works(&servers).await;
     let server = survives(&servers, server, command, port).await;
     everything_works(&servers).await;
@@ -100,13 +146,18 @@ async fn everything_by_streamable_http() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_by_the_older_way() {
-    let Some(folder) = from_env("LEVITY_TEST_MCP_NODE") else { return };
+    let Some(folder) = from_env("LEVITY_TEST_MCP_NODE") else {
+        return;
+    };
     let port = free_port();
     let url = format!("http://127.0.0.1:{port}/sse");
     let command = || everything(&folder, "sse", port);
     let mut server = start(command(), port).await;
     // Named as what it is, and taken for a newer one.
-    for config in [ServerConfig::sse("it", &url), ServerConfig::http("it", &url)] {
+    for config in [
+        ServerConfig::sse("it", &url),
+        ServerConfig::http("it", &url),
+    ] {
         let servers = open(config).await;
         everything_works(&servers).await;
         server = survives(&servers, server, command, port).await;
@@ -117,19 +168,32 @@ async fn everything_by_the_older_way() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn python_by_every_way_it_has() {
-    let Some(interpreter) = from_env("LEVITY_TEST_MCP_PYTHON") else { return };
+    let Some(interpreter) = from_env("LEVITY_TEST_MCP_PYTHON") else {
+        return;
+    };
     for (kind, path) in [("streamable-http", "mcp"), ("sse", "sse")] {
         let port = free_port();
         let url = format!("http://127.0.0.1:{port}/{path}");
         let server = start(python(&interpreter, kind, port), port).await;
-        for config in [ServerConfig::http("it", &url), ServerConfig::sse("it", &url)] {
+        for config in [
+            ServerConfig::http("it", &url),
+            ServerConfig::sse("it", &url),
+        ] {
             if kind != "sse" && format!("{config:?}").contains("Sse(") {
                 continue;
             }
             let servers = open(config).await;
             assert_eq!(servers.tools().len(), 2);
-            assert_eq!(call(&servers, "add", json!({"a": 20, "b": 22})).await.unwrap(), "42");
-            assert_eq!(call(&servers, "count", json!({"to": 3})).await.unwrap(), "counted to 3");
+            assert_eq!(
+                call(&servers, "add", json!({"a": 20, "b": 22}))
+                    .await
+                    .unwrap(),
+                "42"
+            );
+            assert_eq!(
+                call(&servers, "count", json!({"to": 3})).await.unwrap(),
+                "counted to 3"
+            );
             within(servers.stop()).await;
         }
         stop(server).await;

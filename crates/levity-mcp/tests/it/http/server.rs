@@ -9,9 +9,9 @@ use std::time::Duration;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, Implementation,
-    ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, ServerCapabilities, ServerConfig,
-    Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
+    Implementation, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam,
+    ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -36,7 +36,8 @@ impl ServerHandler for Tools {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let tools = ["echo", "slow", "progress"].map(|name| Tool::new(name, name, Arc::new(Map::new())));
+        let tools =
+            ["echo", "slow", "progress"].map(|name| Tool::new(name, name, Arc::new(Map::new())));
         Ok(ListToolsResult::with_all_items(tools.into()))
     }
 
@@ -46,7 +47,11 @@ impl ServerHandler for Tools {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let arguments = call.arguments.unwrap_or_default();
-        let text = arguments.get("text").and_then(|text| text.as_str()).unwrap_or_default().to_owned();
+        let text = arguments
+            .get("text")
+            .and_then(|text| text.as_str())
+            .unwrap_or_default()
+            .to_owned();
         match &*call.name {
             "slow" => tokio::time::sleep(Duration::from_millis(120)).await,
             "never" => std::future::pending().await,
@@ -72,7 +77,12 @@ pub(crate) struct Setup {
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { sessions: true, json: false, nodelay: true, port: 0 }
+        Self {
+            sessions: true,
+            json: false,
+            nodelay: true,
+            port: 0,
+        }
     }
 }
 
@@ -101,9 +111,16 @@ pub(crate) async fn start(setup: Setup) -> Server {
     let mut config = StreamableHttpServerConfig::default();
     config.legacy_session_mode = setup.sessions;
     config.json_response = setup.json;
-    let service = StreamableHttpService::new(|| Ok(Tools), Arc::new(LocalSessionManager::default()), config);
+    let service = StreamableHttpService::new(
+        || Ok(Tools),
+        Arc::new(LocalSessionManager::default()),
+        config,
+    );
     let listener = TcpListener::bind(("127.0.0.1", setup.port)).await.unwrap();
-    let (address, connections) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
+    let (address, connections) = (
+        listener.local_addr().unwrap(),
+        Arc::new(AtomicUsize::new(0)),
+    );
     let (mut listens, counter) = (JoinSet::new(), connections.clone());
     let open = Arc::new(Mutex::new(JoinSet::new()));
     let talks = open.clone();
@@ -124,5 +141,10 @@ pub(crate) async fn start(setup: Setup) -> Server {
             });
         }
     });
-    Server { address, connections, listens, open }
+    Server {
+        address,
+        connections,
+        listens,
+        open,
+    }
 }

@@ -14,15 +14,26 @@ const CHILD: &str = "LEVITY_RECALL_CHILD";
 /// Not a test: what a child process does.
 #[tokio::test]
 async fn child() {
-    let Ok(path) = std::env::var(CHILD) else { return };
+    let Ok(path) = std::env::var(CHILD) else {
+        return;
+    };
     let name = std::env::var("LEVITY_RECALL_NAME").unwrap();
-    let rounds: u64 = std::env::var("LEVITY_RECALL_ROUNDS").unwrap().parse().unwrap();
+    let rounds: u64 = std::env::var("LEVITY_RECALL_ROUNDS")
+        .unwrap()
+        .parse()
+        .unwrap();
     let recall = open(Path::new(&path));
     println!("\nready");
     for n in 0..rounds {
-        let kept = recall.remember(&user(), &format!("Fact {n} of {name} twin{n}."), "child").await.unwrap();
+        let kept = recall
+            .remember(&user(), &format!("Fact {n} of {name} twin{n}."), "child")
+            .await
+            .unwrap();
         let session = ConversationId::new(name.clone());
-        recall.remember_session(&user(), &session, &format!("Round {n} of {name}.")).await.unwrap();
+        recall
+            .remember_session(&user(), &session, &format!("Round {n} of {name}."))
+            .await
+            .unwrap();
         if n % 3 == 2 {
             assert!(recall.forget(&[user()], kept.id).await.unwrap());
         }
@@ -32,7 +43,12 @@ async fn child() {
 
 fn start(path: &Path, name: &str, rounds: u64) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["recall::crash::child", "--exact", "--nocapture", "--test-threads=1"])
+        .args([
+            "recall::crash::child",
+            "--exact",
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .env(CHILD, path)
         .env("LEVITY_RECALL_NAME", name)
         .env("LEVITY_RECALL_ROUNDS", rounds.to_string())
@@ -71,14 +87,24 @@ async fn a_process_that_is_killed_leaves_all_or_nothing() {
         if round % 4 != 0 {
             await_ready(&mut child);
         }
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         std::thread::sleep(std::time::Duration::from_micros((seed >> 33) % 12_000));
         child.kill().unwrap();
         child.wait().unwrap();
         if path.exists() {
             let recall = open(&path);
-            let found = recall.recall(&[user()], &format!("child{round}"), 1000).await.unwrap();
-            assert!(found.facts.iter().all(|fact| fact.text.contains(&format!("child{round}"))));
+            let found = recall
+                .recall(&[user()], &format!("child{round}"), 1000)
+                .await
+                .unwrap();
+            assert!(
+                found
+                    .facts
+                    .iter()
+                    .all(|fact| fact.text.contains(&format!("child{round}")))
+            );
             if round % 20 == 0 {
                 recall.forget_scope(&user()).await.unwrap();
             }
@@ -93,10 +119,18 @@ async fn a_process_that_is_killed_leaves_all_or_nothing() {
 /// Tables and index are sound and say the same.
 fn check_whole(path: &Path) {
     let connection = Connection::open(path).unwrap();
-    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
-    let whole: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    let number = |sql: &str| {
+        connection
+            .query_row(sql, [], |row| row.get::<_, i64>(0))
+            .unwrap()
+    };
+    let whole: String = connection
+        .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+        .unwrap();
     assert_eq!(whole, "ok");
-    connection.execute("INSERT INTO words (words) VALUES ('integrity-check')", []).unwrap();
+    connection
+        .execute("INSERT INTO words (words) VALUES ('integrity-check')", [])
+        .unwrap();
     let facts = number("SELECT count(*) FROM facts");
     assert_eq!(number("SELECT coalesce(sum(facts), 0) FROM scopes"), facts);
     assert_eq!(number("SELECT count(*) FROM words"), facts);

@@ -12,7 +12,9 @@ use super::{open, user};
 
 /// Every byte of the file and of what stands beside it.
 fn bytes(dir: &Path) -> Vec<u8> {
-    let files = fs::read_dir(dir).unwrap().map(|file| fs::read(file.unwrap().path()).unwrap());
+    let files = fs::read_dir(dir)
+        .unwrap()
+        .map(|file| fs::read(file.unwrap().path()).unwrap());
     files.flatten().collect()
 }
 
@@ -29,10 +31,19 @@ fn memmem(bytes: &[u8], word: &[u8]) -> bool {
 async fn nothing_is_left_of_a_fact() {
     let dir = tempfile::tempdir().unwrap();
     let recall = open(&dir.path().join("facts.db"));
-    recall.remember(&user(), "Likes tea.", "test").await.unwrap();
-    let secret = recall.remember(&user(), "The code is QZX7711KVW.", "letter WWJ5523").await.unwrap();
+    recall
+        .remember(&user(), "Likes tea.", "test")
+        .await
+        .unwrap();
+    let secret = recall
+        .remember(&user(), "The code is QZX7711KVW.", "letter WWJ5523")
+        .await
+        .unwrap();
     let conversation = ConversationId::new("YYH9931");
-    let session = recall.remember_session(&user(), &conversation, "They spoke of PPF4417XDD.").await.unwrap();
+    let session = recall
+        .remember_session(&user(), &conversation, "They spoke of PPF4417XDD.")
+        .await
+        .unwrap();
     let before = bytes(dir.path());
     for word in ["ZX7711KV", "WWJ5523", "YH9931", "PF4417XD"] {
         assert!(has(&before, word), "{word} is kept");
@@ -45,7 +56,15 @@ async fn nothing_is_left_of_a_fact() {
     }
     drop(recall);
     let later = open(&dir.path().join("facts.db"));
-    assert_eq!(later.recall(&[user()], "tea code", 9).await.unwrap().facts.len(), 1);
+    assert_eq!(
+        later
+            .recall(&[user()], "tea code", 9)
+            .await
+            .unwrap()
+            .facts
+            .len(),
+        1
+    );
 }
 
 /// A small scope is taken out fact by fact, a large one with the index as a whole.
@@ -57,10 +76,16 @@ async fn nothing_is_left_of_a_scope() {
         let recall = open(&path).with_embedder(WordEmbedder::new());
         let gone = Scope::user("RRT8812QQ");
         for n in 0..facts {
-            recall.remember(&gone, &format!("Secret KKV{n:04}JHX of many."), "test").await.unwrap();
+            recall
+                .remember(&gone, &format!("Secret KKV{n:04}JHX of many."), "test")
+                .await
+                .unwrap();
         }
         for n in 0..others {
-            recall.remember(&user(), &format!("Thing{n} of many."), "test").await.unwrap();
+            recall
+                .remember(&user(), &format!("Thing{n} of many."), "test")
+                .await
+                .unwrap();
         }
         assert!(has(&bytes(dir.path()), "KV0003JH"));
         assert_eq!(recall.forget_scope(&gone).await.unwrap(), facts);
@@ -72,19 +97,29 @@ async fn nothing_is_left_of_a_scope() {
         }
         check_index(&path);
         let vectors = "SELECT count(*) FROM vectors";
-        let vectors: i64 = Connection::open(&path).unwrap().query_row(vectors, [], |row| row.get(0)).unwrap();
+        let vectors: i64 = Connection::open(&path)
+            .unwrap()
+            .query_row(vectors, [], |row| row.get(0))
+            .unwrap();
         assert_eq!(
-            (usize::try_from(vectors).unwrap(), recall.list(&user(), None, 100).await.unwrap().len()),
+            (
+                usize::try_from(vectors).unwrap(),
+                recall.list(&user(), None, 100).await.unwrap().len()
+            ),
             (others, others)
         );
         for n in 0..others {
-            let found = open(&path).recall(&[user()], &format!("thing{n}"), 3).await.unwrap();
+            let found = open(&path)
+                .recall(&[user()], &format!("thing{n}"), 3)
+                .await
+                .unwrap();
             assert_eq!(found.facts.len(), 1);
         }
     }
 }
 
-/// Many facts, so that pages split and merge, and the index has words of the forgotten ones between its own.
+/// Many facts, so that pages split and merge, and the index has words of the forgotten ones between
+/// its own.
 #[tokio::test]
 async fn nothing_is_left_among_many() {
     let dir = tempfile::tempdir().unwrap();
@@ -94,7 +129,13 @@ async fn nothing_is_left_among_many() {
     for n in 0..240 {
         let long = "filler ".repeat((n % 40) as usize * 10);
         let text = format!("Note {} says {long}{}.", word(n), word(n + 10_000));
-        ids.push(recall.remember(&user(), &text, &format!("source {}", word(n + 20_000))).await.unwrap().id);
+        ids.push(
+            recall
+                .remember(&user(), &text, &format!("source {}", word(n + 20_000)))
+                .await
+                .unwrap()
+                .id,
+        );
     }
     for (n, id) in ids.iter().enumerate().filter(|(n, _)| n % 3 != 0) {
         assert!(recall.forget(&[user()], *id).await.unwrap(), "{n}");
@@ -106,12 +147,24 @@ async fn nothing_is_left_among_many() {
         for n in [n, n + 10_000, n + 20_000] {
             // The index leaves out how a word begins where the one before it begins alike.
             let word = word(n);
-            assert!(!windows.contains(&word.as_bytes()[4..13]), "{word} of {n} is left");
+            assert!(
+                !windows.contains(&word.as_bytes()[4..13]),
+                "{word} of {n} is left"
+            );
         }
     }
     check_index(&path);
     for n in (0..240).filter(|n| n % 3 == 0) {
-        assert_eq!(recall.recall(&[user()], &word(n), 3).await.unwrap().facts.len(), 1, "{n}");
+        assert_eq!(
+            recall
+                .recall(&[user()], &word(n), 3)
+                .await
+                .unwrap()
+                .facts
+                .len(),
+            1,
+            "{n}"
+        );
     }
 }
 
@@ -125,22 +178,39 @@ async fn nothing_is_left_of_rows_that_were_moved() {
     let words = |talk: u64, round: u64| (0..=round * (talk % 5)).map(move |n| word(talk * 100 + n));
     for round in 0..6 {
         for talk in 0..TALKS {
-            let text = format!("Talk of {}", words(talk, round).collect::<Vec<_>>().join(" and "));
-            recall.remember_session(&user(), &format!("c{talk}").into(), &text).await.unwrap();
+            let text = format!(
+                "Talk of {}",
+                words(talk, round).collect::<Vec<_>>().join(" and ")
+            );
+            recall
+                .remember_session(&user(), &format!("c{talk}").into(), &text)
+                .await
+                .unwrap();
         }
     }
     for talk in (0..TALKS).filter(|talk| talk % 10 != 3) {
-        assert!(recall.forget_session(&user(), &format!("c{talk}").into()).await.unwrap());
+        assert!(
+            recall
+                .forget_session(&user(), &format!("c{talk}").into())
+                .await
+                .unwrap()
+        );
     }
     let after = bytes(dir.path());
     let windows: std::collections::HashSet<&[u8]> = after.windows(9).collect();
     for talk in (0..TALKS).filter(|talk| talk % 10 != 3) {
         for word in words(talk, 5) {
-            assert!(!windows.contains(&word.as_bytes()[4..13]), "{word} of {talk} is left");
+            assert!(
+                !windows.contains(&word.as_bytes()[4..13]),
+                "{word} of {talk} is left"
+            );
         }
     }
     check_index(&path);
-    assert_eq!(recall.list(&user(), None, 1_000).await.unwrap().len() as u64, TALKS / 10);
+    assert_eq!(
+        recall.list(&user(), None, 1_000).await.unwrap().len() as u64,
+        TALKS / 10
+    );
 }
 
 #[tokio::test]
@@ -150,7 +220,10 @@ async fn nothing_is_left_of_a_scope_without_facts() {
     let gone = Scope::session("RRT8812QQ");
     let fact = recall.remember(&gone, "Likes tea.", "test").await.unwrap();
     assert!(has(&bytes(dir.path()), "RT8812Q"));
-    recall.forget(std::slice::from_ref(&gone), fact.id).await.unwrap();
+    recall
+        .forget(std::slice::from_ref(&gone), fact.id)
+        .await
+        .unwrap();
     assert!(!has(&bytes(dir.path()), "RT8812Q"));
     let again = recall.remember(&gone, "Likes tea.", "test").await.unwrap();
     assert_ne!(again.id, fact.id);
@@ -166,9 +239,13 @@ fn word(n: u64) -> String {
 
 fn check_index(path: &Path) {
     let connection = Connection::open(path).unwrap();
-    let whole: String = connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    let whole: String = connection
+        .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+        .unwrap();
     assert_eq!(whole, "ok");
-    connection.execute("INSERT INTO words (words) VALUES ('integrity-check')", []).unwrap();
+    connection
+        .execute("INSERT INTO words (words) VALUES ('integrity-check')", [])
+        .unwrap();
 }
 
 #[tokio::test]
@@ -176,9 +253,14 @@ async fn a_reader_elsewhere_delays_it_and_that_is_said() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("facts.db");
     let recall = open(&path);
-    let secret = recall.remember(&user(), "The code is QZX7711KVW.", "test").await.unwrap();
+    let secret = recall
+        .remember(&user(), "The code is QZX7711KVW.", "test")
+        .await
+        .unwrap();
     let reader = Connection::open(&path).unwrap();
-    reader.execute_batch("BEGIN; SELECT count(*) FROM facts;").unwrap();
+    reader
+        .execute_batch("BEGIN; SELECT count(*) FROM facts;")
+        .unwrap();
     let error = recall.forget(&[user()], secret.id).await.unwrap_err();
     assert!(error.is_retryable(), "{error}");
     assert_eq!(recall.recall(&[user()], "code", 9).await.unwrap().facts, []);

@@ -37,14 +37,21 @@ async fn a_question_finds_its_fact() {
         ("who is on the list", 7),
     ] {
         let found = recall.recall(&[user()], question, 3).await.unwrap();
-        assert_eq!(found.facts.first().map(|fact| fact.text.as_str()), Some(FACTS[fact]), "{question}");
+        assert_eq!(
+            found.facts.first().map(|fact| fact.text.as_str()),
+            Some(FACTS[fact]),
+            "{question}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_question_is_never_syntax() {
     let recall = in_memory();
-    recall.remember(&user(), "The harbour is closed in winter.", "test").await.unwrap();
+    recall
+        .remember(&user(), "The harbour is closed in winter.", "test")
+        .await
+        .unwrap();
     for question in [
         "\"",
         "\"\"",
@@ -70,24 +77,48 @@ async fn a_question_is_never_syntax() {
         "",
     ] {
         let found = recall.recall(&[user()], question, 3).await.unwrap();
-        assert_eq!(found.facts.len(), usize::from(question.contains("harbour")), "{question:?}");
+        assert_eq!(
+            found.facts.len(),
+            usize::from(question.contains("harbour")),
+            "{question:?}"
+        );
     }
 }
 
 #[tokio::test]
 async fn scopes_are_kept_apart() {
     let recall = in_memory();
-    let scopes =
-        [user(), Scope::user("u-18"), Scope::project("u-17"), Scope::session("u-17"), Scope::user("u-1")];
+    let scopes = [
+        user(),
+        Scope::user("u-18"),
+        Scope::project("u-17"),
+        Scope::session("u-17"),
+        Scope::user("u-1"),
+    ];
     for scope in &scopes {
-        recall.remember(scope, &format!("The secret of {scope} is blue."), "test").await.unwrap();
-        recall.remember(scope, "The same in all.", "test").await.unwrap();
+        recall
+            .remember(scope, &format!("The secret of {scope} is blue."), "test")
+            .await
+            .unwrap();
+        recall
+            .remember(scope, "The same in all.", "test")
+            .await
+            .unwrap();
     }
     for scope in &scopes {
-        let found =
-            recall.recall(std::slice::from_ref(scope), "secret same s1 s2 s3 scope user", 100).await.unwrap();
+        let found = recall
+            .recall(
+                std::slice::from_ref(scope),
+                "secret same s1 s2 s3 scope user",
+                100,
+            )
+            .await
+            .unwrap();
         assert_eq!(found.facts.len(), 2);
-        assert!(found.facts.iter().all(|fact| fact.scope == *scope), "{found:?}");
+        assert!(
+            found.facts.iter().all(|fact| fact.scope == *scope),
+            "{found:?}"
+        );
         assert_eq!(recall.list(scope, None, 100).await.unwrap().len(), 2);
     }
     let two = recall.recall(&scopes[1..3], "secret", 100).await.unwrap();
@@ -113,7 +144,10 @@ async fn the_words_of_others_do_not_change_the_order() {
     for word in ["budget", "merger"] {
         let other = Scope::user(word);
         for n in 0..20 {
-            recall.remember(&other, &format!("Something {n} about the {word}."), "test").await.unwrap();
+            recall
+                .remember(&other, &format!("Something {n} about the {word}."), "test")
+                .await
+                .unwrap();
         }
         assert_eq!(order().await, alone, "with the {word} of others");
         recall.forget_scope(&other).await.unwrap();
@@ -124,9 +158,15 @@ async fn the_words_of_others_do_not_change_the_order() {
 #[tokio::test]
 async fn rare_words_count_more() {
     let recall = in_memory();
-    recall.remember(&user(), "The heron was here.", "test").await.unwrap();
+    recall
+        .remember(&user(), "The heron was here.", "test")
+        .await
+        .unwrap();
     for n in 0..20 {
-        recall.remember(&user(), &format!("Bird {n} of the lake."), "test").await.unwrap();
+        recall
+            .remember(&user(), &format!("Bird {n} of the lake."), "test")
+            .await
+            .unwrap();
     }
     let found = recall.recall(&[user()], "bird heron", 3).await.unwrap();
     assert_eq!(texts(&found)[0], "The heron was here.");
@@ -136,72 +176,148 @@ async fn rare_words_count_more() {
 #[tokio::test]
 async fn scripts_without_spaces_are_told_apart() {
     let recall = in_memory();
-    for fact in ["コーヒーが好き。", "スーパーでケーキを買う。", "ชอบน้ำชา", "ที่บ้านมีแมว"]
-    {
+    for fact in [
+        "コーヒーが好き。",
+        "スーパーでケーキを買う。",
+        "ชอบน้ำชา",
+        "ที่บ้านมีแมว",
+    ] {
         recall.remember(&user(), fact, "test").await.unwrap();
     }
-    for (question, fact) in [("コーヒー", "コーヒーが好き。"), ("น้ำชา", "ชอบน้ำชา"), ("แมว", "ที่บ้านมีแมว")]
-    {
-        assert_eq!(texts(&recall.recall(&[user()], question, 9).await.unwrap()), [fact], "{question}");
+    for (question, fact) in [
+        ("コーヒー", "コーヒーが好き。"),
+        ("น้ำชา", "ชอบน้ำชา"),
+        ("แมว", "ที่บ้านมีแมว"),
+    ] {
+        assert_eq!(
+            texts(&recall.recall(&[user()], question, 9).await.unwrap()),
+            [fact],
+            "{question}"
+        );
     }
 }
 
 #[tokio::test]
 async fn the_same_text_again_is_the_same_fact() {
     let world = ManualWorld::new();
-    let recall = Recall::in_memory().unwrap().with_world(Arc::new(world.clone()));
-    let first = recall.remember(&user(), "Likes tea.", "Monday").await.unwrap();
+    let recall = Recall::in_memory()
+        .unwrap()
+        .with_world(Arc::new(world.clone()));
+    let first = recall
+        .remember(&user(), "Likes tea.", "Monday")
+        .await
+        .unwrap();
     assert!(first.new);
     world.advance(Duration::from_secs(60));
-    let again = recall.remember(&user(), "  Likes tea.\n", "Tuesday").await.unwrap();
+    let again = recall
+        .remember(&user(), "  Likes tea.\n", "Tuesday")
+        .await
+        .unwrap();
     assert!(!again.new);
     assert_eq!(again.id, first.id);
     let found = recall.recall(&[user()], "tea", 10).await.unwrap();
     assert_eq!(texts(&found), ["Likes tea."]);
-    assert_eq!((found.facts[0].source.as_str(), found.facts[0].date), ("Tuesday", world.now()));
-    assert!(recall.remember(&Scope::project("p"), "Likes tea.", "Monday").await.unwrap().new);
+    assert_eq!(
+        (found.facts[0].source.as_str(), found.facts[0].date),
+        ("Tuesday", world.now())
+    );
+    assert!(
+        recall
+            .remember(&Scope::project("p"), "Likes tea.", "Monday")
+            .await
+            .unwrap()
+            .new
+    );
 }
 
 #[tokio::test]
 async fn a_session_has_one_summary() {
     let recall = in_memory();
     let (first, second) = (ConversationId::new("c1"), ConversationId::new("c2"));
-    let kept = recall.remember_session(&user(), &first, "They chose a bicycle.").await.unwrap();
-    recall.remember_session(&user(), &second, "They spoke of boats.").await.unwrap();
-    let again = recall.remember_session(&user(), &first, "They chose a tandem.").await.unwrap();
+    let kept = recall
+        .remember_session(&user(), &first, "They chose a bicycle.")
+        .await
+        .unwrap();
+    recall
+        .remember_session(&user(), &second, "They spoke of boats.")
+        .await
+        .unwrap();
+    let again = recall
+        .remember_session(&user(), &first, "They chose a tandem.")
+        .await
+        .unwrap();
     assert_eq!((again.id, again.new), (kept.id, false));
-    assert_eq!(recall.recall(&[user()], "bicycle", 9).await.unwrap().facts, []);
+    assert_eq!(
+        recall.recall(&[user()], "bicycle", 9).await.unwrap().facts,
+        []
+    );
     let found = recall.recall(&[user()], "tandem", 9).await.unwrap();
     assert_eq!(found.facts[0].conversation, Some(first));
     assert_eq!(found.facts[0].source, "conversation c1");
     assert_eq!(recall.list(&user(), None, 9).await.unwrap().len(), 2);
     // A fact in the same words is a fact of its own.
-    assert!(recall.remember(&user(), "They chose a tandem.", "test").await.unwrap().new);
+    assert!(
+        recall
+            .remember(&user(), "They chose a tandem.", "test")
+            .await
+            .unwrap()
+            .new
+    );
 }
 
 #[tokio::test]
 async fn bounds_are_told() {
     let recall = in_memory().with_max_facts(2);
     let kind = async |scope: &Scope, text: &str, source: &str| {
-        recall.remember(scope, text, source).await.map_err(|error| error.kind()).err()
+        recall
+            .remember(scope, text, source)
+            .await
+            .map_err(|error| error.kind())
+            .err()
     };
     assert_eq!(kind(&user(), &"ä".repeat(4 << 10), "s").await, None);
-    assert_eq!(kind(&user(), &"ä".repeat((4 << 10) + 1), "s").await, Some(MemoryErrorKind::Refused));
-    assert_eq!(kind(&user(), " \n", "s").await, Some(MemoryErrorKind::Refused));
+    assert_eq!(
+        kind(&user(), &"ä".repeat((4 << 10) + 1), "s").await,
+        Some(MemoryErrorKind::Refused)
+    );
+    assert_eq!(
+        kind(&user(), " \n", "s").await,
+        Some(MemoryErrorKind::Refused)
+    );
     assert_eq!(kind(&user(), "a", "").await, Some(MemoryErrorKind::Refused));
-    assert_eq!(kind(&user(), "a", &"s".repeat(1025)).await, Some(MemoryErrorKind::Refused));
-    assert_eq!(kind(&Scope::user(""), "a", "s").await, Some(MemoryErrorKind::Refused));
-    assert_eq!(kind(&Scope::user("u".repeat(257)), "a", "s").await, Some(MemoryErrorKind::Refused));
+    assert_eq!(
+        kind(&user(), "a", &"s".repeat(1025)).await,
+        Some(MemoryErrorKind::Refused)
+    );
+    assert_eq!(
+        kind(&Scope::user(""), "a", "s").await,
+        Some(MemoryErrorKind::Refused)
+    );
+    assert_eq!(
+        kind(&Scope::user("u".repeat(257)), "a", "s").await,
+        Some(MemoryErrorKind::Refused)
+    );
     assert_eq!(kind(&user(), "b", "s").await, None);
     assert_eq!(kind(&user(), "c", "s").await, Some(MemoryErrorKind::Full));
-    assert_eq!(kind(&user(), "b", "again").await, None, "what is there already may be said again");
-    assert_eq!(kind(&Scope::user("u-18"), "c", "s").await, None, "another scope has its own room");
+    assert_eq!(
+        kind(&user(), "b", "again").await,
+        None,
+        "what is there already may be said again"
+    );
+    assert_eq!(
+        kind(&Scope::user("u-18"), "c", "s").await,
+        None,
+        "another scope has its own room"
+    );
     let first = recall.list(&user(), None, 1).await.unwrap()[0].id;
     assert!(recall.forget(&[user()], first).await.unwrap());
     assert_eq!(kind(&user(), "c", "s").await, None, "there is room again");
     let many = vec![user(); 33];
     assert_eq!(
-        recall.recall(&many, "c", 1).await.map_err(|error| error.kind()),
+        recall
+            .recall(&many, "c", 1)
+            .await
+            .map_err(|error| error.kind()),
         Err(MemoryErrorKind::Refused)
     );
     assert_eq!(recall.recall(&[user()], "c", 0).await.unwrap().facts, []);
@@ -211,7 +327,10 @@ async fn bounds_are_told() {
 async fn a_list_goes_on_where_it_ended() {
     let recall = in_memory();
     for n in 0..25 {
-        recall.remember(&user(), &format!("Fact {n}."), "test").await.unwrap();
+        recall
+            .remember(&user(), &format!("Fact {n}."), "test")
+            .await
+            .unwrap();
     }
     let mut seen = Vec::new();
     let mut after: Option<FactId> = None;
@@ -221,17 +340,28 @@ async fn a_list_goes_on_where_it_ended() {
         after = Some(last.id);
         seen.extend(some.into_iter().map(|fact| fact.text));
     }
-    assert_eq!(seen, (0..25).map(|n| format!("Fact {n}.")).collect::<Vec<_>>());
+    assert_eq!(
+        seen,
+        (0..25).map(|n| format!("Fact {n}.")).collect::<Vec<_>>()
+    );
 }
 
 #[tokio::test]
 async fn hostile_text_comes_back_as_it_was() {
     let recall = in_memory();
-    for text in ["nul \0 inside", "🦀\u{202e}\u{feff}x", "quote ' \" ; --", "line\r\nline\u{2028}line"] {
+    for text in [
+        "nul \0 inside",
+        "🦀\u{202e}\u{feff}x",
+        "quote ' \" ; --",
+        "line\r\nline\u{2028}line",
+    ] {
         let noted = recall.remember(&user(), text, "sour\0ce").await.unwrap();
         let kept = recall.list(&user(), None, 100).await.unwrap();
         let fact = kept.iter().find(|fact| fact.id == noted.id).unwrap();
-        assert_eq!((fact.text.as_str(), fact.source.as_str()), (text, "sour\0ce"));
+        assert_eq!(
+            (fact.text.as_str(), fact.source.as_str()),
+            (text, "sour\0ce")
+        );
         assert!(recall.forget(&[user()], noted.id).await.unwrap());
     }
     assert_eq!(recall.list(&user(), None, 100).await.unwrap(), []);
@@ -243,19 +373,32 @@ fn it_works_without_a_runtime() {
     let user = user();
     let mut remember = std::pin::pin!(recall.remember(&user, "Likes tea.", "test"));
     let waker = std::task::Waker::noop();
-    let polled = remember.as_mut().poll(&mut std::task::Context::from_waker(waker));
+    let polled = remember
+        .as_mut()
+        .poll(&mut std::task::Context::from_waker(waker));
     assert!(matches!(polled, std::task::Poll::Ready(Ok(_))));
 }
 
 #[test]
 fn many_at_once_take_turns() {
-    let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .max_blocking_threads(1)
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let recall = in_memory();
         let scopes: Vec<_> = (0..500).map(|n| Scope::user(format!("u-{n}"))).collect();
         let one = async |scope: &Scope| {
-            recall.remember(scope, &format!("Tea of {scope}."), "test").await.unwrap();
-            recall.recall(std::slice::from_ref(scope), "tea", 9).await.unwrap().facts.len()
+            recall
+                .remember(scope, &format!("Tea of {scope}."), "test")
+                .await
+                .unwrap();
+            recall
+                .recall(std::slice::from_ref(scope), "tea", 9)
+                .await
+                .unwrap()
+                .facts
+                .len()
         };
         let found = futures_util::future::join_all(scopes.iter().map(one)).await;
         assert_eq!(found, vec![1; 500]);
@@ -263,7 +406,8 @@ fn many_at_once_take_turns() {
 }
 
 proptest::proptest! {
-    /// Whatever is kept and whatever is looked for: nothing fails, and a fact with letters in it is found by itself.
+    /// Whatever is kept and whatever is looked for: nothing fails, and a fact with letters in it is
+    /// found by itself.
     #[test]
     fn any_text_is_kept_and_looked_for(text in "\\PC{1,40}|.{1,40}", letters in "[a-zäöüα-ωа-я東京ก-ฮ가-나]{1,8}") {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

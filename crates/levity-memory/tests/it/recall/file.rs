@@ -10,7 +10,10 @@ use super::{open, texts, user};
 async fn facts_outlive_the_process() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("odd ?#%name.db");
-    open(&path).remember(&user(), "Likes tea.", "test").await.unwrap();
+    open(&path)
+        .remember(&user(), "Likes tea.", "test")
+        .await
+        .unwrap();
     let found = open(&path).recall(&[user()], "tea", 9).await.unwrap();
     assert_eq!(texts(&found), ["Likes tea."]);
 }
@@ -36,13 +39,24 @@ fn what_is_not_ours_is_refused_and_kept() {
         let error = Recall::open(&path).unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
         assert_eq!(fs::read(&path).unwrap(), before);
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is put beside it");
+        assert_eq!(
+            fs::read_dir(dir.path()).unwrap().count(),
+            1,
+            "nothing is put beside it"
+        );
         fs::remove_file(&path).unwrap();
     };
-    fs::write(&path, "not a database, but a text that is long enough to look at".repeat(100)).unwrap();
+    fs::write(
+        &path,
+        "not a database, but a text that is long enough to look at".repeat(100),
+    )
+    .unwrap();
     check(MemoryErrorKind::Damaged);
 
-    Connection::open(&path).unwrap().execute_batch("CREATE TABLE theirs (x)").unwrap();
+    Connection::open(&path)
+        .unwrap()
+        .execute_batch("CREATE TABLE theirs (x)")
+        .unwrap();
     check(MemoryErrorKind::Damaged);
 
     drop(open(&path));
@@ -69,8 +83,14 @@ async fn a_file_that_was_taken_away_is_not_written() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("facts.db");
     let recall = open(&path);
-    recall.remember(&user(), "Likes tea.", "test").await.unwrap();
+    recall
+        .remember(&user(), "Likes tea.", "test")
+        .await
+        .unwrap();
     fs::remove_file(&path).unwrap();
-    let error = recall.remember(&user(), "Likes coffee.", "test").await.unwrap_err();
+    let error = recall
+        .remember(&user(), "Likes coffee.", "test")
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), MemoryErrorKind::Io);
 }

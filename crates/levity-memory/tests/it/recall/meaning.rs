@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    ContextAsk, ContextSource as _, Embedded, Embedder, EmbedderCard, ModelError, ModelErrorKind, Purpose,
+    ContextAsk, ContextSource as _, Embedded, Embedder, EmbedderCard, ModelError, ModelErrorKind,
+    Purpose,
 };
 use levity_memory::{Recall, Scope};
 use levity_test::{ManualWorld, WordEmbedder, conformance};
@@ -21,7 +22,9 @@ fn embedder() -> WordEmbedder {
 
 fn with(embedder: &WordEmbedder) -> (Recall, ManualWorld) {
     let world = ManualWorld::new();
-    let recall = Recall::in_memory().unwrap().with_world(Arc::new(world.clone()));
+    let recall = Recall::in_memory()
+        .unwrap()
+        .with_world(Arc::new(world.clone()));
     (recall.with_embedder(embedder.clone()), world)
 }
 
@@ -46,24 +49,40 @@ async fn keep_all(recall: &Recall) {
 async fn other_words_find_the_fact() {
     let (recall, _) = with(&embedder());
     keep_all(&recall).await;
-    for (question, fact) in
-        [("car", 0), ("doctor", 1), ("Which drink?", 2), ("harbour", 3), ("the harbour car", 3)]
-    {
+    for (question, fact) in [
+        ("car", 0),
+        ("doctor", 1),
+        ("Which drink?", 2),
+        ("harbour", 3),
+        ("the harbour car", 3),
+    ] {
         let found = recall.recall(&[user()], question, 4).await.unwrap();
         assert_eq!(found.facts[0].text, FACTS[fact], "{question}");
         assert_eq!(found.words_only, None);
     }
-    let by_words = Recall::in_memory().unwrap().with_world(Arc::new(ManualWorld::new()));
+    let by_words = Recall::in_memory()
+        .unwrap()
+        .with_world(Arc::new(ManualWorld::new()));
     keep_all(&by_words).await;
-    assert_eq!(by_words.recall(&[user()], "car", 4).await.unwrap().facts, []);
+    assert_eq!(
+        by_words.recall(&[user()], "car", 4).await.unwrap().facts,
+        []
+    );
 }
 
 #[tokio::test]
 async fn what_both_find_comes_first() {
     let (recall, _) = with(&embedder());
-    recall.remember(&user(), "A vehicle.", "test").await.unwrap();
     recall
-        .remember(&user(), "The car is red and stands in the garage behind the house.", "test")
+        .remember(&user(), "A vehicle.", "test")
+        .await
+        .unwrap();
+    recall
+        .remember(
+            &user(),
+            "The car is red and stands in the garage behind the house.",
+            "test",
+        )
         .await
         .unwrap();
     recall.remember(&user(), "A car.", "test").await.unwrap();
@@ -71,18 +90,32 @@ async fn what_both_find_comes_first() {
     assert_eq!(found.facts[0].text, "A car.");
     assert_eq!(found.facts[0].score, 1.0);
     assert_eq!(found.facts.len(), 3);
-    assert!(found.facts.windows(2).all(|two| two[0].score >= two[1].score));
+    assert!(
+        found
+            .facts
+            .windows(2)
+            .all(|two| two[0].score >= two[1].score)
+    );
 }
 
 #[tokio::test]
 async fn scopes_hold_for_meaning_too() {
     let (recall, _) = with(&embedder());
-    recall.remember(&Scope::user("u-18"), FACTS[0], "test").await.unwrap();
-    recall.remember(&Scope::project("u-17"), FACTS[0], "test").await.unwrap();
+    recall
+        .remember(&Scope::user("u-18"), FACTS[0], "test")
+        .await
+        .unwrap();
+    recall
+        .remember(&Scope::project("u-17"), FACTS[0], "test")
+        .await
+        .unwrap();
     recall.remember(&user(), FACTS[3], "test").await.unwrap();
     let found = recall.recall(&[user()], "car harbour", 9).await.unwrap();
     assert_eq!(texts(&found), [FACTS[3]]);
-    let both = recall.recall(&[user(), Scope::project("u-17")], "car harbour", 9).await.unwrap();
+    let both = recall
+        .recall(&[user(), Scope::project("u-17")], "car harbour", 9)
+        .await
+        .unwrap();
     assert_eq!(both.facts.len(), 2);
 }
 
@@ -94,7 +127,10 @@ async fn an_embedder_that_is_down_is_no_failure() {
     let noted = recall.remember(&user(), FACTS[0], "test").await.unwrap();
     assert_eq!(noted.unembedded, Some(down()));
     let found = recall.recall(&[user()], "automobile", 4).await.unwrap();
-    assert_eq!((texts(&found), found.words_only.clone()), (vec![FACTS[0]], Some(down())));
+    assert_eq!(
+        (texts(&found), found.words_only.clone()),
+        (vec![FACTS[0]], Some(down()))
+    );
     // It is left alone for a while, and that is said.
     assert_eq!(embedder.calls().len(), 1);
     embedder.fail(None);
@@ -102,26 +138,47 @@ async fn an_embedder_that_is_down_is_no_failure() {
     assert_eq!((found.facts.len(), found.words_only), (0, Some(down())));
     world.advance(Duration::from_secs(30));
     let found = recall.recall(&[user()], "car", 4).await.unwrap();
-    assert_eq!((texts(&found), found.words_only.clone()), (vec![FACTS[0]], None));
+    assert_eq!(
+        (texts(&found), found.words_only.clone()),
+        (vec![FACTS[0]], None)
+    );
     assert_eq!(found.usage.input, Some(1 + 4));
 }
 
 #[tokio::test]
 async fn facts_from_before_get_their_vectors_later() {
-    let recall = Recall::in_memory().unwrap().with_world(Arc::new(ManualWorld::new()));
+    let recall = Recall::in_memory()
+        .unwrap()
+        .with_world(Arc::new(ManualWorld::new()));
     for n in 0..150 {
-        recall.remember(&user(), &format!("Fact number {n}."), "test").await.unwrap();
+        recall
+            .remember(&user(), &format!("Fact number {n}."), "test")
+            .await
+            .unwrap();
     }
-    recall.remember(&Scope::project("p"), FACTS[0], "test").await.unwrap();
+    recall
+        .remember(&Scope::project("p"), FACTS[0], "test")
+        .await
+        .unwrap();
     assert_eq!(recall.embed_missing().await.unwrap().facts, 0);
     let embedder = embedder();
     let recall = recall.with_embedder(embedder.clone());
     let filled = recall.embed_missing().await.unwrap();
     assert_eq!((filled.facts, filled.failed), (151, None));
     assert_eq!(filled.usage.input, Some(150 * 3 + 4));
-    assert_eq!(embedder.calls().iter().map(|(texts, _)| texts.len()).collect::<Vec<_>>(), [64, 64, 23]);
+    assert_eq!(
+        embedder
+            .calls()
+            .iter()
+            .map(|(texts, _)| texts.len())
+            .collect::<Vec<_>>(),
+        [64, 64, 23]
+    );
     assert_eq!(recall.embed_missing().await.unwrap().facts, 0);
-    let found = recall.recall(&[Scope::project("p")], "car", 4).await.unwrap();
+    let found = recall
+        .recall(&[Scope::project("p")], "car", 4)
+        .await
+        .unwrap();
     assert_eq!(texts(&found), [FACTS[0]]);
 }
 
@@ -136,8 +193,11 @@ async fn another_embedder_makes_vectors_of_its_own() {
     let recall = super::open(&path).with_embedder(other.clone());
     let found = recall.recall(&[user()], "car", 1).await.unwrap();
     assert_eq!(texts(&found), [FACTS[0]]);
-    let documents: Vec<_> =
-        other.calls().into_iter().filter(|(_, purpose)| *purpose == Purpose::Document).collect();
+    let documents: Vec<_> = other
+        .calls()
+        .into_iter()
+        .filter(|(_, purpose)| *purpose == Purpose::Document)
+        .collect();
     assert_eq!(documents.len(), 1);
     assert_eq!(documents[0].0.len(), 4);
     recall.recall(&[user()], "car", 1).await.unwrap();
@@ -148,9 +208,18 @@ async fn another_embedder_makes_vectors_of_its_own() {
 async fn a_summary_that_changes_gets_another_vector() {
     let (recall, _) = with(&embedder());
     let id = "c1".into();
-    recall.remember_session(&user(), &id, "They spoke of an automobile.").await.unwrap();
-    recall.remember_session(&user(), &id, "They spoke of a physician.").await.unwrap();
-    assert_eq!(texts(&recall.recall(&[user()], "doctor", 4).await.unwrap()), ["They spoke of a physician."]);
+    recall
+        .remember_session(&user(), &id, "They spoke of an automobile.")
+        .await
+        .unwrap();
+    recall
+        .remember_session(&user(), &id, "They spoke of a physician.")
+        .await
+        .unwrap();
+    assert_eq!(
+        texts(&recall.recall(&[user()], "doctor", 4).await.unwrap()),
+        ["They spoke of a physician."]
+    );
     let recall = recall.with_min_cosine(0.3);
     assert_eq!(recall.recall(&[user()], "car", 4).await.unwrap().facts, []);
 }
@@ -160,8 +229,18 @@ async fn what_is_too_far_can_be_left_out() {
     let (recall, _) = with(&embedder());
     keep_all(&recall).await;
     let recall = recall.with_min_cosine(0.4);
-    assert_eq!(texts(&recall.recall(&[user()], "old car", 4).await.unwrap()), [FACTS[0]]);
-    assert_eq!(recall.recall(&[user()], "submarine", 4).await.unwrap().facts, []);
+    assert_eq!(
+        texts(&recall.recall(&[user()], "old car", 4).await.unwrap()),
+        [FACTS[0]]
+    );
+    assert_eq!(
+        recall
+            .recall(&[user()], "submarine", 4)
+            .await
+            .unwrap()
+            .facts,
+        []
+    );
 }
 
 /// Takes no text with `poison` in it, as a provider may.
@@ -183,7 +262,9 @@ impl Embedder for Picky {
 
 #[tokio::test]
 async fn one_text_that_is_refused_does_not_keep_others_from_theirs() {
-    let recall = Recall::in_memory().unwrap().with_world(Arc::new(ManualWorld::new()));
+    let recall = Recall::in_memory()
+        .unwrap()
+        .with_world(Arc::new(ManualWorld::new()));
     recall.remember(&user(), "A poison.", "test").await.unwrap();
     keep_all(&recall).await;
     let words = embedder();
@@ -193,12 +274,19 @@ async fn one_text_that_is_refused_does_not_keep_others_from_theirs() {
         (filled.facts, filled.failed.map(|error| error.kind())),
         (4, Some(ModelErrorKind::BadRequest))
     );
-    assert_eq!(texts(&recall.recall(&[user()], "car", 1).await.unwrap()), [FACTS[0]]);
+    assert_eq!(
+        texts(&recall.recall(&[user()], "car", 1).await.unwrap()),
+        [FACTS[0]]
+    );
     // It is found by its words, and not tried again and again.
     let before = words.calls().len();
     let found = recall.recall(&[user()], "which poison", 9).await.unwrap();
     assert!(texts(&found).contains(&"A poison."), "{found:?}");
-    assert_eq!(words.calls().len(), before, "a question that it does not take is looked for by words");
+    assert_eq!(
+        words.calls().len(),
+        before,
+        "a question that it does not take is looked for by words"
+    );
     assert!(found.words_only.is_some());
     assert_eq!(recall.embed_missing().await.unwrap().failed, None);
 }
@@ -213,16 +301,35 @@ async fn one_text_alone_that_is_refused_does_not_stop_the_embedder() {
         .with_embedder(Picky(words.clone()));
     keep_all(&recall).await;
     let noted = recall.remember(&user(), "A poison.", "test").await.unwrap();
-    assert_eq!(noted.unembedded.map(|error| error.kind()), Some(ModelErrorKind::BadRequest));
+    assert_eq!(
+        noted.unembedded.map(|error| error.kind()),
+        Some(ModelErrorKind::BadRequest)
+    );
     for _ in 0..2 {
         let found = recall.recall(&[user()], "car", 1).await.unwrap();
-        assert_eq!((texts(&found), found.words_only.clone()), (vec![FACTS[0]], None));
+        assert_eq!(
+            (texts(&found), found.words_only.clone()),
+            (vec![FACTS[0]], None)
+        );
     }
-    assert!(recall.recall(&[user()], "poison", 1).await.unwrap().words_only.is_some());
+    assert!(
+        recall
+            .recall(&[user()], "poison", 1)
+            .await
+            .unwrap()
+            .words_only
+            .is_some()
+    );
     let found = recall.recall(&[user()], "car", 1).await.unwrap();
     assert_eq!(found.words_only, None, "nor does a question");
     let asked = words.calls();
-    assert!(asked.iter().flat_map(|(texts, _)| texts).all(|text| !text.contains("poison")), "{asked:?}");
+    assert!(
+        asked
+            .iter()
+            .flat_map(|(texts, _)| texts)
+            .all(|text| !text.contains("poison")),
+        "{asked:?}"
+    );
 }
 
 #[tokio::test]
@@ -230,7 +337,10 @@ async fn only_the_beginning_of_a_long_question_is_embedded() {
     let embedder = embedder();
     let (recall, _) = with(&embedder);
     keep_all(&recall).await;
-    recall.recall(&[user()], &"automobile ü ".repeat(100_000), 1).await.unwrap();
+    recall
+        .recall(&[user()], &"automobile ü ".repeat(100_000), 1)
+        .await
+        .unwrap();
     let (asked, _) = embedder.calls().pop().unwrap();
     assert!(asked[0].len() <= 8 << 10, "{}", asked[0].len());
 }
@@ -257,7 +367,10 @@ async fn vectors_that_cannot_be_written_are_no_failure() {
     let recall = super::open(&path);
     recall.remember(&user(), FACTS[0], "test").await.unwrap();
     let recall = recall.with_embedder(Thief(embedder(), path.clone()));
-    assert_eq!(texts(&recall.recall(&[user()], "automobile", 1).await.unwrap()), [FACTS[0]]);
+    assert_eq!(
+        texts(&recall.recall(&[user()], "automobile", 1).await.unwrap()),
+        [FACTS[0]]
+    );
     std::fs::rename(path.with_extension("gone"), &path).unwrap();
     let noted = recall.remember(&user(), FACTS[1], "test").await.unwrap();
     assert!(noted.new && noted.unembedded.is_some(), "{noted:?}");
@@ -279,18 +392,55 @@ impl Embedder for Broken {
 
 #[tokio::test]
 async fn vectors_that_are_none_do_no_harm() {
-    for vectors in [vec![], vec![vec![]], vec![vec![f32::NAN]], vec![vec![1.0]; 2], vec![vec![1.0; 20_000]]] {
+    for vectors in [
+        vec![],
+        vec![vec![]],
+        vec![vec![f32::NAN]],
+        vec![vec![1.0]; 2],
+        vec![vec![1.0; 20_000]],
+    ] {
         let broken = Broken(EmbedderCard::new("test", "broken"), vectors);
-        let recall =
-            Recall::in_memory().unwrap().with_world(Arc::new(ManualWorld::new())).with_embedder(broken);
+        let recall = Recall::in_memory()
+            .unwrap()
+            .with_world(Arc::new(ManualWorld::new()))
+            .with_embedder(broken);
         let noted = recall.remember(&user(), FACTS[0], "test").await.unwrap();
-        assert_eq!(noted.unembedded.map(|error| error.kind()), Some(ModelErrorKind::Malformed));
-        assert_eq!(recall.recall(&[user()], "automobile", 4).await.unwrap().facts.len(), 1);
+        assert_eq!(
+            noted.unembedded.map(|error| error.kind()),
+            Some(ModelErrorKind::Malformed)
+        );
+        assert_eq!(
+            recall
+                .recall(&[user()], "automobile", 4)
+                .await
+                .unwrap()
+                .facts
+                .len(),
+            1
+        );
     }
     let zero = Broken(EmbedderCard::new("test", "zero"), vec![vec![0.0; 4]]);
-    let recall = Recall::in_memory().unwrap().with_world(Arc::new(ManualWorld::new())).with_embedder(zero);
-    assert_eq!(recall.remember(&user(), FACTS[0], "test").await.unwrap().unembedded, None);
-    assert_eq!(recall.recall(&[user()], "automobile", 4).await.unwrap().facts.len(), 1);
+    let recall = Recall::in_memory()
+        .unwrap()
+        .with_world(Arc::new(ManualWorld::new()))
+        .with_embedder(zero);
+    assert_eq!(
+        recall
+            .remember(&user(), FACTS[0], "test")
+            .await
+            .unwrap()
+            .unembedded,
+        None
+    );
+    assert_eq!(
+        recall
+            .recall(&[user()], "automobile", 4)
+            .await
+            .unwrap()
+            .facts
+            .len(),
+        1
+    );
 }
 
 /// Never answers.
@@ -311,14 +461,20 @@ impl Embedder for Stuck {
 async fn an_embedder_that_never_answers_is_given_up() {
     let world = ManualWorld::new();
     let stuck = Stuck(EmbedderCard::new("test", "stuck"));
-    let recall = Recall::in_memory().unwrap().with_world(Arc::new(world.clone())).with_embedder(stuck);
+    let recall = Recall::in_memory()
+        .unwrap()
+        .with_world(Arc::new(world.clone()))
+        .with_embedder(stuck);
     let scope = user();
     let wait = async {
         world.until_sleeping(1).await;
         world.advance(Duration::from_secs(20));
     };
     let (noted, ()) = tokio::join!(recall.remember(&scope, FACTS[0], "test"), wait);
-    assert_eq!(noted.unwrap().unembedded.map(|error| error.kind()), Some(ModelErrorKind::Timeout));
+    assert_eq!(
+        noted.unwrap().unembedded.map(|error| error.kind()),
+        Some(ModelErrorKind::Timeout)
+    );
     assert_eq!(recall.list(&scope, None, 9).await.unwrap().len(), 1);
 }
 
@@ -341,14 +497,34 @@ impl Embedder for Slow {
 #[tokio::test]
 async fn an_embedder_that_refuses_slowly_is_given_up() {
     let world = ManualWorld::new();
-    let recall = Recall::in_memory().unwrap().with_world(Arc::new(world.clone()));
+    let recall = Recall::in_memory()
+        .unwrap()
+        .with_world(Arc::new(world.clone()));
     for n in 0..30 {
-        recall.remember(&user(), &format!("Fact {n}."), "test").await.unwrap();
+        recall
+            .remember(&user(), &format!("Fact {n}."), "test")
+            .await
+            .unwrap();
     }
-    let slow = Arc::new(Slow(EmbedderCard::new("test", "slow"), world, Default::default()));
-    let noted = recall.with_embedder(slow.clone()).remember(&user(), FACTS[0], "test").await.unwrap();
-    assert_eq!(noted.unembedded.map(|error| error.kind()), Some(ModelErrorKind::Timeout));
-    assert_eq!(slow.2.load(std::sync::atomic::Ordering::Relaxed), 4, "all together, and three alone");
+    let slow = Arc::new(Slow(
+        EmbedderCard::new("test", "slow"),
+        world,
+        Default::default(),
+    ));
+    let noted = recall
+        .with_embedder(slow.clone())
+        .remember(&user(), FACTS[0], "test")
+        .await
+        .unwrap();
+    assert_eq!(
+        noted.unembedded.map(|error| error.kind()),
+        Some(ModelErrorKind::Timeout)
+    );
+    assert_eq!(
+        slow.2.load(std::sync::atomic::Ordering::Relaxed),
+        4,
+        "all together, and three alone"
+    );
 }
 
 #[tokio::test]
@@ -356,7 +532,10 @@ async fn the_context_has_what_is_meant() {
     let (recall, _) = with(&embedder());
     keep_all(&recall).await;
     let source = recall.context([user()]);
-    let blocks = source.blocks(&ContextAsk::new(1_000).for_goal("Sell the car")).await.unwrap();
+    let blocks = source
+        .blocks(&ContextAsk::new(1_000).for_goal("Sell the car"))
+        .await
+        .unwrap();
     assert!(blocks[0].text.contains(FACTS[0]));
     conformance::context_source_for("Sell the car", || recall.context([user()])).await;
 }

@@ -10,7 +10,10 @@ fn event(kind: EventKind) -> Event {
 
 fn told(notice: &PlanNotice) -> Event {
     let data = serde_json::to_value(notice).unwrap();
-    event(EventKind::Custom { name: PlanNotice::NAME.to_owned(), data })
+    event(EventKind::Custom {
+        name: PlanNotice::NAME.to_owned(),
+        data,
+    })
 }
 
 fn completed(step: &str) -> Event {
@@ -27,9 +30,18 @@ fn completed(step: &str) -> Event {
 fn only_what_changed_is_serialised() {
     let dir = tempfile::tempdir().unwrap();
     let mut book = Book::new(SessionFolder::open(dir.path()), "r".into());
-    book.apply(&event(EventKind::RunStarted { machine: MachineKind::new("graph", 1) })).unwrap();
-    let plan = (0..500).fold(Plan::new(), |plan, at| plan.step(Step::new(format!("s{at}"), "A")));
-    book.apply(&told(&PlanNotice::Planned { plan: Arc::new(plan), edges: Vec::new() })).unwrap();
+    book.apply(&event(EventKind::RunStarted {
+        machine: MachineKind::new("graph", 1),
+    }))
+    .unwrap();
+    let plan = (0..500).fold(Plan::new(), |plan, at| {
+        plan.step(Step::new(format!("s{at}"), "A"))
+    });
+    book.apply(&told(&PlanNotice::Planned {
+        plan: Arc::new(plan),
+        edges: Vec::new(),
+    }))
+    .unwrap();
     book.write().unwrap();
     assert_eq!(book.serialised, 500);
     for at in 0..3 {

@@ -10,20 +10,32 @@ impl PlanView {
     /// A notice about a step.
     pub(super) fn tell_step(&mut self, at: Timestamp, run: &RunId, notice: &PlanNotice) {
         match notice {
-            PlanNotice::StepStarted { step, effect, attempt, round, item } => {
+            PlanNotice::StepStarted {
+                step,
+                effect,
+                attempt,
+                round,
+                item,
+            } => {
                 self.owners.insert(effect.get(), Owner::Step(step.clone()));
                 self.begin(at, step, *attempt, *round, *item);
             }
             PlanNotice::FannedOut { step, items } => {
                 if let Some(view) = self.step_mut(step.as_str()) {
-                    view.items = Some(Items { of: *items, ..Items::default() });
+                    view.items = Some(Items {
+                        of: *items,
+                        ..Items::default()
+                    });
                 }
                 self.note(at, Some(step), &format!("runs for {items} items"));
             }
             PlanNotice::StepAsked { step, effect } => {
                 self.owners.insert(effect.get(), Owner::Step(step.clone()));
                 // The question may have been told already; then it is the step's from now on.
-                if let Some(place) = self.asks.iter().position(|ask| ask.effect == *effect && ask.run == *run)
+                if let Some(place) = self
+                    .asks
+                    .iter()
+                    .position(|ask| ask.effect == *effect && ask.run == *run)
                 {
                     let ask = self.asks.remove(place);
                     self.step_asks(at, step, &ask);
@@ -40,15 +52,25 @@ impl PlanView {
                     self.note(at, Some(step), &format!("item {item} failed: {error}"));
                 }
             }
-            PlanNotice::StepRetried { step, attempt, error } => {
+            PlanNotice::StepRetried {
+                step,
+                attempt,
+                error,
+            } => {
                 if let Some(view) = self.step_mut(step.as_str()) {
                     view.status = StepStatus::Waiting;
                     view.activity = Activity::Waits;
                     view.error = Some(error.clone());
                 }
-                self.note(at, Some(step), &format!("attempt {attempt} failed: {error}"));
+                self.note(
+                    at,
+                    Some(step),
+                    &format!("attempt {attempt} failed: {error}"),
+                );
             }
-            PlanNotice::Verdict { step, passed: true, .. } => self.note(at, Some(step), "accepts the work"),
+            PlanNotice::Verdict {
+                step, passed: true, ..
+            } => self.note(at, Some(step), "accepts the work"),
             PlanNotice::Verdict { step, issues, .. } => {
                 let first = issues.first().map_or("", String::as_str);
                 self.note(at, Some(step), &format!("sends the work back: {first}"));
@@ -58,7 +80,9 @@ impl PlanView {
     }
 
     fn begin(&mut self, at: Timestamp, step: &StepId, attempt: u32, round: u32, item: Option<u32>) {
-        let Some(view) = self.step_mut(step.as_str()) else { return };
+        let Some(view) = self.step_mut(step.as_str()) else {
+            return;
+        };
         let anew = view.attempt != attempt || view.round != round;
         if view.asks.is_empty() {
             view.status = StepStatus::Running;
@@ -88,7 +112,8 @@ impl PlanView {
             |step: &&mut StepView| matches!(step.status, StepStatus::Running | StepStatus::Waiting);
         for step in self.steps.iter_mut().filter(under_way) {
             step.status = StepStatus::Pending;
-            step.error.get_or_insert_with(|| "it was not done when the run ended".to_owned());
+            step.error
+                .get_or_insert_with(|| "it was not done when the run ended".to_owned());
             step.ended = Some(at);
             step.activity = Activity::None;
             step.asks.clear();
@@ -97,15 +122,27 @@ impl PlanView {
 
     fn settle(&mut self, at: Timestamp, notice: &PlanNotice) {
         let (step, status, error, spent, text) = match notice {
-            PlanNotice::StepCompleted { step, spent, .. } => {
-                (step, StepStatus::Completed, None, Some(spent), "is done".to_owned())
-            }
-            PlanNotice::StepFailed { step, error, spent } => {
-                (step, StepStatus::Failed, Some(error), Some(spent), format!("failed: {error}"))
-            }
-            PlanNotice::StepSkipped { step, why } => {
-                (step, StepStatus::Skipped, Some(why), None, format!("is skipped: {why}"))
-            }
+            PlanNotice::StepCompleted { step, spent, .. } => (
+                step,
+                StepStatus::Completed,
+                None,
+                Some(spent),
+                "is done".to_owned(),
+            ),
+            PlanNotice::StepFailed { step, error, spent } => (
+                step,
+                StepStatus::Failed,
+                Some(error),
+                Some(spent),
+                format!("failed: {error}"),
+            ),
+            PlanNotice::StepSkipped { step, why } => (
+                step,
+                StepStatus::Skipped,
+                Some(why),
+                None,
+                format!("is skipped: {why}"),
+            ),
             _ => return,
         };
         if let Some(view) = self.step_mut(step.as_str()) {

@@ -19,7 +19,9 @@ impl PlanView {
             EventKind::ModelFinished { usage, .. } => {
                 self.spend(owner, *usage, |stats| stats.model_calls += 1);
             }
-            EventKind::TurnStarted { .. } => self.spend(owner, Usage::default(), |stats| stats.turns += 1),
+            EventKind::TurnStarted { .. } => {
+                self.spend(owner, Usage::default(), |stats| stats.turns += 1)
+            }
             EventKind::ToolFinished { result, .. } => {
                 let failed = result.error.is_some();
                 self.spend(owner, Usage::default(), |stats| {
@@ -51,25 +53,37 @@ impl PlanView {
         }
     }
 
-    /// What the step does now. Pieces of a reply come by the thousand, so nothing is made anew for them.
+    /// What the step does now. Pieces of a reply come by the thousand, so nothing is made anew for
+    /// them.
     fn act(&mut self, step: &StepId, kind: &EventKind) {
-        let Some(view) = self.step_mut(step.as_str()) else { return };
+        let Some(view) = self.step_mut(step.as_str()) else {
+            return;
+        };
         if view.status.is_settled() || view.status == StepStatus::Waiting {
             return;
         }
         view.activity = match kind {
-            EventKind::ModelStarted { .. } | EventKind::Delta { delta: Delta::Thinking(_), .. } => {
-                Activity::Thinks
+            EventKind::ModelStarted { .. }
+            | EventKind::Delta {
+                delta: Delta::Thinking(_),
+                ..
+            } => Activity::Thinks,
+            EventKind::Delta {
+                delta: Delta::Text(_),
+                ..
+            } => Activity::Writes,
+            EventKind::Delta {
+                delta: Delta::Waiting { .. },
+                ..
             }
-            EventKind::Delta { delta: Delta::Text(_), .. } => Activity::Writes,
-            EventKind::Delta { delta: Delta::Waiting { .. }, .. } | EventKind::WaitStarted { .. } => {
-                Activity::Waits
+            | EventKind::WaitStarted { .. } => Activity::Waits,
+            EventKind::ToolStarted { call, .. } => {
+                Activity::Calls(one_line(&call.name, SHORT).into())
             }
-            EventKind::ToolStarted { call, .. } => Activity::Calls(one_line(&call.name, SHORT).into()),
             EventKind::Progress { text, .. } => Activity::Reports(one_line(text, SHORT).into()),
-            EventKind::ToolFinished { .. } | EventKind::ModelFinished { .. } | EventKind::Woken { .. } => {
-                Activity::None
-            }
+            EventKind::ToolFinished { .. }
+            | EventKind::ModelFinished { .. }
+            | EventKind::Woken { .. } => Activity::None,
             _ => return,
         };
     }
@@ -79,7 +93,9 @@ impl PlanView {
             Owner::Profiling => (&mut self.profiling.usage, &mut self.profiling.stats),
             Owner::Planning => (&mut self.planning.usage, &mut self.planning.stats),
             Owner::Step(step) => match self.step_mut(step.as_str()) {
-                Some(view) if !view.status.is_settled() => (&mut view.spent.usage, &mut view.spent.stats),
+                Some(view) if !view.status.is_settled() => {
+                    (&mut view.spent.usage, &mut view.spent.stats)
+                }
                 _ => return,
             },
         };
@@ -118,7 +134,8 @@ impl PlanView {
             view.activity = Activity::Asks(one_line(&ask.reason, SHORT).into());
             keep(&mut view.asks, ask);
         } else {
-            // A view that began later than the run does not know the step, and somebody waits all the same.
+            // A view that began later than the run does not know the step, and somebody waits all
+            // the same.
             keep(&mut self.asks, ask);
         }
         self.note(at, Some(step), &format!("asks: {}", ask.reason));
@@ -128,9 +145,16 @@ impl PlanView {
         let others = |ask: &Ask| ask.effect != effect || ask.run != *run;
         self.asks.retain(others);
         if self.stage == PlanStage::Approving && self.asks.is_empty() {
-            self.stage = if self.plan.is_some() { PlanStage::Running } else { PlanStage::Planning };
+            self.stage = if self.plan.is_some() {
+                PlanStage::Running
+            } else {
+                PlanStage::Planning
+            };
         }
-        let waiting = self.steps.iter_mut().find(|view| view.asks.iter().any(|ask| !others(ask)));
+        let waiting = self
+            .steps
+            .iter_mut()
+            .find(|view| view.asks.iter().any(|ask| !others(ask)));
         if let Some(view) = waiting {
             view.asks.retain(others);
             if view.asks.is_empty() {
@@ -144,7 +168,9 @@ impl PlanView {
 }
 
 fn keep(asks: &mut Vec<Ask>, ask: &Ask) {
-    let known = asks.iter().any(|one| one.effect == ask.effect && one.run == ask.run);
+    let known = asks
+        .iter()
+        .any(|one| one.effect == ask.effect && one.run == ask.run);
     if !known && asks.len() < MOST_ASKS {
         asks.push(ask.clone());
     }

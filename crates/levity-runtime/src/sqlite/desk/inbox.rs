@@ -15,13 +15,19 @@ const MOST: i64 = 1_000;
 impl Desk {
     /// Leaves word for a run; the answer is the run's key.
     pub(super) fn post(&self, run: &RunId, post: &str) -> Result<i64, JournalError> {
-        let refused =
-            |what: &str| JournalError::new(JournalErrorKind::Refused, format!("run `{run}` {what}"));
+        let refused = |what: &str| {
+            JournalError::new(JournalErrorKind::Refused, format!("run `{run}` {what}"))
+        };
         let found = self.write(|connection| {
-            let select = "SELECT key, (SELECT count(*) FROM inbox WHERE run = key), status IS NOT NULL \
+            let select = "SELECT key, (SELECT count(*) FROM inbox WHERE run = key), status IS NOT \
+                NULL \
                           FROM runs WHERE id = ?1 AND records > 0";
             let mut select = connection.prepare_cached(select)?;
-            select.query_row([run.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()
+            select
+                .query_row([run.as_str()], |row| {
+                    Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+                })
+                .optional()
         })?;
         let (key, waiting, ended): (i64, i64, bool) =
             found.ok_or_else(|| refused("is not in this journal"))?;
@@ -29,11 +35,15 @@ impl Desk {
             return Err(refused("has ended, and takes no posts"));
         }
         if waiting >= MOST {
-            return Err(refused(&format!("has {MOST} posts that nobody took; resume it, and post again")));
+            return Err(refused(&format!(
+                "has {MOST} posts that nobody took; resume it, and post again"
+            )));
         }
         self.write(|connection| {
             let insert = "INSERT INTO inbox (run, post) VALUES (?1, ?2)";
-            connection.prepare_cached(insert)?.execute(rusqlite::params![key, post])
+            connection
+                .prepare_cached(insert)?
+                .execute(rusqlite::params![key, post])
         })?;
         Ok(key)
     }
@@ -48,19 +58,33 @@ impl Desk {
     }
 
     /// From now on, brings what is left for a run, unless a newer log of it has come meanwhile.
-    pub(super) fn watch(&mut self, run: &RunId, (key, fence): (i64, i64), mailbox: Arc<Mailbox>) -> Answer {
+    pub(super) fn watch(
+        &mut self,
+        run: &RunId,
+        (key, fence): (i64, i64),
+        mailbox: Arc<Mailbox>,
+    ) -> Answer {
         if self.held.get(&key) != Some(&fence) {
             mailbox.put([Err(JournalError::fenced(run))]);
             return Box::new(|_, _| {});
         }
-        self.watched.insert(key, Watched { fence, mailbox, last: 0 });
+        self.watched.insert(
+            key,
+            Watched {
+                fence,
+                mailbox,
+                last: 0,
+            },
+        );
         Box::new(move |desk, _| desk.deliver(key))
     }
 
     /// Brings what other connections have left since it was last looked for.
     pub(super) fn look(&mut self) {
         let version = self.write(|connection| {
-            connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
+            connection
+                .prepare_cached("PRAGMA data_version")?
+                .query_row([], |row| row.get(0))
         });
         // What cannot be read now is looked for again.
         let Ok(version) = version else { return };
@@ -69,7 +93,9 @@ impl Desk {
         }
         let runs = self.write(|connection| {
             let mut select = connection.prepare_cached("SELECT DISTINCT run FROM inbox")?;
-            select.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<i64>>>()
+            select
+                .query_map([], |row| row.get(0))?
+                .collect::<rusqlite::Result<Vec<i64>>>()
         });
         let Ok(runs) = runs else { return };
         self.version = Some(version);
@@ -78,7 +104,9 @@ impl Desk {
 
     /// Brings what is left for a run, if somebody wants it.
     fn deliver(&mut self, key: i64) {
-        let Some(watched) = self.watched.get(&key) else { return };
+        let Some(watched) = self.watched.get(&key) else {
+            return;
+        };
         let last = watched.last;
         let posts = self.write(|connection| {
             let select = "SELECT id, post FROM inbox WHERE run = ?1 AND id > ?2 ORDER BY id";
@@ -90,7 +118,9 @@ impl Desk {
             self.version = None;
             return;
         };
-        let Some((newest, _)) = posts.last() else { return };
+        let Some((newest, _)) = posts.last() else {
+            return;
+        };
         // Why it is none may have a part of it in its text.
         let damaged = |id| self.place.damaged(&format!("post {id} is none"));
         let read = |(id, post): &(i64, String)| match serde_json::from_str::<RunRequest>(post) {

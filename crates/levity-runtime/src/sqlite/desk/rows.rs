@@ -22,11 +22,17 @@ struct Hold {
     expires: Option<i64>,
 }
 
-const HOLD: &str = "SELECT key, owner, fence, (SELECT expires FROM owners WHERE owners.id = runs.owner), id \
+const HOLD: &str = "SELECT key, owner, fence, (SELECT expires FROM owners WHERE owners.id = \
+    runs.owner), id \
                     FROM runs WHERE ";
 
 fn hold(row: &rusqlite::Row<'_>) -> rusqlite::Result<Hold> {
-    Ok(Hold { key: row.get(0)?, owner: row.get(1)?, fence: row.get(2)?, expires: row.get(3)? })
+    Ok(Hold {
+        key: row.get(0)?,
+        owner: row.get(1)?,
+        fence: row.get(2)?,
+        expires: row.get(3)?,
+    })
 }
 
 impl Desk {
@@ -37,7 +43,11 @@ impl Desk {
     /// Becomes an owner that others can see, and takes away those who are gone.
     pub(super) fn appear(&mut self, writer: &Arc<Writer>) -> Result<(), JournalError> {
         // Where there are no locks, the lease decides.
-        let owner = Owner::new(&self.owners, || self.place.world.random(), WithoutLocks::Alive);
+        let owner = Owner::new(
+            &self.owners,
+            || self.place.world.random(),
+            WithoutLocks::Alive,
+        );
         let owner = owner.map_err(|error| self.place.failed_io("written", error))?;
         owner::note(owner.id(), writer);
         self.owner = Some(owner);
@@ -57,7 +67,11 @@ impl Desk {
 
     /// Whether the lease has to be renewed; also when the clock was set back.
     pub(super) fn is_due(&self) -> bool {
-        let since = |renewed| self.now().checked_sub(renewed).and_then(|since| u64::try_from(since).ok());
+        let since = |renewed| {
+            self.now()
+                .checked_sub(renewed)
+                .and_then(|since| u64::try_from(since).ok())
+        };
         let fresh = self
             .renewed
             .and_then(since)
@@ -66,13 +80,17 @@ impl Desk {
     }
 
     pub(super) fn renew(&mut self) -> Result<(), JournalError> {
-        let Some(owner) = &self.owner else { return Ok(()) };
+        let Some(owner) = &self.owner else {
+            return Ok(());
+        };
         let now = self.now();
         let lease = i64::try_from(self.place.lease.as_millis()).unwrap_or(i64::MAX);
         let renew = "INSERT INTO owners (id, expires) VALUES (?1, ?2) \
                      ON CONFLICT (id) DO UPDATE SET expires = ?2";
         self.write(|connection| {
-            connection.prepare_cached(renew)?.execute([owner.id(), now.saturating_add(lease)])
+            connection
+                .prepare_cached(renew)?
+                .execute([owner.id(), now.saturating_add(lease)])
         })?;
         self.renewed = Some(now);
         Ok(())
@@ -87,7 +105,8 @@ impl Desk {
         })?;
         let (key, fence) = match found {
             None => self.write(|connection| {
-                let mut insert = connection.prepare_cached("INSERT INTO runs (id, owner) VALUES (?1, ?2)")?;
+                let mut insert =
+                    connection.prepare_cached("INSERT INTO runs (id, owner) VALUES (?1, ?2)")?;
                 Ok((insert.insert(params![run.as_str(), me])?, 1))
             })?,
             Some(found) => {
@@ -96,7 +115,11 @@ impl Desk {
                 }
                 self.write(|connection| {
                     let take = "UPDATE runs SET owner = ?2, fence = ?3 WHERE key = ?1";
-                    connection.prepare_cached(take)?.execute(params![found.key, me, found.fence + 1])
+                    connection.prepare_cached(take)?.execute(params![
+                        found.key,
+                        me,
+                        found.fence + 1
+                    ])
                 })?;
                 (found.key, found.fence + 1)
             }
@@ -107,7 +130,9 @@ impl Desk {
 
     /// Who drives a run, if somebody does: an owner that lives and whose lease has not run out.
     fn driver(&self, found: &Hold) -> Result<Option<i64>, JournalError> {
-        let Some(owner) = found.owner else { return Ok(None) };
+        let Some(owner) = found.owner else {
+            return Ok(None);
+        };
         if self.owner.as_ref().is_some_and(|me| me.id() == owner) {
             return Ok((self.held.get(&found.key) == Some(&found.fence)).then_some(owner));
         }
@@ -118,7 +143,9 @@ impl Desk {
             return Ok(Some(owner));
         }
         self.write(|connection| {
-            connection.prepare_cached("DELETE FROM owners WHERE id = ?1")?.execute([owner])
+            connection
+                .prepare_cached("DELETE FROM owners WHERE id = ?1")?
+                .execute([owner])
         })?;
         Ok(None)
     }
@@ -134,7 +161,8 @@ impl Desk {
         let me = self.owner.as_ref().map(Owner::id);
         let mine = self.write(|connection| {
             let update =
-                "UPDATE runs SET updated = ?4, records = ?5 WHERE key = ?1 AND fence = ?2 AND owner = ?3";
+                "UPDATE runs SET updated = ?4, records = ?5 WHERE key = ?1 AND fence = ?2 AND \
+                    owner = ?3";
             let values = params![key, fence, me, rows.updated, rows.count];
             connection.prepare_cached(update)?.execute(values)
         })?;
@@ -143,7 +171,8 @@ impl Desk {
         }
         self.write(|connection| {
             if let Some(shape) = &rows.shape {
-                let update = "UPDATE runs SET opened = ?2, state = ?3, child = ?4, paused = ?5, wakes = ?6, \
+                let update = "UPDATE runs SET opened = ?2, state = ?3, child = ?4, paused = ?5, \
+                    wakes = ?6, \
                               waiting = ?7, status = ?8 WHERE key = ?1";
                 connection.prepare_cached(update)?.execute(params![
                     key,
@@ -156,7 +185,8 @@ impl Desk {
                     shape.status
                 ])?;
             }
-            let insert = "INSERT INTO records (run, seq, at, entry, crc) VALUES (?1, ?2, ?3, ?4, ?5)";
+            let insert = "INSERT INTO records (run, seq, at, entry, crc) VALUES (?1, ?2, ?3, ?4, \
+                ?5)";
             let mut insert = connection.prepare_cached(insert)?;
             for row in &rows.rows {
                 insert.execute(params![key, row.seq, row.at, row.entry, row.crc])?;
@@ -178,12 +208,17 @@ impl Desk {
     ) -> Result<(), JournalError> {
         let me = self.owner.as_ref().map(Owner::id);
         let kept = self.write(|connection| {
-            let keep = "INSERT OR REPLACE INTO snapshots (run, seq, state, crc) SELECT key, ?4, ?5, ?6 FROM runs \
+            let keep = "INSERT OR REPLACE INTO snapshots (run, seq, state, crc) SELECT key, ?4, \
+                ?5, ?6 FROM runs \
                         WHERE key = ?1 AND fence = ?2 AND owner = ?3";
             let values = params![key, fence, me, row.seq, row.state, row.crc];
             connection.prepare_cached(keep)?.execute(values)
         })?;
-        if kept == 1 { Ok(()) } else { Err(JournalError::fenced(run)) }
+        if kept == 1 {
+            Ok(())
+        } else {
+            Err(JournalError::fenced(run))
+        }
     }
 
     /// Forgets that a log of the run is alive.
@@ -191,28 +226,42 @@ impl Desk {
         if self.held.get(&key) == Some(&fence) {
             self.held.remove(&key);
         }
-        if self.watched.get(&key).is_some_and(|watched| watched.fence == fence) {
+        if self
+            .watched
+            .get(&key)
+            .is_some_and(|watched| watched.fence == fence)
+        {
             self.watched.remove(&key);
         }
     }
 
-    /// Lets others have a run, if it is still held under this number. One without records was only looked for.
+    /// Lets others have a run, if it is still held under this number. One without records was only
+    /// looked for.
     pub(super) fn release(&self, key: i64, fence: i64) -> Result<(), JournalError> {
         let me = self.owner.as_ref().map(Owner::id);
         self.write(|connection| {
             let free = "UPDATE runs SET owner = NULL WHERE key = ?1 AND fence = ?2 AND owner = ?3";
-            connection.prepare_cached(free)?.execute(params![key, fence, me])?;
-            let clear = "DELETE FROM runs WHERE key = ?1 AND fence = ?2 AND owner IS NULL AND records = 0";
-            connection.prepare_cached(clear)?.execute([key, fence]).map(drop)
+            connection
+                .prepare_cached(free)?
+                .execute(params![key, fence, me])?;
+            let clear =
+                "DELETE FROM runs WHERE key = ?1 AND fence = ?2 AND owner IS NULL AND records = 0";
+            connection
+                .prepare_cached(clear)?
+                .execute([key, fence])
+                .map(drop)
         })
     }
 
-    /// Removes a run and those below it, unless somebody drives one of them; then the answer is who.
+    /// Removes a run and those below it, unless somebody drives one of them; then the answer is
+    /// who.
     pub(super) fn remove(&self, run: &RunId) -> Result<Result<bool, (i64, RunId)>, JournalError> {
         let found = self.write(|connection| {
             let select = format!("{HOLD} id = ?1 OR (id >= ?2 AND id < ?3)");
             let mut select = connection.prepare_cached(&select)?;
-            let rows = select.query_map(within(run), |row| Ok((hold(row)?, row.get::<_, String>(4)?)))?;
+            let rows = select.query_map(within(run), |row| {
+                Ok((hold(row)?, row.get::<_, String>(4)?))
+            })?;
             rows.collect::<rusqlite::Result<Vec<_>>>()
         })?;
         for (found, id) in &found {

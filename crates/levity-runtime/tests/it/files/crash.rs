@@ -1,4 +1,5 @@
-//! What a crash, a full disk, a missing right, a second process or a wrong clock does to a run in a file.
+//! What a crash, a full disk, a missing right, a second process or a wrong clock does to a run in a
+//! file.
 
 use std::fs;
 use std::path::Path;
@@ -8,9 +9,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use levity_core::{
-    Child, ChildRun, Effect, EffectCx, Entry, Eventual, Executor, Journal, JournalErrorKind, Limit, Limits,
-    Outcome, PrepareCx, Prepared, Record, RunQuery, RuntimeError, Status, Timestamp, ToolError, ToolOutput,
-    ToolResult,
+    Child, ChildRun, Effect, EffectCx, Entry, Eventual, Executor, Journal, JournalErrorKind, Limit,
+    Limits, Outcome, PrepareCx, Prepared, Record, RunQuery, RuntimeError, Status, Timestamp,
+    ToolError, ToolOutput, ToolResult,
 };
 use levity_runtime::{Durability, EndedMachine, FileJournal, MachineRun, Runtime, StoppedMachine};
 use levity_test::ManualWorld;
@@ -33,27 +34,47 @@ async fn resume(
     Runtime::new().with_journal(journal).run(job).await
 }
 
-/// Cut at every byte of its last two records, with and without zeros behind, a run goes on: what had
-/// finished is not done again, and what may have been done is not known.
+/// Cut at every byte of its last two records, with and without zeros behind, a run goes on: what
+/// had finished is not done again, and what may have been done is not known.
 #[tokio::test]
 async fn torn_anywhere_in_its_last_records_a_run_goes_on() {
     let folder = Folder::new();
     let buffered = || folder.journal().with_durability(Durability::Buffered);
     let job = MachineRun::new(Calls::one_by_one(2), Arc::new(Answers::default())).id(run());
-    Runtime::new().with_journal(buffered()).run(job).await.unwrap();
+    Runtime::new()
+        .with_journal(buffered())
+        .run(job)
+        .await
+        .unwrap();
     let whole = fs::read(folder.file()).unwrap();
-    let ends: Vec<usize> = (1..=whole.len()).filter(|end| whole[end - 1] == b'\n').collect();
-    let [.., finished, last, _] = ends[..] else { panic!("{ends:?}") };
+    let ends: Vec<usize> = (1..=whole.len())
+        .filter(|end| whole[end - 1] == b'\n')
+        .collect();
+    let [.., finished, last, _] = ends[..] else {
+        panic!("{ends:?}")
+    };
     for end in finished..=whole.len() {
         for zeros in [0, whole.len() - end, 4096] {
             fs::write(folder.file(), [&whole[..end], &vec![0; zeros]].concat()).unwrap();
             let executor = Arc::new(Answers::default());
             let done = resume(buffered(), 2, executor.clone()).await.unwrap();
             assert_eq!(performed(&executor), 0, "cut at byte {end}");
-            let unknown = done.machine.done.iter().filter(|outcome| **outcome == Outcome::Unknown).count();
-            assert_eq!((done.machine.done.len(), unknown), (2, usize::from(end < last)), "cut at byte {end}");
+            let unknown = done
+                .machine
+                .done
+                .iter()
+                .filter(|outcome| **outcome == Outcome::Unknown)
+                .count();
+            assert_eq!(
+                (done.machine.done.len(), unknown),
+                (2, usize::from(end < last)),
+                "cut at byte {end}"
+            );
             let records = buffered().read(&run()).await.unwrap();
-            assert_eq!(records.last().unwrap().entry, Entry::Ended(Status::Complete));
+            assert_eq!(
+                records.last().unwrap().entry,
+                Entry::Ended(Status::Complete)
+            );
         }
     }
 }
@@ -61,45 +82,82 @@ async fn torn_anywhere_in_its_last_records_a_run_goes_on() {
 /// Set in the process that has only so much room.
 const CRAMPED: &str = "LEVITY_TEST_CRAMPED";
 
-/// Works on a run until the disk is full, and says how far it came. It does nothing as a test of its own.
+/// Works on a run until the disk is full, and says how far it came. It does nothing as a test of
+/// its own.
 #[tokio::test]
 async fn works_until_the_disk_is_full() {
-    let Some(folder) = std::env::var_os(CRAMPED) else { return };
+    let Some(folder) = std::env::var_os(CRAMPED) else {
+        return;
+    };
     let executor = Arc::new(Answers::default());
     let journal = FileJournal::new(Path::new(&folder)).unwrap();
     let job = MachineRun::new(Calls::one_by_one(300), executor.clone()).id(run());
-    let stopped = Runtime::new().with_journal(journal).run(job).await.unwrap_err();
-    let RuntimeError::Journal(error) = stopped.error else { panic!("{}", stopped.error) };
+    let stopped = Runtime::new()
+        .with_journal(journal)
+        .run(job)
+        .await
+        .unwrap_err();
+    let RuntimeError::Journal(error) = stopped.error else {
+        panic!("{}", stopped.error)
+    };
     assert_eq!(error.kind(), JournalErrorKind::Io, "{error}");
-    println!("\nfinished {} of {}\n", stopped.machine.unwrap().done.len(), performed(&executor));
+    println!(
+        "\nfinished {} of {}\n",
+        stopped.machine.unwrap().done.len(),
+        performed(&executor)
+    );
 }
 
 #[cfg(unix)]
 #[tokio::test]
 async fn a_full_disk_is_an_error_and_the_run_goes_on_when_there_is_room() {
     let folder = Folder::new();
-    // A process whose files may not grow beyond this meets the same error as on a full disk; the signal that
-    // comes with it is not wanted.
-    let script = "trap '' XFSZ; ulimit -f 16; exec \"$0\" --exact files::crash::works_until_the_disk_is_full --nocapture";
+    // A process whose files may not grow beyond this meets the same error as on a full disk; the
+    // signal that comes with it is not wanted.
+    let script = "trap '' XFSZ; ulimit -f 16; exec \"$0\" --exact \
+        files::crash::works_until_the_disk_is_full --nocapture";
     let mut child = Command::new("sh");
-    child.arg("-c").arg(script).arg(std::env::current_exe().unwrap()).env(CRAMPED, &folder.0);
+    child
+        .arg("-c")
+        .arg(script)
+        .arg(std::env::current_exe().unwrap())
+        .env(CRAMPED, &folder.0);
     let output = child.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
-    let line = text.lines().find_map(|line| line.strip_prefix("finished ")).unwrap();
+    assert!(
+        output.status.success(),
+        "{text}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("finished "))
+        .unwrap();
     let (seen, done) = line.split_once(" of ").unwrap();
     let (seen, done): (usize, usize) = (seen.parse().unwrap(), done.parse().unwrap());
     assert!((5..300).contains(&seen) && done <= seen + 1, "{line}");
 
     let before = folder.journal().read(&run()).await.unwrap();
     let finished = |records: &[Record]| {
-        records.iter().filter(|record| matches!(record.entry, Entry::Finished { .. })).count()
+        records
+            .iter()
+            .filter(|record| matches!(record.entry, Entry::Finished { .. }))
+            .count()
     };
     // The last outcome had come in, and could not be written.
-    assert_eq!(finished(&before), seen - 1, "what was written before is there, and nothing else");
+    assert_eq!(
+        finished(&before),
+        seen - 1,
+        "what was written before is there, and nothing else"
+    );
     let executor = Arc::new(Answers::default());
-    let end =
-        resume(folder.journal().with_durability(Durability::Buffered), 300, executor.clone()).await.unwrap();
+    let end = resume(
+        folder.journal().with_durability(Durability::Buffered),
+        300,
+        executor.clone(),
+    )
+    .await
+    .unwrap();
     assert_eq!(end.machine.done.len(), 300);
     assert_eq!(performed(&executor) + done, 300, "each call is made once");
 }
@@ -112,20 +170,34 @@ async fn without_the_right_to_write_a_run_is_refused_and_left_alone() {
     let journal = folder.journal();
     write(&journal, vec![opened(), result("one", None)]).await;
     let before = fs::read(folder.file()).unwrap();
-    let allow = |path: &Path, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let allow = |path: &Path, mode: u32| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap()
+    };
     allow(&folder.file(), 0o444);
     allow(&folder.0, 0o555);
-    if fs::OpenOptions::new().append(true).open(folder.file()).is_ok() {
+    if fs::OpenOptions::new()
+        .append(true)
+        .open(folder.file())
+        .is_ok()
+    {
         eprintln!("SKIPPED: this user may write what is read-only, so the test shows nothing");
         return allow(&folder.0, 0o755);
     }
     let refused = journal.open(&run()).await.map(|_| ()).unwrap_err();
-    let new = journal.open(&levity_core::RunId::new("new")).await.map(|_| ()).unwrap_err();
+    let new = journal
+        .open(&levity_core::RunId::new("new"))
+        .await
+        .map(|_| ())
+        .unwrap_err();
     let removed = journal.remove(&run()).await.unwrap_err();
     for error in [&refused, &new, &removed] {
         assert_eq!(error.kind(), JournalErrorKind::Io, "{error}");
     }
-    assert_eq!(journal.read(&run()).await.unwrap().len(), 2, "who only looks needs no such right");
+    assert_eq!(
+        journal.read(&run()).await.unwrap().len(),
+        2,
+        "who only looks needs no such right"
+    );
     assert_eq!(journal.list(&RunQuery::new()).await.unwrap().len(), 1);
     allow(&folder.0, 0o755);
     assert_eq!(fs::read(folder.file()).unwrap(), before);
@@ -146,7 +218,9 @@ impl Executor for Slow {
     }
 
     async fn execute(&self, effect: Effect, _: EffectCx) -> Outcome {
-        let Effect::Tool(tool) = effect else { return Outcome::Unknown };
+        let Effect::Tool(tool) = effect else {
+            return Outcome::Unknown;
+        };
         self.asked.notify_one();
         self.go.notified().await;
         Outcome::Tool(ToolResult::new(&tool.call, Ok(ToolOutput::text("slow"))))
@@ -172,7 +246,11 @@ async fn of_two_who_resume_a_run_one_goes_on_and_the_other_is_told() {
         let idle = Arc::new(Answers::default());
         let before = fs::read(folder.file()).unwrap();
         let stopped = resume(folder.journal(), 1, idle.clone()).await.unwrap_err();
-        assert!(is_busy(&stopped) && stopped.error.is_retryable(), "{}", stopped.error);
+        assert!(
+            is_busy(&stopped) && stopped.error.is_retryable(),
+            "{}",
+            stopped.error
+        );
         assert_eq!(performed(&idle), 0);
         assert_eq!(fs::read(folder.file()).unwrap(), before);
         slow.go.notify_one();
@@ -181,7 +259,8 @@ async fn of_two_who_resume_a_run_one_goes_on_and_the_other_is_told() {
     assert_eq!(first.unwrap().machine.done.len(), 1);
 }
 
-/// Many at once, on threads of their own: whoever goes on does so alone, and each call is made once.
+/// Many at once, on threads of their own: whoever goes on does so alone, and each call is made
+/// once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_many_who_resume_a_run_at_once_only_one_works() {
     for _ in 0..10 {
@@ -208,9 +287,13 @@ async fn a_clock_that_was_set_back_between_two_lives_does_no_harm() {
     let hour = Duration::from_secs(3_600);
     let limits = Limits::new().wall_time(hour);
     let world = ManualWorld::new();
-    let runtime = Runtime::new().with_journal(folder.journal()).with_world(world.clone());
+    let runtime = Runtime::new()
+        .with_journal(folder.journal())
+        .with_world(world.clone());
     let slow = Arc::new(Slow::default());
-    let job = MachineRun::new(Calls::one_by_one(3), slow.clone()).id(run()).limits(limits);
+    let job = MachineRun::new(Calls::one_by_one(3), slow.clone())
+        .id(run())
+        .limits(limits);
     let handle = runtime.start(job);
     slow.asked.notified().await;
     slow.go.notify_one();
@@ -225,13 +308,27 @@ async fn a_clock_that_was_set_back_between_two_lives_does_no_harm() {
     slow.asked.notified().await;
     world.advance(hour);
     let done = handle.await.unwrap();
-    assert_eq!(levity_core::Machine::ending(&done.machine).unwrap().status, Status::Partial(Limit::WallTime));
+    assert_eq!(
+        levity_core::Machine::ending(&done.machine).unwrap().status,
+        Status::Partial(Limit::WallTime)
+    );
 
     let records = folder.journal().read(&run()).await.unwrap();
-    assert!(records.iter().enumerate().all(|(at, record)| record.seq == at as u64));
-    let back = records.windows(2).filter(|pair| pair[1].at < pair[0].at).count();
+    assert!(
+        records
+            .iter()
+            .enumerate()
+            .all(|(at, record)| record.seq == at as u64)
+    );
+    let back = records
+        .windows(2)
+        .filter(|pair| pair[1].at < pair[0].at)
+        .count();
     assert_eq!(back, 1, "the records say when the clock said what");
     let listed = folder.journal().list(&RunQuery::new()).await.unwrap();
-    assert_eq!((listed[0].opened, listed[0].records), (ManualWorld::START, records.len() as u64));
+    assert_eq!(
+        (listed[0].opened, listed[0].records),
+        (ManualWorld::START, records.len() as u64)
+    );
     assert!(listed[0].updated < listed[0].opened);
 }

@@ -12,9 +12,17 @@ use super::{Folder, opened, result, run, sealed, unsealed, write};
 async fn short(folder: &Folder) -> Vec<Record> {
     const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     let note = EffectNote::new(EffectKind::Tool, "pay", EffectClass::AtMostOnce);
-    let started = Entry::Started { effect: EffectId::new(0), note };
-    let entries =
-        vec![opened(), started, result("abc", None), result("a b, c", None), Entry::Ended(Status::Complete)];
+    let started = Entry::Started {
+        effect: EffectId::new(0),
+        note,
+    };
+    let entries = vec![
+        opened(),
+        started,
+        result("abc", None),
+        result("a b, c", None),
+        Entry::Ended(Status::Complete),
+    ];
     let records = write(&folder.journal(), entries).await;
     // A real one would be long.
     let text = fs::read_to_string(folder.file()).unwrap();
@@ -37,7 +45,12 @@ async fn a_flipped_bit_of_a_file_is_found_and_the_file_left_alone() {
     let folder = Folder::new();
     let journal = folder.journal();
     short(&folder).await;
-    let body = fs::read_dir(folder.0.join("bodies")).unwrap().next().unwrap().unwrap().path();
+    let body = fs::read_dir(folder.0.join("bodies"))
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
     for file in [folder.file(), body] {
         let whole = fs::read(&file).unwrap();
         // `format.rs` has every bit of a file; here, threads and the disk take part.
@@ -48,11 +61,15 @@ async fn a_flipped_bit_of_a_file_is_found_and_the_file_left_alone() {
             let (byte, was) = (bit / 8, char::from(whole[bit / 8]));
             match journal.read(&run()).await {
                 Ok(records) => {
-                    panic!("bit {bit}, in byte {byte} (`{was}`): {} records were read", records.len())
+                    panic!(
+                        "bit {bit}, in byte {byte} (`{was}`): {} records were read",
+                        records.len()
+                    )
                 }
                 Err(error) => {
                     let kind = error.kind();
-                    let known = matches!(kind, JournalErrorKind::Damaged | JournalErrorKind::Version);
+                    let known =
+                        matches!(kind, JournalErrorKind::Damaged | JournalErrorKind::Version);
                     assert!(known, "bit {bit}, in byte {byte}: {error}");
                 }
             }
@@ -73,14 +90,19 @@ async fn a_damaged_record_is_named_with_its_file_its_line_and_the_way_out() {
     fs::write(folder.file(), whole.replace("a b, c", "a b, d")).unwrap();
     let error = folder.journal().open(&run()).await.map(drop).unwrap_err();
     assert_eq!(error.kind(), JournalErrorKind::Damaged);
-    let expected = "the journal `r.jsonl` cannot be read and is left as it is: line 5: it is not record 3 as it was \
-                    written: its checksum is another; restore the file from a copy, or cut it after line 4 to resume \
+    let expected = "the journal `r.jsonl` cannot be read and is left as it is: line 5: it is not \
+        record 3 as it was \
+                    written: its checksum is another; restore the file from a copy, or cut it \
+                    after line 4 to resume \
                     from there, where what ran later may run again";
     assert_eq!(error.to_string(), expected);
     // The way out is one.
     let cut: String = whole.split_inclusive('\n').take(4).collect();
     fs::write(folder.file(), cut).unwrap();
-    assert_eq!(folder.journal().open(&run()).await.unwrap().records, records[..3]);
+    assert_eq!(
+        folder.journal().open(&run()).await.unwrap().records,
+        records[..3]
+    );
 }
 
 #[tokio::test]
@@ -88,7 +110,11 @@ async fn room_that_was_never_written_is_cut_off_and_a_zero_in_a_line_is_damage()
     let folder = Folder::new();
     let mut records = short(&folder).await;
     let whole = fs::read(folder.file()).unwrap();
-    let start = whole[..whole.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
+    let start = whole[..whole.len() - 1]
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .unwrap()
+        + 1;
     records.pop();
     // A long last line, of which the disk has written some sectors and not others.
     let line = sealed(&format!(
@@ -109,7 +135,10 @@ async fn room_that_was_never_written_is_cut_off_and_a_zero_in_a_line_is_damage()
         torn[from..to].fill(0);
         fs::write(folder.file(), &torn).unwrap();
         match folder.journal().open(&run()).await {
-            Ok(open) => assert!(is_torn && open.records == records, "zeros from {from} to {to}"),
+            Ok(open) => assert!(
+                is_torn && open.records == records,
+                "zeros from {from} to {to}"
+            ),
             Err(error) => assert!(!is_torn, "zeros from {from} to {to}: {error}"),
         }
     }

@@ -3,8 +3,8 @@
 use std::fs;
 
 use levity_core::{
-    ControlCommand, EffectClass, EffectId, EffectKind, EffectNote, Entry, Failure, Journal, JournalErrorKind,
-    Record, RunId, RunQuery, RunState, RunSummary, Status, Timestamp,
+    ControlCommand, EffectClass, EffectId, EffectKind, EffectNote, Entry, Failure, Journal,
+    JournalErrorKind, Record, RunId, RunQuery, RunState, RunSummary, Status, Timestamp,
 };
 use levity_runtime::Durability;
 
@@ -12,7 +12,10 @@ use super::{Folder, opened, result, run, write, write_to};
 
 fn started(effect: u64, kind: EffectKind) -> Entry {
     let note = EffectNote::new(kind, "it", EffectClass::ReadOnly);
-    Entry::Started { effect: EffectId::new(effect), note }
+    Entry::Started {
+        effect: EffectId::new(effect),
+        note,
+    }
 }
 
 fn long() -> String {
@@ -26,14 +29,38 @@ async fn a_list_says_what_a_fold_of_all_records_says() {
     let failed = |len: usize| Entry::Ended(Status::Failed(Failure::Internal("y".repeat(len))));
     let mut cases = vec![
         vec![opened()],
-        vec![opened(), started(1, EffectKind::Ask), started(2, EffectKind::Wait)],
+        vec![
+            opened(),
+            started(1, EffectKind::Ask),
+            started(2, EffectKind::Wait),
+        ],
         vec![opened(), started(0, EffectKind::Ask), text(40_000)],
-        vec![opened(), Entry::Commanded(ControlCommand::Pause), text(40_000)],
-        vec![opened(), Entry::Commanded(ControlCommand::Pause), Entry::Ended(Status::Complete)],
-        vec![opened(), text(70_000), started(1, EffectKind::Ask), text(70_000)],
+        vec![
+            opened(),
+            Entry::Commanded(ControlCommand::Pause),
+            text(40_000),
+        ],
+        vec![
+            opened(),
+            Entry::Commanded(ControlCommand::Pause),
+            Entry::Ended(Status::Complete),
+        ],
+        vec![
+            opened(),
+            text(70_000),
+            started(1, EffectKind::Ask),
+            text(70_000),
+        ],
     ];
-    for len in [0, 10, 3_700, 3_900, 4_000, 4_096, 4_100, 16_300, 16_384, 40_000, 64_000, 70_000] {
-        cases.push(vec![opened(), text(len), text(len), Entry::Ended(Status::Complete)]);
+    for len in [
+        0, 10, 3_700, 3_900, 4_000, 4_096, 4_100, 16_300, 16_384, 40_000, 64_000, 70_000,
+    ] {
+        cases.push(vec![
+            opened(),
+            text(len),
+            text(len),
+            Entry::Ended(Status::Complete),
+        ]);
         cases.push(vec![opened(), text(100), failed(len)]);
         cases.push(vec![opened(), failed(len)]);
     }
@@ -42,7 +69,11 @@ async fn a_list_says_what_a_fold_of_all_records_says() {
         let journal = folder.journal().with_durability(Durability::Buffered);
         let records = write(&journal, entries).await;
         let listed = journal.list(&RunQuery::new()).await.unwrap();
-        assert_eq!(listed, [RunSummary::of(&run(), &records).unwrap()], "case {number}");
+        assert_eq!(
+            listed,
+            [RunSummary::of(&run(), &records).unwrap()],
+            "case {number}"
+        );
     }
 }
 
@@ -50,21 +81,45 @@ async fn a_list_says_what_a_fold_of_all_records_says() {
 async fn what_is_wrong_with_one_file_does_not_hide_the_others() {
     let folder = Folder::new();
     let journal = folder.journal();
-    write(&journal, vec![opened(), result("one", None), started(3, EffectKind::Ask)]).await;
+    write(
+        &journal,
+        vec![opened(), result("one", None), started(3, EffectKind::Ask)],
+    )
+    .await;
     let whole = fs::read_to_string(folder.file()).unwrap();
     let file = |name: &str| folder.0.join(format!("{name}.jsonl"));
     let named = |name: &str| whole.replace("\"run\":\"r\"", &format!("\"run\":\"{name}\""));
     fs::write(file("copy"), &whole).unwrap();
-    fs::write(file("newer"), named("newer").replace("\"levity_journal\":1", "\"levity_journal\":2")).unwrap();
-    fs::write(file("torn"), [named("torn").as_bytes(), b"{\"seq\":3,\"at\""].concat()).unwrap();
-    fs::write(file("zeros"), [named("zeros").as_bytes(), &[0; 50]].concat()).unwrap();
+    fs::write(
+        file("newer"),
+        named("newer").replace("\"levity_journal\":1", "\"levity_journal\":2"),
+    )
+    .unwrap();
+    fs::write(
+        file("torn"),
+        [named("torn").as_bytes(), b"{\"seq\":3,\"at\""].concat(),
+    )
+    .unwrap();
+    fs::write(
+        file("zeros"),
+        [named("zeros").as_bytes(), &[0; 50]].concat(),
+    )
+    .unwrap();
     fs::write(file("damaged"), named("damaged").replace("\"one\"", "\"on")).unwrap();
     let listed = journal.list(&RunQuery::new()).await.unwrap();
-    let found: Vec<_> = listed.iter().map(|run| (run.run.as_str(), run.records, run.state())).collect();
+    let found: Vec<_> = listed
+        .iter()
+        .map(|run| (run.run.as_str(), run.records, run.state()))
+        .collect();
     let waits = RunState::Waiting;
     assert_eq!(
         found,
-        [("damaged", 1, RunState::Open), ("r", 3, waits), ("torn", 3, waits), ("zeros", 3, waits)]
+        [
+            ("damaged", 1, RunState::Open),
+            ("r", 3, waits),
+            ("torn", 3, waits),
+            ("zeros", 3, waits)
+        ]
     );
 }
 
@@ -73,7 +128,12 @@ async fn a_run_is_removed_again_after_a_crash_half_way() {
     let ids = ["a.b", "a.b.1", "a.b.1.2", "a.b.10", "a.bc", "a", "a.b-1"].map(RunId::new);
     let within = |id: &RunId| id.as_str() == "a.b" || id.as_str().starts_with("a.b.");
     // A crash leaves those that come last; the run itself is the last of all.
-    for gone in [&[][..], &["a.b.1.2"], &["a.b.1.2", "a.b.10"], &["a.b.1.2", "a.b.10", "a.b.1"]] {
+    for gone in [
+        &[][..],
+        &["a.b.1.2"],
+        &["a.b.1.2", "a.b.10"],
+        &["a.b.1.2", "a.b.10", "a.b.1"],
+    ] {
         let folder = Folder::new();
         let journal = folder.journal();
         for id in &ids {
@@ -100,8 +160,16 @@ async fn a_run_is_not_removed_while_one_below_it_is_driven() {
     }
     for id in ["r", "r.1", "r.2.1"] {
         let held = other.open(&RunId::new(id)).await.unwrap();
-        assert_eq!(journal.remove(&run()).await.unwrap_err().kind(), JournalErrorKind::Busy, "{id}");
-        assert_eq!(journal.list(&RunQuery::new()).await.unwrap().len(), 4, "{id}");
+        assert_eq!(
+            journal.remove(&run()).await.unwrap_err().kind(),
+            JournalErrorKind::Busy,
+            "{id}"
+        );
+        assert_eq!(
+            journal.list(&RunQuery::new()).await.unwrap().len(),
+            4,
+            "{id}"
+        );
         drop(held);
     }
     assert!(journal.remove(&run()).await.unwrap());
@@ -114,7 +182,15 @@ async fn only_texts_that_no_run_names_are_swept_away() {
     let journal = folder.journal();
     let other = RunId::new("other");
     assert_eq!(journal.sweep().await.unwrap(), 0);
-    write(&journal, vec![opened(), result(&long(), None), result(&"b".repeat(70_000), None)]).await;
+    write(
+        &journal,
+        vec![
+            opened(),
+            result(&long(), None),
+            result(&"b".repeat(70_000), None),
+        ],
+    )
+    .await;
     let kept = write_to(&journal, &other, vec![opened(), result(&long(), None)]).await;
     // What a crash leaves of a text, and a file that is nobody's.
     let name = folder.bodies()[0].with_extension("tmp-1-0x1");
@@ -139,7 +215,10 @@ async fn nothing_is_swept_away_that_is_about_to_be_named() {
     let lock = fs::File::open(folder.0.join("bodies/lock")).unwrap();
     lock.lock_shared().unwrap();
     fs::remove_file(folder.file()).unwrap();
-    assert_eq!(journal.sweep().await.unwrap_err().kind(), JournalErrorKind::Busy);
+    assert_eq!(
+        journal.sweep().await.unwrap_err().kind(),
+        JournalErrorKind::Busy
+    );
     assert_eq!(folder.bodies().len(), 1);
     drop(lock);
     assert_eq!(journal.sweep().await.unwrap(), 1);
@@ -180,18 +259,31 @@ async fn runs_that_write_texts_can_go_on_while_somebody_sweeps() {
 #[cfg(unix)]
 #[tokio::test]
 async fn a_log_whose_file_was_taken_away_writes_no_more() {
-    let more = |seq| [Record::new(seq, Timestamp::from_millis(6), result("late", None))];
+    let more = |seq| {
+        [Record::new(
+            seq,
+            Timestamp::from_millis(6),
+            result("late", None),
+        )]
+    };
     for (what, replaced) in [("removed", false), ("replaced", true)] {
         let folder = Folder::new();
         write(&folder.journal(), vec![opened()]).await;
         let mut open = folder.journal().open(&run()).await.unwrap();
         open.log.append(&more(1)).await.unwrap();
         fs::remove_file(folder.file()).unwrap();
-        let new = if replaced { write(&folder.journal(), vec![opened()]).await } else { Vec::new() };
+        let new = if replaced {
+            write(&folder.journal(), vec![opened()]).await
+        } else {
+            Vec::new()
+        };
         for _ in 0..2 {
             let error = open.log.append(&more(2)).await.unwrap_err();
             assert!(
-                matches!(error.kind(), JournalErrorKind::Fenced | JournalErrorKind::Io),
+                matches!(
+                    error.kind(),
+                    JournalErrorKind::Fenced | JournalErrorKind::Io
+                ),
                 "{what}: {error}"
             );
         }

@@ -5,7 +5,8 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use rustix::fs::{CWD, Mode, OFlags, RawDir, SeekFrom, openat, readlinkat_raw, seek};
 use rustix::io::{Errno, read};
 
-/// With more processes on the system than this, the rest is not listed, and counts as unseen. It is more than Linux has by default.
+/// With more processes on the system than this, the rest is not listed, and counts as unseen. It is
+/// more than Linux has by default.
 const MOST: usize = 65_536;
 
 /// The most processes that cannot be looked at and are remembered, to be signalled.
@@ -50,14 +51,22 @@ pub(super) struct Sum {
     pub(super) threads: u32,
     pub(super) cpu_ms: u64,
     pub(super) memory: u64,
-    /// The number of processes that were found and cannot be looked at. Their children are not found at all.
+    /// The number of processes that were found and cannot be looked at. Their children are not
+    /// found at all.
     pub(super) unseen: u32,
 }
 
 impl Census {
     pub(super) fn new((ticks, page): (u64, u64)) -> Self {
         let (all, hidden) = (Vec::with_capacity(MOST), Vec::with_capacity(MOST_HIDDEN));
-        Self { all, hidden, proc: None, shows_all: false, ticks, page }
+        Self {
+            all,
+            hidden,
+            proc: None,
+            shows_all: false,
+            ticks,
+            page,
+        }
     }
 
     /// Reads from this mount of `/proc`, which hides no process.
@@ -82,14 +91,17 @@ impl Census {
     pub(super) fn own_pid(&self) -> Result<i32, Errno> {
         let mut buffer = [MaybeUninit::uninit(); 32];
         let (name, _) = readlinkat_raw(self.proc()?, c"self", &mut buffer)?;
-        number(name).and_then(|pid| i32::try_from(pid).ok()).ok_or(Errno::INVAL)
+        number(name)
+            .and_then(|pid| i32::try_from(pid).ok())
+            .ok_or(Errno::INVAL)
     }
 
-    /// Looks at all processes, and finds those below `root`. `meet` is called with each of them as soon as it is
-    /// found.
+    /// Looks at all processes, and finds those below `root`. `meet` is called with each of them as
+    /// soon as it is found.
     ///
-    /// The system lists processes in the order of their numbers, and those that begin meanwhile at the end. So what
-    /// is stopped when it is met cannot run away: the list is read faster than processes are made.
+    /// The system lists processes in the order of their numbers, and those that begin meanwhile at
+    /// the end. So what is stopped when it is met cannot run away: the list is read faster than
+    /// processes are made.
     pub(super) fn take(&mut self, root: i32, meet: fn(i32)) -> Result<Sum, Errno> {
         self.list(root, meet)?;
         self.mark(root, meet);
@@ -112,23 +124,36 @@ impl Census {
 
     /// The processes that were found below the root and are alive.
     pub(super) fn alive(&self) -> impl Iterator<Item = i32> + '_ {
-        let seen = self.all.iter().filter(|seen| seen.ours && seen.alive).map(|seen| seen.pid);
+        let seen = self
+            .all
+            .iter()
+            .filter(|seen| seen.ours && seen.alive)
+            .map(|seen| seen.pid);
         seen.chain(self.hidden.iter().copied())
     }
 
-    /// The memory of those that were found, with their page tables; what they share is counted once, where the system tells.
+    /// The memory of those that were found, with their page tables; what they share is counted
+    /// once, where the system tells.
     pub(super) fn memory(&self) -> u64 {
         let proc = self.proc.as_ref();
         let of = |seen: &Seen| {
-            proc.and_then(|proc| share(proc, seen.thread)).unwrap_or(seen.pages * self.page) + seen.tables
+            proc.and_then(|proc| share(proc, seen.thread))
+                .unwrap_or(seen.pages * self.page)
+                + seen.tables
         };
-        self.all.iter().filter(|seen| seen.ours && seen.alive).map(of).sum()
+        self.all
+            .iter()
+            .filter(|seen| seen.ours && seen.alive)
+            .map(of)
+            .sum()
     }
 
     /// Returns whether one of those that were found has shared memory, or may have.
     pub(super) fn share_memory(&self) -> bool {
         let Some(proc) = &self.proc else { return true };
-        self.all.iter().any(|seen| seen.ours && seen.alive && has_shared_memory(proc, seen.thread))
+        self.all
+            .iter()
+            .any(|seen| seen.ours && seen.alive && has_shared_memory(proc, seen.thread))
     }
 
     fn list(&mut self, root: i32, meet: fn(i32)) -> Result<(), Errno> {
@@ -139,7 +164,8 @@ impl Census {
         let mut buffer = [MaybeUninit::uninit(); 8192];
         let mut entries = RawDir::new(proc, &mut buffer);
         while let Some(entry) = entries.next() {
-            let Some(pid) = number(entry?.file_name().to_bytes()).and_then(|pid| i32::try_from(pid).ok())
+            let Some(pid) =
+                number(entry?.file_name().to_bytes()).and_then(|pid| i32::try_from(pid).ok())
             else {
                 continue;
             };
@@ -162,7 +188,8 @@ impl Census {
 
     /// Counts the processes that are known by their parents alone.
     ///
-    /// The first process of a branch that cannot be looked at is a child of one that can, or of the root, which takes in orphans.
+    /// The first process of a branch that cannot be looked at is a child of one that can, or of the
+    /// root, which takes in orphans.
     fn find_hidden(&mut self, root: i32, meet: fn(i32)) -> Result<u32, Errno> {
         let mut unseen = self.missing(root, 1, meet)?;
         for at in 0..self.all.len() {
@@ -181,23 +208,35 @@ impl Census {
         let mut path = [0; PATH];
         let path = path_of(&[Part::Pid(parent), Part::Name(b"/task")], &mut path);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = openat(self.proc()?, path.ok_or(Errno::NAMETOOLONG)?, flags, Mode::empty());
-        let Some(folder) = if_there(folder)? else { return Ok(0) };
+        let folder = openat(
+            self.proc()?,
+            path.ok_or(Errno::NAMETOOLONG)?,
+            flags,
+            Mode::empty(),
+        );
+        let Some(folder) = if_there(folder)? else {
+            return Ok(0);
+        };
         let mut buffer = [MaybeUninit::uninit(); 8192];
         let mut entries = RawDir::new(folder, &mut buffer);
         let mut missing = 0;
         while let Some(entry) = entries.next() {
             let Some(entry) = if_there(entry)? else { break };
-            if let Some(thread) = number(entry.file_name().to_bytes()).and_then(|it| i32::try_from(it).ok()) {
+            if let Some(thread) =
+                number(entry.file_name().to_bytes()).and_then(|it| i32::try_from(it).ok())
+            {
                 missing += self.missing_of(parent, thread, meet)?;
             }
         }
         Ok(missing)
     }
 
-    /// Counts the children of a thread that are not seen, and are still its children after they were looked for.
+    /// Counts the children of a thread that are not seen, and are still its children after they
+    /// were looked for.
     fn missing_of(&mut self, process: i32, thread: i32, meet: fn(i32)) -> Result<u32, Errno> {
-        let Self { all, hidden, proc, .. } = self;
+        let Self {
+            all, hidden, proc, ..
+        } = self;
         let proc = proc.as_ref().ok_or(Errno::BADF)?;
         let (mut missing, mut count, mut trouble) = ([0; MISSING], 0, None);
         each_child(proc, process, thread, |child| {
@@ -252,7 +291,8 @@ impl Census {
 }
 
 fn is_ours(all: &[Seen], pid: i32) -> bool {
-    all.binary_search_by_key(&pid, |seen| seen.pid).is_ok_and(|at| all[at].ours)
+    all.binary_search_by_key(&pid, |seen| seen.pid)
+        .is_ok_and(|at| all[at].ours)
 }
 
 fn number(digits: &[u8]) -> Option<u64> {
@@ -268,7 +308,9 @@ fn number(digits: &[u8]) -> Option<u64> {
 /// Reads the state of a process; `None` when it has ended, or is hidden.
 fn look(proc: &OwnedFd, pid: i32) -> Result<Option<Seen>, Errno> {
     let mut buffer = [0; 1024];
-    let Some(stat) = file(proc, pid, b"/stat", &mut buffer)? else { return Ok(None) };
+    let Some(stat) = file(proc, pid, b"/stat", &mut buffer)? else {
+        return Ok(None);
+    };
     let (mut seen, has_ended) = parse(pid, stat).ok_or(Errno::INVAL)?;
     if has_ended && seen.alive {
         look_at_thread(proc, &mut seen)?;
@@ -282,17 +324,23 @@ fn look_at_thread(proc: &OwnedFd, seen: &mut Seen) -> Result<(), Errno> {
     let path = path_of(&[Part::Pid(seen.pid), Part::Name(b"/task")], &mut path);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = openat(proc, path.ok_or(Errno::NAMETOOLONG)?, flags, Mode::empty());
-    let Some(folder) = if_there(folder)? else { return Ok(()) };
+    let Some(folder) = if_there(folder)? else {
+        return Ok(());
+    };
     let mut names = [MaybeUninit::uninit(); 1024];
     let mut entries = RawDir::new(folder, &mut names);
     while let Some(entry) = entries.next() {
         let Some(entry) = if_there(entry)? else { break };
-        let Some(thread) = number(entry.file_name().to_bytes()).and_then(|it| i32::try_from(it).ok()) else {
+        let Some(thread) =
+            number(entry.file_name().to_bytes()).and_then(|it| i32::try_from(it).ok())
+        else {
             continue;
         };
         let mut buffer = [0; 1024];
         // A thread has a folder of its own, which is not listed.
-        let Some(stat) = file(proc, thread, b"/stat", &mut buffer)? else { continue };
+        let Some(stat) = file(proc, thread, b"/stat", &mut buffer)? else {
+            continue;
+        };
         let (found, has_ended) = parse(thread, stat).ok_or(Errno::INVAL)?;
         if !has_ended {
             (seen.thread, seen.pages) = (thread, found.pages);
@@ -302,7 +350,8 @@ fn look_at_thread(proc: &OwnedFd, seen: &mut Seen) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The process that a line of `stat` speaks of, and whether the thread has ended that gives the process its number.
+/// The process that a line of `stat` speaks of, and whether the thread has ended that gives the
+/// process its number.
 fn parse(pid: i32, stat: &[u8]) -> Option<(Seen, bool)> {
     // The name, in brackets, may have anything in it.
     let rest = stat.get(stat.iter().rposition(|byte| *byte == b')')? + 2..)?;
@@ -319,7 +368,17 @@ fn parse(pid: i32, stat: &[u8]) -> Option<(Seen, bool)> {
     let pages = times.nth(3).and_then(number).unwrap_or(0);
     let has_ended = matches!(state, b"Z" | b"X" | b"x");
     let alive = !has_ended || threads > 1;
-    let seen = Seen { pid, thread: pid, parent, alive, ours: false, threads, ticks, pages, tables: 0 };
+    let seen = Seen {
+        pid,
+        thread: pid,
+        parent,
+        alive,
+        ours: false,
+        threads,
+        ticks,
+        pages,
+        tables: 0,
+    };
     Some((seen, has_ended))
 }
 
@@ -328,9 +387,12 @@ fn page_tables(proc: &OwnedFd, pid: i32) -> Result<u64, Errno> {
     const KEY: &[u8] = b"\nVmPTE:";
     /// The longest line, in bytes.
     const LINE: usize = 64;
-    let Some(fd) = open(proc, pid, b"/status")? else { return Ok(0) };
+    let Some(fd) = open(proc, pid, b"/status")? else {
+        return Ok(0);
+    };
     let mut buffer = [0; 4096];
-    // What was read last may be the beginning of the line: the groups of a process can be many, and come before.
+    // What was read last may be the beginning of the line: the groups of a process can be many, and
+    // come before.
     let mut kept = 0;
     loop {
         let more = match read(&fd, &mut buffer[kept..]) {
@@ -339,7 +401,9 @@ fn page_tables(proc: &OwnedFd, pid: i32) -> Result<u64, Errno> {
             more => more?,
         };
         let end = kept + more;
-        let at = buffer[..end].windows(KEY.len()).position(|part| part == KEY);
+        let at = buffer[..end]
+            .windows(KEY.len())
+            .position(|part| part == KEY);
         if let Some(at) = at.filter(|at| more == 0 || at + LINE <= end) {
             return kilobytes(&buffer[at + KEY.len()..end]).ok_or(Errno::INVAL);
         }
@@ -358,12 +422,29 @@ fn kilobytes(line: &[u8]) -> Option<u64> {
     number(fields.find(|field| !field.is_empty())?)?.checked_mul(1024)
 }
 
-/// Calls `meet` with each child of a thread; with none where the thread has ended, or the system does not list children.
-fn each_child(proc: &OwnedFd, process: i32, thread: i32, mut meet: impl FnMut(i32)) -> Result<(), Errno> {
+/// Calls `meet` with each child of a thread; with none where the thread has ended, or the system
+/// does not list children.
+fn each_child(
+    proc: &OwnedFd,
+    process: i32,
+    thread: i32,
+    mut meet: impl FnMut(i32),
+) -> Result<(), Errno> {
     let mut path = [0; PATH];
-    let parts = [Part::Pid(process), Part::Name(b"/task/"), Part::Pid(thread), Part::Name(b"/children")];
+    let parts = [
+        Part::Pid(process),
+        Part::Name(b"/task/"),
+        Part::Pid(thread),
+        Part::Name(b"/children"),
+    ];
     let path = path_of(&parts, &mut path).ok_or(Errno::NAMETOOLONG)?;
-    let Some(fd) = if_there(openat(proc, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()))? else {
+    let Some(fd) = if_there(openat(
+        proc,
+        path,
+        OFlags::RDONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    ))?
+    else {
         return Ok(());
     };
     let mut buffer = [0; 4096];
@@ -375,7 +456,9 @@ fn each_child(proc: &OwnedFd, process: i32, thread: i32, mut meet: impl FnMut(i3
         };
         for byte in &buffer[..more] {
             if byte.is_ascii_digit() {
-                child = child.saturating_mul(10).saturating_add(i32::from(byte - b'0'));
+                child = child
+                    .saturating_mul(10)
+                    .saturating_add(i32::from(byte - b'0'));
             } else if child > 0 {
                 meet(std::mem::take(&mut child));
             }
@@ -402,10 +485,14 @@ fn if_there<T>(result: Result<T, Errno>) -> Result<Option<T>, Errno> {
 fn share(proc: &OwnedFd, pid: i32) -> Option<u64> {
     let mut buffer = [0; 2048];
     let text = file(proc, pid, b"/smaps_rollup", &mut buffer).ok()??;
-    kilobytes(text.split(|byte| *byte == b'\n').find_map(|line| line.strip_prefix(b"Pss:"))?)
+    kilobytes(
+        text.split(|byte| *byte == b'\n')
+            .find_map(|line| line.strip_prefix(b"Pss:"))?,
+    )
 }
 
-/// Returns whether a process has memory mapped that others can share and that is in no file with a name; also if that is not known.
+/// Returns whether a process has memory mapped that others can share and that is in no file with a
+/// name; also if that is not known.
 fn has_shared_memory(proc: &OwnedFd, pid: i32) -> bool {
     const SHARED: &[u8] = b"/dev/zero (deleted)\n";
     let fd = match open(proc, pid, b"/maps") {
@@ -423,7 +510,10 @@ fn has_shared_memory(proc: &OwnedFd, pid: i32) -> bool {
             Err(_) => return true,
             Ok(more) => {
                 let end = kept + more;
-                if buffer[..end].windows(SHARED.len()).any(|part| part == SHARED) {
+                if buffer[..end]
+                    .windows(SHARED.len())
+                    .any(|part| part == SHARED)
+                {
                     return true;
                 }
                 kept = end.min(SHARED.len() - 1);
@@ -436,12 +526,24 @@ fn has_shared_memory(proc: &OwnedFd, pid: i32) -> bool {
 fn open(proc: &OwnedFd, pid: i32, name: &[u8]) -> Result<Option<OwnedFd>, Errno> {
     let mut path = [0; PATH];
     let path = path_of(&[Part::Pid(pid), Part::Name(name)], &mut path).ok_or(Errno::NAMETOOLONG)?;
-    if_there(openat(proc, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()))
+    if_there(openat(
+        proc,
+        path,
+        OFlags::RDONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    ))
 }
 
 /// The beginning of a file of a process.
-fn file<'a>(proc: &OwnedFd, pid: i32, name: &[u8], buffer: &'a mut [u8]) -> Result<Option<&'a [u8]>, Errno> {
-    let Some(fd) = open(proc, pid, name)? else { return Ok(None) };
+fn file<'a>(
+    proc: &OwnedFd,
+    pid: i32,
+    name: &[u8],
+    buffer: &'a mut [u8],
+) -> Result<Option<&'a [u8]>, Errno> {
+    let Some(fd) = open(proc, pid, name)? else {
+        return Ok(None);
+    };
     let mut length = 0;
     while length < buffer.len() {
         match read(&fd, &mut buffer[length..]) {

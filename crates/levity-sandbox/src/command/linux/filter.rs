@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 
 use libc::c_long;
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-    TargetArch, sock_filter,
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, sock_filter,
 };
 
 use super::job::Means;
@@ -20,14 +20,17 @@ const TIOCLINUX: u64 = 0x541C;
 const FIOSETOWN: u64 = 0x8901;
 const SIOCSPGRP: u64 = 0x8902;
 
-/// Requests to terminals, pipes and sockets, by their first and last number. No file system has one of these.
+/// Requests to terminals, pipes and sockets, by their first and last number. No file system has one
+/// of these.
 const TERMINAL: (u64, u64) = (0x5400, 0x54FF);
-/// Requests to file systems that only ask: for the size of a block, for flags, for extents and for attributes.
+/// Requests to file systems that only ask: for the size of a block, for flags, for extents and for
+/// attributes.
 const ASKING: [u64; 4] = [0x0002, 0x8008_6601, 0xC020_660B, 0x801C_581F];
 
 /// The type of a request is its second byte. Those of Btrfs, which has snapshots and subvolumes.
 const BTRFS: u64 = 0x94;
-/// Of these, all file systems know the ones that share contents of two open files: FICLONE, FICLONERANGE and FIDEDUPERANGE.
+/// Of these, all file systems know the ones that share contents of two open files: FICLONE,
+/// FICLONERANGE and FIDEDUPERANGE.
 const SHARING: [u64; 3] = [0x4004_9409, 0x4020_940D, 0xC018_9436];
 /// Those of bcachefs, which has the same, and of OCFS2, which copies a file by its path.
 const OTHER_SNAPSHOTS: [u64; 2] = [0xBC, 0x6F];
@@ -39,10 +42,16 @@ pub(super) fn filters(means: &Means, network: Network) -> Option<Vec<BpfProgram>
     programs(means, denied(means, network)?)
 }
 
-/// The filters of a command that only reads: also no network, and no change of modes, owners, times and attributes, which
-/// Landlock does not know of.
+/// The filters of a command that only reads: also no network, and no change of modes, owners, times
+/// and attributes, which Landlock does not know of.
 pub(super) fn read_only_filters(means: &Means) -> Option<Vec<BpfProgram>> {
-    let mut denied = denied(&Means { own_network: false, ..*means }, Network::None)?;
+    let mut denied = denied(
+        &Means {
+            own_network: false,
+            ..*means
+        },
+        Network::None,
+    )?;
     denied.extend(calls(&CHANGES));
     #[cfg(target_arch = "x86_64")]
     denied.extend(calls(&OLD_CHANGES));
@@ -50,14 +59,26 @@ pub(super) fn read_only_filters(means: &Means) -> Option<Vec<BpfProgram>> {
     programs(means, denied)
 }
 
-/// Denies requests to file systems. They change flags, versions and keys of files that are open for reading, each file system
-/// has its own, and new ones come. So those that are known to be harmless are allowed.
+/// Denies requests to file systems. They change flags, versions and keys of files that are open for
+/// reading, each file system has its own, and new ones come. So those that are known to be harmless
+/// are allowed.
 fn file_requests(rules: &mut Rules) -> Option<()> {
-    for outside in [(SeccompCmpOp::Lt, TERMINAL.0), (SeccompCmpOp::Gt, TERMINAL.1)] {
+    for outside in [
+        (SeccompCmpOp::Lt, TERMINAL.0),
+        (SeccompCmpOp::Gt, TERMINAL.1),
+    ] {
         let asking = ASKING.map(|request| (SeccompCmpOp::Ne, request));
-        let condition = |(op, value)| SeccompCondition::new(1, SeccompCmpArgLen::Dword, op, value).ok();
-        let conditions = [outside].into_iter().chain(asking).map(condition).collect::<Option<Vec<_>>>()?;
-        rules.entry(libc::SYS_ioctl).or_default().push(SeccompRule::new(conditions).ok()?);
+        let condition =
+            |(op, value)| SeccompCondition::new(1, SeccompCmpArgLen::Dword, op, value).ok();
+        let conditions = [outside]
+            .into_iter()
+            .chain(asking)
+            .map(condition)
+            .collect::<Option<Vec<_>>>()?;
+        rules
+            .entry(libc::SYS_ioctl)
+            .or_default()
+            .push(SeccompRule::new(conditions).ok()?);
     }
     Some(())
 }
@@ -121,10 +142,17 @@ fn denied(means: &Means, network: Network) -> Option<Rules> {
     when(&mut rules, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, TIOCSTI)?;
     when(&mut rules, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, TIOCLINUX)?;
     snapshots(&mut rules)?;
-    // A lease on a file makes everybody else wait who opens it, and a delegation is one for folders, too.
+    // A lease on a file makes everybody else wait who opens it, and a delegation is one for
+    // folders, too.
     const F_SETDELEG: i32 = 1040;
     for command in [libc::F_SETLEASE, F_SETDELEG] {
-        when(&mut rules, libc::SYS_fcntl, 1, SeccompCmpOp::Eq, command as u64)?;
+        when(
+            &mut rules,
+            libc::SYS_fcntl,
+            1,
+            SeccompCmpOp::Eq,
+            command as u64,
+        )?;
     }
     set_user_id(&mut rules)?;
     if means.landlock < 3 {
@@ -138,14 +166,21 @@ fn denied(means: &Means, network: Network) -> Option<Rules> {
     Some(rules)
 }
 
-/// Denies requests for snapshots and the like. They show denied files under other names, past mounts and Landlock, and what is
-/// read-only in them cannot be removed.
+/// Denies requests for snapshots and the like. They show denied files under other names, past
+/// mounts and Landlock, and what is read-only in them cannot be removed.
 fn snapshots(rules: &mut Rules) -> Option<()> {
     let of_type = |kind: u64| (SeccompCmpOp::MaskedEq(0xFF00), kind << 8);
     let others = SHARING.map(|request| (SeccompCmpOp::Ne, request));
     let condition = |(op, value)| SeccompCondition::new(1, SeccompCmpArgLen::Dword, op, value).ok();
-    let conditions = [of_type(BTRFS)].into_iter().chain(others).map(condition).collect::<Option<Vec<_>>>()?;
-    rules.entry(libc::SYS_ioctl).or_default().push(SeccompRule::new(conditions).ok()?);
+    let conditions = [of_type(BTRFS)]
+        .into_iter()
+        .chain(others)
+        .map(condition)
+        .collect::<Option<Vec<_>>>()?;
+    rules
+        .entry(libc::SYS_ioctl)
+        .or_default()
+        .push(SeccompRule::new(conditions).ok()?);
     for kind in OTHER_SNAPSHOTS {
         let (op, value) = of_type(kind);
         when(rules, libc::SYS_ioctl, 1, op, value)?;
@@ -153,8 +188,8 @@ fn snapshots(rules: &mut Rules) -> Option<()> {
     Some(())
 }
 
-/// Denies files that run as their owner, whoever starts them: other users of the host would find them. The flags of
-/// `openat2` are behind a pointer, so that it seems not to be there.
+/// Denies files that run as their owner, whoever starts them: other users of the host would find
+/// them. The flags of `openat2` are behind a pointer, so that it seems not to be there.
 fn set_user_id(rules: &mut Rules) -> Option<()> {
     const SET_USER_ID: u64 = 0o4000;
     /// A file without a name, and not the flag for folders that goes with it.
@@ -162,12 +197,20 @@ fn set_user_id(rules: &mut Rules) -> Option<()> {
     const FCHMODAT2: c_long = 452;
     let has = |bit: u64| (SeccompCmpOp::MaskedEq(bit), bit);
     let (op, value) = has(SET_USER_ID);
-    let mut changes =
-        vec![(libc::SYS_fchmod, 1), (libc::SYS_fchmodat, 2), (FCHMODAT2, 2), (libc::SYS_mknodat, 2)];
+    let mut changes = vec![
+        (libc::SYS_fchmod, 1),
+        (libc::SYS_fchmodat, 2),
+        (FCHMODAT2, 2),
+        (libc::SYS_mknodat, 2),
+    ];
     let mut opens = vec![(libc::SYS_openat, 2)];
     #[cfg(target_arch = "x86_64")]
     {
-        changes.extend([(libc::SYS_chmod, 1), (libc::SYS_mknod, 1), (libc::SYS_creat, 1)]);
+        changes.extend([
+            (libc::SYS_chmod, 1),
+            (libc::SYS_mknod, 1),
+            (libc::SYS_creat, 1),
+        ]);
         opens.push((libc::SYS_open, 1));
     }
     for (call, mode) in changes {
@@ -176,7 +219,11 @@ fn set_user_id(rules: &mut Rules) -> Option<()> {
     for (call, flags) in opens {
         for creating in [libc::O_CREAT as u64, TMPFILE] {
             let (flag, bit) = has(creating);
-            when_both(rules, call, [(flags, flag, bit), (flags + 1, op.clone(), value)])?;
+            when_both(
+                rules,
+                call,
+                [(flags, flag, bit), (flags + 1, op.clone(), value)],
+            )?;
         }
     }
     Some(())
@@ -185,25 +232,40 @@ fn set_user_id(rules: &mut Rules) -> Option<()> {
 /// A rule that matches when an argument compares so, in 32 bits.
 fn when(rules: &mut Rules, call: c_long, argument: u8, op: SeccompCmpOp, value: u64) -> Option<()> {
     let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, op, value).ok()?;
-    rules.entry(call).or_default().push(SeccompRule::new(vec![condition]).ok()?);
+    rules
+        .entry(call)
+        .or_default()
+        .push(SeccompRule::new(vec![condition]).ok()?);
     Some(())
 }
 
 /// A rule that matches when two arguments compare so, in 32 bits.
-fn when_both(rules: &mut Rules, call: c_long, conditions: [(u8, SeccompCmpOp, u64); 2]) -> Option<()> {
-    let condition =
-        |(argument, op, value)| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, op, value).ok();
-    let conditions = conditions.into_iter().map(condition).collect::<Option<Vec<_>>>()?;
-    rules.entry(call).or_default().push(SeccompRule::new(conditions).ok()?);
+fn when_both(
+    rules: &mut Rules,
+    call: c_long,
+    conditions: [(u8, SeccompCmpOp, u64); 2],
+) -> Option<()> {
+    let condition = |(argument, op, value)| {
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, op, value).ok()
+    };
+    let conditions = conditions
+        .into_iter()
+        .map(condition)
+        .collect::<Option<Vec<_>>>()?;
+    rules
+        .entry(call)
+        .or_default()
+        .push(SeccompRule::new(conditions).ok()?);
     Some(())
 }
 
-/// Which families of sockets there are. Those of files reach services of the host, such as Docker's, whatever
-/// the network.
+/// Which families of sockets there are. Those of files reach services of the host, such as
+/// Docker's, whatever the network.
 fn sockets(rules: &mut Rules, means: &Means, network: Network) -> Option<()> {
     pairs(rules)?;
     if network == Network::None && !means.own_network {
-        // There are pairs alone, and those are connected. An end of one could still take a name that others know.
+        // There are pairs alone, and those are connected. An end of one could still take a name
+        // that others know.
         for call in [
             libc::SYS_socket,
             libc::SYS_bind,
@@ -219,30 +281,58 @@ fn sockets(rules: &mut Rules, means: &Means, network: Network) -> Option<()> {
     let mut families = vec![libc::AF_INET, libc::AF_INET6];
     if network == Network::Any {
         families.push(libc::AF_NETLINK);
-        // Routes are told by the first protocol. Others tell of sockets, devices and processes of the host.
+        // Routes are told by the first protocol. Others tell of sockets, devices and processes of
+        // the host.
         let routes = (2, SeccompCmpOp::Ne, libc::NETLINK_ROUTE as u64);
-        when_both(rules, libc::SYS_socket, [(0, SeccompCmpOp::Eq, libc::AF_NETLINK as u64), routes])?;
+        when_both(
+            rules,
+            libc::SYS_socket,
+            [(0, SeccompCmpOp::Eq, libc::AF_NETLINK as u64), routes],
+        )?;
     }
-    let not =
-        |family: i32| SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, family as u64).ok();
+    let not = |family: i32| {
+        SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, family as u64).ok()
+    };
     let others = families.into_iter().map(not).collect::<Option<Vec<_>>>()?;
-    rules.entry(libc::SYS_socket).or_default().push(SeccompRule::new(others).ok()?);
+    rules
+        .entry(libc::SYS_socket)
+        .or_default()
+        .push(SeccompRule::new(others).ok()?);
     // Raw ones, by any family; the type has flags in its higher bits.
     const PACKET: i32 = 10;
     for kind in [libc::SOCK_RAW, PACKET] {
-        when(rules, libc::SYS_socket, 1, SeccompCmpOp::MaskedEq(0xF), kind as u64)?;
+        when(
+            rules,
+            libc::SYS_socket,
+            1,
+            SeccompCmpOp::MaskedEq(0xF),
+            kind as u64,
+        )?;
     }
     Some(())
 }
 
-/// Pairs of sockets may be made where each end stays what it is: an end of a pair of streams is connected for good. An end
-/// for datagrams can be connected to, or send to, any socket that has a name, on the host too. A raw one is the same.
+/// Pairs of sockets may be made where each end stays what it is: an end of a pair of streams is
+/// connected for good. An end for datagrams can be connected to, or send to, any socket that has a
+/// name, on the host too. A raw one is the same.
 fn pairs(rules: &mut Rules) -> Option<()> {
-    when(rules, libc::SYS_socketpair, 0, SeccompCmpOp::Ne, libc::AF_UNIX as u64)?;
+    when(
+        rules,
+        libc::SYS_socketpair,
+        0,
+        SeccompCmpOp::Ne,
+        libc::AF_UNIX as u64,
+    )?;
     // The types are numbers, of which these two are the lower four bits that are allowed.
     const ALLOWED: [i32; 2] = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET];
     for kind in (0..16).filter(|kind| !ALLOWED.contains(kind)) {
-        when(rules, libc::SYS_socketpair, 1, SeccompCmpOp::MaskedEq(0xF), kind as u64)?;
+        when(
+            rules,
+            libc::SYS_socketpair,
+            1,
+            SeccompCmpOp::MaskedEq(0xF),
+            kind as u64,
+        )?;
     }
     Some(())
 }
@@ -260,11 +350,29 @@ fn namespaces(rules: &mut Rules) -> Option<()> {
         libc::CLONE_NEWCGROUP,
     ];
     for flag in flags.map(|flag| flag as u64) {
-        when(rules, libc::SYS_clone, 0, SeccompCmpOp::MaskedEq(flag), flag)?;
-        when(rules, libc::SYS_unshare, 0, SeccompCmpOp::MaskedEq(flag), flag)?;
+        when(
+            rules,
+            libc::SYS_clone,
+            0,
+            SeccompCmpOp::MaskedEq(flag),
+            flag,
+        )?;
+        when(
+            rules,
+            libc::SYS_unshare,
+            0,
+            SeccompCmpOp::MaskedEq(flag),
+            flag,
+        )?;
     }
     // In `clone` this bit is a part of the signal.
-    when(rules, libc::SYS_unshare, 0, SeccompCmpOp::MaskedEq(NEWTIME as u64), NEWTIME as u64)
+    when(
+        rules,
+        libc::SYS_unshare,
+        0,
+        SeccompCmpOp::MaskedEq(NEWTIME as u64),
+        NEWTIME as u64,
+    )
 }
 
 /// Signals to the host, the watcher, and everybody.
@@ -273,7 +381,12 @@ fn signals(rules: &mut Rules) -> Option<()> {
     // A group that began in another process namespace has no number here, so nobody can name it.
     let group = launch::own_group().map(|group| group.wrapping_neg() as u32);
     let masks = [host as u32, -1_i32 as u32, WATCHER, WATCHER_GROUP];
-    let calls = [libc::SYS_kill, libc::SYS_tkill, libc::SYS_tgkill, libc::SYS_rt_sigqueueinfo];
+    let calls = [
+        libc::SYS_kill,
+        libc::SYS_tkill,
+        libc::SYS_tgkill,
+        libc::SYS_rt_sigqueueinfo,
+    ];
     for target in masks.into_iter().chain(group) {
         for call in calls {
             when(rules, call, 0, SeccompCmpOp::Eq, u64::from(target))?;
@@ -293,14 +406,19 @@ fn signals(rules: &mut Rules) -> Option<()> {
     Some(())
 }
 
-/// Calls that change another process: its priority, its limits, where it runs and where its memory is. Whoever makes the
-/// watcher wait outruns it, and without a namespace all that the user has is in reach.
+/// Calls that change another process: its priority, its limits, where it runs and where its memory
+/// is. Whoever makes the watcher wait outruns it, and without a namespace all that the user has is
+/// in reach.
 ///
-/// In a namespace of its own a command has all processes to itself but the first, which is the watcher. Elsewhere a program
-/// may change itself, which is number 0, and no process by its number.
+/// In a namespace of its own a command has all processes to itself but the first, which is the
+/// watcher. Elsewhere a program may change itself, which is number 0, and no process by its number.
 fn others(rules: &mut Rules, is_apart: bool) -> Option<()> {
     const WATCHER_IN_NAMESPACE: u64 = 1;
-    let target = if is_apart { (SeccompCmpOp::Eq, WATCHER_IN_NAMESPACE) } else { (SeccompCmpOp::Ne, 0) };
+    let target = if is_apart {
+        (SeccompCmpOp::Eq, WATCHER_IN_NAMESPACE)
+    } else {
+        (SeccompCmpOp::Ne, 0)
+    };
     for call in [
         libc::SYS_sched_setscheduler,
         libc::SYS_sched_setparam,
@@ -309,15 +427,22 @@ fn others(rules: &mut Rules, is_apart: bool) -> Option<()> {
     ] {
         when(rules, call, 0, target.0.clone(), target.1)?;
     }
-    for call in
-        [libc::SYS_prlimit64, libc::SYS_migrate_pages, libc::SYS_move_pages, libc::SYS_get_robust_list]
-    {
+    for call in [
+        libc::SYS_prlimit64,
+        libc::SYS_migrate_pages,
+        libc::SYS_move_pages,
+        libc::SYS_get_robust_list,
+    ] {
         when(rules, call, 0, SeccompCmpOp::Ne, 0)?;
     }
     // These say first whether they mean a process, a group, or all that a user has.
     for (call, process) in [(libc::SYS_setpriority, 0), (libc::SYS_ioprio_set, 1)] {
         let user = process + 2;
-        let kind = if is_apart { (SeccompCmpOp::Eq, user) } else { (SeccompCmpOp::Ne, process) };
+        let kind = if is_apart {
+            (SeccompCmpOp::Eq, user)
+        } else {
+            (SeccompCmpOp::Ne, process)
+        };
         when(rules, call, 0, kind.0, kind.1)?;
         when(rules, call, 1, target.0.clone(), target.1)?;
     }
@@ -343,8 +468,9 @@ const MISSING: [c_long; 9] = [
     libc::SYS_openat2,
 ];
 
-/// Calls for objects that belong to all of the user's processes where there is no namespace for them: new ones would be left
-/// behind, and those of others are reached by numbers that can be guessed.
+/// Calls for objects that belong to all of the user's processes where there is no namespace for
+/// them: new ones would be left behind, and those of others are reached by numbers that can be
+/// guessed.
 const OBJECTS: [c_long; 12] = [
     libc::SYS_shmat,
     libc::SYS_shmctl,
@@ -360,11 +486,12 @@ const OBJECTS: [c_long; 12] = [
     libc::SYS_mq_unlink,
 ];
 
-/// What is said to be done and is not: without a namespace of its own, a command stays in one process group, which
-/// the kernel stops and kills at once, however fast it grows.
+/// What is said to be done and is not: without a namespace of its own, a command stays in one
+/// process group, which the kernel stops and kills at once, however fast it grows.
 const PRETENDED: [c_long; 2] = [libc::SYS_setsid, libc::SYS_setpgid];
 
-/// Calls that change what is known of a file beside its contents. Some have the same number on all machines.
+/// Calls that change what is known of a file beside its contents. Some have the same number on all
+/// machines.
 const CHANGES: [c_long; 15] = [
     libc::SYS_fchmod,
     libc::SYS_fchmodat,

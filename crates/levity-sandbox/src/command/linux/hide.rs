@@ -1,8 +1,9 @@
 //! Finds the denied files of a workspace, and everything that cannot be searched for them.
 //!
-//! The rule: a command sees a folder only if every entry of it was looked at. A folder that cannot be listed and
-//! entered, whose entries have paths that are too long to be mounted on, or that holds too many denied files, is hidden
-//! as a whole. Where that is the workspace itself, no command runs.
+//! The rule: a command sees a folder only if every entry of it was looked at. A folder that cannot
+//! be listed and entered, whose entries have paths that are too long to be mounted on, or that
+//! holds too many denied files, is hidden as a whole. Where that is the workspace itself, no
+//! command runs.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ffi::{CString, OsStr};
@@ -22,8 +23,8 @@ use super::placeholders;
 use crate::Workspace;
 use crate::workspace::{MOVES, Tree};
 
-/// How much is looked at and covered. With more, no command runs: whoever makes many files would make the next command
-/// see what is hidden from this one.
+/// How much is looked at and covered. With more, no command runs: whoever makes many files would
+/// make the next command see what is hidden from this one.
 #[derive(Clone, Copy)]
 struct Bounds {
     /// Entries of the workspace.
@@ -75,22 +76,28 @@ impl Found {
     fn check_within(&self, bounds: &Bounds) -> io::Result<()> {
         let covers = self.covers.len() + self.elsewhere.len();
         if covers > bounds.covers {
-            return Err(refused("the workspace has too many denied files to hide them one by one"));
+            return Err(refused(
+                "the workspace has too many denied files to hide them one by one",
+            ));
         }
         match covers + self.guarded.len() * placeholders::MOST > bounds.covers {
-            true => Err(refused("the workspace has too many repositories to protect them one by one")),
+            true => Err(refused(
+                "the workspace has too many repositories to protect them one by one",
+            )),
             false => Ok(()),
         }
     }
 }
 
-/// How often links with denied names are followed anew, as long as there are more of them each time.
+/// How often links with denied names are followed anew, as long as there are more of them each
+/// time.
 const ROUNDS: usize = 8;
 
 /// Searches a workspace for what must be hidden from a command, or protected.
 ///
-/// Git needs what is in `.git`, which tools for files have no business with. What of it would be executed outside
-/// the sandbox later is protected instead, and the rest is searched like any other folder.
+/// Git needs what is in `.git`, which tools for files have no business with. What of it would be
+/// executed outside the sandbox later is protected instead, and the rest is searched like any other
+/// folder.
 pub(super) fn search(workspace: &Workspace) -> Result<Found, Trouble> {
     search_within(workspace, BOUNDS)
 }
@@ -106,11 +113,19 @@ fn search_within(workspace: &Workspace, bounds: Bounds) -> Result<Found, Trouble
         let mut scan = Scan::new(workspace, bounds, &covered, &paths)?;
         scan.names = counts_names.then(HashMap::new);
         scan.run()?;
-        // A file with a name that was not found may have a denied one, in a folder that was not searched.
+        // A file with a name that was not found may have a denied one, in a folder that was not
+        // searched.
         let names = scan.names.iter().flatten();
-        let doubtful = names.filter(|(_, (found, all))| found < all).map(|(identity, _)| *identity);
-        let more: Vec<Identity> =
-            scan.linked.iter().copied().chain(doubtful).filter(|it| !covered.contains(it)).collect();
+        let doubtful = names
+            .filter(|(_, (found, all))| found < all)
+            .map(|(identity, _)| *identity);
+        let more: Vec<Identity> = scan
+            .linked
+            .iter()
+            .copied()
+            .chain(doubtful)
+            .filter(|it| !covered.contains(it))
+            .collect();
         let must_count = scan.is_partial && !counts_names;
         if more.is_empty() && !must_count {
             return scan.finish(&mounts);
@@ -144,7 +159,8 @@ struct Scan<'a> {
     outside: BTreeSet<PathBuf>,
     /// A folder could not be searched into which a command may have put a denied file.
     is_partial: bool,
-    /// Files with more than one name: how many of their names were found, and how many there are. Only filled where that is asked for.
+    /// Files with more than one name: how many of their names were found, and how many there are.
+    /// Only filled where that is asked for.
     names: Option<HashMap<Identity, (u64, u64)>>,
     /// Folders whose names were counted. A mount may show one twice.
     counted: HashSet<Identity>,
@@ -192,7 +208,10 @@ impl<'a> Scan<'a> {
             tree: Tree::new(openat(CWD, workspace.root(), flags, Mode::empty())?),
             seen: 0,
             covers: Vec::new(),
-            waiting: vec![Folder { path: Vec::new(), is_hidden: false }],
+            waiting: vec![Folder {
+                path: Vec::new(),
+                is_hidden: false,
+            }],
             waiting_bytes: 0,
             searched: HashSet::new(),
             repositories: Vec::new(),
@@ -213,13 +232,15 @@ impl<'a> Scan<'a> {
     fn run(&mut self) -> io::Result<()> {
         while let Some(folder) = self.waiting.pop() {
             self.waiting_bytes -= folder.path.len();
-            let (covers, waiting, bytes) = (self.covers.len(), self.waiting.len(), self.waiting_bytes);
+            let (covers, waiting, bytes) =
+                (self.covers.len(), self.waiting.len(), self.waiting_bytes);
             match self.look_into(&folder) {
                 Ok(()) | Err(Stop::Gone) => {}
                 Err(Stop::Refuse(error)) => return Err(error),
                 // It is hidden already.
                 Err(Stop::Hide) if folder.is_hidden => {
-                    let stat = statat(self.tree.top(), &*folder.path, AtFlags::SYMLINK_NOFOLLOW).ok();
+                    let stat =
+                        statat(self.tree.top(), &*folder.path, AtFlags::SYMLINK_NOFOLLOW).ok();
                     self.leave_out(stat.as_ref());
                 }
                 Err(Stop::Hide) => {
@@ -231,7 +252,9 @@ impl<'a> Scan<'a> {
                 }
             }
             if self.covers.len() > self.bounds.covers {
-                return Err(refused("the workspace has too many denied files to hide them one by one"));
+                return Err(refused(
+                    "the workspace has too many denied files to hide them one by one",
+                ));
             }
         }
         Ok(())
@@ -284,12 +307,15 @@ impl<'a> Scan<'a> {
                 clippy::unnecessary_cast,
                 reason = "the types differ between machines"
             )]
-            let entry = names.entry(Identity::of(stat)).or_insert((0, stat.st_nlink as u64));
+            let entry = names
+                .entry(Identity::of(stat))
+                .or_insert((0, stat.st_nlink as u64));
             entry.0 += 1;
         }
     }
 
-    /// Looks for other names of what is in a folder that is hidden: links to it, and what its links lead to, are secret, too.
+    /// Looks for other names of what is in a folder that is hidden: links to it, and what its links
+    /// lead to, are secret, too.
     fn list_links(
         &mut self,
         folder: &[u8],
@@ -309,7 +335,9 @@ impl<'a> Scan<'a> {
                 self.leave_out(None);
                 continue;
             }
-            let Some(stat) = look(fd, name)? else { continue };
+            let Some(stat) = look(fd, name)? else {
+                continue;
+            };
             self.count_name(&stat);
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Symlink => self.follow(fd, name, &path),
@@ -332,7 +360,9 @@ impl<'a> Scan<'a> {
         }
         let target = noted.unwrap_or_else(|_| {
             // It was moved meanwhile.
-            statat(fd, name, AtFlags::empty()).ok().map(|target| Identity::of(&target))
+            statat(fd, name, AtFlags::empty())
+                .ok()
+                .map(|target| Identity::of(&target))
         });
         self.linked.extend(target);
     }
@@ -361,12 +391,19 @@ impl<'a> Scan<'a> {
                 return Err(Stop::Hide);
             }
             // A device that came with an archive is no file of the workspace.
-            let is_device = matches!(entry.file_type(), FileType::BlockDevice | FileType::CharacterDevice);
-            let is_denied = is_device || self.workspace.denies_entry(&text, &String::from_utf8_lossy(name));
-            // The number that a folder tells for an entry is another one than the entry's own where something is mounted on it,
-            // and on some file systems. So each is looked at.
-            let may_be_linked =
-                !self.covered_links.is_empty() || self.covered_paths.contains(&path) || self.names.is_some();
+            let is_device = matches!(
+                entry.file_type(),
+                FileType::BlockDevice | FileType::CharacterDevice
+            );
+            let is_denied = is_device
+                || self
+                    .workspace
+                    .denies_entry(&text, &String::from_utf8_lossy(name));
+            // The number that a folder tells for an entry is another one than the entry's own where
+            // something is mounted on it, and on some file systems. So each is looked at.
+            let may_be_linked = !self.covered_links.is_empty()
+                || self.covered_paths.contains(&path)
+                || self.names.is_some();
             if is_denied || may_be_linked {
                 denied += usize::from(self.deny(fd, name, &path, is_denied)?);
                 if denied > self.bounds.in_folder {
@@ -378,7 +415,11 @@ impl<'a> Scan<'a> {
         }
         let is_whole = of_git == 3;
         if (is_whole || is_worktree) && !folder.is_empty() {
-            self.repositories.push(Repository { path: folder.to_vec(), identity, is_whole });
+            self.repositories.push(Repository {
+                path: folder.to_vec(),
+                identity,
+                is_whole,
+            });
         }
         Ok(())
     }
@@ -386,15 +427,25 @@ impl<'a> Scan<'a> {
     fn wait(&mut self, path: Vec<u8>, is_hidden: bool) -> Result<(), Stop> {
         self.waiting_bytes += path.len();
         if self.waiting_bytes > self.bounds.waiting {
-            return Err(Stop::Refuse(refused("the workspace has too many folders with long names")));
+            return Err(Stop::Refuse(refused(
+                "the workspace has too many folders with long names",
+            )));
         }
         self.waiting.push(Folder { path, is_hidden });
         Ok(())
     }
 
     /// Covers an entry that is denied, or seems to be another name of one that is. Whether it did.
-    fn deny(&mut self, fd: &OwnedFd, name: &[u8], path: &[u8], is_denied: bool) -> Result<bool, Stop> {
-        let Some(stat) = look(fd, name)? else { return Ok(false) };
+    fn deny(
+        &mut self,
+        fd: &OwnedFd,
+        name: &[u8],
+        path: &[u8],
+        is_denied: bool,
+    ) -> Result<bool, Stop> {
+        let Some(stat) = look(fd, name)? else {
+            return Ok(false);
+        };
         self.count_name(&stat);
         let identity = Identity::of(&stat);
         let is_target = self.covered_links.contains(&identity) || self.covered_paths.contains(path);
@@ -446,7 +497,8 @@ impl<'a> Scan<'a> {
     fn hide_whole(&mut self, folder: &[u8]) -> io::Result<()> {
         if folder.is_empty() {
             return Err(refused(
-                "the workspace's folder cannot be listed and entered, or holds too many denied files",
+                "the workspace's folder cannot be listed and entered, or holds too many denied \
+                    files",
             ));
         }
         match statat(self.tree.top(), folder, AtFlags::SYMLINK_NOFOLLOW) {
@@ -462,21 +514,39 @@ impl<'a> Scan<'a> {
     }
 
     fn note_repository(&mut self, git: &[u8]) {
-        let noted = self.workspace.note_repository(OsStr::from_bytes(&self.absolute(git)).as_ref());
+        let noted = self
+            .workspace
+            .note_repository(OsStr::from_bytes(&self.absolute(git)).as_ref());
         self.used_by_git.extend(noted);
     }
 
-    /// Keeps what git executes in the repositories that the user's git would use, or is told to execute there, as it is.
+    /// Keeps what git executes in the repositories that the user's git would use, or is told to
+    /// execute there, as it is.
     fn protect(&mut self) -> Vec<Vec<u8>> {
         let is_inside = |path: &[u8]| path.split(|byte| *byte == b'/').any(|name| name == b".git");
-        let is_used = |it: &&Repository| is_inside(&it.path) || self.used_by_git.contains(&it.identity);
-        let used = self.repositories.iter().filter(is_used).map(|it| &it.path).chain(&self.git_folders);
-        let hidden: HashSet<&[u8]> =
-            self.covers.iter().filter(|it| it.kind.hides()).map(|it| it.path.as_bytes()).collect();
+        let is_used =
+            |it: &&Repository| is_inside(&it.path) || self.used_by_git.contains(&it.identity);
+        let used = self
+            .repositories
+            .iter()
+            .filter(is_used)
+            .map(|it| &it.path)
+            .chain(&self.git_folders);
+        let hidden: HashSet<&[u8]> = self
+            .covers
+            .iter()
+            .filter(|it| it.kind.hides())
+            .map(|it| it.path.as_bytes())
+            .collect();
         let is_hidden = |path: &[u8]| {
             let path = self.absolute(path);
-            let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
-            ends.chain([path.len()]).any(|end| hidden.contains(&path[..end]))
+            let ends = path
+                .iter()
+                .enumerate()
+                .filter(|(_, byte)| **byte == b'/')
+                .map(|(end, _)| end);
+            ends.chain([path.len()])
+                .any(|end| hidden.contains(&path[..end]))
         };
         let used: BTreeSet<Vec<u8>> = used.filter(|path| !is_hidden(path)).cloned().collect();
         for repository in &used {
@@ -485,7 +555,9 @@ impl<'a> Scan<'a> {
                 if self.is_too_long(&path) {
                     continue;
                 }
-                if let Ok(stat) = statat(self.tree.top(), path.as_slice(), AtFlags::SYMLINK_NOFOLLOW) {
+                if let Ok(stat) =
+                    statat(self.tree.top(), path.as_slice(), AtFlags::SYMLINK_NOFOLLOW)
+                {
                     self.cover(CoverKind::Fixed, &path, Identity::of(&stat));
                 }
             }
@@ -496,7 +568,11 @@ impl<'a> Scan<'a> {
     fn cover(&mut self, kind: CoverKind, path: &[u8], identity: Identity) {
         // A name has no zero byte in it.
         if let Ok(path) = CString::new(self.absolute(path)) {
-            self.covers.push(Cover { kind, path, identity });
+            self.covers.push(Cover {
+                kind,
+                path,
+                identity,
+            });
         }
     }
 
@@ -515,13 +591,16 @@ impl<'a> Scan<'a> {
         let elsewhere = mounts.cover_views(&mut self.covers)?;
         let (bounds, mut covers) = (self.bounds, Vec::new());
         if self.workspace.denies_by_path() {
-            // Where a rule looks at a path, a folder that is moved takes its files past the rule. So no folder with
-            // something denied in it can be moved.
+            // Where a rule looks at a path, a folder that is moved takes its files past the rule.
+            // So no folder with something denied in it can be moved.
             let root = self.workspace.root().as_os_str().as_bytes().len();
             let mut above = BTreeSet::new();
             for cover in self.covers.iter().filter(|cover| cover.kind.hides()) {
                 let path = cover.path.as_bytes();
-                let ends = path.iter().enumerate().filter(|(at, byte)| *at > root && **byte == b'/');
+                let ends = path
+                    .iter()
+                    .enumerate()
+                    .filter(|(at, byte)| *at > root && **byte == b'/');
                 above.extend(ends.map(|(end, _)| path[..end].to_vec()));
                 if above.len() > bounds.covers {
                     break;
@@ -530,9 +609,21 @@ impl<'a> Scan<'a> {
             covers.extend(above.iter().filter_map(|path| pin(path)));
         }
         covers.extend(self.covers);
-        let repositories = self.repositories.into_iter().filter(|it| it.is_whole).map(|it| it.path).collect();
+        let repositories = self
+            .repositories
+            .into_iter()
+            .filter(|it| it.is_whole)
+            .map(|it| it.path)
+            .collect();
         let (searched, outside) = (self.searched, self.outside);
-        let found = Found { covers, searched, repositories, guarded, elsewhere, outside };
+        let found = Found {
+            covers,
+            searched,
+            repositories,
+            guarded,
+            elsewhere,
+            outside,
+        };
         found.check_within(&bounds)?;
         Ok(found)
     }
@@ -541,7 +632,11 @@ impl<'a> Scan<'a> {
 fn pin(path: &[u8]) -> Option<Cover> {
     let stat = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let path = CString::new(path).ok()?;
-    Some(Cover { kind: CoverKind::Pinned, path, identity: Identity::of(&stat) })
+    Some(Cover {
+        kind: CoverKind::Pinned,
+        path,
+        identity: Identity::of(&stat),
+    })
 }
 
 /// What a failure says of the folder that was to be looked into.
@@ -580,13 +675,20 @@ pub(super) fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Leaves out covers for what an earlier one hides: at such a path there is something else then, or nothing.
+/// Leaves out covers for what an earlier one hides: at such a path there is something else then, or
+/// nothing.
 pub(super) fn without_hidden(covers: Vec<Cover>) -> Vec<Cover> {
     let mut hidden = HashSet::new();
     let is_seen = |it: &Cover| {
         let path = it.path.as_bytes();
-        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
-        let is_seen = !ends.chain([path.len()]).any(|end| hidden.contains(&path[..end]));
+        let ends = path
+            .iter()
+            .enumerate()
+            .filter(|(_, byte)| **byte == b'/')
+            .map(|(end, _)| end);
+        let is_seen = !ends
+            .chain([path.len()])
+            .any(|end| hidden.contains(&path[..end]));
         if is_seen && it.kind.hides() {
             hidden.insert(path.to_vec());
         }
@@ -603,7 +705,9 @@ fn refused(reason: &'static str) -> io::Error {
 pub(super) fn open_found(cover: &Cover) -> Option<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = openat(CWD, &*cover.path, flags, Mode::empty()).ok()?;
-    fstat(&fd).is_ok_and(|stat| Identity::of(&stat) == cover.identity).then_some(fd)
+    fstat(&fd)
+        .is_ok_and(|stat| Identity::of(&stat) == cover.identity)
+        .then_some(fd)
 }
 
 #[cfg(test)]
@@ -628,7 +732,10 @@ mod tests {
             .iter()
             .map(|cover| {
                 let path = Path::new(OsStr::from_bytes(cover.path.as_bytes()));
-                (cover.kind, path.strip_prefix(workspace.root()).unwrap().to_owned())
+                (
+                    cover.kind,
+                    path.strip_prefix(workspace.root()).unwrap().to_owned(),
+                )
             })
             .collect();
         found.sort();
@@ -640,8 +747,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         put(folder.path(), names);
         let workspace = Workspace::open(folder.path()).unwrap();
-        let expected: Vec<_> =
-            expected.iter().map(|(kind, path)| (*kind, Path::new(path).to_owned())).collect();
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|(kind, path)| (*kind, Path::new(path).to_owned()))
+            .collect();
         assert_eq!(found(&workspace, bounds), expected);
     }
 
@@ -650,7 +759,11 @@ mod tests {
         use CoverKind::{File, Fixed, Folder, Pinned};
         check(&["a", "b/c"], BOUNDS, &[]);
         check(&["b/.ENV", "b/id_rsa\nx"], BOUNDS, &[(File, "b/.ENV")]);
-        check(&["b/.env.\nx", "x\n.pem"], BOUNDS, &[(File, "b/.env.\nx"), (File, "x\n.pem")]);
+        check(
+            &["b/.env.\nx", "x\n.pem"],
+            BOUNDS,
+            &[(File, "b/.env.\nx"), (File, "x\n.pem")],
+        );
         check(&["b/.ssh/.env"], BOUNDS, &[(Folder, "b/.ssh")]);
         let git = ["b/.git/config", "b/.git/hooks/x", "b/.git/deep/.env"];
         let expected = [
@@ -664,8 +777,15 @@ mod tests {
 
     #[test]
     fn scan_hides_folder_with_too_many_denied_files() {
-        let bounds = Bounds { in_folder: 2, ..BOUNDS };
-        check(&["k/1.pem", "k/2.pem", "k/3.pem", "k/sub/4.pem"], bounds, &[(CoverKind::Unknown, "k")]);
+        let bounds = Bounds {
+            in_folder: 2,
+            ..BOUNDS
+        };
+        check(
+            &["k/1.pem", "k/2.pem", "k/3.pem", "k/sub/4.pem"],
+            bounds,
+            &[(CoverKind::Unknown, "k")],
+        );
     }
 
     #[test]
@@ -674,8 +794,10 @@ mod tests {
         put(folder.path(), &["a/b/ccccccc", "a/.env"]);
         let workspace = Workspace::open(folder.path()).unwrap();
         let path = workspace.root().as_os_str().len() + "/a/b/cccc".len();
-        let expected =
-            vec![(CoverKind::File, PathBuf::from("a/.env")), (CoverKind::Unknown, PathBuf::from("a/b"))];
+        let expected = vec![
+            (CoverKind::File, PathBuf::from("a/.env")),
+            (CoverKind::Unknown, PathBuf::from("a/b")),
+        ];
         assert_eq!(found(&workspace, Bounds { path, ..BOUNDS }), expected);
     }
 
@@ -687,15 +809,18 @@ mod tests {
             fs::hard_link(folder.path().join("a/.env"), folder.path().join(name)).unwrap();
         }
         let workspace = Workspace::open(folder.path()).unwrap();
-        let expected =
-            ["0", "a/.env", "a/notes", "z/notes"].map(|name| (CoverKind::File, PathBuf::from(name)));
+        let expected = ["0", "a/.env", "a/notes", "z/notes"]
+            .map(|name| (CoverKind::File, PathBuf::from(name)));
         assert_eq!(found(&workspace, BOUNDS), expected);
     }
 
     #[test]
     fn scan_covers_every_name_of_a_file_in_a_denied_folder() {
         let folder = tempfile::tempdir().unwrap();
-        put(folder.path(), &[".aws/credentials", "deep/.ssh/sub/id", "pub/other"]);
+        put(
+            folder.path(),
+            &[".aws/credentials", "deep/.ssh/sub/id", "pub/other"],
+        );
         for (from, to) in [(".aws/credentials", "pub/copy"), ("deep/.ssh/sub/id", "0")] {
             fs::hard_link(folder.path().join(from), folder.path().join(to)).unwrap();
         }
@@ -712,25 +837,40 @@ mod tests {
     #[test]
     fn scan_covers_files_with_names_in_folders_that_it_cannot_search() {
         let folder = tempfile::tempdir().unwrap();
-        put(folder.path(), &["a/b/.env-is-too-long", "x/one", "x/two", "x/three"]);
-        for (from, to) in [("a/b/.env-is-too-long", "x/copy"), ("x/one", "y"), ("x/two", "z")] {
+        put(
+            folder.path(),
+            &["a/b/.env-is-too-long", "x/one", "x/two", "x/three"],
+        );
+        for (from, to) in [
+            ("a/b/.env-is-too-long", "x/copy"),
+            ("x/one", "y"),
+            ("x/two", "z"),
+        ] {
             fs::hard_link(folder.path().join(from), folder.path().join(to)).unwrap();
         }
         let workspace = Workspace::open(folder.path()).unwrap();
         let path = workspace.root().as_os_str().len() + "/a/b/ccccc".len();
         // All names of the others are known.
-        let expected =
-            [(CoverKind::File, PathBuf::from("x/copy")), (CoverKind::Unknown, PathBuf::from("a/b"))];
+        let expected = [
+            (CoverKind::File, PathBuf::from("x/copy")),
+            (CoverKind::Unknown, PathBuf::from("a/b")),
+        ];
         assert_eq!(found(&workspace, Bounds { path, ..BOUNDS }), expected);
     }
 
     #[test]
     fn scan_covers_targets_of_links_with_a_denied_name() {
         let folder = tempfile::tempdir().unwrap();
-        put(folder.path(), &["a/secret", "a/other", "keys/1", "store/HEAD", "z/b"]);
-        for (to, from) in
-            [("a/secret", ".env"), ("../keys", "z/.ssh"), ("/etc/hostname", ".npmrc"), ("store", ".git")]
-        {
+        put(
+            folder.path(),
+            &["a/secret", "a/other", "keys/1", "store/HEAD", "z/b"],
+        );
+        for (to, from) in [
+            ("a/secret", ".env"),
+            ("../keys", "z/.ssh"),
+            ("/etc/hostname", ".npmrc"),
+            ("store", ".git"),
+        ] {
             std::os::unix::fs::symlink(to, folder.path().join(from)).unwrap();
         }
         let workspace = Workspace::open(folder.path()).unwrap();
@@ -748,21 +888,32 @@ mod tests {
         put(folder.path(), &["sub/file"]);
         let device = rustix::fs::makedev(1, 3);
         let path = folder.path().join("sub/disk");
-        let made =
-            rustix::fs::mknodat(CWD, &path, FileType::CharacterDevice, Mode::RUSR | Mode::WUSR, device);
+        let made = rustix::fs::mknodat(
+            CWD,
+            &path,
+            FileType::CharacterDevice,
+            Mode::RUSR | Mode::WUSR,
+            device,
+        );
         if made.is_err() {
             // Only root can make one.
             return;
         }
         let workspace = Workspace::open(folder.path()).unwrap();
-        assert_eq!(found(&workspace, BOUNDS), [(CoverKind::File, PathBuf::from("sub/disk"))]);
+        assert_eq!(
+            found(&workspace, BOUNDS),
+            [(CoverKind::File, PathBuf::from("sub/disk"))]
+        );
     }
 
     #[test]
     fn scan_pins_folders_where_a_rule_looks_at_paths() {
         let folder = tempfile::tempdir().unwrap();
         put(folder.path(), &["a/b/plan.txt", "a/b/other.txt"]);
-        let workspace = Workspace::builder(folder.path()).deny("a/b/plan.*").build().unwrap();
+        let workspace = Workspace::builder(folder.path())
+            .deny("a/b/plan.*")
+            .build()
+            .unwrap();
         let expected = [
             (CoverKind::File, PathBuf::from("a/b/plan.txt")),
             (CoverKind::Pinned, PathBuf::from("a")),
@@ -774,15 +925,22 @@ mod tests {
     #[test]
     fn scan_refuses_more_repositories_than_can_be_protected() {
         let folder = tempfile::tempdir().unwrap();
-        put(folder.path(), &[".git/HEAD", ".git/objects/x", ".git/refs/x"]);
+        put(
+            folder.path(),
+            &[".git/HEAD", ".git/objects/x", ".git/refs/x"],
+        );
         for n in 0..9 {
-            let inside = ["HEAD", "objects/x", "refs/x"].map(|name| format!(".git/modules/{n}/{name}"));
+            let inside =
+                ["HEAD", "objects/x", "refs/x"].map(|name| format!(".git/modules/{n}/{name}"));
             put(folder.path(), &inside.each_ref().map(String::as_str));
         }
         let workspace = Workspace::open(folder.path()).unwrap();
         // `.git` itself, and four files for each of ten repositories.
         for (covers, allowed) in [(41, true), (40, false)] {
-            assert_eq!(search_within(&workspace, Bounds { covers, ..BOUNDS }).is_ok(), allowed);
+            assert_eq!(
+                search_within(&workspace, Bounds { covers, ..BOUNDS }).is_ok(),
+                allowed
+            );
         }
     }
 
@@ -790,9 +948,15 @@ mod tests {
     fn scan_counts_folders_that_it_pins() {
         let folder = tempfile::tempdir().unwrap();
         put(folder.path(), &["a/b/c/d/plan.txt"]);
-        let workspace = Workspace::builder(folder.path()).deny("a/b/c/d/plan.*").build().unwrap();
+        let workspace = Workspace::builder(folder.path())
+            .deny("a/b/c/d/plan.*")
+            .build()
+            .unwrap();
         for (covers, allowed) in [(5, true), (4, false)] {
-            assert_eq!(search_within(&workspace, Bounds { covers, ..BOUNDS }).is_ok(), allowed);
+            assert_eq!(
+                search_within(&workspace, Bounds { covers, ..BOUNDS }).is_ok(),
+                allowed
+            );
         }
     }
 
@@ -800,7 +964,8 @@ mod tests {
     fn scan_notes_target_outside_once() {
         let folder = tempfile::tempdir().unwrap();
         for n in 0..3 {
-            std::os::unix::fs::symlink("/etc/passwd", folder.path().join(format!("{n}.key"))).unwrap();
+            std::os::unix::fs::symlink("/etc/passwd", folder.path().join(format!("{n}.key")))
+                .unwrap();
         }
         let workspace = Workspace::open(folder.path()).unwrap();
         let outside: Vec<_> = search(&workspace).unwrap().outside.into_iter().collect();
@@ -813,11 +978,41 @@ mod tests {
         put(folder.path(), &["a", "b", ".env", "d/.env"]);
         let workspace = Workspace::open(folder.path()).unwrap();
         for (bounds, allowed) in [
-            (Bounds { entries: 5, ..BOUNDS }, true),
-            (Bounds { entries: 4, ..BOUNDS }, false),
-            (Bounds { covers: 1, ..BOUNDS }, false),
-            (Bounds { in_folder: 0, ..BOUNDS }, false),
-            (Bounds { waiting: 0, ..BOUNDS }, false),
+            (
+                Bounds {
+                    entries: 5,
+                    ..BOUNDS
+                },
+                true,
+            ),
+            (
+                Bounds {
+                    entries: 4,
+                    ..BOUNDS
+                },
+                false,
+            ),
+            (
+                Bounds {
+                    covers: 1,
+                    ..BOUNDS
+                },
+                false,
+            ),
+            (
+                Bounds {
+                    in_folder: 0,
+                    ..BOUNDS
+                },
+                false,
+            ),
+            (
+                Bounds {
+                    waiting: 0,
+                    ..BOUNDS
+                },
+                false,
+            ),
         ] {
             assert_eq!(search_within(&workspace, bounds).is_ok(), allowed);
         }

@@ -1,4 +1,5 @@
-//! The host's side of a running command: it takes what the command writes, and the watcher's word on how it ended.
+//! The host's side of a running command: it takes what the command writes, and the watcher's word
+//! on how it ended.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -52,7 +53,13 @@ pub(super) struct Intake {
 impl Intake {
     pub(super) fn new(fd: OwnedFd, stream: Stream, room: usize) -> io::Result<Self> {
         never_block(&fd)?;
-        Ok(Self { fd: Some(fd), stream, decoder: Decoder::default(), keep: Keep::new(room), room })
+        Ok(Self {
+            fd: Some(fd),
+            stream,
+            decoder: Decoder::default(),
+            keep: Keep::new(room),
+            room,
+        })
     }
 
     /// Takes what there is; `false` when that was nothing.
@@ -79,8 +86,11 @@ impl Intake {
     fn hand_on(&mut self, mut text: &str, listener: &mut Ear) {
         while !text.is_empty() && self.room > 0 {
             let most = PIECE.min(self.room);
-            let cut =
-                text.char_indices().map(|(at, c)| at + c.len_utf8()).take_while(|end| *end <= most).last();
+            let cut = text
+                .char_indices()
+                .map(|(at, c)| at + c.len_utf8())
+                .take_while(|end| *end <= most)
+                .last();
             let Some(cut) = cut.filter(|cut| *cut > 0) else {
                 self.room = 0;
                 return;
@@ -107,7 +117,10 @@ pub(super) struct Ear {
 
 impl Ear {
     pub(super) fn new(listener: Option<Arc<Listener>>) -> Self {
-        Self { listener, panic: None }
+        Self {
+            listener,
+            panic: None,
+        }
     }
 
     fn hear(&mut self, stream: Stream, text: &str) {
@@ -136,7 +149,11 @@ pub(super) struct Feed {
 impl Feed {
     pub(super) fn new(fd: Option<OwnedFd>, bytes: Vec<u8>) -> io::Result<Self> {
         fd.iter().try_for_each(never_block)?;
-        Ok(Self { fd, bytes, written: 0 })
+        Ok(Self {
+            fd,
+            bytes,
+            written: 0,
+        })
     }
 
     fn give(&mut self) {
@@ -162,10 +179,12 @@ pub(super) struct Wires {
 }
 
 impl Wires {
-    /// Serves the command until its watcher has gone; what the watcher said. A watcher that is not done long after
-    /// the command's time has been stopped by somebody, and is killed.
+    /// Serves the command until its watcher has gone; what the watcher said. A watcher that is not
+    /// done long after the command's time has been stopped by somebody, and is killed.
     pub(super) fn serve(&mut self, listener: &mut Ear, watcher: i32, millis: u64) -> Vec<Record> {
-        let end = launch::millis().saturating_add(millis).saturating_add(SLACK);
+        let end = launch::millis()
+            .saturating_add(millis)
+            .saturating_add(SLACK);
         let mut records = Vec::new();
         let mut buffer = vec![0; 64 << 10];
         loop {
@@ -187,7 +206,8 @@ impl Wires {
             if ready.feed {
                 self.feed.give();
             }
-            // The end is the last that the watcher says, also where something that it could not kill holds the report.
+            // The end is the last that the watcher says, also where something that it could not
+            // kill holds the report.
             let ended = |records: &[Record]| matches!(records.last(), Some(Record::Ended { .. }));
             if ready.report && (!next(&self.report, &mut records) || ended(&records)) {
                 break;
@@ -212,9 +232,16 @@ impl Wires {
             .collect();
         let failed = poll(&mut polled, Some(&time(millis))).is_err();
         let mut results = polled.iter().map(|fd| !failed && !fd.revents().is_empty());
-        let mut ready = fds.map(|(fd, _)| fd.is_some() && results.next().unwrap_or(false)).into_iter();
+        let mut ready = fds
+            .map(|(fd, _)| fd.is_some() && results.next().unwrap_or(false))
+            .into_iter();
         let mut next = || ready.next().unwrap_or(false);
-        Ready { report: next(), out: next(), err: next(), feed: next() }
+        Ready {
+            report: next(),
+            out: next(),
+            err: next(),
+            feed: next(),
+        }
     }
 }
 

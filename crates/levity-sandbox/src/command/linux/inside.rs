@@ -9,8 +9,8 @@ use rustix::fs::{CWD, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags,
-    OpenTreeFlags, fsconfig_create, fsmount, fsopen, mount, mount_change, mount_remount, move_mount,
-    open_tree,
+    OpenTreeFlags, fsconfig_create, fsmount, fsopen, mount, mount_change, mount_remount,
+    move_mount, open_tree,
 };
 use rustix::process::{Resource, Rlimit, chdir, setrlimit, setsid};
 
@@ -57,7 +57,8 @@ pub(super) fn watcher(job: &mut Job) -> ! {
         must(job, Step::Ids, ids(job));
     }
     if job.means.is_apart() {
-        // If memory runs out, this tree goes first, and with its first process all of it. Not vital.
+        // If memory runs out, this tree goes first, and with its first process all of it. Not
+        // vital.
         let _ = write_file(c"/proc/self/oom_score_adj", b"500");
         let _ = launch::die_with_parent();
     }
@@ -76,9 +77,17 @@ pub(super) fn watcher(job: &mut Job) -> ! {
     let flags = libc::SIGCHLD;
     job.means.own_proc &= job.probe.is_none() || bits & found::OWN_PROC != 0;
     // Closed by the command when it becomes a program, and by this process when it watches.
-    let (before, _held) = must(job, Step::Fork, std::io::pipe().map_err(|error| os_error(&error)));
+    let (before, _held) = must(
+        job,
+        Step::Fork,
+        std::io::pipe().map_err(|error| os_error(&error)),
+    );
     let before = before.into();
-    let command = launch::spawn(flags, job, if job.probe.is_some() { probe } else { command });
+    let command = launch::spawn(
+        flags,
+        job,
+        if job.probe.is_some() { probe } else { command },
+    );
     let command = must(job, Step::Fork, command);
     if job.probe.is_some() {
         tell(job, Record::Found(bits));
@@ -127,7 +136,11 @@ fn mounts(job: &mut Job) -> u32 {
         bits |= may(job, Step::Pids, bounded, found::OWN_PIDS);
     }
     if bits & found::OWN_PROC != 0 {
-        must(job, Step::Proc, mount_remount(c"/proc", MountFlags::BIND | QUIET, c""));
+        must(
+            job,
+            Step::Proc,
+            mount_remount(c"/proc", MountFlags::BIND | QUIET, c""),
+        );
     }
     bits
 }
@@ -144,26 +157,37 @@ fn hide(job: &Job) -> u32 {
     found::HIDDEN
 }
 
-/// The most that a process may be numbered in this namespace, and so how many there may be. The kernel keeps this
-/// also where it lets root have as many as it likes.
+/// The most that a process may be numbered in this namespace, and so how many there may be. The
+/// kernel keeps this also where it lets root have as many as it likes.
 fn bound(job: &Job) -> Sys<()> {
     write_file(c"/proc/sys/kernel/pid_max", &job.pid_max)
 }
 
-/// Everything is read-only, but the places that may be written: copies of them are taken before, and put back. So
-/// what is mounted read-only inside such a place stays so.
+/// Everything is read-only, but the places that may be written: copies of them are taken before,
+/// and put back. So what is mounted read-only inside such a place stays so.
 fn freeze(places: &[CString]) -> Sys<()> {
-    let Some((place, others)) = places.split_first() else { return launch::freeze(c"/") };
-    let whole =
-        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
+    let Some((place, others)) = places.split_first() else {
+        return launch::freeze(c"/");
+    };
+    let whole = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE;
     let copy = open_tree(CWD, &**place, whole)?;
     freeze(others)?;
-    move_mount(copy, c"", CWD, &**place, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+    move_mount(
+        copy,
+        c"",
+        CWD,
+        &**place,
+        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH,
+    )
 }
 
 /// What is only there to be read.
-const QUIET: MountFlags =
-    MountFlags::NOSUID.union(MountFlags::NODEV).union(MountFlags::NOEXEC).union(MountFlags::RDONLY);
+const QUIET: MountFlags = MountFlags::NOSUID
+    .union(MountFlags::NODEV)
+    .union(MountFlags::NOEXEC)
+    .union(MountFlags::RDONLY);
 
 /// Mounts something on what was found, or fails: it must not be visible.
 fn cover(job: &Job, cover: &Cover) -> Sys<()> {
@@ -173,7 +197,8 @@ fn cover(job: &Job, cover: &Cover) -> Sys<()> {
     let tree = match cover.kind {
         CoverKind::File => {
             let tree = open_tree(CWD, c"/dev/null", alone)?;
-            // A device on a mount without devices cannot be opened; where that fails, it can, and is empty.
+            // A device on a mount without devices cannot be opened; where that fails, it can, and
+            // is empty.
             let _ = launch::restrict_mount(tree.as_fd(), launch::MOUNT_QUIET);
             tree
         }
@@ -189,7 +214,8 @@ fn cover(job: &Job, cover: &Cover) -> Sys<()> {
         }
         CoverKind::Pinned => open_tree(&target, c"", itself)?,
     };
-    let by_descriptor = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    let by_descriptor =
+        MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     move_mount(tree, c"", target, c"", by_descriptor)
 }
 
@@ -200,17 +226,27 @@ fn open_found(cover: &Cover) -> Sys<OwnedFd> {
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Err(Errno::STALE),
         opened => opened?,
     };
-    if Identity::of(&fstat(&target)?) == cover.identity { Ok(target) } else { Err(Errno::STALE) }
+    if Identity::of(&fstat(&target)?) == cover.identity {
+        Ok(target)
+    } else {
+        Err(Errno::STALE)
+    }
 }
 
-/// A `/proc` for the own process namespace, in which processes that cannot be looked into are not seen: the
-/// watcher is one, and has the host's arguments. It can be written to until all is set.
+/// A `/proc` for the own process namespace, in which processes that cannot be looked into are not
+/// seen: the watcher is one, and has the host's arguments. It can be written to until all is set.
 fn own_proc() -> Sys<()> {
-    mount(c"proc", c"/proc", c"proc", QUIET.difference(MountFlags::RDONLY), c"hidepid=4")
+    mount(
+        c"proc",
+        c"/proc",
+        c"proc",
+        QUIET.difference(MountFlags::RDONLY),
+        c"hidepid=4",
+    )
 }
 
-/// A `/proc` for the own process namespace that hides nothing, and has no place in the file system. The watcher counts by it:
-/// not even root can look into every process of a command.
+/// A `/proc` for the own process namespace that hides nothing, and has no place in the file system.
+/// The watcher counts by it: not even root can look into every process of a command.
 fn whole_proc() -> Sys<OwnedFd> {
     let fs = fsopen(c"proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&fs)?;
@@ -219,7 +255,12 @@ fn whole_proc() -> Sys<OwnedFd> {
         | MountAttrFlags::MOUNT_ATTR_NOEXEC
         | MountAttrFlags::MOUNT_ATTR_RDONLY;
     let mount = fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, quiet)?;
-    openat(&mount, c".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+    openat(
+        &mount,
+        c".",
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
 }
 
 /// The command's life before it becomes a program.
@@ -253,7 +294,8 @@ const NICE: i32 = 10;
 fn limits(job: &Job) -> Sys<()> {
     let seconds = job.cpu_ms.div_ceil(1000);
     limit(Resource::Cpu, seconds)?;
-    // Address space that is reserved and not used is no memory, and many programs reserve plenty of it.
+    // Address space that is reserved and not used is no memory, and many programs reserve plenty of
+    // it.
     limit(Resource::Data, job.memory)?;
     limit(Resource::Fsize, job.file_size)?;
     limit(Resource::Core, 0)?;
@@ -273,19 +315,33 @@ fn limits(job: &Job) -> Sys<()> {
 fn limit(resource: Resource, most: u64) -> Sys<()> {
     let now = rustix::process::getrlimit(resource);
     let least = |now: Option<u64>| Some(now.map_or(most, |now| now.min(most)));
-    setrlimit(resource, Rlimit { current: least(now.current), maximum: least(now.maximum) })
+    setrlimit(
+        resource,
+        Rlimit {
+            current: least(now.current),
+            maximum: least(now.maximum),
+        },
+    )
 }
 
 /// Goes to the directory, and makes sure that it is one of the workspace.
 fn enter(job: &Job) -> Sys<()> {
     chdir(&*job.dir)?;
-    if launch::is_within(&job.root) { Ok(()) } else { Err(Errno::XDEV) }
+    if launch::is_within(&job.root) {
+        Ok(())
+    } else {
+        Err(Errno::XDEV)
+    }
 }
 
 /// Takes away what the command does not need; what of it was done.
 fn restrict(job: &mut Job) -> u32 {
     let mut bits = 0;
-    must(job, Step::Privileges, launch::keep_capabilities(job.capabilities));
+    must(
+        job,
+        Step::Privileges,
+        launch::keep_capabilities(job.capabilities),
+    );
     must(job, Step::Privileges, launch::no_new_privileges());
     if job.means.landlock > 0 {
         bits |= may(job, Step::Landlock, landlock(job), found::LANDLOCK);
@@ -294,7 +350,10 @@ fn restrict(job: &mut Job) -> u32 {
         if !job.means.is_apart() {
             super::filter::name_watcher(&mut job.filters);
         }
-        let filtered = job.filters.iter().try_for_each(|filter| launch::filter_calls(filter));
+        let filtered = job
+            .filters
+            .iter()
+            .try_for_each(|filter| launch::filter_calls(filter));
         bits |= may(job, Step::Seccomp, filtered, found::SECCOMP);
     }
     bits
@@ -329,7 +388,8 @@ fn probe(job: &mut Job) -> ! {
 }
 
 fn attempts(job: &Job, probe: &Probe) -> u32 {
-    let opens = |path: &CStr, flags| openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty()).is_ok();
+    let opens =
+        |path: &CStr, flags| openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty()).is_ok();
     // A file without a name leaves nothing behind where it can be made.
     let makes = |path: &CStr| {
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
@@ -343,17 +403,34 @@ fn attempts(job: &Job, probe: &Probe) -> u32 {
     let tried = [
         (!opens(&probe.canary, OFlags::RDONLY), found::READS_HELD),
         (!opens(&probe.canary, OFlags::WRONLY), found::WRITES_HELD),
-        (probe.port > 0 && !launch::connects(probe.port), found::NETWORK_HELD),
+        (
+            probe.port > 0 && !launch::connects(probe.port),
+            found::NETWORK_HELD,
+        ),
         (!launch::reaches_socket(&probe.socket), found::SOCKETS_HELD),
         (signals_held, found::SIGNALS_HELD),
         (!makes(c".") && !makes(&probe.folder), found::CHANGES_HELD),
-        (!launch::can_map(job.memory.saturating_add(1 << 20)), found::MEMORY_HELD),
-        (has_limit(Resource::Fsize, job.file_size), found::FILE_SIZE_HELD),
-        (opens(c".", OFlags::RDONLY | OFlags::DIRECTORY), found::WORKS),
+        (
+            !launch::can_map(job.memory.saturating_add(1 << 20)),
+            found::MEMORY_HELD,
+        ),
+        (
+            has_limit(Resource::Fsize, job.file_size),
+            found::FILE_SIZE_HELD,
+        ),
+        (
+            opens(c".", OFlags::RDONLY | OFlags::DIRECTORY),
+            found::WORKS,
+        ),
     ];
-    tried.into_iter().filter(|(holds, _)| *holds).fold(0, |bits, (_, bit)| bits | bit)
+    tried
+        .into_iter()
+        .filter(|(holds, _)| *holds)
+        .fold(0, |bits, (_, bit)| bits | bit)
 }
 
 fn has_limit(resource: Resource, most: u64) -> bool {
-    rustix::process::getrlimit(resource).maximum.is_some_and(|limit| limit <= most)
+    rustix::process::getrlimit(resource)
+        .maximum
+        .is_some_and(|limit| limit <= most)
 }

@@ -44,8 +44,13 @@ pub(super) struct Means {
 impl Means {
     /// The flags for `clone`.
     pub(super) fn flags(&self) -> c_int {
-        let apart = libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
-        let network = if self.own_network { libc::CLONE_NEWNET } else { 0 };
+        let apart =
+            libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
+        let network = if self.own_network {
+            libc::CLONE_NEWNET
+        } else {
+            0
+        };
         match self.apart {
             Apart::Namespaces => apart | network,
             Apart::UserNamespaces => apart | network | libc::CLONE_NEWUSER,
@@ -61,7 +66,8 @@ impl Means {
 /// What the child needs, all of it made beforehand: it cannot allocate.
 pub(super) struct Job {
     pub(super) means: Means,
-    /// What to try, in place of a command. Then a means that fails is left out, where it is fatal otherwise.
+    /// What to try, in place of a command. Then a means that fails is left out, where it is fatal
+    /// otherwise.
     pub(super) probe: Option<Probe>,
     pub(super) maps: [Vec<u8>; 2],
     pub(super) writable: Vec<CString>,
@@ -101,7 +107,13 @@ pub(super) struct Job {
 
 impl Job {
     pub(super) fn note_descriptors(&mut self) {
-        let always = [&self.stdin, &self.stdout, &self.stderr, &self.control, &self.report];
+        let always = [
+            &self.stdin,
+            &self.stdout,
+            &self.stderr,
+            &self.control,
+            &self.report,
+        ];
         let held = self.probe.as_ref().map(|probe| &probe.held);
         let all = always.into_iter().chain(&self.ruleset).chain(held);
         self.keep = all.map(AsRawFd::as_raw_fd).collect();
@@ -161,7 +173,8 @@ pub(super) enum Record {
     Failed(Step, i32, u32),
     /// What was found out: bits of [`found`].
     Found(u32),
-    /// The command ended with a status of `waitpid`, perhaps by a limit, and this many processes are left.
+    /// The command ended with a status of `waitpid`, perhaps by a limit, and this many processes
+    /// are left.
     Ended { status: i32, limit: u8, left: u32 },
 }
 
@@ -172,7 +185,11 @@ impl Record {
         let (kind, detail, a, b) = match self {
             Self::Failed(step, errno, at) => (1, step as u8, errno as u32, at),
             Self::Found(bits) => (2, 0, bits, 0),
-            Self::Ended { status, limit, left } => (3, limit, status as u32, left),
+            Self::Ended {
+                status,
+                limit,
+                left,
+            } => (3, limit, status as u32, left),
         };
         let mut bytes = [0; Self::SIZE];
         bytes[0] = kind;
@@ -183,7 +200,9 @@ impl Record {
     }
 
     pub(super) fn decode(bytes: &[u8; Self::SIZE]) -> Option<Self> {
-        let word = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let word = |at: usize| {
+            u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
         match bytes[0] {
             1 => Some(Self::Failed(
                 Step::ALL.into_iter().find(|step| *step as u8 == bytes[1])?,
@@ -191,7 +210,11 @@ impl Record {
                 word(8),
             )),
             2 => Some(Self::Found(word(4))),
-            3 => Some(Self::Ended { status: word(4) as i32, limit: bytes[1], left: word(8) }),
+            3 => Some(Self::Ended {
+                status: word(4) as i32,
+                limit: bytes[1],
+                left: word(8),
+            }),
             _ => None,
         }
     }

@@ -1,7 +1,8 @@
 //! Other paths of a workspace: mounts that show it, or a part of it, once more.
 //!
-//! Landlock allows files and folders whatever path leads to them, and what hides a file lies on one path. So a command could read a
-//! denied file by a second mount of the workspace, wherever that is.
+//! Landlock allows files and folders whatever path leads to them, and what hides a file lies on one
+//! path. So a command could read a denied file by a second mount of the workspace, wherever that
+//! is.
 
 use std::ffi::{CString, OsStr};
 use std::fs;
@@ -73,17 +74,32 @@ impl Mounts {
     /// Finds the mounts that matter for the workspace whose folder this is.
     pub(super) fn read(workspace: &Path) -> io::Result<Self> {
         // A thread may have mounts of its own, and what it starts has the same.
-        let text = fs::read("/proc/thread-self/mountinfo").or_else(|_| fs::read("/proc/self/mountinfo"))?;
-        let all: Vec<Mount> = text.split(|byte| *byte == b'\n').filter_map(parse).collect();
+        let text = fs::read("/proc/thread-self/mountinfo")
+            .or_else(|_| fs::read("/proc/self/mountinfo"))?;
+        let all: Vec<Mount> = text
+            .split(|byte| *byte == b'\n')
+            .filter_map(parse)
+            .collect();
         let at = workspace.as_os_str().as_bytes();
         let at = at.strip_suffix(b"/").unwrap_or(at).to_vec();
         let unknown = || io::Error::other("the mount of the workspace cannot be found out");
-        let id = look(workspace.as_os_str().as_bytes())?.ok_or_else(unknown)?.mount;
-        let own = all.iter().find(|mount| mount.id == id).ok_or_else(unknown)?;
+        let id = look(workspace.as_os_str().as_bytes())?
+            .ok_or_else(unknown)?
+            .mount;
+        let own = all
+            .iter()
+            .find(|mount| mount.id == id)
+            .ok_or_else(unknown)?;
         let rest = below(&own.point, &at).ok_or_else(unknown)?;
-        let whole =
-            Region { mount: id, device: own.device.clone(), root: append(&own.root, rest), at: at.clone() };
-        let inner = all.iter().filter(|mount| below(&at, &mount.point).is_some_and(|rest| !rest.is_empty()));
+        let whole = Region {
+            mount: id,
+            device: own.device.clone(),
+            root: append(&own.root, rest),
+            at: at.clone(),
+        };
+        let inner = all
+            .iter()
+            .filter(|mount| below(&at, &mount.point).is_some_and(|rest| !rest.is_empty()));
         let inner = inner.map(|mount| Region {
             mount: mount.id,
             device: mount.device.clone(),
@@ -98,7 +114,8 @@ impl Mounts {
         self.regions.first().map_or(b"", |region| &region.at)
     }
 
-    /// Adds covers for what is hidden or protected and has other paths in the workspace. Returns covers for paths elsewhere.
+    /// Adds covers for what is hidden or protected and has other paths in the workspace. Returns
+    /// covers for paths elsewhere.
     pub(super) fn cover_views(&self, covers: &mut Vec<Cover>) -> Result<Vec<Cover>, Trouble> {
         let mut elsewhere: Vec<Cover> = Vec::new();
         for view in self.views() {
@@ -126,37 +143,67 @@ impl Mounts {
 
     fn views(&self) -> impl Iterator<Item = View<'_>> {
         self.regions.iter().flat_map(|region| {
-            let others = self.all.iter().filter(|it| it.id != region.mount && it.device == region.device);
+            let others = self
+                .all
+                .iter()
+                .filter(|it| it.id != region.mount && it.device == region.device);
             others.filter_map(|mount| {
                 if let Some(rest) = below(&mount.root, &region.root) {
                     let at = append(&mount.point, rest);
-                    return Some(View { region, mount, part: Vec::new(), at });
+                    return Some(View {
+                        region,
+                        mount,
+                        part: Vec::new(),
+                        at,
+                    });
                 }
                 let part = below(&region.root, &mount.root)?.to_vec();
-                Some(View { region, mount, part, at: mount.point.clone() })
+                Some(View {
+                    region,
+                    mount,
+                    part,
+                    at: mount.point.clone(),
+                })
             })
         })
     }
 
-    /// Returns whether a view shows something that is hidden or protected in the workspace, or what a mount in the workspace hides.
+    /// Returns whether a view shows something that is hidden or protected in the workspace, or what
+    /// a mount in the workspace hides.
     fn matters(&self, view: &View<'_>, covers: &[Cover]) -> bool {
         let shown = append(&view.region.at, &view.part);
         let touches = |path: &[u8]| below(&shown, path).is_some();
-        covers
+        covers.iter().any(|cover| {
+            touches(cover.path.as_bytes()) || below(cover.path.as_bytes(), &shown).is_some()
+        }) || self
+            .regions
             .iter()
-            .any(|cover| touches(cover.path.as_bytes()) || below(cover.path.as_bytes(), &shown).is_some())
-            || self.regions.iter().skip(1).any(|region| region.at != shown && touches(&region.at))
+            .skip(1)
+            .any(|region| region.at != shown && touches(&region.at))
     }
 
     /// Covers another path in the workspace of what is covered already.
-    fn cover_inside(&self, view: &View<'_>, seen: &Seen, covers: &mut Vec<Cover>) -> Result<(), Trouble> {
+    fn cover_inside(
+        &self,
+        view: &View<'_>,
+        seen: &Seen,
+        covers: &mut Vec<Cover>,
+    ) -> Result<(), Trouble> {
         let shown = append(&view.region.at, &view.part);
         let (mut whole, mut more) = (None, Vec::new());
         for cover in covers.iter() {
             let path = cover.path.as_bytes();
             if below(path, &shown).is_some() && cover.kind != CoverKind::Pinned {
-                let kind = if cover.kind.hides() { seen.hiding() } else { CoverKind::Fixed };
-                whole = if whole.is_some_and(CoverKind::hides) { whole } else { Some(kind) };
+                let kind = if cover.kind.hides() {
+                    seen.hiding()
+                } else {
+                    CoverKind::Fixed
+                };
+                whole = if whole.is_some_and(CoverKind::hides) {
+                    whole
+                } else {
+                    Some(kind)
+                };
             } else if let Some(rest) = below(&shown, path).filter(|rest| !rest.is_empty()) {
                 more.push((cover.kind, append(&view.at, rest), cover.identity));
             }
@@ -189,7 +236,9 @@ impl Mounts {
 
 /// Returns whether a path is hidden, or is in a folder that is.
 fn is_hidden(covers: &[Cover], path: &[u8]) -> bool {
-    covers.iter().any(|it| it.kind.hides() && below(it.path.as_bytes(), path).is_some())
+    covers
+        .iter()
+        .any(|it| it.kind.hides() && below(it.path.as_bytes(), path).is_some())
 }
 
 /// What is at a path.
@@ -201,11 +250,19 @@ struct Seen {
 
 impl Seen {
     fn hiding(&self) -> CoverKind {
-        if self.kind == FileType::Directory { CoverKind::Folder } else { CoverKind::File }
+        if self.kind == FileType::Directory {
+            CoverKind::Folder
+        } else {
+            CoverKind::File
+        }
     }
 
     fn cover(&self, kind: CoverKind, path: &[u8]) -> Option<Cover> {
-        Some(Cover { kind, path: CString::new(path).ok()?, identity: self.identity })
+        Some(Cover {
+            kind,
+            path: CString::new(path).ok()?,
+            identity: self.identity,
+        })
     }
 }
 
@@ -223,7 +280,11 @@ fn look(path: &[u8]) -> io::Result<Option<Seen>> {
         return Err(io::ErrorKind::Unsupported.into());
     }
     let kind = FileType::from_raw_mode(stat.st_mode);
-    Ok(Some(Seen { mount: more.stx_mnt_id, identity: Identity::of(&stat), kind }))
+    Ok(Some(Seen {
+        mount: more.stx_mnt_id,
+        identity: Identity::of(&stat),
+        kind,
+    }))
 }
 
 /// What is left of a path below a folder; empty for the folder itself.
@@ -248,7 +309,12 @@ fn parse(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
     let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
     let device = fields.nth(1)?.to_vec();
-    Some(Mount { id, device, root: unescape(fields.next()?), point: unescape(fields.next()?) })
+    Some(Mount {
+        id,
+        device,
+        root: unescape(fields.next()?),
+        point: unescape(fields.next()?),
+    })
 }
 
 /// White space and backslashes are written as three octal digits.
@@ -256,11 +322,14 @@ fn unescape(text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
     while let Some((first, after)) = rest.split_first() {
-        let digits =
-            after.get(..3).filter(|it| *first == b'\\' && it.iter().all(|it| (b'0'..b'8').contains(it)));
+        let digits = after
+            .get(..3)
+            .filter(|it| *first == b'\\' && it.iter().all(|it| (b'0'..b'8').contains(it)));
         match digits {
             Some(digits) => {
-                let value = digits.iter().fold(0_u32, |value, digit| value * 8 + u32::from(digit - b'0'));
+                let value = digits
+                    .iter()
+                    .fold(0_u32, |value, digit| value * 8 + u32::from(digit - b'0'));
                 bytes.push(value as u8);
                 rest = &after[3..];
             }
@@ -280,8 +349,12 @@ mod tests {
     #[test]
     fn line_of_mountinfo_is_taken_apart() {
         let line = b"36 35 98:0 /mnt\\1341 /a\\040b rw,noatime master:1 - ext3 /dev/root rw";
-        let mount =
-            Mount { id: 36, device: b"98:0".to_vec(), root: b"/mnt\\1".to_vec(), point: b"/a b".to_vec() };
+        let mount = Mount {
+            id: 36,
+            device: b"98:0".to_vec(),
+            root: b"/mnt\\1".to_vec(),
+            point: b"/a b".to_vec(),
+        };
         assert_eq!(parse(line), Some(mount));
         assert_eq!(parse(b""), None);
         assert_eq!(parse(b"x 1 0:1 / /"), None);
@@ -298,7 +371,11 @@ mod tests {
             ("/a", "/ab", None),
             ("/a/b", "/a", None),
         ] {
-            assert_eq!(below(folder.as_bytes(), path.as_bytes()), rest.map(str::as_bytes), "{folder} {path}");
+            assert_eq!(
+                below(folder.as_bytes(), path.as_bytes()),
+                rest.map(str::as_bytes),
+                "{folder} {path}"
+            );
         }
         assert_eq!(append(b"/", b"a/b"), b"/a/b");
         assert_eq!(append(b"/", b""), b"/");

@@ -1,8 +1,9 @@
 //! Files that are put into a repository while commands run, so that no command can make them.
 //!
-//! A mount protects a file that is there. Git also executes what it finds in files that are usually not there: `commondir`, for
-//! instance, says in which other folder the settings and hooks are. So each that is missing is made, protected like the others, and
-//! removed when the last command of this process has ended. If that process is killed, they stay, and change nothing for git.
+//! A mount protects a file that is there. Git also executes what it finds in files that are usually
+//! not there: `commondir`, for instance, says in which other folder the settings and hooks are. So
+//! each that is missing is made, protected like the others, and removed when the last command of
+//! this process has ended. If that process is killed, they stay, and change nothing for git.
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
@@ -44,15 +45,25 @@ struct Key {
 pub(super) struct Placeholders(Vec<Key>);
 
 impl Placeholders {
-    /// Makes what is missing in repositories, and says what to cover. A repository into which nothing can be put is protected as a
-    /// whole.
-    pub(super) fn put_into(&mut self, workspace: &Workspace, repositories: &[Vec<u8>]) -> Vec<Cover> {
+    /// Makes what is missing in repositories, and says what to cover. A repository into which
+    /// nothing can be put is protected as a whole.
+    pub(super) fn put_into(
+        &mut self,
+        workspace: &Workspace,
+        repositories: &[Vec<u8>],
+    ) -> Vec<Cover> {
         let mut covers = Vec::new();
-        let Some(mut tree) = tree(workspace) else { return covers };
+        let Some(mut tree) = tree(workspace) else {
+            return covers;
+        };
         for repository in repositories {
             // One that was moved is missed by its other covers, too.
-            let Ok(folder) = tree.open(repository) else { continue };
-            if self.fill(workspace, repository, &folder, &mut covers).is_err()
+            let Ok(folder) = tree.open(repository) else {
+                continue;
+            };
+            if self
+                .fill(workspace, repository, &folder, &mut covers)
+                .is_err()
                 && let Ok(stat) = fstat(&folder)
             {
                 covers.extend(cover(workspace, repository, Identity::of(&stat)));
@@ -71,7 +82,11 @@ impl Placeholders {
         // Before there is a placeholder for the settings.
         let more = has_worktree_settings(folder).then_some("config.worktree");
         for name in ["hooks", "config", "commondir"].into_iter().chain(more) {
-            let key = Key { workspace: workspace.root().to_owned(), repository: repository.to_vec(), name };
+            let key = Key {
+                workspace: workspace.root().to_owned(),
+                repository: repository.to_vec(),
+                name,
+            };
             let mut held = held();
             let held = held.get_or_insert_default();
             if let Some(count) = held.get_mut(&key) {
@@ -84,7 +99,11 @@ impl Placeholders {
             }
             self.0.push(key);
             let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
-            covers.extend(cover(workspace, &join(repository, name.as_bytes()), Identity::of(&stat)));
+            covers.extend(cover(
+                workspace,
+                &join(repository, name.as_bytes()),
+                Identity::of(&stat),
+            ));
         }
         Ok(())
     }
@@ -95,7 +114,9 @@ impl Drop for Placeholders {
         let mut held = held();
         let held = held.get_or_insert_default();
         for key in &self.0 {
-            let Some(count) = held.get_mut(key) else { continue };
+            let Some(count) = held.get_mut(key) else {
+                continue;
+            };
             *count -= 1;
             if *count == 0 {
                 held.remove(key);
@@ -114,13 +135,23 @@ fn tree(workspace: &Workspace) -> Option<Tree> {
 }
 
 fn top(root: &OsStr) -> Option<OwnedFd> {
-    openat(CWD, root, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()
+    openat(
+        CWD,
+        root,
+        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )
+    .ok()
 }
 
 fn cover(workspace: &Workspace, path: &[u8], identity: Identity) -> Option<Cover> {
     let path = workspace.root().join(OsStr::from_bytes(path));
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
-    Some(Cover { kind: CoverKind::Fixed, path, identity })
+    Some(Cover {
+        kind: CoverKind::Fixed,
+        path,
+        identity,
+    })
 }
 
 /// Makes a file or folder; `false` if there is something already.
@@ -128,7 +159,8 @@ fn make(folder: &OwnedFd, name: &str) -> Result<bool, Errno> {
     let made = match name {
         "hooks" => mkdirat(folder, name, Mode::from_raw_mode(0o755)),
         _ => {
-            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let flags =
+                OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let text = if name == "commondir" { ITSELF } else { b"" };
             // So short a text is written in one go.
             openat(folder, name, flags, Mode::from_raw_mode(0o644))
@@ -148,7 +180,8 @@ fn is_left_behind(folder: &OwnedFd, name: &str) -> bool {
 }
 
 fn remove(key: &Key) {
-    let folder = top(key.workspace.as_os_str()).and_then(|top| Tree::new(top).open(&key.repository).ok());
+    let folder =
+        top(key.workspace.as_os_str()).and_then(|top| Tree::new(top).open(&key.repository).ok());
     let Some(folder) = folder else { return };
     let is_unchanged = match key.name {
         // One that is not empty is not removed.
@@ -166,9 +199,13 @@ fn remove(key: &Key) {
 
 /// Returns whether the settings may say that there are more of them in `config.worktree`.
 fn has_worktree_settings(folder: &OwnedFd) -> bool {
-    let Some(text) = text(folder, "config", MAX_CONFIG) else { return true };
+    let Some(text) = text(folder, "config", MAX_CONFIG) else {
+        return true;
+    };
     let text = text.to_ascii_lowercase();
-    text.len() == MAX_CONFIG || text.windows(14).any(|part| part == b"worktreeconfig") || has_include(&text)
+    text.len() == MAX_CONFIG
+        || text.windows(14).any(|part| part == b"worktreeconfig")
+        || has_include(&text)
 }
 
 /// Returns whether settings name other files with settings.

@@ -3,8 +3,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access as _, AccessFs, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr as _, RulesetCreated,
-    RulesetCreatedAttr as _, Scope,
+    ABI, Access as _, AccessFs, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr as _,
+    RulesetCreated, RulesetCreatedAttr as _, Scope,
 };
 
 use crate::SandboxError;
@@ -12,8 +12,17 @@ use crate::command::builder::{Network, Setup};
 use crate::command::private::Private;
 
 /// What programs need to run, and nothing that is anybody's own.
-const PROGRAMS: [&str; 9] =
-    ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store"];
+const PROGRAMS: [&str; 9] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/nix/store",
+    "/gnu/store",
+];
 
 const SETTINGS: [&str; 27] = [
     "/etc/ld.so.cache",
@@ -47,7 +56,13 @@ const SETTINGS: [&str; 27] = [
 
 const NAMES: [&str; 3] = ["/etc/resolv.conf", "/etc/host.conf", "/etc/gai.conf"];
 
-const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+const DEVICES: [&str; 5] = [
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+];
 
 /// Places that commands may use, opened.
 #[derive(Debug)]
@@ -65,12 +80,29 @@ pub(super) struct Places {
 impl Places {
     pub(super) fn new(setup: &Setup, private: &Private, abi: u32) -> Result<Self, SandboxError> {
         let abi = ABI::from(i32::try_from(abi).unwrap_or(0));
-        let opened = setup.reads.iter().chain(&setup.writes).filter_map(|place| place.canonicalize().ok());
+        let opened = setup
+            .reads
+            .iter()
+            .chain(&setup.writes)
+            .filter_map(|place| place.canonicalize().ok());
         let (open, opened) = (Vec::new(), opened.collect());
-        let mut places = Self { abi, open, writable: Vec::new(), readable: Vec::new(), opened };
-        let names = if setup.network == Network::Any { &NAMES[..] } else { &[] };
+        let mut places = Self {
+            abi,
+            open,
+            writable: Vec::new(),
+            readable: Vec::new(),
+            opened,
+        };
+        let names = if setup.network == Network::Any {
+            &NAMES[..]
+        } else {
+            &[]
+        };
         let system = PROGRAMS.iter().chain(&SETTINGS).chain(names);
-        let programs = system.clone().map(PathBuf::from).chain(setup.reads.iter().cloned());
+        let programs = system
+            .clone()
+            .map(PathBuf::from)
+            .chain(setup.reads.iter().cloned());
         places.readable.extend(programs.map(|place| (place, true)));
         let data = setup.writes.iter().cloned().chain([private.empty()]);
         places.readable.extend(data.map(|place| (place, false)));
@@ -91,7 +123,9 @@ impl Places {
             writes.push(root);
         }
         for place in reads {
-            places.add(&place, reading(abi)).map_err(|error| SandboxError::Place(place, error))?;
+            places
+                .add(&place, reading(abi))
+                .map_err(|error| SandboxError::Place(place, error))?;
         }
         for place in writes {
             let named = |error| SandboxError::Place(place.clone(), error);
@@ -104,7 +138,11 @@ impl Places {
 
     fn add(&mut self, place: &Path, access: BitFlags<AccessFs>) -> io::Result<()> {
         let is_folder = place.metadata()?.is_dir();
-        let access = if is_folder { access } else { access & AccessFs::from_file(self.abi) };
+        let access = if is_folder {
+            access
+        } else {
+            access & AccessFs::from_file(self.abi)
+        };
         let open = PathFd::new(place).map_err(io::Error::other)?;
         self.open.push((open, access));
         Ok(())
@@ -124,19 +162,26 @@ impl Places {
         let mut ruleset = self.create()?;
         for device in DEVICES {
             if let Ok(device) = PathFd::new(device) {
-                ruleset = ruleset.add_rule(PathBeneath::new(device, device_access())).ok()?;
+                ruleset = ruleset
+                    .add_rule(PathBeneath::new(device, device_access()))
+                    .ok()?;
             }
         }
         let temp = PathFd::new(temp).ok()?;
         let access = writing(self.abi) & !AccessFs::Execute;
-        ruleset.add_rule(PathBeneath::new(temp, access)).ok()?.into()
+        ruleset
+            .add_rule(PathBeneath::new(temp, access))
+            .ok()?
+            .into()
     }
 
     fn create(&self) -> Option<RulesetCreated> {
         if self.abi == ABI::Unsupported {
             return None;
         }
-        let mut ruleset = Ruleset::default().handle_access(AccessFs::from_all(self.abi)).ok()?;
+        let mut ruleset = Ruleset::default()
+            .handle_access(AccessFs::from_all(self.abi))
+            .ok()?;
         let scopes = Scope::from_all(self.abi);
         if !scopes.is_empty() {
             ruleset = ruleset.scope(scopes).ok()?;
@@ -146,7 +191,9 @@ impl Places {
 
     /// Where the system keeps its programs, by their real names.
     pub(super) fn programs() -> impl Iterator<Item = PathBuf> {
-        PROGRAMS.iter().filter_map(|place| Path::new(place).canonicalize().ok())
+        PROGRAMS
+            .iter()
+            .filter_map(|place| Path::new(place).canonicalize().ok())
     }
 
     /// What is allowed in a `/proc` of the command's own.

@@ -78,7 +78,11 @@ fn wanted(setup: &Setup, apart: Apart) -> Means {
         hidden: is_apart && with("mounts"),
         own_proc: is_apart && with("proc"),
         own_pids: is_apart && with("pids") && has_own_pids(),
-        landlock: if with("landlock") { launch::landlock_abi() } else { 0 },
+        landlock: if with("landlock") {
+            launch::landlock_abi()
+        } else {
+            0
+        },
         seccomp: with("seccomp"),
         counted: false,
     }
@@ -92,7 +96,11 @@ fn attempt(setup: &Setup, private: &Private, wanted: Means) -> Result<(Means, Tr
         hidden: tried.has(found::HIDDEN),
         own_proc: tried.has(found::OWN_PROC),
         own_pids: tried.has(found::OWN_PIDS),
-        landlock: if tried.has(found::LANDLOCK) { wanted.landlock } else { 0 },
+        landlock: if tried.has(found::LANDLOCK) {
+            wanted.landlock
+        } else {
+            0
+        },
         seccomp: tried.has(found::SECCOMP),
         counted: tried.has(found::COUNTED),
         ..system.means
@@ -118,7 +126,10 @@ fn try_out(
     reading: Option<&Reading>,
 ) -> io::Result<Tried> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).ok();
-    let port = listener.as_ref().and_then(|it| it.local_addr().ok()).map_or(0, |address| address.port());
+    let port = listener
+        .as_ref()
+        .and_then(|it| it.local_addr().ok())
+        .map_or(0, |address| address.port());
     let canary = CString::new(private.canary().as_os_str().as_bytes())?;
     // Where its path is too long for an address, nobody can reach it.
     let _ = std::fs::remove_file(private.socket());
@@ -127,7 +138,18 @@ fn try_out(
     let folder = CString::new(private.temp().as_os_str().as_bytes())?;
     let (watched, held) = pipe()?;
     let pid = rustix::process::getpid().as_raw_nonzero().get();
-    let records = system.probe(Probe { canary, folder, socket, port, pid, held }, limits, reading)?;
+    let records = system.probe(
+        Probe {
+            canary,
+            folder,
+            socket,
+            port,
+            pid,
+            held,
+        },
+        limits,
+        reading,
+    )?;
     let mut bits = 0;
     for record in &records {
         match record {
@@ -136,15 +158,29 @@ fn try_out(
             Record::Ended { .. } => {}
         }
     }
-    let ended = records.iter().any(|record| matches!(record, Record::Ended { left: 0, status: 0, .. }));
+    let ended = records.iter().any(|record| {
+        matches!(
+            record,
+            Record::Ended {
+                left: 0,
+                status: 0,
+                ..
+            }
+        )
+    });
     if !ended || bits & found::WORKS == 0 {
-        return Err(io::Error::other("the child that was to find out ended early"));
+        return Err(io::Error::other(
+            "the child that was to find out ended early",
+        ));
     }
     // Without a port to try, only what was put into force speaks for it.
     if port == 0 && (system.means.own_network || bits & found::SECCOMP != 0) {
         bits |= found::NETWORK_HELD;
     }
-    Ok(Tried { bits, killed_whole: is_let_go(&watched, RELEASE) })
+    Ok(Tried {
+        bits,
+        killed_whole: is_let_go(&watched, RELEASE),
+    })
 }
 
 /// How long a pipe may be held after the process that was to hold it was killed, in milliseconds.
@@ -152,8 +188,8 @@ const RELEASE: u64 = 5000;
 
 /// Waits until nobody holds the other end of a pipe; whether that happened in time.
 ///
-/// A process that another thread starts at the same moment has a copy of every descriptor until it closes them. So a pipe that
-/// is still held at once says nothing of the command.
+/// A process that another thread starts at the same moment has a copy of every descriptor until it
+/// closes them. So a pipe that is still held at once says nothing of the command.
 fn is_let_go(watched: &OwnedFd, millis: u64) -> bool {
     let end = launch::millis().saturating_add(millis);
     loop {
@@ -197,7 +233,12 @@ pub(super) fn read_only(system: &System, limits: &Limits, private: &Private) -> 
     if means.landlock == 0 || !means.seccomp {
         return Protection::open([], "Landlock and seccomp are needed");
     }
-    let by = [Mechanism::Landlock { abi: means.landlock }, Mechanism::Seccomp];
+    let by = [
+        Mechanism::Landlock {
+            abi: means.landlock,
+        },
+        Mechanism::Seccomp,
+    ];
     if system.holds_programs() {
         return Protection::open(
             by,
@@ -228,7 +269,9 @@ pub(super) fn read_only(system: &System, limits: &Limits, private: &Private) -> 
 fn files(means: &Means, tried: Tried) -> Protection {
     let mut by = Vec::new();
     if means.landlock > 0 {
-        by.push(Mechanism::Landlock { abi: means.landlock });
+        by.push(Mechanism::Landlock {
+            abi: means.landlock,
+        });
     }
     if means.frozen {
         by.push(Mechanism::MountNamespace);
@@ -240,7 +283,8 @@ fn files(means: &Means, tried: Tried) -> Protection {
     if !reads {
         return Protection::open(by, "files outside can be read");
     }
-    // Before the third version a file that may be read could be emptied; mounts and filters see to that.
+    // Before the third version a file that may be read could be emptied; mounts and filters see to
+    // that.
     let emptied = means.landlock < 3 && !means.frozen && (!means.seccomp || is_root());
     if emptied {
         return Protection::open(by, "files outside that may be read can be emptied");
@@ -281,11 +325,19 @@ fn network(setup: &Setup, means: &Means, tried: Tried) -> Protection {
             "services of the host can be reached through sockets in the file system",
         );
     }
-    if is_open { Protection::held(by).noted("open, as was asked for") } else { Protection::held(by) }
+    if is_open {
+        Protection::held(by).noted("open, as was asked for")
+    } else {
+        Protection::held(by)
+    }
 }
 
 fn processes(means: &Means, tried: Tried) -> Protection {
-    let mut by = vec![if means.is_apart() { Mechanism::ProcessNamespace } else { Mechanism::Adoption }];
+    let mut by = vec![if means.is_apart() {
+        Mechanism::ProcessNamespace
+    } else {
+        Mechanism::Adoption
+    }];
     if !means.is_apart() && means.seccomp {
         by.push(Mechanism::ProcessGroup);
     }
@@ -304,7 +356,9 @@ fn others(means: &Means, tried: Tried) -> Protection {
         by.push(Mechanism::ProcessNamespace);
     }
     if means.landlock > 0 {
-        by.push(Mechanism::Landlock { abi: means.landlock });
+        by.push(Mechanism::Landlock {
+            abi: means.landlock,
+        });
     }
     let unseen = means.own_proc || means.landlock > 0;
     let safe = means.is_apart() || (means.landlock >= 6 && tried.has(found::SIGNALS_HELD));
@@ -316,9 +370,10 @@ fn others(means: &Means, tried: Tried) -> Protection {
         (true, true) => Protection::held(by),
         (true, false) => Protection::open(by, "processes of the same user can be signalled"),
         (false, true) => Protection::open(by, "other processes can be seen"),
-        (false, false) => {
-            Protection::open(by, "other processes can be seen, and those of the same user signalled")
-        }
+        (false, false) => Protection::open(
+            by,
+            "other processes can be seen, and those of the same user signalled",
+        ),
     }
 }
 
@@ -331,7 +386,8 @@ fn watched(tried: Tried, more: &[Mechanism]) -> Protection {
     }
 }
 
-/// What the kernel keeps is for all tasks, so it is wider; it bounds what is faster than the watcher.
+/// What the kernel keeps is for all tasks, so it is wider; it bounds what is faster than the
+/// watcher.
 fn process_count(means: &Means, tried: Tried) -> Protection {
     let mut by = Vec::new();
     if means.own_pids {
@@ -343,18 +399,19 @@ fn process_count(means: &Means, tried: Tried) -> Protection {
     watched(tried, &by)
 }
 
-/// Whether each process namespace has a highest number of its own. Before Linux 6.14 there is one for the whole
-/// system, which must not be touched.
+/// Whether each process namespace has a highest number of its own. Before Linux 6.14 there is one
+/// for the whole system, which must not be touched.
 fn has_own_pids() -> bool {
     let system = rustix::system::uname();
     let release = system.release().to_string_lossy();
-    let mut parts =
-        release.split(|char: char| !char.is_ascii_digit()).map(|part| part.parse::<u32>().unwrap_or(0));
+    let mut parts = release
+        .split(|char: char| !char.is_ascii_digit())
+        .map(|part| part.parse::<u32>().unwrap_or(0));
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (6, 14)
 }
 
-/// The highest number where this many tasks are allowed. The kernel never uses the first 300 again, and wants 8 for
-/// each processor.
+/// The highest number where this many tasks are allowed. The kernel never uses the first 300 again,
+/// and wants 8 for each processor.
 pub(super) fn pid_max(tasks: u64) -> u64 {
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
     (tasks + 301).max(processors * 8).clamp(301, 4 << 20)

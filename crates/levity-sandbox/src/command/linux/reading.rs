@@ -1,7 +1,7 @@
 //! What a command that only reads may reach, as a ruleset of Landlock that is made for one run.
 //!
-//! Landlock allows and never forbids, so the workspace is allowed in pieces: a folder with nothing hidden in it as a whole,
-//! and of any other folder its names and each entry that is not hidden.
+//! Landlock allows and never forbids, so the workspace is allowed in pieces: a folder with nothing
+//! hidden in it as a whole, and of any other folder its names and each entry that is not hidden.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -26,7 +26,10 @@ use crate::workspace::Tree;
 const MOST_RULES: usize = 20_000;
 
 const OPEN: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-const LIST: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const LIST: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
 
 /// A run that only reads: its rights, and the folder for its temporary files.
 #[derive(Debug)]
@@ -58,15 +61,30 @@ impl Reading {
         found: &Found,
     ) -> Result<Self, Refusal> {
         let temp = Private::run_folder(private).map_err(Refusal::Failed)?;
-        let ruleset = places.bare_ruleset(temp.path()).ok_or(Refusal::NoLandlock)?;
-        let mut rules = Rules { ruleset: ruleset.as_fd(), left: MOST_RULES };
+        let ruleset = places
+            .bare_ruleset(temp.path())
+            .ok_or(Refusal::NoLandlock)?;
+        let mut rules = Rules {
+            ruleset: ruleset.as_fd(),
+            left: MOST_RULES,
+        };
         let empty = private.join("empty");
-        let elsewhere: Vec<PathBuf> =
-            found.elsewhere.iter().map(|it| OsStr::from_bytes(it.path.as_bytes()).into()).collect();
+        let elsewhere: Vec<PathBuf> = found
+            .elsewhere
+            .iter()
+            .map(|it| OsStr::from_bytes(it.path.as_bytes()).into())
+            .collect();
         for (place, runs) in &places.readable {
-            // Most systems have some of them only, and one that was removed meanwhile is not needed.
-            let Ok(real) = place.canonicalize() else { continue };
-            let access = if *runs { read() | AccessFs::Execute } else { read() };
+            // Most systems have some of them only, and one that was removed meanwhile is not
+            // needed.
+            let Ok(real) = place.canonicalize() else {
+                continue;
+            };
+            let access = if *runs {
+                read() | AccessFs::Execute
+            } else {
+                read()
+            };
             // The folder for what is empty is the only one of the sandbox's own.
             let mut own = vec![workspace.root()];
             own.extend((real != empty).then_some(private));
@@ -90,7 +108,11 @@ struct Rules<'a> {
 impl Rules<'_> {
     fn allow(&mut self, place: impl AsFd, access: BitFlags<AccessFs>) -> Result<(), Refusal> {
         self.left = self.left.checked_sub(1).ok_or(Refusal::TooManyRules)?;
-        Ok(launch::landlock_allow(self.ruleset, place.as_fd(), access.bits())?)
+        Ok(launch::landlock_allow(
+            self.ruleset,
+            place.as_fd(),
+            access.bits(),
+        )?)
     }
 
     /// Allows what was opened: a folder with all in it, or a file.
@@ -103,7 +125,8 @@ impl Rules<'_> {
         }
     }
 
-    /// Allows a place, but not what lies in one of `except`. Where one of them is in the place, all around it is allowed.
+    /// Allows a place, but not what lies in one of `except`. Where one of them is in the place, all
+    /// around it is allowed.
     fn allow_around(
         &mut self,
         place: &Path,
@@ -126,7 +149,10 @@ impl Rules<'_> {
                 }
                 continue;
             }
-            self.allow(openat(CWD, &place, OPEN, Mode::empty())?, AccessFs::ReadDir.into())?;
+            self.allow(
+                openat(CWD, &place, OPEN, Mode::empty())?,
+                AccessFs::ReadDir.into(),
+            )?;
             for entry in place.read_dir().map_err(Refusal::Failed)? {
                 if waiting.len() > self.left {
                     return Err(Refusal::TooManyRules);
@@ -138,7 +164,12 @@ impl Rules<'_> {
     }
 
     fn allow_workspace(&mut self, workspace: &Workspace, found: &Found) -> Result<(), Refusal> {
-        let root = openat(CWD, workspace.root(), LIST & !OFlags::NOFOLLOW, Mode::empty())?;
+        let root = openat(
+            CWD,
+            workspace.root(),
+            LIST & !OFlags::NOFOLLOW,
+            Mode::empty(),
+        )?;
         let root_path = workspace.root().as_os_str().as_bytes();
         let above = root_path.strip_suffix(b"/").unwrap_or(root_path).len() + 1;
         let is_git = |path: &[u8]| path == b".git" || path.ends_with(b"/.git");
@@ -156,8 +187,16 @@ impl Rules<'_> {
             return self.allow(root, read());
         }
         let parted: HashSet<&[u8]> = hidden.iter().copied().flat_map(folders_above).collect();
-        let is_hidden = |path| folders_above(path).chain([path]).any(|folder| hidden.contains(folder));
-        let mut parts: Vec<&[u8]> = parted.iter().copied().filter(|folder| !is_hidden(folder)).collect();
+        let is_hidden = |path| {
+            folders_above(path)
+                .chain([path])
+                .any(|folder| hidden.contains(folder))
+        };
+        let mut parts: Vec<&[u8]> = parted
+            .iter()
+            .copied()
+            .filter(|folder| !is_hidden(folder))
+            .collect();
         // Each is opened from the one before it, as far as they have the same folders above them.
         parts.sort_unstable();
         let mut tree = Tree::new(root);
@@ -181,7 +220,9 @@ impl Rules<'_> {
                 {
                     continue;
                 }
-                let Ok(child) = openat(&fd, entry.file_name(), OPEN, Mode::empty()) else { continue };
+                let Ok(child) = openat(&fd, entry.file_name(), OPEN, Mode::empty()) else {
+                    continue;
+                };
                 let stat = fstat(&child)?;
                 let identity = Identity::of(&stat);
                 // Only what the search saw: another thing may have the name by now.
@@ -200,7 +241,11 @@ impl Rules<'_> {
 
 /// The folders above a path that is relative to the workspace, and the workspace itself.
 fn folders_above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| end);
+    let ends = path
+        .iter()
+        .enumerate()
+        .filter(|(_, byte)| **byte == b'/')
+        .map(|(end, _)| end);
     ends.chain([0]).map(|end| &path[..end])
 }
 
@@ -221,11 +266,15 @@ mod tests {
         }
         let workspace = Workspace::open(folder.path()).unwrap();
         let found = hide::search(&workspace).unwrap();
-        let created = landlock::RulesetAttr::handle_access(landlock::Ruleset::default(), read()).unwrap();
+        let created =
+            landlock::RulesetAttr::handle_access(landlock::Ruleset::default(), read()).unwrap();
         let ruleset: Option<OwnedFd> = created.create().unwrap().into();
         // Where there is no Landlock, nothing can be counted.
         let Some(ruleset) = ruleset else { return true };
-        let mut rules = Rules { ruleset: ruleset.as_fd(), left: rules };
+        let mut rules = Rules {
+            ruleset: ruleset.as_fd(),
+            left: rules,
+        };
         match rules.allow_workspace(&workspace, &found) {
             Ok(()) => rules.left == 0,
             Err(Refusal::TooManyRules) => false,

@@ -1,8 +1,8 @@
 //! Which files the commands that run now were kept from.
 //!
-//! A command that runs can move a folder while another looks for denied files, from where it has not looked yet to where it
-//! has. So a search must find all that was hidden from a command that ran meanwhile, by every name: none of them can
-//! remove one, as it is covered.
+//! A command that runs can move a folder while another looks for denied files, from where it has
+//! not looked yet to where it has. So a search must find all that was hidden from a command that
+//! ran meanwhile, by every name: none of them can remove one, as it is covered.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;
@@ -14,10 +14,16 @@ use rustix::fs::fstat;
 use super::hide::{Found, open_found};
 use super::job::{CoverKind, Identity};
 
-/// How many denied files are held open, to know whether they are still there. More are taken to be there.
+/// How many denied files are held open, to know whether they are still there. More are taken to be
+/// there.
 const MOST_OPEN: usize = 128;
 
-static RUNNING: Mutex<Running> = Mutex::new(Running { scans: 0, time: 0, next: 0, commands: Vec::new() });
+static RUNNING: Mutex<Running> = Mutex::new(Running {
+    scans: 0,
+    time: 0,
+    next: 0,
+    commands: Vec::new(),
+});
 
 struct Running {
     scans: usize,
@@ -62,17 +68,28 @@ impl ScanMark {
         Self(running.time)
     }
 
-    /// Notes what a command is kept from, for as long as the result is held; `None` when the search missed something.
+    /// Notes what a command is kept from, for as long as the result is held; `None` when the search
+    /// missed something.
     pub(super) fn end(self, root: &Path, found: &Found) -> Option<CommandMark> {
         let mut names: HashMap<Identity, u64> = HashMap::new();
-        let kept = || found.covers.iter().filter(|cover| cover.kind != CoverKind::Pinned);
+        let kept = || {
+            found
+                .covers
+                .iter()
+                .filter(|cover| cover.kind != CoverKind::Pinned)
+        };
         for cover in kept() {
             *names.entry(cover.identity).or_default() += 1;
         }
         let mut running = running();
         // What had ended before the scan began did not disturb it.
-        let disturbs = |known: &&Known| known.root == root && known.ended.is_none_or(|end| end > self.0);
-        let mut known = running.commands.iter().filter(disturbs).flat_map(|it| &it.files);
+        let disturbs =
+            |known: &&Known| known.root == root && known.ended.is_none_or(|end| end > self.0);
+        let mut known = running
+            .commands
+            .iter()
+            .filter(disturbs)
+            .flat_map(|it| &it.files);
         if known.any(|file| file.is_missing(&names, &found.searched)) {
             return None;
         }
@@ -83,17 +100,29 @@ impl ScanMark {
         let mut files = Vec::new();
         for cover in kept() {
             // The first of its names speaks for all.
-            let Some(names) = names.remove(&cover.identity) else { continue };
+            let Some(names) = names.remove(&cover.identity) else {
+                continue;
+            };
             let identity = cover.identity;
             if !open.contains_key(&identity) && open.len() < MOST_OPEN {
                 open.extend(open_found(cover).map(|fd| (identity, Arc::new(fd))));
             }
             let is_unknown = cover.kind == CoverKind::Unknown;
-            files.push(File { identity, names, is_unknown, open: open.get(&identity).cloned() });
+            files.push(File {
+                identity,
+                names,
+                is_unknown,
+                open: open.get(&identity).cloned(),
+            });
         }
         running.next += 1;
         let number = running.next;
-        running.commands.push(Known { number, ended: None, root: root.to_owned(), files });
+        running.commands.push(Known {
+            number,
+            ended: None,
+            root: root.to_owned(),
+            files,
+        });
         Some(CommandMark(number))
     }
 }
@@ -126,7 +155,11 @@ impl Drop for CommandMark {
         let mut running = running();
         running.time += 1;
         let time = running.time;
-        for known in running.commands.iter_mut().filter(|known| known.number == self.0) {
+        for known in running
+            .commands
+            .iter_mut()
+            .filter(|known| known.number == self.0)
+        {
             known.ended = Some(time);
         }
         running.forget();
@@ -142,7 +175,11 @@ impl Running {
 }
 
 /// How many names a file has that is held open. A folder has several as long as it is there.
-#[allow(clippy::useless_conversion, clippy::unnecessary_cast, reason = "the type differs between machines")]
+#[allow(
+    clippy::useless_conversion,
+    clippy::unnecessary_cast,
+    reason = "the type differs between machines"
+)]
 fn names_of(file: &OwnedFd) -> u64 {
     fstat(file).map_or(u64::MAX, |stat| stat.st_nlink as u64)
 }

@@ -75,15 +75,25 @@ impl System {
         Ok((system, report))
     }
 
-    pub(super) fn with(setup: Setup, private: &Private, mut means: Means) -> Result<Self, SandboxError> {
+    pub(super) fn with(
+        setup: Setup,
+        private: &Private,
+        mut means: Means,
+    ) -> Result<Self, SandboxError> {
         let places = Places::new(&setup, private, means.landlock)?;
         let filters = filter::filters(&means, setup.network);
         means.seccomp &= filters.is_some();
         let can_hold = means.seccomp && means.landlock > 0;
-        let read_only_filters = can_hold.then(|| filter::read_only_filters(&means)).flatten();
+        let read_only_filters = can_hold
+            .then(|| filter::read_only_filters(&means))
+            .flatten();
         let zero = SandboxError::Setting("the workspace's path has a zero byte in it");
-        let Some(root) = c_path(setup.workspace.root()) else { return Err(zero) };
-        let Some(empty) = c_path(&private.empty()) else { return Err(zero) };
+        let Some(root) = c_path(setup.workspace.root()) else {
+            return Err(zero);
+        };
+        let Some(empty) = c_path(&private.empty()) else {
+            return Err(zero);
+        };
         // What is mounted read-only stays so.
         let writable = places.writable.iter().filter(|place| !is_read_only(place));
         let writable = writable.filter_map(|place| c_path(place)).collect();
@@ -116,13 +126,19 @@ impl System {
             return Err(CommandError::Lost);
         }
         let listener = order.listener.clone();
-        let program = order.argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let program = order
+            .argv
+            .first()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
         let dir = order.dir.to_string_lossy().into_owned();
         let mut ear = Ear::new(listener);
         Private::open_up(&self.private);
         let mut tries = 1;
         let (records, covers, out, err) = loop {
-            let control = control.try_clone().map_err(|source| setup("a descriptor", source))?;
+            let control = control
+                .try_clone()
+                .map_err(|source| setup("a descriptor", source))?;
             let (found, _mark) = self.search(order.read_only)?;
             let reading = order.read_only.then(|| self.reading(&found)).transpose()?;
             let mut covers = Vec::new();
@@ -133,12 +149,18 @@ impl System {
             // They are there until the command has ended.
             let mut _links = None;
             let covers = Arc::new(covers);
-            let (job, wires) =
-                self.prepare(order, control, Arc::clone(&covers), reading.as_ref(), &mut _links)?;
+            let (job, wires) = self.prepare(
+                order,
+                control,
+                Arc::clone(&covers),
+                reading.as_ref(),
+                &mut _links,
+            )?;
             let (records, out, err) = perform(job, wires, &mut ear)?;
             // What was found has another place by now; nothing was run.
             let stale = Errno::STALE.raw_os_error();
-            let moved = |it: &Record| matches!(it, Record::Failed(Step::Hide, errno, _) if *errno == stale);
+            let moved =
+                |it: &Record| matches!(it, Record::Failed(Step::Hide, errno, _) if *errno == stale);
             if !records.iter().any(moved) || tries == TRIES {
                 break (records, covers, out, err);
             }
@@ -146,15 +168,23 @@ impl System {
         };
         let exit = outcome(&records, &covers, &program, &dir)?;
         ear.pass_on_panic();
-        Ok(CommandOutput { exit, stdout: out, stderr: err, time: start.elapsed() })
+        Ok(CommandOutput {
+            exit,
+            stdout: out,
+            stderr: err,
+            time: start.elapsed(),
+        })
     }
 
-    /// What must be hidden from a command, and a mark that it is hidden, to hold while the command runs.
+    /// What must be hidden from a command, and a mark that it is hidden, to hold while the command
+    /// runs.
     fn search(&self, read_only: bool) -> Result<(Found, Option<CommandMark>), CommandError> {
         let search = || match hide::search(&self.workspace) {
             Ok(mut found) => {
                 self.hide_outside(&mut found);
-                found.check().map_err(|source| setup(Step::Hide.name(), source))?;
+                found
+                    .check()
+                    .map_err(|source| setup(Step::Hide.name(), source))?;
                 Ok(found)
             }
             Err(Trouble::Io(source)) => Err(setup(Step::Hide.name(), source)),
@@ -162,7 +192,14 @@ impl System {
         };
         if !self.means.hidden {
             // Without mounts other commands are kept from nothing.
-            return Ok((if read_only { search()? } else { Found::default() }, None));
+            return Ok((
+                if read_only {
+                    search()?
+                } else {
+                    Found::default()
+                },
+                None,
+            ));
         }
         for _ in 0..TRIES {
             let scan = ScanMark::begin();
@@ -174,32 +211,48 @@ impl System {
         Err(setup(Step::Hide.name(), io::Error::other(MOVED)))
     }
 
-    /// Hides what links with a denied name lead to in places that were opened. Others are out of reach, or the system's own.
+    /// Hides what links with a denied name lead to in places that were opened. Others are out of
+    /// reach, or the system's own.
     fn hide_outside(&self, found: &mut Found) {
         let covered: HashSet<CString> = found.elsewhere.iter().map(|it| it.path.clone()).collect();
         for target in &found.outside {
-            let is_open = self.places.opened.iter().any(|place| target.starts_with(place) && target != place);
+            let is_open = self
+                .places
+                .opened
+                .iter()
+                .any(|place| target.starts_with(place) && target != place);
             // Without them, no command could run.
-            let is_needed =
-                Places::programs().any(|place| place.starts_with(target)) || self.private.starts_with(target);
+            let is_needed = Places::programs().any(|place| place.starts_with(target))
+                || self.private.starts_with(target);
             if !is_open || is_needed || target.starts_with(&self.private) {
                 continue;
             }
-            let (Ok(stat), Some(path)) = (rustix::fs::lstat(target), c_path(target)) else { continue };
+            let (Ok(stat), Some(path)) = (rustix::fs::lstat(target), c_path(target)) else {
+                continue;
+            };
             let kind = match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Directory => CoverKind::Folder,
                 FileType::RegularFile => CoverKind::File,
                 _ => continue,
             };
             if !covered.contains(&path) {
-                found.elsewhere.push(Cover { kind, path, identity: Identity::of(&stat) });
+                found.elsewhere.push(Cover {
+                    kind,
+                    path,
+                    identity: Identity::of(&stat),
+                });
             }
         }
     }
 
     /// What is mounted on, and files that are there for that as long as the result is held.
     fn covers(&self, found: Found, read_only: bool) -> (Vec<Cover>, Placeholders) {
-        let Found { mut covers, guarded, elsewhere, .. } = found;
+        let Found {
+            mut covers,
+            guarded,
+            elsewhere,
+            ..
+        } = found;
         // What holds the workspace cannot be hidden without it.
         let root = self.workspace.root();
         let holds_root = |it: &Cover| root.starts_with(OsStr::from_bytes(it.path.as_bytes()));
@@ -215,12 +268,14 @@ impl System {
         if self.read_only_filters.is_none() {
             return Err(CommandError::ReadOnly("the kernel cannot hold it here"));
         }
-        Reading::new(&self.workspace, &self.places, &self.private, found).map_err(|refusal| match refusal {
-            Refusal::TooManyRules => {
-                CommandError::ReadOnly("the workspace has too many files beside those that it denies")
+        Reading::new(&self.workspace, &self.places, &self.private, found).map_err(|refusal| {
+            match refusal {
+                Refusal::TooManyRules => CommandError::ReadOnly(
+                    "the workspace has too many files beside those that it denies",
+                ),
+                Refusal::NoLandlock => CommandError::ReadOnly("Landlock is missing"),
+                Refusal::Failed(source) => setup("what a command may read", source),
             }
-            Refusal::NoLandlock => CommandError::ReadOnly("Landlock is missing"),
-            Refusal::Failed(source) => setup("what a command may read", source),
         })
     }
 
@@ -236,24 +291,34 @@ impl System {
         let mut environment = Cow::Borrowed(&order.environment);
         if let Some(reading) = reading {
             let home = self.private.join("empty");
-            environment.to_mut().keep_to_reading(self.workspace.root(), &home, reading.temp.path());
+            environment
+                .to_mut()
+                .keep_to_reading(self.workspace.root(), &home, reading.temp.path());
         } else if !order.from_system.is_empty() {
             self.take_from_system(environment.to_mut(), &order.from_system, links)?;
         }
         let programs = programs(order, &environment)?;
-        let argv = order.argv.iter().map(|arg| c_string(arg, "an argument")).collect::<Result<_, _>>()?;
+        let argv = order
+            .argv
+            .iter()
+            .map(|arg| c_string(arg, "an argument"))
+            .collect::<Result<_, _>>()?;
         let lines = environment.lines();
-        let envp = lines.map(|line| c_string(&line, "the environment")).collect::<Result<_, _>>()?;
+        let envp = lines
+            .map(|line| c_string(&line, "the environment"))
+            .collect::<Result<_, _>>()?;
         let (argv, envp) = (Strings::new(argv), Strings::new(envp));
-        let pipes =
-            Pipes::new(order.stdin.clone(), order.limits.output).map_err(|source| setup("a pipe", source))?;
+        let pipes = Pipes::new(order.stdin.clone(), order.limits.output)
+            .map_err(|source| setup("a pipe", source))?;
         let descriptor = |source| setup("a descriptor", source);
         let mut job = self.job(control, pipes.child).map_err(descriptor)?;
         if let Some(reading) = reading {
-            self.keep_to_reading(&mut job, reading).map_err(descriptor)?;
+            self.keep_to_reading(&mut job, reading)
+                .map_err(descriptor)?;
         }
         job.limit(&order.limits);
-        (job.covers, job.dir, job.programs, job.argv, job.envp) = (covers, dir, programs, argv, envp);
+        (job.covers, job.dir, job.programs, job.argv, job.envp) =
+            (covers, dir, programs, argv, envp);
         Ok((job, pipes.host))
     }
 
@@ -273,12 +338,17 @@ impl System {
         }
         let failed = |source| setup("links to programs", source);
         let folder = links.insert(Private::run_folder(&self.private).map_err(failed)?);
-        environment.link_programs(programs, &places, folder.path()).map_err(failed)
+        environment
+            .link_programs(programs, &places, folder.path())
+            .map_err(failed)
     }
 
     /// A job without a command.
     fn job(&self, control: Control, child: ChildEnds) -> io::Result<Job> {
-        let ids = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let ids = (
+            rustix::process::geteuid().as_raw(),
+            rustix::process::getegid().as_raw(),
+        );
         let map = |id: u32| format!("{id} {id} 1\n").into_bytes();
         Ok(Job {
             means: self.means,
@@ -335,7 +405,8 @@ impl System {
         self.reading(&found).ok()
     }
 
-    /// A job that tries what the means are worth, with the rights of any command or of one that only reads.
+    /// A job that tries what the means are worth, with the rights of any command or of one that
+    /// only reads.
     pub(super) fn probe(
         &self,
         probe: Probe,
@@ -354,8 +425,13 @@ impl System {
         // To hide something is tried on what no workspace has.
         let stat = rustix::fs::stat(&*self.empty)?;
         let (kind, path) = (CoverKind::Folder, self.empty.clone());
-        job.covers = Arc::new(vec![Cover { kind, path, identity: Identity::of(&stat) }]);
-        let (records, ..) = perform(job, pipes.host, &mut Ear::new(None)).map_err(io::Error::other)?;
+        job.covers = Arc::new(vec![Cover {
+            kind,
+            path,
+            identity: Identity::of(&stat),
+        }]);
+        let (records, ..) =
+            perform(job, pipes.host, &mut Ear::new(None)).map_err(io::Error::other)?;
         Ok(records)
     }
 
@@ -373,10 +449,15 @@ impl Job {
     fn limit(&mut self, limits: &Limits) {
         self.time_ms = millis(limits.time);
         self.cpu_ms = millis(limits.cpu_time);
-        (self.memory, self.processes, self.file_size) = (limits.memory, limits.processes, limits.file_size);
-        // In a user namespace the kernel counts what is in it. Elsewhere it counts all that the user has, which is
-        // at most what there is. Root has no limit.
-        let before = if self.means.apart == Apart::UserNamespaces { 0 } else { all_tasks() };
+        (self.memory, self.processes, self.file_size) =
+            (limits.memory, limits.processes, limits.file_size);
+        // In a user namespace the kernel counts what is in it. Elsewhere it counts all that the
+        // user has, which is at most what there is. Root has no limit.
+        let before = if self.means.apart == Apart::UserNamespaces {
+            0
+        } else {
+            all_tasks()
+        };
         let most = u64::from(limits.processes) * THREADS;
         self.tasks = before + most;
         self.pid_max = probe::pid_max(most).to_string().into_bytes();
@@ -386,7 +467,9 @@ impl Job {
 /// How many processes and threads the system has; more than enough where it does not say.
 fn all_tasks() -> u64 {
     let told = fs::read_to_string("/proc/loadavg").ok();
-    let total = told.as_deref().and_then(|text| text.split(['/', ' ']).nth(4)?.parse().ok());
+    let total = told
+        .as_deref()
+        .and_then(|text| text.split(['/', ' ']).nth(4)?.parse().ok());
     total.unwrap_or(1 << 22)
 }
 
@@ -438,7 +521,15 @@ impl Pipes {
             err: Intake::new(err, Stream::Stderr, output)?,
             feed: Feed::new(feed, input)?,
         };
-        Ok(Self { child: ChildEnds { stdin, stdout, stderr, report }, host })
+        Ok(Self {
+            child: ChildEnds {
+                stdin,
+                stdout,
+                stderr,
+                report,
+            },
+            host,
+        })
     }
 }
 
@@ -452,7 +543,12 @@ fn setup(step: &'static str, source: io::Error) -> CommandError {
 }
 
 /// What the watcher's word means.
-fn outcome(records: &[Record], covers: &[Cover], program: &str, dir: &str) -> Result<Exit, CommandError> {
+fn outcome(
+    records: &[Record],
+    covers: &[Cover],
+    program: &str,
+    dir: &str,
+) -> Result<Exit, CommandError> {
     let failed = records.iter().find_map(|record| match record {
         Record::Failed(step, errno, at) => Some((*step, Errno::from_raw_os_error(*errno), *at)),
         _ => None,
@@ -461,19 +557,26 @@ fn outcome(records: &[Record], covers: &[Cover], program: &str, dir: &str) -> Re
         return Err(match (step, errno) {
             (Step::Exec, Errno::NOENT) => CommandError::NotFound(program.to_owned()),
             (Step::Exec, Errno::TOOBIG) => CommandError::TooLong,
-            (Step::Exec, Errno::ACCESS | Errno::NOEXEC | Errno::ISDIR | Errno::LOOP | Errno::NAMETOOLONG) => {
-                CommandError::NotExecutable(program.to_owned())
-            }
+            (
+                Step::Exec,
+                Errno::ACCESS | Errno::NOEXEC | Errno::ISDIR | Errno::LOOP | Errno::NAMETOOLONG,
+            ) => CommandError::NotExecutable(program.to_owned()),
             (Step::Directory, _) => CommandError::Directory(dir.to_owned()),
             (Step::Hide, errno) => {
-                let path = covers.get(at as usize).map_or(b"".as_slice(), |it| it.path.as_bytes());
+                let path = covers
+                    .get(at as usize)
+                    .map_or(b"".as_slice(), |it| it.path.as_bytes());
                 setup(Step::Hide.name(), not_hidden(path, errno))
             }
             (step, errno) => setup(step.name(), errno.into()),
         });
     }
     let ended = records.iter().find_map(|record| match record {
-        Record::Ended { status, limit, left } => Some((*status, *limit, *left)),
+        Record::Ended {
+            status,
+            limit,
+            left,
+        } => Some((*status, *limit, *left)),
         _ => None,
     });
     match ended {
@@ -517,7 +620,11 @@ fn exit(status: i32, limit: u8) -> Exit {
 
 /// Where the program may be: as it says, or in each folder of the path that has one of this name.
 fn programs(order: &Order, environment: &Environment) -> Result<Vec<CString>, CommandError> {
-    let program = order.argv.first().filter(|name| !name.is_empty()).ok_or(CommandError::Empty)?;
+    let program = order
+        .argv
+        .first()
+        .filter(|name| !name.is_empty())
+        .ok_or(CommandError::Empty)?;
     let name = c_string(program, "the program")?;
     if name.as_bytes().contains(&b'/') {
         return Ok(vec![name]);
@@ -525,10 +632,14 @@ fn programs(order: &Order, environment: &Environment) -> Result<Vec<CString>, Co
     let path = environment.get("PATH").unwrap_or_default();
     // A folder that is not named in full would be one of the workspace.
     let folders = std::env::split_paths(path).filter(|folder| folder.is_absolute());
-    let files = folders.map(|folder| folder.join(program)).filter(|file| file.is_file());
+    let files = folders
+        .map(|folder| folder.join(program))
+        .filter(|file| file.is_file());
     let programs: Vec<_> = files.filter_map(|file| c_path(&file)).collect();
     if programs.is_empty() {
-        return Err(CommandError::NotFound(program.to_string_lossy().into_owned()));
+        return Err(CommandError::NotFound(
+            program.to_string_lossy().into_owned(),
+        ));
     }
     Ok(programs)
 }
@@ -546,16 +657,22 @@ fn millis(time: Duration) -> u64 {
 }
 
 fn is_read_only(place: &Path) -> bool {
-    rustix::fs::statvfs(place).is_ok_and(|it| it.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
+    rustix::fs::statvfs(place)
+        .is_ok_and(|it| it.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
 }
 
-/// The capabilities that a command keeps: where root runs it, those over files, so that it can work in a workspace
-/// that is somebody else's. Without CAP_FSETID, no file that it makes runs with the rights of a group that it is not in.
+/// The capabilities that a command keeps: where root runs it, those over files, so that it can work
+/// in a workspace that is somebody else's. Without CAP_FSETID, no file that it makes runs with the
+/// rights of a group that it is not in.
 fn capabilities(means: &Means) -> u64 {
     const CHOWN: u64 = 1;
     const DAC_OVERRIDE: u64 = 1 << 1;
     const FOWNER: u64 = 1 << 3;
-    if means.apart == Apart::UserNamespaces { 0 } else { CHOWN | DAC_OVERRIDE | FOWNER }
+    if means.apart == Apart::UserNamespaces {
+        0
+    } else {
+        CHOWN | DAC_OVERRIDE | FOWNER
+    }
 }
 
 #[cfg(test)]
@@ -565,17 +682,31 @@ mod tests {
     #[test]
     fn outcome_names_the_path_that_could_not_be_hidden() {
         let identity = Identity::of(&rustix::fs::stat("/").unwrap());
-        let cover = |path: &str| Cover { kind: CoverKind::File, path: CString::new(path).unwrap(), identity };
+        let cover = |path: &str| Cover {
+            kind: CoverKind::File,
+            path: CString::new(path).unwrap(),
+            identity,
+        };
         let covers = [cover("/w/one.key"), cover("/w/two\n.key")];
         for (errno, at, expected) in [
-            (Errno::STALE, 0, "`/w/one.key` is not what was found there: denied files are moved"),
-            (Errno::STALE, 1, "`/w/two\\n.key` is not what was found there"),
+            (
+                Errno::STALE,
+                0,
+                "`/w/one.key` is not what was found there: denied files are moved",
+            ),
+            (
+                Errno::STALE,
+                1,
+                "`/w/two\\n.key` is not what was found there",
+            ),
             (Errno::NOSPC, 1, "`/w/two\\n.key`: No space left"),
         ] {
             let record = Record::Failed(Step::Hide, errno.raw_os_error(), at);
             let record = Record::decode(&record.encode()).unwrap();
             let error = outcome(&[record], &covers, "a", ".").unwrap_err();
-            let CommandError::Setup { source, .. } = &error else { panic!("{error:?}") };
+            let CommandError::Setup { source, .. } = &error else {
+                panic!("{error:?}")
+            };
             assert!(source.to_string().starts_with(expected), "{source}");
         }
     }

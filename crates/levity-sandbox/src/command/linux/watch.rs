@@ -1,5 +1,5 @@
-//! The watcher's work: it waits for the command to end, for the host to let go, and for a limit to be passed.
-//! Then it kills everything that is left.
+//! The watcher's work: it waits for the command to end, for the host to let go, and for a limit to
+//! be passed. Then it kills everything that is left.
 //!
 //! This runs in a copy of a process with many threads, so nothing here allocates.
 
@@ -27,7 +27,8 @@ const GRACE: u64 = 500;
 /// How long is tried to kill what will not die.
 const PATIENCE: u64 = 10_000;
 
-/// How often in a row it may fail to count processes, when there are too many open files for a moment.
+/// How often in a row it may fail to count processes, when there are too many open files for a
+/// moment.
 const FAILURES: u32 = 8;
 /// How often a probe is looked for, of which one process at least is alive at any time.
 const LOOKS: u32 = 100;
@@ -50,7 +51,8 @@ struct Watch<'a> {
     /// This process, as `/proc` calls it.
     own: Option<i32>,
     apart: bool,
-    /// How many tasks the system had when they were last counted, and how many more make it count again.
+    /// How many tasks the system had when they were last counted, and how many more make it count
+    /// again.
     tasks: u16,
     room: u32,
     /// The least shared memory that the system had since the command began.
@@ -71,15 +73,32 @@ pub(super) fn watch(job: &mut Job, children: &OwnedFd, before: &OwnedFd, command
     let apart = job.means.is_apart();
     let (own, tasks, room) = (job.census.own_pid().ok(), launch::tasks(), job.processes);
     let shared = launch::shared_memory();
-    let mut watch =
-        Watch { job, command, status: None, own, apart, tasks, room, shared, failures: 0, before };
+    let mut watch = Watch {
+        job,
+        command,
+        status: None,
+        own,
+        apart,
+        tasks,
+        room,
+        shared,
+        failures: 0,
+        before,
+    };
     if watch.job.probe.is_some() && watch.finds_probe() {
         tell(watch.job, Record::Found(found::COUNTED));
     }
     let limit = watch.until_end(children);
     let left = watch.kill_all();
     let status = watch.status.unwrap_or(libc::SIGKILL);
-    tell(watch.job, Record::Ended { status, limit, left });
+    tell(
+        watch.job,
+        Record::Ended {
+            status,
+            limit,
+            left,
+        },
+    );
     launch::exit(0)
 }
 
@@ -99,7 +118,11 @@ impl Watch<'_> {
             if kill_at.is_some_and(|at| now >= at) {
                 return limit::TIME;
             }
-            let passed = if self.is_crowded() { self.passed_while_frozen() } else { limit::NONE };
+            let passed = if self.is_crowded() {
+                self.passed_while_frozen()
+            } else {
+                limit::NONE
+            };
             if passed != limit::NONE {
                 return passed;
             }
@@ -108,16 +131,24 @@ impl Watch<'_> {
                 if passed != limit::NONE {
                     return passed;
                 }
-                // Looking takes long where there are many processes; it may take a small part of the time only.
+                // Looking takes long where there are many processes; it may take a small part of
+                // the time only.
                 let took = launch::millis().saturating_sub(now);
                 next = now + TICK.max(took * 20);
             }
-            let wake = kill_at.unwrap_or(end).saturating_sub(launch::millis()).min(GLANCE);
+            let wake = kill_at
+                .unwrap_or(end)
+                .saturating_sub(launch::millis())
+                .min(GLANCE);
             let gone = wait(&[&self.job.control, children], wake);
             drain(children);
             self.reap();
             if self.status.is_some() || gone {
-                return if kill_at.is_some() { limit::TIME } else { limit::NONE };
+                return if kill_at.is_some() {
+                    limit::TIME
+                } else {
+                    limit::NONE
+                };
             }
         }
     }
@@ -129,7 +160,8 @@ impl Watch<'_> {
         more < u16::MAX / 2 && u32::from(more) > self.room
     }
 
-    /// Which limit is passed, found out while nothing moves: a fork bomb is faster than anybody who counts.
+    /// Which limit is passed, found out while nothing moves: a fork bomb is faster than anybody who
+    /// counts.
     fn passed_while_frozen(&mut self) -> u8 {
         let passed = if self.apart {
             stop(-1);
@@ -157,7 +189,8 @@ impl Watch<'_> {
         let sum = self.census(meet);
         self.failures = match &sum {
             None => self.failures + 1,
-            // A process that becomes another program cannot be looked into for a moment, but hardly at two looks in a row.
+            // A process that becomes another program cannot be looked into for a moment, but hardly
+            // at two looks in a row.
             Some(sum) if sum.unseen > 0 && self.is_program() => self.failures + FAILURES / 2,
             Some(_) => 0,
         };
@@ -168,7 +201,12 @@ impl Watch<'_> {
         // A program with many threads must not be stopped for each of them, nor at each look.
         self.tasks = tasks;
         let count = sum.count + sum.unseen;
-        self.room = self.job.processes.saturating_sub(count).max(self.job.processes / 4).max(LEAST_ROOM);
+        self.room = self
+            .job
+            .processes
+            .saturating_sub(count)
+            .max(self.job.processes / 4)
+            .max(LEAST_ROOM);
         let job = &self.job;
         if count > job.processes || u64::from(sum.threads) > u64::from(job.processes) * THREADS {
             return limit::PROCESSES;
@@ -176,8 +214,9 @@ impl Watch<'_> {
         if sum.memory > job.memory && job.census.memory() > job.memory {
             return limit::MEMORY;
         }
-        // A process can give up pages of shared memory, and most of a mapping, and the pages stay. They are counted for the
-        // system alone, so this asks whether the command has any part in it.
+        // A process can give up pages of shared memory, and most of a mapping, and the pages stay.
+        // They are counted for the system alone, so this asks whether the command has any part in
+        // it.
         let shared = launch::shared_memory();
         self.shared = self.shared.min(shared);
         if shared - self.shared > job.memory && job.census.share_memory() {
@@ -193,12 +232,17 @@ impl Watch<'_> {
         self.job.census.take(self.own?, meet).ok()
     }
 
-    /// Returns whether the processes of a probe are found. They cannot be looked into, as those of a command may be.
+    /// Returns whether the processes of a probe are found. They cannot be looked into, as those of
+    /// a command may be.
     fn finds_probe(&mut self) -> bool {
-        (0..LOOKS).any(|_| self.census(|_| {}).is_some_and(|sum| sum.count + sum.unseen > 0))
+        (0..LOOKS).any(|_| {
+            self.census(|_| {})
+                .is_some_and(|sum| sum.count + sum.unseen > 0)
+        })
     }
 
-    /// Returns whether the command has become a program. Before, nobody may look into it, as it has a copy of the host's memory.
+    /// Returns whether the command has become a program. Before, nobody may look into it, as it has
+    /// a copy of the host's memory.
     fn is_program(&self) -> bool {
         let mut polled = [PollFd::new(self.before, PollFlags::IN)];
         poll(&mut polled, Some(&time(0))).is_ok_and(|ready| ready > 0)
@@ -229,7 +273,8 @@ impl Watch<'_> {
         let end = launch::millis().saturating_add(PATIENCE);
         while self.reap() {
             if self.apart {
-                // The kernel sends it to all of the namespace at once, and none can start another meanwhile.
+                // The kernel sends it to all of the namespace at once, and none can start another
+                // meanwhile.
                 kill(-1);
             } else {
                 self.kill_below();
@@ -246,8 +291,8 @@ impl Watch<'_> {
         0
     }
 
-    /// Kills the group, which the kernel does at once, also of those that are not seen. Then stops every other
-    /// descendant as it is found, and kills them: what is stopped starts no other.
+    /// Kills the group, which the kernel does at once, also of those that are not seen. Then stops
+    /// every other descendant as it is found, and kills them: what is stopped starts no other.
     fn kill_below(&mut self) {
         kill(-self.command);
         if self.own.is_none() {
@@ -258,8 +303,9 @@ impl Watch<'_> {
     }
 }
 
-// Whoever cannot be signalled has ended. Where processes are in a namespace, the numbers that `/proc` has for them may
-// be other ones than the namespace's, so there all are signalled at once, by -1, and none by its number.
+// Whoever cannot be signalled has ended. Where processes are in a namespace, the numbers that
+// `/proc` has for them may be other ones than the namespace's, so there all are signalled at once,
+// by -1, and none by its number.
 
 fn stop(pid: i32) {
     let _ = launch::kill(pid, libc::SIGSTOP);
@@ -278,12 +324,18 @@ fn kill(pid: i32) {
 }
 
 pub(super) fn time(millis: u64) -> Timespec {
-    Timespec { tv_sec: (millis / 1000) as _, tv_nsec: (millis % 1000 * 1_000_000) as _ }
+    Timespec {
+        tv_sec: (millis / 1000) as _,
+        tv_nsec: (millis % 1000 * 1_000_000) as _,
+    }
 }
 
 /// Waits until one of them can be read; whether the first, the host's, is closed.
 fn wait(fds: &[&OwnedFd; 2], millis: u64) -> bool {
-    let mut polled = [PollFd::new(fds[0], PollFlags::IN), PollFd::new(fds[1], PollFlags::IN)];
+    let mut polled = [
+        PollFd::new(fds[0], PollFlags::IN),
+        PollFd::new(fds[1], PollFlags::IN),
+    ];
     match poll(&mut polled, Some(&time(millis))) {
         Ok(_) => !polled[0].revents().is_empty(),
         Err(Errno::INTR) => false,

@@ -40,7 +40,9 @@ fn public_addresses_pass() {
         "64:ff9b::808:808",
         "3ffe::1",
     ];
-    public.iter().for_each(|text| assert_eq!(objection(address(text)), None, "{text}"));
+    public
+        .iter()
+        .for_each(|text| assert_eq!(objection(address(text)), None, "{text}"));
 }
 
 #[test]
@@ -108,7 +110,9 @@ fn others_do_not() {
         "2a00:1450::5efe:7f00:1",
         "2a00:1450::200:5efe:a00:1",
     ];
-    refused.iter().for_each(|text| assert!(objection(address(text)).is_some(), "{text}"));
+    refused
+        .iter()
+        .for_each(|text| assert!(objection(address(text)).is_some(), "{text}"));
 }
 
 /// A sequence without a pattern, and the same in every run.
@@ -136,7 +140,10 @@ fn nothing_passes_that_the_standard_library_knows_as_special() {
         assert!(!special || objection(v4.into()).is_some(), "{v4}");
         // The other way round for the large ranges: nearly everything else is public.
         let first = v4.octets()[0];
-        if !matches!(first, 0 | 10 | 100 | 127 | 168 | 169 | 172 | 192 | 198 | 203 | 224..) {
+        if !matches!(
+            first,
+            0 | 10 | 100 | 127 | 168 | 169 | 172 | 192 | 198 | 203 | 224..
+        ) {
             assert_eq!(objection(v4.into()), None, "{v4}");
         }
     }
@@ -145,7 +152,9 @@ fn nothing_passes_that_the_standard_library_knows_as_special() {
 #[test]
 fn nothing_passes_in_ipv6_that_the_standard_library_knows_as_special() {
     let mut numbers = random();
-    let heads = [0_u16, 0x64, 0x100, 0x2001, 0x2002, 0x2606, 0x3fff, 0x5f00, 0xfc00, 0xfe80, 0xff02];
+    let heads = [
+        0_u16, 0x64, 0x100, 0x2001, 0x2002, 0x2606, 0x3fff, 0x5f00, 0xfc00, 0xfe80, 0xff02,
+    ];
     for round in 0..500_000 {
         let (high, low) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
         let mut segments = Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(low)).segments();
@@ -164,20 +173,37 @@ fn nothing_passes_in_ipv6_that_the_standard_library_knows_as_special() {
             || v6.to_ipv4().is_some();
         assert!(!special || objection(v6.into()).is_some(), "{v6}");
         if objection(v6.into()).is_none() {
-            assert!((0x2000..0x4000).contains(&segments[0]) || segments[..2] == [0x64, 0xff9b], "{v6}");
+            assert!(
+                (0x2000..0x4000).contains(&segments[0]) || segments[..2] == [0x64, 0xff9b],
+                "{v6}"
+            );
         }
     }
 }
 
 #[test]
 fn ranges_are_read_and_hold_what_they_say() {
-    let holds = |range: &str, text: &str| range.parse::<Cidr>().expect("a range").contains(address(text));
+    let holds = |range: &str, text: &str| {
+        range
+            .parse::<Cidr>()
+            .expect("a range")
+            .contains(address(text))
+    };
     assert!(holds("127.0.0.0/8", "127.9.9.9") && !holds("127.0.0.0/8", "128.0.0.1"));
     assert!(holds("0.0.0.0/0", "9.9.9.9") && !holds("0.0.0.0/0", "::9"));
     assert!(holds("10.1.2.3", "10.1.2.3") && !holds("10.1.2.3", "10.1.2.4"));
     assert!(holds("fd00::/8", "fdff::1") && !holds("fd00::/8", "fe00::1"));
     assert!(holds("::/0", "fe80::1") && holds("::1", "::1") && !holds("::1/128", "::2"));
-    for bad in ["", "10", "10.0.0.0/33", "::/129", "10.0.0.0/-1", "10.0.0.0/", "a/8", "10.0.0.0/8/8"] {
+    for bad in [
+        "",
+        "10",
+        "10.0.0.0/33",
+        "::/129",
+        "10.0.0.0/-1",
+        "10.0.0.0/",
+        "a/8",
+        "10.0.0.0/8/8",
+    ] {
         assert_eq!(bad.parse::<Cidr>(), Err(()), "{bad}");
     }
 }

@@ -92,13 +92,20 @@ fn workspace(files: &[(&str, &str)]) -> (tempfile::TempDir, Workspace) {
 
 #[test]
 fn line_with_git_is_asked_about_whatever_the_repository_says() {
-    let harmless =
-        [(".git/HEAD", "ref: refs/heads/main\n"), (".git/objects/x", ""), (".git/refs/x", ""), ("a", "")];
+    let harmless = [
+        (".git/HEAD", "ref: refs/heads/main\n"),
+        (".git/objects/x", ""),
+        (".git/refs/x", ""),
+        ("a", ""),
+    ];
     let planted = [
         ("evil/HEAD", "ref: refs/heads/main\n"),
         ("evil/objects/x", ""),
         ("evil/refs/x", ""),
-        ("evil/config", "[core]\nbare = false\nworktree = .\nfsmonitor = \"touch mark\"\n"),
+        (
+            "evil/config",
+            "[core]\nbare = false\nworktree = .\nfsmonitor = \"touch mark\"\n",
+        ),
     ];
     for files in [&[][..], &harmless, &planted] {
         let (_folder, space) = workspace(files);
@@ -108,8 +115,13 @@ fn line_with_git_is_asked_about_whatever_the_repository_says() {
                 assert_eq!(policy.read_scope(CommandLine::Shell(line)), None, "{line}");
             }
             check(&policy, "git --version", "allow");
-            let Permit::Ask { reason } = policy.judge(CommandLine::Shell("git status")) else { panic!() };
-            assert!(reason.contains("allow it by a rule such as `git status`"), "{reason}");
+            let Permit::Ask { reason } = policy.judge(CommandLine::Shell("git status")) else {
+                panic!()
+            };
+            assert!(
+                reason.contains("allow it by a rule such as `git status`"),
+                "{reason}"
+            );
         }
     }
 }
@@ -119,7 +131,10 @@ fn rule_for_a_command_of_git_allows_no_options_before_it() {
     let policy = CommandPolicy::new().allow("git status").allow("git diff");
     for (line, expected) in [
         ("git status", "allow"),
-        ("git status -sb; git diff --stat HEAD~1 -- a | head", "allow"),
+        (
+            "git status -sb; git diff --stat HEAD~1 -- a | head",
+            "allow",
+        ),
         ("cd sub && git status 2>&1", "allow"),
         ("/usr/bin/git status", "allow"),
         ("git log", "ask"),
@@ -178,12 +193,26 @@ fn rule_that_denies_or_asks_speaks_of_git_with_options_before_the_command() {
         ("echo sh | xargs -IX git puX origin", "ask", "ask"),
         ("echo a | xargs -I X git log X", "allow", "allow"),
     ] {
-        check(&CommandPolicy::allow_all().deny("git push", "no"), line, denied);
-        check(&CommandPolicy::allow_all().ask("git push", "sure?"), line, asked);
+        check(
+            &CommandPolicy::allow_all().deny("git push", "no"),
+            line,
+            denied,
+        );
+        check(
+            &CommandPolicy::allow_all().ask("git push", "sure?"),
+            line,
+            asked,
+        );
     }
-    for line in ["git rebase --exec='git push' --root", "git --shallow-file x push", "git -c alias.p=push p"]
-    {
-        let permit = CommandPolicy::new().allow("git").deny("git push", "no").judge(CommandLine::Shell(line));
+    for line in [
+        "git rebase --exec='git push' --root",
+        "git --shallow-file x push",
+        "git -c alias.p=push p",
+    ] {
+        let permit = CommandPolicy::new()
+            .allow("git")
+            .deny("git push", "no")
+            .judge(CommandLine::Shell(line));
         assert_ne!(permit, Permit::Allow, "{line}");
     }
 }

@@ -53,7 +53,10 @@ fn line_for_a_shell_that_a_pattern_makes_is_asked_about() {
     let folder = tempfile::tempdir().unwrap();
     let space = crate::Workspace::open(folder.path()).unwrap();
     let alone = CommandPolicy::new().within(&space);
-    let beside = CommandPolicy::new().within(&space).allow("make").allow("ls");
+    let beside = CommandPolicy::new()
+        .within(&space)
+        .allow("make")
+        .allow("ls");
     let denying = CommandPolicy::allow_all().deny("git push", "no");
     for line in LINES_WITH_PATTERNS {
         check(&alone, line, "ask");
@@ -62,11 +65,25 @@ fn line_for_a_shell_that_a_pattern_makes_is_asked_about() {
         check(&beside, &format!("make; {line}"), "ask");
         check(&denying, line, "ask");
         check(&denying, &format!("git push; {line}"), "deny");
-        check(&CommandPolicy::deny_all().allow("sh").allow("ls"), line, "deny");
+        check(
+            &CommandPolicy::deny_all().allow("sh").allow("ls"),
+            line,
+            "deny",
+        );
         check(&CommandPolicy::allow_all(), line, "allow");
     }
-    for line in ["sh -c 'ls *'", "sh -c \"ls *\"", "sh -c 'ls {a,b}' sh", "sh -c ls", "bash -c 'ls ?' a b"] {
-        check(&alone, line, if line.contains('{') { "ask" } else { "allow" });
+    for line in [
+        "sh -c 'ls *'",
+        "sh -c \"ls *\"",
+        "sh -c 'ls {a,b}' sh",
+        "sh -c ls",
+        "bash -c 'ls ?' a b",
+    ] {
+        check(
+            &alone,
+            line,
+            if line.contains('{') { "ask" } else { "allow" },
+        );
         check(&denying, line, "allow");
     }
 }
@@ -147,7 +164,11 @@ fn word_that_expands_is_not_taken_for_its_text() {
     ] {
         check(&policy, line, expected);
     }
-    check(&CommandPolicy::deny_all().ask("git push", "sure?"), "git push $X", "deny");
+    check(
+        &CommandPolicy::deny_all().ask("git push", "sure?"),
+        "git push $X",
+        "deny",
+    );
     // A text that only looks like the file that nothing is read from.
     let policy = CommandPolicy::new().allow("make");
     for line in [
@@ -165,7 +186,10 @@ fn word_that_expands_is_not_taken_for_its_text() {
 
 #[test]
 fn program_that_a_search_runs_is_denied_by_its_rule() {
-    let policy = CommandPolicy::allow_all().deny("git push", "no").deny("rm", "no").ask("mv", "sure?");
+    let policy = CommandPolicy::allow_all()
+        .deny("git push", "no")
+        .deny("rm", "no")
+        .ask("mv", "sure?");
     for (line, expected) in [
         ("find . -exec rm {} +", "deny"),
         ("find . -name '*.o' -execdir /bin/rm {} ';'", "deny"),
@@ -237,11 +261,31 @@ fn program_that_a_search_runs_is_denied_by_its_rule() {
         check(&policy, line, expected);
     }
     // A rule for the search allows what it runs.
-    check(&CommandPolicy::new().allow("find"), "find . -exec rm '{}' +", "allow");
-    check(&CommandPolicy::new().allow("find"), "find . -exec rm {} +", "ask");
-    check(&CommandPolicy::deny_all().allow("find"), "find . -exec rm '{}' +", "allow");
-    check(&CommandPolicy::deny_all().allow("find"), "find . -exec rm {} +", "deny");
-    check(&CommandPolicy::new().allow("find").deny("rm", "no"), "find . -exec rm {} +", "deny");
+    check(
+        &CommandPolicy::new().allow("find"),
+        "find . -exec rm '{}' +",
+        "allow",
+    );
+    check(
+        &CommandPolicy::new().allow("find"),
+        "find . -exec rm {} +",
+        "ask",
+    );
+    check(
+        &CommandPolicy::deny_all().allow("find"),
+        "find . -exec rm '{}' +",
+        "allow",
+    );
+    check(
+        &CommandPolicy::deny_all().allow("find"),
+        "find . -exec rm {} +",
+        "deny",
+    );
+    check(
+        &CommandPolicy::new().allow("find").deny("rm", "no"),
+        "find . -exec rm {} +",
+        "deny",
+    );
 }
 
 #[test]
@@ -265,9 +309,11 @@ fn old_version_that_a_file_system_keeps_is_asked_about() {
     let folder = tempfile::tempdir().unwrap();
     let space = crate::Workspace::open(folder.path()).unwrap();
     let policy = CommandPolicy::new().within(&space);
-    for line in
-        ["cat .zfs/snapshot/monday/.env", "cat src/.snap/monday/a.rs", "ls && cat .snapshot/hourly.0/a.rs"]
-    {
+    for line in [
+        "cat .zfs/snapshot/monday/.env",
+        "cat src/.snap/monday/a.rs",
+        "ls && cat .snapshot/hourly.0/a.rs",
+    ] {
         check(&policy, line, "ask");
     }
     check(&policy, "cat src/a.snap", "allow");

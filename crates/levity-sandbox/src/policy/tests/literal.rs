@@ -12,14 +12,20 @@ const LINES: &[(&str, &str)] = &[
     ("cargo test 'name with spaces'", "allow"),
     ("cargo test \"name with spaces\"", "allow"),
     ("cargo test 'a $b `c` \\ * {d} ~ !e #f'", "allow"),
-    ("cargo test \"a * ? [b] {c,d} ~ ! # ; & | < > ( ) é\"", "allow"),
+    (
+        "cargo test \"a * ? [b] {c,d} ~ ! # ; & | < > ( ) é\"",
+        "allow",
+    ),
     ("cargo test \"a\\|b\\.c\"", "allow"),
     ("cargo test ''", "allow"),
     ("cargo test a'b'\"c\"", "allow"),
     ("cd core && cargo test --quiet 2>&1 | tail -20", "allow"),
     ("cd crates/core; cargo test", "allow"),
     ("cargo test > /dev/null 2>&1", "allow"),
-    ("cargo test 2>/dev/null | grep -v warning | sort | uniq -c", "allow"),
+    (
+        "cargo test 2>/dev/null | grep -v warning | sort | uniq -c",
+        "allow",
+    ),
     ("cargo test </dev/null", "allow"),
     ("cargo test >&2", "allow"),
     ("cargo test || echo failed", "allow"),
@@ -186,7 +192,11 @@ fn line_with_more_rights_is_allowed_as_plain_words_only() {
     for (line, expected) in LINES {
         check(&policy(&folder), line, expected);
         let both = format!("{line}\nmake $(pwd)");
-        assert_ne!(policy(&folder).judge(CommandLine::Shell(&both)), Permit::Allow, "{both}");
+        assert_ne!(
+            policy(&folder).judge(CommandLine::Shell(&both)),
+            Permit::Allow,
+            "{both}"
+        );
     }
     assert!(LINES.len() > 150);
 }
@@ -194,7 +204,9 @@ fn line_with_more_rights_is_allowed_as_plain_words_only() {
 #[test]
 fn rule_has_no_say_in_what_only_reads() {
     let folder = tempfile::tempdir().unwrap();
-    let named = ["ls", "cat", "head"].into_iter().fold(policy(&folder), CommandPolicy::allow);
+    let named = ["ls", "cat", "head"]
+        .into_iter()
+        .fold(policy(&folder), CommandPolicy::allow);
     for (line, scope) in [
         ("ls", None),
         ("ls | head -3", None),
@@ -207,8 +219,10 @@ fn rule_has_no_say_in_what_only_reads() {
         ("git log | head -3", None),
         ("head -3 # all", Some(ReadScope::Files)),
     ] {
-        let (ruling, found) =
-            (named.judge(CommandLine::Shell(line)), named.read_scope(CommandLine::Shell(line)));
+        let (ruling, found) = (
+            named.judge(CommandLine::Shell(line)),
+            named.read_scope(CommandLine::Shell(line)),
+        );
         assert_eq!(ruling == Permit::Allow, !line.starts_with("for"), "{line}");
         assert_eq!(found, scope, "{line}");
     }
@@ -223,16 +237,19 @@ fn reason_says_how_to_write_the_line() {
     for (line, reason) in [
         (
             "cargo test *",
-            "it has `*` outside of quotes beside `cargo test`, which a rule allows; write it as plain words",
+            "it has `*` outside of quotes beside `cargo test`, which a rule allows; write it as \
+                plain words",
         ),
         ("make; export A=b", "`export` may change something"),
         (
             "make; printf a",
-            "it has `printf`, which is a part of the shell, beside `make`, which a rule allows; write it as plain words",
+            "it has `printf`, which is a part of the shell, beside `make`, which a rule allows; \
+                write it as plain words",
         ),
         (
             "make; nice ls",
-            "it has `nice`, which runs another program, beside `make`, which a rule allows; write it as plain words",
+            "it has `nice`, which runs another program, beside `make`, which a rule allows; write \
+                it as plain words",
         ),
         (
             "cargo test && cat a",
@@ -240,16 +257,23 @@ fn reason_says_how_to_write_the_line() {
         ),
         (
             "git show HEAD",
-            "`git` runs programs that a repository's settings name, and can show every file that was ever committed; if you trust the folder, allow it by a rule such as `git status`",
+            "`git` runs programs that a repository's settings name, and can show every file that \
+                was ever committed; if you trust the folder, allow it by a rule such as `git \
+                status`",
         ),
     ] {
-        assert_eq!(policy(&folder).judge(CommandLine::Shell(line)), Permit::ask(reason), "{line}");
+        assert_eq!(
+            policy(&folder).judge(CommandLine::Shell(line)),
+            Permit::ask(reason),
+            "{line}"
+        );
     }
     let named = CommandPolicy::deny_all().allow("make");
     assert_eq!(
         named.judge(CommandLine::Shell("make # all")),
         Permit::deny(
-            "it has `#` outside of quotes beside `make`, which a rule allows; write it as plain words"
+            "it has `#` outside of quotes beside `make`, which a rule allows; write it as plain \
+                words"
         )
     );
 }
@@ -311,16 +335,25 @@ const COMPUTING: &[&str] = &[
 #[test]
 fn part_of_a_shell_that_computes_stands_beside_no_command_with_more_rights() {
     let folder = tempfile::tempdir().unwrap();
-    let policy = CommandPolicy::new().allow("make").within(&Workspace::open(folder.path()).unwrap());
-    let builtins = ["printf", "test", "read", "export", "set", "unset", "let", "trap", "hash"];
-    let named = builtins.into_iter().fold(policy.clone(), CommandPolicy::allow);
+    let policy = CommandPolicy::new()
+        .allow("make")
+        .within(&Workspace::open(folder.path()).unwrap());
+    let builtins = [
+        "printf", "test", "read", "export", "set", "unset", "let", "trap", "hash",
+    ];
+    let named = builtins
+        .into_iter()
+        .fold(policy.clone(), CommandPolicy::allow);
     for line in COMPUTING {
         for with_rights in ["make", "git status"] {
             for mixed in [
                 format!("{line}; {with_rights}"),
                 format!("{with_rights} && {line}"),
                 format!("{with_rights} | {line}"),
-                format!("bash -c \"{}; {with_rights}\"", line.replace('$', "\\$").replace('`', "\\`")),
+                format!(
+                    "bash -c \"{}; {with_rights}\"",
+                    line.replace('$', "\\$").replace('`', "\\`")
+                ),
             ] {
                 check(&policy, &mixed, "ask");
                 check(&named, &mixed, "ask");
@@ -328,7 +361,10 @@ fn part_of_a_shell_that_computes_stands_beside_no_command_with_more_rights() {
         }
         // By itself it is asked about, or the kernel holds it.
         let scope = policy.read_scope(CommandLine::Shell(line));
-        assert!(matches!(scope, None | Some(ReadScope::Files)), "{line}: {scope:?}");
+        assert!(
+            matches!(scope, None | Some(ReadScope::Files)),
+            "{line}: {scope:?}"
+        );
     }
     for line in ["printf '%s\\n' a=b", "test a = b", "printf %d PATH=5"] {
         check(&policy, line, "allow");
@@ -339,7 +375,8 @@ fn part_of_a_shell_that_computes_stands_beside_no_command_with_more_rights() {
 proptest::proptest! {
     #[test]
     fn plain_line_is_the_same_to_both_parsers(
-        line in "([a-z./=~^:,-]{1,5}|'[^']{0,4}'|\"[ -~]{0,4}\"|[ \t\n;|&]{1,2}|[12]?>(&[12]|/dev/null)|</dev/null|[*$#(){}<!]){0,12}"
+        line in "([a-z./=~^:,-]{1,5}|'[^']{0,4}'|\"[ \
+            -~]{0,4}\"|[ \t\n;|&]{1,2}|[12]?>(&[12]|/dev/null)|</dev/null|[*$#(){}<!]){0,12}"
     ) {
         if let Ok(commands) = literal::parse(&line) {
             let others = shell::parse(&line).unwrap();

@@ -126,7 +126,11 @@ fn word_before_a_redirection_hides_no_denied_command() {
     }
     // Nobody is asked where nothing but a rule allows.
     for line in ["`echo ls`1>&1", "ls 12>&1"] {
-        check(&CommandPolicy::deny_all().allow("ls").allow("echo"), line, "deny");
+        check(
+            &CommandPolicy::deny_all().allow("ls").allow("echo"),
+            line,
+            "deny",
+        );
     }
 }
 
@@ -136,9 +140,18 @@ fn redirection_that_sets_a_variable_is_asked_about() {
     let alone = CommandPolicy::new().within(&crate::Workspace::open(folder.path()).unwrap());
     let beside = alone.clone().allow("make");
     let denying = CommandPolicy::allow_all().deny("git push", "no");
-    for word in
-        ["{PATH}", "{x}", "{_}", "{a[0]}", "{a[$(pwd)]}", "{a[\"1 2\"]}", "{a.b}", "{}", "{x\\}", "{a,b}"]
-    {
+    for word in [
+        "{PATH}",
+        "{x}",
+        "{_}",
+        "{a[0]}",
+        "{a[$(pwd)]}",
+        "{a[\"1 2\"]}",
+        "{a.b}",
+        "{}",
+        "{x\\}",
+        "{a,b}",
+    ] {
         for redirection in [
             ">/dev/null",
             "> /dev/null",

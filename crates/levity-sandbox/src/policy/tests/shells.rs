@@ -1,4 +1,5 @@
-//! Lines with more rights than to read, run by real shells: each program gets exactly the words that were judged.
+//! Lines with more rights than to read, run by real shells: each program gets exactly the words
+//! that were judged.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -174,7 +175,11 @@ fn recorders(folder: &Path, names: &[&str], words: &str) {
     fs::create_dir(folder).unwrap();
     for name in names {
         let path = folder.join(name);
-        fs::write(&path, format!("#!/bin/sh\nprintf '%s\\001' {words} > \"$RAN/$$\"\n")).unwrap();
+        fs::write(
+            &path,
+            format!("#!/bin/sh\nprintf '%s\\001' {words} > \"$RAN/$$\"\n"),
+        )
+        .unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 }
@@ -183,14 +188,28 @@ fn recorders(folder: &Path, names: &[&str], words: &str) {
 fn run(shell: &str, line: &str, root: &Path) -> Vec<Vec<String>> {
     let ran = root.join("ran");
     let mut command = Command::new(shell);
-    command.args(["-c", line]).current_dir(root.join("work")).env_clear();
+    command
+        .args(["-c", line])
+        .current_dir(root.join("work"))
+        .env_clear();
     command.env("PATH", root.join("bin")).env("RAN", &ran);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
     let mut found = Vec::new();
     for entry in fs::read_dir(&ran).unwrap() {
         let path = entry.unwrap().path();
         let text = fs::read_to_string(&path).unwrap();
-        found.push(text.strip_suffix('\u{1}').unwrap().split('\u{1}').map(str::to_owned).collect());
+        found.push(
+            text.strip_suffix('\u{1}')
+                .unwrap()
+                .split('\u{1}')
+                .map(str::to_owned)
+                .collect(),
+        );
         fs::remove_file(path).unwrap();
     }
     found.sort();
@@ -202,12 +221,16 @@ struct Dice(u64);
 
 impl Dice {
     fn roll(&mut self, sides: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) as usize) % sides
     }
 
     fn line(&mut self) -> String {
-        let mut line = ["make ", "tool ", "git status ", "cd sub && make ", ""][self.roll(5)].to_owned();
+        let mut line =
+            ["make ", "tool ", "git status ", "cd sub && make ", ""][self.roll(5)].to_owned();
         let odd = self.roll(3) == 0;
         for _ in 0..1 + self.roll(8) {
             let pieces = if odd && self.roll(4) == 0 { ODD } else { PLAIN };
@@ -220,11 +243,17 @@ impl Dice {
 
 #[test]
 fn allowed_line_with_more_rights_runs_exactly_what_was_judged() {
-    const PROGRAMS: [&str; 10] = ["make", "tool", "cargo", "git", "head", "grep", "tail", "sort", "wc", "ls"];
+    const PROGRAMS: [&str; 10] = [
+        "make", "tool", "cargo", "git", "head", "grep", "tail", "sort", "wc", "ls",
+    ];
     let root = tempfile::tempdir().unwrap();
     let [bin, ran, work] = ["bin", "ran", "work"].map(|name| root.path().join(name));
     let others = ["evil", "a", "b.txt", "cat", "xargs", "timeout", "env"];
-    recorders(&bin, &[&PROGRAMS[..], &others].concat(), "\"${0##*/}\" \"$@\"");
+    recorders(
+        &bin,
+        &[&PROGRAMS[..], &others].concat(),
+        "\"${0##*/}\" \"$@\"",
+    );
     fs::create_dir(&ran).unwrap();
     fs::create_dir_all(work.join("sub")).unwrap();
     for name in ["a", "-c", "a;evil", "ls ;evil"] {
@@ -234,8 +263,12 @@ fn allowed_line_with_more_rights_runs_exactly_what_was_judged() {
     recorders(&work.join("5"), &PROGRAMS, "evil");
     let space = Workspace::open(&work).unwrap();
     let rules = ["make", "tool", "cargo test", "git status", "git log"];
-    let policy = rules.into_iter().fold(CommandPolicy::new().within(&space), CommandPolicy::allow);
-    let shells = ["/bin/bash", "/bin/dash"].into_iter().filter(|shell| Path::new(shell).exists());
+    let policy = rules
+        .into_iter()
+        .fold(CommandPolicy::new().within(&space), CommandPolicy::allow);
+    let shells = ["/bin/bash", "/bin/dash"]
+        .into_iter()
+        .filter(|shell| Path::new(shell).exists());
     let shells: Vec<&str> = shells.collect();
     let (mut dice, mut compared) = (Dice(11), 0);
     for _ in 0..200_000 {
@@ -251,7 +284,13 @@ fn allowed_line_with_more_rights_runs_exactly_what_was_judged() {
         let commands = literal::parse(&line).unwrap();
         let mut judged: Vec<Vec<String>> = commands
             .iter()
-            .map(|command| command.words.iter().map(|word| word.text.clone()).collect::<Vec<_>>())
+            .map(|command| {
+                command
+                    .words
+                    .iter()
+                    .map(|word| word.text.clone())
+                    .collect::<Vec<_>>()
+            })
             .filter(|words| PROGRAMS.contains(&&*words[0]))
             .collect();
         judged.sort();
@@ -270,6 +309,9 @@ fn allowed_line_with_more_rights_runs_exactly_what_was_judged() {
             assert_eq!(ran, judged, "{shell}: {line:?}");
         }
     }
-    assert!(compared > 300, "only {compared} lines were compared: the test has lost its point");
+    assert!(
+        compared > 300,
+        "only {compared} lines were compared: the test has lost its point"
+    );
     assert_eq!(fs::read_dir(&work).unwrap().count(), 6, "a line wrote");
 }

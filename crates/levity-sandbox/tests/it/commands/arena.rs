@@ -14,8 +14,8 @@ use tempfile::TempDir;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A workspace beside something that must not be touched, services that must not be reached, and a mark by which
-/// the processes of its commands are known.
+/// A workspace beside something that must not be touched, services that must not be reached, and a
+/// mark by which the processes of its commands are known.
 pub(crate) struct Arena {
     folder: TempDir,
     pub(crate) sandbox: Sandbox,
@@ -28,7 +28,10 @@ pub(crate) struct Arena {
 }
 
 impl Arena {
-    pub(crate) fn new(rung: &[&'static str], settings: impl Fn(SandboxBuilder) -> SandboxBuilder) -> Self {
+    pub(crate) fn new(
+        rung: &[&'static str],
+        settings: impl Fn(SandboxBuilder) -> SandboxBuilder,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (work, outside) = (folder.path().join("work"), folder.path().join("outside"));
         for path in [&work, &outside, &outside.join("folder")] {
@@ -42,7 +45,11 @@ impl Arena {
         tcp.set_nonblocking(true).unwrap();
         udp.set_nonblocking(true).unwrap();
         unix.set_nonblocking(true).unwrap();
-        let mark = format!("levity-mark-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::SeqCst));
+        let mark = format!(
+            "levity-mark-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::SeqCst)
+        );
         // One in the file system, and one that is a name alone.
         let abstract_name = SocketAddr::from_abstract_name(&mark).unwrap();
         let datagrams = [
@@ -62,7 +69,16 @@ impl Arena {
             .env("UDP", udp.local_addr().unwrap().port().to_string());
         let sandbox = settings(super::lower(builder, rung)).build().unwrap();
         let before = snapshot(&outside);
-        Self { folder, sandbox, mark, before, tcp, udp, unix, datagrams }
+        Self {
+            folder,
+            sandbox,
+            mark,
+            before,
+            tcp,
+            udp,
+            unix,
+            datagrams,
+        }
     }
 
     pub(crate) fn work(&self) -> PathBuf {
@@ -82,10 +98,17 @@ impl Arena {
         if snapshot(&self.outside()) != self.before {
             return Some("files outside were changed".to_owned());
         }
-        if self.tcp.accept().is_ok() || self.unix.accept().is_ok() || self.udp.recv(&mut [0; 64]).is_ok() {
+        if self.tcp.accept().is_ok()
+            || self.unix.accept().is_ok()
+            || self.udp.recv(&mut [0; 64]).is_ok()
+        {
             return Some("a service of the host was reached".to_owned());
         }
-        if self.datagrams.iter().any(|socket| socket.recv(&mut [0; 64]).is_ok()) {
+        if self
+            .datagrams
+            .iter()
+            .any(|socket| socket.recv(&mut [0; 64]).is_ok())
+        {
             return Some("a socket of the host was reached".to_owned());
         }
         None
@@ -139,12 +162,21 @@ pub(crate) fn assert_gone(mark: &str) {
 pub(crate) fn marked(mark: &str) -> Vec<i32> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
+            continue;
+        };
         let has = |file: &str| {
             let mut bytes = Vec::new();
-            let read =
-                fs::File::open(entry.path().join(file)).and_then(|mut file| file.read_to_end(&mut bytes));
-            read.is_ok() && bytes.windows(mark.len()).any(|window| window == mark.as_bytes())
+            let read = fs::File::open(entry.path().join(file))
+                .and_then(|mut file| file.read_to_end(&mut bytes));
+            read.is_ok()
+                && bytes
+                    .windows(mark.len())
+                    .any(|window| window == mark.as_bytes())
         };
         if pid != std::process::id() as i32 && (has("environ") || has("cmdline")) {
             found.push(pid);
@@ -159,7 +191,11 @@ fn snapshot(folder: &Path) -> BTreeMap<PathBuf, String> {
     for entry in fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();
         let data = path.symlink_metadata().unwrap();
-        let content = if data.is_file() { fs::read_to_string(&path).unwrap() } else { String::new() };
+        let content = if data.is_file() {
+            fs::read_to_string(&path).unwrap()
+        } else {
+            String::new()
+        };
         let about = (data.mode(), data.uid(), data.nlink(), data.mtime_nsec());
         if data.is_dir() {
             all.extend(snapshot(&path));

@@ -25,7 +25,10 @@ enum Needs {
 
 fn holds(report: &SandboxReport, needs: Needs) -> bool {
     let by = |name: &str| {
-        report.guards().iter().any(|(_, guard)| guard.by.iter().any(|how| how.to_string() == name))
+        report
+            .guards()
+            .iter()
+            .any(|(_, guard)| guard.by.iter().any(|how| how.to_string() == name))
     };
     match needs {
         Needs::Nothing => true,
@@ -38,96 +41,307 @@ fn holds(report: &SandboxReport, needs: Needs) -> bool {
     }
 }
 
-/// A name, what must hold, and a line that writes `ESCAPED` when it got out. `$OUT` is a folder outside.
+/// A name, what must hold, and a line that writes `ESCAPED` when it got out. `$OUT` is a folder
+/// outside.
 const LINES: &[(&str, Needs, &str)] = &[
-    ("read by an absolute path", Needs::Files, "cat $OUT/secret && echo ESCAPED"),
-    ("read by dots", Needs::Files, "cat ../outside/secret && echo ESCAPED"),
-    ("read through a new link", Needs::Files, "ln -s $OUT/secret link; cat link && echo ESCAPED"),
-    ("read through a linked folder", Needs::Files, "ln -s $OUT there; cat there/secret && echo ESCAPED"),
-    ("read through a hard link", Needs::Files, "ln $OUT/secret hard && cat hard && echo ESCAPED"),
-    ("read by /proc/self/root", Needs::Files, "cat /proc/self/root$OUT/secret && echo ESCAPED"),
-    ("read by /proc/self/cwd", Needs::Files, "cat /proc/self/cwd/../outside/secret && echo ESCAPED"),
-    ("read by /dev/fd", Needs::Files, "exec 3< $OUT/secret; cat /dev/fd/3 && echo ESCAPED"),
-    ("list a folder outside", Needs::Files, "ls $OUT && echo ESCAPED"),
+    (
+        "read by an absolute path",
+        Needs::Files,
+        "cat $OUT/secret && echo ESCAPED",
+    ),
+    (
+        "read by dots",
+        Needs::Files,
+        "cat ../outside/secret && echo ESCAPED",
+    ),
+    (
+        "read through a new link",
+        Needs::Files,
+        "ln -s $OUT/secret link; cat link && echo ESCAPED",
+    ),
+    (
+        "read through a linked folder",
+        Needs::Files,
+        "ln -s $OUT there; cat there/secret && echo ESCAPED",
+    ),
+    (
+        "read through a hard link",
+        Needs::Files,
+        "ln $OUT/secret hard && cat hard && echo ESCAPED",
+    ),
+    (
+        "read by /proc/self/root",
+        Needs::Files,
+        "cat /proc/self/root$OUT/secret && echo ESCAPED",
+    ),
+    (
+        "read by /proc/self/cwd",
+        Needs::Files,
+        "cat /proc/self/cwd/../outside/secret && echo ESCAPED",
+    ),
+    (
+        "read by /dev/fd",
+        Needs::Files,
+        "exec 3< $OUT/secret; cat /dev/fd/3 && echo ESCAPED",
+    ),
+    (
+        "list a folder outside",
+        Needs::Files,
+        "ls $OUT && echo ESCAPED",
+    ),
     ("list the root", Needs::Files, "ls / && echo ESCAPED"),
     ("list homes", Needs::Files, "ls /home /root && echo ESCAPED"),
-    ("go up and list", Needs::Files, "cd ../outside && ls && echo ESCAPED"),
-    ("read passwords", Needs::Files, "cat /etc/shadow /etc/sudoers && echo ESCAPED"),
-    ("read private keys", Needs::Files, "ls /etc/ssl/private && echo ESCAPED"),
-    ("read the kernel's log", Needs::Files, "head -c 1 /dev/kmsg && echo ESCAPED"),
-    ("read memory", Needs::Files, "head -c 1 /dev/mem && echo ESCAPED"),
+    (
+        "go up and list",
+        Needs::Files,
+        "cd ../outside && ls && echo ESCAPED",
+    ),
+    (
+        "read passwords",
+        Needs::Files,
+        "cat /etc/shadow /etc/sudoers && echo ESCAPED",
+    ),
+    (
+        "read private keys",
+        Needs::Files,
+        "ls /etc/ssl/private && echo ESCAPED",
+    ),
+    (
+        "read the kernel's log",
+        Needs::Files,
+        "head -c 1 /dev/kmsg && echo ESCAPED",
+    ),
+    (
+        "read memory",
+        Needs::Files,
+        "head -c 1 /dev/mem && echo ESCAPED",
+    ),
     (
         "read a disk",
         Needs::Files,
         "for d in /dev/vda /dev/sda /dev/nvme0n1; do head -c 1 $d && echo ESCAPED; done",
     ),
-    ("write a new file", Needs::Files, "echo x > $OUT/new && echo ESCAPED"),
-    ("overwrite a file", Needs::Files, "echo x > $OUT/secret && echo ESCAPED"),
-    ("append through a link", Needs::Files, "ln -s $OUT/secret a; echo x >> a && echo ESCAPED"),
-    ("remove a file", Needs::Files, "rm -f $OUT/secret && echo ESCAPED"),
-    ("move a file out", Needs::Files, "touch f; mv f $OUT/f && echo ESCAPED"),
-    ("move a file in", Needs::Files, "mv $OUT/secret in && echo ESCAPED"),
-    ("make a folder", Needs::Files, "mkdir $OUT/new && echo ESCAPED"),
-    ("remove a folder", Needs::Files, "rmdir $OUT/folder && echo ESCAPED"),
-    ("make a link outside", Needs::Files, "ln -s x $OUT/link && echo ESCAPED"),
-    ("make a pipe outside", Needs::Files, "mkfifo $OUT/pipe && echo ESCAPED"),
+    (
+        "write a new file",
+        Needs::Files,
+        "echo x > $OUT/new && echo ESCAPED",
+    ),
+    (
+        "overwrite a file",
+        Needs::Files,
+        "echo x > $OUT/secret && echo ESCAPED",
+    ),
+    (
+        "append through a link",
+        Needs::Files,
+        "ln -s $OUT/secret a; echo x >> a && echo ESCAPED",
+    ),
+    (
+        "remove a file",
+        Needs::Files,
+        "rm -f $OUT/secret && echo ESCAPED",
+    ),
+    (
+        "move a file out",
+        Needs::Files,
+        "touch f; mv f $OUT/f && echo ESCAPED",
+    ),
+    (
+        "move a file in",
+        Needs::Files,
+        "mv $OUT/secret in && echo ESCAPED",
+    ),
+    (
+        "make a folder",
+        Needs::Files,
+        "mkdir $OUT/new && echo ESCAPED",
+    ),
+    (
+        "remove a folder",
+        Needs::Files,
+        "rmdir $OUT/folder && echo ESCAPED",
+    ),
+    (
+        "make a link outside",
+        Needs::Files,
+        "ln -s x $OUT/link && echo ESCAPED",
+    ),
+    (
+        "make a pipe outside",
+        Needs::Files,
+        "mkfifo $OUT/pipe && echo ESCAPED",
+    ),
     (
         "write to shared memory",
         Needs::Files,
-        "echo x > /dev/shm/levity-$$ && rm /dev/shm/levity-$$; echo ESCAPED-$?| grep D-0 && echo ESCAPED",
+        "echo x > /dev/shm/levity-$$ && rm /dev/shm/levity-$$; echo ESCAPED-$?| grep D-0 && echo \
+            ESCAPED",
     ),
     (
         "write to the temporary folder",
         Needs::Files,
         "touch /tmp/levity-$MARK && rm /tmp/levity-$MARK && echo ESCAPED",
     ),
-    ("write to a program", Needs::Files, "true >> /bin/true && echo ESCAPED"),
+    (
+        "write to a program",
+        Needs::Files,
+        "true >> /bin/true && echo ESCAPED",
+    ),
     (
         "write to the kernel's settings",
         Needs::Files,
         "cat /proc/sys/kernel/hostname > /proc/sys/kernel/hostname && echo ESCAPED",
     ),
-    ("write to devices' settings", Needs::Files, "echo > /sys/kernel/uevent_helper && echo ESCAPED"),
-    ("change a mode outside", Needs::Mounts, "chmod 600 $OUT/secret && echo ESCAPED"),
-    ("change a time outside", Needs::Mounts, "touch -d 2001-01-01 $OUT/secret && echo ESCAPED"),
-    ("change an owner outside", Needs::Mounts, "chown 1:1 $OUT/secret && echo ESCAPED"),
-    ("read the host's environment", Needs::Others, "cat /proc/$HOST/environ && echo ESCAPED"),
-    ("read the host's arguments", Needs::Others, "cat /proc/$HOST/cmdline && echo ESCAPED"),
-    ("read the watcher's environment", Needs::Others, "cat /proc/$PPID/environ && echo ESCAPED"),
-    ("read the watcher's arguments", Needs::Others, "cat /proc/$PPID/cmdline && echo ESCAPED"),
-    ("read the watcher's memory", Needs::Others, "head -c 1 /proc/$PPID/mem && echo ESCAPED"),
-    ("read the watcher's files", Needs::Others, "ls -l /proc/$PPID/fd/ && echo ESCAPED"),
+    (
+        "write to devices' settings",
+        Needs::Files,
+        "echo > /sys/kernel/uevent_helper && echo ESCAPED",
+    ),
+    (
+        "change a mode outside",
+        Needs::Mounts,
+        "chmod 600 $OUT/secret && echo ESCAPED",
+    ),
+    (
+        "change a time outside",
+        Needs::Mounts,
+        "touch -d 2001-01-01 $OUT/secret && echo ESCAPED",
+    ),
+    (
+        "change an owner outside",
+        Needs::Mounts,
+        "chown 1:1 $OUT/secret && echo ESCAPED",
+    ),
+    (
+        "read the host's environment",
+        Needs::Others,
+        "cat /proc/$HOST/environ && echo ESCAPED",
+    ),
+    (
+        "read the host's arguments",
+        Needs::Others,
+        "cat /proc/$HOST/cmdline && echo ESCAPED",
+    ),
+    (
+        "read the watcher's environment",
+        Needs::Others,
+        "cat /proc/$PPID/environ && echo ESCAPED",
+    ),
+    (
+        "read the watcher's arguments",
+        Needs::Others,
+        "cat /proc/$PPID/cmdline && echo ESCAPED",
+    ),
+    (
+        "read the watcher's memory",
+        Needs::Others,
+        "head -c 1 /proc/$PPID/mem && echo ESCAPED",
+    ),
+    (
+        "read the watcher's files",
+        Needs::Others,
+        "ls -l /proc/$PPID/fd/ && echo ESCAPED",
+    ),
     (
         "see other processes",
         Needs::Others,
-        "for p in /proc/[0-9]*/cmdline; do cat $p; done 2>/dev/null | tr '\\0' ' ' | grep -q [i]t-&& echo ESCAPED",
+        "for p in /proc/[0-9]*/cmdline; do cat $p; done 2>/dev/null | tr '\\0' ' ' | grep -q \
+            [i]t-&& echo ESCAPED",
     ),
-    ("signal the host", Needs::Others, "kill -0 $HOST && echo ESCAPED"),
-    ("signal the watcher", Needs::Watcher, "kill -9 $PPID; kill -TERM $PPID; sleep 0.1"),
-    ("stop the watcher", Needs::Watcher, "kill -STOP $PPID; sleep 0.1; exit 3"),
-    ("signal the first process", Needs::Others, "[ $PPID != 1 ] && kill -0 1 && echo ESCAPED"),
-    ("open the terminal", Needs::Nothing, "sh -c ': < /dev/tty' && echo ESCAPED"),
-    ("ask for the terminal", Needs::Nothing, "tty && echo ESCAPED"),
-    ("make a device", Needs::Nothing, "mknod device c 1 1 && echo ESCAPED"),
+    (
+        "signal the host",
+        Needs::Others,
+        "kill -0 $HOST && echo ESCAPED",
+    ),
+    (
+        "signal the watcher",
+        Needs::Watcher,
+        "kill -9 $PPID; kill -TERM $PPID; sleep 0.1",
+    ),
+    (
+        "stop the watcher",
+        Needs::Watcher,
+        "kill -STOP $PPID; sleep 0.1; exit 3",
+    ),
+    (
+        "signal the first process",
+        Needs::Others,
+        "[ $PPID != 1 ] && kill -0 1 && echo ESCAPED",
+    ),
+    (
+        "open the terminal",
+        Needs::Nothing,
+        "sh -c ': < /dev/tty' && echo ESCAPED",
+    ),
+    (
+        "ask for the terminal",
+        Needs::Nothing,
+        "tty && echo ESCAPED",
+    ),
+    (
+        "make a device",
+        Needs::Nothing,
+        "mknod device c 1 1 && echo ESCAPED",
+    ),
     (
         "become somebody else",
         Needs::Nothing,
         "perl -e '$) = $( = 1; $> = $< = 1; exit($> == 1 && $< == 1 ? 0 : 1)' && echo ESCAPED",
     ),
-    ("a user namespace", Needs::Seccomp, "unshare -Ur true && echo ESCAPED"),
-    ("a mount namespace", Needs::Seccomp, "unshare -m true && echo ESCAPED"),
-    ("a mount", Needs::Seccomp, "mount -t tmpfs none . && echo ESCAPED"),
-    ("a mount taken away", Needs::Seccomp, "umount -l /proc && echo ESCAPED"),
-    ("another root", Needs::Seccomp, "chroot . true && echo ESCAPED"),
-    ("another namespace", Needs::Others, "nsenter -t 1 -m true && echo ESCAPED"),
-    ("the host's limits", Needs::Others, "prlimit --pid $HOST --nofile=1:1 && echo ESCAPED"),
-    ("names", Needs::Network, "getent hosts example.com && echo ESCAPED"),
-    ("a higher limit", Needs::Nothing, "ulimit -f unlimited && echo ESCAPED"),
+    (
+        "a user namespace",
+        Needs::Seccomp,
+        "unshare -Ur true && echo ESCAPED",
+    ),
+    (
+        "a mount namespace",
+        Needs::Seccomp,
+        "unshare -m true && echo ESCAPED",
+    ),
+    (
+        "a mount",
+        Needs::Seccomp,
+        "mount -t tmpfs none . && echo ESCAPED",
+    ),
+    (
+        "a mount taken away",
+        Needs::Seccomp,
+        "umount -l /proc && echo ESCAPED",
+    ),
+    (
+        "another root",
+        Needs::Seccomp,
+        "chroot . true && echo ESCAPED",
+    ),
+    (
+        "another namespace",
+        Needs::Others,
+        "nsenter -t 1 -m true && echo ESCAPED",
+    ),
+    (
+        "the host's limits",
+        Needs::Others,
+        "prlimit --pid $HOST --nofile=1:1 && echo ESCAPED",
+    ),
+    (
+        "names",
+        Needs::Network,
+        "getent hosts example.com && echo ESCAPED",
+    ),
+    (
+        "a higher limit",
+        Needs::Nothing,
+        "ulimit -f unlimited && echo ESCAPED",
+    ),
 ];
 
 /// Lines of Perl, which speaks to the system more directly.
 const PERL: &[(&str, Needs, &str)] = &[
-    ("empty a file by its path", Needs::Files, "truncate(\"$ENV{OUT}/secret\", 0) && print 'ESCAPED'"),
+    (
+        "empty a file by its path",
+        Needs::Files,
+        "truncate(\"$ENV{OUT}/secret\", 0) && print 'ESCAPED'",
+    ),
     (
         "empty a file by opening it",
         Needs::Files,
@@ -136,49 +350,100 @@ const PERL: &[(&str, Needs, &str)] = &[
     (
         "TCP to the host",
         Needs::Network,
-        "use Socket; socket(S,PF_INET,SOCK_STREAM,0) && connect(S,sockaddr_in($ENV{TCP},INADDR_LOOPBACK)) && print 'ESCAPED'",
+        "use Socket; socket(S,PF_INET,SOCK_STREAM,0) && \
+            connect(S,sockaddr_in($ENV{TCP},INADDR_LOOPBACK)) && print 'ESCAPED'",
     ),
     (
         "UDP to the host",
         Needs::Network,
-        "use Socket; socket(S,PF_INET,SOCK_DGRAM,0) && send(S,'x',0,sockaddr_in($ENV{UDP},INADDR_LOOPBACK)); ",
+        "use Socket; socket(S,PF_INET,SOCK_DGRAM,0) && \
+            send(S,'x',0,sockaddr_in($ENV{UDP},INADDR_LOOPBACK)); ",
     ),
     (
         "TCP to an address",
         Needs::Network,
-        "use Socket; alarm 5; socket(S,PF_INET,SOCK_STREAM,0) && connect(S,sockaddr_in(80,inet_aton('1.1.1.1'))) && print 'ESCAPED'",
+        "use Socket; alarm 5; socket(S,PF_INET,SOCK_STREAM,0) && \
+            connect(S,sockaddr_in(80,inet_aton('1.1.1.1'))) && print 'ESCAPED'",
     ),
     (
         "IPv6",
         Needs::Network,
-        "use Socket; alarm 5; socket(S,PF_INET6,SOCK_STREAM,0) && connect(S,pack_sockaddr_in6(80,inet_pton(AF_INET6,'2606:4700::1111'))) && print 'ESCAPED'",
+        "use Socket; alarm 5; socket(S,PF_INET6,SOCK_STREAM,0) && \
+            connect(S,pack_sockaddr_in6(80,inet_pton(AF_INET6,'2606:4700::1111'))) && print \
+            'ESCAPED'",
     ),
-    ("raw packets", Needs::Network, "use Socket; socket(S,PF_INET,SOCK_RAW,1) && print 'ESCAPED'"),
-    ("packets of the device", Needs::Network, "use Socket; socket(S,17,SOCK_RAW,0) && print 'ESCAPED'"),
+    (
+        "raw packets",
+        Needs::Network,
+        "use Socket; socket(S,PF_INET,SOCK_RAW,1) && print 'ESCAPED'",
+    ),
+    (
+        "packets of the device",
+        Needs::Network,
+        "use Socket; socket(S,17,SOCK_RAW,0) && print 'ESCAPED'",
+    ),
     (
         "a socket to the hypervisor",
         Needs::Network,
         "use Socket; socket(S,40,SOCK_STREAM,0) && print 'ESCAPED'",
     ),
-    ("a socket to the kernel", Needs::Network, "use Socket; socket(S,16,SOCK_RAW,0) && print 'ESCAPED'"),
-    ("a socket for ciphers", Needs::Network, "use Socket; socket(S,38,SOCK_SEQPACKET,0) && print 'ESCAPED'"),
+    (
+        "a socket to the kernel",
+        Needs::Network,
+        "use Socket; socket(S,16,SOCK_RAW,0) && print 'ESCAPED'",
+    ),
+    (
+        "a socket for ciphers",
+        Needs::Network,
+        "use Socket; socket(S,38,SOCK_SEQPACKET,0) && print 'ESCAPED'",
+    ),
     (
         "a service's socket",
         Needs::Network,
-        "use Socket; socket(S,PF_UNIX,SOCK_STREAM,0) && connect(S,sockaddr_un(\"$ENV{OUT}/socket\")) && print 'ESCAPED'",
+        "use Socket; socket(S,PF_UNIX,SOCK_STREAM,0) && \
+            connect(S,sockaddr_un(\"$ENV{OUT}/socket\")) && print 'ESCAPED'",
     ),
     (
         "a socket without a file",
         Needs::Network,
-        "use Socket; socket(S,PF_UNIX,SOCK_STREAM,0) && connect(S,\"\\1\\0\\0levity\") && print 'ESCAPED'",
+        "use Socket; socket(S,PF_UNIX,SOCK_STREAM,0) && connect(S,\"\\1\\0\\0levity\") && print \
+            'ESCAPED'",
     ),
-    ("a pair connected to a socket", Needs::Network, "PAIR(SOCK_DGRAM); connect(A,$file); send(A,'x',0)"),
-    ("a pair that sends to a socket", Needs::Network, "PAIR(SOCK_DGRAM); send(A,'x',0,$file)"),
-    ("the other end of a pair", Needs::Network, "PAIR(SOCK_DGRAM); close A; connect(B,$file); send(B,'x',0)"),
-    ("a pair connected to a name", Needs::Network, "PAIR(SOCK_DGRAM); connect(A,$name); send(A,'x',0)"),
-    ("a pair that sends to a name", Needs::Network, "PAIR(SOCK_DGRAM); send(A,'x',0,$name)"),
-    ("a pair with flags", Needs::Network, "PAIR(SOCK_DGRAM|02000000|04000); send(A,'x',0,$file)"),
-    ("a raw pair", Needs::Network, "PAIR(SOCK_RAW); send(A,'x',0,$file); send(A,'x',0,$name)"),
+    (
+        "a pair connected to a socket",
+        Needs::Network,
+        "PAIR(SOCK_DGRAM); connect(A,$file); send(A,'x',0)",
+    ),
+    (
+        "a pair that sends to a socket",
+        Needs::Network,
+        "PAIR(SOCK_DGRAM); send(A,'x',0,$file)",
+    ),
+    (
+        "the other end of a pair",
+        Needs::Network,
+        "PAIR(SOCK_DGRAM); close A; connect(B,$file); send(B,'x',0)",
+    ),
+    (
+        "a pair connected to a name",
+        Needs::Network,
+        "PAIR(SOCK_DGRAM); connect(A,$name); send(A,'x',0)",
+    ),
+    (
+        "a pair that sends to a name",
+        Needs::Network,
+        "PAIR(SOCK_DGRAM); send(A,'x',0,$name)",
+    ),
+    (
+        "a pair with flags",
+        Needs::Network,
+        "PAIR(SOCK_DGRAM|02000000|04000); send(A,'x',0,$file)",
+    ),
+    (
+        "a raw pair",
+        Needs::Network,
+        "PAIR(SOCK_RAW); send(A,'x',0,$file); send(A,'x',0,$name)",
+    ),
     (
         "a pair of an unknown type",
         Needs::Network,
@@ -189,7 +454,11 @@ const PERL: &[(&str, Needs, &str)] = &[
         Needs::Network,
         "for my $f (0,2..45) { socketpair(C,D,$f,$_,0) && print 'ESCAPED' for 1,2,5 }",
     ),
-    ("a stream pair connected", Needs::Network, "PAIR(SOCK_STREAM); connect(A,$service) && print 'ESCAPED'"),
+    (
+        "a stream pair connected",
+        Needs::Network,
+        "PAIR(SOCK_STREAM); connect(A,$service) && print 'ESCAPED'",
+    ),
     (
         "a stream pair left alone",
         Needs::Network,
@@ -223,7 +492,8 @@ const PERL: &[(&str, Needs, &str)] = &[
     (
         "a packet pair connected",
         Needs::Network,
-        "PAIR(SOCK_SEQPACKET); close B; connect(A,$service) && print 'ESCAPED'; connect(A,$file) && print 'ESCAPED'",
+        "PAIR(SOCK_SEQPACKET); close B; connect(A,$service) && print 'ESCAPED'; connect(A,$file) \
+            && print 'ESCAPED'",
     ),
     (
         "datagrams to a socket",
@@ -257,45 +527,122 @@ const PAIR: &str =
     "use Socket; my $file = sockaddr_un(\"$ENV{OUT}/datagram\"); my $name = \"\\1\\0\\0$ENV{MARK}\";
     my $service = sockaddr_un(\"$ENV{OUT}/socket\"); socketpair(A,B,PF_UNIX,KIND,0)";
 
-/// System calls that no command may make. They are named by their numbers, which differ between machines.
+/// System calls that no command may make. They are named by their numbers, which differ between
+/// machines.
 const CALLS: &[(&str, i64, &str)] = &[
     ("ptrace", libc::SYS_ptrace, "16, 0+$ENV{HOST}, 0, 0"),
-    ("process_vm_readv", libc::SYS_process_vm_readv, "0+$ENV{HOST}, 0, 0, 0, 0, 0"),
-    ("process_vm_writev", libc::SYS_process_vm_writev, "0+$ENV{HOST}, 0, 0, 0, 0, 0"),
+    (
+        "process_vm_readv",
+        libc::SYS_process_vm_readv,
+        "0+$ENV{HOST}, 0, 0, 0, 0, 0",
+    ),
+    (
+        "process_vm_writev",
+        libc::SYS_process_vm_writev,
+        "0+$ENV{HOST}, 0, 0, 0, 0, 0",
+    ),
     ("kcmp", libc::SYS_kcmp, "$$, $$, 0, 0, 1"),
     ("keyctl", libc::SYS_keyctl, "0, -3, 1"),
-    ("add_key", libc::SYS_add_key, "my $a = 'user', my $b = 'levity', my $c = 'x', 1, -2"),
+    (
+        "add_key",
+        libc::SYS_add_key,
+        "my $a = 'user', my $b = 'levity', my $c = 'x', 1, -2",
+    ),
     ("userfaultfd", libc::SYS_userfaultfd, "1"),
     ("fsopen", libc::SYS_fsopen, "my $a = 'tmpfs', 0"),
     ("open_tree", libc::SYS_open_tree, "-100, my $a = '/', 1"),
     ("unshare", libc::SYS_unshare, "0x10000000"),
     ("clone", libc::SYS_clone, "0x10000011, 0, 0, 0, 0"),
-    ("io_uring_setup", libc::SYS_io_uring_setup, "1, my $a = \"\\0\" x 256"),
+    (
+        "io_uring_setup",
+        libc::SYS_io_uring_setup,
+        "1, my $a = \"\\0\" x 256",
+    ),
     ("memfd_create", libc::SYS_memfd_create, "my $a = 'x', 0"),
     ("shmget", libc::SYS_shmget, "0, 4096, 0x200 | 0600"),
     ("syslog", libc::SYS_syslog, "10, 0, 0"),
     ("open_tree_attr", 467, "-100, my $a = '/', 1, 0, 0"),
-    ("seize the watcher", libc::SYS_ptrace, "0x4206, 0+$ENV{WATCHER}, 0, 0"),
-    ("read the watcher by its number", libc::SYS_process_vm_readv, "0+$ENV{WATCHER}, 0, 0, 0, 0, 0"),
+    (
+        "seize the watcher",
+        libc::SYS_ptrace,
+        "0x4206, 0+$ENV{WATCHER}, 0, 0",
+    ),
+    (
+        "read the watcher by its number",
+        libc::SYS_process_vm_readv,
+        "0+$ENV{WATCHER}, 0, 0, 0, 0, 0",
+    ),
     (
         "count what the watcher does",
         libc::SYS_perf_event_open,
         "my $a = \"\\0\" x 128, 0+$ENV{WATCHER}, -1, -1, 0",
     ),
-    ("take a descriptor", libc::SYS_pidfd_getfd, "SYS_PIDFD_OPEN, 0, 0"),
-    ("give advice", libc::SYS_process_madvise, "SYS_PIDFD_OPEN, 0, 0, 21, 0"),
-    ("release memory", libc::SYS_process_mrelease, "SYS_PIDFD_OPEN, 0"),
-    ("slow down the watcher", libc::SYS_setpriority, "0, 0+$ENV{WATCHER}, 19"),
-    ("slow down the host", libc::SYS_setpriority, "0, 0+$ENV{HOST}, 19"),
-    ("slow down the host's group", libc::SYS_setpriority, "1, 0+$ENV{HOST}, 19"),
+    (
+        "take a descriptor",
+        libc::SYS_pidfd_getfd,
+        "SYS_PIDFD_OPEN, 0, 0",
+    ),
+    (
+        "give advice",
+        libc::SYS_process_madvise,
+        "SYS_PIDFD_OPEN, 0, 0, 21, 0",
+    ),
+    (
+        "release memory",
+        libc::SYS_process_mrelease,
+        "SYS_PIDFD_OPEN, 0",
+    ),
+    (
+        "slow down the watcher",
+        libc::SYS_setpriority,
+        "0, 0+$ENV{WATCHER}, 19",
+    ),
+    (
+        "slow down the host",
+        libc::SYS_setpriority,
+        "0, 0+$ENV{HOST}, 19",
+    ),
+    (
+        "slow down the host's group",
+        libc::SYS_setpriority,
+        "1, 0+$ENV{HOST}, 19",
+    ),
     ("slow down the user", libc::SYS_setpriority, "2, 0, 19"),
-    ("slow down the user by number", libc::SYS_setpriority, "2, $<, 19"),
-    ("starve the watcher of the disk", libc::SYS_ioprio_set, "1, 0+$ENV{WATCHER}, 0x6000"),
-    ("starve the host of the disk", libc::SYS_ioprio_set, "1, 0+$ENV{HOST}, 0x6000"),
-    ("starve the user of the disk", libc::SYS_ioprio_set, "3, $<, 0x6000"),
-    ("make the watcher idle", libc::SYS_sched_setscheduler, "0+$ENV{WATCHER}, 5, my $a = pack('l', 0)"),
-    ("make the host idle", libc::SYS_sched_setscheduler, "0+$ENV{HOST}, 5, my $a = pack('l', 0)"),
-    ("set the watcher's parameters", libc::SYS_sched_setparam, "0+$ENV{WATCHER}, my $a = pack('l', 0)"),
+    (
+        "slow down the user by number",
+        libc::SYS_setpriority,
+        "2, $<, 19",
+    ),
+    (
+        "starve the watcher of the disk",
+        libc::SYS_ioprio_set,
+        "1, 0+$ENV{WATCHER}, 0x6000",
+    ),
+    (
+        "starve the host of the disk",
+        libc::SYS_ioprio_set,
+        "1, 0+$ENV{HOST}, 0x6000",
+    ),
+    (
+        "starve the user of the disk",
+        libc::SYS_ioprio_set,
+        "3, $<, 0x6000",
+    ),
+    (
+        "make the watcher idle",
+        libc::SYS_sched_setscheduler,
+        "0+$ENV{WATCHER}, 5, my $a = pack('l', 0)",
+    ),
+    (
+        "make the host idle",
+        libc::SYS_sched_setscheduler,
+        "0+$ENV{HOST}, 5, my $a = pack('l', 0)",
+    ),
+    (
+        "set the watcher's parameters",
+        libc::SYS_sched_setparam,
+        "0+$ENV{WATCHER}, my $a = pack('l', 0)",
+    ),
     (
         "set the watcher's attributes",
         libc::SYS_sched_setattr,
@@ -306,50 +653,118 @@ const CALLS: &[(&str, i64, &str)] = &[
         libc::SYS_sched_setaffinity,
         "0+$ENV{WATCHER}, 8, my $a = pack('Q', 1)",
     ),
-    ("bind the host to a processor", libc::SYS_sched_setaffinity, "0+$ENV{HOST}, 8, my $a = pack('Q', 1)"),
-    ("read the watcher's limits", libc::SYS_prlimit64, "0+$ENV{WATCHER}, 7, 0, my $a = \"\\0\" x 16"),
-    ("set the watcher's limits", libc::SYS_prlimit64, "0+$ENV{WATCHER}, 7, my $a = pack('QQ', 0, 0), 0"),
-    ("migrate the watcher's pages", libc::SYS_migrate_pages, "0+$ENV{WATCHER}, 0, 0, 0"),
-    ("migrate the host's pages", libc::SYS_migrate_pages, "0+$ENV{HOST}, 0, 0, 0"),
-    ("move the watcher's pages", libc::SYS_move_pages, "0+$ENV{WATCHER}, 0, 0, 0, 0, 0"),
+    (
+        "bind the host to a processor",
+        libc::SYS_sched_setaffinity,
+        "0+$ENV{HOST}, 8, my $a = pack('Q', 1)",
+    ),
+    (
+        "read the watcher's limits",
+        libc::SYS_prlimit64,
+        "0+$ENV{WATCHER}, 7, 0, my $a = \"\\0\" x 16",
+    ),
+    (
+        "set the watcher's limits",
+        libc::SYS_prlimit64,
+        "0+$ENV{WATCHER}, 7, my $a = pack('QQ', 0, 0), 0",
+    ),
+    (
+        "migrate the watcher's pages",
+        libc::SYS_migrate_pages,
+        "0+$ENV{WATCHER}, 0, 0, 0",
+    ),
+    (
+        "migrate the host's pages",
+        libc::SYS_migrate_pages,
+        "0+$ENV{HOST}, 0, 0, 0",
+    ),
+    (
+        "move the watcher's pages",
+        libc::SYS_move_pages,
+        "0+$ENV{WATCHER}, 0, 0, 0, 0, 0",
+    ),
     (
         "find the watcher's locks",
         libc::SYS_get_robust_list,
         "0+$ENV{WATCHER}, my $a = \"\\0\" x 8, my $b = \"\\0\" x 8",
     ),
-    ("share a core with the watcher", libc::SYS_prctl, "62, 2, 0+$ENV{WATCHER}, 0, 0"),
+    (
+        "share a core with the watcher",
+        libc::SYS_prctl,
+        "62, 2, 0+$ENV{WATCHER}, 0, 0",
+    ),
     ("get a core's cookie", libc::SYS_prctl, "62, 1, 0, 0, 0"),
-    ("make a file run as its owner", libc::SYS_fchmodat, "-100, my $f = SCRATCH, 04755"),
-    ("make an open file run as its owner", libc::SYS_fchmod, "fileno(OPEN), 04755"),
-    ("make a file run as its owner, by the new call", 452, "-100, my $f = SCRATCH, 04755, 0"),
-    ("make a new file that runs as its owner", libc::SYS_openat, "-100, my $f = \"set-id-1\", 0101, 04755"),
+    (
+        "make a file run as its owner",
+        libc::SYS_fchmodat,
+        "-100, my $f = SCRATCH, 04755",
+    ),
+    (
+        "make an open file run as its owner",
+        libc::SYS_fchmod,
+        "fileno(OPEN), 04755",
+    ),
+    (
+        "make a file run as its owner, by the new call",
+        452,
+        "-100, my $f = SCRATCH, 04755, 0",
+    ),
+    (
+        "make a new file that runs as its owner",
+        libc::SYS_openat,
+        "-100, my $f = \"set-id-1\", 0101, 04755",
+    ),
     (
         "make a nameless file that runs as its owner",
         libc::SYS_openat,
         "-100, my $f = \".\", 020200002, 04755",
     ),
-    ("make a node that runs as its owner", libc::SYS_mknodat, "-100, my $f = \"set-id-2\", 0104755, 0"),
+    (
+        "make a node that runs as its owner",
+        libc::SYS_mknodat,
+        "-100, my $f = \"set-id-2\", 0104755, 0",
+    ),
     (
         "make a new file that runs as its owner, by the new call",
         libc::SYS_openat2,
         "-100, my $f = \"set-id-3\", my $how = pack(\"QQQ\", 0101, 04755, 0), 24",
     ),
-    ("take a lease on a file", libc::SYS_fcntl, "fileno(OPEN), 1024, 1"),
-    ("leave memory in a pipe", libc::SYS_vmsplice, "fileno(PIPE), my $v = pack(\"QQ\", 0, 0), 1, 0"),
+    (
+        "take a lease on a file",
+        libc::SYS_fcntl,
+        "fileno(OPEN), 1024, 1",
+    ),
+    (
+        "leave memory in a pipe",
+        libc::SYS_vmsplice,
+        "fileno(PIPE), my $v = pack(\"QQ\", 0, 0), 1, 0",
+    ),
 ];
 
 async fn attack(arena: &Arena, name: &str, line: &str) {
     let finished = arena.shell(line).await;
     let finished = finished.unwrap_or_else(|error| panic!("`{name}`: {error:?}"));
-    assert!(!finished.stdout.text.contains("ESCAPED"), "`{name}` got out: {finished:?}");
-    assert!(!finished.stdout.text.contains("the secret"), "`{name}` read: {finished:?}");
+    assert!(
+        !finished.stdout.text.contains("ESCAPED"),
+        "`{name}` got out: {finished:?}"
+    );
+    assert!(
+        !finished.stdout.text.contains("the secret"),
+        "`{name}` read: {finished:?}"
+    );
     assert_eq!(arena.damage(), None, "`{name}`: {finished:?}");
-    assert!(matches!(finished.exit, Exit::Code(_) | Exit::Signal(_)), "`{name}`: {finished:?}");
+    assert!(
+        matches!(finished.exit, Exit::Code(_) | Exit::Signal(_)),
+        "`{name}`: {finished:?}"
+    );
     arena.assert_empty();
 }
 
 fn perl(code: &str) -> String {
-    let code = match code.strip_prefix("PAIR(").and_then(|rest| rest.split_once(')')) {
+    let code = match code
+        .strip_prefix("PAIR(")
+        .and_then(|rest| rest.split_once(')'))
+    {
         Some((kind, rest)) => format!("{}{rest}", PAIR.replace("KIND", kind)),
         None => code.to_owned(),
     };
@@ -360,22 +775,37 @@ async fn all(rung: &[&'static str]) {
     let arena = Arena::new(rung, |builder| builder);
     let report = arena.sandbox.report();
     let has_perl = arena.shell("perl -e 1").await.unwrap().is_success();
-    let lines = LINES.iter().map(|(name, needs, line)| (*name, *needs, (*line).to_owned()));
-    let scripts = PERL.iter().map(|(name, needs, code)| (*name, *needs, perl(code)));
+    let lines = LINES
+        .iter()
+        .map(|(name, needs, line)| (*name, *needs, (*line).to_owned()));
+    let scripts = PERL
+        .iter()
+        .map(|(name, needs, code)| (*name, *needs, perl(code)));
     let calls = CALLS.iter().map(|(name, number, args)| {
         let pidfd = format!("syscall({}, 0+$ENV{{WATCHER}}, 0)", libc::SYS_pidfd_open);
         let args = args.replace("SYS_PIDFD_OPEN", &pidfd);
         // Some calls need a file of the command's own.
         let args = args.replace("SCRATCH", "\"scratch\"");
         let open = "open(OPEN, \"+>\", \"scratch\"); pipe(READ, PIPE);";
-        let open = if args.contains("scratch") || args.contains("fileno") { open } else { "" };
+        let open = if args.contains("scratch") || args.contains("fileno") {
+            open
+        } else {
+            ""
+        };
         let code = format!("{open} exit(syscall({number}, {args}) == -1 ? 0 : 1)");
-        (*name, Needs::Seccomp, format!("WATCHER=$PPID {} || echo ESCAPED", perl(&code)))
+        (
+            *name,
+            Needs::Seccomp,
+            format!("WATCHER=$PPID {} || echo ESCAPED", perl(&code)),
+        )
     });
     let mut tried = 0;
     for (name, needs, line) in lines.chain(scripts).chain(calls) {
         if !holds(report, needs) || (line.contains("perl -e") && !has_perl) {
-            println!("without {rung:?}, `{name}` is not tried: {needs:?} does not hold, or there is no Perl");
+            println!(
+                "without {rung:?}, `{name}` is not tried: {needs:?} does not hold, or there is no \
+                    Perl"
+            );
             continue;
         }
         attack(&arena, name, &line).await;
@@ -418,7 +848,10 @@ async fn calls_of_another_abi_are_fatal() {
         println!("not tried: there is no seccomp");
         return;
     }
-    let finished = arena.shell("exec perl -e 'syscall(0x40000000 + 39); print qq(ESCAPED)'").await.unwrap();
+    let finished = arena
+        .shell("exec perl -e 'syscall(0x40000000 + 39); print qq(ESCAPED)'")
+        .await
+        .unwrap();
     if finished.exit != Exit::Code(127) {
         assert_eq!(finished.exit, Exit::Signal(libc::SIGSYS), "{finished:?}");
     }
@@ -451,7 +884,15 @@ impl Victim {
         let mut victim = std::process::Command::new("sleep");
         std::os::unix::process::CommandExt::process_group(&mut victim, 0);
         let null = std::process::Stdio::null;
-        Self(victim.arg("1000").stdin(null()).stdout(null()).stderr(null()).spawn().unwrap())
+        Self(
+            victim
+                .arg("1000")
+                .stdin(null())
+                .stdout(null())
+                .stderr(null())
+                .spawn()
+                .unwrap(),
+        )
     }
 }
 
@@ -472,12 +913,27 @@ struct Condition {
 
 /// How a process is off.
 fn condition(pid: u32) -> Condition {
-    let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let read =
+        |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let stat = read("stat");
-    let fields: Vec<_> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let field = |number: usize| fields.get(number - 3).copied().unwrap_or_default().to_owned();
-    let affinity =
-        read("status").lines().find(|line| line.starts_with("Cpus_allowed:")).unwrap_or("").to_owned();
+    let fields: Vec<_> = stat
+        .rsplit(')')
+        .next()
+        .unwrap_or_default()
+        .split_whitespace()
+        .collect();
+    let field = |number: usize| {
+        fields
+            .get(number - 3)
+            .copied()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let affinity = read("status")
+        .lines()
+        .find(|line| line.starts_with("Cpus_allowed:"))
+        .unwrap_or("")
+        .to_owned();
     let stopped = ["T", "Z", "X", ""].contains(&field(3).as_str());
     let state = if stopped { "stopped or gone" } else { "alive" };
     Condition {
@@ -513,7 +969,11 @@ async fn commands_leave_other_processes_of_the_user_as_they_are() {
                 continue;
             }
             let finished = arena.shell(line).await.unwrap();
-            assert_eq!(condition(pid), before, "without {rung:?}, `{name}`: {finished:?}");
+            assert_eq!(
+                condition(pid),
+                before,
+                "without {rung:?}, `{name}`: {finished:?}"
+            );
         }
     }
 }
@@ -523,7 +983,10 @@ const ALLOWED: &[(&str, &str)] = &[
     ("nice", "nice -n 5 true"),
     ("ionice", "ionice -c 3 true"),
     ("chrt", "chrt -b 0 true"),
-    ("taskset", "taskset -c $(taskset -cp $$ | sed 's/.*: //; s/[-,].*//') true"),
+    (
+        "taskset",
+        "taskset -c $(taskset -cp $$ | sed 's/.*: //; s/[-,].*//') true",
+    ),
     ("ulimit", "ulimit -n 100"),
     ("prlimit", "prlimit --nofile=100:100 true"),
     ("kill a child", "sleep 1000 & kill $! && ! wait $!"),
@@ -543,12 +1006,20 @@ async fn programs_may_change_themselves() {
         let arena = Arena::new(rung, |builder| builder);
         for (name, line) in ALLOWED {
             let program = line.split(' ').next().unwrap();
-            if !arena.shell(&format!("command -v {program}")).await.unwrap().is_success() {
+            if !arena
+                .shell(&format!("command -v {program}"))
+                .await
+                .unwrap()
+                .is_success()
+            {
                 println!("`{name}` is not tried: there is no `{program}`");
                 continue;
             }
             let finished = arena.shell(line).await.unwrap();
-            assert!(finished.is_success(), "without {rung:?}, `{name}`: {finished:?}");
+            assert!(
+                finished.is_success(),
+                "without {rung:?}, `{name}`: {finished:?}"
+            );
         }
     }
 }
@@ -556,15 +1027,22 @@ async fn programs_may_change_themselves() {
 #[tokio::test]
 async fn an_open_network_tells_of_routes_alone() {
     for rung in RUNGS {
-        let arena = Arena::new(rung, |builder| builder.network(levity_sandbox::Network::Any));
+        let arena = Arena::new(rung, |builder| {
+            builder.network(levity_sandbox::Network::Any)
+        });
         let report = arena.sandbox.report();
-        assert_eq!(report.network.holds, holds(report, Needs::Seccomp), "{report}");
+        assert_eq!(
+            report.network.holds,
+            holds(report, Needs::Seccomp),
+            "{report}"
+        );
         if !holds(report, Needs::Seccomp) {
             continue;
         }
         for code in [
             "for my $p (1..31) { socket(S,16,$_,$p) && print 'ESCAPED' for 2,3 }",
-            "PAIR(SOCK_DGRAM); connect(A,$file); send(A,'x',0); send(A,'x',0,$file); send(A,'x',0,$name)",
+            "PAIR(SOCK_DGRAM); connect(A,$file); send(A,'x',0); send(A,'x',0,$file); \
+                send(A,'x',0,$name)",
             "for my $f (1,3..9,11..15,17..46) { socket(S,$f,$_,0) && print 'ESCAPED' for 1..5 }",
         ] {
             attack(&arena, code, &perl(code)).await;
@@ -581,14 +1059,18 @@ async fn no_command_takes_a_name_for_sockets_of_the_host() {
         }
         let name = SocketAddr::from_abstract_name(format!("{}-own", arena.mark())).unwrap();
         let _taken = UnixListener::bind_addr(&name).unwrap();
-        let code = "PAIR(SOCK_STREAM); bind(A,\"\\1\\0\\0$ENV{MARK}-own\"); print $!{EADDRINUSE} ? 'of the host' : 'done'";
+        let code = "PAIR(SOCK_STREAM); bind(A,\"\\1\\0\\0$ENV{MARK}-own\"); print $!{EADDRINUSE} ? \
+            'of the host' : 'done'";
         let finished = arena.shell(&perl(code)).await.unwrap();
-        assert!(!finished.stdout.text.contains("of the host"), "without {rung:?}: {finished:?}");
+        assert!(
+            !finished.stdout.text.contains("of the host"),
+            "without {rung:?}: {finished:?}"
+        );
     }
 }
 
-/// Requests to file systems that change something, of files that are open for reading: flags, versions, projects, encryption, and
-/// those of single file systems.
+/// Requests to file systems that change something, of files that are open for reading: flags,
+/// versions, projects, encryption, and those of single file systems.
 const CHANGING: &[u32] = &[
     0x4008_6602,
     0x4004_6602,
@@ -619,42 +1101,64 @@ async fn read_only_command_can_ask_file_systems_and_not_change_files() {
     for rung in RUNGS {
         let arena = Arena::new(rung, |builder| builder);
         if !arena.sandbox.report().read_only.holds {
-            println!("without {rung:?} not tried: {}", arena.sandbox.report().read_only);
+            println!(
+                "without {rung:?} not tried: {}",
+                arena.sandbox.report().read_only
+            );
             continue;
         }
         std::fs::write(arena.work().join("file"), "text").unwrap();
         // Terminals and pipes, the size of a block, and flags.
-        for (requests, refused) in [(CHANGING, true), (&[0x5401, 0x5413, 0x541B, 0x2, 0x8008_6601], false)] {
+        for (requests, refused) in [
+            (CHANGING, true),
+            (&[0x5401, 0x5413, 0x541B, 0x2, 0x8008_6601], false),
+        ] {
             for request in requests {
                 let code = format!(
-                    "open(F,\"<\",\"file\") or die; my $b = \"\\0\" x 4096; ioctl(F,{request},$b); print $!{{EACCES}} ? 1 : 0"
+                    "open(F,\"<\",\"file\") or die; my $b = \"\\0\" x 4096; ioctl(F,{request},$b); \
+                        print $!{{EACCES}} ? 1 : 0"
                 );
                 let line = perl(&code);
                 let finished = arena.sandbox.shell(line).read_only().run().await.unwrap();
                 let expected = if refused { "1" } else { "0" };
-                assert_eq!(finished.stdout.text, expected, "without {rung:?}, {request:#x}: {finished:?}");
+                assert_eq!(
+                    finished.stdout.text, expected,
+                    "without {rung:?}, {request:#x}: {finished:?}"
+                );
             }
         }
     }
 }
 
-/// Whether a call fails because a filter denies it, for each of a list of Perl expressions that make one. There is a file F.
+/// Whether a call fails because a filter denies it, for each of a list of Perl expressions that
+/// make one. There is a file F.
 async fn denied(arena: &Arena, calls: &[String]) -> Option<Vec<bool>> {
     std::fs::write(arena.work().join("file"), "text").unwrap();
-    let each = calls.iter().map(|call| format!("$! = 0; {call}; print $!{{EACCES}} ? 1 : 0;"));
-    let code =
-        format!("open(F,\"+<\",\"file\") or die; my $b = \"\\0\" x 4096; {}", each.collect::<String>());
+    let each = calls
+        .iter()
+        .map(|call| format!("$! = 0; {call}; print $!{{EACCES}} ? 1 : 0;"));
+    let code = format!(
+        "open(F,\"+<\",\"file\") or die; my $b = \"\\0\" x 4096; {}",
+        each.collect::<String>()
+    );
     let finished = arena.shell(&perl(&code)).await.unwrap();
     if finished.exit == Exit::Code(127) {
         println!("not tried: there is no Perl");
         return None;
     }
     assert_eq!(finished.stdout.text.len(), calls.len(), "{finished:?}");
-    Some(finished.stdout.text.chars().map(|char| char == '1').collect())
+    Some(
+        finished
+            .stdout
+            .text
+            .chars()
+            .map(|char| char == '1')
+            .collect(),
+    )
 }
 
-/// Requests for snapshots, subvolumes and the like, which show files under new names, or cannot be removed: of Btrfs, bcachefs and
-/// OCFS2.
+/// Requests for snapshots, subvolumes and the like, which show files under new names, or cannot be
+/// removed: of Btrfs, bcachefs and OCFS2.
 const SNAPSHOTS: &[u32] = &[
     0x5000_9401,
     0x5000_9417,
@@ -682,8 +1186,13 @@ async fn no_command_asks_file_systems_for_snapshots() {
             continue;
         }
         for (requests, expected) in [(SNAPSHOTS, true), (SHARING, false)] {
-            let calls: Vec<_> = requests.iter().map(|request| format!("ioctl(F,{request},$b)")).collect();
-            let Some(denied) = denied(&arena, &calls).await else { return };
+            let calls: Vec<_> = requests
+                .iter()
+                .map(|request| format!("ioctl(F,{request},$b)"))
+                .collect();
+            let Some(denied) = denied(&arena, &calls).await else {
+                return;
+            };
             for (request, denied) in requests.iter().zip(denied) {
                 assert_eq!(denied, expected, "without {rung:?}, {request:#x}");
             }
@@ -691,7 +1200,8 @@ async fn no_command_asks_file_systems_for_snapshots() {
     }
 }
 
-/// Calls for objects of System V, and for queues, that others have made. Numbers of objects can be guessed.
+/// Calls for objects of System V, and for queues, that others have made. Numbers of objects can be
+/// guessed.
 const OBJECTS: &[(i64, &str)] = &[
     (libc::SYS_shmat, "-1, 0, 0"),
     (libc::SYS_shmctl, "-1, 2, $b"),
@@ -714,12 +1224,19 @@ async fn command_reaches_objects_of_system_v_only_in_a_namespace_of_its_own() {
         if !holds(arena.sandbox.report(), Needs::Seccomp) {
             continue;
         }
-        let call =
-            |(number, args): &(i64, &str)| format!("my $n = \"levity-none\"; syscall({number}, {args})");
+        let call = |(number, args): &(i64, &str)| {
+            format!("my $n = \"levity-none\"; syscall({number}, {args})")
+        };
         let calls: Vec<_> = OBJECTS.iter().map(call).collect();
-        let Some(denied) = denied(&arena, &calls).await else { return };
+        let Some(denied) = denied(&arena, &calls).await else {
+            return;
+        };
         for ((number, _), denied) in OBJECTS.iter().zip(denied) {
-            assert_eq!(denied, rung.contains(&"namespaces"), "without {rung:?}, call {number}");
+            assert_eq!(
+                denied,
+                rung.contains(&"namespaces"),
+                "without {rung:?}, call {number}"
+            );
         }
     }
 }
@@ -733,7 +1250,9 @@ async fn no_command_takes_a_lease() {
             continue;
         }
         let calls = [1024, 1040].map(|command| format!("fcntl(F,{command},$b)"));
-        let Some(denied) = denied(&arena, &calls).await else { return };
+        let Some(denied) = denied(&arena, &calls).await else {
+            return;
+        };
         assert_eq!(denied, [true, true], "without {rung:?}");
     }
 }
@@ -747,7 +1266,10 @@ async fn read_only_command_sees_no_sockets_of_the_host() {
         }
         let line = "cat /proc/net/unix /proc/self/net/unix; true";
         let finished = arena.sandbox.shell(line).read_only().run().await.unwrap();
-        assert!(!finished.stdout.text.contains(arena.mark()), "without {rung:?}: {finished:?}");
+        assert!(
+            !finished.stdout.text.contains(arena.mark()),
+            "without {rung:?}: {finished:?}"
+        );
     }
 }
 
@@ -757,11 +1279,18 @@ async fn command_that_shuts_the_private_folders_keeps_no_other_from_running() {
         let arena = Arena::new(rung, |builder| builder);
         let line = "chmod 000 $TMPDIR $HOME; cd /; chmod 000 ${TMPDIR%/*}/empty ${TMPDIR%/*}; true";
         arena.shell(line).await.unwrap();
-        let finished = arena.shell("echo x > $TMPDIR/x && echo x > $HOME/x").await.unwrap();
+        let finished = arena
+            .shell("echo x > $TMPDIR/x && echo x > $HOME/x")
+            .await
+            .unwrap();
         assert!(finished.is_success(), "without {rung:?}: {finished:?}");
         arena.shell(line).await.unwrap();
         if arena.sandbox.report().read_only.holds {
-            let finished = arena.sandbox.shell("echo x > $TMPDIR/x; ls $HOME").read_only().run();
+            let finished = arena
+                .sandbox
+                .shell("echo x > $TMPDIR/x; ls $HOME")
+                .read_only()
+                .run();
             let finished = finished.await.unwrap();
             assert!(finished.is_success(), "without {rung:?}: {finished:?}");
         }
@@ -773,8 +1302,8 @@ async fn command_that_shuts_the_private_folders_keeps_no_other_from_running() {
 async fn no_command_makes_a_file_run_with_the_rights_of_another_group() {
     for rung in RUNGS {
         let arena = Arena::new(rung, |builder| builder);
-        let line =
-            "cp /bin/cat own; chgrp 42 own; chmod g+s own; test ! -g own || test $(stat -c %g own) != 42";
+        let line = "cp /bin/cat own; chgrp 42 own; chmod g+s own; test ! -g own || test $(stat -c \
+            %g own) != 42";
         let finished = arena.shell(line).await.unwrap();
         assert!(finished.is_success(), "without {rung:?}: {finished:?}");
     }

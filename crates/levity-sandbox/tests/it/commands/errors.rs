@@ -17,24 +17,73 @@ async fn what_cannot_run_says_why() {
         fs::set_permissions(work.join("text"), fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir_all(work.join("sub")).unwrap();
         symlink(arena.outside(), work.join("away")).unwrap();
-        let error =
-            async |argv: &[&str]| arena.sandbox.command(argv.iter().copied()).run().await.unwrap_err();
+        let error = async |argv: &[&str]| {
+            arena
+                .sandbox
+                .command(argv.iter().copied())
+                .run()
+                .await
+                .unwrap_err()
+        };
         assert!(matches!(error(&[]).await, CommandError::Empty));
         assert!(matches!(error(&[""]).await, CommandError::Empty));
         assert!(
             matches!(error(&["no-such-program"]).await, CommandError::NotFound(name) if name == "no-such-program")
         );
-        assert!(matches!(error(&["./nothing"]).await, CommandError::NotFound(_)));
-        assert!(matches!(error(&["./plain"]).await, CommandError::NotExecutable(_)));
-        assert!(matches!(error(&["./text"]).await, CommandError::NotExecutable(_)));
-        assert!(matches!(error(&["./sub"]).await, CommandError::NotExecutable(_)));
-        assert!(matches!(error(&["echo", "a\0b"]).await, CommandError::Zero(_)));
-        assert!(matches!(error(&["echo", &"x".repeat(1 << 20)]).await, CommandError::TooLong));
-        for dir in ["..", "/", "/etc", "sub/../..", "away", "away/folder", "nothing", "plain", "a\0b"] {
-            let error = arena.sandbox.command(["pwd"]).dir(dir).run().await.unwrap_err();
-            assert!(matches!(error, CommandError::Directory(_)), "{dir}: {error:?}");
+        assert!(matches!(
+            error(&["./nothing"]).await,
+            CommandError::NotFound(_)
+        ));
+        assert!(matches!(
+            error(&["./plain"]).await,
+            CommandError::NotExecutable(_)
+        ));
+        assert!(matches!(
+            error(&["./text"]).await,
+            CommandError::NotExecutable(_)
+        ));
+        assert!(matches!(
+            error(&["./sub"]).await,
+            CommandError::NotExecutable(_)
+        ));
+        assert!(matches!(
+            error(&["echo", "a\0b"]).await,
+            CommandError::Zero(_)
+        ));
+        assert!(matches!(
+            error(&["echo", &"x".repeat(1 << 20)]).await,
+            CommandError::TooLong
+        ));
+        for dir in [
+            "..",
+            "/",
+            "/etc",
+            "sub/../..",
+            "away",
+            "away/folder",
+            "nothing",
+            "plain",
+            "a\0b",
+        ] {
+            let error = arena
+                .sandbox
+                .command(["pwd"])
+                .dir(dir)
+                .run()
+                .await
+                .unwrap_err();
+            assert!(
+                matches!(error, CommandError::Directory(_)),
+                "{dir}: {error:?}"
+            );
         }
-        let error = arena.sandbox.command(["env"]).env("A", "b\0c").run().await.unwrap_err();
+        let error = arena
+            .sandbox
+            .command(["env"])
+            .env("A", "b\0c")
+            .run()
+            .await
+            .unwrap_err();
         assert!(matches!(error, CommandError::Zero(_)), "{error:?}");
         arena.assert_empty();
     }
@@ -44,13 +93,31 @@ async fn what_cannot_run_says_why() {
 fn less_than_was_demanded_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let workspace = Workspace::open(folder.path()).unwrap();
-    let weak = || Sandbox::builder(&workspace).without("landlock").without("namespaces");
+    let weak = || {
+        Sandbox::builder(&workspace)
+            .without("landlock")
+            .without("namespaces")
+    };
     let error = weak().build().unwrap_err();
-    let SandboxError::Weak { wanted: Level::Guarded, missing, report } = &error else { panic!("{error:?}") };
+    let SandboxError::Weak {
+        wanted: Level::Guarded,
+        missing,
+        report,
+    } = &error
+    else {
+        panic!("{error:?}")
+    };
     assert!(missing.contains("files not held"), "{missing}");
     assert!(report.level < Level::Guarded);
     assert!(error.to_string().contains("at_least"), "{error}");
-    assert!(weak().at_least(Level::Isolated).build().unwrap_err().to_string().contains("hidden files"));
+    assert!(
+        weak()
+            .at_least(Level::Isolated)
+            .build()
+            .unwrap_err()
+            .to_string()
+            .contains("hidden files")
+    );
     weak().at_least(Level::Open).build().unwrap();
 }
 
@@ -59,19 +126,42 @@ fn settings_that_cannot_be_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let workspace = Workspace::open(folder.path()).unwrap();
     let open = || Sandbox::builder(&workspace).at_least(Level::Open);
-    assert!(matches!(open().time(Duration::ZERO).build(), Err(SandboxError::Setting(_))));
-    assert!(matches!(open().memory(0).build(), Err(SandboxError::Setting(_))));
-    assert!(matches!(open().processes(0).build(), Err(SandboxError::Setting(_))));
-    assert!(matches!(open().read("/no/such/place").build(), Err(SandboxError::Place(..))));
-    assert!(matches!(open().write("/no/such/place").build(), Err(SandboxError::Place(..))));
+    assert!(matches!(
+        open().time(Duration::ZERO).build(),
+        Err(SandboxError::Setting(_))
+    ));
+    assert!(matches!(
+        open().memory(0).build(),
+        Err(SandboxError::Setting(_))
+    ));
+    assert!(matches!(
+        open().processes(0).build(),
+        Err(SandboxError::Setting(_))
+    ));
+    assert!(matches!(
+        open().read("/no/such/place").build(),
+        Err(SandboxError::Place(..))
+    ));
+    assert!(matches!(
+        open().write("/no/such/place").build(),
+        Err(SandboxError::Place(..))
+    ));
 }
 
 #[test]
 fn a_runtime_is_needed() {
     let folder = tempfile::tempdir().unwrap();
     let workspace = Workspace::open(folder.path()).unwrap();
-    let sandbox = Sandbox::builder(&workspace).at_least(Level::Open).build().unwrap();
+    let sandbox = Sandbox::builder(&workspace)
+        .at_least(Level::Open)
+        .build()
+        .unwrap();
     let mut run = std::pin::pin!(sandbox.command(["true"]).run());
-    let polled = run.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
-    assert!(matches!(polled, std::task::Poll::Ready(Err(CommandError::NoRuntime))));
+    let polled = run
+        .as_mut()
+        .poll(&mut std::task::Context::from_waker(std::task::Waker::noop()));
+    assert!(matches!(
+        polled,
+        std::task::Poll::Ready(Err(CommandError::NoRuntime))
+    ));
 }

@@ -38,23 +38,44 @@ const LINES: &[&str] = &[
 async fn denied_files_are_hidden_from_commands_too() {
     for rung in RUNGS {
         let folder = tempfile::tempdir().unwrap();
-        let sandbox = lower(Sandbox::builder(Workspace::open(folder.path()).unwrap()), rung).build().unwrap();
+        let sandbox = lower(
+            Sandbox::builder(Workspace::open(folder.path()).unwrap()),
+            rung,
+        )
+        .build()
+        .unwrap();
         if !sandbox.report().hidden.holds {
             println!("without {rung:?} not tried: {}", sandbox.report().hidden);
             continue;
         }
         for line in LINES {
             empty(folder.path());
-            for name in [".env", "sub/deep/.env", "id_rsa", ".ssh/id_ed25519", ".ssh/config"] {
+            for name in [
+                ".env",
+                "sub/deep/.env",
+                "id_rsa",
+                ".ssh/id_ed25519",
+                ".ssh/config",
+            ] {
                 put(folder.path(), name, "hush\n");
             }
             put(folder.path(), "plain.txt", "open\n");
             let finished = sandbox.shell(*line).run().await.unwrap();
-            assert!(!finished.stdout.text.contains("hush"), "without {rung:?}, `{line}`: {finished:?}");
-            assert!(!finished.stdout.text.contains("changed"), "without {rung:?}, `{line}`: {finished:?}");
-            let after =
-                ["", "other", "sub"].map(|it| fs::read_to_string(folder.path().join(it).join(".env")));
-            assert_eq!(after[0].as_deref().unwrap(), "hush\n", "without {rung:?}, `{line}`");
+            assert!(
+                !finished.stdout.text.contains("hush"),
+                "without {rung:?}, `{line}`: {finished:?}"
+            );
+            assert!(
+                !finished.stdout.text.contains("changed"),
+                "without {rung:?}, `{line}`: {finished:?}"
+            );
+            let after = ["", "other", "sub"]
+                .map(|it| fs::read_to_string(folder.path().join(it).join(".env")));
+            assert_eq!(
+                after[0].as_deref().unwrap(),
+                "hush\n",
+                "without {rung:?}, `{line}`"
+            );
             let finished = sandbox.command(["cat", "plain.txt"]).run().await.unwrap();
             assert_eq!(finished.stdout.text, "open\n");
         }
@@ -68,8 +89,17 @@ async fn git_works_and_its_hooks_are_protected() {
         put(folder.path(), ".git/hooks/sample", "hook");
         put(folder.path(), ".git/config", "[core]\n");
         put(folder.path(), ".git/HEAD", "ref: refs/heads/main\n");
-        let sandbox = lower(Sandbox::builder(Workspace::open(folder.path()).unwrap()), rung).build().unwrap();
-        let finished = sandbox.shell("cat .git/config .git/HEAD && echo x > .git/index").run().await.unwrap();
+        let sandbox = lower(
+            Sandbox::builder(Workspace::open(folder.path()).unwrap()),
+            rung,
+        )
+        .build()
+        .unwrap();
+        let finished = sandbox
+            .shell("cat .git/config .git/HEAD && echo x > .git/index")
+            .run()
+            .await
+            .unwrap();
         assert!(finished.is_success(), "without {rung:?}: {finished:?}");
         if !sandbox.report().hidden.holds {
             println!("without {rung:?} not tried: {}", sandbox.report().hidden);
@@ -88,15 +118,27 @@ async fn git_works_and_its_hooks_are_protected() {
             "ln -sf ../evil .git/commondir",
         ] {
             let finished = sandbox.shell(line).run().await.unwrap();
-            assert!(!finished.is_success(), "without {rung:?}, `{line}`: {finished:?}");
+            assert!(
+                !finished.is_success(),
+                "without {rung:?}, `{line}`: {finished:?}"
+            );
         }
-        assert_eq!(fs::read_to_string(folder.path().join(".git/config")).unwrap(), "[core]\n");
-        assert_eq!(fs::read_dir(folder.path().join(".git/hooks")).unwrap().count(), 1);
+        assert_eq!(
+            fs::read_to_string(folder.path().join(".git/config")).unwrap(),
+            "[core]\n"
+        );
+        assert_eq!(
+            fs::read_dir(folder.path().join(".git/hooks"))
+                .unwrap()
+                .count(),
+            1
+        );
         assert!(!folder.path().join(".git/commondir").exists());
     }
 }
 
-/// A repository with a module, a linked worktree, and one whose folder lies elsewhere; and a bare one that nobody uses.
+/// A repository with a module, a linked worktree, and one whose folder lies elsewhere; and a bare
+/// one that nobody uses.
 fn repositories(root: &Path) {
     let bare = |name: &str| {
         for part in ["HEAD", "objects/x", "refs/x"] {
@@ -106,7 +148,11 @@ fn repositories(root: &Path) {
     for name in [".git", ".git/modules/deep/m", "store", "linked", "unused"] {
         bare(name);
     }
-    put(root, ".git/config", "[extensions]\n\tworktreeConfig = true\n");
+    put(
+        root,
+        ".git/config",
+        "[extensions]\n\tworktreeConfig = true\n",
+    );
     put(root, ".git/worktrees/w/HEAD", "ref: refs/heads/main\n");
     put(root, ".git/worktrees/w/commondir", "../..\n");
     put(root, ".git/worktrees/w/gitdir", "../../../w/.git\n");
@@ -119,9 +165,15 @@ fn repositories(root: &Path) {
 }
 
 fn snapshot(root: &Path) -> Vec<String> {
-    let found = std::process::Command::new("find").arg(root).args(["-printf", "%p %y %s %l\n"]).output();
-    let mut lines: Vec<_> =
-        String::from_utf8(found.unwrap().stdout).unwrap().lines().map(str::to_owned).collect();
+    let found = std::process::Command::new("find")
+        .arg(root)
+        .args(["-printf", "%p %y %s %l\n"])
+        .output();
+    let mut lines: Vec<_> = String::from_utf8(found.unwrap().stdout)
+        .unwrap()
+        .lines()
+        .map(str::to_owned)
+        .collect();
     // The sizes of folders say nothing.
     lines.retain(|line| !line.contains(" d "));
     lines.sort();
@@ -134,15 +186,26 @@ async fn no_command_writes_what_tells_git_what_to_run() {
         let folder = tempfile::tempdir().unwrap();
         repositories(folder.path());
         let before = snapshot(folder.path());
-        let sandbox = lower(Sandbox::builder(Workspace::open(folder.path()).unwrap()), rung).build().unwrap();
+        let sandbox = lower(
+            Sandbox::builder(Workspace::open(folder.path()).unwrap()),
+            rung,
+        )
+        .build()
+        .unwrap();
         if !sandbox.report().hidden.holds {
             println!("without {rung:?} not tried: {}", sandbox.report().hidden);
             continue;
         }
         for (repository, names) in [
-            (".git", &["hooks", "config", "config.worktree", "commondir"][..]),
+            (
+                ".git",
+                &["hooks", "config", "config.worktree", "commondir"][..],
+            ),
             (".git/modules/deep/m", &["hooks", "config", "commondir"]),
-            (".git/worktrees/w", &["commondir", "gitdir", "config", "hooks"]),
+            (
+                ".git/worktrees/w",
+                &["commondir", "gitdir", "config", "hooks"],
+            ),
             ("store", &["hooks", "config", "commondir"]),
             ("linked", &["hooks", "config", "commondir"]),
         ] {
@@ -160,15 +223,28 @@ async fn no_command_writes_what_tells_git_what_to_run() {
                 }
                 let line = lines.join("; ");
                 let finished = sandbox.shell(line).run().await.unwrap();
-                assert_eq!(finished.stdout.text, "", "without {rung:?}, `{at}`: {finished:?}");
+                assert_eq!(
+                    finished.stdout.text, "",
+                    "without {rung:?}, `{at}`: {finished:?}"
+                );
             }
         }
-        for line in ["rm a/.git", "rm b/.git", "echo x > w/.git", "mv .git g", "ln -sfT unused b/.git"] {
+        for line in [
+            "rm a/.git",
+            "rm b/.git",
+            "echo x > w/.git",
+            "mv .git g",
+            "ln -sfT unused b/.git",
+        ] {
             let finished = sandbox.shell(line).run().await.unwrap();
-            assert!(!finished.is_success(), "without {rung:?}, `{line}`: {finished:?}");
+            assert!(
+                !finished.is_success(),
+                "without {rung:?}, `{line}`: {finished:?}"
+            );
         }
         assert_eq!(snapshot(folder.path()), before, "without {rung:?}");
-        let line = "echo x > .git/index && mkdir -p .git/refs/heads && rm -r unused && echo x > linked/index";
+        let line = "echo x > .git/index && mkdir -p .git/refs/heads && rm -r unused && echo x > \
+            linked/index";
         let finished = sandbox.shell(line).run().await.unwrap();
         assert!(finished.is_success(), "without {rung:?}: {finished:?}");
     }
@@ -179,14 +255,22 @@ async fn placeholders_stay_until_the_last_command_ends_and_git_does_not_mind_the
     let folder = tempfile::tempdir().unwrap();
     let git = |args: &[&str]| {
         let mut command = std::process::Command::new("git");
-        command.args(["-c", "user.name=a", "-c", "user.email=a@b.c"]).args(args).current_dir(folder.path());
+        command
+            .args(["-c", "user.name=a", "-c", "user.email=a@b.c"])
+            .args(args)
+            .current_dir(folder.path());
         command.output().is_ok_and(|done| done.status.success())
     };
     put(folder.path(), "file", "one\n");
     if !git(&["init", "-q"]) {
         return println!("not tried: there is no git");
     }
-    let sandbox = lower(Sandbox::builder(Workspace::open(folder.path()).unwrap()), &[]).build().unwrap();
+    let sandbox = lower(
+        Sandbox::builder(Workspace::open(folder.path()).unwrap()),
+        &[],
+    )
+    .build()
+    .unwrap();
     if !sandbox.report().hidden.holds {
         return println!("not tried: {}", sandbox.report().hidden);
     }
@@ -194,10 +278,14 @@ async fn placeholders_stay_until_the_last_command_ends_and_git_does_not_mind_the
     // As a process leaves it that is killed.
     fs::write(&placeholder, "./././.\n").unwrap();
     let (begun, mut heard) = tokio::sync::mpsc::unbounded_channel();
-    let waiting = sandbox.shell("echo begun; sleep 1000").on_output(move |_, _| _ = begun.send(())).run();
+    let waiting = sandbox
+        .shell("echo begun; sleep 1000")
+        .on_output(move |_, _| _ = begun.send(()))
+        .run();
     let work = async {
         heard.recv().await.unwrap();
-        let line = "git -c user.name=a -c user.email=a@b.c commit -qm two --allow-empty && git status";
+        let line =
+            "git -c user.name=a -c user.email=a@b.c commit -qm two --allow-empty && git status";
         assert!(git(&["add", "-A"]) && git(&["commit", "-qm", "one"]) && git(&["status"]));
         for _ in 0..2 {
             let finished = sandbox.shell(line).run().await.unwrap();
@@ -205,7 +293,10 @@ async fn placeholders_stay_until_the_last_command_ends_and_git_does_not_mind_the
             assert!(placeholder.exists());
         }
         assert!(
-            git(&["log", "-3"]) && git(&["checkout", "-qb", "new"]) && git(&["gc", "-q"]) && git(&["fsck"])
+            git(&["log", "-3"])
+                && git(&["checkout", "-qb", "new"])
+                && git(&["gc", "-q"])
+                && git(&["fsck"])
         );
     };
     tokio::select! {
@@ -225,25 +316,48 @@ async fn a_read_only_workspace_is_only_read() {
     for rung in RUNGS {
         let folder = tempfile::tempdir().unwrap();
         put(folder.path(), "f", "kept\n");
-        let workspace = Workspace::builder(folder.path()).read_only().build().unwrap();
+        let workspace = Workspace::builder(folder.path())
+            .read_only()
+            .build()
+            .unwrap();
         let sandbox = lower(Sandbox::builder(workspace), rung).build().unwrap();
-        let finished = sandbox.shell("cat f && echo x > $TMPDIR/t").run().await.unwrap();
-        assert!(finished.is_success() && finished.stdout.text == "kept\n", "without {rung:?}: {finished:?}");
+        let finished = sandbox
+            .shell("cat f && echo x > $TMPDIR/t")
+            .run()
+            .await
+            .unwrap();
+        assert!(
+            finished.is_success() && finished.stdout.text == "kept\n",
+            "without {rung:?}: {finished:?}"
+        );
         if !sandbox.report().files.holds {
             println!("without {rung:?} not tried: {}", sandbox.report().files);
             continue;
         }
-        for line in
-            ["echo x > f", "echo x > n", "rm -f f", "mv f g", "mkdir d", "ln -s f l", "chmod 0 f", "mkfifo p"]
-        {
+        for line in [
+            "echo x > f",
+            "echo x > n",
+            "rm -f f",
+            "mv f g",
+            "mkdir d",
+            "ln -s f l",
+            "chmod 0 f",
+            "mkfifo p",
+        ] {
             // Modes are not known to Landlock.
             if line.starts_with("chmod") && sandbox.report().files.note.is_some() {
                 continue;
             }
             let finished = sandbox.shell(line).run().await.unwrap();
-            assert!(!finished.is_success(), "without {rung:?}, `{line}`: {finished:?}");
+            assert!(
+                !finished.is_success(),
+                "without {rung:?}, `{line}`: {finished:?}"
+            );
         }
-        assert_eq!(fs::read_to_string(folder.path().join("f")).unwrap(), "kept\n");
+        assert_eq!(
+            fs::read_to_string(folder.path().join("f")).unwrap(),
+            "kept\n"
+        );
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }
@@ -251,55 +365,187 @@ async fn a_read_only_workspace_is_only_read() {
 /// Tricks of two commands: the first prepares what the second reads. `$W` is the workspace.
 const TRICKS: &[(&str, &str, &str)] = &[
     ("shut", "chmod 000 sub", "chmod 700 sub; cat sub/id_rsa"),
-    ("enter only", "chmod 100 sub", "cat sub/id_rsa; chmod 700 sub; cat sub/id_rsa"),
-    ("enter and write only", "chmod 300 sub", "cat sub/id_rsa sub/deep/.env"),
-    ("list only", "chmod 400 sub", "chmod 700 sub; cat sub/id_rsa"),
-    ("list and write only", "chmod 600 sub/deep", "chmod 700 sub/deep; cat sub/deep/.env"),
-    ("write only", "chmod 200 sub", "chmod 700 sub; cat sub/id_rsa"),
-    ("others may, the owner may not", "chmod 077 sub", "chmod 777 sub; cat sub/id_rsa"),
-    ("special bits", "chmod 7000 sub", "chmod 700 sub; cat sub/id_rsa"),
-    ("shut twice", "chmod 000 sub/deep sub", "chmod 700 sub sub/deep; cat sub/deep/.env"),
-    ("shut below", "mkdir a; mv sub a; chmod 000 a", "chmod 700 a; cat a/sub/id_rsa"),
-    ("shut denied folder", "chmod 000 keys", "chmod 700 keys; cat keys/.ssh/config"),
-    ("shut and renamed", "chmod 000 sub; mv sub b", "chmod 700 b; cat b/id_rsa"),
-    ("shut workspace", "chmod 300 .", "cat sub/id_rsa .env; chmod 700 .; cat sub/id_rsa .env"),
-    ("renamed", "mv sub other", "cat other/id_rsa other/deep/.env"),
-    ("renamed with a denied folder", "mv keys other", "cat other/.ssh/config"),
-    ("replaced", "mv sub b; mkdir sub; echo x > sub/id_rsa", "cat b/id_rsa b/deep/.env"),
-    ("replaced by a link", "mv sub b; ln -s b sub", "cat sub/id_rsa b/id_rsa"),
-    ("moved into a new repository", "mkdir -p n/.git && mv sub n/.git/sub", "cat n/.git/sub/id_rsa"),
-    ("moved into a repository", "mkdir .git && mv sub .git/", "cat .git/sub/id_rsa .git/sub/deep/.env"),
-    ("moved into hooks", "mkdir -p .git/hooks && mv sub .git/hooks/", "cat .git/hooks/sub/id_rsa"),
+    (
+        "enter only",
+        "chmod 100 sub",
+        "cat sub/id_rsa; chmod 700 sub; cat sub/id_rsa",
+    ),
+    (
+        "enter and write only",
+        "chmod 300 sub",
+        "cat sub/id_rsa sub/deep/.env",
+    ),
+    (
+        "list only",
+        "chmod 400 sub",
+        "chmod 700 sub; cat sub/id_rsa",
+    ),
+    (
+        "list and write only",
+        "chmod 600 sub/deep",
+        "chmod 700 sub/deep; cat sub/deep/.env",
+    ),
+    (
+        "write only",
+        "chmod 200 sub",
+        "chmod 700 sub; cat sub/id_rsa",
+    ),
+    (
+        "others may, the owner may not",
+        "chmod 077 sub",
+        "chmod 777 sub; cat sub/id_rsa",
+    ),
+    (
+        "special bits",
+        "chmod 7000 sub",
+        "chmod 700 sub; cat sub/id_rsa",
+    ),
+    (
+        "shut twice",
+        "chmod 000 sub/deep sub",
+        "chmod 700 sub sub/deep; cat sub/deep/.env",
+    ),
+    (
+        "shut below",
+        "mkdir a; mv sub a; chmod 000 a",
+        "chmod 700 a; cat a/sub/id_rsa",
+    ),
+    (
+        "shut denied folder",
+        "chmod 000 keys",
+        "chmod 700 keys; cat keys/.ssh/config",
+    ),
+    (
+        "shut and renamed",
+        "chmod 000 sub; mv sub b",
+        "chmod 700 b; cat b/id_rsa",
+    ),
+    (
+        "shut workspace",
+        "chmod 300 .",
+        "cat sub/id_rsa .env; chmod 700 .; cat sub/id_rsa .env",
+    ),
+    (
+        "renamed",
+        "mv sub other",
+        "cat other/id_rsa other/deep/.env",
+    ),
+    (
+        "renamed with a denied folder",
+        "mv keys other",
+        "cat other/.ssh/config",
+    ),
+    (
+        "replaced",
+        "mv sub b; mkdir sub; echo x > sub/id_rsa",
+        "cat b/id_rsa b/deep/.env",
+    ),
+    (
+        "replaced by a link",
+        "mv sub b; ln -s b sub",
+        "cat sub/id_rsa b/id_rsa",
+    ),
+    (
+        "moved into a new repository",
+        "mkdir -p n/.git && mv sub n/.git/sub",
+        "cat n/.git/sub/id_rsa",
+    ),
+    (
+        "moved into a repository",
+        "mkdir .git && mv sub .git/",
+        "cat .git/sub/id_rsa .git/sub/deep/.env",
+    ),
+    (
+        "moved into hooks",
+        "mkdir -p .git/hooks && mv sub .git/hooks/",
+        "cat .git/hooks/sub/id_rsa",
+    ),
     (
         "a repository shut",
         "mkdir .git && mv sub .git/ && chmod 0 .git",
         "chmod 700 .git; cat .git/sub/id_rsa",
     ),
-    ("a folder made a repository", "mv sub .git", "cat .git/id_rsa .git/deep/.env"),
-    ("a name of two lines", "mv sub \"$(printf 'a\\nb')\"", "cat a?b/id_rsa a?b/deep/.env"),
-    ("a name that is no text", "mv sub \"$(printf 'a\\377b')\"", "cat a*b/id_rsa a*b/deep/.env"),
-    ("a long name that is no text", "perl -e 'rename q(sub), qq(\\xff) x 250'", "cat */id_rsa */deep/.env"),
-    ("a name with marks", "mv sub '[a]*?{b}\\'", "cat */id_rsa */deep/.env"),
-    ("a name with a space at its end", "mv sub 'a '", "cat a*/id_rsa a*/deep/.env"),
+    (
+        "a folder made a repository",
+        "mv sub .git",
+        "cat .git/id_rsa .git/deep/.env",
+    ),
+    (
+        "a name of two lines",
+        "mv sub \"$(printf 'a\\nb')\"",
+        "cat a?b/id_rsa a?b/deep/.env",
+    ),
+    (
+        "a name that is no text",
+        "mv sub \"$(printf 'a\\377b')\"",
+        "cat a*b/id_rsa a*b/deep/.env",
+    ),
+    (
+        "a long name that is no text",
+        "perl -e 'rename q(sub), qq(\\xff) x 250'",
+        "cat */id_rsa */deep/.env",
+    ),
+    (
+        "a name with marks",
+        "mv sub '[a]*?{b}\\'",
+        "cat */id_rsa */deep/.env",
+    ),
+    (
+        "a name with a space at its end",
+        "mv sub 'a '",
+        "cat a*/id_rsa a*/deep/.env",
+    ),
     ("capitals", "mv sub/deep sub/DEEP", "cat sub/DEEP/.env"),
     (
         "loops of links",
         "ln -s . l; ln -s m m; ln -s ../sub sub/s",
         "cat l/l/sub/id_rsa sub/s/s/id_rsa m/id_rsa",
     ),
-    ("a link to it", "ln -s sub/id_rsa l; ln -s $W/sub k", "cat l k/id_rsa"),
-    ("a hard link", "ln sub/id_rsa hard; ln .env sub/hard", "cat hard sub/hard"),
-    ("a crowd", "cd sub; seq 1500 | xargs touch", "cat sub/id_rsa sub/deep/.env"),
-    ("a crowd of denied files", "cd sub; seq -f %g.pem 1100 | xargs touch", "cat sub/id_rsa sub/deep/.env"),
-    ("a crowd of folders", "cd sub; seq 600 | xargs mkdir", "cat sub/id_rsa sub/deep/.env"),
+    (
+        "a link to it",
+        "ln -s sub/id_rsa l; ln -s $W/sub k",
+        "cat l k/id_rsa",
+    ),
+    (
+        "a hard link",
+        "ln sub/id_rsa hard; ln .env sub/hard",
+        "cat hard sub/hard",
+    ),
+    (
+        "a crowd",
+        "cd sub; seq 1500 | xargs touch",
+        "cat sub/id_rsa sub/deep/.env",
+    ),
+    (
+        "a crowd of denied files",
+        "cd sub; seq -f %g.pem 1100 | xargs touch",
+        "cat sub/id_rsa sub/deep/.env",
+    ),
+    (
+        "a crowd of folders",
+        "cd sub; seq 600 | xargs mkdir",
+        "cat sub/id_rsa sub/deep/.env",
+    ),
     (
         "moved to the temporary folder",
         "mv sub keys .env $TMPDIR",
         "cat $TMPDIR/sub/id_rsa $TMPDIR/keys/.ssh/config",
     ),
-    ("moved home", "mv sub keys $HOME", "cat $HOME/sub/id_rsa $HOME/keys/.ssh/config"),
-    ("copied", "cp -r . $TMPDIR/c; cp -rl sub l", "cat $TMPDIR/c/.env $TMPDIR/c/sub/id_rsa l/id_rsa"),
-    ("packed", "tar cf t . ; cp sub/id_rsa u; dd if=.env of=v", "grep -ah hush t u v"),
+    (
+        "moved home",
+        "mv sub keys $HOME",
+        "cat $HOME/sub/id_rsa $HOME/keys/.ssh/config",
+    ),
+    (
+        "copied",
+        "cp -r . $TMPDIR/c; cp -rl sub l",
+        "cat $TMPDIR/c/.env $TMPDIR/c/sub/id_rsa l/id_rsa",
+    ),
+    (
+        "packed",
+        "tar cf t . ; cp sub/id_rsa u; dd if=.env of=v",
+        "grep -ah hush t u v",
+    ),
     (
         "300 levels deep",
         "p=$(printf 'd/%.0s' $(seq 300)); mkdir -p $p && mv sub $p",
@@ -314,7 +560,10 @@ const TRICKS: &[(&str, &str, &str)] = &[
 
 /// Moves `sub` below folders with names of 200 bytes, as deep as is said; or reads what is there.
 fn expand(line: &str) -> String {
-    let depth = |prefix| line.strip_prefix(prefix).and_then(|rest| rest.strip_suffix(')'));
+    let depth = |prefix| {
+        line.strip_prefix(prefix)
+            .and_then(|rest| rest.strip_suffix(')'))
+    };
     let down = |depth, make| format!("for (1..{depth}) {{ {make} chdir(q(x) x 200) or die }}");
     if let Some(depth) = depth("DIG(") {
         // A folder cannot be moved by a path that is too long, so it goes down step by step.
@@ -322,7 +571,10 @@ fn expand(line: &str) -> String {
         return format!("perl -e '{}'", down(depth, step));
     }
     if let Some(depth) = depth("FETCH(") {
-        return format!("perl -e '{} exec qw(cat sub/id_rsa sub/deep/.env)'", down(depth, ""));
+        return format!(
+            "perl -e '{} exec qw(cat sub/id_rsa sub/deep/.env)'",
+            down(depth, "")
+        );
     }
     line.to_owned()
 }
@@ -336,14 +588,22 @@ fn furnish(root: &Path) {
 
 /// Removes all that is in a folder, however deep.
 fn empty(root: &Path) {
-    let entries = fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
-    let removed = std::process::Command::new("rm").args(["-rf", "--"]).args(entries).status();
+    let entries = fs::read_dir(root)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    let removed = std::process::Command::new("rm")
+        .args(["-rf", "--"])
+        .args(entries)
+        .status();
     assert!(removed.unwrap().success());
 }
 
 /// Gives the owner all rights again, so that the folder can be removed.
 fn unlock(root: &Path) {
-    let _ = std::process::Command::new("chmod").args(["-R", "u+rwX"]).arg(root).status();
+    let _ = std::process::Command::new("chmod")
+        .args(["-R", "u+rwX"])
+        .arg(root)
+        .status();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -353,7 +613,8 @@ async fn isolated_command_reads_no_denied_file_that_another_prepared() {
     let rungs: &[&[&'static str]] = if is_root { &[&[], &["root"]] } else { &[&[]] };
     for rung in rungs {
         let folder = tempfile::tempdir().unwrap();
-        let builder = Sandbox::builder(Workspace::open(folder.path()).unwrap()).env("W", folder.path());
+        let builder =
+            Sandbox::builder(Workspace::open(folder.path()).unwrap()).env("W", folder.path());
         let sandbox = lower(builder, rung).build().unwrap();
         if !sandbox.report().hidden.holds {
             println!("without {rung:?} not tried: {}", sandbox.report().hidden);
@@ -365,12 +626,21 @@ async fn isolated_command_reads_no_denied_file_that_another_prepared() {
             let first = sandbox.shell(expand(first)).run().await.unwrap();
             // One that does not run reads nothing either.
             let second = sandbox.shell(expand(second)).run().await;
-            for text in second.iter().flat_map(|it| [&it.stdout.text, &it.stderr.text]) {
-                assert!(!text.contains("hush"), "without {rung:?}, `{name}`: {first:?} {second:?}");
+            for text in second
+                .iter()
+                .flat_map(|it| [&it.stdout.text, &it.stderr.text])
+            {
+                assert!(
+                    !text.contains("hush"),
+                    "without {rung:?}, `{name}`: {first:?} {second:?}"
+                );
             }
             unlock(folder.path());
             let after = sandbox.command(["cat", "plain.txt"]).run().await.unwrap();
-            assert_eq!(after.stdout.text, "open\n", "without {rung:?}, `{name}`: {after:?}");
+            assert_eq!(
+                after.stdout.text, "open\n",
+                "without {rung:?}, `{name}`: {after:?}"
+            );
         }
     }
 }
@@ -386,8 +656,11 @@ async fn files_denied_by_path_stay_denied_when_folders_move() {
     put(folder.path(), "docs/sub/plan.txt", "hush\n");
     put(folder.path(), "docs/sub/open.txt", "open\n");
     put(folder.path(), "secrets/x.pem", "hush\n");
-    let workspace =
-        Workspace::builder(folder.path()).deny("docs/sub/plan.txt").allow("certs/*.pem").build().unwrap();
+    let workspace = Workspace::builder(folder.path())
+        .deny("docs/sub/plan.txt")
+        .allow("certs/*.pem")
+        .build()
+        .unwrap();
     let sandbox = lower(Sandbox::builder(workspace), &[]).build().unwrap();
     if !sandbox.report().hidden.holds {
         return println!("not tried: {}", sandbox.report().hidden);
@@ -402,10 +675,20 @@ async fn files_denied_by_path_stay_denied_when_folders_move() {
     ] {
         sandbox.shell(first).run().await.unwrap();
         let finished = sandbox.shell(second).run().await.unwrap();
-        assert!(!finished.stdout.text.contains("hush"), "`{first}`, `{second}`: {finished:?}");
+        assert!(
+            !finished.stdout.text.contains("hush"),
+            "`{first}`, `{second}`: {finished:?}"
+        );
     }
-    let finished = sandbox.shell("cat docs/sub/open.txt && mv docs/sub/open.txt docs/o").run().await.unwrap();
-    assert!(finished.is_success() && finished.stdout.text == "open\n", "{finished:?}");
+    let finished = sandbox
+        .shell("cat docs/sub/open.txt && mv docs/sub/open.txt docs/o")
+        .run()
+        .await
+        .unwrap();
+    assert!(
+        finished.is_success() && finished.stdout.text == "open\n",
+        "{finished:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -416,25 +699,50 @@ async fn every_name_of_a_denied_file_is_hidden() {
     for name in ["0", "sub/notes", "zzz"] {
         fs::hard_link(folder.path().join("sub/.env"), folder.path().join(name)).unwrap();
     }
-    let sandbox = lower(Sandbox::builder(Workspace::open(folder.path()).unwrap()), &[]).build().unwrap();
+    let sandbox = lower(
+        Sandbox::builder(Workspace::open(folder.path()).unwrap()),
+        &[],
+    )
+    .build()
+    .unwrap();
     if !sandbox.report().hidden.holds {
         return println!("not tried: {}", sandbox.report().hidden);
     }
-    let finished = sandbox.shell("cat 0 sub/.env sub/notes zzz; cat sub/plain").run().await.unwrap();
+    let finished = sandbox
+        .shell("cat 0 sub/.env sub/notes zzz; cat sub/plain")
+        .run()
+        .await
+        .unwrap();
     assert_eq!(finished.stdout.text, "open\n", "{finished:?}");
 }
 
-/// How a secret gets a second name: files, hard links to them, and lines that run one after the other.
+/// How a secret gets a second name: files, hard links to them, and lines that run one after the
+/// other.
 const SECOND_NAMES: &[(&str, &str, &str, &[&str])] = &[
-    ("a denied folder", ".aws/credentials", "pub/copy", &["cat pub/copy"]),
-    ("a folder below a denied one", "x/.ssh/deep/id", "0", &["cat 0", "mv x y; cat 0", "cat 0"]),
+    (
+        "a denied folder",
+        ".aws/credentials",
+        "pub/copy",
+        &["cat pub/copy"],
+    ),
+    (
+        "a folder below a denied one",
+        "x/.ssh/deep/id",
+        "0",
+        &["cat 0", "mv x y; cat 0", "cat 0"],
+    ),
     (
         "a folder that gets a denied name",
         "sub/.env",
         "pub/copy",
         &["cat pub/copy; mv sub .ssh", "cat pub/copy"],
     ),
-    ("a folder that is shut", "sub/.env", "pub/copy", &["cat pub/copy; chmod 000 sub", "cat pub/copy"]),
+    (
+        "a folder that is shut",
+        "sub/.env",
+        "pub/copy",
+        &["cat pub/copy; chmod 000 sub", "cat pub/copy"],
+    ),
     (
         "a denied folder that is shut",
         ".ssh/id",
@@ -445,7 +753,12 @@ const SECOND_NAMES: &[(&str, &str, &str, &[&str])] = &[
         "a folder in one that is shut",
         "sub/deep/id_rsa",
         "pub/copy",
-        &["mkdir s; mv sub s; chmod 100 s", "cat pub/copy", "mv pub p; cat p/copy", "cat p/copy"],
+        &[
+            "mkdir s; mv sub s; chmod 100 s",
+            "cat pub/copy",
+            "mv pub p; cat p/copy",
+            "cat p/copy",
+        ],
     ),
     (
         "a folder that is moved into a denied one",
@@ -458,7 +771,8 @@ const SECOND_NAMES: &[(&str, &str, &str, &[&str])] = &[
         "sub/.env",
         "copy",
         &[
-            "d=$(printf %0250d 0); for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17; do mkdir $d; cd $d; done; mv $WORK/sub .",
+            "d=$(printf %0250d 0); for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17; do mkdir \
+                $d; cd $d; done; mv $WORK/sub .",
             "cat copy",
         ],
     ),
@@ -477,19 +791,27 @@ async fn second_name_of_a_file_that_was_denied_shows_nothing() {
             put(folder.path(), copy, "");
             fs::remove_file(folder.path().join(copy)).unwrap();
             fs::hard_link(folder.path().join(secret), folder.path().join(copy)).unwrap();
-            let builder =
-                Sandbox::builder(Workspace::open(folder.path()).unwrap()).env("WORK", folder.path());
+            let builder = Sandbox::builder(Workspace::open(folder.path()).unwrap())
+                .env("WORK", folder.path());
             let sandbox = lower(builder, rung).build().unwrap();
-            let (hidden, held) = (sandbox.report().hidden.holds, sandbox.report().read_only.holds);
+            let (hidden, held) = (
+                sandbox.report().hidden.holds,
+                sandbox.report().read_only.holds,
+            );
             for line in *lines {
                 let finished = sandbox.shell(*line).run().await.unwrap();
                 let is_shown = finished.stdout.text.contains("hush");
-                assert!(!hidden || !is_shown, "without {rung:?}, {name}, `{line}`: {finished:?}");
+                assert!(
+                    !hidden || !is_shown,
+                    "without {rung:?}, {name}, `{line}`: {finished:?}"
+                );
                 if !held {
                     println!("without {rung:?} not tried: {}", sandbox.report().read_only);
                     continue;
                 }
-                let reads = sandbox.shell(format!("grep -rs hush .; cat {copy} p/copy; cat plain plain.txt"));
+                let reads = sandbox.shell(format!(
+                    "grep -rs hush .; cat {copy} p/copy; cat plain plain.txt"
+                ));
                 let finished = reads.read_only().run().await.unwrap();
                 assert_eq!(
                     finished.stdout.text, "open\nopen\n",
@@ -513,16 +835,24 @@ async fn denied_link_to_a_place_that_was_opened_shows_nothing() {
         for (to, from) in [("app.env", ".env"), ("keys", ".ssh")] {
             symlink(place.join(to), folder.path().join(from)).unwrap();
         }
-        let builder = Sandbox::builder(Workspace::open(folder.path()).unwrap()).read(&place).env("P", &place);
+        let builder = Sandbox::builder(Workspace::open(folder.path()).unwrap())
+            .read(&place)
+            .env("P", &place);
         let sandbox = lower(builder, rung).build().unwrap();
         let line = "cat .e* .ssh/id $P/app.env $P/keys/id; cat $P/plain";
         if sandbox.report().hidden.holds {
             let finished = sandbox.shell(line).run().await.unwrap();
-            assert_eq!(finished.stdout.text, "open\n", "without {rung:?}: {finished:?}");
+            assert_eq!(
+                finished.stdout.text, "open\n",
+                "without {rung:?}: {finished:?}"
+            );
         }
         if sandbox.report().read_only.holds {
             let finished = sandbox.shell(line).read_only().run().await.unwrap();
-            assert_eq!(finished.stdout.text, "open\n", "without {rung:?}: {finished:?}");
+            assert_eq!(
+                finished.stdout.text, "open\n",
+                "without {rung:?}: {finished:?}"
+            );
         }
     }
 }
@@ -534,7 +864,11 @@ async fn target_of_a_denied_link_stays_hidden_when_a_command_removes_the_link() 
         put(folder.path(), name, "hush\n");
     }
     put(folder.path(), ".aws/config", "hush\n");
-    for (to, from) in [("settings", ".env.local"), ("conf/keys", ".ssh"), ("../vault/a", ".aws/link")] {
+    for (to, from) in [
+        ("settings", ".env.local"),
+        ("conf/keys", ".ssh"),
+        ("../vault/a", ".aws/link"),
+    ] {
         symlink(to, folder.path().join(from)).unwrap();
     }
     let workspace = Workspace::open(folder.path()).unwrap();
@@ -552,12 +886,16 @@ async fn target_of_a_denied_link_stays_hidden_when_a_command_removes_the_link() 
         "cat late sub/late",
     ] {
         let finished = sandbox.shell(line).run().await.unwrap();
-        assert!(!finished.stdout.text.contains("hush"), "`{line}`: {finished:?}");
+        assert!(
+            !finished.stdout.text.contains("hush"),
+            "`{line}`: {finished:?}"
+        );
     }
     assert!(workspace.read("late", 9).is_err());
 }
 
-/// What a command moves while others start: a name, what is prepared, the folder that moves, and how it is read as `$d`.
+/// What a command moves while others start: a name, what is prepared, the folder that moves, and
+/// how it is read as `$d`.
 const MOVED: &[(&str, &str, &str, &str)] = &[
     ("a folder", "true", "sub", "cat $d/id_rsa $d/deep/.env"),
     ("a denied folder", "true", "keys", "cat $d/.ssh/config"),
@@ -578,8 +916,17 @@ async fn command_that_starts_while_another_moves_folders_reads_no_denied_file() 
         for name in ["a/1", "m/2", "z/3", "links/4"] {
             put(folder.path(), name, "open\n");
         }
-        fs::hard_link(folder.path().join(".env"), folder.path().join("links/other")).unwrap();
-        let sandbox = lower(Sandbox::builder(Workspace::open(folder.path()).unwrap()), &[]).build().unwrap();
+        fs::hard_link(
+            folder.path().join(".env"),
+            folder.path().join("links/other"),
+        )
+        .unwrap();
+        let sandbox = lower(
+            Sandbox::builder(Workspace::open(folder.path()).unwrap()),
+            &[],
+        )
+        .build()
+        .unwrap();
         if !sandbox.report().hidden.holds {
             return println!("not tried: {}", sandbox.report().hidden);
         }
@@ -598,7 +945,10 @@ async fn command_that_starts_while_another_moves_folders_reads_no_denied_file() 
             for _ in 0..20 {
                 if let Ok(finished) = sandbox.shell(line.as_str()).run().await {
                     ran += 1;
-                    assert!(!finished.stdout.text.contains("hush"), "`{name}`: {finished:?}");
+                    assert!(
+                        !finished.stdout.text.contains("hush"),
+                        "`{name}`: {finished:?}"
+                    );
                 }
             }
             println!("`{name}`: {ran} of 20 ran");
@@ -607,7 +957,11 @@ async fn command_that_starts_while_another_moves_folders_reads_no_denied_file() 
             ended = mover => println!("not tried: {ended:?}"),
             () = readers => {}
         }
-        let finished = sandbox.shell(format!("{line}; cat plain.txt")).run().await.unwrap();
+        let finished = sandbox
+            .shell(format!("{line}; cat plain.txt"))
+            .run()
+            .await
+            .unwrap();
         assert_eq!(finished.stdout.text, "open\n", "`{name}`");
         unlock(folder.path());
     }
@@ -617,16 +971,28 @@ async fn command_that_starts_while_another_moves_folders_reads_no_denied_file() 
 async fn denied_file_removed_by_the_host_does_not_stop_other_commands() {
     let folder = tempfile::tempdir().unwrap();
     furnish(folder.path());
-    let sandbox = lower(Sandbox::builder(Workspace::open(folder.path()).unwrap()), &[]).build().unwrap();
+    let sandbox = lower(
+        Sandbox::builder(Workspace::open(folder.path()).unwrap()),
+        &[],
+    )
+    .build()
+    .unwrap();
     let (begun, mut heard) = tokio::sync::mpsc::unbounded_channel();
-    let waiting = sandbox.shell("echo begun; sleep 1000").on_output(move |_, _| _ = begun.send(())).run();
+    let waiting = sandbox
+        .shell("echo begun; sleep 1000")
+        .on_output(move |_, _| _ = begun.send(()))
+        .run();
     let work = async {
         heard.recv().await.unwrap();
         fs::remove_file(folder.path().join(".env")).unwrap();
         fs::remove_dir_all(folder.path().join("keys")).unwrap();
         put(folder.path(), "new", "hush\n");
         fs::rename(folder.path().join("new"), folder.path().join("sub/id_rsa")).unwrap();
-        let finished = sandbox.shell("cat plain.txt sub/id_rsa").run().await.unwrap();
+        let finished = sandbox
+            .shell("cat plain.txt sub/id_rsa")
+            .run()
+            .await
+            .unwrap();
         assert_eq!(finished.stdout.text, "open\n");
     };
     tokio::select! {
@@ -657,8 +1023,15 @@ async fn link_with_a_denied_name_to_what_git_runs_does_not_stop_commands() {
             let folder = tempfile::tempdir().unwrap();
             let root = folder.path();
             for git in [".git", ".git/modules/a"] {
-                for name in ["HEAD", "objects/x", "refs/x", "config", "hooks/x", "config.worktree", "gitdir"]
-                {
+                for name in [
+                    "HEAD",
+                    "objects/x",
+                    "refs/x",
+                    "config",
+                    "hooks/x",
+                    "config.worktree",
+                    "gitdir",
+                ] {
                     put(root, &format!("{git}/{name}"), "first\n");
                 }
             }
@@ -667,8 +1040,11 @@ async fn link_with_a_denied_name_to_what_git_runs_does_not_stop_commands() {
             put(root, "plain.txt", "open\n");
             put(root, "other.txt", "open\n");
             symlink(target, root.join("a.key")).unwrap();
-            let sandbox = lower(Sandbox::builder(Workspace::open(root).unwrap()), rung).build().unwrap();
-            let line = "cat other.txt; echo bad > .git/config; echo bad > .git/hooks/x; rm -rf .git/hooks";
+            let sandbox = lower(Sandbox::builder(Workspace::open(root).unwrap()), rung)
+                .build()
+                .unwrap();
+            let line =
+                "cat other.txt; echo bad > .git/config; echo bad > .git/hooks/x; rm -rf .git/hooks";
             for _ in 0..2 {
                 let finished = sandbox.shell(line).run().await;
                 let finished =
@@ -677,7 +1053,11 @@ async fn link_with_a_denied_name_to_what_git_runs_does_not_stop_commands() {
             }
             if sandbox.report().hidden.holds {
                 for name in [".git/config", ".git/hooks/x"] {
-                    assert_eq!(fs::read_to_string(root.join(name)).unwrap(), "first\n", "{target}: {name}");
+                    assert_eq!(
+                        fs::read_to_string(root.join(name)).unwrap(),
+                        "first\n",
+                        "{target}: {name}"
+                    );
                 }
                 let finished = sandbox.shell("cat a.key").run().await.unwrap();
                 let text = &finished.stdout.text;
@@ -699,16 +1079,25 @@ async fn denied_settings_of_git_do_not_stop_commands() {
         put(folder.path(), "other.txt", "open\n");
         let mut builder = Workspace::builder(folder.path());
         if hard_link {
-            fs::hard_link(folder.path().join(".git/config"), folder.path().join("a.key")).unwrap();
+            fs::hard_link(
+                folder.path().join(".git/config"),
+                folder.path().join("a.key"),
+            )
+            .unwrap();
         } else {
             builder = builder.deny("config").deny("hooks");
         }
-        let sandbox = lower(Sandbox::builder(builder.build().unwrap()), &[]).build().unwrap();
+        let sandbox = lower(Sandbox::builder(builder.build().unwrap()), &[])
+            .build()
+            .unwrap();
         let line = "cat other.txt .git/config; echo bad > .git/config; rm -f .git/config";
         let finished = sandbox.shell(line).run().await.unwrap();
         if sandbox.report().hidden.holds {
             assert_eq!(finished.stdout.text, "open\n");
-            assert_eq!(fs::read_to_string(folder.path().join(".git/config")).unwrap(), "first\n");
+            assert_eq!(
+                fs::read_to_string(folder.path().join(".git/config")).unwrap(),
+                "first\n"
+            );
         }
     }
 }
@@ -716,12 +1105,18 @@ async fn denied_settings_of_git_do_not_stop_commands() {
 #[tokio::test(flavor = "multi_thread")]
 async fn denied_links_to_a_folder_outside_and_into_it_do_not_stop_commands() {
     let folder = tempfile::tempdir().unwrap();
-    let (place, root) = (folder.path().join("place"), folder.path().join("place/deep/work"));
+    let (place, root) = (
+        folder.path().join("place"),
+        folder.path().join("place/deep/work"),
+    );
     put(&place, "keys/one/id", "hush\n");
     put(&root, "other.txt", "open\n");
-    for (name, target) in
-        [("a.key", "keys"), ("b.key", "keys/one"), ("c.key", "keys/one/id"), ("d.key", "deep")]
-    {
+    for (name, target) in [
+        ("a.key", "keys"),
+        ("b.key", "keys/one"),
+        ("c.key", "keys/one/id"),
+        ("d.key", "deep"),
+    ] {
         symlink(place.join(target), root.join(name)).unwrap();
     }
     let builder = lower(Sandbox::builder(Workspace::open(&root).unwrap()), &[]).write(&place);

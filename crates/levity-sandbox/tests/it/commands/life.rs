@@ -12,16 +12,26 @@ const DAEMONS: &[(&str, &str)] = &[
     ("setsid", "setsid sleep 1000 &"),
     ("setsid and fork", "setsid -f sleep 1000"),
     ("an orphan of an orphan", "(sh -c 'sleep 1000 &' &) & "),
-    ("a session of an orphan", "(setsid sh -c '(setsid sleep 1000 &) &' &) &"),
+    (
+        "a session of an orphan",
+        "(setsid sh -c '(setsid sleep 1000 &) &' &) &",
+    ),
     ("disown", "bash -c 'sleep 1000 & disown -a' || sleep 1000 &"),
     ("closed streams", "setsid sleep 1000 <&- >&- 2>&- &"),
-    ("deaf to signals", "trap '' TERM HUP INT QUIT; setsid sleep 1000 &"),
+    (
+        "deaf to signals",
+        "trap '' TERM HUP INT QUIT; setsid sleep 1000 &",
+    ),
     (
         "a daemon by the book",
-        "perl -MPOSIX -e 'fork && exit; setsid(); fork && exit; chdir \"/\"; POSIX::close($_) for 0..255; sleep 1000'",
+        "perl -MPOSIX -e 'fork && exit; setsid(); fork && exit; chdir \"/\"; POSIX::close($_) for \
+            0..255; sleep 1000'",
     ),
     ("a stopped process", "sh -c 'kill -STOP $$; sleep 1000' &"),
-    ("a chain", "sh -c 'sh -c \"sh -c \\\"sleep 1000 & sleep 1000\\\" & sleep 1000\" & sleep 1000' &"),
+    (
+        "a chain",
+        "sh -c 'sh -c \"sh -c \\\"sleep 1000 & sleep 1000\\\" & sleep 1000\" & sleep 1000' &",
+    ),
 ];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -29,13 +39,23 @@ async fn nothing_stays_behind() {
     for rung in RUNGS {
         let arena = Arena::new(rung, |builder| builder);
         if !arena.sandbox.report().processes.holds {
-            println!("without {rung:?} not tried: {}", arena.sandbox.report().processes);
+            println!(
+                "without {rung:?} not tried: {}",
+                arena.sandbox.report().processes
+            );
             continue;
         }
         for (name, line) in DAEMONS {
-            let finished = arena.shell(line).await.unwrap_or_else(|error| panic!("`{name}`: {error:?}"));
+            let finished = arena
+                .shell(line)
+                .await
+                .unwrap_or_else(|error| panic!("`{name}`: {error:?}"));
             // When `run` has returned there is nothing left to wait for.
-            assert_eq!(arena.left_running(), [0_i32; 0], "without {rung:?}, `{name}` stays: {finished:?}");
+            assert_eq!(
+                arena.left_running(),
+                [0_i32; 0],
+                "without {rung:?}, `{name}` stays: {finished:?}"
+            );
         }
     }
 }
@@ -49,7 +69,10 @@ async fn dropping_the_future_kills_all() {
         }
         let (begun, mut heard) = tokio::sync::mpsc::unbounded_channel();
         let line = "setsid sleep 1000 & trap '' TERM; echo begun; sleep 1000; sleep 1000";
-        let command = arena.sandbox.shell(line).on_output(move |_, _| begun.send(()).unwrap());
+        let command = arena
+            .sandbox
+            .shell(line)
+            .on_output(move |_, _| begun.send(()).unwrap());
         tokio::select! {
             finished = command.run() => panic!("it ended: {finished:?}"),
             _ = heard.recv() => {}
@@ -61,23 +84,40 @@ async fn dropping_the_future_kills_all() {
 /// Not a test: the host that the next one kills.
 #[tokio::test]
 async fn host_to_be_killed() {
-    let Ok(rung) = std::env::var("LEVITY_RUNG") else { return };
+    let Ok(rung) = std::env::var("LEVITY_RUNG") else {
+        return;
+    };
     let rung = rung.parse::<usize>().unwrap();
     let arena = Arena::new(RUNGS[rung], |builder| builder);
     println!("MARK {}", arena.mark());
-    let command = arena.sandbox.shell("setsid sleep 1000 & trap '' TERM; echo begun; sleep 1000");
-    command.on_output(|_, _| println!("BEGUN")).run().await.unwrap();
+    let command = arena
+        .sandbox
+        .shell("setsid sleep 1000 & trap '' TERM; echo begun; sleep 1000");
+    command
+        .on_output(|_, _| println!("BEGUN"))
+        .run()
+        .await
+        .unwrap();
 }
 
 #[test]
 fn killing_the_host_kills_all() {
     for (number, rung) in RUNGS.iter().enumerate() {
-        if !Arena::new(rung, |builder| builder).sandbox.report().processes.holds {
+        if !Arena::new(rung, |builder| builder)
+            .sandbox
+            .report()
+            .processes
+            .holds
+        {
             continue;
         }
         let temp = tempfile::tempdir().unwrap();
         let mut host = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "commands::life::host_to_be_killed", "--nocapture"])
+            .args([
+                "--exact",
+                "commands::life::host_to_be_killed",
+                "--nocapture",
+            ])
             .env("LEVITY_RUNG", number.to_string())
             .env("TMPDIR", temp.path())
             .stdout(Stdio::piped())
@@ -87,7 +127,10 @@ fn killing_the_host_kills_all() {
         let mut mark = None;
         for line in std::io::BufRead::lines(std::io::BufReader::new(host.stdout.take().unwrap())) {
             let line = line.unwrap();
-            mark = line.split_once("MARK ").map(|(_, mark)| mark.to_owned()).or(mark);
+            mark = line
+                .split_once("MARK ")
+                .map(|(_, mark)| mark.to_owned())
+                .or(mark);
             if line.contains("BEGUN") {
                 break;
             }
@@ -105,7 +148,10 @@ async fn many_commands_run_side_by_side() {
     let arena = Arena::new(&[], |builder| builder);
     let mut running = tokio::task::JoinSet::new();
     for number in 0..24 {
-        let command = arena.sandbox.shell(format!("sleep 0.05; echo {number}")).time(Duration::from_secs(20));
+        let command = arena
+            .sandbox
+            .shell(format!("sleep 0.05; echo {number}"))
+            .time(Duration::from_secs(20));
         running.spawn(async move { (number, command.run().await.unwrap()) });
     }
     while let Some(done) = running.join_next().await {
@@ -117,21 +163,35 @@ async fn many_commands_run_side_by_side() {
 
 /// The private folders in a folder for temporary files.
 fn private_folders(temp: &std::path::Path) -> Vec<std::path::PathBuf> {
-    let entries = std::fs::read_dir(temp).unwrap().map(|entry| entry.unwrap().path());
-    entries.filter(|path| path.to_string_lossy().contains("levity-sandbox-")).collect()
+    let entries = std::fs::read_dir(temp)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    entries
+        .filter(|path| path.to_string_lossy().contains("levity-sandbox-"))
+        .collect()
 }
 
-/// Not a test: a host that builds a sandbox, lets a command fill its private folder, and then ends or waits to be killed.
+/// Not a test: a host that builds a sandbox, lets a command fill its private folder, and then ends
+/// or waits to be killed.
 #[tokio::test]
 async fn host_with_a_private_folder() {
-    let Ok(end) = std::env::var("LEVITY_END") else { return };
+    let Ok(end) = std::env::var("LEVITY_END") else {
+        return;
+    };
     // Without mounts a command can change the mode of the folder around its own.
     let rung: &[_] = if end == "wait" { &["namespaces"] } else { &[] };
     let arena = Arena::new(rung, |builder| builder);
     let depth = if end == "drop" { 4000 } else { 500 };
     let line = "perl -e 'chdir $ENV{TMPDIR}; mkdir q(d) and chdir q(d) or die for 1..$ENV{DEPTH}';
-        mkdir -p ~/a/b && echo x > ~/a/b/c && chmod 0 ~/a/b ~/a; chmod 755 $TMPDIR/..; stat -c %a $TMPDIR/..";
-    let finished = arena.sandbox.shell(line).env("DEPTH", depth.to_string()).run().await.unwrap();
+        mkdir -p ~/a/b && echo x > ~/a/b/c && chmod 0 ~/a/b ~/a; chmod 755 $TMPDIR/..; stat -c %a \
+        $TMPDIR/..";
+    let finished = arena
+        .sandbox
+        .shell(line)
+        .env("DEPTH", depth.to_string())
+        .run()
+        .await
+        .unwrap();
     println!("READY {finished:?}");
     if end == "wait" {
         assert_eq!(finished.stdout.text, "755\n");
@@ -144,7 +204,12 @@ async fn host_with_a_private_folder() {
         all.push(file);
     }
     let stack = 64 << 10;
-    std::thread::Builder::new().stack_size(stack).spawn(move || drop(sandbox)).unwrap().join().unwrap();
+    std::thread::Builder::new()
+        .stack_size(stack)
+        .spawn(move || drop(sandbox))
+        .unwrap()
+        .join()
+        .unwrap();
     drop(all);
     println!("DROPPED");
 }
@@ -154,7 +219,12 @@ fn host_with(end: &str, temp: &std::path::Path) -> Command {
     let mut host = Command::new("sh");
     host.args(["-c", "ulimit -n 200; exec \"$@\"", "sh"])
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "commands::life::host_with_a_private_folder", "--nocapture", "--test-threads=1"])
+        .args([
+            "--exact",
+            "commands::life::host_with_a_private_folder",
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .env("LEVITY_END", end)
         .env("TMPDIR", temp)
         .stdout(Stdio::piped());
@@ -166,8 +236,14 @@ fn deep_private_folder_is_removed_with_the_sandbox() {
     let temp = tempfile::tempdir().unwrap();
     let output = host_with("drop", temp.path()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("DROPPED"), "{output:?}");
-    assert_eq!(private_folders(temp.path()), [""; 0].map(std::path::PathBuf::from));
+    assert!(
+        output.status.success() && said.contains("DROPPED"),
+        "{output:?}"
+    );
+    assert_eq!(
+        private_folders(temp.path()),
+        [""; 0].map(std::path::PathBuf::from)
+    );
 }
 
 /// A host that waits, and is killed with the test.
@@ -176,8 +252,13 @@ struct WaitingHost(std::process::Child);
 impl WaitingHost {
     fn new(temp: &std::path::Path) -> Self {
         let mut host = Self(host_with("wait", temp).spawn().unwrap());
-        let lines = std::io::BufRead::lines(std::io::BufReader::new(host.0.stdout.as_mut().unwrap()));
-        assert!(lines.map_while(Result::ok).any(|line| line.contains("READY")));
+        let lines =
+            std::io::BufRead::lines(std::io::BufReader::new(host.0.stdout.as_mut().unwrap()));
+        assert!(
+            lines
+                .map_while(Result::ok)
+                .any(|line| line.contains("READY"))
+        );
         host
     }
 }

@@ -7,14 +7,24 @@ use super::arena::Arena;
 use super::mounts::{PLACE, again_with};
 
 /// Runs a line on every rung where trees are killed whole; all of it must be gone.
-async fn on_all(settings: impl Fn(SandboxBuilder) -> SandboxBuilder, line: &str, expected: &[Exit]) {
+async fn on_all(
+    settings: impl Fn(SandboxBuilder) -> SandboxBuilder,
+    line: &str,
+    expected: &[Exit],
+) {
     for rung in RUNGS {
         let arena = Arena::new(rung, &settings);
         if !arena.sandbox.report().processes.holds {
-            println!("without {rung:?} not tried: {}", arena.sandbox.report().processes);
+            println!(
+                "without {rung:?} not tried: {}",
+                arena.sandbox.report().processes
+            );
             continue;
         }
-        let finished = arena.shell(line).await.unwrap_or_else(|error| panic!("without {rung:?}: {error:?}"));
+        let finished = arena
+            .shell(line)
+            .await
+            .unwrap_or_else(|error| panic!("without {rung:?}: {error:?}"));
         println!("without {rung:?}: {}", finished.exit);
         assert!(
             expected.contains(&finished.exit) || is_refused_by_kernel(&finished),
@@ -24,12 +34,14 @@ async fn on_all(settings: impl Fn(SandboxBuilder) -> SandboxBuilder, line: &str,
     }
 }
 
-/// Whether a bomb met the bound that the kernel keeps, and was over before the watcher had its turn.
+/// Whether a bomb met the bound that the kernel keeps, and was over before the watcher had its
+/// turn.
 fn is_refused_by_kernel(finished: &CommandOutput) -> bool {
     finished.exit == TIME && finished.stderr.text.contains("Cannot fork")
 }
 
-/// Few processes, so that what the kernel allows beyond them does not slow down others, and not long.
+/// Few processes, so that what the kernel allows beyond them does not slow down others, and not
+/// long.
 fn small(builder: SandboxBuilder) -> SandboxBuilder {
     builder.processes(16).time(Duration::from_secs(6))
 }
@@ -41,7 +53,12 @@ const CPU: Exit = Exit::Limit(CommandLimit::CpuTime);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fork_bomb_ends() {
-    on_all(small, "bomb() { bomb | bomb & }; bomb; sleep 1000", &[PROCESSES]).await;
+    on_all(
+        small,
+        "bomb() { bomb | bomb & }; bomb; sleep 1000",
+        &[PROCESSES],
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -64,11 +81,17 @@ async fn the_kernel_bounds_a_namespace() {
         }
         // 16 threads for each, and those numbers that the kernel uses only once.
         assert_eq!(finished.stdout.text.trim(), "557", "without {rung:?}");
-        let finished = arena.shell("echo 9999 > /proc/sys/kernel/pid_max").await.unwrap();
+        let finished = arena
+            .shell("echo 9999 > /proc/sys/kernel/pid_max")
+            .await
+            .unwrap();
         assert!(!finished.is_success(), "without {rung:?}: {finished:?}");
     }
     // It is the namespace's, and never the system's.
-    assert_eq!(std::fs::read_to_string("/proc/sys/kernel/pid_max").unwrap(), before);
+    assert_eq!(
+        std::fs::read_to_string("/proc/sys/kernel/pid_max").unwrap(),
+        before
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -86,12 +109,22 @@ async fn thousands_of_children_one_after_the_other_are_fine() {
 #[tokio::test(flavor = "multi_thread")]
 async fn time_ends_what_ignores_the_end() {
     let line = "trap '' TERM INT HUP; while :; do sleep 1000; done";
-    on_all(|builder| builder.time(Duration::from_millis(200)), line, &[TIME]).await;
+    on_all(
+        |builder| builder.time(Duration::from_millis(200)),
+        line,
+        &[TIME],
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn time_ends_what_has_stopped_itself() {
-    on_all(|builder| builder.time(Duration::from_millis(200)), "kill -STOP $$", &[TIME]).await;
+    on_all(
+        |builder| builder.time(Duration::from_millis(200)),
+        "kill -STOP $$",
+        &[TIME],
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -99,40 +132,56 @@ async fn a_command_is_asked_to_end_first() {
     let arena = Arena::new(&[], |builder| builder.time(Duration::from_millis(300)));
     let line = "trap 'echo asked; exit 0' TERM; while :; do sleep 0.05; done";
     let finished = arena.shell(line).await.unwrap();
-    assert_eq!((finished.exit, finished.stdout.text.as_str()), (TIME, "asked\n"));
+    assert_eq!(
+        (finished.exit, finished.stdout.text.as_str()),
+        (TIME, "asked\n")
+    );
     arena.assert_empty();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cpu_time_of_all_together_is_limited() {
     let line = "for i in 1 2 3; do while :; do :; done & done; wait";
-    on_all(|builder| builder.cpu_time(Duration::from_secs(1)), line, &[CPU]).await;
+    on_all(
+        |builder| builder.cpu_time(Duration::from_secs(1)),
+        line,
+        &[CPU],
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_of_one_process_is_limited() {
-    // The kernel refuses it before the watcher sees it; what a program makes of that is its own affair.
-    let line = "head -c 1000000000 /dev/zero | tail -n 1 > /dev/null; test $? -eq 0 && echo ESCAPED; exit 0";
+    // The kernel refuses it before the watcher sees it; what a program makes of that is its own
+    // affair.
+    let line = "head -c 1000000000 /dev/zero | tail -n 1 > /dev/null; test $? -eq 0 && echo \
+        ESCAPED; exit 0";
     for rung in RUNGS {
         let arena = Arena::new(rung, |builder| builder.memory(64 << 20));
         let finished = arena.shell(line).await.unwrap();
-        assert!(!finished.stdout.text.contains("ESCAPED"), "without {rung:?}: {finished:?}");
+        assert!(
+            !finished.stdout.text.contains("ESCAPED"),
+            "without {rung:?}: {finished:?}"
+        );
         arena.assert_empty();
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn memory_of_all_together_is_limited() {
-    let line = "for i in 1 2 3 4 5 6; do (head -c 30000000 /dev/zero; sleep 1000) | tail -n 1 & done; wait";
+    let line = "for i in 1 2 3 4 5 6; do (head -c 30000000 /dev/zero; sleep 1000) | tail -n 1 & \
+        done; wait";
     on_all(|builder| builder.memory(80 << 20), line, &[MEMORY]).await;
 }
 
-/// Perl that fills shared memory, 32 MiB at a time, and then does this with `$p`, of which `$n` bytes are mapped.
+/// Perl that fills shared memory, 32 MiB at a time, and then does this with `$p`, of which `$n`
+/// bytes are mapped.
 fn share(then: &str) -> String {
     let (mmap, read) = (libc::SYS_mmap, libc::SYS_read);
     let code = format!(
         "open(Z, q(<), q(/dev/zero)); my $n = 32 << 20;
-        for (1..8) {{ my $p = syscall({mmap}, 0, $n, 3, 0x21, -1, 0); syscall({read}, fileno(Z), $p, $n); {then} }}
+        for (1..8) {{ my $p = syscall({mmap}, 0, $n, 3, 0x21, -1, 0); syscall({read}, fileno(Z), \
+        $p, $n); {then} }}
         sleep 1000"
     );
     format!("perl -e '{code}'")
@@ -141,9 +190,17 @@ fn share(then: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn shared_memory_that_no_process_shows_is_limited() {
     let given_up = share(&format!("syscall({}, $p, $n, 4)", libc::SYS_madvise));
-    let unmapped = share(&format!("syscall({}, $p + 4096, $n - 4096)", libc::SYS_munmap));
+    let unmapped = share(&format!(
+        "syscall({}, $p + 4096, $n - 4096)",
+        libc::SYS_munmap
+    ));
     for line in [given_up, unmapped] {
-        on_all(|builder| builder.memory(64 << 20).time(Duration::from_secs(8)), &line, &[MEMORY]).await;
+        on_all(
+            |builder| builder.memory(64 << 20).time(Duration::from_secs(8)),
+            &line,
+            &[MEMORY],
+        )
+        .await;
     }
 }
 
@@ -168,7 +225,11 @@ async fn page_tables_count_as_memory() {
 
 #[tokio::test]
 async fn process_whose_first_thread_has_ended_counts() {
-    if !std::process::Command::new("python3").arg("-V").output().is_ok_and(|output| output.status.success()) {
+    if !std::process::Command::new("python3")
+        .arg("-V")
+        .output()
+        .is_ok_and(|output| output.status.success())
+    {
         println!("SKIPPED: there is no python3");
         return;
     }
@@ -188,8 +249,9 @@ def begin():
         )
     };
     let limits = |builder: SandboxBuilder| builder.memory(256 << 20).time(Duration::from_secs(15));
-    let fork =
-        |count: u32| format!("for _ in range({count}):\n    if os.fork() == 0: begin()\ntime.sleep(1000)");
+    let fork = |count: u32| {
+        format!("for _ in range({count}):\n    if os.fork() == 0: begin()\ntime.sleep(1000)")
+    };
     let eats = one("kept = b'x' * (60 << 20)") + &fork(8);
     on_all(limits, &format!("python3 -c \"{eats}\""), &[MEMORY]).await;
     let many = one("pass") + &fork(40);
@@ -201,13 +263,20 @@ def begin():
 fn hidden_children(then: &str) -> String {
     let prctl = libc::SYS_prctl;
     format!(
-        "perl -e 'syscall({prctl}, 4, 0, 0, 0, 0); for (1..40) {{ unless (fork) {{ {then}; sleep 1000 }} }} sleep 1000'"
+        "perl -e 'syscall({prctl}, 4, 0, 0, 0, 0); for (1..40) {{ unless (fork) {{ {then}; sleep \
+            1000 }} }} sleep 1000'"
     )
 }
 
-/// Runs lines whose processes cannot be looked into by others, where as little of `/proc` is shown as the test that calls this wants.
+/// Runs lines whose processes cannot be looked into by others, where as little of `/proc` is shown
+/// as the test that calls this wants.
 async fn hidden_processes_are_counted() {
-    let small = |builder: SandboxBuilder| builder.processes(16).memory(96 << 20).time(Duration::from_secs(8));
+    let small = |builder: SandboxBuilder| {
+        builder
+            .processes(16)
+            .memory(96 << 20)
+            .time(Duration::from_secs(8))
+    };
     on_all(small, &hidden_children("1"), &[PROCESSES, Exit::Uncounted]).await;
     // As many as are allowed, so that only memory is too much.
     let eats = hidden_children("our $x = q(x) x (20 << 20)").replace("1..40", "1..8");
@@ -227,14 +296,28 @@ async fn process_that_the_system_hides_counts() {
         return hidden_processes_are_counted().await;
     }
     for (proc, rights) in [
-        ("hidepid=4", "exec setpriv --bounding-set=-all --inh-caps=-all"),
+        (
+            "hidepid=4",
+            "exec setpriv --bounding-set=-all --inh-caps=-all",
+        ),
         // Its group could see all of them.
-        ("hidepid=1", "exec setpriv --bounding-set=-all --inh-caps=-all --regid=65534 --clear-groups"),
-        ("hidepid=0", "exec setpriv --bounding-set=-sys_ptrace --inh-caps=-sys_ptrace"),
+        (
+            "hidepid=1",
+            "exec setpriv --bounding-set=-all --inh-caps=-all --regid=65534 --clear-groups",
+        ),
+        (
+            "hidepid=0",
+            "exec setpriv --bounding-set=-sys_ptrace --inh-caps=-sys_ptrace",
+        ),
     ] {
         println!("{proc}, {rights}");
         let script = format!("mount -t proc -o {proc} proc /proc");
-        again_with("commands::limits::process_that_the_system_hides_counts", |_| {}, &script, rights);
+        again_with(
+            "commands::limits::process_that_the_system_hides_counts",
+            |_| {},
+            &script,
+            rights,
+        );
     }
 }
 
@@ -246,8 +329,14 @@ async fn command_ends_when_its_processes_cannot_be_counted_any_more() {
         return;
     }
     let arena = Arena::new(&["namespaces"], |builder| builder);
-    assert!(arena.sandbox.report().process_count.holds, "{}", arena.sandbox.report());
-    let mount = std::process::Command::new("mount").args(["-t", "tmpfs", "none", "/proc"]).status();
+    assert!(
+        arena.sandbox.report().process_count.holds,
+        "{}",
+        arena.sandbox.report()
+    );
+    let mount = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "none", "/proc"])
+        .status();
     assert!(mount.unwrap().success());
     let finished = arena.shell("sleep 1000").await.unwrap();
     assert_eq!(finished.exit, Exit::Uncounted, "{finished:?}");
@@ -258,27 +347,35 @@ async fn command_ends_when_its_processes_cannot_be_counted_any_more() {
 async fn program_that_cannot_be_read_counts() {
     use std::os::unix::fs::{PermissionsExt as _, chown};
     for rung in RUNGS {
-        let arena = Arena::new(rung, |builder| builder.processes(16).time(Duration::from_secs(8)));
+        let arena = Arena::new(rung, |builder| {
+            builder.processes(16).time(Duration::from_secs(8))
+        });
         if !arena.sandbox.report().processes.holds {
             continue;
         }
         let program = arena.work().join("shut");
         std::fs::copy("/bin/sh", &program).unwrap();
-        // A group that a user namespace does not know takes all rights over the file from it. Only root can give it away.
+        // A group that a user namespace does not know takes all rights over the file from it. Only
+        // root can give it away.
         let _ = chown(&program, None, Some(12_345));
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o111)).unwrap();
-        let line = "./shut -c 'i=0; while [ $i -lt 40 ]; do ./shut -c \"read x < fifo; :\" & i=$((i+1)); done; wait'";
+        let line = "./shut -c 'i=0; while [ $i -lt 40 ]; do ./shut -c \"read x < fifo; :\" & \
+            i=$((i+1)); done; wait'";
         let finished = arena.shell(&format!("mkfifo fifo; {line}")).await.unwrap();
-        assert!([PROCESSES, Exit::Uncounted].contains(&finished.exit), "without {rung:?}: {finished:?}");
+        assert!(
+            [PROCESSES, Exit::Uncounted].contains(&finished.exit),
+            "without {rung:?}: {finished:?}"
+        );
         arena.assert_empty();
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_size_of_a_file_is_limited() {
-    for line in
-        ["exec head -c 100000000 /dev/zero > big", "exec dd if=/dev/zero of=big bs=1M count=1 seek=500"]
-    {
+    for line in [
+        "exec head -c 100000000 /dev/zero > big",
+        "exec dd if=/dev/zero of=big bs=1M count=1 seek=500",
+    ] {
         let arena = Arena::new(&[], |builder| builder.file_size(1 << 20));
         let finished = arena.shell(line).await.unwrap();
         assert!(!finished.is_success(), "{finished:?}");
@@ -289,8 +386,13 @@ async fn the_size_of_a_file_is_limited() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_gigabytes_of_output_are_bounded() {
-    let arena = Arena::new(&[], |builder| builder.output(10_000).time(Duration::from_secs(3)));
-    let finished = arena.shell("yes 0123456789 | head -c 10000000000; yes error >&2").await.unwrap();
+    let arena = Arena::new(&[], |builder| {
+        builder.output(10_000).time(Duration::from_secs(3))
+    });
+    let finished = arena
+        .shell("yes 0123456789 | head -c 10000000000; yes error >&2")
+        .await
+        .unwrap();
     assert_eq!(finished.exit, TIME);
     assert!(
         finished.stdout.text.len() < 10_100 && finished.stdout.is_cut(),
@@ -306,18 +408,36 @@ async fn ten_gigabytes_of_output_are_bounded() {
 async fn limits_that_nobody_set_are_those_of_the_page() {
     let folder = tempfile::tempdir().unwrap();
     let workspace = levity_sandbox::Workspace::open(folder.path()).unwrap();
-    let sandbox = super::lower(levity_sandbox::Sandbox::builder(workspace), &[]).build().unwrap();
+    let sandbox = super::lower(levity_sandbox::Sandbox::builder(workspace), &[])
+        .build()
+        .unwrap();
     assert_eq!(sandbox.time(), Duration::from_secs(120));
     // Files are told in blocks of 512 bytes, and memory in units of 1,024.
-    for (limit, expected) in
-        [("-n", 4096), ("-c", 0), ("-t", 600), ("-f", (1 << 30) / 512), ("-d", (4 << 30) / 1024_u64)]
-    {
+    for (limit, expected) in [
+        ("-n", 4096),
+        ("-c", 0),
+        ("-t", 600),
+        ("-f", (1 << 30) / 512),
+        ("-d", (4 << 30) / 1024_u64),
+    ] {
         for kind in ["-S", "-H"] {
-            let finished = sandbox.shell(format!("ulimit {kind} {limit}")).run().await.unwrap();
-            assert_eq!(finished.stdout.text.trim(), expected.to_string(), "`ulimit {kind} {limit}`");
+            let finished = sandbox
+                .shell(format!("ulimit {kind} {limit}"))
+                .run()
+                .await
+                .unwrap();
+            assert_eq!(
+                finished.stdout.text.trim(),
+                expected.to_string(),
+                "`ulimit {kind} {limit}`"
+            );
         }
     }
-    let finished = sandbox.shell("yes | head -c 70000; yes | head -c 60000 >&2").run().await.unwrap();
+    let finished = sandbox
+        .shell("yes | head -c 70000; yes | head -c 60000 >&2")
+        .run()
+        .await
+        .unwrap();
     assert!(finished.stdout.is_cut() && !finished.stderr.is_cut());
 }
 
@@ -326,16 +446,31 @@ async fn threads_of_all_together_are_limited() {
     let code = "threads->create(sub { sleep 1000 }) or exit 3 for 1..60; sleep 2; print q(ESCAPED)";
     for rung in RUNGS {
         // 16 for each, so 48.
-        let arena =
-            Arena::new(rung, |builder| builder.processes(3).time(Duration::from_secs(8)).memory(8 << 30));
+        let arena = Arena::new(rung, |builder| {
+            builder
+                .processes(3)
+                .time(Duration::from_secs(8))
+                .memory(8 << 30)
+        });
         if !arena.sandbox.report().processes.holds {
             continue;
         }
-        if !arena.shell("perl -Mthreads -e 1").await.unwrap().is_success() {
+        if !arena
+            .shell("perl -Mthreads -e 1")
+            .await
+            .unwrap()
+            .is_success()
+        {
             return println!("not tried: there is no Perl with threads");
         }
-        let finished = arena.shell(&format!("perl -Mthreads -e '{code}'")).await.unwrap();
-        assert!(!finished.stdout.text.contains("ESCAPED"), "without {rung:?}: {finished:?}");
+        let finished = arena
+            .shell(&format!("perl -Mthreads -e '{code}'"))
+            .await
+            .unwrap();
+        assert!(
+            !finished.stdout.text.contains("ESCAPED"),
+            "without {rung:?}: {finished:?}"
+        );
         assert!(
             finished.exit == PROCESSES || finished.exit == Exit::Code(3),
             "without {rung:?}: {finished:?}"

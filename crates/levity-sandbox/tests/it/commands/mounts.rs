@@ -1,4 +1,5 @@
-//! Workspaces that are seen by several paths, since somebody mounted them, or a part of them, once more.
+//! Workspaces that are seen by several paths, since somebody mounted them, or a part of them, once
+//! more.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, symlink};
@@ -12,13 +13,19 @@ use super::lower;
 /// Names the folder in which the mounts are, for a run of a test in mounts of its own.
 pub(super) const PLACE: &str = "LEVITY_TEST_MOUNTS";
 
-/// Runs a test of this file again where `script` has mounted things in a folder that `furnish` filled. Whether that could be done.
+/// Runs a test of this file again where `script` has mounted things in a folder that `furnish`
+/// filled. Whether that could be done.
 fn again(test: &str, furnish: fn(&Path), script: &str) -> bool {
-    again_with(&format!("commands::mounts::{test}"), furnish, script, "exec")
+    again_with(
+        &format!("commands::mounts::{test}"),
+        furnish,
+        script,
+        "exec",
+    )
 }
 
-/// As [`again`], for any test, which is started by `exec`: a word of the shell and arguments before the program. It has a process
-/// namespace of its own.
+/// As [`again`], for any test, which is started by `exec`: a word of the shell and arguments before
+/// the program. It has a process namespace of its own.
 pub(super) fn again_with(test: &str, furnish: fn(&Path), script: &str, exec: &str) -> bool {
     let folder = tempfile::tempdir().unwrap();
     furnish(folder.path());
@@ -26,18 +33,30 @@ pub(super) fn again_with(test: &str, furnish: fn(&Path), script: &str, exec: &st
     let flags = if is_root { "-mpf" } else { "-Urmpf" };
     let mounted = |rest: &str| {
         let mut command = Command::new("unshare");
-        command.args([flags, "sh", "-ec", &format!("cd \"${PLACE}\"; {script}; {rest}"), "sh"]);
+        command.args([
+            flags,
+            "sh",
+            "-ec",
+            &format!("cd \"${PLACE}\"; {script}; {rest}"),
+            "sh",
+        ]);
         command.env(PLACE, folder.path());
         command
     };
-    if !mounted(&format!("{exec} true")).output().is_ok_and(|done| done.status.success()) {
+    if !mounted(&format!("{exec} true"))
+        .output()
+        .is_ok_and(|done| done.status.success())
+    {
         println!("not tried: nothing can be mounted here");
         return false;
     }
     let mut command = mounted(&format!("{exec} \"$@\""));
-    command.arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]);
+    command
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"]);
     let done = command.output().unwrap();
-    let said = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
+    let said =
+        String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success() && said.contains("1 passed"), "{said}");
     print!("{said}");
     true
@@ -60,9 +79,14 @@ fn furnish(root: &Path) {
     ] {
         put(root, name, "hush\n");
     }
-    for name in
-        ["work/plain/file", "work/docs/other.txt", "work/note", "work/settings", "work/.git/HEAD", "file"]
-    {
+    for name in [
+        "work/plain/file",
+        "work/docs/other.txt",
+        "work/note",
+        "work/settings",
+        "work/.git/HEAD",
+        "file",
+    ] {
         put(root, name, "open\n");
     }
     for name in [
@@ -86,9 +110,12 @@ fn furnish(root: &Path) {
 
 /// Each shows a part of the workspace a second time, or puts something into it.
 const MOUNTS: &str = "mount --bind work second; mount --bind . above; mount --bind work/sub part;
-    mount --bind work/plain plain; mount --bind work/.env file; mount --bind work/.ssh/keys work/again;
-    mount --bind work/.env work/note; mount --bind work/docs work/docs2; mount --bind outer/settings work/settings;
-    mount --bind outer/keys work/keys; mount --bind work/.git/hooks work/h; mount -t tmpfs none work/deep;
+    mount --bind work/plain plain; mount --bind work/.env file; mount --bind work/.ssh/keys \
+    work/again;
+    mount --bind work/.env work/note; mount --bind work/docs work/docs2; mount --bind \
+    outer/settings work/settings;
+    mount --bind outer/keys work/keys; mount --bind work/.git/hooks work/h; mount -t tmpfs none \
+    work/deep;
     mount --make-private work/h";
 
 const SECRETS: &[&str] = &[
@@ -116,16 +143,26 @@ const SECRETS: &[&str] = &[
 #[tokio::test(flavor = "multi_thread")]
 async fn second_mount_of_the_workspace_shows_no_denied_file() {
     let Some(place) = std::env::var_os(PLACE) else {
-        again("second_mount_of_the_workspace_shows_no_denied_file", furnish, MOUNTS);
+        again(
+            "second_mount_of_the_workspace_shows_no_denied_file",
+            furnish,
+            MOUNTS,
+        );
         return;
     };
     let place = Path::new(&place).canonicalize().unwrap();
-    let workspace = Workspace::builder(place.join("work")).deny("docs/plan.txt").build().unwrap();
+    let workspace = Workspace::builder(place.join("work"))
+        .deny("docs/plan.txt")
+        .build()
+        .unwrap();
     // Without this, most of it is out of reach in any case.
     let builder = || Sandbox::builder(&workspace).read(&place);
     for rung in [&[][..], &["namespaces"]] {
         let sandbox = lower(builder(), rung).build().unwrap();
-        let (hidden, held) = (sandbox.report().hidden.holds, sandbox.report().read_only.holds);
+        let (hidden, held) = (
+            sandbox.report().hidden.holds,
+            sandbox.report().read_only.holds,
+        );
         println!("without {rung:?}: hidden files {hidden}, read-only runs {held}");
         for read_only in [false, true] {
             if !(if read_only { held } else { hidden }) {
@@ -133,20 +170,39 @@ async fn second_mount_of_the_workspace_shows_no_denied_file() {
             }
             let run = async |line: &str| {
                 let command = sandbox.shell(line);
-                let command = if read_only { command.read_only() } else { command };
+                let command = if read_only {
+                    command.read_only()
+                } else {
+                    command
+                };
                 command.run().await.unwrap()
             };
             for path in SECRETS {
                 let finished = run(&format!("cat {path}; grep -rs . {path}")).await;
-                assert_eq!(finished.stdout.text, "", "without {rung:?}, `{path}`: {finished:?}");
+                assert_eq!(
+                    finished.stdout.text, "",
+                    "without {rung:?}, `{path}`: {finished:?}"
+                );
             }
-            for path in ["plain/file", "../plain/file", "docs/other.txt", "docs2/other.txt"] {
+            for path in [
+                "plain/file",
+                "../plain/file",
+                "docs/other.txt",
+                "docs2/other.txt",
+            ] {
                 let finished = run(&format!("cat {path}")).await;
-                assert_eq!(finished.stdout.text, "open\n", "without {rung:?}, `{path}`: {finished:?}");
+                assert_eq!(
+                    finished.stdout.text, "open\n",
+                    "without {rung:?}, `{path}`: {finished:?}"
+                );
             }
-            let finished = run("echo planted > h/pre-commit; echo planted > ../second/.git/hooks/x").await;
+            let finished =
+                run("echo planted > h/pre-commit; echo planted > ../second/.git/hooks/x").await;
             assert!(!finished.is_success(), "{finished:?}");
-            assert_eq!(fs::read_dir(place.join("work/.git/hooks")).unwrap().count(), 0);
+            assert_eq!(
+                fs::read_dir(place.join("work/.git/hooks")).unwrap().count(),
+                0
+            );
         }
     }
 }
@@ -161,19 +217,35 @@ async fn name_that_a_mount_shows_twice_counts_once() {
         fs::hard_link(root.join("work/pub/other"), root.join("work/pub/both")).unwrap();
     };
     let Some(place) = std::env::var_os(PLACE) else {
-        again("name_that_a_mount_shows_twice_counts_once", furnish, "mount --bind work/pub work/again");
+        again(
+            "name_that_a_mount_shows_twice_counts_once",
+            furnish,
+            "mount --bind work/pub work/again",
+        );
         return;
     };
     let work = Path::new(&place).canonicalize().unwrap().join("work");
-    let sandbox = lower(Sandbox::builder(Workspace::open(&work).unwrap()), &[]).build().unwrap();
+    let sandbox = lower(Sandbox::builder(Workspace::open(&work).unwrap()), &[])
+        .build()
+        .unwrap();
     // The folder cannot be searched any more.
-    let dig = "d=$(printf %0250d 0); for i in $(seq 17); do mkdir $d; cd $d; done; mv \"$WORK/sub\" .";
-    let moved = Command::new("sh").args(["-c", dig]).env("WORK", &work).current_dir(&work).status().unwrap();
+    let dig =
+        "d=$(printf %0250d 0); for i in $(seq 17); do mkdir $d; cd $d; done; mv \"$WORK/sub\" .";
+    let moved = Command::new("sh")
+        .args(["-c", dig])
+        .env("WORK", &work)
+        .current_dir(&work)
+        .status()
+        .unwrap();
     assert!(moved.success());
     if !sandbox.report().hidden.holds {
         return println!("not tried: {}", sandbox.report().hidden);
     }
-    let finished = sandbox.shell("cat pub/other pub/both; cat pub/copy again/copy").run().await.unwrap();
+    let finished = sandbox
+        .shell("cat pub/other pub/both; cat pub/copy again/copy")
+        .run()
+        .await
+        .unwrap();
     assert_eq!(finished.stdout.text, "open\nopen\n", "{finished:?}");
 }
 
@@ -186,15 +258,24 @@ async fn mount_that_cannot_be_hidden_is_named_and_nothing_runs() {
     let Some(place) = std::env::var_os(PLACE) else {
         let name = "mount_that_cannot_be_hidden_is_named_and_nothing_runs";
         // What is mounted in the workspace is seen once more in a folder that holds the workspace.
-        again(name, furnish, "mount --bind up up; mount --bind up up/work/all");
+        again(
+            name,
+            furnish,
+            "mount --bind up up; mount --bind up up/work/all",
+        );
         return;
     };
     let work = Path::new(&place).canonicalize().unwrap().join("up/work");
-    let sandbox = lower(Sandbox::builder(Workspace::open(work).unwrap()), &[]).build().unwrap();
+    let sandbox = lower(Sandbox::builder(Workspace::open(work).unwrap()), &[])
+        .build()
+        .unwrap();
     if !sandbox.report().hidden.holds {
         return println!("not tried: {}", sandbox.report().hidden);
     }
     let error = sandbox.shell("echo ran").run().await.unwrap_err();
-    assert!(matches!(&error, CommandError::SecondMount(mount) if mount.ends_with("up")), "{error:?}");
+    assert!(
+        matches!(&error, CommandError::SecondMount(mount) if mount.ends_with("up")),
+        "{error:?}"
+    );
     assert!(error.to_string().contains("unmount it"), "{error}");
 }

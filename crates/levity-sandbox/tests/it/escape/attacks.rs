@@ -2,7 +2,8 @@ use super::Op::{Below, Entry, List, Mkdir, Read, Remove, Rename, Stat, Write, Wr
 use super::Set::{Dir, File, Hard, Link, Pipe, Socket};
 use super::{Op, SECRET, Scene, Set, kind, perform};
 
-/// Set-up, what is asked, and what comes of it: a kind of error, or `ok` where the attack is harmless.
+/// Set-up, what is asked, and what comes of it: a kind of error, or `ok` where the attack is
+/// harmless.
 type Attack = (&'static [Set], Op, &'static str);
 
 const TEXT: &[Attack] = &[
@@ -52,8 +53,16 @@ const LINKS: &[Attack] = &[
     (&[Link("l", "{out}/secret.txt")], Read("l"), "Outside"),
     (&[Link("l", "{ws}/a.txt")], Read("l"), "Outside"),
     (&[Link("l", "/etc/passwd")], Read("l"), "Outside"),
-    (&[Link("l", "/proc/self/cwd")], Read("l/Cargo.toml"), "Outside"),
-    (&[Link("l", "/proc/self/root")], Read("l/etc/passwd"), "Outside"),
+    (
+        &[Link("l", "/proc/self/cwd")],
+        Read("l/Cargo.toml"),
+        "Outside",
+    ),
+    (
+        &[Link("l", "/proc/self/root")],
+        Read("l/etc/passwd"),
+        "Outside",
+    ),
     (&[Link("l", "/proc/self/fd")], List("l"), "Outside"),
     (&[Link("l", "/dev/zero")], Read("l"), "Outside"),
     (&[Link("l", "..")], Read("l/out/secret.txt"), "Outside"),
@@ -62,33 +71,101 @@ const LINKS: &[Attack] = &[
     (&[Link("l", "../out")], Stat("l"), "Outside"),
     (&[Link("l", "../out")], Stat("l/secret.txt"), "Outside"),
     (&[Link("l", "../ws/a.txt")], Read("l"), "Outside"),
-    (&[Link("l", "sub/../../out/secret.txt")], Read("l"), "Outside"),
-    (&[Link("l", "./sub/./../..//out/secret.txt")], Read("l"), "Outside"),
-    (&[Link("sub/l", "../../out/secret.txt")], Read("sub/l"), "Outside"),
-    (&[Link("sub/l", "deep/../../../out/secret.txt")], Read("sub/l"), "Outside"),
-    (&[Link("k", "l"), Link("l", "../out/secret.txt")], Read("k"), "Outside"),
-    (&[Link("k", "sub/l"), Link("sub/l", "../m"), Link("m", "/etc/passwd")], Read("k"), "Outside"),
-    (&[Link("up", "sub/.."), Link("l", "up/../out/secret.txt")], Read("l"), "Outside"),
-    (&[Link("up", "."), Link("l", "up/up/up/../out/secret.txt")], Read("l"), "Outside"),
+    (
+        &[Link("l", "sub/../../out/secret.txt")],
+        Read("l"),
+        "Outside",
+    ),
+    (
+        &[Link("l", "./sub/./../..//out/secret.txt")],
+        Read("l"),
+        "Outside",
+    ),
+    (
+        &[Link("sub/l", "../../out/secret.txt")],
+        Read("sub/l"),
+        "Outside",
+    ),
+    (
+        &[Link("sub/l", "deep/../../../out/secret.txt")],
+        Read("sub/l"),
+        "Outside",
+    ),
+    (
+        &[Link("k", "l"), Link("l", "../out/secret.txt")],
+        Read("k"),
+        "Outside",
+    ),
+    (
+        &[
+            Link("k", "sub/l"),
+            Link("sub/l", "../m"),
+            Link("m", "/etc/passwd"),
+        ],
+        Read("k"),
+        "Outside",
+    ),
+    (
+        &[Link("up", "sub/.."), Link("l", "up/../out/secret.txt")],
+        Read("l"),
+        "Outside",
+    ),
+    (
+        &[Link("up", "."), Link("l", "up/up/up/../out/secret.txt")],
+        Read("l"),
+        "Outside",
+    ),
     (&[Link("l", "l")], Read("l"), "Invalid"),
-    (&[Link("k", "l"), Link("l", "k")], Read("k/a.txt"), "Invalid"),
+    (
+        &[Link("k", "l"), Link("l", "k")],
+        Read("k/a.txt"),
+        "Invalid",
+    ),
     (&[Link("l", "l/l")], List("l"), "Invalid"),
     (&[Link("l", "../out/secret.txt")], Write("l"), "Outside"),
     (&[Link("l", "../out/new.txt")], Write("l"), "Outside"),
     (&[Link("l", "{out}/new.txt")], Write("l"), "Outside"),
     (&[Link("l", "../out/dir")], Write("l/new.txt"), "Outside"),
-    (&[Link("l", "../out/dir")], WriteDeep("l/x/y/new.txt"), "Outside"),
-    (&[Link("l", "../out/newdir")], WriteDeep("l/new.txt"), "Outside"),
-    (&[Link("sub/l", "../../out")], WriteDeep("sub/l/new/new.txt"), "Outside"),
+    (
+        &[Link("l", "../out/dir")],
+        WriteDeep("l/x/y/new.txt"),
+        "Outside",
+    ),
+    (
+        &[Link("l", "../out/newdir")],
+        WriteDeep("l/new.txt"),
+        "Outside",
+    ),
+    (
+        &[Link("sub/l", "../../out")],
+        WriteDeep("sub/l/new/new.txt"),
+        "Outside",
+    ),
     (&[Link("l", "../out/newdir")], Mkdir("l"), "Outside"),
     (&[Link("l", "../out")], Mkdir("l/newdir"), "Outside"),
     (&[Link("l", "../out/dir")], Remove("l/b.txt"), "Outside"),
     (&[Link("l", "../out/empty")], Remove("l/."), "ok"),
     (&[Link("l", "../out/secret.txt")], Remove("l"), "ok"),
-    (&[Link("l", "../out")], Rename("l/secret.txt", "stolen.txt"), "Outside"),
-    (&[Link("l", "../out/dir")], Rename("a.txt", "l/gift.txt"), "Outside"),
-    (&[Link("l", "../out/secret.txt")], Rename("a.txt", "l"), "ok"),
-    (&[Link("l", "../out/secret.txt")], Entry(".", "l"), "NotAFile"),
+    (
+        &[Link("l", "../out")],
+        Rename("l/secret.txt", "stolen.txt"),
+        "Outside",
+    ),
+    (
+        &[Link("l", "../out/dir")],
+        Rename("a.txt", "l/gift.txt"),
+        "Outside",
+    ),
+    (
+        &[Link("l", "../out/secret.txt")],
+        Rename("a.txt", "l"),
+        "ok",
+    ),
+    (
+        &[Link("l", "../out/secret.txt")],
+        Entry(".", "l"),
+        "NotAFile",
+    ),
     (&[Link("l", "../out")], Below(".", "l"), "NotADirectory"),
     (&[Link("l", "sub")], Below(".", "l"), "NotADirectory"),
     (&[Link("l", "../out/secret.txt/")], Read("l"), "Outside"),
@@ -130,19 +207,39 @@ const DENIED: &[Attack] = &[
     (&[Link("notes", "sub/../.env")], Read("notes"), "Denied"),
     (&[Link("notes", ".git")], Read("notes/config"), "Denied"),
     (&[Link("notes", ".git")], List("notes"), "Denied"),
-    (&[Link("notes", ".git/hooks")], WriteDeep("notes/pre-commit"), "Denied"),
+    (
+        &[Link("notes", ".git/hooks")],
+        WriteDeep("notes/pre-commit"),
+        "Denied",
+    ),
     (&[Link("notes", ".git/new")], Write("notes"), "Denied"),
-    (&[Link("k", "l"), Link("l", ".git")], Stat("k/config"), "Denied"),
+    (
+        &[Link("k", "l"), Link("l", ".git")],
+        Stat("k/config"),
+        "Denied",
+    ),
     (&[Link("sub/up", "..")], Read("sub/up/.env"), "Denied"),
     (&[Link("sub/up", "../.ssh")], Mkdir("sub/up/new"), "Denied"),
-    (&[Link("notes", ".git/hooks")], Rename("a.txt", "notes/pre-commit"), "Denied"),
+    (
+        &[Link("notes", ".git/hooks")],
+        Rename("a.txt", "notes/pre-commit"),
+        "Denied",
+    ),
     (&[Hard("copy", "{ws}/.env")], Read("copy"), "HardLink"),
 ];
 
 const KINDS: &[Attack] = &[
     (&[Hard("h", "{out}/secret.txt")], Read("h"), "HardLink"),
-    (&[Hard("h", "{out}/secret.txt")], Entry(".", "h"), "HardLink"),
-    (&[Hard("h", "{out}/secret.txt"), Link("l", "h")], Read("l"), "HardLink"),
+    (
+        &[Hard("h", "{out}/secret.txt")],
+        Entry(".", "h"),
+        "HardLink",
+    ),
+    (
+        &[Hard("h", "{out}/secret.txt"), Link("l", "h")],
+        Read("l"),
+        "HardLink",
+    ),
     (&[Hard("h", "{out}/secret.txt")], Write("h"), "ok"),
     (&[Hard("h", "{out}/secret.txt")], Remove("h"), "ok"),
     (&[Pipe("p")], Read("p"), "NotAFile"),
@@ -176,13 +273,29 @@ fn check(attacks: &[Attack]) {
             let before = scene.untouchable();
             let result = perform(&scene.workspaces()[which], *op);
             let found = result.as_ref().map_or_else(kind, |_| "ok".to_owned());
-            assert_eq!(found, *expected, "{sets:?} {op:?} by way {which}: {result:?}");
-            let shown =
-                format!("{result:?} {}", result.as_ref().err().map(ToString::to_string).unwrap_or_default());
+            assert_eq!(
+                found, *expected,
+                "{sets:?} {op:?} by way {which}: {result:?}"
+            );
+            let shown = format!(
+                "{result:?} {}",
+                result
+                    .as_ref()
+                    .err()
+                    .map(ToString::to_string)
+                    .unwrap_or_default()
+            );
             for secret in [SECRET, "DENIED-SECRET", "root:"] {
-                assert!(!shown.contains(secret), "{sets:?} {op:?} by way {which}: {shown}");
+                assert!(
+                    !shown.contains(secret),
+                    "{sets:?} {op:?} by way {which}: {shown}"
+                );
             }
-            assert_eq!(scene.untouchable(), before, "{sets:?} {op:?} by way {which} changed something");
+            assert_eq!(
+                scene.untouchable(),
+                before,
+                "{sets:?} {op:?} by way {which} changed something"
+            );
         }
     }
 }
@@ -209,7 +322,10 @@ fn only_regular_files_of_this_place_are_opened() {
 
 #[test]
 fn there_are_enough_attacks() {
-    let count: usize = [TEXT, LINKS, DENIED, KINDS].iter().map(|attacks| attacks.len()).sum();
+    let count: usize = [TEXT, LINKS, DENIED, KINDS]
+        .iter()
+        .map(|attacks| attacks.len())
+        .sum();
     assert!(count >= 60, "{count}");
 }
 
@@ -230,12 +346,24 @@ fn check_silent(there: &[Set], missing: &[Set], op: Op) {
 #[test]
 fn nobody_learns_what_is_outside() {
     let pairs: &[(&[Set], &[Set])] = &[
-        (&[Link("l", "../out/secret.txt")], &[Link("l", "../out/missing.txt")]),
-        (&[Link("l", "{out}/secret.txt")], &[Link("l", "{out}/missing.txt")]),
+        (
+            &[Link("l", "../out/secret.txt")],
+            &[Link("l", "../out/missing.txt")],
+        ),
+        (
+            &[Link("l", "{out}/secret.txt")],
+            &[Link("l", "{out}/missing.txt")],
+        ),
         (&[Link("l", "/etc/passwd")], &[Link("l", "/etc/missing")]),
         (&[Link("l", "../out/dir")], &[Link("l", "../missing/dir")]),
-        (&[Link("l", "/proc/self/cwd")], &[Link("l", "/proc/missing")]),
-        (&[Link("l", "../out/secret.txt/below")], &[Link("l", "../missing/below")]),
+        (
+            &[Link("l", "/proc/self/cwd")],
+            &[Link("l", "/proc/missing")],
+        ),
+        (
+            &[Link("l", "../out/secret.txt/below")],
+            &[Link("l", "../missing/below")],
+        ),
     ];
     for (there, missing) in pairs {
         let ops = [
@@ -317,10 +445,18 @@ fn a_device_is_no_file() {
         return;
     }
     for space in scene.workspaces() {
-        for op in [Read("zero"), Write("zero"), Entry(".", "zero"), List("zero")] {
+        for op in [
+            Read("zero"),
+            Write("zero"),
+            Entry(".", "zero"),
+            List("zero"),
+        ] {
             let error = perform(&space, op).unwrap_err();
             // A file system mounted without devices refuses to open one.
-            assert!(["NotAFile", "NotADirectory", "Io"].contains(&&*kind(&error)), "{op:?}: {error:?}");
+            assert!(
+                ["NotAFile", "NotADirectory", "Io"].contains(&&*kind(&error)),
+                "{op:?}: {error:?}"
+            );
         }
     }
 }
@@ -333,5 +469,8 @@ fn a_root_below_a_link_stays_the_folder_it_was() {
     std::fs::remove_file(scene.path("door")).unwrap();
     std::os::unix::fs::symlink(scene.path("out"), scene.path("door")).unwrap();
     assert_eq!(perform(&space, Read("a.txt")).unwrap(), "inside a");
-    assert_eq!(kind(&perform(&space, Read("secret.txt")).unwrap_err()), "NotFound");
+    assert_eq!(
+        kind(&perform(&space, Read("secret.txt")).unwrap_err()),
+        "NotFound"
+    );
 }

@@ -1,4 +1,5 @@
-//! Somebody puts a link in the place of a folder or a file while a call is under way, thousands of times a second.
+//! Somebody puts a link in the place of a folder or a file while a call is under way, thousands of
+//! times a second.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +27,10 @@ impl Swapper {
             eprintln!("SKIPPED: entries cannot be exchanged here: {error}");
             return None;
         }
-        let (stop, swaps) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (stop, swaps) = (
+            Arc::new(AtomicBool::new(false)),
+            Arc::new(AtomicU64::new(0)),
+        );
         let (end, count) = (stop.clone(), swaps.clone());
         let thread = std::thread::spawn(move || {
             while !end.load(Ordering::Relaxed) {
@@ -34,7 +38,11 @@ impl Swapper {
                 count.fetch_add(1, Ordering::Relaxed);
             }
         });
-        Some(Self { stop, swaps, thread: Some(thread) })
+        Some(Self {
+            stop,
+            swaps,
+            thread: Some(thread),
+        })
     }
 }
 
@@ -45,14 +53,17 @@ impl Drop for Swapper {
     }
 }
 
-/// Performs the calls while `one` and `other` change places; nothing outside is ever seen or changed.
+/// Performs the calls while `one` and `other` change places; nothing outside is ever seen or
+/// changed.
 fn race(sets: &[Set], one: &str, other: &str, calls: &[Op]) {
     for which in 0..2 {
         let scene = Scene::new();
         sets.iter().for_each(|set| scene.prepare(set));
         let before = scene.untouchable();
         let space: &Workspace = &scene.workspaces()[which];
-        let Some(swapper) = Swapper::start(scene.path("ws").join(one), scene.path("ws").join(other)) else {
+        let Some(swapper) =
+            Swapper::start(scene.path("ws").join(one), scene.path("ws").join(other))
+        else {
             return;
         };
         let (mut good, mut rounds) = (0, 0);
@@ -80,11 +91,17 @@ fn race(sets: &[Set], one: &str, other: &str, calls: &[Op]) {
         }
         drop(swapper);
         assert!(good > 0, "no call ever came through");
-        assert_eq!(scene.untouchable(), before, "something outside was changed by way {which}");
+        assert_eq!(
+            scene.untouchable(),
+            before,
+            "something outside was changed by way {which}"
+        );
         let mut left = std::collections::BTreeMap::new();
         super::collect(&scene.path("ws"), &mut left);
-        let left: Vec<_> =
-            left.into_keys().filter(|path| path.to_string_lossy().contains(".levity-")).collect();
+        let left: Vec<_> = left
+            .into_keys()
+            .filter(|path| path.to_string_lossy().contains(".levity-"))
+            .collect();
         assert!(left.is_empty(), "half-written files are left: {left:?}");
     }
 }
@@ -93,17 +110,32 @@ const DOOR: Set = Set::Link("door", "../out/dir");
 
 #[test]
 fn a_folder_that_becomes_a_link_while_files_are_read() {
-    race(&[DOOR], "sub", "door", &[Read("sub/b.txt"), Stat("sub/b.txt"), Entry("sub", "b.txt")]);
+    race(
+        &[DOOR],
+        "sub",
+        "door",
+        &[Read("sub/b.txt"), Stat("sub/b.txt"), Entry("sub", "b.txt")],
+    );
 }
 
 #[test]
 fn a_folder_that_becomes_a_link_while_it_is_listed() {
-    race(&[Set::Link("door", "../out")], "sub", "door", &[List("sub"), List("sub/.")]);
+    race(
+        &[Set::Link("door", "../out")],
+        "sub",
+        "door",
+        &[List("sub"), List("sub/.")],
+    );
 }
 
 #[test]
 fn a_folder_that_becomes_a_link_while_files_are_written() {
-    let calls = [Write("sub/new.txt"), WriteDeep("sub/x/y/new.txt"), Mkdir("sub/z"), Write("sub/b.txt")];
+    let calls = [
+        Write("sub/new.txt"),
+        WriteDeep("sub/x/y/new.txt"),
+        Mkdir("sub/z"),
+        Write("sub/b.txt"),
+    ];
     race(&[DOOR], "sub", "door", &calls);
 }
 
@@ -122,7 +154,12 @@ fn a_folder_that_becomes_a_link_while_files_are_removed_and_renamed() {
 
 #[test]
 fn a_file_that_becomes_a_link() {
-    race(&[Set::Link("door", "../out/secret.txt")], "a.txt", "door", &[Read("a.txt"), Stat("a.txt")]);
+    race(
+        &[Set::Link("door", "../out/secret.txt")],
+        "a.txt",
+        "door",
+        &[Read("a.txt"), Stat("a.txt")],
+    );
     race(
         &[Set::Link("door", "../out/secret.txt"), Set::File("b")],
         "a.txt",
@@ -133,7 +170,12 @@ fn a_file_that_becomes_a_link() {
 
 #[test]
 fn a_file_that_becomes_a_folder_while_it_is_written() {
-    race(&[Set::Dir("dir")], "a.txt", "dir", &[Write("a.txt"), List("a.txt")]);
+    race(
+        &[Set::Dir("dir")],
+        "a.txt",
+        "dir",
+        &[Write("a.txt"), List("a.txt")],
+    );
 }
 
 #[test]
@@ -143,7 +185,12 @@ fn a_link_that_changes_where_it_leads() {
         &sets,
         "way",
         "door",
-        &[Read("way/b.txt"), Write("way/new.txt"), WriteDeep("way/n/m.txt"), List("way")],
+        &[
+            Read("way/b.txt"),
+            Write("way/new.txt"),
+            WriteDeep("way/n/m.txt"),
+            List("way"),
+        ],
     );
 }
 
@@ -167,5 +214,10 @@ fn a_link_to_what_is_denied_gains_nothing_by_haste() {
         "door",
         &[Read("sub/config"), Write("sub/x")],
     );
-    race(&[Set::Link("door", ".env")], "a.txt", "door", &[Read("a.txt"), Stat("a.txt")]);
+    race(
+        &[Set::Link("door", ".env")],
+        "a.txt",
+        "door",
+        &[Read("a.txt"), Stat("a.txt")],
+    );
 }

@@ -52,14 +52,23 @@ fn targets(root: &Path, at: &Path, node: &Node, is_denied: bool, found: &mut BTr
     match node {
         Node::Dir(entries) => {
             for (name, node) in entries {
-                targets(root, &at.join(name), node, is_denied || name == ".env", found);
+                targets(
+                    root,
+                    &at.join(name),
+                    node,
+                    is_denied || name == ".env",
+                    found,
+                );
             }
         }
         Node::Link(_) if is_denied => {
             let real = at.canonicalize().ok();
             let inside = real.as_ref().and_then(|real| real.strip_prefix(root).ok());
-            found
-                .extend(inside.map(|path| path.to_str().unwrap().to_owned()).filter(|path| !path.is_empty()));
+            found.extend(
+                inside
+                    .map(|path| path.to_str().unwrap().to_owned())
+                    .filter(|path| !path.is_empty()),
+            );
         }
         _ => {}
     }
@@ -98,7 +107,12 @@ fn model(root: &Node, targets: &BTreeSet<String>, path: &str) -> Found {
                     return Err("Outside");
                 }
                 at.pop();
-                todo.extend(target.rsplit('/').filter(|name| !matches!(*name, "" | ".")).map(str::to_owned));
+                todo.extend(
+                    target
+                        .rsplit('/')
+                        .filter(|name| !matches!(*name, "" | "."))
+                        .map(str::to_owned),
+                );
             }
         }
     }
@@ -111,7 +125,9 @@ fn build(at: &Path, node: &Node) {
         Node::Link(target) => symlink(target, at).unwrap(),
         Node::Dir(entries) => {
             std::fs::create_dir_all(at).unwrap();
-            entries.iter().for_each(|(name, node)| build(&at.join(name), node));
+            entries
+                .iter()
+                .for_each(|(name, node)| build(&at.join(name), node));
         }
     }
 }
@@ -119,9 +135,18 @@ fn build(at: &Path, node: &Node) {
 /// What the workspace makes of it, by reading, by listing and by looking.
 fn real(space: &Workspace, path: &str) -> [Result<String, String>; 3] {
     [
-        space.open_file(path).map(|file| file.path().to_owned()).map_err(|error| kind(&error)),
-        space.dir(path).map(|dir| dir.path().to_owned()).map_err(|error| kind(&error)),
-        space.metadata(path).map(|meta| meta.kind().to_string()).map_err(|error| kind(&error)),
+        space
+            .open_file(path)
+            .map(|file| file.path().to_owned())
+            .map_err(|error| kind(&error)),
+        space
+            .dir(path)
+            .map(|dir| dir.path().to_owned())
+            .map_err(|error| kind(&error)),
+        space
+            .metadata(path)
+            .map(|meta| meta.kind().to_string())
+            .map_err(|error| kind(&error)),
     ]
 }
 
@@ -129,16 +154,43 @@ fn real(space: &Workspace, path: &str) -> [Result<String, String>; 3] {
 fn expected(root: &Node, targets: &BTreeSet<String>, path: &str) -> [Result<String, String>; 3] {
     let found = model(root, targets, path);
     let is_file = found.as_ref().is_ok_and(|path| {
-        let names: Vec<_> = path.split('/').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        let names: Vec<_> = path
+            .split('/')
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect();
         matches!(node(root, &names), Some(Node::File))
     });
     let found = found.map_err(str::to_owned);
     // A file cannot be below another: to one who reads, it is not there.
-    let read = found.clone().map_err(|kind| if kind == "NotADirectory" { "NotFound".into() } else { kind });
-    let read = read.and_then(|path| if is_file { Ok(path) } else { Err("NotAFile".to_owned()) });
-    let list =
-        found.clone().and_then(|path| if is_file { Err("NotADirectory".to_owned()) } else { Ok(path) });
-    let look = found.map(|_| if is_file { "file".to_owned() } else { "folder".to_owned() });
+    let read = found.clone().map_err(|kind| {
+        if kind == "NotADirectory" {
+            "NotFound".into()
+        } else {
+            kind
+        }
+    });
+    let read = read.and_then(|path| {
+        if is_file {
+            Ok(path)
+        } else {
+            Err("NotAFile".to_owned())
+        }
+    });
+    let list = found.clone().and_then(|path| {
+        if is_file {
+            Err("NotADirectory".to_owned())
+        } else {
+            Ok(path)
+        }
+    });
+    let look = found.map(|_| {
+        if is_file {
+            "file".to_owned()
+        } else {
+            "folder".to_owned()
+        }
+    });
     [read, list, look]
 }
 
@@ -156,8 +208,9 @@ fn tree() -> impl Strategy<Value = Node> {
         true => Node::Link(".".to_owned()),
         false => Node::Link(target),
     })];
-    let inner = leaf
-        .prop_recursive(4, 32, 4, |node| prop::collection::btree_map(name(), node, 0..5).prop_map(Node::Dir));
+    let inner = leaf.prop_recursive(4, 32, 4, |node| {
+        prop::collection::btree_map(name(), node, 0..5).prop_map(Node::Dir)
+    });
     prop::collection::btree_map(name(), inner, 0..5).prop_map(Node::Dir)
 }
 

@@ -15,7 +15,8 @@ fn sessions(api: &Api) -> Answered<&SessionFolder> {
 
 pub(super) async fn list(api: &Api, most: usize) -> Answered {
     let found = sessions(api)?.list(&SessionFilter::new().most(most)).await;
-    let found = found.map_err(|error| Problem::unavailable("sessions_failed", error.to_string()))?;
+    let found =
+        found.map_err(|error| Problem::unavailable("sessions_failed", error.to_string()))?;
     let plans: Vec<Value> = found.iter().map(info_json).collect();
     Ok(ok(&json!({"sessions": plans, "next": null})))
 }
@@ -34,7 +35,12 @@ fn info_json(info: &SessionInfo) -> Value {
 
 pub(super) async fn show(api: &Api, name: &str) -> Answered {
     let id = run_id(name)?;
-    let unknown = |_| Problem::not_found("no_session", "there is no such plan, or its file cannot be read");
+    let unknown = |_| {
+        Problem::not_found(
+            "no_session",
+            "there is no such plan, or its file cannot be read",
+        )
+    };
     let session = sessions(api)?.load(id.as_str()).await.map_err(unknown)?;
     Ok(ok(&session_json(&session)))
 }

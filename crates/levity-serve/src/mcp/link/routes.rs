@@ -4,16 +4,16 @@ use std::collections::{HashMap, VecDeque};
 
 use levity_core::Timestamp;
 use levity_rpc::mcp::{
-    ClientJsonRpcMessage, GetExtensions as _, GetMeta as _, OriginatingRequestId, ProgressToken, RequestId,
-    ServerJsonRpcMessage, ServerNotification, answered_id,
+    ClientJsonRpcMessage, GetExtensions as _, GetMeta as _, OriginatingRequestId, ProgressToken,
+    RequestId, ServerJsonRpcMessage, ServerNotification, answered_id,
 };
 use tokio::sync::{mpsc, oneshot};
 
 use super::Gone;
 use crate::mcp::strand::{Reader, Room, Strand};
 
-/// How many requests are remembered that were answered, and how many bytes their events may have; the last one always is. Nobody
-/// knows whether the client had the answer before it was cut off.
+/// How many requests are remembered that were answered, and how many bytes their events may have;
+/// the last one always is. Nobody knows whether the client had the answer before it was cut off.
 pub(super) const ENDED: (usize, usize) = (16, 1 << 20);
 
 /// Where each message of a session belongs.
@@ -111,9 +111,10 @@ impl Routes {
                 ServerNotification::ProgressNotification(progress) => {
                     self.progress.get(&progress.params.progress_token).copied()
                 }
-                ServerNotification::CancelledNotification(cancelled) => {
-                    self.requests.get(cancelled.params.request_id.as_ref()?).copied()
-                }
+                ServerNotification::CancelledNotification(cancelled) => self
+                    .requests
+                    .get(cancelled.params.request_id.as_ref()?)
+                    .copied(),
                 _ => None,
             },
             _ => None,
@@ -122,7 +123,9 @@ impl Routes {
 
     /// Nothing more comes for a request.
     pub(super) fn end(&mut self, id: &RequestId, now: Timestamp) {
-        let Some(number) = self.requests.remove(id) else { return };
+        let Some(number) = self.requests.remove(id) else {
+            return;
+        };
         self.progress.retain(|_, strand| *strand != number);
         if let Some(strand) = self.strands.get_mut(&number) {
             strand.end(now);
@@ -136,7 +139,9 @@ impl Routes {
         self.strands.retain(|_, strand| !strand.is_over(now));
         let (strands, mut count, mut bytes) = (&mut self.strands, 0, 0);
         for number in self.ended.iter().rev() {
-            let Some(strand) = strands.get(number) else { continue };
+            let Some(strand) = strands.get(number) else {
+                continue;
+            };
             (count, bytes) = (count + 1, bytes + strand.bytes());
             if count > ENDED.0 || (count > 1 && bytes > ENDED.1) {
                 strands.remove(number);

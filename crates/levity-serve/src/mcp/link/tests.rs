@@ -30,12 +30,15 @@ fn answer(id: u64) -> ServerJsonRpcMessage {
 
 fn progress(id: u64, done: u64) -> ServerJsonRpcMessage {
     let params = json!({"progressToken": format!("p{id}"), "progress": done});
-    serde_json::from_value(json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}))
-        .unwrap()
+    serde_json::from_value(
+        json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}),
+    )
+    .unwrap()
 }
 
 fn changed() -> ServerJsonRpcMessage {
-    serde_json::from_value(json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})).unwrap()
+    serde_json::from_value(json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}))
+        .unwrap()
 }
 
 /// The ids of all events that are there, and whether that is the end.
@@ -57,7 +60,10 @@ fn all(found: &[&str], ended: bool) -> (Vec<String>, bool) {
 #[tokio::test]
 async fn each_message_goes_to_the_request_that_it_is_about() {
     let (link, mut wire) = link();
-    let (mut one, mut two) = (link.request(call(1)).await.unwrap(), link.request(call(2)).await.unwrap());
+    let (mut one, mut two) = (
+        link.request(call(1)).await.unwrap(),
+        link.request(call(2)).await.unwrap(),
+    );
     let mut common = link.common().unwrap();
     assert!(wire.receive().await.is_some() && wire.receive().await.is_some());
     for message in [progress(2, 1), changed(), answer(1), answer(2), answer(2)] {
@@ -86,8 +92,20 @@ async fn whoever_was_cut_off_comes_back_for_the_rest() {
     for _ in 0..2 {
         assert_eq!(ids(&mut link.resume("2/0").unwrap()), all(&["3/0"], true));
     }
-    for nonsense in ["", "x", "1/", "/1", "1/2/3", "-1/0", "1/99999999999999999999"] {
-        assert_eq!(link.resume(nonsense).err(), Some(Gone::Stream), "{nonsense}");
+    for nonsense in [
+        "",
+        "x",
+        "1/",
+        "/1",
+        "1/2/3",
+        "-1/0",
+        "1/99999999999999999999",
+    ] {
+        assert_eq!(
+            link.resume(nonsense).err(),
+            Some(Gone::Stream),
+            "{nonsense}"
+        );
     }
 }
 
@@ -104,11 +122,15 @@ async fn whoever_comes_back_has_everything_though_the_old_stream_is_open() {
     let mut waits = Box::pin(wire.send(changed()));
     assert!(waits.as_mut().now_or_never().is_none());
     let mut new = link.resume("1").unwrap();
-    assert!(waits.now_or_never().is_some(), "nobody waits for the old one");
+    assert!(
+        waits.now_or_never().is_some(),
+        "nobody waits for the old one"
+    );
     assert_eq!(ids(&mut new).0.last().unwrap(), "19");
     wire.send(changed()).await.unwrap();
     assert_eq!(ids(&mut new), all(&["20"], false));
-    // The old one stays as it is, so that two who live do not drive each other away, until it would be its turn.
+    // The old one stays as it is, so that two who live do not drive each other away, until it would
+    // be its turn.
     assert!(!ids(&mut old).1);
     drop(new);
     wire.send(changed()).await.unwrap();
@@ -144,7 +166,10 @@ async fn a_stream_that_is_not_read_holds_no_call_up_for_long() {
     assert!(waits.as_mut().now_or_never().is_none());
     world.advance(Duration::from_millis(1));
     assert!(waits.now_or_never().is_some());
-    assert!(wire.send(changed()).now_or_never().is_some(), "only the first waited");
+    assert!(
+        wire.send(changed()).now_or_never().is_some(),
+        "only the first waited"
+    );
     // It has what it was given, and comes back for the rest.
     let (found, ended) = ids(&mut stalled);
     assert_eq!((found.last().unwrap().as_str(), ended), ("17", true));
@@ -191,14 +216,20 @@ async fn a_session_that_nobody_waited_for_ends() {
     assert!(link.initialize(call(0)).now_or_never().is_none());
     assert!(wire.receive().await.is_some());
     wire.send(answer(0)).await.unwrap();
-    assert!(wire.receive().now_or_never().is_some_and(|message| message.is_none()));
+    assert!(
+        wire.receive()
+            .now_or_never()
+            .is_some_and(|message| message.is_none())
+    );
 }
 
 #[tokio::test]
 async fn it_is_known_whether_anything_comes() {
     let (link, mut wire) = link();
     let _reader = link.request(call(1)).await.unwrap();
-    assert!(link.has_more("0/0") && link.has_more("7") && !link.has_more("0/1") && !link.has_more("x"));
+    assert!(
+        link.has_more("0/0") && link.has_more("7") && !link.has_more("0/1") && !link.has_more("x")
+    );
     wire.send(answer(1)).await.unwrap();
     assert!(link.has_more("0/0") && !link.has_more("1/0"));
 }
@@ -238,7 +269,10 @@ async fn large_answers_are_not_kept_for_long() {
         let kept = |id: u64| link.state().strands.contains_key(&id);
         let kept: Vec<u64> = (0..=id).filter(|id| kept(*id)).collect();
         let expected: &[u64] = [&[0][..], &[0, 1], &[1, 2], &[3]][id as usize];
-        assert_eq!(kept, expected, "one that is larger than all may be is kept alone");
+        assert_eq!(
+            kept, expected,
+            "one that is larger than all may be is kept alone"
+        );
     }
     world.advance(Duration::from_secs(61));
     link.forget();
@@ -248,7 +282,10 @@ async fn large_answers_are_not_kept_for_long() {
 #[tokio::test]
 async fn whoever_does_not_read_makes_only_its_own_senders_wait() {
     let (link, mut wire) = link();
-    let (slow, mut other) = (link.request(call(1)).await.unwrap(), link.request(call(2)).await.unwrap());
+    let (slow, mut other) = (
+        link.request(call(1)).await.unwrap(),
+        link.request(call(2)).await.unwrap(),
+    );
     for done in 0..16 {
         wire.send(progress(1, done)).await.unwrap();
     }
@@ -269,7 +306,10 @@ async fn who_reads_what_belongs_to_no_request_takes_turns() {
     let (mut first, mut second) = (link.common().unwrap(), link.common().unwrap());
     assert_eq!(ids(&mut first), all(&["0", "1"], false));
     wire.send(changed()).await.unwrap();
-    assert_eq!((ids(&mut first), ids(&mut second)), (all(&["2"], false), all(&["1"], false)));
+    assert_eq!(
+        (ids(&mut first), ids(&mut second)),
+        (all(&["2"], false), all(&["1"], false))
+    );
     drop(first);
     wire.send(changed()).await.unwrap();
     assert_eq!(ids(&mut second), all(&["3"], false));
@@ -288,9 +328,15 @@ async fn a_request_that_is_cancelled_or_begun_anew_is_over() {
     link.push(client(cancel)).await.unwrap();
     assert_eq!(ids(&mut reader), all(&["0/0"], true));
     wire.send(answer(1)).await.unwrap();
-    let (mut old, mut new) = (link.request(call(2)).await.unwrap(), link.request(call(2)).await.unwrap());
+    let (mut old, mut new) = (
+        link.request(call(2)).await.unwrap(),
+        link.request(call(2)).await.unwrap(),
+    );
     wire.send(answer(2)).await.unwrap();
-    assert_eq!((ids(&mut old), ids(&mut new)), (all(&["0/1"], true), all(&["0/2", "1/2"], true)));
+    assert_eq!(
+        (ids(&mut old), ids(&mut new)),
+        (all(&["0/1"], true), all(&["0/2", "1/2"], true))
+    );
 }
 
 #[tokio::test]

@@ -16,7 +16,8 @@ use tokio::task::JoinSet;
 use super::{Stage, within};
 
 const CLIENTS: usize = 500;
-/// How many reports the tool makes: more than fit into what the system and the host hold for a client.
+/// How many reports the tool makes: more than fit into what the system and the host hold for a
+/// client.
 const REPORTS: usize = 60_000;
 
 /// Reports a lot.
@@ -51,10 +52,15 @@ fn raise_files() {
 async fn five_hundred_clients_and_one_that_never_reads() {
     raise_files();
     let stage = Stage::loading(HostLimits::new().send(Duration::from_millis(500))).await;
-    let spec = ToolSpec::new("talk", "Talks.").with_hints(Hints::new().timeout(Duration::from_secs(60)));
+    let spec =
+        ToolSpec::new("talk", "Talks.").with_hints(Hints::new().timeout(Duration::from_secs(60)));
     let model = ScriptedModel::new().call("talk", json!({})).reply("done");
     let runtime = Runtime::new().with_journal(MemoryJournal::new());
-    let agent = Agent::builder(model).tool(Talker(spec)).runtime(runtime).build().unwrap();
+    let agent = Agent::builder(model)
+        .tool(Talker(spec))
+        .runtime(runtime)
+        .build()
+        .unwrap();
     stage.host.commander(Runs::new(agent)).await.unwrap();
 
     let mut crowd = JoinSet::new();
@@ -75,10 +81,15 @@ async fn five_hundred_clients_and_one_that_never_reads() {
     // It asks for the events, and reads nothing from then on.
     let mut deaf = stage.raw().await;
     let dispatch = json!({"prompt": "Talk.", "task": "t"});
-    deaf.send(json!({"jsonrpc": "2.0", "id": 1, "method": "agent/dispatch", "params": dispatch}).to_string())
-        .await;
+    deaf.send(
+        json!({"jsonrpc": "2.0", "id": 1, "method": "agent/dispatch", "params": dispatch})
+            .to_string(),
+    )
+    .await;
     let client = stage.client();
-    let found = within(client.request("fs/wait", json!({"path": "DONE_t", "timeout": 50}))).await.unwrap();
+    let found = within(client.request("fs/wait", json!({"path": "DONE_t", "timeout": 50})))
+        .await
+        .unwrap();
     assert_eq!(found["timed_out"], false, "the run was held up");
     within(async { while crowd.join_next().await.is_some() {} }).await;
     assert_eq!(told.load(Ordering::SeqCst), CLIENTS);

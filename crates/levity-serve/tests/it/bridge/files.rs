@@ -21,19 +21,56 @@ async fn empty() -> Stage {
 async fn files_are_written_read_and_listed() {
     let stage = empty().await;
     let client = stage.client();
-    let written =
-        client.request("fs/write", json!({"path": "src/a.rs", "content": "fn a() {}\r\n"})).await.unwrap();
-    assert_eq!(written, json!({"path": "src/a.rs", "bytes": 11, "created": true}));
-    client.request("fs/write", json!({"path": ".gitignore", "content": "target\n"})).await.unwrap();
-    client.request("fs/write", json!({"path": "target/x", "content": "x"})).await.unwrap();
-    let read = client.request("fs/read", json!({"path": "./src/../src/a.rs"})).await.unwrap();
+    let written = client
+        .request(
+            "fs/write",
+            json!({"path": "src/a.rs", "content": "fn a() {}\r\n"}),
+        )
+        .await
+        .unwrap();
+    assert_eq!(
+        written,
+        json!({"path": "src/a.rs", "bytes": 11, "created": true})
+    );
+    client
+        .request(
+            "fs/write",
+            json!({"path": ".gitignore", "content": "target\n"}),
+        )
+        .await
+        .unwrap();
+    client
+        .request("fs/write", json!({"path": "target/x", "content": "x"}))
+        .await
+        .unwrap();
+    let read = client
+        .request("fs/read", json!({"path": "./src/../src/a.rs"}))
+        .await
+        .unwrap();
     assert_eq!(read["content"], "fn a() {}\r\n", "to the byte");
-    let listed = client.request("fs/list", json!({"recursive": true})).await.unwrap();
-    let paths: Vec<_> = listed["entries"].as_array().unwrap().iter().map(|entry| &entry["path"]).collect();
+    let listed = client
+        .request("fs/list", json!({"recursive": true}))
+        .await
+        .unwrap();
+    let paths: Vec<_> = listed["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| &entry["path"])
+        .collect();
     assert_eq!(paths, ["src", "src/a.rs"]);
     let all = json!({"pattern": "*", "hidden": true, "ignored": true});
-    assert_eq!(client.request("fs/list", all).await.unwrap()["entries"].as_array().unwrap().len(), 5);
-    assert!(stage.told("made src/a.rs (11 bytes)"), "whoever sits at the host sees it");
+    assert_eq!(
+        client.request("fs/list", all).await.unwrap()["entries"]
+            .as_array()
+            .unwrap()
+            .len(),
+        5
+    );
+    assert!(
+        stage.told("made src/a.rs (11 bytes)"),
+        "whoever sits at the host sees it"
+    );
 }
 
 #[tokio::test]
@@ -45,14 +82,42 @@ async fn long_files_are_read_in_parts_and_others_not_at_all() {
     fs::write(stage.folder.path().join("binary"), b"\x7fELF\0\x01").unwrap();
     fs::write(stage.folder.path().join("wide"), b"\xff\xfea\0b\0").unwrap();
     let mut raw = stage.raw().await;
-    let error = raw.request("fs/read", json!({"path": "long"})).await.unwrap_err();
+    let error = raw
+        .request("fs/read", json!({"path": "long"}))
+        .await
+        .unwrap_err();
     assert_eq!(error["data"]["kind"], "too_large");
-    assert!(error["message"].as_str().unwrap().contains("--read-limit"), "{error}");
-    let part = raw.request("fs/read", json!({"path": "long", "start_line": 299, "lines": 1})).await.unwrap();
-    assert_eq!((&part["content"], &part["total_lines"]), (&json!("line 299\n"), &json!(300)));
-    assert_eq!(raw.request("fs/read", json!({"path": "exact"})).await.unwrap()["bytes"], 1000);
-    assert_eq!(raw.refusal("fs/read", json!({"path": "binary"})).await, "binary");
-    assert_eq!(raw.request("fs/read", json!({"path": "wide"})).await.unwrap()["content"], "ab");
+    assert!(
+        error["message"].as_str().unwrap().contains("--read-limit"),
+        "{error}"
+    );
+    let part = raw
+        .request(
+            "fs/read",
+            json!({"path": "long", "start_line": 299, "lines": 1}),
+        )
+        .await
+        .unwrap();
+    assert_eq!(
+        (&part["content"], &part["total_lines"]),
+        (&json!("line 299\n"), &json!(300))
+    );
+    assert_eq!(
+        raw.request("fs/read", json!({"path": "exact"}))
+            .await
+            .unwrap()["bytes"],
+        1000
+    );
+    assert_eq!(
+        raw.refusal("fs/read", json!({"path": "binary"})).await,
+        "binary"
+    );
+    assert_eq!(
+        raw.request("fs/read", json!({"path": "wide"}))
+            .await
+            .unwrap()["content"],
+        "ab"
+    );
     let long = json!({"path": "w", "content": "x".repeat(500_001)});
     assert_eq!(raw.refusal("fs/write", long).await, "too_large");
 }
@@ -104,16 +169,32 @@ async fn no_path_leads_out() {
     }
     for path in ["..", "/", "out", "/etc", "../..", "a\0"] {
         let kind = raw.refusal("fs/list", json!({"path": path})).await;
-        assert!(["outside", "invalid"].contains(&kind.as_str()), "{path:?}: {kind}");
-        let kind = raw.refusal("fs/wait", json!({"path": path, "timeout": 5})).await;
-        assert!(["outside", "invalid", "not_a_file"].contains(&kind.as_str()), "{path:?}: {kind}");
+        assert!(
+            ["outside", "invalid"].contains(&kind.as_str()),
+            "{path:?}: {kind}"
+        );
+        let kind = raw
+            .refusal("fs/wait", json!({"path": path, "timeout": 5}))
+            .await;
+        assert!(
+            ["outside", "invalid", "not_a_file"].contains(&kind.as_str()),
+            "{path:?}: {kind}"
+        );
     }
     // On this system these are plain names, and stay where they are.
     for odd in ["C:\\Windows\\x", "..\\key", "CON", "a:b"] {
-        assert_eq!(raw.request("fs/write", json!({"path": odd, "content": "x"})).await.unwrap()["path"], odd);
+        assert_eq!(
+            raw.request("fs/write", json!({"path": odd, "content": "x"}))
+                .await
+                .unwrap()["path"],
+            odd
+        );
         assert!(root.join(odd).exists());
     }
-    assert_eq!(fs::read_to_string(secret.path().join("key")).unwrap(), "secret");
+    assert_eq!(
+        fs::read_to_string(secret.path().join("key")).unwrap(),
+        "secret"
+    );
     assert_eq!(fs::read_dir(secret.path()).unwrap().count(), 1);
 }
 
@@ -144,11 +225,16 @@ async fn a_link_that_is_swapped_meanwhile_leads_nowhere() {
         if let Ok(read) = raw.request("fs/read", json!({"path": "d/f"})).await {
             assert_eq!(read["content"], "mine");
         }
-        let _ = raw.request("fs/write", json!({"path": "d/f", "content": "mine"})).await;
+        let _ = raw
+            .request("fs/write", json!({"path": "d/f", "content": "mine"}))
+            .await;
     }
     stop.store(true, Ordering::Relaxed);
     assert!(swapper.join().unwrap() > 10);
-    assert_eq!(fs::read_to_string(secret.path().join("f")).unwrap(), "secret");
+    assert_eq!(
+        fs::read_to_string(secret.path().join("f")).unwrap(),
+        "secret"
+    );
     assert_eq!(fs::read_dir(secret.path()).unwrap().count(), 1);
 }
 
@@ -157,13 +243,26 @@ async fn others_are_told_of_a_write_and_who_wrote_is_not() {
     let stage = empty().await;
     let (mut writer, mut other) = (stage.raw().await, stage.raw().await);
     other.request("ping", json!({})).await.unwrap();
-    writer.request("fs/write", json!({"path": "a", "content": "1"})).await.unwrap();
+    writer
+        .request("fs/write", json!({"path": "a", "content": "1"}))
+        .await
+        .unwrap();
     let told = other.next().await.unwrap();
     assert_eq!(told["method"], "fs/changed");
-    assert_eq!((&told["params"]["path"], &told["params"]["kind"]), (&json!("a"), &json!("written")));
+    assert_eq!(
+        (&told["params"]["path"], &told["params"]["kind"]),
+        (&json!("a"), &json!("written"))
+    );
     assert!(told["params"]["by"]["client"].is_u64());
-    other.request("fs/write", json!({"path": "b", "content": "1"})).await.unwrap();
-    assert!(writer.told.is_empty(), "its own write was told it: {:?}", writer.told);
+    other
+        .request("fs/write", json!({"path": "b", "content": "1"}))
+        .await
+        .unwrap();
+    assert!(
+        writer.told.is_empty(),
+        "its own write was told it: {:?}",
+        writer.told
+    );
     assert_eq!(writer.next().await.unwrap()["params"]["path"], "b");
 }
 
@@ -172,7 +271,10 @@ async fn a_file_is_waited_for() {
     let stage = empty().await;
     let client = stage.client();
     let found = |value: Value| value["found"].clone();
-    let none = client.request("fs/wait", json!({"path": "x", "timeout": 0.05})).await.unwrap();
+    let none = client
+        .request("fs/wait", json!({"path": "x", "timeout": 0.05}))
+        .await
+        .unwrap();
     assert_eq!(none, json!({"found": [], "timed_out": true}));
     // By somebody who is no client.
     let late = client.request("fs/wait", json!({"path": "signals/x", "timeout": 30}));
@@ -189,7 +291,13 @@ async fn a_file_is_waited_for() {
     // Ignored ones, too, in the workspace's own folder.
     fs::write(stage.folder.path().join(".gitignore"), "DONE_*\n").unwrap();
     fs::write(stage.folder.path().join("DONE_1"), "").unwrap();
-    let glob = client.request("fs/wait", json!({"glob": "{DONE_*,FAILED_*}", "timeout": 30})).await.unwrap();
+    let glob = client
+        .request(
+            "fs/wait",
+            json!({"glob": "{DONE_*,FAILED_*}", "timeout": 30}),
+        )
+        .await
+        .unwrap();
     assert_eq!(found(glob), json!(["DONE_1"]));
     for params in [
         json!({}),
@@ -206,17 +314,26 @@ async fn a_file_is_waited_for() {
 async fn a_wait_is_taken_back() {
     let stage = empty().await;
     let mut raw = stage.raw().await;
-    raw.send(r#"{"jsonrpc":"2.0","id":"w","method":"fs/wait","params":{"path":"x","timeout":3000}}"#).await;
+    raw.send(
+        r#"{"jsonrpc":"2.0","id":"w","method":"fs/wait","params":{"path":"x","timeout":3000}}"#,
+    )
+    .await;
     raw.request("ping", json!({})).await.unwrap();
-    raw.send(r#"{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":"w"}}"#).await;
+    raw.send(r#"{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":"w"}}"#)
+        .await;
     let answer = raw.next().await.unwrap();
-    assert_eq!((&answer["id"], &answer["error"]["data"]["kind"]), (&json!("w"), &json!("cancelled")));
+    assert_eq!(
+        (&answer["id"], &answer["error"]["data"]["kind"]),
+        (&json!("w"), &json!("cancelled"))
+    );
     // A future that is dropped does the same: the place is free again.
     let client = stage.client();
     client.request("ping", json!({})).await.unwrap();
     for _ in 0..100 {
         let wait = client.request("fs/wait", json!({"path": "x", "timeout": 3000}));
-        tokio::time::timeout(Duration::from_millis(1), wait).await.unwrap_err();
+        tokio::time::timeout(Duration::from_millis(1), wait)
+            .await
+            .unwrap_err();
     }
     within(client.request("fs/list", json!({}))).await.unwrap();
 }
@@ -234,9 +351,13 @@ async fn a_wait_whose_id_was_used_twice_is_taken_back_after_the_first_has_ended(
     fs::write(stage.folder.path().join("first"), "").unwrap();
     let found = within(raw.next()).await.unwrap();
     assert_eq!(found["result"]["found"], json!(["first"]));
-    raw.send(r#"{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":"w"}}"#).await;
+    raw.send(r#"{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":"w"}}"#)
+        .await;
     let answer = within(raw.next()).await.unwrap();
-    assert_eq!((&answer["id"], &answer["error"]["data"]["kind"]), (&json!("w"), &json!("cancelled")));
+    assert_eq!(
+        (&answer["id"], &answer["error"]["data"]["kind"]),
+        (&json!("w"), &json!("cancelled"))
+    );
 }
 
 /// It may come with the request in one piece, before anybody has begun with that.
@@ -251,11 +372,17 @@ async fn what_is_taken_back_at_once_is_not_done() {
         let request = json!({"jsonrpc": "2.0", "id": method, "method": method, "params": params});
         let back = json!({"jsonrpc": "2.0", "method": "$/cancelRequest", "params": {"id": method}});
         for message in [request, back] {
-            raw.socket.feed(Message::Text(message.to_string().into())).await.unwrap();
+            raw.socket
+                .feed(Message::Text(message.to_string().into()))
+                .await
+                .unwrap();
         }
         raw.socket.flush().await.unwrap();
         let answer = raw.next().await.unwrap();
-        assert_eq!((&answer["id"], &answer["error"]["data"]["kind"]), (&json!(method), &json!("cancelled")));
+        assert_eq!(
+            (&answer["id"], &answer["error"]["data"]["kind"]),
+            (&json!(method), &json!("cancelled"))
+        );
     }
     assert!(!stage.folder.path().join("x").exists());
 }
@@ -266,11 +393,20 @@ async fn a_part_of_a_file_says_that_it_is_one() {
     let stage = Stage::loading(HostLimits::new()).await;
     fs::write(stage.folder.path().join("long"), "one\ntwo\nthree\n").unwrap();
     let tools = BridgeTools::new(stage.client()).into_tools();
-    let tool = tools.iter().find(|tool| tool.spec().name == "read_file").unwrap();
+    let tool = tools
+        .iter()
+        .find(|tool| tool.spec().name == "read_file")
+        .unwrap();
     for (args, expected) in [
         (json!({"path": "long"}), "one\ntwo\nthree\n"),
-        (json!({"path": "long", "lines": 2}), "one\ntwo\n[lines 1-2 of 3; read on with start_line 3]"),
-        (json!({"path": "long", "start_line": 3}), "three\n[lines 3-3 of 3]"),
+        (
+            json!({"path": "long", "lines": 2}),
+            "one\ntwo\n[lines 1-2 of 3; read on with start_line 3]",
+        ),
+        (
+            json!({"path": "long", "start_line": 3}),
+            "three\n[lines 3-3 of 3]",
+        ),
         (json!({"path": "long", "lines": 3}), "one\ntwo\nthree\n"),
     ] {
         let read = tool.call(args.clone(), &ToolCx::detached()).await.unwrap();

@@ -16,16 +16,29 @@ use super::{Raw, Stage, TOKEN, within};
 /// How much memory this process has used at most, in MiB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmHWM"))
+        .unwrap();
+    line.split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse::<u64>()
+        .unwrap()
+        / 1024
 }
 
 async fn lives(stage: &Stage) {
-    within(stage.raw().await.request("ping", json!({}))).await.unwrap();
+    within(stage.raw().await.request("ping", json!({})))
+        .await
+        .unwrap();
 }
 
 async fn status(address: &str, headers: &[(&'static str, &str)]) -> u16 {
-    let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+    let headers: Vec<_> = headers
+        .iter()
+        .map(|(name, value)| (*name, (*value).to_owned()))
+        .collect();
     Raw::with(address, &headers).await.err().unwrap_or(101)
 }
 
@@ -35,29 +48,77 @@ async fn nobody_comes_in_without_the_token_or_from_elsewhere() {
     let good = format!("Bearer {TOKEN}");
     let at = &stage.address;
     assert_eq!(status(at, &[]).await, 401);
-    assert_eq!(status(at, &[("authorization", "Bearer 0123456789abcdef0123456789abcdeF")]).await, 401);
+    assert_eq!(
+        status(
+            at,
+            &[("authorization", "Bearer 0123456789abcdef0123456789abcdeF")]
+        )
+        .await,
+        401
+    );
     assert_eq!(status(at, &[("authorization", "Bearer ")]).await, 401);
     assert_eq!(status(at, &[("authorization", TOKEN)]).await, 401);
-    assert_eq!(status(at, &[("authorization", &good), ("origin", "http://evil.example")]).await, 403);
-    assert_eq!(status(at, &[("authorization", &good), ("origin", "null")]).await, 403);
-    assert_eq!(status(at, &[("authorization", &good), ("host", "evil.example:8888")]).await, 403);
-    assert_eq!(status(at, &[("authorization", &good), ("origin", "http://localhost:3000")]).await, 101);
+    assert_eq!(
+        status(
+            at,
+            &[("authorization", &good), ("origin", "http://evil.example")]
+        )
+        .await,
+        403
+    );
+    assert_eq!(
+        status(at, &[("authorization", &good), ("origin", "null")]).await,
+        403
+    );
+    assert_eq!(
+        status(
+            at,
+            &[("authorization", &good), ("host", "evil.example:8888")]
+        )
+        .await,
+        403
+    );
+    assert_eq!(
+        status(
+            at,
+            &[
+                ("authorization", &good),
+                ("origin", "http://localhost:3000")
+            ]
+        )
+        .await,
+        101
+    );
     let wrong = Token::new("another-token-of-some-length").unwrap();
-    let error = BridgeClient::new(&format!("ws://{at}"), wrong).unwrap().request("ping", json!({})).await;
+    let error = BridgeClient::new(&format!("ws://{at}"), wrong)
+        .unwrap()
+        .request("ping", json!({}))
+        .await;
     let error = error.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unauthorized);
     assert!(
         error.to_string().contains("--token-file") && !error.to_string().contains("another-token"),
         "{error}"
     );
-    assert_eq!(stage.notices.borrow().iter().filter(|notice| notice.ends_with("came in")).count(), 1);
+    assert_eq!(
+        stage
+            .notices
+            .borrow()
+            .iter()
+            .filter(|notice| notice.ends_with("came in"))
+            .count(),
+        1
+    );
 }
 
-/// Everything that a client sends to a process that has taken the host's port and answers `answer` to each request.
+/// Everything that a client sends to a process that has taken the host's port and answers `answer`
+/// to each request.
 async fn told_to(answer: &'static str) -> (levity_serve::bridge::Error, String) {
     let stranger = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}", stranger.local_addr().unwrap());
-    let client = BridgeClient::new(&url, Token::new(TOKEN).unwrap()).unwrap().patience(Duration::ZERO);
+    let client = BridgeClient::new(&url, Token::new(TOKEN).unwrap())
+        .unwrap()
+        .patience(Duration::ZERO);
     let listening = async {
         let (mut stream, _) = stranger.accept().await.unwrap();
         let mut heard = Vec::new();
@@ -99,7 +160,9 @@ async fn process_in_between_that_passes_everything_on_is_found_out() {
     let stage = Stage::loading(HostLimits::new()).await;
     let between = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("ws://{}", between.local_addr().unwrap());
-    let client = BridgeClient::new(&url, Token::new(TOKEN).unwrap()).unwrap().patience(Duration::ZERO);
+    let client = BridgeClient::new(&url, Token::new(TOKEN).unwrap())
+        .unwrap()
+        .patience(Duration::ZERO);
     let (mut passing, host) = (tokio::task::JoinSet::new(), stage.address.to_string());
     passing.spawn(async move {
         let (mut from, _) = between.accept().await.unwrap();
@@ -108,9 +171,14 @@ async fn process_in_between_that_passes_everything_on_is_found_out() {
     });
     let error = within(client.request("ping", json!({}))).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unauthorized, "{error}");
-    assert!(error.to_string().contains("nothing was sent to it"), "{error}");
+    assert!(
+        error.to_string().contains("nothing was sent to it"),
+        "{error}"
+    );
     assert!(!stage.told("came in"));
-    within(stage.client().request("ping", json!({}))).await.unwrap();
+    within(stage.client().request("ping", json!({})))
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -127,18 +195,26 @@ async fn challenge_without_a_nonce_or_from_elsewhere_is_refused() {
         ("?client=0123456789abcdef", "evil.example", "403"),
     ] {
         let mut stream = TcpStream::connect(&stage.address).await.unwrap();
-        let request = format!("GET /challenge{query} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+        let request =
+            format!("GET /challenge{query} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         within(stream.read_to_string(&mut answer)).await.unwrap();
-        assert_eq!(answer.split(' ').nth(1), Some(expected), "{query} {host}: {answer}");
+        assert_eq!(
+            answer.split(' ').nth(1),
+            Some(expected),
+            "{query} {host}: {answer}"
+        );
         assert!(!answer.contains(TOKEN));
     }
 }
 
 #[tokio::test]
 async fn a_host_that_is_not_there_is_said_to_be() {
-    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let client = BridgeClient::new(&format!("ws://{free}"), Token::new(TOKEN).unwrap()).unwrap();
     let client = client.patience(Duration::from_millis(100));
     let error = client.request("ping", json!({})).await.unwrap_err();
@@ -151,7 +227,10 @@ async fn a_host_that_is_not_there_is_said_to_be() {
     let client = client.patience(Duration::ZERO);
     let (error, ()) = tokio::join!(client.request("ping", json!({})), async {
         let (mut stream, _) = other.accept().await.unwrap();
-        stream.write_all(b"220 mail.example ready\r\n").await.unwrap();
+        stream
+            .write_all(b"220 mail.example ready\r\n")
+            .await
+            .unwrap();
     });
     assert_eq!(error.unwrap_err().kind(), ErrorKind::Absent);
 }
@@ -167,8 +246,14 @@ async fn what_is_no_request_is_answered_and_what_is_no_message_ends_the_connecti
         (r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, -32600),
         (r#"{"jsonrpc":"2.0","id":1,"method":"fs/format"}"#, -32601),
         (r#"{"jsonrpc":"2.0","id":1,"method":"fs/read"}"#, -32602),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"fs/read","params":{"path":1}}"#, -32602),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"fs/read","params":{"path":"a","mode":"rw"}}"#, -32602),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"fs/read","params":{"path":1}}"#,
+            -32602,
+        ),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"fs/read","params":{"path":"a","mode":"rw"}}"#,
+            -32602,
+        ),
     ] {
         raw.send(text).await;
         assert_eq!(raw.next().await.unwrap()["error"]["code"], code, "{text}");
@@ -176,14 +261,21 @@ async fn what_is_no_request_is_answered_and_what_is_no_message_ends_the_connecti
     raw.send("[".repeat(500_000)).await;
     assert_eq!(raw.next().await.unwrap()["error"]["code"], -32700);
     // Notifications of methods that change something do nothing.
-    raw.send(r#"{"jsonrpc":"2.0","method":"fs/write","params":{"path":"a","content":"x"}}"#).await;
+    raw.send(r#"{"jsonrpc":"2.0","method":"fs/write","params":{"path":"a","content":"x"}}"#)
+        .await;
     raw.request("ping", json!({})).await.unwrap();
     assert!(!stage.folder.path().join("a").exists());
 
-    raw.socket.send(Message::Binary(vec![1, 2, 3].into())).await.unwrap();
+    raw.socket
+        .send(Message::Binary(vec![1, 2, 3].into()))
+        .await
+        .unwrap();
     assert_eq!(raw.next().await, Err(1003));
     // A text frame of three bytes that are no UTF-8.
-    assert_eq!(bytes(&stage, b"\x81\x83\0\0\0\0\xff\xfe\xfd").await, Err(1007));
+    assert_eq!(
+        bytes(&stage, b"\x81\x83\0\0\0\0\xff\xfe\xfd").await,
+        Err(1007)
+    );
     // A frame that is not masked.
     assert_eq!(bytes(&stage, b"\x81\x02{}").await, Err(1002));
     lives(&stage).await;
@@ -226,7 +318,15 @@ async fn a_huge_message_is_refused_by_its_head() {
     assert!(peak() - before < 32, "{} MiB more", peak() - before);
     // A client that keeps to the rules is told before it sends.
     let long = json!({"path": "a", "content": "\u{1}".repeat(300_000)});
-    assert_eq!(stage.client().request("fs/write", long).await.unwrap_err().kind(), ErrorKind::TooLarge);
+    assert_eq!(
+        stage
+            .client()
+            .request("fs/write", long)
+            .await
+            .unwrap_err()
+            .kind(),
+        ErrorKind::TooLarge
+    );
     lives(&stage).await;
 }
 
@@ -235,7 +335,9 @@ async fn who_takes_forever_to_knock_is_let_go() {
     let listen = |listener: Listener| listener.header_time(Duration::from_millis(300));
     let stage = Stage::build(tempfile::tempdir().unwrap(), HostLimits::new(), listen).await;
     let mut slow = TcpStream::connect(&stage.address).await.unwrap();
-    slow.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n").await.unwrap();
+    slow.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
+        .await
+        .unwrap();
     let mut rest = Vec::new();
     let dripping = async {
         while slow.write_all(b"x: y\r\n").await.is_ok() {
@@ -258,7 +360,10 @@ async fn who_has_gone_without_a_word_is_let_go() {
     let mut idle = stage.raw().await;
     let mut asked = 0;
     while asked < 8 {
-        let message = within(idle.socket.next()).await.expect("it was let go").unwrap();
+        let message = within(idle.socket.next())
+            .await
+            .expect("it was let go")
+            .unwrap();
         assert!(!message.is_close(), "it was let go");
         asked += usize::from(message.is_ping());
     }
@@ -269,15 +374,17 @@ async fn too_much_at_once_is_refused() {
     let stage = Stage::loading(HostLimits::new().clients(3)).await;
     let mut raw = stage.raw().await;
     for id in 0..40 {
-        let wait =
-            json!({"jsonrpc": "2.0", "id": id, "method": "fs/wait", "params": {"path": "x", "timeout": 60}});
+        let wait = json!({"jsonrpc": "2.0", "id": id, "method": "fs/wait", "params": {"path": "x", "timeout": 60}});
         raw.send(wait.to_string()).await;
     }
     for _ in 16..40 {
         assert_eq!(raw.next().await.unwrap()["error"]["data"]["kind"], "full");
     }
     let (_two, _three) = (stage.raw().await, stage.raw().await);
-    assert_eq!(Raw::connect(&stage.address, Some(TOKEN)).await.err(), Some(503));
+    assert_eq!(
+        Raw::connect(&stage.address, Some(TOKEN)).await.err(),
+        Some(503)
+    );
     let error = stage.client().request("ping", json!({})).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Full);
     drop(raw);
@@ -286,25 +393,43 @@ async fn too_much_at_once_is_refused() {
 
 #[tokio::test]
 async fn ten_thousand_tasks_are_refused_but_for_those_there_is_room_for() {
-    if !crate::is_alone("bridge::hostile::ten_thousand_tasks_are_refused_but_for_those_there_is_room_for") {
+    if !crate::is_alone(
+        "bridge::hostile::ten_thousand_tasks_are_refused_but_for_those_there_is_room_for",
+    ) {
         return;
     }
     let stage = Stage::loading(HostLimits::new()).await;
     let model = (0..8).fold(ScriptedModel::new(), |model, _| model.hang());
-    stage.host.commander(stage.runs(model).most(8)).await.unwrap();
+    stage
+        .host
+        .commander(stage.runs(model).most(8))
+        .await
+        .unwrap();
     let mut raw = stage.raw().await;
     raw.request("ping", json!({})).await.unwrap();
     let before = peak();
     let (mut taken, mut full) = (0, 0);
     for _ in 0..10_000 {
-        match raw.request("agent/dispatch", json!({"prompt": "x".repeat(1000), "events": false})).await {
+        match raw
+            .request(
+                "agent/dispatch",
+                json!({"prompt": "x".repeat(1000), "events": false}),
+            )
+            .await
+        {
             Ok(_) => taken += 1,
             Err(error) if error["data"]["kind"] == "full" => full += 1,
             Err(error) => panic!("{error}"),
         }
     }
     assert_eq!((taken, full), (8, 9992));
-    assert_eq!(raw.request("agent/list", json!({})).await.unwrap()["tasks"].as_array().unwrap().len(), 8);
+    assert_eq!(
+        raw.request("agent/list", json!({})).await.unwrap()["tasks"]
+            .as_array()
+            .unwrap()
+            .len(),
+        8
+    );
     assert!(peak() - before < 64, "{} MiB more", peak() - before);
     lives(&stage).await;
 }

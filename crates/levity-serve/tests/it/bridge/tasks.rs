@@ -15,23 +15,53 @@ use super::{Stage, TOKEN, within};
 #[tokio::test]
 async fn a_task_is_dispatched_and_its_end_is_seen() {
     let model = ScriptedModel::new()
-        .call("write_file", json!({"path": "ARCHITECTURE.md", "content": "# Plan\n"}))
+        .call(
+            "write_file",
+            json!({"path": "ARCHITECTURE.md", "content": "# Plan\n"}),
+        )
         .reply("It is planned.");
     let stage = Stage::scripted(model).await;
     let client = stage.client();
     let mut told = client.notifications();
-    let begun =
-        client.request("agent/dispatch", json!({"prompt": "Plan it.", "done": "DONE_plan"})).await.unwrap();
+    let begun = client
+        .request(
+            "agent/dispatch",
+            json!({"prompt": "Plan it.", "done": "DONE_plan"}),
+        )
+        .await
+        .unwrap();
     let task = begun["task"].as_str().unwrap().to_owned();
-    assert_eq!(begun["signal"], json!({"done": "DONE_plan", "failed": format!("FAILED_{task}")}));
-    let found = client.request("fs/wait", json!({"path": "DONE_plan", "timeout": 30})).await.unwrap();
+    assert_eq!(
+        begun["signal"],
+        json!({"done": "DONE_plan", "failed": format!("FAILED_{task}")})
+    );
+    let found = client
+        .request("fs/wait", json!({"path": "DONE_plan", "timeout": 30}))
+        .await
+        .unwrap();
     assert_eq!(found["timed_out"], false);
-    let signal = client.request("fs/read", json!({"path": "DONE_plan"})).await.unwrap();
-    let signal: serde_json::Value = serde_json::from_str(signal["content"].as_str().unwrap()).unwrap();
-    assert_eq!((&signal["task"], &signal["answer"]), (&json!(task), &json!("It is planned.")));
-    assert_eq!(fs::read_to_string(stage.folder.path().join("ARCHITECTURE.md")).unwrap(), "# Plan\n");
-    let status = client.request("agent/status", json!({"task": task})).await.unwrap();
-    assert_eq!((&status["state"], &status["signal"]), (&json!("done"), &json!("DONE_plan")));
+    let signal = client
+        .request("fs/read", json!({"path": "DONE_plan"}))
+        .await
+        .unwrap();
+    let signal: serde_json::Value =
+        serde_json::from_str(signal["content"].as_str().unwrap()).unwrap();
+    assert_eq!(
+        (&signal["task"], &signal["answer"]),
+        (&json!(task), &json!("It is planned."))
+    );
+    assert_eq!(
+        fs::read_to_string(stage.folder.path().join("ARCHITECTURE.md")).unwrap(),
+        "# Plan\n"
+    );
+    let status = client
+        .request("agent/status", json!({"task": task}))
+        .await
+        .unwrap();
+    assert_eq!(
+        (&status["state"], &status["signal"]),
+        (&json!("done"), &json!("DONE_plan"))
+    );
     let list = client.request("agent/list", json!({})).await.unwrap();
     assert_eq!(list["tasks"][0]["task"], json!(task));
     // The agent's change, the task's events and its signal were told.
@@ -49,7 +79,8 @@ async fn a_task_is_dispatched_and_its_end_is_seen() {
     }
     assert_eq!(changed, ["ARCHITECTURE.md", "DONE_plan"]);
     assert!(
-        stage.told(&format!("dispatched task {task}: Plan it.")) && stage.told("ended (complete): DONE_plan")
+        stage.told(&format!("dispatched task {task}: Plan it."))
+            && stage.told("ended (complete): DONE_plan")
     );
 }
 
@@ -59,19 +90,41 @@ async fn a_task_that_fails_or_is_cancelled_says_so() {
     let client = stage.client();
     let begun = client.dispatch("x", None).await.unwrap();
     let failed = format!("FAILED_{}", begun["task"].as_str().unwrap());
-    client.request("fs/wait", json!({"path": failed, "timeout": 30})).await.unwrap();
-    let status = client.request("agent/status", json!({"task": begun["task"]})).await.unwrap();
+    client
+        .request("fs/wait", json!({"path": failed, "timeout": 30}))
+        .await
+        .unwrap();
+    let status = client
+        .request("agent/status", json!({"task": begun["task"]}))
+        .await
+        .unwrap();
     assert_eq!(status["state"], "failed");
 
     let stage = Stage::scripted(ScriptedModel::new().hang()).await;
     let client = stage.client();
     let begun = client.dispatch("x", Some("sub/READY")).await.unwrap();
     let which = json!({"task": begun["task"]});
-    assert_eq!(client.request("agent/status", which.clone()).await.unwrap()["state"], "running");
+    assert_eq!(
+        client.request("agent/status", which.clone()).await.unwrap()["state"],
+        "running"
+    );
     client.request("agent/cancel", which.clone()).await.unwrap();
-    client.request("fs/wait", json!({"glob": "FAILED_*", "timeout": 30})).await.unwrap();
-    assert_eq!(client.request("agent/status", which.clone()).await.unwrap()["state"], "cancelled");
-    assert_eq!(client.request("agent/cancel", which).await.unwrap_err().kind(), ErrorKind::Ended);
+    client
+        .request("fs/wait", json!({"glob": "FAILED_*", "timeout": 30}))
+        .await
+        .unwrap();
+    assert_eq!(
+        client.request("agent/status", which.clone()).await.unwrap()["state"],
+        "cancelled"
+    );
+    assert_eq!(
+        client
+            .request("agent/cancel", which)
+            .await
+            .unwrap_err()
+            .kind(),
+        ErrorKind::Ended
+    );
     assert!(!stage.folder.path().join("sub/READY").exists());
 }
 
@@ -82,19 +135,30 @@ async fn a_task_is_begun_once_however_often_it_is_asked_for() {
     let order = json!({"prompt": "p", "task": "mine"});
     let many = (0..10).map(|_| client.request("agent/dispatch", order.clone()));
     let answers = futures_util::future::join_all(many).await;
-    let known: Vec<_> =
-        answers.iter().map(|answer| answer.as_ref().unwrap()["known"].as_bool().unwrap()).collect();
+    let known: Vec<_> = answers
+        .iter()
+        .map(|answer| answer.as_ref().unwrap()["known"].as_bool().unwrap())
+        .collect();
     assert_eq!(known.iter().filter(|known| !**known).count(), 1);
-    client.request("fs/wait", json!({"path": "DONE_mine", "timeout": 30})).await.unwrap();
+    client
+        .request("fs/wait", json!({"path": "DONE_mine", "timeout": 30}))
+        .await
+        .unwrap();
     assert_eq!(
         client.request("agent/dispatch", order).await.unwrap()["known"],
         true,
         "also when it has ended"
     );
-    let other = client.request("agent/dispatch", json!({"prompt": "q", "task": "mine"})).await.unwrap_err();
+    let other = client
+        .request("agent/dispatch", json!({"prompt": "q", "task": "mine"}))
+        .await
+        .unwrap_err();
     assert_eq!(other.kind(), ErrorKind::Exists);
     for bad in ["", "a.b", "../x", "a/b", "ü", &"x".repeat(65)] {
-        let error = client.request("agent/dispatch", json!({"prompt": "p", "task": bad})).await.unwrap_err();
+        let error = client
+            .request("agent/dispatch", json!({"prompt": "p", "task": bad}))
+            .await
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{bad}");
     }
 }
@@ -118,27 +182,46 @@ async fn what_a_task_cannot_have_is_refused_before_it_begins() {
         ("signals/.levity-signal-mine", "invalid"),
     ] {
         assert_eq!(
-            raw.refusal("agent/dispatch", json!({"prompt": "p", "done": done})).await,
+            raw.refusal("agent/dispatch", json!({"prompt": "p", "done": done}))
+                .await,
             kind,
             "{done:?}"
         );
     }
-    assert_eq!(raw.refusal("agent/dispatch", json!({"prompt": " "})).await, "invalid");
-    assert_eq!(raw.refusal("agent/dispatch", json!({"prompt": "x".repeat(100_001)})).await, "too_large");
-    assert_eq!(raw.refusal("agent/status", json!({"task": "nope"})).await, "not_found");
+    assert_eq!(
+        raw.refusal("agent/dispatch", json!({"prompt": " "})).await,
+        "invalid"
+    );
+    assert_eq!(
+        raw.refusal("agent/dispatch", json!({"prompt": "x".repeat(100_001)}))
+            .await,
+        "too_large"
+    );
+    assert_eq!(
+        raw.refusal("agent/status", json!({"task": "nope"})).await,
+        "not_found"
+    );
     // Also where the names follow from the task's own id.
     for name in ["DONE_mine", "FAILED_mine"] {
         fs::write(stage.folder.path().join(name), "another's").unwrap();
-        for order in
-            [json!({"prompt": "p", "task": "mine"}), json!({"prompt": "p", "task": "mine", "done": "READY"})]
-        {
-            assert_eq!(raw.refusal("agent/dispatch", order).await, "exists", "{name}");
+        for order in [
+            json!({"prompt": "p", "task": "mine"}),
+            json!({"prompt": "p", "task": "mine", "done": "READY"}),
+        ] {
+            assert_eq!(
+                raw.refusal("agent/dispatch", order).await,
+                "exists",
+                "{name}"
+            );
         }
         fs::remove_file(stage.folder.path().join(name)).unwrap();
     }
     let failure = json!({"prompt": "p", "task": "mine", "done": "FAILED_mine"});
     assert_eq!(raw.refusal("agent/dispatch", failure).await, "exists");
-    assert_eq!(raw.request("agent/list", json!({})).await.unwrap(), json!({"tasks": []}));
+    assert_eq!(
+        raw.request("agent/list", json!({})).await.unwrap(),
+        json!({"tasks": []})
+    );
 }
 
 /// Whoever waits for a task never takes another one's signal for its own.
@@ -155,12 +238,22 @@ async fn a_signal_belongs_to_one_task() {
     ] {
         assert_eq!(raw.refusal("agent/dispatch", other).await, "exists");
     }
-    assert_eq!(raw.request("agent/dispatch", first).await.unwrap()["known"], true);
-    raw.request("agent/cancel", json!({"task": "a"})).await.unwrap();
-    raw.request("fs/wait", json!({"path": "FAILED_a", "timeout": 30})).await.unwrap();
+    assert_eq!(
+        raw.request("agent/dispatch", first).await.unwrap()["known"],
+        true
+    );
+    raw.request("agent/cancel", json!({"task": "a"}))
+        .await
+        .unwrap();
+    raw.request("fs/wait", json!({"path": "FAILED_a", "timeout": 30}))
+        .await
+        .unwrap();
     within(async {
         while raw
-            .request("agent/dispatch", json!({"prompt": "q", "task": "b", "done": "READY"}))
+            .request(
+                "agent/dispatch",
+                json!({"prompt": "q", "task": "b", "done": "READY"}),
+            )
             .await
             .is_err()
         {}
@@ -174,16 +267,26 @@ async fn an_id_of_the_journal_is_taken() {
     let journal = MemoryJournal::new();
     for expected in [None, Some(ErrorKind::Exists)] {
         let folder = tempfile::tempdir().unwrap();
-        let host = BridgeHost::builder(Workspace::open(folder.path()).unwrap()).build().unwrap();
+        let host = BridgeHost::builder(Workspace::open(folder.path()).unwrap())
+            .build()
+            .unwrap();
         let runtime = Runtime::new().with_journal(journal.clone());
-        let agent = Agent::builder(ScriptedModel::new().reply("x")).runtime(runtime).build().unwrap();
+        let agent = Agent::builder(ScriptedModel::new().reply("x"))
+            .runtime(runtime)
+            .build()
+            .unwrap();
         host.commander(Runs::new(agent)).await.unwrap();
         let (address, _served) = serve(&host).await;
         let client = BridgeClient::new(&address, Token::new(TOKEN).unwrap()).unwrap();
-        let begun = client.request("agent/dispatch", json!({"prompt": "p", "task": "a"})).await;
+        let begun = client
+            .request("agent/dispatch", json!({"prompt": "p", "task": "a"}))
+            .await;
         assert_eq!(begun.err().map(|error| error.kind()), expected);
         if expected.is_none() {
-            client.request("fs/wait", json!({"path": "DONE_a", "timeout": 30})).await.unwrap();
+            client
+                .request("fs/wait", json!({"path": "DONE_a", "timeout": 30}))
+                .await
+                .unwrap();
         }
     }
 }
@@ -196,16 +299,32 @@ async fn a_signal_in_an_ignored_folder_is_found() {
     let client = stage.client();
     client.dispatch("p", Some("signals/plan")).await.unwrap();
     let wait = json!({"glob": "{signals/plan,FAILED_x}", "timeout": 10});
-    assert_eq!(client.request("fs/wait", wait).await.unwrap()["found"], json!(["signals/plan"]));
+    assert_eq!(
+        client.request("fs/wait", wait).await.unwrap()["found"],
+        json!(["signals/plan"])
+    );
 }
 
 #[tokio::test]
 async fn a_host_that_is_still_loading_says_so_and_is_waited_for() {
     let stage = Stage::loading(HostLimits::new()).await;
     let client = stage.client();
-    assert_eq!(client.request("host/info", json!({})).await.unwrap()["ready"], false);
-    client.request("fs/write", json!({"path": "a", "content": ""})).await.unwrap();
-    assert_eq!(stage.raw().await.refusal("agent/dispatch", json!({"prompt": "p"})).await, "not_ready");
+    assert_eq!(
+        client.request("host/info", json!({})).await.unwrap()["ready"],
+        false
+    );
+    client
+        .request("fs/write", json!({"path": "a", "content": ""}))
+        .await
+        .unwrap();
+    assert_eq!(
+        stage
+            .raw()
+            .await
+            .refusal("agent/dispatch", json!({"prompt": "p"}))
+            .await,
+        "not_ready"
+    );
     let impatient = client.clone().patience(Duration::ZERO);
     let error = impatient.dispatch("p", None).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotReady);
@@ -213,7 +332,11 @@ async fn a_host_that_is_still_loading_says_so_and_is_waited_for() {
     let (begun, ()) = within(async {
         tokio::join!(client.dispatch("p", None), async {
             client.request("ping", json!({})).await.unwrap();
-            stage.host.commander(stage.runs(ScriptedModel::new().reply("x"))).await.unwrap();
+            stage
+                .host
+                .commander(stage.runs(ScriptedModel::new().reply("x")))
+                .await
+                .unwrap();
         })
     })
     .await;
@@ -227,19 +350,32 @@ async fn tasks_of_an_earlier_host_are_gone_on_with() {
     let (work, notes) = (folder.path().join("work"), folder.path().join("notes"));
     fs::create_dir(&work).unwrap();
     let journal = MemoryJournal::new();
-    let build = || BridgeHost::builder(Workspace::open(&work).unwrap()).tasks(&notes).build();
+    let build = || {
+        BridgeHost::builder(Workspace::open(&work).unwrap())
+            .tasks(&notes)
+            .build()
+    };
     let runs = |model: ScriptedModel, most: usize| {
         let runtime = Runtime::new().with_journal(journal.clone());
         Runs::new(Agent::builder(model).runtime(runtime).build().unwrap()).most(most)
     };
     let first = build().unwrap();
-    first.commander(runs(ScriptedModel::new().hang().hang().hang(), 3)).await.unwrap();
+    first
+        .commander(runs(ScriptedModel::new().hang().hang().hang(), 3))
+        .await
+        .unwrap();
     let (address, served) = serve(&first).await;
     let client = BridgeClient::new(&address, Token::new(TOKEN).unwrap()).unwrap();
     for task in ["a", "b", "c"] {
-        client.request("agent/dispatch", json!({"prompt": "p", "task": task})).await.unwrap();
+        client
+            .request("agent/dispatch", json!({"prompt": "p", "task": task}))
+            .await
+            .unwrap();
     }
-    let full = client.request("agent/dispatch", json!({"prompt": "p"})).await.unwrap_err();
+    let full = client
+        .request("agent/dispatch", json!({"prompt": "p"}))
+        .await
+        .unwrap_err();
     assert_eq!(full.kind(), ErrorKind::Full);
     assert!(build().is_err(), "two hosts do not share tasks");
     drop((served, first, client));
@@ -252,17 +388,27 @@ async fn tasks_of_an_earlier_host_are_gone_on_with() {
         }
     })
     .await;
-    second.commander(runs(ScriptedModel::new().reply("x").reply("y").reply("z"), 1)).await.unwrap();
+    second
+        .commander(runs(
+            ScriptedModel::new().reply("x").reply("y").reply("z"),
+            1,
+        ))
+        .await
+        .unwrap();
     let (address, _served) = serve(&second).await;
     let client = BridgeClient::new(&address, Token::new(TOKEN).unwrap()).unwrap();
     for task in ["a", "b", "c"] {
         let path = format!("DONE_{task}");
-        let found = client.request("fs/wait", json!({"path": path, "timeout": 30})).await.unwrap();
+        let found = client
+            .request("fs/wait", json!({"path": path, "timeout": 30}))
+            .await
+            .unwrap();
         assert_eq!(found["timed_out"], false, "{task}");
     }
 }
 
-/// Those that end while the others are still being looked through make room, too, and a signal says when its task ended.
+/// Those that end while the others are still being looked through make room, too, and a signal says
+/// when its task ended.
 #[tokio::test]
 async fn tasks_for_which_there_was_no_room_at_first_are_gone_on_with() {
     let folder = tempfile::tempdir().unwrap();
@@ -276,25 +422,38 @@ async fn tasks_for_which_there_was_no_room_at_first_are_gone_on_with() {
     };
     let tasks: Vec<String> = (0..30).map(|at| format!("t{at}")).collect();
     {
-        let model = tasks.iter().fold(ScriptedModel::new(), |model, _| model.hang());
-        let first = BridgeHost::builder(Workspace::open(&work).unwrap()).tasks(&notes).build().unwrap();
+        let model = tasks
+            .iter()
+            .fold(ScriptedModel::new(), |model, _| model.hang());
+        let first = BridgeHost::builder(Workspace::open(&work).unwrap())
+            .tasks(&notes)
+            .build()
+            .unwrap();
         first.commander(runs(model, 64)).await.unwrap();
         let (address, _served) = serve(&first).await;
         let client = BridgeClient::new(&address, Token::new(TOKEN).unwrap()).unwrap();
         for task in &tasks {
-            client.request("agent/dispatch", json!({"prompt": "p", "task": task})).await.unwrap();
+            client
+                .request("agent/dispatch", json!({"prompt": "p", "task": task}))
+                .await
+                .unwrap();
         }
     }
     let second = within(async {
         loop {
-            match BridgeHost::builder(Workspace::open(&work).unwrap()).tasks(&notes).build() {
+            match BridgeHost::builder(Workspace::open(&work).unwrap())
+                .tasks(&notes)
+                .build()
+            {
                 Ok(host) => return host,
                 Err(_) => tokio::task::yield_now().await,
             }
         }
     })
     .await;
-    let model = tasks.iter().fold(ScriptedModel::new(), |model, _| model.reply("x"));
+    let model = tasks
+        .iter()
+        .fold(ScriptedModel::new(), |model, _| model.reply("x"));
     second.commander(runs(model, 1)).await.unwrap();
     // Another one is refused, and takes nothing from the first.
     let other = Runs::new(Agent::builder(ScriptedModel::new()).build().unwrap());
@@ -303,9 +462,14 @@ async fn tasks_for_which_there_was_no_room_at_first_are_gone_on_with() {
     let client = BridgeClient::new(&address, Token::new(TOKEN).unwrap()).unwrap();
     for task in &tasks {
         let wait = json!({"path": format!("DONE_{task}"), "timeout": 60});
-        assert_eq!(within(client.request("fs/wait", wait)).await.unwrap()["timed_out"], false, "{task}");
+        assert_eq!(
+            within(client.request("fs/wait", wait)).await.unwrap()["timed_out"],
+            false,
+            "{task}"
+        );
     }
-    let signal: serde_json::Value = serde_json::from_slice(&fs::read(work.join("DONE_t0")).unwrap()).unwrap();
+    let signal: serde_json::Value =
+        serde_json::from_slice(&fs::read(work.join("DONE_t0")).unwrap()).unwrap();
     assert!(signal["ended"].as_str().unwrap() > "2020", "{signal}");
 }
 

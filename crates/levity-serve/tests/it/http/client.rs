@@ -30,14 +30,21 @@ impl Answer {
     /// Checks that it is refused, by this code.
     #[track_caller]
     pub(crate) fn refused(self, status: u16, code: &str) {
-        assert_eq!((self.status, self.json["error"]["code"].as_str()), (status, Some(code)), "{self:?}");
+        assert_eq!(
+            (self.status, self.json["error"]["code"].as_str()),
+            (status, Some(code)),
+            "{self:?}"
+        );
         let message = self.json["error"]["message"].as_str().unwrap();
         assert!(!message.is_empty() && message.len() < 500, "{message}");
         assert!(self.has("cache-control: no-store") && self.has("x-content-type-options: nosniff"));
     }
 
     pub(crate) fn has(&self, header: &str) -> bool {
-        self.head.to_ascii_lowercase().lines().any(|line| line.starts_with(header))
+        self.head
+            .to_ascii_lowercase()
+            .lines()
+            .any(|line| line.starts_with(header))
     }
 }
 
@@ -63,8 +70,13 @@ impl Client {
     ) -> Answer {
         let mut all = vec![("Authorization", format!("Bearer {TOKEN}"))];
         all.extend(body.map(|_| ("Content-Type", "application/json".to_owned())));
-        all.extend(headers.iter().map(|(name, value)| (*name, (*value).to_owned())));
-        self.ask_as(method, path, &all, body.unwrap_or_default()).await
+        all.extend(
+            headers
+                .iter()
+                .map(|(name, value)| (*name, (*value).to_owned())),
+        );
+        self.ask_as(method, path, &all, body.unwrap_or_default())
+            .await
     }
 
     /// Asks with these headers alone.
@@ -76,13 +88,18 @@ impl Client {
         body: &str,
     ) -> Answer {
         let mut text = format!("{method} {path} HTTP/1.1\r\nConnection: close\r\n");
-        if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+        if !headers
+            .iter()
+            .any(|(name, _)| name.eq_ignore_ascii_case("host"))
+        {
             text.push_str(&format!("Host: {}\r\n", self.0));
         }
         if !body.is_empty() {
             text.push_str(&format!("Content-Length: {}\r\n", body.len()));
         }
-        headers.iter().for_each(|(name, value)| text.push_str(&format!("{name}: {value}\r\n")));
+        headers
+            .iter()
+            .for_each(|(name, value)| text.push_str(&format!("{name}: {value}\r\n")));
         self.raw(format!("{text}\r\n{body}").as_bytes()).await
     }
 
@@ -99,10 +116,13 @@ impl Client {
     /// Follows the events of a run.
     pub(crate) async fn events(&self, path: &str, last: Option<&str>) -> Events {
         let mut stream = TcpStream::connect(self.0).await.unwrap();
-        let last = last.map(|id| format!("Last-Event-ID: {id}\r\n")).unwrap_or_default();
+        let last = last
+            .map(|id| format!("Last-Event-ID: {id}\r\n"))
+            .unwrap_or_default();
         let host = self.0;
-        let text =
-            format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {TOKEN}\r\n{last}\r\n");
+        let text = format!(
+            "GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {TOKEN}\r\n{last}\r\n"
+        );
         stream.write_all(text.as_bytes()).await.unwrap();
         let mut lines = BufReader::new(stream);
         let mut head = String::new();
@@ -111,14 +131,26 @@ impl Client {
         }
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
         assert!(head.contains("content-type: text/event-stream"), "{head}");
-        Events { lines, text: String::new(), over: false }
+        Events {
+            lines,
+            text: String::new(),
+            over: false,
+        }
     }
 }
 
 fn read(text: &str) -> Answer {
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((text, ""));
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
-    Answer { status, head: head.to_owned(), json: serde_json::from_str(body).unwrap_or(Value::Null) }
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .unwrap_or(0);
+    Answer {
+        status,
+        head: head.to_owned(),
+        json: serde_json::from_str(body).unwrap_or(Value::Null),
+    }
 }
 
 /// A stream of events, as it comes in chunks.
@@ -152,7 +184,8 @@ impl Events {
         }
     }
 
-    /// The next line, for those who do not look into events; what is between the pieces of the stream is among them.
+    /// The next line, for those who do not look into events; what is between the pieces of the
+    /// stream is among them.
     pub(crate) async fn line(&mut self) -> Option<String> {
         if let Some((line, rest)) = self.text.split_once('\n') {
             let line = line.to_owned();
@@ -205,15 +238,23 @@ impl Events {
         }
         self.over = size == 0;
         // A piece ends where an event does, or at a border of characters: events are JSON in UTF-8.
-        self.text.push_str(std::str::from_utf8(&bytes[..size]).unwrap());
+        self.text
+            .push_str(std::str::from_utf8(&bytes[..size]).unwrap());
         true
     }
 }
 
 /// An event of a stream; nothing when it is only a comment or a setting.
 fn parse(text: &str) -> Option<Sse> {
-    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+    let field = |name: &str| {
+        text.lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    };
     let name = field("event")?.to_owned();
     let data = serde_json::from_str(field("data")?).unwrap();
-    Some(Sse { id: field("id").map(str::to_owned), name, data })
+    Some(Sse {
+        id: field("id").map(str::to_owned),
+        name,
+        data,
+    })
 }

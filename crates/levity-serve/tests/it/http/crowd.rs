@@ -19,7 +19,10 @@ const READERS: usize = 500;
 /// The memory that the system holds for this process, in KiB.
 fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmRSS:"))
+        .unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
@@ -29,7 +32,8 @@ async fn deaf(client: Client, path: &str) -> TcpStream {
     socket.set_recv_buffer_size(4096).unwrap();
     let mut stream = socket.connect(client.0).await.unwrap();
     let host = client.0;
-    let text = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n");
+    let text =
+        format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n");
     stream.write_all(text.as_bytes()).await.unwrap();
     stream
 }
@@ -38,10 +42,15 @@ async fn deaf(client: Client, path: &str) -> TcpStream {
 fn runs(calls: usize, bytes: usize) -> (Runs, std::sync::Arc<tokio::sync::Semaphore>) {
     let (held, permits) = Held::new();
     let hold = ScriptedModel::new().call("hold", json!({}));
-    let look =
-        |model: ScriptedModel, n: usize| model.call("look", json!({"n": n, "path": "x".repeat(bytes)}));
+    let look = |model: ScriptedModel, n: usize| {
+        model.call("look", json!({"n": n, "path": "x".repeat(bytes)}))
+    };
     let model = (0..calls).fold(hold, look).reply("Done.");
-    let agent = agent(model, &MemoryJournal::new()).to_builder().tool(held).build().unwrap();
+    let agent = agent(model, &MemoryJournal::new())
+        .to_builder()
+        .tool(held)
+        .build()
+        .unwrap();
     (Runs::new(agent), permits)
 }
 
@@ -56,7 +65,10 @@ async fn five_hundred_readers_get_everything_and_one_who_does_not_read_holds_nob
     let (runs, permits) = runs(calls, 100);
     let server = Server::new(runs).await;
     let client = server.client;
-    client.post("/v1/runs", json!({"goal": "Go.", "id": "r"})).await.is(201);
+    client
+        .post("/v1/runs", json!({"goal": "Go.", "id": "r"}))
+        .await
+        .is(201);
     let path = "/v1/runs/r/events?fleeting=0";
     let _deaf = deaf(client, path).await;
     let mut readers = JoinSet::new();
@@ -87,7 +99,10 @@ async fn five_hundred_readers_get_everything_and_one_who_does_not_read_holds_nob
     let told = readers.join_all().await;
     let events = told[0].0;
     assert!(events > 1000, "{events}");
-    assert!(told.iter().all(|(count, last)| *count == events && last == "end"));
+    assert!(
+        told.iter()
+            .all(|(count, last)| *count == events && last == "end")
+    );
     // All that waits for readers is there once; each of them has a buffer of its own.
     let grown = resident().saturating_sub(before);
     assert!(grown < 160 << 10, "{grown} KiB");
@@ -100,14 +115,19 @@ async fn a_run_takes_the_same_steps_whether_or_not_somebody_does_not_read() {
     for deaf_readers in [0, 20] {
         let (runs, permits) = runs(60, 60_000);
         let server = Server::new(runs).await;
-        server.client.post("/v1/runs", json!({"goal": "Go.", "id": "r"})).await.is(201);
+        server
+            .client
+            .post("/v1/runs", json!({"goal": "Go.", "id": "r"}))
+            .await
+            .is(201);
         let mut deaf_ones = Vec::new();
         for _ in 0..deaf_readers {
             deaf_ones.push(deaf(server.client, "/v1/runs/r/events").await);
         }
         permits.add_permits(1);
         let run = server.runs.get(&RunId::from("r")).unwrap();
-        // What those who do not read leave unread is far more than any buffer holds, and the run has ended all the same.
+        // What those who do not read leave unread is far more than any buffer holds, and the run
+        // has ended all the same.
         run.outcome().await;
         let mut standing = run.standing();
         assert_eq!(standing.stats.tool_calls, 61, "{standing:?}");
@@ -125,12 +145,21 @@ async fn who_takes_nothing_is_closed_in_the_end() {
 
     let (runs, permits) = runs(100, 60_000);
     let stop = CancelToken::new();
-    let listener =
-        Listener::bind("127.0.0.1:0", AccessControl::new(Token::new(TOKEN).unwrap())).await.unwrap();
-    let listener = listener.send_time(std::time::Duration::from_millis(100)).until(stop.clone());
+    let listener = Listener::bind(
+        "127.0.0.1:0",
+        AccessControl::new(Token::new(TOKEN).unwrap()),
+    )
+    .await
+    .unwrap();
+    let listener = listener
+        .send_time(std::time::Duration::from_millis(100))
+        .until(stop.clone());
     let server = Server::on(listener, stop, runs, |api| api.readers(1));
     let client = server.client;
-    client.post("/v1/runs", json!({"goal": "Go.", "id": "r"})).await.is(201);
+    client
+        .post("/v1/runs", json!({"goal": "Go.", "id": "r"}))
+        .await
+        .is(201);
     let _deaf = deaf(client, "/v1/runs/r/events").await;
     while client.get("/v1/runs/r/events").await.status != 503 {}
     permits.add_permits(1);
@@ -138,6 +167,11 @@ async fn who_takes_nothing_is_closed_in_the_end() {
     run.outcome().await;
     assert_eq!(run.standing().stats.tool_calls, 101);
     // Its place is free again once it is closed.
-    while client.ask("HEAD", "/v1/runs/r/events", &[], None).await.status == 503 {}
+    while client
+        .ask("HEAD", "/v1/runs/r/events", &[], None)
+        .await
+        .status
+        == 503
+    {}
     server.stop().await;
 }

@@ -10,13 +10,18 @@ use super::client::{Client, TOKEN};
 use super::support::{Server, agent};
 
 async fn server() -> Server {
-    Server::new(Runs::new(agent(ScriptedModel::new().reply("1"), &MemoryJournal::new()))).await
+    Server::new(Runs::new(agent(
+        ScriptedModel::new().reply("1"),
+        &MemoryJournal::new(),
+    )))
+    .await
 }
 
 /// A head of exactly so many bytes.
 fn head(client: Client, length: usize) -> String {
     let start = format!(
-        "GET /v1/runs HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer {TOKEN}\r\nX-Long: ",
+        "GET /v1/runs HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer \
+            {TOKEN}\r\nX-Long: ",
         client.0
     );
     let fill = length - start.len() - 4;
@@ -46,7 +51,8 @@ async fn head_has_64_kib_at_most() {
     server.stop().await;
 }
 
-/// What is in the buffer behind a head is no part of it, and a head that comes in pieces has the same limit.
+/// What is in the buffer behind a head is no part of it, and a head that comes in pieces has the
+/// same limit.
 #[tokio::test]
 async fn head_limit_is_the_same_in_pieces_and_before_a_body() {
     let server = server().await;
@@ -65,7 +71,8 @@ async fn head_limit_is_the_same_in_pieces_and_before_a_body() {
     let body = format!("{{\"goal\": \"{}\"}}", "x".repeat(100_000));
     let length = body.len();
     let post = format!(
-        "POST /v1/runs HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer {TOKEN}\r\n\
+        "POST /v1/runs HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nAuthorization: Bearer \
+            {TOKEN}\r\n\
          Content-Type: application/json\r\nContent-Length: {length}\r\nX-Long: {}\r\n\r\n{body}",
         client.0,
         "x".repeat(60_000)
@@ -78,34 +85,81 @@ async fn head_limit_is_the_same_in_pieces_and_before_a_body() {
 async fn refusals_of_the_parser_are_json() {
     let server = server().await;
     let client = server.client;
-    let many: String = (0..200).map(|number| format!("X-{number}: 1\r\n")).collect();
+    let many: String = (0..200)
+        .map(|number| format!("X-{number}: 1\r\n"))
+        .collect();
     let long = format!("GET /{} HTTP/1.1\r\n", "x".repeat(80_000));
     for (bytes, status, code) in [
         ("\0\x16\x03\x01 nonsense\r\n\r\n", 400, "bad_request"),
         ("GET\r\n\r\n", 400, "bad_request"),
         ("GET /v1/runs\r\n\r\n", 400, "bad_request"),
         ("GET /v1/runs HTTP/9.9\r\n\r\n", 400, "bad_request"),
-        ("GET /v1/ru ns HTTP/1.1\r\nHost: localhost\r\n\r\n", 400, "bad_request"),
-        ("GET /v1/runs HTTP/1.1\r\nHost localhost\r\n\r\n", 400, "bad_request"),
-        ("GET /v1/runs HTTP/1.1\r\nHost : localhost\r\n\r\n", 400, "bad_request"),
-        ("GET /v1/runs HTTP/1.1\r\n Host: localhost\r\n\r\n", 400, "bad_request"),
-        ("GET /v1/runs HTTP/1.1\r\nHost: local\0host\r\n\r\n", 400, "bad_request"),
-        ("GET /v1/runs HTTP/1.1\r\nHost: localhost\r\nX: a\r\n b\r\n\r\n", 400, "bad_request"),
-        ("POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n", 400, "bad_request"),
-        ("POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1, 2\r\n\r\n", 400, "bad_request"),
-        ("POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: +1\r\n\r\n", 400, "bad_request"),
         (
-            "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+            "GET /v1/ru ns HTTP/1.1\r\nHost: localhost\r\n\r\n",
             400,
             "bad_request",
         ),
-        ("POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n\r\n", 400, "bad_request"),
+        (
+            "GET /v1/runs HTTP/1.1\r\nHost localhost\r\n\r\n",
+            400,
+            "bad_request",
+        ),
+        (
+            "GET /v1/runs HTTP/1.1\r\nHost : localhost\r\n\r\n",
+            400,
+            "bad_request",
+        ),
+        (
+            "GET /v1/runs HTTP/1.1\r\n Host: localhost\r\n\r\n",
+            400,
+            "bad_request",
+        ),
+        (
+            "GET /v1/runs HTTP/1.1\r\nHost: local\0host\r\n\r\n",
+            400,
+            "bad_request",
+        ),
+        (
+            "GET /v1/runs HTTP/1.1\r\nHost: localhost\r\nX: a\r\n b\r\n\r\n",
+            400,
+            "bad_request",
+        ),
+        (
+            "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+            400,
+            "bad_request",
+        ),
+        (
+            "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1, 2\r\n\r\n",
+            400,
+            "bad_request",
+        ),
+        (
+            "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: +1\r\n\r\n",
+            400,
+            "bad_request",
+        ),
+        (
+            "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: \
+                2\r\n\r\n",
+            400,
+            "bad_request",
+        ),
+        (
+            "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n\r\n",
+            400,
+            "bad_request",
+        ),
         (
             "POST /v1/runs HTTP/1.0\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n",
             400,
             "bad_request",
         ),
-        (&format!("GET /v1/runs HTTP/1.1\r\n{many}\r\n"), 431, "head_too_large"),
+        (
+            &format!("GET /v1/runs HTTP/1.1\r\n{many}\r\n"),
+            431,
+            "head_too_large",
+        ),
         (&long, 431, "head_too_large"),
     ] {
         let answer = client.raw(bytes.as_bytes()).await;
@@ -124,11 +178,16 @@ async fn refusals_of_the_parser_are_json() {
     // Behind a request that was answered, on the same connection.
     let good = format!("GET /v1/health HTTP/1.1\r\nHost: {}\r\n\r\n", client.0);
     let mut stream = TcpStream::connect(client.0).await.unwrap();
-    stream.write_all(format!("{good}nonsense\r\n\r\n").as_bytes()).await.unwrap();
+    stream
+        .write_all(format!("{good}nonsense\r\n\r\n").as_bytes())
+        .await
+        .unwrap();
     let mut all = String::new();
     let _ = stream.read_to_string(&mut all).await;
     assert!(
-        all.starts_with("HTTP/1.1 200") && all.contains("HTTP/1.1 400") && all.contains("bad_request"),
+        all.starts_with("HTTP/1.1 200")
+            && all.contains("HTTP/1.1 400")
+            && all.contains("bad_request"),
         "{all}"
     );
     client.ask_as("GET", "/v1/health", &[], "").await.is(200);
@@ -142,18 +201,55 @@ async fn request_line_that_names_another_host_is_refused() {
     let (own, port) = (client.0, client.0.port());
     for (line, host, allowed) in [
         (format!("GET http://{own}/v1/runs"), own.to_string(), true),
-        (format!("GET http://localhost:{port}/v1/runs"), own.to_string(), true),
-        ("GET http://evil.example/v1/runs".to_owned(), own.to_string(), false),
-        (format!("GET http://evil.example:{port}/v1/runs"), own.to_string(), false),
-        (format!("GET http://{own}@evil.example/v1/runs"), own.to_string(), false),
-        (format!("GET http://evil@{own}/v1/runs"), own.to_string(), false),
-        ("GET HTTP://EVIL.EXAMPLE/v1/runs".to_owned(), own.to_string(), false),
-        ("GET http://evil.example/v1/health".to_owned(), own.to_string(), false),
-        (format!("GET http://{own}/v1/runs"), "evil.example".to_owned(), false),
-        (format!("CONNECT evil.example:{port}"), own.to_string(), false),
+        (
+            format!("GET http://localhost:{port}/v1/runs"),
+            own.to_string(),
+            true,
+        ),
+        (
+            "GET http://evil.example/v1/runs".to_owned(),
+            own.to_string(),
+            false,
+        ),
+        (
+            format!("GET http://evil.example:{port}/v1/runs"),
+            own.to_string(),
+            false,
+        ),
+        (
+            format!("GET http://{own}@evil.example/v1/runs"),
+            own.to_string(),
+            false,
+        ),
+        (
+            format!("GET http://evil@{own}/v1/runs"),
+            own.to_string(),
+            false,
+        ),
+        (
+            "GET HTTP://EVIL.EXAMPLE/v1/runs".to_owned(),
+            own.to_string(),
+            false,
+        ),
+        (
+            "GET http://evil.example/v1/health".to_owned(),
+            own.to_string(),
+            false,
+        ),
+        (
+            format!("GET http://{own}/v1/runs"),
+            "evil.example".to_owned(),
+            false,
+        ),
+        (
+            format!("CONNECT evil.example:{port}"),
+            own.to_string(),
+            false,
+        ),
     ] {
         let text = format!(
-            "{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+            "{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nAuthorization: Bearer \
+                {TOKEN}\r\n\r\n"
         );
         let answer = client.raw(text.as_bytes()).await;
         assert_eq!(answer.status == 200, allowed, "{line} {host}: {answer:?}");

@@ -15,12 +15,19 @@ use super::client::{Client, TOKEN};
 use super::support::{Held, Server, agent};
 
 async fn server() -> Server {
-    Server::new(Runs::new(agent(ScriptedModel::new().reply("1"), &MemoryJournal::new()))).await
+    Server::new(Runs::new(agent(
+        ScriptedModel::new().reply("1"),
+        &MemoryJournal::new(),
+    )))
+    .await
 }
 
 async fn lives(client: Client) {
     let health = client.ask_as("GET", "/v1/health", &[], "").await.is(200);
-    assert_eq!(health, json!({"status": "ok", "name": "levity", "version": env!("CARGO_PKG_VERSION")}));
+    assert_eq!(
+        health,
+        json!({"status": "ok", "name": "levity", "version": env!("CARGO_PKG_VERSION")})
+    );
 }
 
 fn bearer(token: &str) -> (&'static str, String) {
@@ -31,7 +38,13 @@ fn bearer(token: &str) -> (&'static str, String) {
 async fn whoever_may_not_come_in_is_told_why() {
     let server = server().await;
     let client = server.client;
-    for path in ["/v1/runs", "/v1/openapi.json", "/v1/runs/x/events", "/nowhere", "/v1/health/"] {
+    for path in [
+        "/v1/runs",
+        "/v1/openapi.json",
+        "/v1/runs/x/events",
+        "/nowhere",
+        "/v1/health/",
+    ] {
         let refused = client.ask_as("GET", path, &[], "").await;
         assert!(refused.has("www-authenticate: bearer"));
         refused.refused(401, "token_missing");
@@ -39,18 +52,32 @@ async fn whoever_may_not_come_in_is_told_why() {
             .ask_as("GET", path, &[bearer("0123456789abcdef-of-a-tesT")], "")
             .await
             .refused(401, "token_wrong");
-        client.ask_as("GET", path, &[bearer(TOKEN), bearer(TOKEN)], "").await.refused(401, "token_missing");
+        client
+            .ask_as("GET", path, &[bearer(TOKEN), bearer(TOKEN)], "")
+            .await
+            .refused(401, "token_missing");
     }
-    for evil in ["http://evil.example", "null", "http://127.0.0.1.evil.example", "file://"] {
+    for evil in [
+        "http://evil.example",
+        "null",
+        "http://127.0.0.1.evil.example",
+        "file://",
+    ] {
         let origin = ("Origin", evil.to_owned());
         client
             .ask_as("POST", "/v1/runs", &[bearer(TOKEN), origin.clone()], "")
             .await
             .refused(403, "origin_refused");
-        client.ask_as("GET", "/v1/health", &[origin], "").await.refused(403, "origin_refused");
+        client
+            .ask_as("GET", "/v1/health", &[origin], "")
+            .await
+            .refused(403, "origin_refused");
     }
     let host = ("Host", "evil.example".to_owned());
-    client.ask_as("GET", "/v1/runs", &[bearer(TOKEN), host], "").await.refused(403, "host_refused");
+    client
+        .ask_as("GET", "/v1/runs", &[bearer(TOKEN), host], "")
+        .await
+        .refused(403, "host_refused");
     // A browser asks first whether it may; nobody from elsewhere may.
     let preflight = [("Origin", "http://localhost:1".to_owned()), bearer(TOKEN)];
     let options = client.ask_as("OPTIONS", "/v1/runs", &preflight, "").await;
@@ -66,9 +93,16 @@ async fn what_is_no_request_is_refused() {
     let client = server.client;
     let post = async |body: &str| client.ask("POST", "/v1/runs", &[], Some(body)).await;
     for bad in ["{", "", "nonsense", "{\"goal\": \"x\"} more", "\u{feff}{}"] {
-        let (status, code) = if bad.is_empty() { (415, "not_json") } else { (400, "bad_json") };
-        let answer =
-            if bad.is_empty() { client.ask("POST", "/v1/runs", &[], None).await } else { post(bad).await };
+        let (status, code) = if bad.is_empty() {
+            (415, "not_json")
+        } else {
+            (400, "bad_json")
+        };
+        let answer = if bad.is_empty() {
+            client.ask("POST", "/v1/runs", &[], None).await
+        } else {
+            post(bad).await
+        };
         answer.refused(status, code);
     }
     post(&"[".repeat(100_000)).await.refused(422, "invalid");
@@ -91,30 +125,81 @@ async fn what_is_no_request_is_refused() {
     ] {
         post(&wrong.to_string()).await.refused(422, "invalid");
     }
-    post(r#"{"goal": "x", "goal": "y"}"#).await.refused(422, "invalid");
-    for id in
-        ["", ".", "..", "../x", "a/b", "a.b", "a b", "\u{e9}", "a\u{0}", &"x".repeat(129), "C:\\x", "%2e"]
-    {
-        post(&json!({"goal": "x", "id": id}).to_string()).await.refused(422, "bad_id");
+    post(r#"{"goal": "x", "goal": "y"}"#)
+        .await
+        .refused(422, "invalid");
+    for id in [
+        "",
+        ".",
+        "..",
+        "../x",
+        "a/b",
+        "a.b",
+        "a b",
+        "\u{e9}",
+        "a\u{0}",
+        &"x".repeat(129),
+        "C:\\x",
+        "%2e",
+    ] {
+        post(&json!({"goal": "x", "id": id}).to_string())
+            .await
+            .refused(422, "bad_id");
     }
-    for id in ["", " ", "\u{200b}", "\u{2060}\u{feff}", "a\u{202e}b", "a\u{2066}b", "a\nb", &"x".repeat(257)]
-    {
-        post(&json!({"goal": "x", "conversation": id}).to_string()).await.refused(422, "bad_id");
+    for id in [
+        "",
+        " ",
+        "\u{200b}",
+        "\u{2060}\u{feff}",
+        "a\u{202e}b",
+        "a\u{2066}b",
+        "a\nb",
+        &"x".repeat(257),
+    ] {
+        post(&json!({"goal": "x", "conversation": id}).to_string())
+            .await
+            .refused(422, "bad_id");
     }
-    post(&json!({"goal": "x".repeat((256 << 10) + 1)}).to_string()).await.refused(413, "goal_too_long");
+    post(&json!({"goal": "x".repeat((256 << 10) + 1)}).to_string())
+        .await
+        .refused(413, "goal_too_long");
     let long = json!({"text": "x".repeat((256 << 10) + 1)});
-    client.post("/v1/runs/none/say", long).await.refused(413, "goal_too_long");
-    post(&json!({"goal": "x".repeat(2 << 20)}).to_string()).await.refused(413, "too_large");
-    for kind in ["text/plain", "application/jsonp", "application/x-www-form-urlencoded", ""] {
+    client
+        .post("/v1/runs/none/say", long)
+        .await
+        .refused(413, "goal_too_long");
+    post(&json!({"goal": "x".repeat(2 << 20)}).to_string())
+        .await
+        .refused(413, "too_large");
+    for kind in [
+        "text/plain",
+        "application/jsonp",
+        "application/x-www-form-urlencoded",
+        "",
+    ] {
         let headers = [bearer(TOKEN), ("Content-Type", kind.to_owned())];
-        client.ask_as("POST", "/v1/runs", &headers, r#"{"goal": "x"}"#).await.refused(415, "not_json");
+        client
+            .ask_as("POST", "/v1/runs", &headers, r#"{"goal": "x"}"#)
+            .await
+            .refused(415, "not_json");
     }
     let twice = [("Content-Type", "application/json")];
-    client.ask("POST", "/v1/runs", &twice, Some(r#"{"goal": "x"}"#)).await.refused(400, "bad_header");
-    let keys = [("Idempotency-Key", "a"), ("Idempotency-Key", "b")];
-    client.ask("POST", "/v1/runs", &keys, Some(r#"{"goal": "x"}"#)).await.refused(400, "bad_header");
     client
-        .ask("POST", "/v1/runs", &[("Idempotency-Key", "")], Some(r#"{"goal": "x"}"#))
+        .ask("POST", "/v1/runs", &twice, Some(r#"{"goal": "x"}"#))
+        .await
+        .refused(400, "bad_header");
+    let keys = [("Idempotency-Key", "a"), ("Idempotency-Key", "b")];
+    client
+        .ask("POST", "/v1/runs", &keys, Some(r#"{"goal": "x"}"#))
+        .await
+        .refused(400, "bad_header");
+    client
+        .ask(
+            "POST",
+            "/v1/runs",
+            &[("Idempotency-Key", "")],
+            Some(r#"{"goal": "x"}"#),
+        )
         .await
         .refused(400, "bad_header");
     assert_eq!(server.runs.here().len(), 0);
@@ -126,7 +211,15 @@ async fn what_is_no_request_is_refused() {
 async fn what_is_not_there_is_refused() {
     let server = server().await;
     let client = server.client;
-    for path in ["/", "/v1", "/v1/", "/v2/runs", "/v1/runs/", "/v1/runs/r/nothing", "/v1/../etc/passwd"] {
+    for path in [
+        "/",
+        "/v1",
+        "/v1/",
+        "/v2/runs",
+        "/v1/runs/",
+        "/v1/runs/r/nothing",
+        "/v1/../etc/passwd",
+    ] {
         client.get(path).await.refused(404, "no_route");
     }
     for (method, path) in [
@@ -141,30 +234,80 @@ async fn what_is_not_there_is_refused() {
         assert!(refused.has("allow: "), "{refused:?}");
         refused.refused(405, "no_method");
     }
-    for id in ["..", "%2e%2e", "..%2fx", "a%2Fb", "a%00", "%ff", ".x", "a..1", "~", &"x".repeat(129)] {
+    for id in [
+        "..",
+        "%2e%2e",
+        "..%2fx",
+        "a%2Fb",
+        "a%00",
+        "%ff",
+        ".x",
+        "a..1",
+        "~",
+        &"x".repeat(129),
+    ] {
         for path in ["", "/events", "/asks"] {
             let answer = client.get(&format!("/v1/runs/{id}{path}")).await;
             assert!(matches!(answer.status, 400 | 404), "{id}{path}: {answer:?}");
         }
-        assert!(matches!(client.post(&format!("/v1/runs/{id}/pause"), json!({})).await.status, 400 | 404));
+        assert!(matches!(
+            client
+                .post(&format!("/v1/runs/{id}/pause"), json!({}))
+                .await
+                .status,
+            400 | 404
+        ));
     }
     for path in ["", "/events", "/asks"] {
-        client.get(&format!("/v1/runs/nobody{path}")).await.refused(404, "no_run");
+        client
+            .get(&format!("/v1/runs/nobody{path}"))
+            .await
+            .refused(404, "no_run");
     }
     for command in ["pause", "resume", "cancel"] {
-        client.post(&format!("/v1/runs/nobody/{command}"), json!({})).await.refused(404, "no_run");
-        client.post(&format!("/v1/runs/nobody/{command}"), json!({"odd": 1})).await.refused(422, "invalid");
+        client
+            .post(&format!("/v1/runs/nobody/{command}"), json!({}))
+            .await
+            .refused(404, "no_run");
+        client
+            .post(&format!("/v1/runs/nobody/{command}"), json!({"odd": 1}))
+            .await
+            .refused(422, "invalid");
     }
-    client.post("/v1/runs/nobody/say", json!({"text": "x"})).await.refused(404, "no_run");
-    client.post("/v1/runs/nobody/say", json!({"text": "\u{200b}\0"})).await.refused(422, "invalid");
-    client.post("/v1/runs/nobody/asks/1", json!({"decision": "allow"})).await.refused(404, "no_run");
+    client
+        .post("/v1/runs/nobody/say", json!({"text": "x"}))
+        .await
+        .refused(404, "no_run");
+    client
+        .post("/v1/runs/nobody/say", json!({"text": "\u{200b}\0"}))
+        .await
+        .refused(422, "invalid");
+    client
+        .post("/v1/runs/nobody/asks/1", json!({"decision": "allow"}))
+        .await
+        .refused(404, "no_run");
     client.get("/v1/sessions").await.refused(404, "no_sessions");
-    client.get("/v1/sessions/x?kind=plan").await.refused(404, "no_sessions");
+    client
+        .get("/v1/sessions/x?kind=plan")
+        .await
+        .refused(404, "no_sessions");
     // A plan is not forgotten, and so no conversation of that name is in its place.
-    client.ask("DELETE", "/v1/sessions/x?kind=plan", &[], None).await.refused(400, "bad_query");
-    client.ask("DELETE", "/v1/runs/x?dry=1", &[], None).await.refused(400, "bad_query");
-    client.get("/v1/runs/x?full=1").await.refused(400, "bad_query");
-    client.post("/v1/runs/x/cancel?force=1", json!({})).await.refused(400, "bad_query");
+    client
+        .ask("DELETE", "/v1/sessions/x?kind=plan", &[], None)
+        .await
+        .refused(400, "bad_query");
+    client
+        .ask("DELETE", "/v1/runs/x?dry=1", &[], None)
+        .await
+        .refused(400, "bad_query");
+    client
+        .get("/v1/runs/x?full=1")
+        .await
+        .refused(400, "bad_query");
+    client
+        .post("/v1/runs/x/cancel?force=1", json!({}))
+        .await
+        .refused(400, "bad_query");
     client.get("/v1/runs/x?").await.refused(404, "no_run");
     let head = client.ask("HEAD", "/v1/runs", &[], None).await;
     assert_eq!((head.status, &head.json), (200, &Value::Null));
@@ -177,14 +320,22 @@ async fn hasty() -> Server {
     let stop = CancelToken::new();
     let gate = AccessControl::new(Token::new(TOKEN).unwrap());
     let time = Duration::from_millis(150);
-    let listener = Listener::bind("127.0.0.1:0", gate).await.unwrap().header_time(time).until(stop.clone());
-    let runs = Runs::new(agent(ScriptedModel::new().reply("1"), &MemoryJournal::new()));
+    let listener = Listener::bind("127.0.0.1:0", gate)
+        .await
+        .unwrap()
+        .header_time(time)
+        .until(stop.clone());
+    let runs = Runs::new(agent(
+        ScriptedModel::new().reply("1"),
+        &MemoryJournal::new(),
+    ));
     Server::on(listener, stop, runs, |api| api.body_time(time))
 }
 
 fn head(client: Client, length: u64) -> String {
     format!(
-        "POST /v1/runs HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n\
+        "POST /v1/runs HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: \
+            application/json\r\n\
          Content-Length: {length}\r\n\r\n",
         client.0
     )
@@ -194,24 +345,48 @@ fn head(client: Client, length: u64) -> String {
 async fn what_is_announced_too_large_is_not_read() {
     let server = server().await;
     let client = server.client;
-    client.raw(head(client, 1 << 30).as_bytes()).await.refused(413, "too_large");
-    assert!(matches!(client.raw(head(client, u64::MAX).as_bytes()).await.status, 400 | 413 | 431));
+    client
+        .raw(head(client, 1 << 30).as_bytes())
+        .await
+        .refused(413, "too_large");
+    assert!(matches!(
+        client.raw(head(client, u64::MAX).as_bytes()).await.status,
+        400 | 413 | 431
+    ));
     // Without an announcement, it is read as far as it may go.
     let chunked = format!(
-        "POST /v1/runs HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n\
+        "POST /v1/runs HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: \
+            application/json\r\n\
          Transfer-Encoding: chunked\r\n\r\n",
         client.0
     );
     let piece = format!("10000\r\n{}\r\n", "x".repeat(1 << 16));
-    client.raw(format!("{chunked}{}", piece.repeat(40)).as_bytes()).await.refused(413, "too_large");
-    let both = head(client, 5).replace("\r\n\r\n", "\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
+    client
+        .raw(format!("{chunked}{}", piece.repeat(40)).as_bytes())
+        .await
+        .refused(413, "too_large");
+    let both = head(client, 5).replace(
+        "\r\n\r\n",
+        "\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    );
     assert_ne!(client.raw(both.as_bytes()).await.status, 201);
     let two = head(client, 5).replace("\r\n\r\n", "\r\nContent-Length: 6\r\n\r\nxxxxx");
     assert_eq!(client.raw(two.as_bytes()).await.status, 400);
-    assert_eq!(client.raw(b"\0\xff\x16\x03\x01 nonsense\r\n\r\n").await.status, 400);
-    let many: String = (0..5_000).map(|n| format!("X-{n}: {}\r\n", "y".repeat(100))).collect();
+    assert_eq!(
+        client
+            .raw(b"\0\xff\x16\x03\x01 nonsense\r\n\r\n")
+            .await
+            .status,
+        400
+    );
+    let many: String = (0..5_000)
+        .map(|n| format!("X-{n}: {}\r\n", "y".repeat(100)))
+        .collect();
     let large = format!("GET /v1/runs HTTP/1.1\r\nHost: {}\r\n{many}\r\n", client.0);
-    assert!(matches!(client.raw(large.as_bytes()).await.status, 0 | 400 | 431));
+    assert!(matches!(
+        client.raw(large.as_bytes()).await.status,
+        0 | 400 | 431
+    ));
     lives(client).await;
     server.stop().await;
 }
@@ -223,13 +398,22 @@ async fn whoever_is_slow_is_not_waited_for() {
     // The head never ends; the body never comes; the body comes one byte at a time.
     let answer = client.raw(b"GET /v1/runs HTTP/1.1\r\nHost: loc").await;
     assert!(matches!(answer.status, 0 | 408), "{answer:?}");
-    client.raw(head(client, 20).as_bytes()).await.refused(408, "too_slow");
-    client.raw(format!("{}{{\"goal\":", head(client, 20)).as_bytes()).await.refused(408, "too_slow");
+    client
+        .raw(head(client, 20).as_bytes())
+        .await
+        .refused(408, "too_slow");
+    client
+        .raw(format!("{}{{\"goal\":", head(client, 20)).as_bytes())
+        .await
+        .refused(408, "too_slow");
     // Hundreds of them do not keep others out.
     let mut slow = Vec::new();
     for _ in 0..300 {
         let mut stream = TcpStream::connect(client.0).await.unwrap();
-        stream.write_all(b"POST /v1/runs HTTP/1.1\r\n").await.unwrap();
+        stream
+            .write_all(b"POST /v1/runs HTTP/1.1\r\n")
+            .await
+            .unwrap();
         slow.push(stream);
     }
     lives(client).await;
@@ -245,11 +429,18 @@ async fn whoever_is_slow_is_not_waited_for() {
 async fn ten_thousand_orders_beyond_the_limit_start_none() {
     let (held, _permits) = Held::new();
     let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
-    let agent = agent(model, &MemoryJournal::new()).to_builder().tool(held).build().unwrap();
+    let agent = agent(model, &MemoryJournal::new())
+        .to_builder()
+        .tool(held)
+        .build()
+        .unwrap();
     let server = Server::new(Runs::new(agent).most(3)).await;
     let client = server.client;
     for _ in 0..3 {
-        client.post("/v1/runs", json!({"goal": "Hold."})).await.is(201);
+        client
+            .post("/v1/runs", json!({"goal": "Hold."}))
+            .await
+            .is(201);
     }
     let mut asking = JoinSet::new();
     for _ in 0..20 {
@@ -282,10 +473,19 @@ async fn refused_input_is_described_without_its_values() {
     let server = server().await;
     let client = server.client;
     let shows_none = |answer: super::client::Answer, sent: &str| {
-        let message = answer.json["error"]["message"].as_str().unwrap_or_default().to_owned();
+        let message = answer.json["error"]["message"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
         assert!(matches!(answer.status, 400 | 422), "{sent}: {answer:?}");
-        assert!(!message.is_empty() && message.len() < 500, "{sent}: {message}");
-        assert!(!format!("{answer:?}").contains("sk-live"), "{sent}: {answer:?}");
+        assert!(
+            !message.is_empty() && message.len() < 500,
+            "{sent}: {message}"
+        );
+        assert!(
+            !format!("{answer:?}").contains("sk-live"),
+            "{sent}: {answer:?}"
+        );
         message
     };
     let bodies = [
@@ -308,16 +508,31 @@ async fn refused_input_is_described_without_its_values() {
         format!("{{\"goal\": \"{KEY}\" \"{KEY}\"}}"),
         KEY.to_owned(),
     ];
-    for path in ["/v1/runs", "/v1/runs/r/say", "/v1/runs/r/asks/r:1", "/v1/runs/r/cancel", "/v1/runs/r/pause"]
-    {
+    for path in [
+        "/v1/runs",
+        "/v1/runs/r/say",
+        "/v1/runs/r/asks/r:1",
+        "/v1/runs/r/cancel",
+        "/v1/runs/r/pause",
+    ] {
         for body in &bodies {
             let message = shows_none(client.ask("POST", path, &[], Some(body)).await, body);
-            assert!(message.contains("line 1 column ") || body.starts_with('['), "{path} {body}: {message}");
+            assert!(
+                message.contains("line 1 column ") || body.starts_with('['),
+                "{path} {body}: {message}"
+            );
         }
     }
-    for query in
-        ["state={}", "limit={}", "since={}", "{}=1", "roots={}", "cursor={}", "state=done&{}", "a=%ff{}"]
-    {
+    for query in [
+        "state={}",
+        "limit={}",
+        "since={}",
+        "{}=1",
+        "roots={}",
+        "cursor={}",
+        "state=done&{}",
+        "a=%ff{}",
+    ] {
         let query = query.replace("{}", KEY);
         shows_none(client.get(&format!("/v1/runs?{query}")).await, &query);
     }

@@ -15,7 +15,12 @@ fn deletes(path: &str) -> Turn {
 /// Starts a run, and gives its id.
 async fn start(client: Client, goal: &str) -> String {
     let answer = client.post("/v1/runs", json!({"goal": goal})).await;
-    let location = answer.head.lines().find_map(|line| line.strip_prefix("location: ")).unwrap().to_owned();
+    let location = answer
+        .head
+        .lines()
+        .find_map(|line| line.strip_prefix("location: "))
+        .unwrap()
+        .to_owned();
     let run = answer.is(201);
     let id = run["id"].as_str().unwrap().to_owned();
     assert_eq!(location, format!("/v1/runs/{id}"));
@@ -31,16 +36,27 @@ fn question(events: &[Sse]) -> String {
 
 #[tokio::test]
 async fn a_run_is_started_followed_and_shown() {
-    let model = ScriptedModel::new().call("look", json!({"path": "a"})).reply("Seen.");
+    let model = ScriptedModel::new()
+        .call("look", json!({"path": "a"}))
+        .reply("Seen.");
     let server = Server::new(Runs::new(agent(model, &MemoryJournal::new()))).await;
     let id = start(server.client, "Look.").await;
-    let mut events = server.client.events(&format!("/v1/runs/{id}/events"), None).await;
+    let mut events = server
+        .client
+        .events(&format!("/v1/runs/{id}/events"), None)
+        .await;
     let told = events.rest().await;
     let names: Vec<&str> = told.iter().map(|event| &*event.name).collect();
     assert_eq!(names.first(), Some(&"run_started"));
     assert_eq!(names[names.len() - 2..], ["run_ended", "end"]);
-    assert_eq!(told.last().unwrap().data, json!({"run": id, "state": "answered", "status": "complete"}));
-    let ids: Vec<usize> = told.iter().filter_map(|event| event.id.as_ref()?.parse().ok()).collect();
+    assert_eq!(
+        told.last().unwrap().data,
+        json!({"run": id, "state": "answered", "status": "complete"})
+    );
+    let ids: Vec<usize> = told
+        .iter()
+        .filter_map(|event| event.id.as_ref()?.parse().ok())
+        .collect();
     assert_eq!(ids, (1..=ids.len()).collect::<Vec<_>>());
 
     let run = server.client.get(&format!("/v1/runs/{id}")).await.is(200);
@@ -49,8 +65,7 @@ async fn a_run_is_started_followed_and_shown() {
         (&json!("answered"), &json!(false), &json!("Look."))
     );
     assert_eq!(run["ending"]["text"], "Seen.");
-    let stats =
-        json!({"turns": 2, "model_calls": 2, "tool_calls": 1, "failed_calls": 0, "reasoning_steps": 0});
+    let stats = json!({"turns": 2, "model_calls": 2, "tool_calls": 1, "failed_calls": 0, "reasoning_steps": 0});
     assert_eq!(run["stats"], stats);
     assert!(run["usage"]["tokens"].as_u64().is_some() && run["opened"].as_u64().is_some());
     server.stop().await;
@@ -68,7 +83,9 @@ async fn questions_are_decided_on() {
     let server = Server::new(Runs::new(agent(model, &journal))).await;
     let client = server.client;
     let id = start(client, "Tidy up.").await;
-    let mut events = client.events(&format!("/v1/runs/{id}/events?fleeting=0"), None).await;
+    let mut events = client
+        .events(&format!("/v1/runs/{id}/events?fleeting=0"), None)
+        .await;
     let decisions = [
         json!({"decision": "allow"}),
         json!({"decision": "deny", "reason": "keep it"}),
@@ -78,12 +95,18 @@ async fn questions_are_decided_on() {
     for decision in decisions {
         let ask = question(&events.until("asked").await);
         let run = client.get(&format!("/v1/runs/{id}")).await.is(200);
-        assert_eq!((&run["state"], &run["asks"][0]["id"]), (&json!("waiting"), &json!(ask)));
+        assert_eq!(
+            (&run["state"], &run["asks"][0]["id"]),
+            (&json!("waiting"), &json!(ask))
+        );
         let asks = client.get(&format!("/v1/runs/{id}/asks")).await.is(200);
         assert_eq!(asks["asks"], run["asks"]);
         let path = format!("/v1/runs/{id}/asks/{ask}");
         if decision["decision"] == "answer" {
-            client.post(&path, json!({"decision": "allow"})).await.refused(422, "wants_answer");
+            client
+                .post(&path, json!({"decision": "allow"}))
+                .await
+                .refused(422, "wants_answer");
         }
         let told = client.post(&path, decision.clone()).await.is(200);
         assert_eq!(told, json!({"id": id, "told": "heard"}));
@@ -99,22 +122,37 @@ async fn questions_are_decided_on() {
         .filter(|event| event.name == "tool_finished")
         .map(|event| event.data["kind"]["tool_finished"]["result"].to_string())
         .collect();
-    for (result, part) in results.iter().zip([r#"{\"path\":\"a\"}"#, r#"{\"path\":\"d\"}"#]) {
+    for (result, part) in results
+        .iter()
+        .zip([r#"{\"path\":\"a\"}"#, r#"{\"path\":\"d\"}"#])
+    {
         assert!(result.contains(part), "{results:?}");
     }
     let run = client.get(&format!("/v1/runs/{id}")).await.is(200);
-    assert_eq!((&run["ending"]["text"], &run["asks"]), (&json!("Done."), &json!([])));
+    assert_eq!(
+        (&run["ending"]["text"], &run["asks"]),
+        (&json!("Done."), &json!([]))
+    );
     server.stop().await;
 }
 
 #[tokio::test]
 async fn what_is_decided_must_make_sense() {
     let journal = MemoryJournal::new();
-    let server =
-        Server::new(Runs::new(agent(ScriptedModel::new().turn(deletes("a")).reply("."), &journal))).await;
+    let server = Server::new(Runs::new(agent(
+        ScriptedModel::new().turn(deletes("a")).reply("."),
+        &journal,
+    )))
+    .await;
     let client = server.client;
     let id = start(client, "Tidy up.").await;
-    let ask = question(&client.events(&format!("/v1/runs/{id}/events"), None).await.until("asked").await);
+    let ask = question(
+        &client
+            .events(&format!("/v1/runs/{id}/events"), None)
+            .await
+            .until("asked")
+            .await,
+    );
     let path = format!("/v1/runs/{id}/asks/{ask}");
     let wrong = [
         json!({}),
@@ -131,17 +169,34 @@ async fn what_is_decided_must_make_sense() {
         client.post(&path, wrong).await.refused(422, "invalid");
     }
     client
-        .post(&format!("/v1/runs/{id}/asks/x:y"), json!({"decision": "allow"}))
+        .post(
+            &format!("/v1/runs/{id}/asks/x:y"),
+            json!({"decision": "allow"}),
+        )
         .await
         .refused(400, "bad_id");
     client
-        .post(&format!("/v1/runs/{id}/asks/777"), json!({"decision": "allow"}))
+        .post(
+            &format!("/v1/runs/{id}/asks/777"),
+            json!({"decision": "allow"}),
+        )
         .await
         .refused(409, "not_asked");
     // The number alone will do where the run itself asks.
     let number = ask.rsplit_once(':').unwrap().1;
-    client.post(&format!("/v1/runs/{id}/asks/{number}"), json!({"decision": "allow"})).await.is(200);
-    server.runs.get(&id.as_str().into()).unwrap().outcome().await;
+    client
+        .post(
+            &format!("/v1/runs/{id}/asks/{number}"),
+            json!({"decision": "allow"}),
+        )
+        .await
+        .is(200);
+    server
+        .runs
+        .get(&id.as_str().into())
+        .unwrap()
+        .outcome()
+        .await;
     server.stop().await;
 }
 
@@ -149,32 +204,67 @@ async fn what_is_decided_must_make_sense() {
 async fn a_run_is_paused_spoken_to_resumed_and_cancelled() {
     let (held, permits) = super::support::Held::new();
     let journal = MemoryJournal::new();
-    let model = ScriptedModel::new().call("hold", json!({})).call("hold", json!({})).reply("Done.");
-    let agent = agent(model, &journal).to_builder().tool(held).build().unwrap();
+    let model = ScriptedModel::new()
+        .call("hold", json!({}))
+        .call("hold", json!({}))
+        .reply("Done.");
+    let agent = agent(model, &journal)
+        .to_builder()
+        .tool(held)
+        .build()
+        .unwrap();
     let server = Server::new(Runs::new(agent)).await;
     let client = server.client;
     let id = start(client, "Hold.").await;
     let run = format!("/v1/runs/{id}");
     let mut events = client.events(&format!("{run}/events"), None).await;
     events.until("tool_started").await;
-    client.post(&format!("{run}/pause"), json!({})).await.is(200);
+    client
+        .post(&format!("{run}/pause"), json!({}))
+        .await
+        .is(200);
     assert_eq!(client.get(&run).await.is(200)["paused"], true);
-    client.post(&format!("{run}/say"), json!({"text": "Hurry."})).await.is(200);
+    client
+        .post(&format!("{run}/say"), json!({"text": "Hurry."}))
+        .await
+        .is(200);
     permits.add_permits(1);
     let told = events.until("tool_finished").await;
-    let names: Vec<&str> = told.iter().map(|event| &*event.name).filter(|name| *name != "phase").collect();
+    let names: Vec<&str> = told
+        .iter()
+        .map(|event| &*event.name)
+        .filter(|name| *name != "phase")
+        .collect();
     assert_eq!(names, ["paused", "said", "tool_finished"]);
-    client.ask("POST", &format!("{run}/resume"), &[], None).await.is(200);
+    client
+        .ask("POST", &format!("{run}/resume"), &[], None)
+        .await
+        .is(200);
     assert_eq!(client.get(&run).await.is(200)["paused"], false);
     events.until("tool_started").await;
-    client.post(&format!("{run}/cancel"), json!({"reason": "enough"})).await.is(200);
+    client
+        .post(&format!("{run}/cancel"), json!({"reason": "enough"}))
+        .await
+        .is(200);
     let told = events.rest().await;
-    assert_eq!(told.last().unwrap().data["status"], json!({"cancelled": {"reason": "enough"}}));
+    assert_eq!(
+        told.last().unwrap().data["status"],
+        json!({"cancelled": {"reason": "enough"}})
+    );
     for command in ["pause", "resume", "cancel"] {
-        client.post(&format!("{run}/{command}"), json!({})).await.refused(409, "not_running");
+        client
+            .post(&format!("{run}/{command}"), json!({}))
+            .await
+            .refused(409, "not_running");
     }
-    client.post(&format!("{run}/say"), json!({"text": "x"})).await.refused(409, "not_running");
-    assert_eq!(client.get(&run).await.is(200)["ending"]["why"], "cancelled: enough");
+    client
+        .post(&format!("{run}/say"), json!({"text": "x"}))
+        .await
+        .refused(409, "not_running");
+    assert_eq!(
+        client.get(&run).await.is(200)["ending"]["why"],
+        "cancelled: enough"
+    );
     server.stop().await;
 }
 
@@ -184,40 +274,93 @@ async fn a_request_that_is_sent_again_starts_nothing_twice() {
     let server = Server::new(Runs::new(agent(ScriptedModel::new().reply("1"), &journal))).await;
     let client = server.client;
     let order = json!({"goal": "Count.", "id": "monday"});
-    assert_eq!(client.post("/v1/runs", order.clone()).await.is(201)["id"], "monday");
-    assert_eq!(client.post("/v1/runs", order.clone()).await.is(200)["id"], "monday");
-    client.post("/v1/runs", json!({"goal": "Other.", "id": "monday"})).await.refused(409, "run_exists");
+    assert_eq!(
+        client.post("/v1/runs", order.clone()).await.is(201)["id"],
+        "monday"
+    );
+    assert_eq!(
+        client.post("/v1/runs", order.clone()).await.is(200)["id"],
+        "monday"
+    );
+    client
+        .post("/v1/runs", json!({"goal": "Other.", "id": "monday"}))
+        .await
+        .refused(409, "run_exists");
     let by_key = async |client: Client, goal: &str, key: &str| {
         let body = json!({"goal": goal}).to_string();
-        client.ask("POST", "/v1/runs", &[("Idempotency-Key", key)], Some(&body)).await
+        client
+            .ask("POST", "/v1/runs", &[("Idempotency-Key", key)], Some(&body))
+            .await
     };
     let first = by_key(client, "Count.", "abc").await.is(201);
-    assert_eq!(by_key(client, "Count.", "abc").await.is(200)["id"], first["id"]);
-    assert_ne!(by_key(client, "Count.", "abd").await.is(201)["id"], first["id"]);
-    by_key(client, "Other.", "abc").await.refused(409, "run_exists");
-    let both = client.ask("POST", "/v1/runs", &[("Idempotency-Key", "k")], Some(&order.to_string())).await;
+    assert_eq!(
+        by_key(client, "Count.", "abc").await.is(200)["id"],
+        first["id"]
+    );
+    assert_ne!(
+        by_key(client, "Count.", "abd").await.is(201)["id"],
+        first["id"]
+    );
+    by_key(client, "Other.", "abc")
+        .await
+        .refused(409, "run_exists");
+    let both = client
+        .ask(
+            "POST",
+            "/v1/runs",
+            &[("Idempotency-Key", "k")],
+            Some(&order.to_string()),
+        )
+        .await;
     both.refused(400, "two_ids");
     server.stop().await;
 
     // Another process knows them from the journal.
     let server = Server::new(Runs::new(agent(ScriptedModel::new().reply("1"), &journal))).await;
-    assert_eq!(by_key(server.client, "Count.", "abc").await.is(200)["id"], first["id"]);
-    by_key(server.client, "Other.", "abc").await.refused(409, "run_exists");
-    assert_eq!(server.client.post("/v1/runs", order).await.is(200)["state"], "answered");
+    assert_eq!(
+        by_key(server.client, "Count.", "abc").await.is(200)["id"],
+        first["id"]
+    );
+    by_key(server.client, "Other.", "abc")
+        .await
+        .refused(409, "run_exists");
+    assert_eq!(
+        server.client.post("/v1/runs", order).await.is(200)["state"],
+        "answered"
+    );
     server.stop().await;
 }
 
 #[tokio::test]
 async fn many_at_once_start_one() {
-    let server = Server::new(Runs::new(agent(ScriptedModel::new().reply("1"), &MemoryJournal::new()))).await;
+    let server = Server::new(Runs::new(agent(
+        ScriptedModel::new().reply("1"),
+        &MemoryJournal::new(),
+    )))
+    .await;
     let mut asked = tokio::task::JoinSet::new();
     for _ in 0..20 {
         let client = server.client;
-        asked.spawn(async move { client.post("/v1/runs", json!({"goal": "Count.", "id": "one"})).await });
+        asked.spawn(async move {
+            client
+                .post("/v1/runs", json!({"goal": "Count.", "id": "one"}))
+                .await
+        });
     }
-    let mut statuses: Vec<u16> = asked.join_all().await.into_iter().map(|answer| answer.status).collect();
+    let mut statuses: Vec<u16> = asked
+        .join_all()
+        .await
+        .into_iter()
+        .map(|answer| answer.status)
+        .collect();
     statuses.sort_unstable();
-    assert_eq!((statuses.iter().filter(|status| **status == 201).count(), statuses.last()), (1, Some(&201)));
+    assert_eq!(
+        (
+            statuses.iter().filter(|status| **status == 201).count(),
+            statuses.last()
+        ),
+        (1, Some(&201))
+    );
     assert_eq!(statuses[0], 200);
     let runs = server.client.get("/v1/runs").await.is(200);
     assert_eq!(runs["runs"].as_array().map(Vec::len), Some(1));
@@ -230,30 +373,64 @@ async fn runs_are_listed_page_by_page_and_removed() {
         let journal = MemoryJournal::new();
         let mut agent = agent(ScriptedModel::new().reply("1"), &journal);
         if !keeps {
-            agent = agent.to_builder().runtime(levity_runtime::Runtime::new()).build().unwrap();
+            agent = agent
+                .to_builder()
+                .runtime(levity_runtime::Runtime::new())
+                .build()
+                .unwrap();
         }
         let server = Server::new(Runs::new(agent)).await;
         let client = server.client;
         for number in 0..7 {
-            let run =
-                client.post("/v1/runs", json!({"goal": "Count.", "id": format!("r{number}")})).await.is(201);
-            server.runs.get(&run["id"].as_str().unwrap().into()).unwrap().outcome().await;
+            let run = client
+                .post(
+                    "/v1/runs",
+                    json!({"goal": "Count.", "id": format!("r{number}")}),
+                )
+                .await
+                .is(201);
+            server
+                .runs
+                .get(&run["id"].as_str().unwrap().into())
+                .unwrap()
+                .outcome()
+                .await;
         }
         let (mut found, mut path) = (Vec::new(), "/v1/runs?limit=2".to_owned());
         loop {
             let page = client.get(&path).await.is(200);
             found.extend(
-                page["runs"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap().to_owned()),
+                page["runs"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|run| run["id"].as_str().unwrap().to_owned()),
             );
-            let Value::String(next) = &page["next"] else { break };
+            let Value::String(next) = &page["next"] else {
+                break;
+            };
             path = format!("/v1/runs?limit=2&cursor={next}");
         }
         found.sort();
-        assert_eq!(found, (0..7).map(|number| format!("r{number}")).collect::<Vec<_>>());
-        assert_eq!(client.get("/v1/runs?state=open").await.is(200)["runs"], json!([]));
-        let all = client.get("/v1/runs?state=answered&roots=0&since=0").await.is(200);
+        assert_eq!(
+            found,
+            (0..7)
+                .map(|number| format!("r{number}"))
+                .collect::<Vec<_>>()
+        );
+        assert_eq!(
+            client.get("/v1/runs?state=open").await.is(200)["runs"],
+            json!([])
+        );
+        let all = client
+            .get("/v1/runs?state=answered&roots=0&since=0")
+            .await
+            .is(200);
         assert_eq!(all["runs"].as_array().map(Vec::len), Some(7));
-        assert_eq!(client.get("/v1/runs?before=1").await.is(200)["runs"], json!([]));
+        assert_eq!(
+            client.get("/v1/runs?before=1").await.is(200)["runs"],
+            json!([])
+        );
         for wrong in [
             "limit=0",
             "limit=501",
@@ -264,7 +441,10 @@ async fn runs_are_listed_page_by_page_and_removed() {
             "odd=1",
             "limit=1&limit=2",
         ] {
-            client.get(&format!("/v1/runs?{wrong}")).await.refused(400, "bad_query");
+            client
+                .get(&format!("/v1/runs?{wrong}"))
+                .await
+                .refused(400, "bad_query");
         }
         // Where every run is audited, it is kept in any case.
         match server.runs.runtime().journal().keeps() {
@@ -283,20 +463,36 @@ async fn runs_are_listed_page_by_page_and_removed() {
 async fn a_run_can_be_started_without_waiting_and_only_so_many() {
     let (held, permits) = super::support::Held::new();
     let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
-    let agent = agent(model, &MemoryJournal::new()).to_builder().tool(held).build().unwrap();
+    let agent = agent(model, &MemoryJournal::new())
+        .to_builder()
+        .tool(held)
+        .build()
+        .unwrap();
     let server = Server::new(Runs::new(agent).most(2)).await;
     let client = server.client;
-    let first = client.post("/v1/runs?wait=0", json!({"goal": "Hold."})).await.is(202);
-    client.post("/v1/runs?wait=1", json!({"goal": "Hold."})).await.is(201);
+    let first = client
+        .post("/v1/runs?wait=0", json!({"goal": "Hold."}))
+        .await
+        .is(202);
+    client
+        .post("/v1/runs?wait=1", json!({"goal": "Hold."}))
+        .await
+        .is(201);
     let full = client.post("/v1/runs", json!({"goal": "Hold."})).await;
     assert!(full.has("retry-after: 1"));
     full.refused(429, "full");
     let id = first["id"].as_str().unwrap();
-    client.delete(&format!("/v1/runs/{id}")).await.refused(409, "not_ended");
+    client
+        .delete(&format!("/v1/runs/{id}"))
+        .await
+        .refused(409, "not_ended");
     permits.add_permits(2);
     for run in server.runs.here() {
         run.outcome().await;
     }
-    client.post("/v1/runs?wait=0", json!({"goal": "Hold."})).await.is(202);
+    client
+        .post("/v1/runs?wait=0", json!({"goal": "Hold."}))
+        .await
+        .is(202);
     server.stop().await;
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use levity_core::CancelToken;
 use levity_runtime::MemoryJournal;
 use levity_serve::{
-    AccessControl, AccessLog, ConnectionLimits, ListenNotice, Listener, Runs, Token, TokenScope, Tokens,
+    AccessControl, AccessLog, ConnectionLimits, ListenNotice, Listener, Runs, Token, TokenScope,
+    Tokens,
 };
 use levity_test::ScriptedModel;
 use serde_json::json;
@@ -18,7 +19,10 @@ use super::support::{Server, agent};
 
 type Notices = Arc<Mutex<Vec<ListenNotice>>>;
 
-async fn limited(limits: ConnectionLimits, set: impl FnOnce(Listener) -> Listener) -> (Server, Notices) {
+async fn limited(
+    limits: ConnectionLimits,
+    set: impl FnOnce(Listener) -> Listener,
+) -> (Server, Notices) {
     let gate = AccessControl::new(Token::new(TOKEN).unwrap());
     behind(gate, limits, set).await
 }
@@ -34,12 +38,20 @@ async fn behind(
     let listener = Listener::bind("127.0.0.1:0", gate).await.unwrap();
     let listener = listener.limits(limits).until(stop.clone());
     let listener = listener.on_notice(move |notice| told.lock().unwrap().push(notice.clone()));
-    let runs = Runs::new(agent(ScriptedModel::new().reply("1"), &MemoryJournal::new()));
+    let runs = Runs::new(agent(
+        ScriptedModel::new().reply("1"),
+        &MemoryJournal::new(),
+    ));
     (Server::on(set(listener), stop, runs, |api| api), notices)
 }
 
 fn small() -> ConnectionLimits {
-    ConnectionLimits { unauthenticated: 8, per_address: 4, authenticated: 3, ..ConnectionLimits::default() }
+    ConnectionLimits {
+        unauthenticated: 8,
+        per_address: 4,
+        authenticated: 3,
+        ..ConnectionLimits::default()
+    }
 }
 
 fn bearer(token: &str) -> (&'static str, String) {
@@ -53,7 +65,8 @@ async fn connect(client: Client) -> TcpStream {
 /// Asks on a connection that stays open, and gives the status and the head.
 async fn keep(stream: &mut TcpStream, client: Client, token: &str) -> String {
     let host = client.0;
-    let text = format!("GET /v1/runs HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n");
+    let text =
+        format!("GET /v1/runs HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n");
     stream.write_all(text.as_bytes()).await.unwrap();
     let mut answer = vec![0; 8192];
     let read = stream.read(&mut answer).await.unwrap();
@@ -71,23 +84,47 @@ async fn idle_connections_without_a_token_lock_nobody_out() {
     let (server, notices) = limited(small(), |listener| listener).await;
     let client = server.client;
     let mut known = connect(client).await;
-    assert!(keep(&mut known, client, TOKEN).await.starts_with("HTTP/1.1 200"));
+    assert!(
+        keep(&mut known, client, TOKEN)
+            .await
+            .starts_with("HTTP/1.1 200")
+    );
     let mut idle = Vec::new();
     for round in 0..60 {
         let mut stream = connect(client).await;
         if round % 2 == 0 {
-            stream.write_all(b"GET /v1/runs HTTP/1.1\r\nHost: ").await.unwrap();
+            stream
+                .write_all(b"GET /v1/runs HTTP/1.1\r\nHost: ")
+                .await
+                .unwrap();
         }
         idle.push(stream);
         if round % 10 == 9 {
             client.get("/v1/runs").await.is(200);
-            assert!(keep(&mut known, client, TOKEN).await.starts_with("HTTP/1.1 200"), "it keeps its place");
+            assert!(
+                keep(&mut known, client, TOKEN)
+                    .await
+                    .starts_with("HTTP/1.1 200"),
+                "it keeps its place"
+            );
         }
     }
     let told = rest(&mut idle[0]).await;
-    assert!(told.starts_with("HTTP/1.1 503") && told.contains("retry-after: 1"), "{told}");
-    assert!(told.contains("too_many_connections") && told.contains("connection: close"), "{told}");
-    assert!(notices.lock().unwrap().iter().any(|notice| matches!(notice, ListenNotice::Crowded { .. })));
+    assert!(
+        told.starts_with("HTTP/1.1 503") && told.contains("retry-after: 1"),
+        "{told}"
+    );
+    assert!(
+        told.contains("too_many_connections") && told.contains("connection: close"),
+        "{told}"
+    );
+    assert!(
+        notices
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|notice| matches!(notice, ListenNotice::Crowded { .. }))
+    );
     server.stop().await;
 }
 
@@ -112,11 +149,18 @@ async fn connections_above_the_limit_are_told_to_come_again() {
     let mut known = Vec::new();
     for _ in 0..3 {
         let mut stream = connect(client).await;
-        assert!(keep(&mut stream, client, TOKEN).await.starts_with("HTTP/1.1 200"));
+        assert!(
+            keep(&mut stream, client, TOKEN)
+                .await
+                .starts_with("HTTP/1.1 200")
+        );
         known.push(stream);
     }
     let refused = client.get("/v1/runs").await;
-    assert!(refused.has("retry-after: 1") && refused.has("connection: close"), "{refused:?}");
+    assert!(
+        refused.has("retry-after: 1") && refused.has("connection: close"),
+        "{refused:?}"
+    );
     refused.refused(503, "too_many_connections");
     // Whether the server is up is told to everybody.
     client.ask_as("GET", "/v1/health", &[], "").await.is(200);
@@ -130,32 +174,58 @@ async fn connections_above_the_limit_are_told_to_come_again() {
 #[tokio::test]
 async fn one_named_token_does_not_take_every_place() {
     let mut tokens = Tokens::new();
-    let (ci, bob) =
-        (tokens.add("ci", [TokenScope::Run]).unwrap(), tokens.add("bob", [TokenScope::Read]).unwrap());
+    let (ci, bob) = (
+        tokens.add("ci", [TokenScope::Run]).unwrap(),
+        tokens.add("bob", [TokenScope::Read]).unwrap(),
+    );
     let boss = tokens.add("ci.boss", [TokenScope::Approve]).unwrap();
-    let limits = ConnectionLimits { per_token: 2, authenticated: 8, ..small() };
+    let limits = ConnectionLimits {
+        per_token: 2,
+        authenticated: 8,
+        ..small()
+    };
     let (server, _) = behind(AccessControl::named(tokens), limits, |listener| listener).await;
     let client = server.client;
     let mut known = Vec::new();
     for _ in 0..2 {
         let mut stream = connect(client).await;
-        assert!(keep(&mut stream, client, ci.reveal()).await.starts_with("HTTP/1.1 200"));
+        assert!(
+            keep(&mut stream, client, ci.reveal())
+                .await
+                .starts_with("HTTP/1.1 200")
+        );
         known.push(stream);
     }
-    client.ask_as("GET", "/v1/runs", &[bearer(ci.reveal())], "").await.refused(503, "too_many_connections");
+    client
+        .ask_as("GET", "/v1/runs", &[bearer(ci.reveal())], "")
+        .await
+        .refused(503, "too_many_connections");
     // The users of a tenant have no more of them together.
-    client.ask_as("GET", "/v1/runs", &[bearer(boss.reveal())], "").await.refused(503, "too_many_connections");
-    client.ask_as("GET", "/v1/runs", &[bearer(bob.reveal())], "").await.is(200);
+    client
+        .ask_as("GET", "/v1/runs", &[bearer(boss.reveal())], "")
+        .await
+        .refused(503, "too_many_connections");
+    client
+        .ask_as("GET", "/v1/runs", &[bearer(bob.reveal())], "")
+        .await
+        .is(200);
     server.stop().await;
 }
 
 #[tokio::test]
 async fn connection_that_shows_no_token_in_time_is_closed() {
-    let limits = ConnectionLimits { unauthenticated_time: Duration::from_secs(1), ..small() };
+    let limits = ConnectionLimits {
+        unauthenticated_time: Duration::from_secs(1),
+        ..small()
+    };
     let (server, _) = limited(limits, |listener| listener).await;
     let client = server.client;
     let mut known = connect(client).await;
-    assert!(keep(&mut known, client, TOKEN).await.starts_with("HTTP/1.1 200"));
+    assert!(
+        keep(&mut known, client, TOKEN)
+            .await
+            .starts_with("HTTP/1.1 200")
+    );
     let mut silent = connect(client).await;
     assert_eq!(rest(&mut silent).await, "");
     let mut slow = connect(client).await;
@@ -176,27 +246,50 @@ async fn connection_that_shows_no_token_in_time_is_closed() {
         }
     };
     // It would go on for ever.
-    tokio::time::timeout(Duration::from_secs(60), asking).await.expect("it is closed");
+    tokio::time::timeout(Duration::from_secs(60), asking)
+        .await
+        .expect("it is closed");
     assert!(asked > 0);
-    assert!(keep(&mut known, client, TOKEN).await.starts_with("HTTP/1.1 200"), "it has shown one");
+    assert!(
+        keep(&mut known, client, TOKEN)
+            .await
+            .starts_with("HTTP/1.1 200"),
+        "it has shown one"
+    );
     server.stop().await;
 }
 
 #[tokio::test]
 async fn wrong_tokens_are_throttled_and_reported_and_right_ones_pass() {
     let delay = Duration::from_millis(300);
-    let limits =
-        ConnectionLimits { wrong_tokens: 3, wrong_token_delay: delay, ..ConnectionLimits::default() };
+    let limits = ConnectionLimits {
+        wrong_tokens: 3,
+        wrong_token_delay: delay,
+        ..ConnectionLimits::default()
+    };
     let (server, notices) = limited(limits, |listener| listener).await;
     let client = server.client;
-    let guess = async |token: String| client.ask_as("GET", "/v1/runs", &[bearer(&token)], "").await;
+    let guess = async |token: String| {
+        client
+            .ask_as("GET", "/v1/runs", &[bearer(&token)], "")
+            .await
+    };
     for number in 0..3 {
-        guess(format!("a-wrong-token-no-{number}")).await.refused(401, "token_wrong");
+        guess(format!("a-wrong-token-no-{number}"))
+            .await
+            .refused(401, "token_wrong");
     }
     let mut waiting = tokio::task::JoinSet::new();
     for number in 0..8 {
         waiting.spawn(async move {
-            client.ask_as("GET", "/v1/runs", &[bearer(&format!("another-wrong-token-{number}"))], "").await
+            client
+                .ask_as(
+                    "GET",
+                    "/v1/runs",
+                    &[bearer(&format!("another-wrong-token-{number}"))],
+                    "",
+                )
+                .await
         });
     }
     // While those wait, the right token is let in from the same address, also on a new connection.
@@ -227,10 +320,16 @@ async fn wrong_token_costs_its_connection() {
     let client = server.client;
     let mut stream = connect(client).await;
     let told = keep(&mut stream, client, "a-wrong-token-of-a-test").await;
-    assert!(told.starts_with("HTTP/1.1 401") && told.contains("\r\nconnection: close\r\n"), "{told}");
+    assert!(
+        told.starts_with("HTTP/1.1 401") && told.contains("\r\nconnection: close\r\n"),
+        "{told}"
+    );
     let mut stream = connect(client).await;
     let told = keep(&mut stream, client, TOKEN).await;
-    assert!(told.starts_with("HTTP/1.1 200") && !told.contains("connection: close"), "{told}");
+    assert!(
+        told.starts_with("HTTP/1.1 200") && !told.contains("connection: close"),
+        "{told}"
+    );
     server.stop().await;
 }
 
@@ -242,16 +341,30 @@ async fn access_log_says_who_and_what_without_secrets() {
     let noted = lines.clone();
     let gate = AccessControl::new(Token::new(TOKEN).unwrap()).tokens(tokens);
     let log = AccessLog::new(move |record| noted.lock().unwrap().push(record.line()));
-    let (server, _) = behind(gate, ConnectionLimits::default(), |listener| listener.access_log(log)).await;
+    let (server, _) = behind(gate, ConnectionLimits::default(), |listener| {
+        listener.access_log(log)
+    })
+    .await;
     let client = server.client;
     client.get("/v1/runs?cursor=1~secret-in-query").await;
-    client.ask_as("GET", "/v1/tools", &[bearer(ci.reveal())], "").await;
-    client.ask_as("GET", "/v1/runs", &[bearer("a-wrong-secret-token")], "").await;
-    client.ask_as("GET", &format!("/v1/{}", "x".repeat(5_000)), &[], "").await;
+    client
+        .ask_as("GET", "/v1/tools", &[bearer(ci.reveal())], "")
+        .await;
+    client
+        .ask_as("GET", "/v1/runs", &[bearer("a-wrong-secret-token")], "")
+        .await;
+    client
+        .ask_as("GET", &format!("/v1/{}", "x".repeat(5_000)), &[], "")
+        .await;
     let lines = lines.lock().unwrap().clone();
-    let read: Vec<serde_json::Value> = lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let who: Vec<_> =
-        read.iter().map(|line| (&line["token"], &line["authenticated"], &line["status"])).collect();
+    let read: Vec<serde_json::Value> = lines
+        .iter()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let who: Vec<_> = read
+        .iter()
+        .map(|line| (&line["token"], &line["authenticated"], &line["status"]))
+        .collect();
     let (null, yes, no) = (json!(null), json!(true), json!(false));
     assert_eq!(
         who,
@@ -262,10 +375,18 @@ async fn access_log_says_who_and_what_without_secrets() {
             (&null, &no, &json!(401))
         ]
     );
-    assert_eq!((&read[0]["method"], &read[0]["path"]), (&json!("GET"), &json!("/v1/runs")));
-    assert!(read[0]["address"] == "127.0.0.1" && read[0]["ms"].is_u64() && read[0]["at"].is_string());
+    assert_eq!(
+        (&read[0]["method"], &read[0]["path"]),
+        (&json!("GET"), &json!("/v1/runs"))
+    );
+    assert!(
+        read[0]["address"] == "127.0.0.1" && read[0]["ms"].is_u64() && read[0]["at"].is_string()
+    );
     let all = lines.join("\n");
-    assert!(!all.contains("secret") && !all.contains(TOKEN) && !all.contains(ci.reveal()), "{all}");
+    assert!(
+        !all.contains("secret") && !all.contains(TOKEN) && !all.contains(ci.reveal()),
+        "{all}"
+    );
     assert!(all.lines().all(|line| line.len() < 600));
     server.stop().await;
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::{
-    Journal, JournalError, OpenRun, Record, RunId, RunQuery, RunRequest, RunState, RunSummary, ToolError,
+    Journal, JournalError, OpenRun, Record, RunId, RunQuery, RunRequest, RunState, RunSummary,
+    ToolError,
 };
 use levity_dag::{Brief, Plan, Step, Team, TeamPlanner};
 use levity_loop::Agent;
@@ -21,16 +22,31 @@ use super::told::Stuck;
 
 /// Holds a tool, and then says that it is drawn.
 fn artist(held: Held) -> Agent {
-    let model = ScriptedModel::new().call("hold", json!({})).reply(r#"{"boat": "drawn"}"#).by_history();
+    let model = ScriptedModel::new()
+        .call("hold", json!({}))
+        .reply(r#"{"boat": "drawn"}"#)
+        .by_history();
     Agent::builder(model).tool(held).build().unwrap()
 }
 
 fn swarm(journal: impl Journal + 'static) -> (Runs, Arc<Semaphore>) {
     let (held, permits) = Held::new();
     let plan = r#"{"delegations": [{"id": "draw", "worker": "artist", "task": "Draw a boat."}]}"#;
-    let router = ScriptedModel::new().reply(plan).reply("There it is.").by_history();
-    let swarm = Swarm::builder(Router::new(router)).worker(Worker::new("artist", "Draws.", artist(held)));
-    (Runs::new(swarm.runtime(Runtime::new().with_journal(journal)).build().unwrap()), permits)
+    let router = ScriptedModel::new()
+        .reply(plan)
+        .reply("There it is.")
+        .by_history();
+    let swarm =
+        Swarm::builder(Router::new(router)).worker(Worker::new("artist", "Draws.", artist(held)));
+    (
+        Runs::new(
+            swarm
+                .runtime(Runtime::new().with_journal(journal))
+                .build()
+                .unwrap(),
+        ),
+        permits,
+    )
 }
 
 struct Draws;
@@ -38,20 +54,36 @@ struct Draws;
 #[async_trait::async_trait]
 impl TeamPlanner for Draws {
     async fn plan(&self, _: &Brief) -> Result<Value, ToolError> {
-        let plan = Plan::new().step(Step::new("draw", "Artist").prompt("Draw a boat.").writes(["boat"]));
+        let plan = Plan::new().step(
+            Step::new("draw", "Artist")
+                .prompt("Draw a boat.")
+                .writes(["boat"]),
+        );
         serde_json::to_value(plan).map_err(|error| ToolError::failed(error.to_string()))
     }
 }
 
 fn team(journal: impl Journal + 'static) -> (Runs, Arc<Semaphore>) {
     let (held, permits) = Held::new();
-    let team = Team::builder().agent("Artist", "draws", artist(held)).planner(Draws);
-    (Runs::new(team.runtime(Runtime::new().with_journal(journal)).build().unwrap()), permits)
+    let team = Team::builder()
+        .agent("Artist", "draws", artist(held))
+        .planner(Draws);
+    (
+        Runs::new(
+            team.runtime(Runtime::new().with_journal(journal))
+                .build()
+                .unwrap(),
+        ),
+        permits,
+    )
 }
 
 /// Starts a run, and follows it until the one below it is at work. Gives the id of that one.
 async fn at_work(client: Client) -> (Events, String) {
-    client.post("/v1/runs", json!({"goal": "I need a boat.", "id": "r"})).await.is(201);
+    client
+        .post("/v1/runs", json!({"goal": "I need a boat.", "id": "r"}))
+        .await
+        .is(201);
     let mut events = client.events("/v1/runs/r/events?fleeting=0", None).await;
     loop {
         // A team's planner is at work first, in the run itself.
@@ -66,7 +98,9 @@ async fn at_work(client: Client) -> (Events, String) {
 /// Which runs told something of this name.
 fn who<'a>(told: &'a [Sse], name: &str) -> Vec<&'a str> {
     let named = told.iter().filter(|event| event.name == name);
-    named.filter_map(|event| event.data["run"].as_str()).collect()
+    named
+        .filter_map(|event| event.data["run"].as_str())
+        .collect()
 }
 
 async fn a_child_is_seen_and_goes_on_with_the_one_above((runs, permits): (Runs, Arc<Semaphore>)) {
@@ -74,15 +108,41 @@ async fn a_child_is_seen_and_goes_on_with_the_one_above((runs, permits): (Runs, 
     let client = server.client;
     let (mut events, child) = at_work(client).await;
     let roots = client.get("/v1/runs").await.is(200);
-    assert_eq!((roots["runs"].as_array().unwrap().len(), &roots["runs"][0]["id"]), (1, &json!("r")));
+    assert_eq!(
+        (
+            roots["runs"].as_array().unwrap().len(),
+            &roots["runs"][0]["id"]
+        ),
+        (1, &json!("r"))
+    );
     let all = client.get("/v1/runs?roots=0").await.is(200);
-    let below = all["runs"].as_array().unwrap().iter().find(|run| run["id"] == child.as_str()).unwrap();
-    assert_eq!((&below["child"], &below["state"]), (&json!(true), &json!("open")));
+    let below = all["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|run| run["id"] == child.as_str())
+        .unwrap();
+    assert_eq!(
+        (&below["child"], &below["state"]),
+        (&json!(true), &json!("open"))
+    );
     let shown = client.get(&format!("/v1/runs/{child}")).await.is(200);
-    assert_eq!((&shown["child"], &shown["model_calls"]), (&json!(true), &json!(1)));
-    client.post(&format!("/v1/runs/{child}/say"), json!({"text": "A red one."})).await.is(200);
+    assert_eq!(
+        (&shown["child"], &shown["model_calls"]),
+        (&json!(true), &json!(1))
+    );
+    client
+        .post(
+            &format!("/v1/runs/{child}/say"),
+            json!({"text": "A red one."}),
+        )
+        .await
+        .is(200);
     client.post("/v1/runs/r/pause", json!({})).await.is(200);
-    assert_eq!(client.get(&format!("/v1/runs/{child}")).await.is(200)["paused"], true);
+    assert_eq!(
+        client.get(&format!("/v1/runs/{child}")).await.is(200)["paused"],
+        true
+    );
     client.post("/v1/runs/r/resume", json!({})).await.is(200);
     permits.add_permits(1);
     let told = events.rest().await;
@@ -91,9 +151,16 @@ async fn a_child_is_seen_and_goes_on_with_the_one_above((runs, permits): (Runs, 
         assert_eq!(who(&told, name), ["r", &*child], "{name}");
     }
     assert_eq!(told.last().unwrap().data["state"], "answered");
-    let own = client.events(&format!("/v1/runs/{child}/events"), None).await.rest().await;
+    let own = client
+        .events(&format!("/v1/runs/{child}/events"), None)
+        .await
+        .rest()
+        .await;
     assert_eq!(who(&own, "run_ended"), [&*child]);
-    assert!(own.iter().all(|event| event.name == "end" || event.data["run"] == child.as_str()));
+    assert!(
+        own.iter()
+            .all(|event| event.name == "end" || event.data["run"] == child.as_str())
+    );
     let usage = client.get("/v1/runs/r").await.is(200)["stats"].clone();
     assert!(usage["model_calls"].as_u64().is_some(), "{usage}");
     server.stop().await;
@@ -103,30 +170,56 @@ async fn a_child_ends_with_the_one_above((runs, _permits): (Runs, Arc<Semaphore>
     let server = Server::new(runs).await;
     let client = server.client;
     let (mut events, child) = at_work(client).await;
-    client.post("/v1/runs/r/cancel", json!({"reason": "no boat"})).await.is(200);
+    client
+        .post("/v1/runs/r/cancel", json!({"reason": "no boat"}))
+        .await
+        .is(200);
     let told = events.rest().await;
     assert_eq!(who(&told, "run_ended"), [&*child, "r"]);
-    assert_eq!(told.last().unwrap().data["status"], json!({"cancelled": {"reason": "no boat"}}));
+    assert_eq!(
+        told.last().unwrap().data["status"],
+        json!({"cancelled": {"reason": "no boat"}})
+    );
     let shown = client.get(&format!("/v1/runs/{child}")).await.is(200);
     assert_eq!(shown["state"], json!(RunState::Failed));
-    client.post(&format!("/v1/runs/{child}/pause"), json!({})).await.refused(409, "not_running");
-    assert_eq!(client.get("/v1/runs?roots=0&state=open").await.is(200)["runs"], json!([]));
+    client
+        .post(&format!("/v1/runs/{child}/pause"), json!({}))
+        .await
+        .refused(409, "not_running");
+    assert_eq!(
+        client.get("/v1/runs?roots=0&state=open").await.is(200)["runs"],
+        json!([])
+    );
     server.stop().await;
 }
 
-/// Whoever told the run to pause does not wait until the one below has heard it, and it hears it all the same.
-async fn a_pause_reaches_a_child_when_nobody_waits(journal: Stuck, (runs, permits): (Runs, Arc<Semaphore>)) {
+/// Whoever told the run to pause does not wait until the one below has heard it, and it hears it
+/// all the same.
+async fn a_pause_reaches_a_child_when_nobody_waits(
+    journal: Stuck,
+    (runs, permits): (Runs, Arc<Semaphore>),
+) {
     let server = Server::with(runs, |api| api.patience(Duration::from_millis(100))).await;
     let (mut events, child) = at_work(server.client).await;
     let stuck = journal.hold().await;
-    assert_eq!(server.client.post("/v1/runs/r/pause", json!({})).await.is(202)["told"], "waiting");
+    assert_eq!(
+        server
+            .client
+            .post("/v1/runs/r/pause", json!({}))
+            .await
+            .is(202)["told"],
+        "waiting"
+    );
     drop(stuck);
     let mut told = events.until("paused").await;
     told.extend(events.until("paused").await);
     assert_eq!(who(&told, "paused"), ["r", &*child]);
     server.client.post("/v1/runs/r/resume", json!({})).await;
     permits.add_permits(1);
-    assert_eq!(events.rest().await.last().unwrap().data["state"], "answered");
+    assert_eq!(
+        events.rest().await.last().unwrap().data["state"],
+        "answered"
+    );
     server.stop().await;
 }
 
@@ -156,7 +249,11 @@ async fn a_pause_reaches_a_child_of_another_process() {
     let (mut events, child) = at_work(driving.client).await;
     let server = Server::new(swarm(open()).0).await;
     for (command, name) in [("pause", "paused"), ("resume", "resumed")] {
-        let told = server.client.post(&format!("/v1/runs/r/{command}"), json!({})).await.is(202);
+        let told = server
+            .client
+            .post(&format!("/v1/runs/r/{command}"), json!({}))
+            .await
+            .is(202);
         assert_eq!(told["told"], "posted");
         let mut told = events.until(name).await;
         told.extend(events.until(name).await);
@@ -165,7 +262,10 @@ async fn a_pause_reaches_a_child_of_another_process() {
         assert_eq!(runs, ["r", &*child], "{name}");
     }
     permits.add_permits(1);
-    assert_eq!(events.rest().await.last().unwrap().data["state"], "answered");
+    assert_eq!(
+        events.rest().await.last().unwrap().data["state"],
+        "answered"
+    );
     server.stop().await;
     driving.stop().await;
 }
@@ -207,7 +307,11 @@ async fn a_pause_goes_on_when_its_client_leaves() {
     let driving = Server::new(there).await;
     let (mut events, child) = at_work(driving.client).await;
     let (begun, gate) = (Arc::new(Notify::new()), Arc::new(Semaphore::new(0)));
-    let slow = Slow { inner: open(), begun: begun.clone(), gate: gate.clone() };
+    let slow = Slow {
+        inner: open(),
+        begun: begun.clone(),
+        gate: gate.clone(),
+    };
     let server = Server::new(swarm(slow).0).await;
     tokio::select! {
         answer = server.client.post("/v1/runs/r/pause", json!({})) => panic!("{answer:?}"),
@@ -221,15 +325,27 @@ async fn a_pause_goes_on_when_its_client_leaves() {
     let paused = async {
         let mut told = events.until("paused").await;
         told.extend(events.until("paused").await);
-        let mut runs: Vec<_> = who(&told, "paused").into_iter().map(str::to_owned).collect();
+        let mut runs: Vec<_> = who(&told, "paused")
+            .into_iter()
+            .map(str::to_owned)
+            .collect();
         runs.sort_unstable();
         runs
     };
-    let paused = tokio::time::timeout(Duration::from_secs(20), paused).await.expect("nobody was told");
+    let paused = tokio::time::timeout(Duration::from_secs(20), paused)
+        .await
+        .expect("nobody was told");
     assert_eq!(paused, ["r", &*child]);
-    server.client.post("/v1/runs/r/resume", json!({})).await.is(202);
+    server
+        .client
+        .post("/v1/runs/r/resume", json!({}))
+        .await
+        .is(202);
     permits.add_permits(1);
-    assert_eq!(events.rest().await.last().unwrap().data["state"], "answered");
+    assert_eq!(
+        events.rest().await.last().unwrap().data["state"],
+        "answered"
+    );
     server.stop().await;
     driving.stop().await;
 }

@@ -23,7 +23,10 @@ use super::tenants::{As, Site};
 /// Opens a stream of events, and gives the status and the stream.
 async fn follow(who: &As<'_>, path: &str) -> (u16, BufReader<TcpStream>) {
     let mut stream = TcpStream::connect(who.0.0).await.unwrap();
-    let text = format!("GET {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\r\n", who.0.0, who.1);
+    let text = format!(
+        "GET {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\r\n",
+        who.0.0, who.1
+    );
     stream.write_all(text.as_bytes()).await.unwrap();
     let (mut lines, mut line) = (BufReader::new(stream), String::new());
     lines.read_line(&mut line).await.unwrap();
@@ -34,18 +37,36 @@ async fn follow(who: &As<'_>, path: &str) -> (u16, BufReader<TcpStream>) {
 async fn named_token_has_a_quarter_of_the_runs() {
     let (held, _permits) = Held::new();
     let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
-    let site = Site::offering(model, |agent| agent.tool(held), |runs| runs.most(8), |api| api).await;
+    let site = Site::offering(
+        model,
+        |agent| agent.tool(held),
+        |runs| runs.most(8),
+        |api| api,
+    )
+    .await;
     let owner = As(site.server.client, TOKEN);
-    for (who, status) in [("ann", 201), ("ann", 201), ("ann", 429), ("bob", 201), ("ann", 429), ("bob", 201)]
-    {
-        let answer = site.as_(who).post("/v1/runs", json!({"goal": "Hold."})).await;
+    for (who, status) in [
+        ("ann", 201),
+        ("ann", 201),
+        ("ann", 429),
+        ("bob", 201),
+        ("ann", 429),
+        ("bob", 201),
+    ] {
+        let answer = site
+            .as_(who)
+            .post("/v1/runs", json!({"goal": "Hold."}))
+            .await;
         assert_eq!(answer.status, status, "{who}: {answer:?}");
     }
     // Who may do everything may have all that is left.
     for who in [&owner, &site.as_("top"), &owner, &owner] {
         who.post("/v1/runs", json!({"goal": "Hold."})).await.is(201);
     }
-    owner.post("/v1/runs", json!({"goal": "Hold."})).await.refused(429, "full");
+    owner
+        .post("/v1/runs", json!({"goal": "Hold."}))
+        .await
+        .refused(429, "full");
     site.server.stop().await;
 }
 
@@ -53,11 +74,21 @@ async fn named_token_has_a_quarter_of_the_runs() {
 async fn runs_started_at_once_stay_within_the_share() {
     let (held, _permits) = Held::new();
     let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
-    let site = Site::offering(model, |agent| agent.tool(held), |runs| runs.most(16), |api| api).await;
+    let site = Site::offering(
+        model,
+        |agent| agent.tool(held),
+        |runs| runs.most(16),
+        |api| api,
+    )
+    .await;
     let ann = site.as_("ann");
     let starts = (0..16).map(|_| ann.post("/v1/runs", json!({"goal": "Hold."})));
     let answers = futures_util::future::join_all(starts).await;
-    assert_eq!(answers.iter().filter(|answer| answer.status == 201).count(), 4, "{answers:?}");
+    assert_eq!(
+        answers.iter().filter(|answer| answer.status == 201).count(),
+        4,
+        "{answers:?}"
+    );
     site.server.stop().await;
 }
 
@@ -71,21 +102,43 @@ async fn tool_routes_keep_places_for_other_tokens() {
     let mut calls = JoinSet::new();
     for _ in 0..8 {
         let token = token.clone();
-        calls.spawn(async move { As(client, &token).post("/v1/tools/hold", json!({})).await.status });
+        calls.spawn(async move {
+            As(client, &token)
+                .post("/v1/tools/hold", json!({}))
+                .await
+                .status
+        });
     }
     // Those that are too many are refused at once, and the others wait for a permit.
-    while site.as_("ann").post("/v1/tools/look", json!({})).await.status != 429 {
+    while site
+        .as_("ann")
+        .post("/v1/tools/look", json!({}))
+        .await
+        .status
+        != 429
+    {
         tokio::task::yield_now().await;
     }
-    for who in [site.as_("bob"), site.as_("eye"), site.as_("top"), As(client, TOKEN)] {
+    for who in [
+        site.as_("bob"),
+        site.as_("eye"),
+        site.as_("top"),
+        As(client, TOKEN),
+    ] {
         who.post("/v1/tools/look", json!({})).await.is(200);
     }
-    site.as_("ann.boss").post("/v1/tools/look", json!({})).await.refused(429, "full");
+    site.as_("ann.boss")
+        .post("/v1/tools/look", json!({}))
+        .await
+        .refused(429, "full");
     permits.add_permits(8);
     let mut statuses = calls.join_all().await;
     statuses.sort_unstable();
     assert_eq!(statuses, [200, 200, 429, 429, 429, 429, 429, 429]);
-    site.as_("ann").post("/v1/tools/look", json!({})).await.is(200);
+    site.as_("ann")
+        .post("/v1/tools/look", json!({}))
+        .await
+        .is(200);
     site.server.stop().await;
 }
 
@@ -96,7 +149,10 @@ async fn event_streams_keep_places_for_other_tokens() {
     let set_api = |api: HttpApi| api.readers(8);
     let site = Site::offering(model, |agent| agent.tool(held), |runs| runs, set_api).await;
     for who in ["ann", "bob"] {
-        site.as_(who).post("/v1/runs", json!({"goal": "Hold.", "id": "r"})).await.is(201);
+        site.as_(who)
+            .post("/v1/runs", json!({"goal": "Hold.", "id": "r"}))
+            .await
+            .is(201);
     }
     let mut streams = Vec::new();
     for expected in [200, 200, 503, 503, 503, 503, 503, 503] {
@@ -106,7 +162,10 @@ async fn event_streams_keep_places_for_other_tokens() {
     }
     let (status, _stream) = follow(&site.as_("bob"), "/v1/runs/r/events").await;
     assert_eq!(status, 200);
-    site.as_("ann").get("/v1/runs/r/events").await.refused(503, "too_many_readers");
+    site.as_("ann")
+        .get("/v1/runs/r/events")
+        .await
+        .refused(503, "too_many_readers");
     streams.clear();
     while follow(&site.as_("ann"), "/v1/runs/r/events").await.0 != 200 {
         tokio::task::yield_now().await;
@@ -121,10 +180,16 @@ async fn token_share_can_be_set() {
     let set_runs = |runs: Runs| runs.most(4).token_share(100);
     let site = Site::offering(model, |agent| agent.tool(held), set_runs, |api| api).await;
     for status in [201, 201, 201, 201, 429] {
-        let answer = site.as_("ann").ask("POST", "/v1/runs", json!({"goal": "Hold."})).await;
+        let answer = site
+            .as_("ann")
+            .ask("POST", "/v1/runs", json!({"goal": "Hold."}))
+            .await;
         assert_eq!(answer.status, status, "{answer:?}");
     }
-    assert_eq!(site.as_("bob").get("/v1/runs").await.is(200)["runs"], Value::Array(vec![]));
+    assert_eq!(
+        site.as_("bob").get("/v1/runs").await.is(200)["runs"],
+        Value::Array(vec![])
+    );
     site.server.stop().await;
 }
 
@@ -153,7 +218,10 @@ async fn large_bodies_that_do_not_come_leave_room_for_other_tokens() {
     refused.refused(503, "too_many_bodies");
     site.as_("bob").post("/v1/runs", goal).await.is(201);
     // Small requests need no such place.
-    site.as_("ann").post("/v1/tools/look", json!({})).await.is(200);
+    site.as_("ann")
+        .post("/v1/tools/look", json!({}))
+        .await
+        .is(200);
     site.server.stop().await;
 }
 
@@ -176,10 +244,19 @@ async fn requests_that_wait_leave_room_for_other_tokens() {
     while site.as_("ann").get("/v1/runs").await.status != 429 {
         tokio::task::yield_now().await;
     }
-    for who in [site.as_("bob"), site.as_("eye"), site.as_("top"), As(site.server.client, TOKEN)] {
+    for who in [
+        site.as_("bob"),
+        site.as_("eye"),
+        site.as_("top"),
+        As(site.server.client, TOKEN),
+    ] {
         who.get("/v1/runs").await.is(200);
     }
-    site.server.client.ask_as("GET", "/v1/health", &[], "").await.is(200);
+    site.server
+        .client
+        .ask_as("GET", "/v1/health", &[], "")
+        .await
+        .is(200);
     site.server.stop().await;
 }
 
@@ -187,15 +264,28 @@ async fn requests_that_wait_leave_room_for_other_tokens() {
 async fn runs_of_one_token_do_not_push_ended_runs_of_others_out_of_memory() {
     let site = Site::new(ScriptedModel::new().reply("1")).await;
     let start = async |who: &As<'_>, id: String| {
-        let run = who.post("/v1/runs", json!({"goal": "Go", "id": id})).await.is(201);
-        site.server.runs.get(&run["id"].as_str().unwrap().into()).unwrap().outcome().await;
+        let run = who
+            .post("/v1/runs", json!({"goal": "Go", "id": id}))
+            .await
+            .is(201);
+        site.server
+            .runs
+            .get(&run["id"].as_str().unwrap().into())
+            .unwrap()
+            .outcome()
+            .await;
     };
     start(&site.as_("bob"), "r".to_owned()).await;
     start(&As(site.server.client, TOKEN), "mine".to_owned()).await;
     for number in 0..70 {
         start(&site.as_("ann"), format!("r{number}")).await;
     }
-    for (id, kept) in [("bob-r", true), ("mine", true), ("ann-r0", false), ("ann-r69", true)] {
+    for (id, kept) in [
+        ("bob-r", true),
+        ("mine", true),
+        ("ann-r0", false),
+        ("ann-r69", true),
+    ] {
         assert_eq!(site.server.runs.get(&id.into()).is_some(), kept, "{id}");
     }
     site.server.stop().await;
@@ -217,7 +307,14 @@ struct Slow {
 impl SlowJournal {
     pub(crate) fn new(journal: MemoryJournal, slow: &'static str) -> Self {
         let (reads, under_way, peak) = <(AtomicUsize, AtomicUsize, AtomicUsize)>::default();
-        Self(Arc::new(Slow { journal, slow, permits: Semaphore::new(0), reads, under_way, peak }))
+        Self(Arc::new(Slow {
+            journal,
+            slow,
+            permits: Semaphore::new(0),
+            reads,
+            under_way,
+            peak,
+        }))
     }
 
     /// Lets all who wait go on, and those who come.
@@ -227,14 +324,27 @@ impl SlowJournal {
 
     /// How many runs have been read, and how many at most at the same time.
     pub(crate) fn counts(&self) -> (usize, usize) {
-        (self.0.reads.load(Ordering::SeqCst), self.0.peak.load(Ordering::SeqCst))
+        (
+            self.0.reads.load(Ordering::SeqCst),
+            self.0.peak.load(Ordering::SeqCst),
+        )
     }
 
     async fn wait(&self, run: &RunId) {
-        let Slow { slow, permits, reads, under_way, peak, .. } = &*self.0;
+        let Slow {
+            slow,
+            permits,
+            reads,
+            under_way,
+            peak,
+            ..
+        } = &*self.0;
         reads.fetch_add(1, Ordering::SeqCst);
         if run.as_str().starts_with(slow) {
-            peak.fetch_max(under_way.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            peak.fetch_max(
+                under_way.fetch_add(1, Ordering::SeqCst) + 1,
+                Ordering::SeqCst,
+            );
             permits.acquire().await.unwrap().forget();
             under_way.fetch_sub(1, Ordering::SeqCst);
         }
@@ -263,7 +373,11 @@ pub(crate) async fn with_ended(runs: &[&str]) -> MemoryJournal {
     let journal = MemoryJournal::new();
     let there = Runs::new(agent(ScriptedModel::new().reply("1"), &journal));
     for run in runs {
-        there.start(NewRun::new("Go").id(*run)).unwrap().outcome().await;
+        there
+            .start(NewRun::new("Go").id(*run))
+            .unwrap()
+            .outcome()
+            .await;
     }
     journal
 }
@@ -280,15 +394,27 @@ async fn ended_run_is_refused_commands_without_a_read_of_its_records() {
     )
     .await;
     let owner = As(site.server.client, TOKEN);
-    for (command, body) in
-        [("say", json!({"text": "x"})), ("pause", json!({})), ("cancel", json!({})), ("resume", json!({}))]
-    {
-        owner.post(&format!("/v1/runs/r/{command}"), body).await.refused(409, "not_running");
+    for (command, body) in [
+        ("say", json!({"text": "x"})),
+        ("pause", json!({})),
+        ("cancel", json!({})),
+        ("resume", json!({})),
+    ] {
+        owner
+            .post(&format!("/v1/runs/r/{command}"), body)
+            .await
+            .refused(409, "not_running");
     }
     // This journal removes nothing.
-    owner.ask("DELETE", "/v1/runs/r", Value::Null).await.refused(422, "refused");
+    owner
+        .ask("DELETE", "/v1/runs/r", Value::Null)
+        .await
+        .refused(422, "refused");
     assert_eq!(journal.counts().0, 0);
-    owner.post("/v1/runs/none/say", json!({"text": "x"})).await.refused(404, "no_run");
+    owner
+        .post("/v1/runs/none/say", json!({"text": "x"}))
+        .await
+        .refused(404, "no_run");
     site.server.stop().await;
 }
 
@@ -318,11 +444,16 @@ async fn reads_of_old_runs_leave_room_for_other_tokens() {
     site.as_("bob").get("/v1/runs").await.is(200);
     journal.hurry();
     assert_eq!(asking.join_all().await, [200; 6]);
-    assert!(journal.counts().1 <= Runs::JOURNAL_READS / 4, "{:?}", journal.counts());
+    assert!(
+        journal.counts().1 <= Runs::JOURNAL_READS / 4,
+        "{:?}",
+        journal.counts()
+    );
     site.server.stop().await;
 }
 
-/// A journal that counts the lists of its runs, and holds those that begin until it is told otherwise.
+/// A journal that counts the lists of its runs, and holds those that begin until it is told
+/// otherwise.
 #[derive(Clone)]
 pub(crate) struct HeldLists(Arc<Lists>);
 
@@ -335,8 +466,17 @@ struct Lists {
 
 impl HeldLists {
     pub(crate) fn new(journal: MemoryJournal) -> Self {
-        let (held, passes, begun) = (Semaphore::new(0), AtomicBool::new(false), AtomicUsize::new(0));
-        Self(Arc::new(Lists { journal, held, passes, begun }))
+        let (held, passes, begun) = (
+            Semaphore::new(0),
+            AtomicBool::new(false),
+            AtomicUsize::new(0),
+        );
+        Self(Arc::new(Lists {
+            journal,
+            held,
+            passes,
+            begun,
+        }))
     }
 
     /// Waits until so many lists have begun, and lets those pass that begin from then on.
@@ -376,7 +516,13 @@ async fn lists_of_one_token_leave_room_for_other_tokens() {
     let journal = HeldLists::new(with_ended(&["ann-r", "bob-r"]).await);
     let runtime = Runtime::new().with_journal(journal.clone());
     let model = ScriptedModel::new().reply("1");
-    let site = Site::offering(model, |agent| agent.runtime(runtime), |runs| runs, |api| api).await;
+    let site = Site::offering(
+        model,
+        |agent| agent.runtime(runtime),
+        |runs| runs,
+        |api| api,
+    )
+    .await;
     let (client, token) = (site.server.client, site.as_("ann").1.to_owned());
     let mut asking = JoinSet::new();
     let mut ask = |path: &'static str| {
@@ -385,7 +531,12 @@ async fn lists_of_one_token_leave_room_for_other_tokens() {
     };
     ask("/v1/runs");
     journal.hold(1).await;
-    for path in ["/v1/runs", "/v1/runs?limit=1", "/v1/sessions", "/v1/runs?roots=false"] {
+    for path in [
+        "/v1/runs",
+        "/v1/runs?limit=1",
+        "/v1/sessions",
+        "/v1/runs?roots=false",
+    ] {
         ask(path);
     }
     for who in ["bob", "eye", "top"] {
@@ -393,8 +544,15 @@ async fn lists_of_one_token_leave_room_for_other_tokens() {
         site.as_(who).get("/v1/sessions").await.is(200);
     }
     // A command to a run that nobody drives looks it up, and does not wait for a list.
-    site.as_("ann").post("/v1/runs/r/say", json!({"text": "x"})).await.refused(409, "not_running");
-    assert_eq!(journal.begun(), 5, "one of ann's, three of others, and the run that was looked up");
+    site.as_("ann")
+        .post("/v1/runs/r/say", json!({"text": "x"}))
+        .await
+        .refused(409, "not_running");
+    assert_eq!(
+        journal.begun(),
+        5,
+        "one of ann's, three of others, and the run that was looked up"
+    );
     journal.release();
     assert_eq!(asking.join_all().await, [200; 5]);
     site.server.stop().await;
@@ -470,7 +628,10 @@ async fn ask_and_wait(who: &As<'_>, path: &str) -> BufReader<TcpStream> {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
     let mut stream = socket.connect(who.0.0).await.unwrap();
-    let text = format!("GET {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\r\n", who.0.0, who.1);
+    let text = format!(
+        "GET {path} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {}\r\n\r\n",
+        who.0.0, who.1
+    );
     stream.write_all(text.as_bytes()).await.unwrap();
     let (mut lines, mut line) = (BufReader::with_capacity(256, stream), String::new());
     lines.read_line(&mut line).await.unwrap();
@@ -484,8 +645,16 @@ const LARGE: usize = 8 << 20;
 async fn large_answers(set_api: impl FnOnce(HttpApi) -> HttpApi) -> Site {
     let model = ScriptedModel::new().reply("x".repeat(LARGE));
     let site = Site::offering(model, |agent| agent, |runs| runs, set_api).await;
-    site.as_("ann").post("/v1/runs", json!({"goal": "Go", "id": "r"})).await.is(201);
-    site.server.runs.get(&"ann-r".into()).unwrap().outcome().await;
+    site.as_("ann")
+        .post("/v1/runs", json!({"goal": "Go", "id": "r"}))
+        .await
+        .is(201);
+    site.server
+        .runs
+        .get(&"ann-r".into())
+        .unwrap()
+        .outcome()
+        .await;
     site
 }
 

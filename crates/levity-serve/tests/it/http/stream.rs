@@ -12,7 +12,11 @@ use super::support::{Held, Server, agent};
 
 /// What lasts of a stream, without the last word.
 fn lasting(events: &[Sse]) -> Vec<Value> {
-    events.iter().filter(|event| event.id.is_some()).map(|event| event.data.clone()).collect()
+    events
+        .iter()
+        .filter(|event| event.id.is_some())
+        .map(|event| event.data.clone())
+        .collect()
 }
 
 /// A script that calls a tool so many times.
@@ -22,7 +26,11 @@ fn calls(count: usize) -> ScriptedModel {
 }
 
 async fn ended(server: &Server, goal: &str, id: &str) -> String {
-    server.client.post("/v1/runs", json!({"goal": goal, "id": id})).await.is(201);
+    server
+        .client
+        .post("/v1/runs", json!({"goal": goal, "id": id}))
+        .await
+        .is(201);
     server.runs.get(&RunId::from(id)).unwrap().outcome().await;
     format!("/v1/runs/{id}/events")
 }
@@ -36,16 +44,38 @@ async fn a_stream_goes_on_behind_any_event_of_it() {
         let Some(id) = &event.id else { continue };
         let rest = server.client.events(&path, Some(id)).await.rest().await;
         assert_eq!(rest, whole[place + 1..], "behind {id}");
-        let rest = server.client.events(&format!("{path}?after={id}"), None).await.rest().await;
+        let rest = server
+            .client
+            .events(&format!("{path}?after={id}"), None)
+            .await
+            .rest()
+            .await;
         assert_eq!(rest, whole[place + 1..], "behind {id}");
     }
     // The header is newer than the address.
     let last = whole.iter().rev().find_map(|event| event.id.as_deref());
-    let rest = server.client.events(&format!("{path}?after=1"), last).await.rest().await;
-    assert_eq!(rest.iter().map(|event| &*event.name).collect::<Vec<_>>(), ["end"]);
+    let rest = server
+        .client
+        .events(&format!("{path}?after=1"), last)
+        .await
+        .rest()
+        .await;
+    assert_eq!(
+        rest.iter().map(|event| &*event.name).collect::<Vec<_>>(),
+        ["end"]
+    );
     for unknown in ["9999", "x", "1~other", "~", "-1", "1%20"] {
-        let rest = server.client.events(&path, Some(unknown)).await.rest().await;
-        assert_eq!((rest[0].name.as_str(), &rest[1..]), ("reset", &*whole), "{unknown}");
+        let rest = server
+            .client
+            .events(&path, Some(unknown))
+            .await
+            .rest()
+            .await;
+        assert_eq!(
+            (rest[0].name.as_str(), &rest[1..]),
+            ("reset", &*whole),
+            "{unknown}"
+        );
     }
     server.stop().await;
 }
@@ -55,13 +85,27 @@ async fn a_run_that_has_ended_is_told_by_the_next_process() {
     let journal = MemoryJournal::new();
     let server = Server::new(Runs::new(agent(calls(2), &journal))).await;
     let path = ended(&server, "Look.", "r").await;
-    let whole = server.client.events(&format!("{path}?fleeting=0"), None).await.rest().await;
+    let whole = server
+        .client
+        .events(&format!("{path}?fleeting=0"), None)
+        .await
+        .rest()
+        .await;
     server.stop().await;
     let server = Server::new(Runs::new(agent(calls(2), &journal))).await;
     assert_eq!(server.client.events(&path, None).await.rest().await, whole);
-    let rest = server.client.events(&path, whole[4].id.as_deref()).await.rest().await;
+    let rest = server
+        .client
+        .events(&path, whole[4].id.as_deref())
+        .await
+        .rest()
+        .await;
     assert_eq!(rest, whole[5..]);
-    server.client.get("/v1/runs/nobody/events").await.refused(404, "no_run");
+    server
+        .client
+        .get("/v1/runs/nobody/events")
+        .await
+        .refused(404, "no_run");
     server.stop().await;
 }
 
@@ -69,15 +113,36 @@ async fn a_run_that_has_ended_is_told_by_the_next_process() {
 async fn a_stream_goes_on_after_a_restart_in_the_middle() {
     let journal = MemoryJournal::new();
     let build = |held: Held| {
-        let model = ScriptedModel::new().call("look", json!({})).call("hold", json!({})).reply("Done.");
-        Runs::new(agent(model, &journal).to_builder().tool(held).build().unwrap())
+        let model = ScriptedModel::new()
+            .call("look", json!({}))
+            .call("hold", json!({}))
+            .reply("Done.");
+        Runs::new(
+            agent(model, &journal)
+                .to_builder()
+                .tool(held)
+                .build()
+                .unwrap(),
+        )
     };
     let (held, _never) = Held::new();
     let server = Server::new(build(held)).await;
-    server.client.post("/v1/runs", json!({"goal": "Hold.", "id": "r"})).await.is(201);
-    let mut events = server.client.events("/v1/runs/r/events?fleeting=0", None).await;
+    server
+        .client
+        .post("/v1/runs", json!({"goal": "Hold.", "id": "r"}))
+        .await
+        .is(201);
+    let mut events = server
+        .client
+        .events("/v1/runs/r/events?fleeting=0", None)
+        .await;
     let mut told = Vec::new();
-    while told.iter().filter(|event: &&Sse| event.name == "tool_started").count() < 2 {
+    while told
+        .iter()
+        .filter(|event: &&Sse| event.name == "tool_started")
+        .count()
+        < 2
+    {
         told.push(events.next().await.unwrap());
     }
     server.stop().await;
@@ -91,26 +156,49 @@ async fn a_stream_goes_on_after_a_restart_in_the_middle() {
     let runs = build(held);
     assert!(runs.resume_all().await.unwrap().is_empty());
     let server = Server::new(runs).await;
-    let mut events =
-        server.client.events("/v1/runs/r/events?fleeting=0", told.last().unwrap().id.as_deref()).await;
+    let mut events = server
+        .client
+        .events(
+            "/v1/runs/r/events?fleeting=0",
+            told.last().unwrap().id.as_deref(),
+        )
+        .await;
     permits.add_permits(1);
     let rest = events.rest().await;
     assert!(rest.iter().all(|event| event.name != "reset"), "{rest:?}");
     told.extend(rest);
-    let whole = server.client.events("/v1/runs/r/events?fleeting=0", None).await.rest().await;
+    let whole = server
+        .client
+        .events("/v1/runs/r/events?fleeting=0", None)
+        .await
+        .rest()
+        .await;
     assert_eq!(told, whole);
-    assert_eq!(whole.iter().filter(|event| event.name == "run_ended").count(), 1);
+    assert_eq!(
+        whole
+            .iter()
+            .filter(|event| event.name == "run_ended")
+            .count(),
+        1
+    );
     server.stop().await;
 }
 
 /// An agent that hands work to another one.
 fn lead(journal: &MemoryJournal) -> Agent {
-    let helper = Agent::builder(ScriptedModel::new().reply("helped").by_history()).build().unwrap();
-    Agent::builder(ScriptedModel::new().call("helper", json!({"task": "help"})).reply("Done.").by_history())
-        .agent("helper", "Helps.", helper)
-        .runtime(Runtime::new().with_journal(journal.clone()))
+    let helper = Agent::builder(ScriptedModel::new().reply("helped").by_history())
         .build()
-        .unwrap()
+        .unwrap();
+    Agent::builder(
+        ScriptedModel::new()
+            .call("helper", json!({"task": "help"}))
+            .reply("Done.")
+            .by_history(),
+    )
+    .agent("helper", "Helps.", helper)
+    .runtime(Runtime::new().with_journal(journal.clone()))
+    .build()
+    .unwrap()
 }
 
 #[tokio::test]
@@ -119,26 +207,71 @@ async fn runs_below_are_told_where_they_are_wanted() {
     let server = Server::new(Runs::new(lead(&journal))).await;
     let path = ended(&server, "Lead.", "r").await;
     let whole = server.client.events(&path, None).await.rest().await;
-    let below = |event: &&Sse| event.data["run"].as_str().is_some_and(|run| run.starts_with("r."));
-    let child = whole.iter().find(below).unwrap().data["run"].as_str().unwrap().to_owned();
-    assert!(whole.iter().filter(below).any(|event| event.name == "run_ended"));
-    let own = server.client.events(&format!("{path}?below=0"), None).await.rest().await;
-    assert_eq!(own, whole.iter().filter(|event| !below(event)).cloned().collect::<Vec<_>>());
-    let told = server.client.events(&format!("/v1/runs/{child}/events"), None).await.rest().await;
-    assert_eq!(told[..told.len() - 1], whole.iter().filter(below).cloned().collect::<Vec<_>>());
-    let shown = server.client.get(&format!("/v1/runs/{child}")).await.is(200);
+    let below = |event: &&Sse| {
+        event.data["run"]
+            .as_str()
+            .is_some_and(|run| run.starts_with("r."))
+    };
+    let child = whole.iter().find(below).unwrap().data["run"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert!(
+        whole
+            .iter()
+            .filter(below)
+            .any(|event| event.name == "run_ended")
+    );
+    let own = server
+        .client
+        .events(&format!("{path}?below=0"), None)
+        .await
+        .rest()
+        .await;
+    assert_eq!(
+        own,
+        whole
+            .iter()
+            .filter(|event| !below(event))
+            .cloned()
+            .collect::<Vec<_>>()
+    );
+    let told = server
+        .client
+        .events(&format!("/v1/runs/{child}/events"), None)
+        .await
+        .rest()
+        .await;
+    assert_eq!(
+        told[..told.len() - 1],
+        whole.iter().filter(below).cloned().collect::<Vec<_>>()
+    );
+    let shown = server
+        .client
+        .get(&format!("/v1/runs/{child}"))
+        .await
+        .is(200);
     assert_eq!(
         (&shown["child"], &shown["state"], &shown["answer"]),
         (&json!(true), &json!("answered"), &json!("helped"))
     );
     let all = server.client.get("/v1/runs?roots=0").await.is(200);
     assert_eq!(all["runs"].as_array().map(Vec::len), Some(2));
-    server.client.delete(&format!("/v1/runs/{child}")).await.refused(409, "child");
+    server
+        .client
+        .delete(&format!("/v1/runs/{child}"))
+        .await
+        .refused(409, "child");
     server.stop().await;
 
-    // The order among runs was that of the first process, so what comes behind a child begins anew in the second.
+    // The order among runs was that of the first process, so what comes behind a child begins anew
+    // in the second.
     let server = Server::new(Runs::new(lead(&journal))).await;
-    let mixed = whole.iter().rev().find_map(|event| event.id.as_deref()).unwrap();
+    let mixed = whole
+        .iter()
+        .rev()
+        .find_map(|event| event.id.as_deref())
+        .unwrap();
     assert!(mixed.contains('~'));
     let again = server.client.events(&path, Some(mixed)).await.rest().await;
     assert_eq!(again[0].name, "reset");
@@ -147,22 +280,35 @@ async fn runs_below_are_told_where_they_are_wanted() {
     let rest = server.client.events(&path, Some("2")).await.rest().await;
     assert_eq!(lasting(&rest), lasting(&own)[2..]);
     // And those of the journal hold in every process.
-    let kept = again.iter().rev().find_map(|event| event.id.as_deref()).unwrap();
+    let kept = again
+        .iter()
+        .rev()
+        .find_map(|event| event.id.as_deref())
+        .unwrap();
     let rest = server.client.events(&path, Some(kept)).await.rest().await;
-    assert_eq!(rest.iter().map(|event| &*event.name).collect::<Vec<_>>(), ["end"]);
+    assert_eq!(
+        rest.iter().map(|event| &*event.name).collect::<Vec<_>>(),
+        ["end"]
+    );
     server.client.delete("/v1/runs/r").await.is(204);
-    assert_eq!(server.client.get("/v1/runs?roots=0").await.is(200)["runs"], json!([]));
+    assert_eq!(
+        server.client.get("/v1/runs?roots=0").await.is(200)["runs"],
+        json!([])
+    );
     server.stop().await;
 }
 
-/// Reads a run by many short connections, each of which breaks off somewhere, and goes on behind the last event that came.
+/// Reads a run by many short connections, each of which breaks off somewhere, and goes on behind
+/// the last event that came.
 async fn by_pieces(client: Client, path: String, mut seed: u64) -> Vec<Sse> {
     let mut told: Vec<Sse> = Vec::new();
     loop {
         let last = told.iter().rev().find_map(|event| event.id.clone());
         let mut events = client.events(&path, last.as_deref()).await;
         // A linear congruence is chance enough for a test that must be repeatable.
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         for _ in 0..=(seed >> 33) % 23 {
             match events.next().await {
                 Some(event) if event.name == "end" => return told,
@@ -179,12 +325,24 @@ async fn no_event_is_lost_or_told_twice_however_often_a_reader_breaks_off() {
         let (held, permits) = Held::new();
         let hold = |model: ScriptedModel, n: usize| match n % 10 {
             9 => model.call("hold", json!({})),
-            _ => model.turn(Turn::new().call("look", json!({"n": n})).call("look", json!({"n": n}))),
+            _ => model.turn(
+                Turn::new()
+                    .call("look", json!({"n": n}))
+                    .call("look", json!({"n": n})),
+            ),
         };
         let model = (0..60).fold(ScriptedModel::new(), hold).reply("Done.");
-        let agent = agent(model, &MemoryJournal::new()).to_builder().tool(held).build().unwrap();
+        let agent = agent(model, &MemoryJournal::new())
+            .to_builder()
+            .tool(held)
+            .build()
+            .unwrap();
         let server = Server::new(Runs::new(agent)).await;
-        server.client.post("/v1/runs", json!({"goal": "Go.", "id": "r"})).await.is(201);
+        server
+            .client
+            .post("/v1/runs", json!({"goal": "Go.", "id": "r"}))
+            .await
+            .is(201);
         let path = "/v1/runs/r/events?fleeting=0".to_owned();
         let mut readers = tokio::task::JoinSet::new();
         for reader in 0..4 {
@@ -193,7 +351,8 @@ async fn no_event_is_lost_or_told_twice_however_often_a_reader_breaks_off() {
         let mut watch = server.client.events(&path, None).await;
         // The run waits now and then, so that readers are at its end and not only in its past.
         for _ in 0..6 {
-            while watch.until("tool_started").await.last().unwrap().data["kind"]["tool_started"]["call"]["name"]
+            while watch.until("tool_started").await.last().unwrap().data["kind"]["tool_started"]["call"]
+                ["name"]
                 != "hold"
             {}
             permits.add_permits(1);
@@ -212,17 +371,26 @@ async fn no_event_is_lost_or_told_twice_however_often_a_reader_breaks_off() {
 async fn those_who_wait_get_signs_of_life_and_the_end_of_the_server() {
     let (held, _permits) = Held::new();
     let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
-    let agent = agent(model, &MemoryJournal::new()).to_builder().tool(held).build().unwrap();
+    let agent = agent(model, &MemoryJournal::new())
+        .to_builder()
+        .tool(held)
+        .build()
+        .unwrap();
     let beat = std::time::Duration::from_millis(20);
     let server = Server::with(Runs::new(agent), |api| api.heartbeat(beat).readers(1)).await;
-    server.client.post("/v1/runs", json!({"goal": "Hold.", "id": "r"})).await.is(201);
+    server
+        .client
+        .post("/v1/runs", json!({"goal": "Hold.", "id": "r"}))
+        .await
+        .is(201);
     let mut events = server.client.events("/v1/runs/r/events", None).await;
     events.until("tool_started").await;
     assert!(events.comment().await);
     let full = server.client.get("/v1/runs/r/events").await;
     assert!(full.has("retry-after: 1"));
     full.refused(503, "too_many_readers");
-    // Whoever follows does not hold up the end of the server, and is not told that the run has ended.
+    // Whoever follows does not hold up the end of the server, and is not told that the run has
+    // ended.
     server.stop().await;
     assert_eq!(events.rest().await, []);
 }

@@ -32,7 +32,10 @@ impl Server {
     pub(crate) async fn with(runs: Runs, set: impl FnOnce(HttpApi) -> HttpApi) -> Self {
         let gate = AccessControl::new(Token::new(TOKEN).unwrap());
         let stop = CancelToken::new();
-        let listener = Listener::bind("127.0.0.1:0", gate).await.unwrap().until(stop.clone());
+        let listener = Listener::bind("127.0.0.1:0", gate)
+            .await
+            .unwrap()
+            .until(stop.clone());
         Self::on(listener, stop, runs, set)
     }
 
@@ -45,7 +48,12 @@ impl Server {
         let client = Client(listener.address());
         let mut serving = JoinSet::new();
         serving.spawn(set(HttpApi::new(runs.clone())).serve(listener));
-        Self { client, runs, stop, serving }
+        Self {
+            client,
+            runs,
+            stop,
+            serving,
+        }
     }
 
     /// Ends the server in order.
@@ -76,7 +84,11 @@ pub(crate) struct Echo(ToolSpec);
 impl Echo {
     pub(crate) fn new(name: &str, hints: Hints) -> Self {
         let input = json!({"type": "object", "properties": {"path": {"type": "string"}}});
-        Self(ToolSpec::new(name, "Says what it was called with.").with_input(input).with_hints(hints))
+        Self(
+            ToolSpec::new(name, "Says what it was called with.")
+                .with_input(input)
+                .with_hints(hints),
+        )
     }
 }
 

@@ -18,7 +18,11 @@ pub(super) struct As<'a>(pub(super) Client, pub(super) &'a str);
 impl As<'_> {
     pub(super) async fn ask(&self, method: &str, path: &str, body: Value) -> Answer {
         let mut headers = vec![("Authorization", format!("Bearer {}", self.1))];
-        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let body = if body.is_null() {
+            String::new()
+        } else {
+            body.to_string()
+        };
         if !body.is_empty() {
             headers.push(("Content-Type", "application/json".to_owned()));
         }
@@ -39,9 +43,15 @@ impl As<'_> {
         loop {
             let page = self.get(&path).await.is(200);
             ids.extend(
-                page["runs"].as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap().to_owned()),
+                page["runs"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|run| run["id"].as_str().unwrap().to_owned()),
             );
-            let Value::String(next) = &page["next"] else { break };
+            let Value::String(next) = &page["next"] else {
+                break;
+            };
             path = format!("/v1/runs?limit=2&cursor={}", next.replace('~', "%7E"));
         }
         ids.sort();
@@ -87,19 +97,32 @@ impl Site {
         }
         let conversations = Conversations::new(InMemory::new()).never_expire();
         let agent = agent(model, &MemoryJournal::new());
-        let agent = set(agent.to_builder().conversations(conversations.clone())).build().unwrap();
+        let agent = set(agent.to_builder().conversations(conversations.clone()))
+            .build()
+            .unwrap();
         let stop = CancelToken::new();
         let gate = AccessControl::new(Token::new(TOKEN).unwrap()).tokens(tokens);
-        let listener = Listener::bind("127.0.0.1:0", gate).await.unwrap().until(stop.clone());
+        let listener = Listener::bind("127.0.0.1:0", gate)
+            .await
+            .unwrap()
+            .until(stop.clone());
         let tools = agent.dispatcher().clone();
         let runs = set_runs(Runs::new(agent));
-        let server =
-            Server::on(listener, stop, runs, |api| set_api(api.conversations(conversations).tools(tools)));
-        Self { server, tokens: all }
+        let server = Server::on(listener, stop, runs, |api| {
+            set_api(api.conversations(conversations).tools(tools))
+        });
+        Self {
+            server,
+            tokens: all,
+        }
     }
 
     pub(super) fn as_(&self, name: &str) -> As<'_> {
-        let (_, token) = self.tokens.iter().find(|(known, _)| *known == name).unwrap();
+        let (_, token) = self
+            .tokens
+            .iter()
+            .find(|(known, _)| *known == name)
+            .unwrap();
         As(self.server.client, token.reveal())
     }
 }
@@ -107,50 +130,118 @@ impl Site {
 #[tokio::test]
 async fn token_sees_only_its_own_runs() {
     let site = Site::new(ScriptedModel::new().reply("1")).await;
-    let (ann, bob, owner) = (site.as_("ann"), site.as_("bob"), As(site.server.client, TOKEN));
+    let (ann, bob, owner) = (
+        site.as_("ann"),
+        site.as_("bob"),
+        As(site.server.client, TOKEN),
+    );
     let mut ids = Vec::new();
-    for (who, id) in
-        [(&ann, "monday"), (&bob, "monday"), (&ann, "tuesday"), (&owner, "root"), (&ann, "wednesday")]
-    {
-        let run = who.post("/v1/runs", json!({"goal": "Go", "id": id})).await.is(201);
+    for (who, id) in [
+        (&ann, "monday"),
+        (&bob, "monday"),
+        (&ann, "tuesday"),
+        (&owner, "root"),
+        (&ann, "wednesday"),
+    ] {
+        let run = who
+            .post("/v1/runs", json!({"goal": "Go", "id": id}))
+            .await
+            .is(201);
         ids.push(run["id"].as_str().unwrap().to_owned());
-        site.server.runs.get(&ids.last().unwrap().as_str().into()).unwrap().outcome().await;
+        site.server
+            .runs
+            .get(&ids.last().unwrap().as_str().into())
+            .unwrap()
+            .outcome()
+            .await;
     }
-    assert_eq!(ids, ["ann-monday", "bob-monday", "ann-tuesday", "root", "ann-wednesday"]);
-    let random = ann.post("/v1/runs", json!({"goal": "Go"})).await.is(201)["id"].as_str().unwrap().to_owned();
+    assert_eq!(
+        ids,
+        [
+            "ann-monday",
+            "bob-monday",
+            "ann-tuesday",
+            "root",
+            "ann-wednesday"
+        ]
+    );
+    let random = ann.post("/v1/runs", json!({"goal": "Go"})).await.is(201)["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     assert!(random.starts_with("ann-"), "{random}");
     let keyed = [
         ("Authorization", format!("Bearer {}", bob.1)),
         ("Content-Type", "application/json".to_owned()),
         ("Idempotency-Key", "k".to_owned()),
     ];
-    let keyed = site.server.client.ask_as("POST", "/v1/runs", &keyed, r#"{"goal": "Go"}"#).await.is(201);
+    let keyed = site
+        .server
+        .client
+        .ask_as("POST", "/v1/runs", &keyed, r#"{"goal": "Go"}"#)
+        .await
+        .is(201);
     assert!(keyed["id"].as_str().unwrap().starts_with("bob-k"));
-    let mut expected =
-        vec!["ann-monday".to_owned(), "ann-tuesday".to_owned(), "ann-wednesday".to_owned(), random];
+    let mut expected = vec![
+        "ann-monday".to_owned(),
+        "ann-tuesday".to_owned(),
+        "ann-wednesday".to_owned(),
+        random,
+    ];
     expected.sort();
     assert_eq!(ann.runs().await, expected);
     assert_eq!(bob.runs().await.len(), 2);
-    assert_eq!((site.as_("eye").runs().await.len(), site.as_("yes").runs().await.len()), (0, 0));
-    assert_eq!((site.as_("top").runs().await.len(), owner.runs().await.len()), (7, 7));
+    assert_eq!(
+        (
+            site.as_("eye").runs().await.len(),
+            site.as_("yes").runs().await.len()
+        ),
+        (0, 0)
+    );
+    assert_eq!(
+        (site.as_("top").runs().await.len(), owner.runs().await.len()),
+        (7, 7)
+    );
     // Its own are reached with and without the prefix, others' not at all.
     assert_eq!(ann.get("/v1/runs/monday").await.is(200)["id"], "ann-monday");
-    assert_eq!(ann.get("/v1/runs/ann-monday").await.is(200)["id"], "ann-monday");
-    assert_eq!(site.as_("top").get("/v1/runs/ann-monday").await.is(200)["id"], "ann-monday");
+    assert_eq!(
+        ann.get("/v1/runs/ann-monday").await.is(200)["id"],
+        "ann-monday"
+    );
+    assert_eq!(
+        site.as_("top").get("/v1/runs/ann-monday").await.is(200)["id"],
+        "ann-monday"
+    );
     for other in ["bob-monday", "root", "bob-monday.1", "ann-bob-monday"] {
-        ann.get(&format!("/v1/runs/{other}")).await.refused(404, "no_run");
-        ann.get(&format!("/v1/runs/{other}/events")).await.refused(404, "no_run");
-        ann.get(&format!("/v1/runs/{other}/asks")).await.refused(404, "no_run");
-        ann.ask("DELETE", &format!("/v1/runs/{other}"), Value::Null).await;
+        ann.get(&format!("/v1/runs/{other}"))
+            .await
+            .refused(404, "no_run");
+        ann.get(&format!("/v1/runs/{other}/events"))
+            .await
+            .refused(404, "no_run");
+        ann.get(&format!("/v1/runs/{other}/asks"))
+            .await
+            .refused(404, "no_run");
+        ann.ask("DELETE", &format!("/v1/runs/{other}"), Value::Null)
+            .await;
         for verb in ["pause", "resume", "cancel"] {
-            let refused = ann.post(&format!("/v1/runs/{other}/{verb}"), json!({})).await;
-            assert!(matches!(refused.status, 404 | 409), "{other} {verb}: {refused:?}");
+            let refused = ann
+                .post(&format!("/v1/runs/{other}/{verb}"), json!({}))
+                .await;
+            assert!(
+                matches!(refused.status, 404 | 409),
+                "{other} {verb}: {refused:?}"
+            );
         }
-        ann.post(&format!("/v1/runs/{other}/say"), json!({"text": "Hello"})).await.refused(404, "no_run");
+        ann.post(&format!("/v1/runs/{other}/say"), json!({"text": "Hello"}))
+            .await
+            .refused(404, "no_run");
     }
     owner.get("/v1/runs/bob-monday").await.is(200);
     owner.get("/v1/runs/root").await.is(200);
-    ann.post("/v1/runs", json!({"goal": "Go", "id": "x".repeat(126)})).await.refused(422, "bad_id");
+    ann.post("/v1/runs", json!({"goal": "Go", "id": "x".repeat(126)}))
+        .await
+        .refused(422, "bad_id");
     site.server.stop().await;
 }
 
@@ -159,22 +250,55 @@ async fn token_sees_only_its_own_conversations() {
     let site = Site::new(ScriptedModel::new().reply("1").reply("2")).await;
     let (ann, bob) = (site.as_("ann"), site.as_("bob"));
     for who in [&ann, &bob] {
-        let run = who.post("/v1/runs", json!({"goal": "Good morning", "conversation": "day"})).await.is(201);
-        site.server.runs.get(&run["id"].as_str().unwrap().into()).unwrap().outcome().await;
+        let run = who
+            .post(
+                "/v1/runs",
+                json!({"goal": "Good morning", "conversation": "day"}),
+            )
+            .await
+            .is(201);
+        site.server
+            .runs
+            .get(&run["id"].as_str().unwrap().into())
+            .unwrap()
+            .outcome()
+            .await;
     }
     let listed = ann.get("/v1/sessions").await.is(200);
     assert_eq!(
-        (listed["sessions"].as_array().unwrap().len(), &listed["sessions"][0]["id"]),
+        (
+            listed["sessions"].as_array().unwrap().len(),
+            &listed["sessions"][0]["id"]
+        ),
         (1, &json!("ann-day"))
     );
     assert_eq!(ann.get("/v1/sessions/day").await.is(200)["end"], 2);
-    assert_eq!(site.as_("top").get("/v1/sessions").await.is(200)["sessions"].as_array().unwrap().len(), 2);
-    ann.get("/v1/sessions/bob-day").await.refused(404, "no_session");
-    ann.ask("DELETE", "/v1/sessions/bob-day", Value::Null).await.refused(404, "no_session");
-    site.as_("eye").get("/v1/sessions/ann-day").await.refused(404, "no_session");
-    ann.get("/v1/sessions?kind=plan").await.refused(403, "scope_missing");
-    ann.get("/v1/sessions/x?kind=plan").await.refused(403, "scope_missing");
-    ann.ask("DELETE", "/v1/sessions/day", Value::Null).await.is(204);
+    assert_eq!(
+        site.as_("top").get("/v1/sessions").await.is(200)["sessions"]
+            .as_array()
+            .unwrap()
+            .len(),
+        2
+    );
+    ann.get("/v1/sessions/bob-day")
+        .await
+        .refused(404, "no_session");
+    ann.ask("DELETE", "/v1/sessions/bob-day", Value::Null)
+        .await
+        .refused(404, "no_session");
+    site.as_("eye")
+        .get("/v1/sessions/ann-day")
+        .await
+        .refused(404, "no_session");
+    ann.get("/v1/sessions?kind=plan")
+        .await
+        .refused(403, "scope_missing");
+    ann.get("/v1/sessions/x?kind=plan")
+        .await
+        .refused(403, "scope_missing");
+    ann.ask("DELETE", "/v1/sessions/day", Value::Null)
+        .await
+        .is(204);
     bob.get("/v1/sessions/day").await.is(200);
     site.server.stop().await;
 }
@@ -182,9 +306,13 @@ async fn token_sees_only_its_own_conversations() {
 #[tokio::test]
 async fn every_route_needs_its_scope() {
     let site = Site::new(ScriptedModel::new().reply("1")).await;
-    // What each of them is refused for lack of a scope; `ann` may run, `yes` may approve, `eye` may read.
-    let (run, approve, read): (&[&str], &[&str], &[&str]) =
-        (&["ann", "bob"], &["bob", "yes"], &["ann", "bob", "eye", "yes"]);
+    // What each of them is refused for lack of a scope; `ann` may run, `yes` may approve, `eye` may
+    // read.
+    let (run, approve, read): (&[&str], &[&str], &[&str]) = (
+        &["ann", "bob"],
+        &["bob", "yes"],
+        &["ann", "bob", "eye", "yes"],
+    );
     let both: &[&str] = &["ann", "bob", "yes"];
     for (method, path, may) in [
         ("GET", "/v1/runs", read),
@@ -210,7 +338,11 @@ async fn every_route_needs_its_scope() {
         for name in ["ann", "bob", "eye", "yes", "top"] {
             let answer = site.as_(name).ask(method, path, Value::Null).await;
             let allowed = name == "top" || may.contains(&name);
-            assert_eq!(answer.status != 403, allowed, "{name} {method} {path}: {answer:?}");
+            assert_eq!(
+                answer.status != 403,
+                allowed,
+                "{name} {method} {path}: {answer:?}"
+            );
             if !allowed && method != "HEAD" {
                 answer.refused(403, "scope_missing");
             }
@@ -218,7 +350,10 @@ async fn every_route_needs_its_scope() {
     }
     for name in ["ann", "bob", "eye", "yes"] {
         let may = approve.contains(&name) && run.contains(&name);
-        let answer = site.as_(name).post("/v1/tools/delete", json!({"args": {}, "approved": true})).await;
+        let answer = site
+            .as_(name)
+            .post("/v1/tools/delete", json!({"args": {}, "approved": true}))
+            .await;
         assert_eq!(answer.status == 200, may, "{name}: {answer:?}");
     }
     site.server.stop().await;
@@ -230,7 +365,12 @@ async fn no_spelling_of_an_id_reaches_the_run_of_another_token() {
     let (ann, bob) = (site.as_("ann"), site.as_("bob"));
     let order = json!({"goal": "A secret goal", "id": "plan", "conversation": "talk"});
     bob.post("/v1/runs", order).await.is(201);
-    site.server.runs.get(&"bob-plan".into()).unwrap().outcome().await;
+    site.server
+        .runs
+        .get(&"bob-plan".into())
+        .unwrap()
+        .outcome()
+        .await;
     let spellings = [
         "bob-plan",
         "bob%2Dplan",
@@ -266,24 +406,48 @@ async fn no_spelling_of_an_id_reaches_the_run_of_another_token() {
         ] {
             let answer = ann.get(&path).await;
             let text = format!("{answer:?}");
-            assert!((400..500).contains(&answer.status) && !text.contains("secret"), "{path}: {text}");
+            assert!(
+                (400..500).contains(&answer.status) && !text.contains("secret"),
+                "{path}: {text}"
+            );
         }
         for (method, path) in [
             ("DELETE", format!("/v1/runs/{id}")),
-            ("DELETE", format!("/v1/sessions/{}", id.replace("plan", "talk"))),
+            (
+                "DELETE",
+                format!("/v1/sessions/{}", id.replace("plan", "talk")),
+            ),
             ("POST", format!("/v1/runs/{id}/resume")),
             ("POST", format!("/v1/runs/{id}/cancel")),
         ] {
             let answer = ann.ask(method, &path, Value::Null).await;
-            assert!((400..500).contains(&answer.status), "{method} {path}: {answer:?}");
+            assert!(
+                (400..500).contains(&answer.status),
+                "{method} {path}: {answer:?}"
+            );
         }
     }
-    for query in ["cursor=9999999999999~bob-plan", "cursor=0~", "roots=0", "since=0", "state=answered"] {
-        let listed = ann.get(&format!("/v1/runs?{}", query.replace('~', "%7E"))).await.is(200);
+    for query in [
+        "cursor=9999999999999~bob-plan",
+        "cursor=0~",
+        "roots=0",
+        "since=0",
+        "state=answered",
+    ] {
+        let listed = ann
+            .get(&format!("/v1/runs?{}", query.replace('~', "%7E")))
+            .await
+            .is(200);
         assert_eq!(listed["runs"], json!([]), "{query}");
     }
     // Starting the same is no way to see it, either.
-    let same = ann.post("/v1/runs", json!({"goal": "A secret goal", "id": "bob-plan"})).await.is(201);
+    let same = ann
+        .post(
+            "/v1/runs",
+            json!({"goal": "A secret goal", "id": "bob-plan"}),
+        )
+        .await
+        .is(201);
     assert_eq!(same["id"], "ann-bob-plan");
     bob.get("/v1/runs/plan").await.is(200);
     bob.get("/v1/sessions/talk").await.is(200);
@@ -292,11 +456,17 @@ async fn no_spelling_of_an_id_reaches_the_run_of_another_token() {
 
 #[tokio::test]
 async fn only_a_token_with_approve_decides() {
-    let model = || ScriptedModel::new().call("delete", json!({"path": "x"})).reply("Done.");
+    let model = || {
+        ScriptedModel::new()
+            .call("delete", json!({"path": "x"}))
+            .reply("Done.")
+    };
     let site = Site::new(model()).await;
     let (ann, bob) = (site.as_("ann"), site.as_("bob"));
     for who in [&ann, &bob] {
-        who.post("/v1/runs", json!({"goal": "Delete it", "id": "d"})).await.is(201);
+        who.post("/v1/runs", json!({"goal": "Delete it", "id": "d"}))
+            .await
+            .is(201);
     }
     let mut questions = Vec::new();
     for who in [&ann, &bob] {
@@ -310,29 +480,52 @@ async fn only_a_token_with_approve_decides() {
     }
     let path = |id: &str| format!("/v1/runs/d/asks/{}", id.replace(':', "%3A"));
     let allow = json!({"decision": "allow"});
-    ann.post(&path(&questions[0]), allow.clone()).await.refused(403, "scope_missing");
+    ann.post(&path(&questions[0]), allow.clone())
+        .await
+        .refused(403, "scope_missing");
     // One of the same tenant may decide, and do no more.
     let boss = site.as_("ann.boss");
     assert_eq!(boss.runs().await, ["ann-d"]);
-    boss.post("/v1/runs", json!({"goal": "Go"})).await.refused(403, "scope_missing");
-    boss.post("/v1/runs/d/cancel", json!({})).await.refused(403, "scope_missing");
+    boss.post("/v1/runs", json!({"goal": "Go"}))
+        .await
+        .refused(403, "scope_missing");
+    boss.post("/v1/runs/d/cancel", json!({}))
+        .await
+        .refused(403, "scope_missing");
     // The question of another token is none of its own.
     let other = bob.post(&path(&questions[0]), allow.clone()).await;
     assert!(matches!(other.status, 404 | 409), "{other:?}");
     bob.post(&path(&questions[1]), allow).await.is(200);
-    let done = site.server.runs.get(&"bob-d".into()).unwrap().outcome().await;
+    let done = site
+        .server
+        .runs
+        .get(&"bob-d".into())
+        .unwrap()
+        .outcome()
+        .await;
     assert_eq!(done.ending().unwrap().text, "Done.");
-    boss.post(&path(&questions[0]), json!({"decision": "deny"})).await.is(200);
-    site.server.runs.get(&"ann-d".into()).unwrap().outcome().await;
+    boss.post(&path(&questions[0]), json!({"decision": "deny"}))
+        .await
+        .is(200);
+    site.server
+        .runs
+        .get(&"ann-d".into())
+        .unwrap()
+        .outcome()
+        .await;
     site.server.stop().await;
 }
 
 #[tokio::test]
 async fn answer_to_the_model_needs_the_scope_run() {
-    let model = ScriptedModel::new().call("ask_user", json!({"question": "Which?"})).reply("Done.");
+    let model = ScriptedModel::new()
+        .call("ask_user", json!({"question": "Which?"}))
+        .reply("Done.");
     let site = Site::new(model).await;
     let (ann, boss) = (site.as_("ann"), site.as_("ann.boss"));
-    ann.post("/v1/runs", json!({"goal": "Ask me", "id": "q"})).await.is(201);
+    ann.post("/v1/runs", json!({"goal": "Ask me", "id": "q"}))
+        .await
+        .is(201);
     let ask = loop {
         let asks = ann.get("/v1/runs/q/asks").await.is(200);
         match asks["asks"][0]["id"].as_str() {
@@ -341,16 +534,31 @@ async fn answer_to_the_model_needs_the_scope_run() {
         }
     };
     let answer = json!({"decision": "answer", "text": "This."});
-    boss.post(&ask, answer.clone()).await.refused(403, "scope_missing");
-    boss.post(&ask, json!({"decision": "deny"})).await.refused(403, "scope_missing");
-    site.as_("eye").post(&ask, answer.clone()).await.refused(403, "scope_missing");
+    boss.post(&ask, answer.clone())
+        .await
+        .refused(403, "scope_missing");
+    boss.post(&ask, json!({"decision": "deny"}))
+        .await
+        .refused(403, "scope_missing");
+    site.as_("eye")
+        .post(&ask, answer.clone())
+        .await
+        .refused(403, "scope_missing");
     for blank in ["", " ", "\u{200b}", "\0\u{feff}"] {
-        ann.post(&ask, json!({"decision": "answer", "text": blank})).await.refused(422, "invalid");
+        ann.post(&ask, json!({"decision": "answer", "text": blank}))
+            .await
+            .refused(422, "invalid");
     }
     let long = json!({"decision": "answer", "text": "x".repeat((256 << 10) + 1)});
     ann.post(&ask, long).await.refused(413, "goal_too_long");
     ann.post(&ask, answer).await.is(200);
-    let done = site.server.runs.get(&"ann-q".into()).unwrap().outcome().await;
+    let done = site
+        .server
+        .runs
+        .get(&"ann-q".into())
+        .unwrap()
+        .outcome()
+        .await;
     assert_eq!(done.ending().unwrap().text, "Done.");
     site.server.stop().await;
 }

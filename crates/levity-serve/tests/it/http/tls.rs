@@ -38,7 +38,12 @@ fn mode(path: &Path, mode: u32) {
 }
 
 async fn listener() -> Listener {
-    Listener::bind("127.0.0.1:0", AccessControl::new(Token::new(TOKEN).unwrap())).await.unwrap()
+    Listener::bind(
+        "127.0.0.1:0",
+        AccessControl::new(Token::new(TOKEN).unwrap()),
+    )
+    .await
+    .unwrap()
 }
 
 #[tokio::test]
@@ -46,32 +51,52 @@ async fn encrypted_server_answers_encrypted_clients_alone() {
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = files(folder.path());
     let stop = CancelToken::new();
-    let limits =
-        ConnectionLimits { unauthenticated_time: Duration::from_secs(3), ..ConnectionLimits::default() };
-    let listener = listener().await.limits(limits).tls(&certificate, &key).unwrap().until(stop.clone());
+    let limits = ConnectionLimits {
+        unauthenticated_time: Duration::from_secs(3),
+        ..ConnectionLimits::default()
+    };
+    let listener = listener()
+        .await
+        .limits(limits)
+        .tls(&certificate, &key)
+        .unwrap()
+        .until(stop.clone());
     assert!(listener.is_encrypted());
-    let runs = Runs::new(agent(ScriptedModel::new().reply("1"), &MemoryJournal::new()));
+    let runs = Runs::new(agent(
+        ScriptedModel::new().reply("1"),
+        &MemoryJournal::new(),
+    ));
     let server = Server::on(listener, stop, runs, |api| api);
     let address = server.client.0;
 
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(CERTIFICATE.as_bytes()).unwrap()).unwrap();
-    let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    roots
+        .add(CertificateDer::from_pem_slice(CERTIFICATE.as_bytes()).unwrap())
+        .unwrap();
+    let config =
+        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
     let connector = TlsConnector::from(Arc::new(config));
     let stream = TcpStream::connect(address).await.unwrap();
-    let mut stream = connector.connect(ServerName::try_from("localhost").unwrap(), stream).await.unwrap();
+    let mut stream = connector
+        .connect(ServerName::try_from("localhost").unwrap(), stream)
+        .await
+        .unwrap();
     let ask = format!(
-        "GET /v1/runs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nConnection: close\r\n\r\n"
+        "GET /v1/runs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nConnection: \
+            close\r\n\r\n"
     );
     stream.write_all(ask.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
     let answer = String::from_utf8_lossy(&answer);
-    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"runs\""), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 200") && answer.contains("\"runs\""),
+        "{answer}"
+    );
 
     // Whoever speaks plainly learns nothing, and whoever says nothing is not waited for.
     let plain = server.client.get("/v1/health").await;
@@ -97,13 +122,24 @@ async fn tls_files_that_cannot_be_used_are_refused_by_name() {
         (&certificate, &empty, "empty"),
         (&certificate, &certificate, "tls.pem"),
     ] {
-        let error = listener().await.tls(certificate, key).unwrap_err().to_string();
-        assert!(error.contains(named) && !error.contains("PRIVATE"), "{error}");
+        let error = listener()
+            .await
+            .tls(certificate, key)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains(named) && !error.contains("PRIVATE"),
+            "{error}"
+        );
     }
     #[cfg(unix)]
     {
         mode(&key, 0o644);
-        let error = listener().await.tls(&certificate, &key).unwrap_err().to_string();
+        let error = listener()
+            .await
+            .tls(&certificate, &key)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("chmod 600"), "{error}");
     }
 }
@@ -122,8 +158,20 @@ fn plain_text_beyond_the_loopback_needs_to_be_allowed() {
         ("192.168.1.1:80", true),
     ] {
         let address = address.parse().unwrap();
-        assert_eq!(check_exposure(address, false, false).is_err(), reachable, "{address}");
-        assert_eq!(check_exposure(address, false, true).unwrap().is_some(), reachable, "{address}");
-        assert_eq!(check_exposure(address, true, false).unwrap(), None, "{address}");
+        assert_eq!(
+            check_exposure(address, false, false).is_err(),
+            reachable,
+            "{address}"
+        );
+        assert_eq!(
+            check_exposure(address, false, true).unwrap().is_some(),
+            reachable,
+            "{address}"
+        );
+        assert_eq!(
+            check_exposure(address, true, false).unwrap(),
+            None,
+            "{address}"
+        );
     }
 }

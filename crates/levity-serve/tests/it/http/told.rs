@@ -1,10 +1,13 @@
-//! What runs are told while they cannot listen: it is done in full, or it is said that it was not taken.
+//! What runs are told while they cannot listen: it is done in full, or it is said that it was not
+//! taken.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use levity_core::{Journal, JournalError, OpenRun, Record, RunId, RunLog, RunQuery, RunRequest, RunSummary};
+use levity_core::{
+    Journal, JournalError, OpenRun, Record, RunId, RunLog, RunQuery, RunRequest, RunSummary,
+};
 use levity_loop::Agent;
 use levity_runtime::{MemoryJournal, Runtime};
 use levity_serve::Runs;
@@ -15,7 +18,8 @@ use tokio::task::JoinSet;
 
 use super::support::{Held, Server};
 
-/// A journal that writes nothing of the runs that were started while it is held. Those below them go on.
+/// A journal that writes nothing of the runs that were started while it is held. Those below them
+/// go on.
 #[derive(Clone, Default)]
 pub(crate) struct Stuck {
     inner: MemoryJournal,
@@ -35,7 +39,13 @@ impl Journal for Stuck {
         let OpenRun { records, log, .. } = self.inner.open(run).await?;
         match run.parent() {
             Some(_) => Ok(OpenRun::from_parts(records, log)),
-            None => Ok(OpenRun::new(records, StuckLog { log, gate: self.gate.clone() })),
+            None => Ok(OpenRun::new(
+                records,
+                StuckLog {
+                    log,
+                    gate: self.gate.clone(),
+                },
+            )),
         }
     }
 
@@ -71,10 +81,20 @@ async fn what_is_told_is_taken_or_refused_and_never_lost() {
     let journal = Stuck::default();
     let model = ScriptedModel::new().call("hold", json!({})).reply("Done.");
     let runtime = Runtime::new().with_journal(journal.clone());
-    let agent = Agent::builder(model).tool(held).runtime(runtime).build().unwrap();
-    let server = Server::with(Runs::new(agent), |api| api.patience(Duration::from_millis(300))).await;
+    let agent = Agent::builder(model)
+        .tool(held)
+        .runtime(runtime)
+        .build()
+        .unwrap();
+    let server = Server::with(Runs::new(agent), |api| {
+        api.patience(Duration::from_millis(300))
+    })
+    .await;
     let client = server.client;
-    client.post("/v1/runs", json!({"goal": "Hold.", "id": "r"})).await.is(201);
+    client
+        .post("/v1/runs", json!({"goal": "Hold.", "id": "r"}))
+        .await
+        .is(201);
     let mut events = client.events("/v1/runs/r/events?fleeting=0", None).await;
     events.until("tool_started").await;
 
@@ -82,24 +102,41 @@ async fn what_is_told_is_taken_or_refused_and_never_lost() {
     let mut asked = JoinSet::new();
     for number in 0..Runs::TOLD + 16 {
         asked.spawn(async move {
-            client.post("/v1/runs/r/say", json!({"text": format!("word {number}.")})).await
+            client
+                .post("/v1/runs/r/say", json!({"text": format!("word {number}.")}))
+                .await
         });
     }
-    let (taken, refused): (Vec<_>, Vec<_>) =
-        asked.join_all().await.into_iter().partition(|answer| answer.status == 202);
+    let (taken, refused): (Vec<_>, Vec<_>) = asked
+        .join_all()
+        .await
+        .into_iter()
+        .partition(|answer| answer.status == 202);
     assert_eq!((taken.len(), refused.len()), (Runs::TOLD, 16));
     for answer in refused {
         assert!(answer.has("retry-after: 1"));
         answer.refused(429, "told_enough");
     }
     // What ends the run is not behind all that.
-    assert_eq!(client.post("/v1/runs/r/cancel", json!({})).await.is(202)["told"], "waiting");
+    assert_eq!(
+        client.post("/v1/runs/r/cancel", json!({})).await.is(202)["told"],
+        "waiting"
+    );
     // Nor does it keep anybody from seeing the run.
     assert_eq!(client.get("/v1/runs/r").await.is(200)["state"], "open");
-    assert_eq!(client.get("/v1/runs/r/asks").await.is(200)["asks"], json!([]));
+    assert_eq!(
+        client.get("/v1/runs/r/asks").await.is(200)["asks"],
+        json!([])
+    );
     drop(stuck);
     let told = events.rest().await;
-    assert_eq!(told.iter().filter(|event| event.name == "said").count(), Runs::TOLD);
-    assert_eq!(told.last().unwrap().data["status"], json!({"cancelled": {"reason": "cancelled by HTTP"}}));
+    assert_eq!(
+        told.iter().filter(|event| event.name == "said").count(),
+        Runs::TOLD
+    );
+    assert_eq!(
+        told.last().unwrap().data["status"],
+        json!({"cancelled": {"reason": "cancelled by HTTP"}})
+    );
     server.stop().await;
 }

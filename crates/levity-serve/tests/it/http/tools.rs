@@ -10,52 +10,119 @@ use super::support::{Held, Server, agent};
 #[tokio::test]
 async fn tools_are_listed_and_called_under_policy() {
     let (held, permits) = Held::new();
-    let agent = agent(ScriptedModel::new(), &MemoryJournal::new()).to_builder().tool(held).build().unwrap();
+    let agent = agent(ScriptedModel::new(), &MemoryJournal::new())
+        .to_builder()
+        .tool(held)
+        .build()
+        .unwrap();
     let tools = agent.dispatcher().clone();
     let runs = Runs::new(agent);
     let server = Server::with(runs, |api| api.tools(tools).tool_calls(1)).await;
     let client = server.client;
     let listed = client.get("/v1/tools").await.is(200);
-    let names: Vec<_> =
-        listed["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-    assert!(names.contains(&"look") && names.contains(&"delete"), "{names:?}");
-    let look = listed["tools"].as_array().unwrap().iter().find(|tool| tool["name"] == "look").unwrap();
+    let names: Vec<_> = listed["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect();
+    assert!(
+        names.contains(&"look") && names.contains(&"delete"),
+        "{names:?}"
+    );
+    let look = listed["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|tool| tool["name"] == "look")
+        .unwrap();
     assert!(look["read_only"] == true && look["input"]["properties"]["path"]["type"] == "string");
-    let answer = client.post("/v1/tools/look", json!({"args": {"path": "x"}})).await.is(200);
-    assert_eq!((&answer["failed"], &answer["text"]), (&json!(false), &json!(r#"{"path":"x"}"#)));
-    client.ask("POST", "/v1/tools/look", &[], None).await.is(200);
-    client.post("/v1/tools/delete", json!({"args": {"path": "x"}})).await.refused(409, "needs_approval");
-    let done =
-        client.post("/v1/tools/delete", json!({"args": {"path": "x"}, "approved": true})).await.is(200);
+    let answer = client
+        .post("/v1/tools/look", json!({"args": {"path": "x"}}))
+        .await
+        .is(200);
+    assert_eq!(
+        (&answer["failed"], &answer["text"]),
+        (&json!(false), &json!(r#"{"path":"x"}"#))
+    );
+    client
+        .ask("POST", "/v1/tools/look", &[], None)
+        .await
+        .is(200);
+    client
+        .post("/v1/tools/delete", json!({"args": {"path": "x"}}))
+        .await
+        .refused(409, "needs_approval");
+    let done = client
+        .post(
+            "/v1/tools/delete",
+            json!({"args": {"path": "x"}, "approved": true}),
+        )
+        .await
+        .is(200);
     assert_eq!(done["failed"], false);
-    let wrong = client.post("/v1/tools/look", json!({"args": {"path": [1]}})).await.is(200);
+    let wrong = client
+        .post("/v1/tools/look", json!({"args": {"path": [1]}}))
+        .await
+        .is(200);
     assert_eq!(wrong["failed"], true);
-    client.post("/v1/tools/none", json!({})).await.refused(404, "no_tool");
-    client.post("/v1/tools/look", json!({"args": []})).await.refused(422, "invalid");
-    client.post("/v1/tools/look", json!({"more": 1})).await.refused(422, "invalid");
+    client
+        .post("/v1/tools/none", json!({}))
+        .await
+        .refused(404, "no_tool");
+    client
+        .post("/v1/tools/look", json!({"args": []}))
+        .await
+        .refused(422, "invalid");
+    client
+        .post("/v1/tools/look", json!({"more": 1}))
+        .await
+        .refused(422, "invalid");
     client.get("/v1/tools/look").await.refused(405, "no_method");
     let mut holding = tokio::task::JoinSet::new();
     holding.spawn(async move { client.post("/v1/tools/hold", json!({})).await });
     while client.post("/v1/tools/look", json!({})).await.status != 429 {
         tokio::task::yield_now().await;
     }
-    client.post("/v1/tools/look", json!({})).await.refused(429, "full");
+    client
+        .post("/v1/tools/look", json!({}))
+        .await
+        .refused(429, "full");
     permits.add_permits(1);
-    assert_eq!(holding.join_next().await.unwrap().unwrap().is(200)["text"], "held");
+    assert_eq!(
+        holding.join_next().await.unwrap().unwrap().is(200)["text"],
+        "held"
+    );
     server.stop().await;
 }
 
 #[tokio::test]
 async fn server_without_tools_says_so() {
-    let server = Server::new(Runs::new(agent(ScriptedModel::new(), &MemoryJournal::new()))).await;
-    server.client.get("/v1/tools").await.refused(404, "no_tools");
-    server.client.post("/v1/tools/look", json!({})).await.refused(404, "no_tools");
+    let server = Server::new(Runs::new(agent(
+        ScriptedModel::new(),
+        &MemoryJournal::new(),
+    )))
+    .await;
+    server
+        .client
+        .get("/v1/tools")
+        .await
+        .refused(404, "no_tools");
+    server
+        .client
+        .post("/v1/tools/look", json!({}))
+        .await
+        .refused(404, "no_tools");
     server.stop().await;
 }
 
 #[tokio::test]
 async fn every_wrong_path_is_answered_in_the_form_of_the_api() {
-    let server = Server::new(Runs::new(agent(ScriptedModel::new(), &MemoryJournal::new()))).await;
+    let server = Server::new(Runs::new(agent(
+        ScriptedModel::new(),
+        &MemoryJournal::new(),
+    )))
+    .await;
     let client = server.client;
     for (method, path, status, code) in [
         ("GET", "/v1/runs/%ff", 400, "bad_path"),
@@ -84,7 +151,10 @@ async fn every_wrong_path_is_answered_in_the_form_of_the_api() {
         ("OPTIONS", "*", 404, "no_route"),
     ] {
         let answer = client.ask(method, path, &[], None).await;
-        assert!(answer.has("content-type: application/json"), "{method} {path}: {answer:?}");
+        assert!(
+            answer.has("content-type: application/json"),
+            "{method} {path}: {answer:?}"
+        );
         answer.refused(status, code);
     }
     server.stop().await;
@@ -96,7 +166,11 @@ async fn conversation_ids_that_a_store_refuses_are_refused_at_the_edge() {
     let folder = tempfile::tempdir().unwrap();
     let conversations = Conversations::new(FileMemory::new(folder.path()).unwrap());
     let agent = agent(ScriptedModel::new().reply("1"), &MemoryJournal::new());
-    let agent = agent.to_builder().conversations(conversations.clone()).build().unwrap();
+    let agent = agent
+        .to_builder()
+        .conversations(conversations.clone())
+        .build()
+        .unwrap();
     let server = Server::with(Runs::new(agent), |api| api.conversations(conversations)).await;
     let client = server.client;
     for (id, fits) in [
@@ -111,10 +185,17 @@ async fn conversation_ids_that_a_store_refuses_are_refused_at_the_edge() {
         (String::new(), false),
         ("a\nb".to_owned(), false),
     ] {
-        let answer = client.post("/v1/runs", json!({"goal": "Go", "conversation": id})).await;
+        let answer = client
+            .post("/v1/runs", json!({"goal": "Go", "conversation": id}))
+            .await;
         if fits {
             let run = answer.is(201)["id"].as_str().unwrap().to_owned();
-            let ended = server.runs.get(&run.as_str().into()).unwrap().outcome().await;
+            let ended = server
+                .runs
+                .get(&run.as_str().into())
+                .unwrap()
+                .outcome()
+                .await;
             assert_eq!(ended.ending().unwrap().text, "1", "{id}");
         } else {
             answer.refused(422, "bad_id");

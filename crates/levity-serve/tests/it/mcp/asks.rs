@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use levity_core::{Message, Model as _, Request, ToolSpec};
 use levity_serve::mcp::{
-    AskErrorKind, ClientLogLevel, ElicitForm, ElicitReply, HandlerCall, HandlerReply, McpLimits, McpServer,
-    RequestError, SampleAsk,
+    AskErrorKind, ClientLogLevel, ElicitForm, ElicitReply, HandlerCall, HandlerReply, McpLimits,
+    McpServer, RequestError, SampleAsk,
 };
 use levity_test::ManualWorld;
 use serde_json::{Value, json};
@@ -24,10 +24,12 @@ fn form() -> ElicitForm {
 }
 
 async fn who(call: HandlerCall) -> Result<HandlerReply, RequestError> {
-    Ok(HandlerReply::text(match call.client.elicit(form()).await? {
-        ElicitReply::Accept(said) => format!("{} is {}", said["name"], said["age"]),
-        other => format!("{other:?}"),
-    }))
+    Ok(HandlerReply::text(
+        match call.client.elicit(form()).await? {
+            ElicitReply::Accept(said) => format!("{} is {}", said["name"], said["age"]),
+            other => format!("{other:?}"),
+        },
+    ))
 }
 
 fn all() -> Value {
@@ -35,7 +37,12 @@ fn all() -> Value {
 }
 
 /// Calls a tool, and answers what it asks by `say`: from its method and parameters.
-async fn played(peer: &mut Peer, era: Era, tool: &str, say: impl Fn(&str, &Value) -> Value) -> Value {
+async fn played(
+    peer: &mut Peer,
+    era: Era,
+    tool: &str,
+    say: impl Fn(&str, &Value) -> Value,
+) -> Value {
     let said = |ask: &Value| say(ask["method"].as_str().unwrap(), &ask["params"]);
     let mut params = json!({"name": tool, "arguments": {}});
     if era == Era::New {
@@ -45,7 +52,10 @@ async fn played(peer: &mut Peer, era: Era, tool: &str, say: impl Fn(&str, &Value
                 return answer;
             }
             let asks = answer["result"]["inputRequests"].as_object().unwrap();
-            params["inputResponses"] = asks.iter().map(|(key, ask)| (key.clone(), said(ask))).collect();
+            params["inputResponses"] = asks
+                .iter()
+                .map(|(key, ask)| (key.clone(), said(ask)))
+                .collect();
             params["requestState"] = answer["result"]["requestState"].clone();
         }
     }
@@ -55,7 +65,8 @@ async fn played(peer: &mut Peer, era: Era, tool: &str, say: impl Fn(&str, &Value
         match (message.get("method"), message.get("id")) {
             (Some(_), Some(ask)) => {
                 let result = said(&message);
-                peer.tell(json!({"jsonrpc": "2.0", "id": ask, "result": result})).await;
+                peer.tell(json!({"jsonrpc": "2.0", "id": ask, "result": result}))
+                    .await;
             }
             (None, Some(of)) if *of == id => return message,
             _ => peer.heard.push(message),
@@ -64,7 +75,9 @@ async fn played(peer: &mut Peer, era: Era, tool: &str, say: impl Fn(&str, &Value
 }
 
 fn text(answer: &Value) -> &str {
-    answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"))
+    answer["result"]["content"][0]["text"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{answer}"))
 }
 
 #[tokio::test]
@@ -73,11 +86,18 @@ async fn a_person_is_asked() {
     for era in ERAS {
         let mut peer = Peer::connect(&server, era, all()).await;
         let answer = played(&mut peer, era, "who", |method, params| {
-            assert_eq!((method, &params["message"]), ("elicitation/create", &json!("Who?")));
+            assert_eq!(
+                (method, &params["message"]),
+                ("elicitation/create", &json!("Who?"))
+            );
             json!({"action": "accept", "content": {"name": "Ada"}})
         })
         .await;
-        assert_eq!(text(&answer), "\"Ada\" is 30", "the form's default is there");
+        assert_eq!(
+            text(&answer),
+            "\"Ada\" is 30",
+            "the form's default is there"
+        );
         for (action, said) in [("decline", "Decline"), ("cancel", "Cancel")] {
             let answer = played(&mut peer, era, "who", |_, _| json!({ "action": action })).await;
             assert_eq!(text(&answer), said);
@@ -99,18 +119,29 @@ async fn a_client_that_cannot_is_not_asked() {
     let server = builder()
         .offer(Talk::new("who", who))
         .offer(Talk::new("sample", |call| async move {
-            let error = call.client.sample(SampleAsk::new("Hello", 5)).await.unwrap_err();
+            let error = call
+                .client
+                .sample(SampleAsk::new("Hello", 5))
+                .await
+                .unwrap_err();
             assert_eq!(error.kind(), AskErrorKind::Unsupported);
             Err(error.into())
         }))
         .build()
         .unwrap();
     let mut peer = Peer::connect(&server, Era::Old, json!({})).await;
-    assert!(peer.text("who", json!({})).await.contains("capability `elicitation`"));
+    assert!(
+        peer.text("who", json!({}))
+            .await
+            .contains("capability `elicitation`")
+    );
     let mut peer = Peer::connect(&server, Era::New, json!({})).await;
     let answer = peer.call("sample", json!({})).await;
     assert_eq!(answer["error"]["code"], -32021, "{answer}");
-    assert_eq!(answer["error"]["data"]["requiredCapabilities"], json!({"sampling": {}}));
+    assert_eq!(
+        answer["error"]["data"]["requiredCapabilities"],
+        json!({"sampling": {}})
+    );
 }
 
 #[tokio::test]
@@ -120,7 +151,8 @@ async fn a_refusal_is_told_to_the_tool() {
     let id = peer.send("tools/call", json!({"name": "who"})).await;
     let ask = peer.next().await;
     let error = json!({"code": -1, "message": "not today"});
-    peer.tell(json!({"jsonrpc": "2.0", "id": ask["id"], "error": error})).await;
+    peer.tell(json!({"jsonrpc": "2.0", "id": ask["id"], "error": error}))
+        .await;
     assert!(text(&peer.answer(id).await).contains("not today"));
 }
 
@@ -144,7 +176,9 @@ async fn what_is_asked_at_once_is_asked_together() {
             let client = call.client.clone();
             tasks.spawn(async move { client.elicit(form()).await.is_ok() });
         }
-        Ok(HandlerReply::text(tasks.join_all().await.iter().all(|done| *done).to_string()))
+        Ok(HandlerReply::text(
+            tasks.join_all().await.iter().all(|done| *done).to_string(),
+        ))
     });
     let server = builder().offer(talk).offer(spread).build().unwrap();
     let say = |method: &str, _: &Value| match method {
@@ -163,7 +197,11 @@ async fn what_is_asked_at_once_is_asked_together() {
     let mut peer = Peer::connect(&server, Era::New, all()).await;
     for tool in ["all", "spread"] {
         let asked = peer.call(tool, json!({})).await;
-        assert_eq!(asked["result"]["inputRequests"].as_object().unwrap().len(), 3, "{asked}");
+        assert_eq!(
+            asked["result"]["inputRequests"].as_object().unwrap().len(),
+            3,
+            "{asked}"
+        );
     }
 }
 
@@ -176,10 +214,19 @@ async fn the_clients_model_is_one_of_ours() {
             .with_system("Be brief.")
             .with_message(Message::user("Weather?"))
             .with_tools([Arc::new(ToolSpec::new("weather", "Tells it."))]);
-        let response =
-            model.complete(request).await.map_err(|error| RequestError::failed(error.to_string()))?;
-        let calls: Vec<_> = response.message.calls().map(|call| call.name.clone()).collect();
-        Ok(HandlerReply::text(format!("{:?} {calls:?}", response.finish)))
+        let response = model
+            .complete(request)
+            .await
+            .map_err(|error| RequestError::failed(error.to_string()))?;
+        let calls: Vec<_> = response
+            .message
+            .calls()
+            .map(|call| call.name.clone())
+            .collect();
+        Ok(HandlerReply::text(format!(
+            "{:?} {calls:?}",
+            response.finish
+        )))
     });
     let server = builder().offer(talk).build().unwrap();
     for era in ERAS {
@@ -201,41 +248,60 @@ async fn the_clients_model_is_one_of_ours() {
     }
     let mut peer = Peer::connect(&server, Era::Old, json!({"sampling": {}})).await;
     let answer = peer.call("model", json!({})).await;
-    assert!(answer["result"]["isError"] == true, "it asserts that there are tools: {answer}");
+    assert!(
+        answer["result"]["isError"] == true,
+        "it asserts that there are tools: {answer}"
+    );
 }
 
 #[tokio::test]
 async fn logs_go_to_those_who_want_them() {
     let talk = Talk::new("log", |call| async move {
         call.client.log(ClientLogLevel::Debug, "small");
-        call.client.log(ClientLogLevel::Warning, json!({"what": "large"}));
+        call.client
+            .log(ClientLogLevel::Warning, json!({"what": "large"}));
         Ok(HandlerReply::text("done"))
     });
     let server = builder().offer(talk).build().unwrap();
     let told = |peer: &mut Peer| -> Vec<Value> {
-        peer.heard.drain(..).map(|note| note["params"]["data"].clone()).collect()
+        peer.heard
+            .drain(..)
+            .map(|note| note["params"]["data"].clone())
+            .collect()
     };
     let mut peer = Peer::connect(&server, Era::Old, json!({})).await;
     peer.call("log", json!({})).await;
     assert_eq!(told(&mut peer), [json!({"what": "large"})]);
     for (level, count) in [("debug", 2), ("error", 0)] {
-        peer.ask("logging/setLevel", json!({ "level": level })).await;
+        peer.ask("logging/setLevel", json!({ "level": level }))
+            .await;
         peer.call("log", json!({})).await;
         assert_eq!(told(&mut peer).len(), count, "{level}");
     }
     let mut peer = Peer::connect(&server, Era::New, json!({})).await;
     peer.call("log", json!({})).await;
-    assert!(told(&mut peer).is_empty(), "nothing unless the request says so");
+    assert!(
+        told(&mut peer).is_empty(),
+        "nothing unless the request says so"
+    );
     let meta = json!({"io.modelcontextprotocol/logLevel": "warning"});
-    peer.ask("tools/call", json!({"name": "log", "_meta": meta})).await;
+    peer.ask("tools/call", json!({"name": "log", "_meta": meta}))
+        .await;
     assert_eq!(told(&mut peer), [json!({"what": "large"})]);
-    let answer = peer.ask("logging/setLevel", json!({"level": "debug"})).await;
+    let answer = peer
+        .ask("logging/setLevel", json!({"level": "debug"}))
+        .await;
     assert_eq!(answer["error"]["code"], -32601);
 }
 
 fn asked(answer: &Value) -> (String, Value) {
-    let asks = answer["result"]["inputRequests"].as_object().unwrap_or_else(|| panic!("{answer}"));
-    (asks.keys().next().unwrap().clone(), answer["result"]["requestState"].clone())
+    let asks = answer["result"]["inputRequests"]
+        .as_object()
+        .unwrap_or_else(|| panic!("{answer}"));
+    (
+        asks.keys().next().unwrap().clone(),
+        answer["result"]["requestState"].clone(),
+    )
 }
 
 fn again(tool: &str, args: Value, key: &str, state: &Value) -> Value {
@@ -245,37 +311,65 @@ fn again(tool: &str, args: Value, key: &str, state: &Value) -> Value {
 
 #[tokio::test]
 async fn an_answer_belongs_to_one_question() {
-    let server = builder().offer(Talk::new("who", who)).offer(Talk::new("other", who)).build().unwrap();
+    let server = builder()
+        .offer(Talk::new("who", who))
+        .offer(Talk::new("other", who))
+        .build()
+        .unwrap();
     let mut peer = Peer::connect(&server, Era::New, all()).await;
     let (key, state) = asked(&peer.call("who", json!({})).await);
     let refused = |answer: &Value, word: &str| {
         assert_eq!(answer["error"]["code"], -32602, "{answer}");
-        assert!(answer["error"]["message"].as_str().unwrap().contains(word), "{answer}");
+        assert!(
+            answer["error"]["message"].as_str().unwrap().contains(word),
+            "{answer}"
+        );
     };
-    let answer = peer.ask("tools/call", again("other", json!({}), &key, &state)).await;
+    let answer = peer
+        .ask("tools/call", again("other", json!({}), &key, &state))
+        .await;
     refused(&answer, "another request");
-    let answer = peer.ask("tools/call", again("who", json!({"x": 1}), &key, &state)).await;
+    let answer = peer
+        .ask("tools/call", again("who", json!({"x": 1}), &key, &state))
+        .await;
     refused(&answer, "another request");
     let forged = json!(format!("{}x", state.as_str().unwrap()));
-    let answer = peer.ask("tools/call", again("who", json!({}), &key, &forged)).await;
+    let answer = peer
+        .ask("tools/call", again("who", json!({}), &key, &forged))
+        .await;
     refused(&answer, "not of this server");
     let mut number = again("who", json!({}), &key, &state);
     number["inputResponses"][&key] = json!(5);
     refused(&peer.ask("tools/call", number).await, "no object");
-    let nothing = json!({"name": "who", "arguments": {}, "requestState": state, "inputResponses": {"x": {}}});
+    let nothing =
+        json!({"name": "who", "arguments": {}, "requestState": state, "inputResponses": {"x": {}}});
     let (key, next) = asked(&peer.ask("tools/call", nothing).await);
     assert_ne!(state, next, "it is asked again");
-    refused(&peer.ask("tools/call", again("who", json!({}), &key, &state)).await, "used before");
-    let answer = peer.ask("tools/call", again("who", json!({}), &key, &next)).await;
+    refused(
+        &peer
+            .ask("tools/call", again("who", json!({}), &key, &state))
+            .await,
+        "used before",
+    );
+    let answer = peer
+        .ask("tools/call", again("who", json!({}), &key, &next))
+        .await;
     assert_eq!(text(&answer), "\"Ada\" is 30");
     for used in [&state, &next] {
-        refused(&peer.ask("tools/call", again("who", json!({}), &key, used)).await, "used before");
+        refused(
+            &peer
+                .ask("tools/call", again("who", json!({}), &key, used))
+                .await,
+            "used before",
+        );
     }
     // Another connection may go on where this one was: what waits belongs to the server.
     let (key, state) = asked(&peer.call("who", json!({})).await);
     peer.close().await;
     let mut peer = Peer::connect(&server, Era::New, all()).await;
-    let answer = peer.ask("tools/call", again("who", json!({}), &key, &state)).await;
+    let answer = peer
+        .ask("tools/call", again("who", json!({}), &key, &state))
+        .await;
     assert_eq!(text(&answer), "\"Ada\" is 30");
 }
 
@@ -283,7 +377,10 @@ async fn an_answer_belongs_to_one_question() {
 async fn a_named_question_can_be_answered_in_advance() {
     let talk = Talk::new("who", |call| async move {
         let reply = call.client.named("who").elicit(form()).await?;
-        Ok(HandlerReply::text(format!("{}", matches!(reply, ElicitReply::Accept(_)))))
+        Ok(HandlerReply::text(format!(
+            "{}",
+            matches!(reply, ElicitReply::Accept(_))
+        )))
     });
     let server = builder().offer(talk).build().unwrap();
     let mut peer = Peer::connect(&server, Era::New, all()).await;
@@ -309,13 +406,20 @@ fn waiting(limits: McpLimits, world: &Arc<ManualWorld>, gone: &Arc<Notify>) -> M
             who(call).await
         }
     });
-    builder().offer(talk).limits(limits).world(world.clone()).build().unwrap()
+    builder()
+        .offer(talk)
+        .limits(limits)
+        .world(world.clone())
+        .build()
+        .unwrap()
 }
 
 #[tokio::test]
 async fn who_does_not_answer_is_not_waited_for() {
     let (world, gone) = (Arc::new(ManualWorld::new()), Arc::new(Notify::new()));
-    let limits = McpLimits::default().answer(Duration::from_secs(60)).waiting(2);
+    let limits = McpLimits::default()
+        .answer(Duration::from_secs(60))
+        .waiting(2);
     let server = waiting(limits, &world, &gone);
     let mut peer = Peer::connect(&server, Era::New, all()).await;
     let (key, state) = asked(&peer.call("who", json!({})).await);
@@ -328,7 +432,9 @@ async fn who_does_not_answer_is_not_waited_for() {
     }
     world.advance(Duration::from_secs(61));
     gone.notified().await;
-    let late = peer.ask("tools/call", again("who", json!({}), &key, &state)).await;
+    let late = peer
+        .ask("tools/call", again("who", json!({}), &key, &state))
+        .await;
     assert_eq!(late["error"]["code"], -32602, "{late}");
     asked(&peer.call("who", json!({})).await);
     // And in the other way:
@@ -363,7 +469,9 @@ async fn what_waits_goes_on_by_itself() {
     let mut peer = Peer::connect(&server, Era::New, all()).await;
     let (key, state) = asked(&peer.call("both", json!({})).await);
     went.notified().await;
-    let answer = peer.ask("tools/call", again("both", json!({}), &key, &state)).await;
+    let answer = peer
+        .ask("tools/call", again("both", json!({}), &key, &state))
+        .await;
     assert_eq!(text(&answer), "true");
 }
 
@@ -381,13 +489,26 @@ async fn what_ends_while_it_waits_is_not_kept_for_ever() {
             Ok(HandlerReply::text("done"))
         }
     });
-    let limits = McpLimits::default().answer(Duration::from_secs(60)).waiting(1);
-    let server = builder().offer(talk).limits(limits).world(world.clone()).build().unwrap();
+    let limits = McpLimits::default()
+        .answer(Duration::from_secs(60))
+        .waiting(1);
+    let server = builder()
+        .offer(talk)
+        .limits(limits)
+        .world(world.clone())
+        .build()
+        .unwrap();
     let mut peer = Peer::connect(&server, Era::New, all()).await;
     let (key, state) = asked(&peer.call("brief", json!({})).await);
     end.notify_one();
-    let answer = peer.ask("tools/call", again("brief", json!({}), &key, &state)).await;
-    assert_eq!(text(&answer), "done", "what it came to is there for whoever comes in time");
+    let answer = peer
+        .ask("tools/call", again("brief", json!({}), &key, &state))
+        .await;
+    assert_eq!(
+        text(&answer),
+        "done",
+        "what it came to is there for whoever comes in time"
+    );
     asked(&peer.call("brief", json!({})).await);
     end.notify_one();
     others().await;
@@ -410,7 +531,12 @@ async fn a_question_that_nobody_waits_for_is_taken_back() {
         }
     });
     let limits = McpLimits::default().answer(Duration::from_secs(60));
-    let server = builder().offer(talk).limits(limits).world(world.clone()).build().unwrap();
+    let server = builder()
+        .offer(talk)
+        .limits(limits)
+        .world(world.clone())
+        .build()
+        .unwrap();
     let mut peer = Peer::connect(&server, Era::Old, all()).await;
     for (why, said) in [("ended", "done"), ("late", "late")] {
         let id = peer.send("tools/call", json!({"name": "brief"})).await;
@@ -423,8 +549,11 @@ async fn a_question_that_nobody_waits_for_is_taken_back() {
             _ => world.advance(Duration::from_secs(61)),
         }
         assert_eq!(text(&peer.answer(id).await), said);
-        let back =
-            tokio::time::timeout(Duration::from_secs(5), peer.notified("notifications/cancelled")).await;
+        let back = tokio::time::timeout(
+            Duration::from_secs(5),
+            peer.notified("notifications/cancelled"),
+        )
+        .await;
         assert_eq!(back.expect(why)["params"]["requestId"], ask["id"], "{why}");
     }
 }

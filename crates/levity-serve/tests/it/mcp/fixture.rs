@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use levity_core::{Tool, ToolSource, ToolSpec};
 use levity_serve::mcp::{
-    Completer, Completing, Completion, Handler, HandlerCall, HandlerReply, McpServer, McpServerBuilder, Page,
-    Prompt, PromptArgument, PromptAsk, PromptReply, Prompts, RequestError, Resource, ResourceAsk,
-    ResourceContent, ResourceTemplate, Resources, TaskSupport,
+    Completer, Completing, Completion, Handler, HandlerCall, HandlerReply, McpServer,
+    McpServerBuilder, Page, Prompt, PromptArgument, PromptAsk, PromptReply, Prompts, RequestError,
+    Resource, ResourceAsk, ResourceContent, ResourceTemplate, Resources, TaskSupport,
 };
 use serde_json::{Value, json};
 use tokio::io::DuplexStream;
@@ -37,13 +37,20 @@ pub(super) struct Talk {
 }
 
 impl Talk {
-    pub(super) fn new<F>(name: &str, work: impl Fn(HandlerCall) -> F + Send + Sync + 'static) -> Self
+    pub(super) fn new<F>(
+        name: &str,
+        work: impl Fn(HandlerCall) -> F + Send + Sync + 'static,
+    ) -> Self
     where
         F: Future<Output = Result<HandlerReply, RequestError>> + Send + 'static,
     {
         let spec = ToolSpec::new(name, "For tests.").with_input(json!({"type": "object"}));
         let tasks = TaskSupport::Forbidden;
-        Self { spec, tasks, work: Box::new(move |call| Box::pin(work(call))) }
+        Self {
+            spec,
+            tasks,
+            work: Box::new(move |call| Box::pin(work(call))),
+        }
     }
 
     pub(super) fn tasks(mut self, tasks: TaskSupport) -> Self {
@@ -78,23 +85,39 @@ pub(super) struct Shelf(pub(super) usize);
 #[async_trait]
 impl Resources for Shelf {
     async fn list(&self, cursor: Option<&str>) -> Result<Page<Resource>, RequestError> {
-        let from: usize =
-            cursor.unwrap_or("0").parse().map_err(|_| RequestError::invalid("`cursor` is no number"))?;
+        let from: usize = cursor
+            .unwrap_or("0")
+            .parse()
+            .map_err(|_| RequestError::invalid("`cursor` is no number"))?;
         let to = (from + 2).min(self.0);
-        let items = (from..to)
-            .map(|at| Resource::new(format!("page://{at}"), format!("page {at}")).with_mime("text/plain"));
-        Ok(if to < self.0 { Page::part(items, to.to_string()) } else { Page::all(items) })
+        let items = (from..to).map(|at| {
+            Resource::new(format!("page://{at}"), format!("page {at}")).with_mime("text/plain")
+        });
+        Ok(if to < self.0 {
+            Page::part(items, to.to_string())
+        } else {
+            Page::all(items)
+        })
     }
 
     async fn templates(&self, _: Option<&str>) -> Result<Page<ResourceTemplate>, RequestError> {
-        Ok(Page::all([ResourceTemplate::new("page://{number}", "page")]))
+        Ok(Page::all([ResourceTemplate::new(
+            "page://{number}",
+            "page",
+        )]))
     }
 
     async fn read(&self, ask: ResourceAsk) -> Result<Vec<ResourceContent>, RequestError> {
-        let at = ask.uri.strip_prefix("page://").and_then(|at| at.parse::<usize>().ok());
+        let at = ask
+            .uri
+            .strip_prefix("page://")
+            .and_then(|at| at.parse::<usize>().ok());
         match at.filter(|at| *at < self.0) {
             Some(13) => panic!("of all pages, this one"),
-            Some(at) => Ok(vec![ResourceContent::text(ask.uri, format!("This is page {at}."))]),
+            Some(at) => Ok(vec![ResourceContent::text(
+                ask.uri,
+                format!("This is page {at}."),
+            )]),
             None => Err(RequestError::not_found("there is no such page")),
         }
     }
@@ -187,7 +210,8 @@ impl Peer {
             let params = json!({"protocolVersion": "2025-11-25", "capabilities": peer.able, "clientInfo": {"name": "test", "version": "0"}});
             let result = peer.ask("initialize", params).await;
             assert_eq!(result["result"]["protocolVersion"], "2025-11-25");
-            peer.tell(json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+            peer.tell(json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+                .await;
         }
         peer
     }
@@ -205,7 +229,15 @@ impl Peer {
         tasks.spawn(async move { server.serve(read, write).await.unwrap() });
         let (read, write) = tokio::io::split(here);
         let lines = BufReader::new(read).lines();
-        Self { era, able, lines, writer: Some(write), next: 1, heard: Vec::new(), server: tasks }
+        Self {
+            era,
+            able,
+            lines,
+            writer: Some(write),
+            next: 1,
+            heard: Vec::new(),
+            server: tasks,
+        }
     }
 
     pub(super) fn meta(&self) -> Value {
@@ -238,13 +270,19 @@ impl Peer {
             meta[key] = value;
         }
         params["_meta"] = meta;
-        self.tell(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})).await;
+        self.tell(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+            .await;
         id
     }
 
     /// The next message, whatever it is.
     pub(super) async fn next(&mut self) -> Value {
-        let line = self.lines.next_line().await.unwrap().expect("the server goes on");
+        let line = self
+            .lines
+            .next_line()
+            .await
+            .unwrap()
+            .expect("the server goes on");
         serde_json::from_str(&line).expect("nothing but messages is written")
     }
 
@@ -265,18 +303,26 @@ impl Peer {
     }
 
     pub(super) async fn call(&mut self, tool: &str, args: Value) -> Value {
-        self.ask("tools/call", json!({"name": tool, "arguments": args})).await
+        self.ask("tools/call", json!({"name": tool, "arguments": args}))
+            .await
     }
 
     /// The text of a tool's result.
     pub(super) async fn text(&mut self, tool: &str, args: Value) -> String {
         let answer = self.call(tool, args).await;
-        answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+        answer["result"]["content"][0]["text"]
+            .as_str()
+            .unwrap_or_else(|| panic!("{answer}"))
+            .to_owned()
     }
 
     /// Waits for a notification.
     pub(super) async fn notified(&mut self, method: &str) -> Value {
-        if let Some(at) = self.heard.iter().position(|message| message["method"] == method) {
+        if let Some(at) = self
+            .heard
+            .iter()
+            .position(|message| message["method"] == method)
+        {
             return self.heard.remove(at);
         }
         loop {

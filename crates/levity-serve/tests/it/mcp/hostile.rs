@@ -17,7 +17,11 @@ fn echo() -> RecordingTool {
 }
 
 async fn lives(peer: &mut Peer) {
-    assert!(peer.text("echo", json!({"still": "here"})).await.contains("still"));
+    assert!(
+        peer.text("echo", json!({"still": "here"}))
+            .await
+            .contains("still")
+    );
 }
 
 #[tokio::test]
@@ -31,11 +35,18 @@ async fn what_is_no_request_is_answered_or_left_alone() {
             ("\u{0}\u{1}", -32700),
             ("[]", -32600),
             ("5", -32600),
-            ("[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]", -32600),
+            (
+                "[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}]",
+                -32600,
+            ),
         ] {
             peer.line(line).await;
             let answer = peer.next().await;
-            assert_eq!((&answer["error"]["code"], &answer["id"]), (&json!(code), &Value::Null), "{line}");
+            assert_eq!(
+                (&answer["error"]["code"], &answer["id"]),
+                (&json!(code), &Value::Null),
+                "{line}"
+            );
         }
         // A notice, or an answer that nobody waits for, has no answer itself.
         for line in [
@@ -57,8 +68,13 @@ async fn what_is_no_request_is_answered_or_left_alone() {
 
 #[tokio::test]
 async fn wrong_types_are_errors() {
-    let server =
-        builder().tool(echo()).resources(Shelf(1)).prompts(Greetings).completions(Greetings).build().unwrap();
+    let server = builder()
+        .tool(echo())
+        .resources(Shelf(1))
+        .prompts(Greetings)
+        .completions(Greetings)
+        .build()
+        .unwrap();
     for era in ERAS {
         let mut peer = Peer::connect(&server, era, json!({})).await;
         for (method, params) in [
@@ -72,11 +88,21 @@ async fn wrong_types_are_errors() {
             ("completion/complete", json!({"ref": 1})),
         ] {
             let answer = peer.ask(method, params.clone()).await;
-            assert_eq!(answer["error"]["code"], -32602, "{method} {params}: {answer}");
+            assert_eq!(
+                answer["error"]["code"], -32602,
+                "{method} {params}: {answer}"
+            );
         }
-        let levels = peer.ask("logging/setLevel", json!({"level": "shout"})).await;
-        assert_eq!(levels["error"]["code"], if era == Era::Old { -32602 } else { -32601 });
-        let unknown = peer.ask("no/such/method", json!({"deep": {"a": [1, 2, {}]}})).await;
+        let levels = peer
+            .ask("logging/setLevel", json!({"level": "shout"}))
+            .await;
+        assert_eq!(
+            levels["error"]["code"],
+            if era == Era::Old { -32602 } else { -32601 }
+        );
+        let unknown = peer
+            .ask("no/such/method", json!({"deep": {"a": [1, 2, {}]}}))
+            .await;
         assert_eq!(unknown["error"]["code"], -32601);
         lives(&mut peer).await;
     }
@@ -84,7 +110,11 @@ async fn wrong_types_are_errors() {
 
 #[tokio::test]
 async fn a_line_that_is_too_long_is_refused_by_its_id() {
-    let server = builder().tool(echo()).limits(McpLimits::default().line(64 << 10)).build().unwrap();
+    let server = builder()
+        .tool(echo())
+        .limits(McpLimits::default().line(64 << 10))
+        .build()
+        .unwrap();
     let mut peer = Peer::connect(&server, Era::Old, json!({})).await;
     let long = "x".repeat(1 << 20);
     let first = format!(
@@ -97,7 +127,13 @@ async fn a_line_that_is_too_long_is_refused_by_its_id() {
         peer.line(&line).await;
         let answer = peer.next().await;
         assert_eq!(answer["id"], id);
-        assert!(answer["error"]["message"].as_str().unwrap().contains("longer than 65536"), "{answer}");
+        assert!(
+            answer["error"]["message"]
+                .as_str()
+                .unwrap()
+                .contains("longer than 65536"),
+            "{answer}"
+        );
     }
     lives(&mut peer).await;
     // One that fits is taken, however it arrives.
@@ -107,15 +143,26 @@ async fn a_line_that_is_too_long_is_refused_by_its_id() {
 
 #[tokio::test]
 async fn a_last_line_that_is_too_long_and_lacks_its_end_is_refused_by_its_id() {
-    let server = builder().tool(echo()).limits(McpLimits::default().line(64 << 10)).build().unwrap();
+    let server = builder()
+        .tool(echo())
+        .limits(McpLimits::default().line(64 << 10))
+        .build()
+        .unwrap();
     let long = "x".repeat(1 << 20);
     let line = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"ping","params":{{"x":"{long}"}}}}"#);
     let (mut there, here) = tokio::io::duplex(4096);
-    server.serve(std::io::Cursor::new(line.into_bytes()), here).await.unwrap();
+    server
+        .serve(std::io::Cursor::new(line.into_bytes()), here)
+        .await
+        .unwrap();
     let mut answer = String::new();
     there.read_to_string(&mut answer).await.unwrap();
     let answer: Value = serde_json::from_str(&answer).unwrap();
-    assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(7), &json!(-32600)), "{answer}");
+    assert_eq!(
+        (&answer["id"], &answer["error"]["code"]),
+        (&json!(7), &json!(-32600)),
+        "{answer}"
+    );
 }
 
 #[tokio::test]
@@ -123,7 +170,11 @@ async fn a_line_without_an_end_takes_no_memory() {
     if !crate::is_alone("mcp::hostile::a_line_without_an_end_takes_no_memory") {
         return;
     }
-    let server = builder().tool(echo()).limits(McpLimits::default().line(1 << 20)).build().unwrap();
+    let server = builder()
+        .tool(echo())
+        .limits(McpLimits::default().line(1 << 20))
+        .build()
+        .unwrap();
     let (mut here, there) = tokio::io::duplex(1 << 20);
     let (read, write) = tokio::io::split(there);
     let serving = async move { server.serve(read, write).await };
@@ -136,14 +187,26 @@ async fn a_line_without_an_end_takes_no_memory() {
     let before = memory();
     let (served, ()) = tokio::join!(serving, flooding);
     served.unwrap();
-    assert!(memory() < before + (64 << 20), "{} bytes more", memory() - before);
+    assert!(
+        memory() < before + (64 << 20),
+        "{} bytes more",
+        memory() - before
+    );
 }
 
 /// How much memory this process has, in bytes; nothing where that cannot be seen.
 fn memory() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<usize>().ok()).unwrap_or(0) << 10
+    line.and_then(|line| {
+        line.trim()
+            .trim_end_matches("kB")
+            .trim()
+            .parse::<usize>()
+            .ok()
+    })
+    .unwrap_or(0)
+        << 10
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -153,7 +216,13 @@ async fn many_calls_at_once_are_all_answered() {
         let mut peer = Peer::connect(&server, era, json!({})).await;
         let mut open = std::collections::BTreeSet::new();
         for at in 0..500 {
-            open.insert(peer.send("tools/call", json!({"name": "echo", "arguments": {"at": at}})).await);
+            open.insert(
+                peer.send(
+                    "tools/call",
+                    json!({"name": "echo", "arguments": {"at": at}}),
+                )
+                .await,
+            );
         }
         while !open.is_empty() {
             let answer = peer.next().await;
@@ -174,7 +243,12 @@ async fn more_calls_than_there_may_be_are_told_to_come_back() {
             Ok(HandlerReply::text("gone"))
         }
     });
-    let server = builder().offer(talk).tool(echo()).limits(McpLimits::default().calls(3)).build().unwrap();
+    let server = builder()
+        .offer(talk)
+        .tool(echo())
+        .limits(McpLimits::default().calls(3))
+        .build()
+        .unwrap();
     let mut peer = Peer::connect(&server, Era::Old, json!({})).await;
     for _ in 0..3 {
         peer.send("tools/call", json!({"name": "wait"})).await;
@@ -187,7 +261,10 @@ async fn more_calls_than_there_may_be_are_told_to_come_back() {
     };
     assert_eq!(busy["error"]["code"], -32000);
     assert!(busy["error"]["message"].as_str().unwrap().contains("busy"));
-    assert!(peer.ask("tools/list", json!({})).await["result"].is_object(), "lists are not calls");
+    assert!(
+        peer.ask("tools/list", json!({})).await["result"].is_object(),
+        "lists are not calls"
+    );
     for _ in 0..3 {
         go.notify_one();
         peer.next().await;
@@ -222,7 +299,10 @@ async fn who_does_not_read_makes_only_themselves_wait() {
     let server = builder().tool(echo()).build().unwrap();
     let (here, there) = tokio::io::duplex(4096);
     let sent = flood(&server, here, there).await;
-    assert!(sent < 10_000, "{sent} requests were taken in, and none of the answers was read");
+    assert!(
+        sent < 10_000,
+        "{sent} requests were taken in, and none of the answers was read"
+    );
     let mut peer = Peer::connect(&server, Era::Old, json!({})).await;
     lives(&mut peer).await;
 }
@@ -232,10 +312,14 @@ async fn the_order_of_things_is_not_trusted() {
     let server = builder().tool(echo()).build().unwrap();
     let (here, there) = tokio::io::duplex(1 << 16);
     let mut peer = Peer::raw(&server, there, here, Era::Old, json!({}));
-    peer.tell(json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
-    peer.tell(json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}))
+    peer.tell(json!({"jsonrpc": "2.0", "method": "notifications/initialized"}))
         .await;
-    peer.tell(json!({"jsonrpc": "2.0", "id": 5, "result": {}})).await;
+    peer.tell(
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}),
+    )
+    .await;
+    peer.tell(json!({"jsonrpc": "2.0", "id": 5, "result": {}}))
+        .await;
     lives(&mut peer).await;
     let answer = peer.ask("initialize", json!({"protocolVersion": 5})).await;
     assert!(answer["error"]["code"].is_i64(), "{answer}");

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use levity_core::ToolOutput;
-use levity_serve::mcp::{ClientLogLevel, ElicitForm, ElicitReply, HandlerReply, McpLimits, McpServer};
+use levity_serve::mcp::{
+    ClientLogLevel, ElicitForm, ElicitReply, HandlerReply, McpLimits, McpServer,
+};
 use levity_serve::{AccessControl, Token};
 use levity_test::{ManualWorld, RecordingTool};
 use serde_json::{Value, json};
@@ -46,24 +48,46 @@ fn waiting() -> (Talk, Arc<Notify>, Arc<Notify>) {
 async fn both_ways_are_served() {
     let site = Site::open(&plain()).await;
     let session = site.session().await.unwrap();
-    let headers = [("mcp-session-id", &*session), ("mcp-protocol-version", "2025-11-25")];
+    let headers = [
+        ("mcp-session-id", &*session),
+        ("mcp-protocol-version", "2025-11-25"),
+    ];
     let answer = site.post(&headers, &call(7, "echo", json!({"a": 1}))).await;
-    assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/event-stream")));
-    assert_eq!(answer.message()["result"]["content"][0]["text"], r#"{"a":1}"#);
-    let answer = site.modern("tools/call", json!({"name": "echo", "arguments": {"b": 2}})).await;
-    assert_eq!(answer.message()["result"]["content"][0]["text"], r#"{"b":2}"#);
+    assert_eq!(
+        (answer.status, answer.header("content-type")),
+        (200, Some("text/event-stream"))
+    );
+    assert_eq!(
+        answer.message()["result"]["content"][0]["text"],
+        r#"{"a":1}"#
+    );
+    let answer = site
+        .modern("tools/call", json!({"name": "echo", "arguments": {"b": 2}}))
+        .await;
+    assert_eq!(
+        answer.message()["result"]["content"][0]["text"],
+        r#"{"b":2}"#
+    );
     assert_eq!(site.modern("no/such", json!({})).await.status, 404);
     let answer = site.send("DELETE", &headers, "").await;
     assert!((200..300).contains(&answer.status), "{answer:?}");
-    assert_eq!(site.post(&headers, &call(8, "echo", json!({}))).await.status, 404);
+    assert_eq!(
+        site.post(&headers, &call(8, "echo", json!({})))
+            .await
+            .status,
+        404
+    );
 }
 
 #[tokio::test]
 async fn strangers_stay_outside() {
-    let site = Site::behind(&plain(), AccessControl::new(Token::new("0123456789abcdef").unwrap())).await;
+    let site = Site::behind(
+        &plain(),
+        AccessControl::new(Token::new("0123456789abcdef").unwrap()),
+    )
+    .await;
     let good = ("authorization", "Bearer 0123456789abcdef");
-    let ping =
-        json!({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": modern_meta()}});
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": modern_meta()}});
     let version = ("mcp-protocol-version", "2026-07-28");
     let method = ("mcp-method", "server/discover");
     for (headers, status) in [
@@ -83,7 +107,11 @@ async fn strangers_stay_outside() {
 
 #[tokio::test]
 async fn what_makes_no_sense_is_refused() {
-    let server = builder().tool(echo()).limits(McpLimits::default().body(64 << 10)).build().unwrap();
+    let server = builder()
+        .tool(echo())
+        .limits(McpLimits::default().body(64 << 10))
+        .build()
+        .unwrap();
     let site = Site::open(&server).await;
     for (method, headers, body, status) in [
         ("POST", vec![], "{", 400),
@@ -95,75 +123,151 @@ async fn what_makes_no_sense_is_refused() {
         ("GET", vec![("accept", "text/event-stream")], "", 400),
         ("GET", vec![("mcp-session-id", "nonsense")], "", 404),
         ("PUT", vec![], "", 405),
-        ("POST", vec![("mcp-session-id", "nonsense")], r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, 404),
-        ("POST", vec![], r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#, 400),
+        (
+            "POST",
+            vec![("mcp-session-id", "nonsense")],
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
+            404,
+        ),
+        (
+            "POST",
+            vec![],
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#,
+            400,
+        ),
     ] {
         let answer = site.send(method, &headers, body).await;
-        assert_eq!(answer.status, status, "{method} {headers:?} {body}: {answer:?}");
+        assert_eq!(
+            answer.status, status,
+            "{method} {headers:?} {body}: {answer:?}"
+        );
     }
     let bad = site.send("POST", &[], "{").await;
     assert_eq!(bad.message()["error"]["code"], -32700, "{bad:?}");
     let large = "x".repeat(1 << 20);
-    let answer = site.modern("tools/call", json!({"name": "echo", "arguments": {"x": large}})).await;
+    let answer = site
+        .modern(
+            "tools/call",
+            json!({"name": "echo", "arguments": {"x": large}}),
+        )
+        .await;
     assert_eq!(answer.status, 413);
-    assert_eq!(site.modern("tools/call", json!({"name": "echo"})).await.status, 200, "it lives");
+    assert_eq!(
+        site.modern("tools/call", json!({"name": "echo"}))
+            .await
+            .status,
+        200,
+        "it lives"
+    );
 }
 
 #[tokio::test]
 async fn sessions_have_a_limit_and_an_end() {
     let world = Arc::new(ManualWorld::new());
-    let limits = McpLimits::default().sessions(3).idle(Duration::from_secs(600));
-    let server = builder().tool(echo()).limits(limits).world(world.clone()).build().unwrap();
+    let limits = McpLimits::default()
+        .sessions(3)
+        .idle(Duration::from_secs(600));
+    let server = builder()
+        .tool(echo())
+        .limits(limits)
+        .world(world.clone())
+        .build()
+        .unwrap();
     let site = Site::open(&server).await;
     let mut sessions = Vec::new();
     for _ in 0..3 {
         sessions.push(site.session().await.unwrap());
     }
     let full = site.session().await.unwrap_err();
-    assert_eq!((full.status, full.header("retry-after")), (503, Some("30")), "{full:?}");
-    assert_eq!(site.modern("tools/list", json!({})).await.status, 200, "who needs no session is served");
+    assert_eq!(
+        (full.status, full.header("retry-after")),
+        (503, Some("30")),
+        "{full:?}"
+    );
+    assert_eq!(
+        site.modern("tools/list", json!({})).await.status,
+        200,
+        "who needs no session is served"
+    );
     let alive = |session: String| {
         let site = &site;
-        async move { site.post(&[("mcp-session-id", &session)], &call(1, "echo", json!({}))).await.status == 200 }
+        async move {
+            site.post(&[("mcp-session-id", &session)], &call(1, "echo", json!({})))
+                .await
+                .status
+                == 200
+        }
     };
-    // One that was not used for a while makes room for the next, and the one that was used longest ago goes first.
+    // One that was not used for a while makes room for the next, and the one that was used longest
+    // ago goes first.
     world.advance(Duration::from_secs(30));
     assert!(alive(sessions[0].clone()).await);
     world.advance(Duration::from_secs(31));
     assert!(alive(sessions[2].clone()).await);
     let fourth = site.session().await.unwrap();
     assert!(!alive(sessions[1].clone()).await && alive(sessions[2].clone()).await);
-    assert!(site.session().await.is_err(), "all others were used within the minute");
+    assert!(
+        site.session().await.is_err(),
+        "all others were used within the minute"
+    );
     world.advance(Duration::from_secs(601));
     assert!(site.session().await.is_ok());
-    assert!(!alive(sessions[0].clone()).await && !alive(fourth).await, "nobody used them");
+    assert!(
+        !alive(sessions[0].clone()).await && !alive(fourth).await,
+        "nobody used them"
+    );
 }
 
 #[tokio::test]
 async fn sessions_that_nobody_uses_end_though_nobody_comes() {
     let world = Arc::new(ManualWorld::new());
     let limits = McpLimits::default().idle(Duration::from_secs(60));
-    let server = builder().tool(echo()).limits(limits).world(world.clone()).build().unwrap();
+    let server = builder()
+        .tool(echo())
+        .limits(limits)
+        .world(world.clone())
+        .build()
+        .unwrap();
     let site = Site::open(&server).await;
     let session = site.session().await.unwrap();
     let headers = [("mcp-session-id", &*session)];
-    assert_eq!(site.post(&headers, &call(1, "echo", json!({}))).await.status, 200);
+    assert_eq!(
+        site.post(&headers, &call(1, "echo", json!({})))
+            .await
+            .status,
+        200
+    );
     let sleeping = async || {
-        tokio::time::timeout(Duration::from_secs(30), world.until_sleeping(1)).await.expect("nobody sweeps");
+        tokio::time::timeout(Duration::from_secs(30), world.until_sleeping(1))
+            .await
+            .expect("nobody sweeps");
     };
     sleeping().await;
-    // Asking for it is to use it, so it is asked for once only: when those who sweep have slept and sleep again.
+    // Asking for it is to use it, so it is asked for once only: when those who sweep have slept and
+    // sleep again.
     world.advance(Duration::from_secs(61));
     sleeping().await;
-    assert_eq!(site.post(&headers, &call(2, "echo", json!({}))).await.status, 404);
+    assert_eq!(
+        site.post(&headers, &call(2, "echo", json!({})))
+            .await
+            .status,
+        404
+    );
 }
 
 #[tokio::test]
 async fn a_session_that_is_worked_for_is_not_idle() {
     let world = Arc::new(ManualWorld::new());
     let (talk, begun, go) = waiting();
-    let limits = McpLimits::default().sessions(1).idle(Duration::from_secs(60));
-    let server = builder().offer(talk).limits(limits).world(world.clone()).build().unwrap();
+    let limits = McpLimits::default()
+        .sessions(1)
+        .idle(Duration::from_secs(60));
+    let server = builder()
+        .offer(talk)
+        .limits(limits)
+        .world(world.clone())
+        .build()
+        .unwrap();
     let site = Site::open(&server).await;
     let session = site.session().await.unwrap();
     let (headers, wait) = ([("mcp-session-id", &*session)], call(1, "wait", json!({})));
@@ -184,13 +288,23 @@ async fn who_is_cut_off_comes_back_for_the_answer() {
     let (talk, begun, go) = waiting();
     let site = Site::open(&builder().offer(talk).build().unwrap()).await;
     let session = site.session().await.unwrap();
-    let headers = [("mcp-session-id", &*session), ("mcp-protocol-version", "2025-11-25")];
+    let headers = [
+        ("mcp-session-id", &*session),
+        ("mcp-protocol-version", "2025-11-25"),
+    ];
     let mut stream = TcpStream::connect(site.address).await.unwrap();
     let body = call(1, "wait", json!({})).to_string();
-    stream.write_all((site.head("POST", &headers, body.len()) + &body).as_bytes()).await.unwrap();
+    stream
+        .write_all((site.head("POST", &headers, body.len()) + &body).as_bytes())
+        .await
+        .unwrap();
     let mut lines = BufReader::new(stream).lines();
     let last = loop {
-        let line = lines.next_line().await.unwrap().expect("the stream goes on");
+        let line = lines
+            .next_line()
+            .await
+            .unwrap()
+            .expect("the stream goes on");
         if let Some(id) = line.strip_prefix("id:") {
             break id.trim().to_owned();
         }
@@ -200,21 +314,33 @@ async fn who_is_cut_off_comes_back_for_the_answer() {
     go.notify_one();
     let again = [headers[0], headers[1], ("last-event-id", &*last)];
     let answer = site.send("GET", &again, "").await;
-    assert_eq!(answer.message()["result"]["content"][0]["text"], "done", "{answer:?}");
+    assert_eq!(
+        answer.message()["result"]["content"][0]["text"],
+        "done",
+        "{answer:?}"
+    );
 }
 
-/// Clients of old come back to a request that they took back, and to one that failed, until they are told that there is nothing.
+/// Clients of old come back to a request that they took back, and to one that failed, until they
+/// are told that there is nothing.
 #[tokio::test]
 async fn who_comes_back_for_nothing_is_told() {
     let site = Site::open(&plain()).await;
     let session = site.session().await.unwrap();
-    let headers = [("mcp-session-id", &*session), ("mcp-protocol-version", "2025-11-25")];
+    let headers = [
+        ("mcp-session-id", &*session),
+        ("mcp-protocol-version", "2025-11-25"),
+    ];
     let answer = site.post(&headers, &call(1, "echo", json!({}))).await;
     assert!(answer.message()["result"].is_object(), "{answer:?}");
     let again = |event: &'static str| [headers[0], headers[1], ("last-event-id", event)];
     assert!(site.send("GET", &again("0/0"), "").await.message()["result"].is_object());
     for event in ["1/0", "0/99", "nonsense"] {
-        assert_eq!(site.send("GET", &again(event), "").await.status, 204, "{event}");
+        assert_eq!(
+            site.send("GET", &again(event), "").await.status,
+            204,
+            "{event}"
+        );
     }
 }
 
@@ -223,26 +349,47 @@ async fn who_comes_back_for_nothing_is_told() {
 async fn questions_go_where_their_call_came_from() {
     let talk = Talk::new("who", |call| async move {
         call.client.log(ClientLogLevel::Info, "asking");
-        let form =
-            ElicitForm::new("Who?", json!({"type": "object", "properties": {"name": {"type": "string"}}}));
+        let form = ElicitForm::new(
+            "Who?",
+            json!({"type": "object", "properties": {"name": {"type": "string"}}}),
+        );
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn(async move { call.client.elicit(form).await });
         let said = tasks.join_next().await.unwrap().unwrap()?;
-        Ok(HandlerReply::text(format!("{}", matches!(said, ElicitReply::Accept(_)))))
+        Ok(HandlerReply::text(format!(
+            "{}",
+            matches!(said, ElicitReply::Accept(_))
+        )))
     });
     let site = Site::open(&builder().offer(talk).build().unwrap()).await;
     let params = json!({"protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}}, "clientInfo": {"name": "t", "version": "0"}});
     let init = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
-    let session = site.post(&[], &init).await.header("mcp-session-id").unwrap().to_owned();
-    let headers = [("mcp-session-id", &*session), ("mcp-protocol-version", "2025-11-25")];
+    let session = site
+        .post(&[], &init)
+        .await
+        .header("mcp-session-id")
+        .unwrap()
+        .to_owned();
+    let headers = [
+        ("mcp-session-id", &*session),
+        ("mcp-protocol-version", "2025-11-25"),
+    ];
     let mut stream = TcpStream::connect(site.address).await.unwrap();
     let body = call(5, "who", json!({})).to_string();
-    stream.write_all((site.head("POST", &headers, body.len()) + &body).as_bytes()).await.unwrap();
+    stream
+        .write_all((site.head("POST", &headers, body.len()) + &body).as_bytes())
+        .await
+        .unwrap();
     let mut lines = BufReader::new(stream).lines();
     let mut next = async || loop {
-        let line = lines.next_line().await.unwrap().expect("the stream goes on");
-        if let Some(message) =
-            line.strip_prefix("data:").and_then(|data| serde_json::from_str::<Value>(data.trim()).ok())
+        let line = lines
+            .next_line()
+            .await
+            .unwrap()
+            .expect("the stream goes on");
+        if let Some(message) = line
+            .strip_prefix("data:")
+            .and_then(|data| serde_json::from_str::<Value>(data.trim()).ok())
         {
             return message;
         }
@@ -258,18 +405,33 @@ async fn questions_go_where_their_call_came_from() {
 #[tokio::test]
 async fn questions_of_today_go_by_results() {
     let talk = Talk::new("who", |call| async move {
-        let form =
-            ElicitForm::new("Who?", json!({"type": "object", "properties": {"name": {"type": "string"}}}));
-        Ok(HandlerReply::text(format!("{:?}", call.client.named("who").elicit(form).await?)))
+        let form = ElicitForm::new(
+            "Who?",
+            json!({"type": "object", "properties": {"name": {"type": "string"}}}),
+        );
+        Ok(HandlerReply::text(format!(
+            "{:?}",
+            call.client.named("who").elicit(form).await?
+        )))
     });
     let site = Site::open(&builder().offer(talk).build().unwrap()).await;
-    let asked = site.modern("tools/call", json!({"name": "who", "arguments": {}})).await.message();
-    assert_eq!(asked["result"]["inputRequests"]["who"]["method"], "elicitation/create", "{asked}");
+    let asked = site
+        .modern("tools/call", json!({"name": "who", "arguments": {}}))
+        .await
+        .message();
+    assert_eq!(
+        asked["result"]["inputRequests"]["who"]["method"], "elicitation/create",
+        "{asked}"
+    );
     let answers = json!({"who": {"action": "decline"}});
     let state = &asked["result"]["requestState"];
-    let again = json!({"name": "who", "arguments": {}, "inputResponses": answers, "requestState": state});
+    let again =
+        json!({"name": "who", "arguments": {}, "inputResponses": answers, "requestState": state});
     let answer = site.modern("tools/call", again).await.message();
-    assert_eq!(answer["result"]["content"][0]["text"], "Decline", "{answer}");
+    assert_eq!(
+        answer["result"]["content"][0]["text"], "Decline",
+        "{answer}"
+    );
 }
 
 /// Who hangs up has taken the call back, where there are no sessions to come back to.
@@ -297,10 +459,16 @@ async fn who_hangs_up_is_not_worked_for() {
     let mut wait = call(1, "wait", json!({}));
     wait["params"]["_meta"] = modern_meta();
     let body = wait.to_string();
-    let headers =
-        [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "tools/call"), ("mcp-name", "wait")];
+    let headers = [
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "tools/call"),
+        ("mcp-name", "wait"),
+    ];
     let mut stream = TcpStream::connect(site.address).await.unwrap();
-    stream.write_all((site.head("POST", &headers, body.len()) + &body).as_bytes()).await.unwrap();
+    stream
+        .write_all((site.head("POST", &headers, body.len()) + &body).as_bytes())
+        .await
+        .unwrap();
     begun.notified().await;
     drop(stream);
     gone.notified().await;

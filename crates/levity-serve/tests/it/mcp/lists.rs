@@ -26,8 +26,14 @@ async fn collected(peer: &mut Peer, method: &str, list: &str, key: &str) -> Vec<
     let (mut found, mut params) = (Vec::new(), json!({}));
     loop {
         let answer = peer.ask(method, params.clone()).await;
-        let items = answer["result"][list].as_array().unwrap_or_else(|| panic!("{answer}"));
-        found.extend(items.iter().map(|item| item[key].as_str().unwrap().to_owned()));
+        let items = answer["result"][list]
+            .as_array()
+            .unwrap_or_else(|| panic!("{answer}"));
+        found.extend(
+            items
+                .iter()
+                .map(|item| item[key].as_str().unwrap().to_owned()),
+        );
         match answer["result"].get("nextCursor") {
             Some(next) => params["cursor"] = next.clone(),
             None => return found,
@@ -37,7 +43,11 @@ async fn collected(peer: &mut Peer, method: &str, list: &str, key: &str) -> Vec<
 
 #[tokio::test]
 async fn a_server_names_itself_and_says_what_it_can() {
-    let server = builder().instructions("Be kind.").resources(Shelf(1)).build().unwrap();
+    let server = builder()
+        .instructions("Be kind.")
+        .resources(Shelf(1))
+        .build()
+        .unwrap();
     let mut peer = Peer::connect(&server, Era::New, json!({})).await;
     let found = peer.ask("server/discover", json!({})).await;
     let info = &found["result"]["_meta"]["io.modelcontextprotocol/serverInfo"];
@@ -45,9 +55,18 @@ async fn a_server_names_itself_and_says_what_it_can() {
         (&info["name"], &info["version"], &info["title"]),
         (&json!("fixture"), &json!("1.2.3"), &json!("A fixture"))
     );
-    assert_eq!(found["result"]["capabilities"]["resources"], json!({"listChanged": true, "subscribe": true}));
+    assert_eq!(
+        found["result"]["capabilities"]["resources"],
+        json!({"listChanged": true, "subscribe": true})
+    );
     assert!(found["result"]["capabilities"].get("tools").is_none());
-    assert_eq!(found["result"]["supportedVersions"].as_array().unwrap().len(), 5);
+    assert_eq!(
+        found["result"]["supportedVersions"]
+            .as_array()
+            .unwrap()
+            .len(),
+        5
+    );
     assert_eq!(found["result"]["instructions"], "Be kind.");
     let (here, there) = tokio::io::duplex(1 << 16);
     let mut peer = Peer::raw(&server, there, here, Era::Old, json!({}));
@@ -68,9 +87,14 @@ async fn a_server_names_itself_and_says_what_it_can() {
 
 #[tokio::test]
 async fn lists_come_in_parts() {
-    let mut many = builder().resources(Shelf(5)).resources(Shelf(3)).limits(McpLimits::default().page(7));
+    let mut many = builder()
+        .resources(Shelf(5))
+        .resources(Shelf(3))
+        .limits(McpLimits::default().page(7));
     for at in 0..20 {
-        many = many.tool(RecordingTool::new(format!("tool-{at:02}"), |_| Ok(ToolOutput::text(""))));
+        many = many.tool(RecordingTool::new(format!("tool-{at:02}"), |_| {
+            Ok(ToolOutput::text(""))
+        }));
     }
     let server = many.build().unwrap();
     for era in ERAS {
@@ -78,16 +102,34 @@ async fn lists_come_in_parts() {
         let tools = collected(&mut peer, "tools/list", "tools", "name").await;
         assert_eq!(tools.len(), 20);
         assert_eq!(tools.iter().collect::<BTreeSet<_>>().len(), 20);
-        assert_eq!(collected(&mut peer, "resources/list", "resources", "uri").await.len(), 8);
         assert_eq!(
-            collected(&mut peer, "resources/templates/list", "resourceTemplates", "uriTemplate").await.len(),
+            collected(&mut peer, "resources/list", "resources", "uri")
+                .await
+                .len(),
+            8
+        );
+        assert_eq!(
+            collected(
+                &mut peer,
+                "resources/templates/list",
+                "resourceTemplates",
+                "uriTemplate"
+            )
+            .await
+            .len(),
             2
         );
-        for (method, cursor) in
-            [("tools/list", "x"), ("resources/list", "9:"), ("resources/list", "0:x"), ("resources/list", "")]
-        {
+        for (method, cursor) in [
+            ("tools/list", "x"),
+            ("resources/list", "9:"),
+            ("resources/list", "0:x"),
+            ("resources/list", ""),
+        ] {
             let answer = peer.ask(method, json!({ "cursor": cursor })).await;
-            assert_eq!(answer["error"]["code"], -32602, "{method} {cursor}: {answer}");
+            assert_eq!(
+                answer["error"]["code"], -32602,
+                "{method} {cursor}: {answer}"
+            );
         }
     }
 }
@@ -101,7 +143,10 @@ async fn resources_are_read() {
         let read = peer.ask("resources/read", page(3)).await;
         assert_eq!(read["result"]["contents"][0]["text"], "This is page 3.");
         let read = peer.ask("resources/read", page(10)).await;
-        assert_eq!(read["result"]["contents"][0]["text"], "This is page 10.", "the second shelf has it");
+        assert_eq!(
+            read["result"]["contents"][0]["text"], "This is page 10.",
+            "the second shelf has it"
+        );
         let missing = peer.ask("resources/read", page(99)).await;
         let code = if era == Era::Old { -32002 } else { -32602 };
         assert_eq!(
@@ -109,7 +154,13 @@ async fn resources_are_read() {
             (&json!(code), &json!({"uri": "page://99"}))
         );
         let broken = peer.ask("resources/read", page(13)).await;
-        assert!(broken["error"]["message"].as_str().unwrap().contains("panicked"), "{broken}");
+        assert!(
+            broken["error"]["message"]
+                .as_str()
+                .unwrap()
+                .contains("panicked"),
+            "{broken}"
+        );
     }
 }
 
@@ -119,19 +170,38 @@ async fn prompts_are_filled_and_values_proposed() {
     for era in ERAS {
         let mut peer = Peer::connect(&server, era, json!({})).await;
         let listed = peer.ask("prompts/list", json!({})).await;
-        assert_eq!(listed["result"]["prompts"][0]["arguments"], json!([{"name": "name", "required": true}]));
-        let greeted = peer.ask("prompts/get", json!({"name": "greet", "arguments": {"name": "Ada"}})).await;
+        assert_eq!(
+            listed["result"]["prompts"][0]["arguments"],
+            json!([{"name": "name", "required": true}])
+        );
+        let greeted = peer
+            .ask(
+                "prompts/get",
+                json!({"name": "greet", "arguments": {"name": "Ada"}}),
+            )
+            .await;
         assert_eq!(
             greeted["result"]["messages"][0],
             json!({"role": "user", "content": {"type": "text", "text": "Greet Ada."}})
         );
         for bad in [json!({"name": "greet"}), json!({"name": "curse"})] {
-            assert_eq!(peer.ask("prompts/get", bad.clone()).await["error"]["code"], -32602, "{bad}");
+            assert_eq!(
+                peer.ask("prompts/get", bad.clone()).await["error"]["code"],
+                -32602,
+                "{bad}"
+            );
         }
         let typed = json!({"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "name", "value": "A"}});
         let completion = &peer.ask("completion/complete", typed).await["result"]["completion"];
-        assert_eq!(completion["values"].as_array().unwrap().len(), 100, "no more than the protocol has");
-        assert_eq!((&completion["total"], &completion["hasMore"]), (&json!(150), &json!(true)));
+        assert_eq!(
+            completion["values"].as_array().unwrap().len(),
+            100,
+            "no more than the protocol has"
+        );
+        assert_eq!(
+            (&completion["total"], &completion["hasMore"]),
+            (&json!(150), &json!(true))
+        );
     }
 }
 
@@ -145,52 +215,84 @@ async fn changes_are_told() {
         call.client.changes().resource("page://2");
         Ok(HandlerReply::text("done"))
     });
-    let server = builder().offer(talk).resources(Shelf(5)).prompts(Greetings).build().unwrap();
+    let server = builder()
+        .offer(talk)
+        .resources(Shelf(5))
+        .prompts(Greetings)
+        .build()
+        .unwrap();
     let mut peer = Peer::connect(&server, Era::Old, json!({})).await;
-    peer.ask("resources/subscribe", json!({"uri": "page://1"})).await;
-    peer.ask("resources/subscribe", json!({"uri": "page://2"})).await;
-    peer.ask("resources/unsubscribe", json!({"uri": "page://2"})).await;
+    peer.ask("resources/subscribe", json!({"uri": "page://1"}))
+        .await;
+    peer.ask("resources/subscribe", json!({"uri": "page://2"}))
+        .await;
+    peer.ask("resources/unsubscribe", json!({"uri": "page://2"}))
+        .await;
     peer.call("change", json!({})).await;
     for what in ["tools", "prompts", "resources"] {
-        peer.notified(&format!("notifications/{what}/list_changed")).await;
+        peer.notified(&format!("notifications/{what}/list_changed"))
+            .await;
     }
     let updated = peer.notified("notifications/resources/updated").await;
     assert_eq!(updated["params"]["uri"], "page://1");
 
     let mut peer = Peer::connect(&server, Era::New, json!({})).await;
     let wanted = json!({"toolsListChanged": true, "resourceSubscriptions": ["page://2"]});
-    let id = peer.send("subscriptions/listen", json!({ "notifications": wanted })).await;
+    let id = peer
+        .send("subscriptions/listen", json!({ "notifications": wanted }))
+        .await;
     let acknowledged = peer.next().await;
-    assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged");
+    assert_eq!(
+        acknowledged["method"],
+        "notifications/subscriptions/acknowledged"
+    );
     peer.call("change", json!({})).await;
     peer.notified("notifications/tools/list_changed").await;
     let updated = peer.notified("notifications/resources/updated").await;
     assert_eq!(updated["params"]["uri"], "page://2");
-    assert_eq!(updated["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], id);
+    assert_eq!(
+        updated["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"],
+        id
+    );
     peer.ask("tools/list", json!({})).await;
-    assert!(peer.heard.is_empty(), "nothing that was not asked for: {:?}", peer.heard);
+    assert!(
+        peer.heard.is_empty(),
+        "nothing that was not asked for: {:?}",
+        peer.heard
+    );
 }
 
 #[tokio::test]
 async fn tools_that_come_are_told_and_can_be_called() {
     let (world, source) = (Arc::new(ManualWorld::new()), Changing::default());
-    let server = builder().source(source.clone()).world(world.clone()).build().unwrap();
+    let server = builder()
+        .source(source.clone())
+        .world(world.clone())
+        .build()
+        .unwrap();
     for era in ERAS {
         let mut peer = Peer::connect(&server, era, json!({})).await;
         if era == Era::New {
             let params = json!({"notifications": {"toolsListChanged": true}});
             peer.send("subscriptions/listen", params).await;
-            peer.notified("notifications/subscriptions/acknowledged").await;
+            peer.notified("notifications/subscriptions/acknowledged")
+                .await;
         }
         peer.ask("tools/list", json!({})).await;
         while world.sleepers() == 0 {
             tokio::task::yield_now().await;
         }
         let name = format!("new-{}", era as u8);
-        source.add(RecordingTool::new(name.clone(), |_| Ok(ToolOutput::text("I am new"))));
+        source.add(RecordingTool::new(name.clone(), |_| {
+            Ok(ToolOutput::text("I am new"))
+        }));
         world.advance(Duration::from_secs(1));
         peer.notified("notifications/tools/list_changed").await;
-        assert!(collected(&mut peer, "tools/list", "tools", "name").await.contains(&name));
+        assert!(
+            collected(&mut peer, "tools/list", "tools", "name")
+                .await
+                .contains(&name)
+        );
         assert_eq!(peer.text(&name, json!({})).await, "I am new");
     }
 }
@@ -198,10 +300,19 @@ async fn tools_that_come_are_told_and_can_be_called() {
 #[tokio::test]
 async fn listeners_and_subscriptions_have_a_limit() {
     let limits = McpLimits::default().listeners(1).subscriptions(2);
-    let server = builder().resources(Shelf(5)).limits(limits).build().unwrap();
+    let server = builder()
+        .resources(Shelf(5))
+        .limits(limits)
+        .build()
+        .unwrap();
     let mut peer = Peer::connect(&server, Era::Old, json!({})).await;
     for (at, fits) in [(0, true), (1, true), (1, true), (2, false)] {
-        let answer = peer.ask("resources/subscribe", json!({"uri": format!("page://{at}")})).await;
+        let answer = peer
+            .ask(
+                "resources/subscribe",
+                json!({"uri": format!("page://{at}")}),
+            )
+            .await;
         assert_eq!(answer.get("error").is_none(), fits, "{answer}");
     }
     let mut other = Peer::connect(&server, Era::New, json!({})).await;
@@ -212,5 +323,7 @@ async fn listeners_and_subscriptions_have_a_limit() {
     let wanted: Value = json!({"notifications": {"resourcesListChanged": true}});
     other.send("subscriptions/listen", wanted).await;
     server.changes().resources();
-    other.notified("notifications/subscriptions/acknowledged").await;
+    other
+        .notified("notifications/subscriptions/acknowledged")
+        .await;
 }

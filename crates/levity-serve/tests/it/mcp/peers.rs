@@ -1,8 +1,10 @@
-//! Clients that others wrote, where they are installed, against the server of the conformance suite.
+//! Clients that others wrote, where they are installed, against the server of the conformance
+//! suite.
 //!
-//! `LEVITY_TEST_MCP_NODE` names a folder whose `node_modules` has the TypeScript libraries, the inspector and `node`;
-//! `LEVITY_TEST_MCP_PYTHON` a Python with the library of today, and `LEVITY_TEST_MCP_PYTHON1` one with the older line.
-//! `LEVITY_TEST_MCP_SERVER` names the example `mcp_conformance_server`; it is looked for beside this program, too.
+//! `LEVITY_TEST_MCP_NODE` names a folder whose `node_modules` has the TypeScript libraries, the
+//! inspector and `node`; `LEVITY_TEST_MCP_PYTHON` a Python with the library of today, and
+//! `LEVITY_TEST_MCP_PYTHON1` one with the older line. `LEVITY_TEST_MCP_SERVER` names the example
+//! `mcp_conformance_server`; it is looked for beside this program, too.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -26,13 +28,20 @@ fn from_env(name: &str) -> Option<PathBuf> {
 
 fn server() -> Option<PathBuf> {
     let beside = || {
-        let built = std::env::current_exe().ok()?.parent()?.parent()?.join("examples/mcp_conformance_server");
+        let built = std::env::current_exe()
+            .ok()?
+            .parent()?
+            .parent()?
+            .join("examples/mcp_conformance_server");
         built.is_file().then_some(built)
     };
-    let server = std::env::var_os("LEVITY_TEST_MCP_SERVER").map(PathBuf::from).or_else(beside);
+    let server = std::env::var_os("LEVITY_TEST_MCP_SERVER")
+        .map(PathBuf::from)
+        .or_else(beside);
     if server.is_none() {
         eprintln!(
-            "SKIPPED: there is no `mcp_conformance_server`; build it: cargo build -p levity-examples --examples"
+            "SKIPPED: there is no `mcp_conformance_server`; build it: cargo build -p \
+                levity-examples --examples"
         );
     }
     server
@@ -46,18 +55,32 @@ struct Running {
 
 async fn running(server: &PathBuf) -> Running {
     let mut command = Command::new(server);
-    command.arg("127.0.0.1:0").stdout(Stdio::piped()).kill_on_drop(true);
+    command
+        .arg("127.0.0.1:0")
+        .stdout(Stdio::piped())
+        .kill_on_drop(true);
     let mut process = command.spawn().unwrap();
     let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-    let url = lines.next_line().await.unwrap().expect("it prints its address");
-    Running { url, _process: process }
+    let url = lines
+        .next_line()
+        .await
+        .unwrap()
+        .expect("it prints its address");
+    Running {
+        url,
+        _process: process,
+    }
 }
 
 async fn seen(mut command: Command) -> Value {
     let output = command.kill_on_drop(true).output().await.unwrap();
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (out, err) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr),
+    );
     assert!(output.status.success(), "{command:?}\n{out}\n{err}");
-    serde_json::from_str(out.lines().last().unwrap_or_default()).unwrap_or_else(|_| panic!("{out}\n{err}"))
+    serde_json::from_str(out.lines().last().unwrap_or_default())
+        .unwrap_or_else(|_| panic!("{out}\n{err}"))
 }
 
 /// What every client sees, whichever way it speaks.
@@ -77,16 +100,32 @@ fn check(seen: &Value, version: Option<&str>) {
         (&seen["read"], "static text resource"),
         (&seen["prompt"], "arg1='a', arg2='b'"),
     ] {
-        assert!(what.as_str().is_some_and(|text| text.contains(word)), "{word}: {seen}");
+        assert!(
+            what.as_str().is_some_and(|text| text.contains(word)),
+            "{word}: {seen}"
+        );
     }
-    let told: Vec<f64> = seen["progress"].as_array().unwrap().iter().filter_map(Value::as_f64).collect();
+    let told: Vec<f64> = seen["progress"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(Value::as_f64)
+        .collect();
     assert_eq!(told, [0.0, 50.0, 100.0]);
-    assert_eq!((&seen["tools"], &seen["resources"], &seen["prompts"]), (&json!(35), &json!(3), &json!(5)));
+    assert_eq!(
+        (&seen["tools"], &seen["resources"], &seen["prompts"]),
+        (&json!(35), &json!(3), &json!(5))
+    );
 }
 
 async fn python(variable: &str, ways: &[(&str, &str)]) {
-    let (Some(python), Some(server)) = (from_env(variable), server()) else { return };
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fixtures/mcp_client.py");
+    let (Some(python), Some(server)) = (from_env(variable), server()) else {
+        return;
+    };
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/it/fixtures/mcp_client.py"
+    );
     let site = running(&server).await;
     for target in [&*server.to_string_lossy(), &site.url] {
         for (mode, version) in ways {
@@ -99,7 +138,11 @@ async fn python(variable: &str, ways: &[(&str, &str)]) {
 
 #[tokio::test]
 async fn python_of_today() {
-    python("LEVITY_TEST_MCP_PYTHON", &[("auto", "2026-07-28"), ("legacy", "2025-11-25")]).await;
+    python(
+        "LEVITY_TEST_MCP_PYTHON",
+        &[("auto", "2026-07-28"), ("legacy", "2025-11-25")],
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -109,13 +152,26 @@ async fn python_of_old() {
 
 #[tokio::test]
 async fn typescript_of_both_lines() {
-    let (Some(node), Some(server)) = (from_env("LEVITY_TEST_MCP_NODE"), server()) else { return };
+    let (Some(node), Some(server)) = (from_env("LEVITY_TEST_MCP_NODE"), server()) else {
+        return;
+    };
     // A module finds its libraries beside itself.
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("client.mjs");
-    std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/fixtures/mcp_client.mjs"), &script).unwrap();
+    std::fs::copy(
+        concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/it/fixtures/mcp_client.mjs"
+        ),
+        &script,
+    )
+    .unwrap();
     #[cfg(unix)]
-    std::os::unix::fs::symlink(node.join("node_modules"), folder.path().join("node_modules")).unwrap();
+    std::os::unix::fs::symlink(
+        node.join("node_modules"),
+        folder.path().join("node_modules"),
+    )
+    .unwrap();
     let site = running(&server).await;
     for target in [&*server.to_string_lossy(), &site.url] {
         for (line, version) in [("1", None), ("2", Some("2026-07-28"))] {
@@ -131,30 +187,52 @@ async fn typescript_of_both_lines() {
 fn inspector(node: &std::path::Path, era: &str, target: &[&str], rest: &[&str]) -> Command {
     let bin = node.join("node_modules/.bin");
     let mut command = Command::new(bin.join("node"));
-    command.arg(bin.join("mcp-inspector")).args(["--cli", "-q", "--format", "json", "--protocol-era", era]);
+    command.arg(bin.join("mcp-inspector")).args([
+        "--cli",
+        "-q",
+        "--format",
+        "json",
+        "--protocol-era",
+        era,
+    ]);
     command.args(target).args(rest);
     command
 }
 
 #[tokio::test]
 async fn the_inspector_over_pipes_and_http() {
-    let (Some(node), Some(server)) = (from_env("LEVITY_TEST_MCP_NODE"), server()) else { return };
+    let (Some(node), Some(server)) = (from_env("LEVITY_TEST_MCP_NODE"), server()) else {
+        return;
+    };
     let (path, site) = (server.to_string_lossy(), running(&server).await);
-    for target in [vec![&*path, "stdio"], vec![&*site.url, "--transport", "http"]] {
+    for target in [
+        vec![&*path, "stdio"],
+        vec![&*site.url, "--transport", "http"],
+    ] {
         for era in ["legacy", "modern", "auto"] {
             let listed = seen(inspector(&node, era, &target, &["--method", "tools/list"])).await;
-            assert_eq!(listed["result"]["tools"].as_array().unwrap().len(), 35, "{era} {target:?}");
+            assert_eq!(
+                listed["result"]["tools"].as_array().unwrap().len(),
+                35,
+                "{era} {target:?}"
+            );
             let call = ["--method", "tools/call", "--tool-name", "test_simple_text"];
             let called = seen(inspector(&node, era, &target, &call)).await;
-            assert!(called.to_string().contains("simple text response"), "{called}");
+            assert!(
+                called.to_string().contains("simple text response"),
+                "{called}"
+            );
         }
     }
 }
 
-/// What our own tools look like passes the inspector's look at what model providers take, and holds under load.
+/// What our own tools look like passes the inspector's look at what model providers take, and holds
+/// under load.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_inspector_finds_nothing_and_loads_it() {
-    let Some(node) = from_env("LEVITY_TEST_MCP_NODE") else { return };
+    let Some(node) = from_env("LEVITY_TEST_MCP_NODE") else {
+        return;
+    };
     let add = RecordingTool::new("add", |args| Ok(ToolOutput::value(json!({"sum": args["a"]}))))
         .with_input(json!({
             "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -168,7 +246,13 @@ async fn the_inspector_finds_nothing_and_loads_it() {
     let url = format!("http://{}/mcp", site.address);
     for era in ["legacy", "modern"] {
         let target = [&*url, "--transport", "http"];
-        let listed = seen(inspector(&node, era, &target, &["--method", "tools/list", "--strict"])).await;
+        let listed = seen(inspector(
+            &node,
+            era,
+            &target,
+            &["--method", "tools/list", "--strict"],
+        ))
+        .await;
         assert_eq!(listed["result"]["tools"][0]["name"], "add");
         let load = [
             "--method",

@@ -22,7 +22,10 @@ fn serves() {
     }
     let echo = RecordingTool::new("echo", |args| Ok(ToolOutput::text(args.to_string())));
     let server = builder().tool(echo).build().unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(server.stdio()).unwrap();
     // What tests write at their end is not the server's.
     std::process::exit(0);
@@ -30,7 +33,12 @@ fn serves() {
 
 fn child() -> tokio::process::Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "mcp::stdio::serves", "--nocapture", "--test-threads=1"])
+        .args([
+            "--exact",
+            "mcp::stdio::serves",
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .env(CHILD, "1")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -48,7 +56,9 @@ async fn a_process_answers_until_its_input_ends() {
     let asks: Vec<String> = (0..200)
         .map(|id| {
             let params = json!({"name": "echo", "arguments": {"at": id}});
-            json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}).to_string() + "\n"
+            json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
+                .to_string()
+                + "\n"
         })
         .collect();
     input.write_all(asks.concat().as_bytes()).await.unwrap();
@@ -56,9 +66,17 @@ async fn a_process_answers_until_its_input_ends() {
     let mut answered = std::collections::BTreeSet::new();
     let mut refused = 0;
     while answered.len() < 200 || refused == 0 {
-        let line = lines.next_line().await.unwrap().expect("the server goes on");
+        let line = lines
+            .next_line()
+            .await
+            .unwrap()
+            .expect("the server goes on");
         // The test's own words come before the server's first.
-        let words = if answered.is_empty() { line.find("{\"jsonrpc\"").unwrap_or(line.len()) } else { 0 };
+        let words = if answered.is_empty() {
+            line.find("{\"jsonrpc\"").unwrap_or(line.len())
+        } else {
+            0
+        };
         let line = &line[words..];
         if line.is_empty() {
             continue;
@@ -72,5 +90,9 @@ async fn a_process_answers_until_its_input_ends() {
     drop(input);
     let ended = tokio::time::timeout(Duration::from_secs(20), child.wait()).await;
     assert!(ended.expect("it ends with its input").unwrap().success());
-    assert_eq!(lines.next_line().await.unwrap(), None, "nothing else is written");
+    assert_eq!(
+        lines.next_line().await.unwrap(),
+        None,
+        "nothing else is written"
+    );
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use levity_core::{CancelToken, ToolError};
 use levity_serve::mcp::{
-    ElicitForm, ElicitReply, HandlerCall, HandlerReply, McpLimits, McpServer, RequestError, TaskSupport,
+    ElicitForm, ElicitReply, HandlerCall, HandlerReply, McpLimits, McpServer, RequestError,
+    TaskSupport,
 };
 use levity_test::ManualWorld;
 use serde_json::{Value, json};
@@ -18,7 +19,8 @@ fn knows_tasks() -> Value {
 }
 
 fn form() -> ElicitForm {
-    let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
+    let schema =
+        json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
     ElicitForm::new("Who?", schema)
 }
 
@@ -45,11 +47,19 @@ fn waits(gate: &Arc<Notify>, tasks: TaskSupport) -> Talk {
 async fn started(peer: &mut Peer, tool: &str) -> String {
     // A call that became no task would be answered when its work is done, which may be never.
     let answer = peer.ask("tools/call", json!({"name": tool, "arguments": {}}));
-    let answer = tokio::time::timeout(Duration::from_secs(60), answer).await.expect("it becomes a task");
+    let answer = tokio::time::timeout(Duration::from_secs(60), answer)
+        .await
+        .expect("it becomes a task");
     let result = &answer["result"];
     assert_eq!(result["resultType"], "task", "{answer}");
-    assert!(result["ttlMs"].is_u64() && result["pollIntervalMs"].is_u64(), "{answer}");
-    assert!(result.get("result").is_none() && result.get("requestState").is_none(), "{answer}");
+    assert!(
+        result["ttlMs"].is_u64() && result["pollIntervalMs"].is_u64(),
+        "{answer}"
+    );
+    assert!(
+        result.get("result").is_none() && result.get("requestState").is_none(),
+        "{answer}"
+    );
     result["taskId"].as_str().unwrap().to_owned()
 }
 
@@ -75,7 +85,10 @@ async fn connect(server: &McpServer) -> Peer {
 #[tokio::test]
 async fn task_outlives_its_connection_and_keeps_its_result() {
     let gate = Arc::new(Notify::new());
-    let server = builder().offer(waits(&gate, TaskSupport::Optional)).build().unwrap();
+    let server = builder()
+        .offer(waits(&gate, TaskSupport::Optional))
+        .build()
+        .unwrap();
     let mut peer = connect(&server).await;
     let task = started(&mut peer, "wait").await;
     assert_eq!(state(&mut peer, &task).await["status"], "working");
@@ -83,7 +96,10 @@ async fn task_outlives_its_connection_and_keeps_its_result() {
     gate.notify_one();
     let mut other = connect(&server).await;
     let ended = after(&mut other, &task, "working").await;
-    assert_eq!((&ended["status"], &ended["resultType"]), (&json!("completed"), &json!("complete")));
+    assert_eq!(
+        (&ended["status"], &ended["resultType"]),
+        (&json!("completed"), &json!("complete"))
+    );
     assert_eq!(ended["result"]["content"][0]["text"], "done");
     assert_eq!(state(&mut other, &task).await, ended, "it is kept");
 }
@@ -109,8 +125,16 @@ async fn tool_error_completes_a_task_and_a_fault_fails_it() {
         let ended = after(&mut peer, &task, "working").await;
         assert_eq!(ended["status"], status, "{ended}");
         assert!(ended.to_string().contains(part), "{ended}");
-        assert_eq!(ended["result"]["isError"] == true, status == "completed", "{ended}");
-        assert_eq!(ended["error"]["code"].is_i64(), status == "failed", "{ended}");
+        assert_eq!(
+            ended["result"]["isError"] == true,
+            status == "completed",
+            "{ended}"
+        );
+        assert_eq!(
+            ended["error"]["code"].is_i64(),
+            status == "failed",
+            "{ended}"
+        );
     }
 }
 
@@ -120,7 +144,10 @@ async fn task_asks_and_is_answered_one_by_one() {
         let (one, two) = tokio::join!(named(call.clone(), "one"), named(call, "two"));
         Ok(HandlerReply::text(format!("{} and {}", one?, two?)))
     };
-    let server = builder().offer(Talk::new("both", both).tasks(TaskSupport::Optional)).build().unwrap();
+    let server = builder()
+        .offer(Talk::new("both", both).tasks(TaskSupport::Optional))
+        .build()
+        .unwrap();
     let mut peer = connect(&server).await;
     let task = started(&mut peer, "both").await;
     let mut waiting = after(&mut peer, &task, "working").await;
@@ -129,16 +156,35 @@ async fn task_asks_and_is_answered_one_by_one() {
     }
     assert_eq!(waiting["status"], "input_required");
     let answer = |name: &str| json!({"action": "accept", "content": {"name": name}});
-    let bad = peer.ask("tasks/update", json!({"taskId": task, "inputResponses": {"one": 7}})).await;
+    let bad = peer
+        .ask(
+            "tasks/update",
+            json!({"taskId": task, "inputResponses": {"one": 7}}),
+        )
+        .await;
     assert_eq!(bad["error"]["code"], -32602, "{bad}");
     let one = json!({"taskId": task, "inputResponses": {"one": answer("Ada"), "nobody": answer("asked")}});
     let ack = peer.ask("tasks/update", one).await;
     assert_eq!(ack["result"]["resultType"], "complete", "{ack}");
     let left = state(&mut peer, &task).await;
-    assert_eq!(left["inputRequests"].as_object().unwrap().keys().collect::<Vec<_>>(), ["two"]);
-    peer.ask("tasks/update", json!({"taskId": task, "inputResponses": {"two": answer("Bob")}})).await;
+    assert_eq!(
+        left["inputRequests"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .collect::<Vec<_>>(),
+        ["two"]
+    );
+    peer.ask(
+        "tasks/update",
+        json!({"taskId": task, "inputResponses": {"two": answer("Bob")}}),
+    )
+    .await;
     let ended = after(&mut peer, &task, "working").await;
-    assert_eq!(ended["result"]["content"][0]["text"], "Ada and Bob", "{ended}");
+    assert_eq!(
+        ended["result"]["content"][0]["text"], "Ada and Bob",
+        "{ended}"
+    );
 }
 
 #[tokio::test]
@@ -153,7 +199,10 @@ async fn cancelled_task_stops_its_work_and_stays_cancelled() {
             std::future::pending().await
         }
     };
-    let server = builder().offer(Talk::new("endless", work).tasks(TaskSupport::Optional)).build().unwrap();
+    let server = builder()
+        .offer(Talk::new("endless", work).tasks(TaskSupport::Optional))
+        .build()
+        .unwrap();
     let mut peer = connect(&server).await;
     let task = started(&mut peer, "endless").await;
     for _ in 0..2 {
@@ -167,18 +216,25 @@ async fn cancelled_task_stops_its_work_and_stays_cancelled() {
 #[tokio::test]
 async fn client_without_tasks_waits_or_is_refused() {
     let gate = Arc::new(Notify::new());
-    for (tasks, refused) in
-        [(TaskSupport::Optional, false), (TaskSupport::Required, true), (TaskSupport::Deferred, true)]
-    {
+    for (tasks, refused) in [
+        (TaskSupport::Optional, false),
+        (TaskSupport::Required, true),
+        (TaskSupport::Deferred, true),
+    ] {
         let server = builder().offer(waits(&gate, tasks)).build().unwrap();
         let mut peer = Peer::connect(&server, Era::New, json!({})).await;
         gate.notify_one();
-        let answer = peer.ask("tools/call", json!({"name": "wait", "arguments": {}})).await;
+        let answer = peer
+            .ask("tools/call", json!({"name": "wait", "arguments": {}}))
+            .await;
         match refused {
             true => {
                 assert_eq!(answer["error"]["code"], -32021, "{answer}");
                 let needed = &answer["error"]["data"]["requiredCapabilities"]["extensions"];
-                assert!(needed.get("io.modelcontextprotocol/tasks").is_some(), "{answer}");
+                assert!(
+                    needed.get("io.modelcontextprotocol/tasks").is_some(),
+                    "{answer}"
+                );
                 gate.notified().await;
             }
             false => assert_eq!(answer["result"]["content"][0]["text"], "done", "{answer}"),
@@ -201,19 +257,40 @@ async fn deferred_call_asks_first_and_then_becomes_a_task() {
         let again = named(call, "again").await?;
         Ok(HandlerReply::text(format!("{name}, {again}")))
     };
-    let server = builder().offer(Talk::new("later", work).tasks(TaskSupport::Deferred)).build().unwrap();
+    let server = builder()
+        .offer(Talk::new("later", work).tasks(TaskSupport::Deferred))
+        .build()
+        .unwrap();
     let mut peer = connect(&server).await;
-    let asked = peer.ask("tools/call", json!({"name": "later", "arguments": {}})).await["result"].clone();
-    assert_eq!((&asked["resultType"], asked.get("taskId")), (&json!("input_required"), None));
-    let answer = |key: &str, name: &str| json!({key: {"action": "accept", "content": {"name": name}}});
+    let asked = peer
+        .ask("tools/call", json!({"name": "later", "arguments": {}}))
+        .await["result"]
+        .clone();
+    assert_eq!(
+        (&asked["resultType"], asked.get("taskId")),
+        (&json!("input_required"), None)
+    );
+    let answer =
+        |key: &str, name: &str| json!({key: {"action": "accept", "content": {"name": name}}});
     let params = json!({
         "name": "later", "arguments": {}, "requestState": asked["requestState"], "inputResponses": answer("who", "Ada"),
     });
     let made = peer.ask("tools/call", params).await["result"].clone();
-    assert_eq!((&made["resultType"], made.get("requestState")), (&json!("task"), None), "{made}");
+    assert_eq!(
+        (&made["resultType"], made.get("requestState")),
+        (&json!("task"), None),
+        "{made}"
+    );
     let task = made["taskId"].as_str().unwrap();
-    assert_eq!(after(&mut peer, task, "working").await["status"], "input_required");
-    peer.ask("tasks/update", json!({"taskId": task, "inputResponses": answer("again", "Bob")})).await;
+    assert_eq!(
+        after(&mut peer, task, "working").await["status"],
+        "input_required"
+    );
+    peer.ask(
+        "tasks/update",
+        json!({"taskId": task, "inputResponses": answer("again", "Bob")}),
+    )
+    .await;
     let ended = after(&mut peer, task, "working").await;
     assert_eq!(ended["result"]["content"][0]["text"], "Ada, Bob", "{ended}");
 }
@@ -221,7 +298,9 @@ async fn deferred_call_asks_first_and_then_becomes_a_task() {
 #[tokio::test]
 async fn tasks_are_bounded_in_number_and_in_time() {
     let (gate, world) = (Arc::new(Notify::new()), Arc::new(ManualWorld::new()));
-    let limits = McpLimits::default().tasks(2).task_life(Duration::from_secs(60));
+    let limits = McpLimits::default()
+        .tasks(2)
+        .task_life(Duration::from_secs(60));
     let server = builder()
         .offer(waits(&gate, TaskSupport::Optional))
         .limits(limits)
@@ -231,8 +310,16 @@ async fn tasks_are_bounded_in_number_and_in_time() {
     let mut peer = connect(&server).await;
     let first = started(&mut peer, "wait").await;
     let second = started(&mut peer, "wait").await;
-    let third = peer.ask("tools/call", json!({"name": "wait", "arguments": {}})).await;
-    assert!(third["error"]["message"].as_str().unwrap().contains("too many tasks"), "{third}");
+    let third = peer
+        .ask("tools/call", json!({"name": "wait", "arguments": {}}))
+        .await;
+    assert!(
+        third["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("too many tasks"),
+        "{third}"
+    );
     for task in ["", "x", &first[1..], &format!("{first} ")] {
         let unknown = peer.ask("tasks/get", json!({"taskId": task})).await;
         assert_eq!(unknown["error"]["code"], -32602, "{unknown}");

@@ -32,7 +32,12 @@ fn people() -> (AccessControl, Vec<String>) {
         ("eye", &[TokenScope::Read]),
         ("top", &[TokenScope::Admin]),
     ]
-    .map(|(name, scopes)| format!("Bearer {}", tokens.add(name, scopes.iter().copied()).unwrap().reveal()));
+    .map(|(name, scopes)| {
+        format!(
+            "Bearer {}",
+            tokens.add(name, scopes.iter().copied()).unwrap().reveal()
+        )
+    });
     (AccessControl::named(tokens), all.to_vec())
 }
 
@@ -42,24 +47,42 @@ async fn ask(site: &Site, token: &str, method: &str, mut params: Value) -> Answe
         params["_meta"]["io.modelcontextprotocol/clientCapabilities"]["extensions"] =
             json!({"io.modelcontextprotocol/tasks": {}});
     }
-    let name = params.get("name").or(params.get("uri")).or(params.get("taskId"));
+    let name = params
+        .get("name")
+        .or(params.get("uri"))
+        .or(params.get("taskId"));
     let name = name.and_then(Value::as_str).unwrap_or_default().to_owned();
-    let mut headers =
-        vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", method), ("authorization", token)];
+    let mut headers = vec![
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", method),
+        ("authorization", token),
+    ];
     if !name.is_empty() {
         headers.push(("mcp-name", &name));
     }
-    site.post(&headers, &json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})).await
+    site.post(
+        &headers,
+        &json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}),
+    )
+    .await
 }
 
 async fn call(site: &Site, token: &str, tool: &str, args: Value) -> Value {
-    ask(site, token, "tools/call", json!({"name": tool, "arguments": args})).await.message()
+    ask(
+        site,
+        token,
+        "tools/call",
+        json!({"name": tool, "arguments": args}),
+    )
+    .await
+    .message()
 }
 
 #[tokio::test]
 async fn tools_need_the_scope_that_fits_what_they_do() {
-    let asks =
-        Policy::new().rule(Rule::tool("send").ask("nothing is sent unasked")).rule(Rule::any().allow());
+    let asks = Policy::new()
+        .rule(Rule::tool("send").ask("nothing is sent unasked"))
+        .rule(Rule::any().allow());
     let server = builder()
         .tool(echo("look", Hints::new().read_only()))
         .tool(echo("write", Hints::new()))
@@ -78,33 +101,64 @@ async fn tools_need_the_scope_that_fits_what_they_do() {
         (3, "write", true),
     ] {
         let answer = call(&site, &people[who], tool, json!({})).await;
-        assert_eq!(answer["result"]["isError"] == json!(false), goes, "{who} {tool}: {answer}");
+        assert_eq!(
+            answer["result"]["isError"] == json!(false),
+            goes,
+            "{who} {tool}: {answer}"
+        );
         if !goes {
-            assert!(answer["error"]["message"].as_str().unwrap().contains("scope `run`"), "{answer}");
+            assert!(
+                answer["error"]["message"]
+                    .as_str()
+                    .unwrap()
+                    .contains("scope `run`"),
+                "{answer}"
+            );
         }
     }
     // Who may not approve is not even asked.
     let refused = call(&site, &people[0], "send", json!({})).await;
     assert!(
-        refused["result"]["content"][0]["text"].as_str().unwrap().contains("scope `approve`"),
+        refused["result"]["content"][0]["text"]
+            .as_str()
+            .unwrap()
+            .contains("scope `approve`"),
         "{refused}"
     );
     let asked = call(&site, &people[1], "send", json!({})).await;
     assert!(asked["result"].get("inputRequests").is_some(), "{asked}");
     // Its ticket is of no use to another, who makes the very same call.
     let state = asked["result"]["requestState"].as_str().unwrap();
-    let name = asked["result"]["inputRequests"].as_object().unwrap().keys().next().unwrap().clone();
+    let name = asked["result"]["inputRequests"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .next()
+        .unwrap()
+        .clone();
     let answers = json!({name: {"action": "accept", "content": {"allow": true}}});
-    let params = json!({"name": "send", "arguments": {}, "requestState": state, "inputResponses": answers});
-    let stolen = ask(&site, &people[3], "tools/call", params.clone()).await.message();
-    assert!(stolen["error"]["message"].as_str().unwrap().contains("another request"), "{stolen}");
+    let params =
+        json!({"name": "send", "arguments": {}, "requestState": state, "inputResponses": answers});
+    let stolen = ask(&site, &people[3], "tools/call", params.clone())
+        .await
+        .message();
+    assert!(
+        stolen["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("another request"),
+        "{stolen}"
+    );
     let done = ask(&site, &people[1], "tools/call", params).await.message();
     assert_eq!(done["result"]["isError"], json!(false), "{done}");
 }
 
 #[tokio::test]
 async fn session_of_one_token_is_none_for_another() {
-    let server = builder().tool(echo("look", Hints::new().read_only())).build().unwrap();
+    let server = builder()
+        .tool(echo("look", Hints::new().read_only()))
+        .build()
+        .unwrap();
     let (gate, people) = people();
     let site = Site::behind(&server, gate).await;
     let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}});
@@ -130,7 +184,10 @@ async fn session_of_one_token_is_none_for_another() {
 #[tokio::test]
 async fn arguments_of_calls_under_way_take_no_more_memory_than_a_tenant_has() {
     let limits = McpLimits::default();
-    assert_eq!((limits.arguments, limits.token_share, limits.body), (256 << 20, 25, 4 << 20));
+    assert_eq!(
+        (limits.arguments, limits.token_share, limits.body),
+        (256 << 20, 25, 4 << 20)
+    );
     let waits = |_| std::future::pending::<Result<HandlerReply, RequestError>>();
     let server = builder()
         .offer(Talk::new("wait", waits).tasks(TaskSupport::Required))
@@ -152,12 +209,18 @@ async fn arguments_of_calls_under_way_take_no_more_memory_than_a_tenant_has() {
         ];
         let request = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
         let answer = site.post(&headers, &request).await.message();
-        answer["result"]["taskId"].as_str().map(str::to_owned).ok_or(answer)
+        answer["result"]["taskId"]
+            .as_str()
+            .map(str::to_owned)
+            .ok_or(answer)
     };
     // A tenant has a quarter of 4 MiB. A list of numbers takes far more memory than it is long.
     for (who, args) in [
         (0, json!({"text": "x".repeat(200 << 10)})),
-        (1, json!({"list": vec![1; (200 << 10) / size_of::<Value>()]})),
+        (
+            1,
+            json!({"list": vec![1; (200 << 10) / size_of::<Value>()]}),
+        ),
     ] {
         let mut taken = Vec::new();
         let refused = loop {
@@ -171,28 +234,54 @@ async fn arguments_of_calls_under_way_take_no_more_memory_than_a_tenant_has() {
         assert!(refused.to_string().contains("try again"), "{refused}");
         // Small calls of a tenant that has its share are refused too, and those of others are not.
         assert!(
-            call(&site, &people[who], "look", json!({"text": "x".repeat(50 << 10)}))
-                .await
-                .get("error")
-                .is_some()
+            call(
+                &site,
+                &people[who],
+                "look",
+                json!({"text": "x".repeat(50 << 10)})
+            )
+            .await
+            .get("error")
+            .is_some()
         );
         assert_eq!(
-            call(&site, &people[2], "look", json!({"text": "x".repeat(50 << 10)})).await["result"]["isError"],
+            call(
+                &site,
+                &people[2],
+                "look",
+                json!({"text": "x".repeat(50 << 10)})
+            )
+            .await["result"]["isError"],
             false
         );
-        let cancelled = ask(&site, &people[who], "tasks/cancel", json!({"taskId": taken[0]})).await.message();
+        let cancelled = ask(
+            &site,
+            &people[who],
+            "tasks/cancel",
+            json!({"taskId": taken[0]}),
+        )
+        .await
+        .message();
         assert!(cancelled.get("error").is_none(), "{cancelled}");
-        start(who, args).await.unwrap_or_else(|answer| panic!("what has ended makes no room: {answer}"));
+        start(who, args)
+            .await
+            .unwrap_or_else(|answer| panic!("what has ended makes no room: {answer}"));
     }
     // One that is larger than a share is taken alone.
     let large = json!({"text": "x".repeat(2 << 20)});
-    assert_eq!(call(&site, &people[2], "look", large).await["result"]["isError"], false);
+    assert_eq!(
+        call(&site, &people[2], "look", large).await["result"]["isError"],
+        false
+    );
 }
 
 #[tokio::test]
 async fn task_of_one_token_is_none_for_another() {
     let waits = |_| std::future::pending::<Result<HandlerReply, RequestError>>();
-    let server = builder().offer(Talk::new("wait", waits).tasks(TaskSupport::Required)).build().unwrap();
+    let server = builder()
+        .offer(Talk::new("wait", waits).tasks(TaskSupport::Required))
+        .build()
+        .unwrap();
     let (gate, people) = people();
     let site = Site::behind(&server, gate).await;
     let ask = async |who: usize, method: &str, name: &str, mut params: Value| {
@@ -209,15 +298,31 @@ async fn task_of_one_token_is_none_for_another() {
         let request = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         site.post(&headers, &request).await.message()
     };
-    let started = ask(0, "tools/call", "wait", json!({"name": "wait", "arguments": {}})).await;
-    let task = started["result"]["taskId"].as_str().unwrap_or_else(|| panic!("{started}")).to_owned();
+    let started = ask(
+        0,
+        "tools/call",
+        "wait",
+        json!({"name": "wait", "arguments": {}}),
+    )
+    .await;
+    let task = started["result"]["taskId"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{started}"))
+        .to_owned();
     for method in ["tasks/get", "tasks/cancel"] {
         for (who, goes) in [(1, false), (2, false), (3, true), (0, true)] {
             let answer = ask(who, method, &task, json!({"taskId": task})).await;
-            assert_eq!(answer.get("result").is_some(), goes, "{who} {method}: {answer}");
+            assert_eq!(
+                answer.get("result").is_some(),
+                goes,
+                "{who} {method}: {answer}"
+            );
             if !goes {
                 assert!(
-                    answer["error"]["message"].as_str().unwrap().contains("there is no task"),
+                    answer["error"]["message"]
+                        .as_str()
+                        .unwrap()
+                        .contains("there is no task"),
                     "{answer}"
                 );
             }
@@ -227,43 +332,73 @@ async fn task_of_one_token_is_none_for_another() {
 
 #[tokio::test]
 async fn session_that_was_opened_in_an_odd_way_belongs_to_its_token() {
-    let server = builder().tool(echo("look", Hints::new().read_only())).build().unwrap();
+    let server = builder()
+        .tool(echo("look", Hints::new().read_only()))
+        .build()
+        .unwrap();
     let (gate, people) = people();
     let site = Site::behind(&server, gate).await;
     let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}});
     let init = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
     for version in ["2026-07-28", "2027-01-01", "x", "", "2025-11-25"] {
-        let headers = [("authorization", &*people[0]), ("mcp-protocol-version", version)];
+        let headers = [
+            ("authorization", &*people[0]),
+            ("mcp-protocol-version", version),
+        ];
         let opened = site.post(&headers, &init).await;
-        let Some(session) = opened.header("mcp-session-id") else { continue };
+        let Some(session) = opened.header("mcp-session-id") else {
+            continue;
+        };
         for (who, goes) in [(1, false), (3, false), (0, true)] {
             let headers = [
                 ("authorization", &*people[who]),
                 ("mcp-session-id", session),
                 ("mcp-protocol-version", "2025-11-25"),
             ];
-            assert_eq!(site.post(&headers, &list).await.status == 200, goes, "{version} {who}");
+            assert_eq!(
+                site.post(&headers, &list).await.status == 200,
+                goes,
+                "{version} {who}"
+            );
         }
     }
 }
 
 #[tokio::test]
 async fn one_token_opens_a_quarter_of_the_sessions_at_most() {
-    let server = builder().limits(McpLimits::default().sessions(8)).build().unwrap();
+    let server = builder()
+        .limits(McpLimits::default().sessions(8))
+        .build()
+        .unwrap();
     let (gate, people) = people();
     let site = Site::behind(&server, gate).await;
     let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}});
     let init = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params});
-    for (who, status) in [(0, 200), (0, 200), (0, 503), (1, 200), (0, 503), (1, 200), (2, 200)] {
+    for (who, status) in [
+        (0, 200),
+        (0, 200),
+        (0, 503),
+        (1, 200),
+        (0, 503),
+        (1, 200),
+        (2, 200),
+    ] {
         let answer = site.post(&[("authorization", &people[who])], &init).await;
         assert_eq!(answer.status, status, "{who}: {answer:?}");
     }
     // Who says that it needs no session, and opens one, has no more of them.
     for version in ["2026-07-28", "2027-01-01", "x", ""] {
-        let headers = [("authorization", &*people[0]), ("mcp-protocol-version", version)];
+        let headers = [
+            ("authorization", &*people[0]),
+            ("mcp-protocol-version", version),
+        ];
         let opened = site.post(&headers, &init).await;
-        assert_eq!(opened.header("mcp-session-id"), None, "{version}: {opened:?}");
+        assert_eq!(
+            opened.header("mcp-session-id"),
+            None,
+            "{version}: {opened:?}"
+        );
     }
     let opened = site.post(&[("authorization", &people[3])], &init).await;
     assert_eq!(opened.status, 200, "{opened:?}");
@@ -271,13 +406,24 @@ async fn one_token_opens_a_quarter_of_the_sessions_at_most() {
 
 fn agent_server(limit: usize) -> McpServer {
     let model = FunctionModel::new(|request| {
-        let said =
-            request.history.messages().iter().filter(|message| message.role == levity_core::Role::User);
-        Ok(levity_core::Response::new(levity_core::Message::assistant(format!("{} so far", said.count()))))
+        let said = request
+            .history
+            .messages()
+            .iter()
+            .filter(|message| message.role == levity_core::Role::User);
+        Ok(levity_core::Response::new(levity_core::Message::assistant(
+            format!("{} so far", said.count()),
+        )))
     });
     let runtime = Runtime::new().with_journal(MemoryJournal::new());
-    let agent = Agent::builder(model).memory(InMemory::new()).runtime(runtime).build().unwrap();
-    AgentServer::new("levity", "1", Runs::new(agent).prompt_limit(limit)).build().unwrap()
+    let agent = Agent::builder(model)
+        .memory(InMemory::new())
+        .runtime(runtime)
+        .build()
+        .unwrap();
+    AgentServer::new("levity", "1", Runs::new(agent).prompt_limit(limit))
+        .build()
+        .unwrap()
 }
 
 #[tokio::test]
@@ -287,37 +433,80 @@ async fn queries_of_one_token_are_nothing_to_another() {
     let first =
         call(&site, &people[0], "query", json!({"prompt": "One?"})).await["result"]["structuredContent"]
             .clone();
-    let (run, session) = (first["run_id"].as_str().unwrap(), first["session_id"].as_str().unwrap());
-    assert!(run.starts_with("ann-") && session.starts_with("ann-"), "{first}");
-    let again = call(&site, &people[0], "query", json!({"prompt": "Two?", "session_id": session})).await;
+    let (run, session) = (
+        first["run_id"].as_str().unwrap(),
+        first["session_id"].as_str().unwrap(),
+    );
+    assert!(
+        run.starts_with("ann-") && session.starts_with("ann-"),
+        "{first}"
+    );
+    let again = call(
+        &site,
+        &people[0],
+        "query",
+        json!({"prompt": "Two?", "session_id": session}),
+    )
+    .await;
     assert_eq!(again["result"]["structuredContent"]["answer"], "2 so far");
     // Another one who knows the id begins a conversation of its own.
-    let other = call(&site, &people[1], "query", json!({"prompt": "Two?", "session_id": session})).await;
+    let other = call(
+        &site,
+        &people[1],
+        "query",
+        json!({"prompt": "Two?", "session_id": session}),
+    )
+    .await;
     assert_eq!(other["result"]["structuredContent"]["answer"], "1 so far");
     let listed = async |who: usize| {
-        let listed = ask(&site, &people[who], "resources/list", json!({})).await.message();
+        let listed = ask(&site, &people[who], "resources/list", json!({}))
+            .await
+            .message();
         listed["result"]["resources"].as_array().unwrap().len()
     };
-    assert_eq!((listed(0).await, listed(1).await, listed(2).await, listed(3).await), (2, 1, 0, 3));
+    assert_eq!(
+        (
+            listed(0).await,
+            listed(1).await,
+            listed(2).await,
+            listed(3).await
+        ),
+        (2, 1, 0, 3)
+    );
     let uri = format!("levity://runs/{run}");
     for (who, goes) in [(0, true), (1, false), (2, false), (3, true)] {
-        let read = ask(&site, &people[who], "resources/read", json!({"uri": uri})).await.message();
+        let read = ask(&site, &people[who], "resources/read", json!({"uri": uri}))
+            .await
+            .message();
         assert_eq!(read.get("result").is_some(), goes, "{who}: {read}");
     }
     let refused = call(&site, &people[2], "query", json!({"prompt": "One?"})).await;
-    assert!(refused["error"]["message"].as_str().unwrap().contains("scope `run`"), "{refused}");
+    assert!(
+        refused["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("scope `run`"),
+        "{refused}"
+    );
 }
 
 #[tokio::test]
 async fn lists_of_runs_leave_room_for_other_tokens() {
     let journal = HeldLists::new(with_ended(&["ann-r", "bob-r"]).await);
     let runtime = Runtime::new().with_journal(journal.clone());
-    let agent = Agent::builder(ScriptedModel::new().reply("1")).runtime(runtime).build().unwrap();
-    let server = AgentServer::new("levity", "1", Runs::new(agent)).build().unwrap();
+    let agent = Agent::builder(ScriptedModel::new().reply("1"))
+        .runtime(runtime)
+        .build()
+        .unwrap();
+    let server = AgentServer::new("levity", "1", Runs::new(agent))
+        .build()
+        .unwrap();
     let (gate, people) = people();
     let site = Site::behind(&server, gate).await;
     let listed = async |who: usize| {
-        let listed = ask(&site, &people[who], "resources/list", json!({})).await.message();
+        let listed = ask(&site, &people[who], "resources/list", json!({}))
+            .await
+            .message();
         listed["result"]["resources"].as_array().unwrap().len()
     };
     let others = async {
@@ -333,11 +522,19 @@ async fn lists_of_runs_leave_room_for_other_tokens() {
 
 #[tokio::test]
 async fn query_of_a_token_without_approve_is_denied_what_its_run_asks_for() {
-    let script = ScriptedModel::new().call("send", json!({})).reply("Done.").by_history();
+    let script = ScriptedModel::new()
+        .call("send", json!({}))
+        .reply("Done.")
+        .by_history();
     let asks = Policy::new().rule(Rule::tool("send").ask("nothing is sent unasked"));
     let runtime = Runtime::new().with_journal(MemoryJournal::new());
-    let agent = Agent::builder(script).tool(echo("send", Hints::new())).policy(asks).runtime(runtime);
-    let server = AgentServer::new("levity", "1", Runs::new(agent.build().unwrap())).build().unwrap();
+    let agent = Agent::builder(script)
+        .tool(echo("send", Hints::new()))
+        .policy(asks)
+        .runtime(runtime);
+    let server = AgentServer::new("levity", "1", Runs::new(agent.build().unwrap()))
+        .build()
+        .unwrap();
     let (gate, people) = people();
     let site = Site::behind(&server, gate).await;
     let query = || json!({"prompt": "Send it"});
@@ -366,13 +563,26 @@ async fn prompts_of_queries_have_a_limit_and_words() {
     ] {
         let answer = call(&site, &people[0], "query", json!({"prompt": prompt})).await;
         assert_eq!(answer["result"]["isError"], true, "{answer}");
-        assert!(answer["result"]["content"][0]["text"].as_str().unwrap().contains(words), "{answer}");
+        assert!(
+            answer["result"]["content"][0]["text"]
+                .as_str()
+                .unwrap()
+                .contains(words),
+            "{answer}"
+        );
     }
-    let answer = call(&site, &people[0], "query", json!({"prompt": "x".repeat(1000)})).await;
+    let answer = call(
+        &site,
+        &people[0],
+        "query",
+        json!({"prompt": "x".repeat(1000)}),
+    )
+    .await;
     assert_eq!(answer["result"]["isError"], false, "{answer}");
 }
 
-/// All that comes on a connection until it is closed. A server that never does so fails the test, and does not hang it.
+/// All that comes on a connection until it is closed. A server that never does so fails the test,
+/// and does not hang it.
 async fn rest(mut stream: TcpStream) -> String {
     let mut all = Vec::new();
     let read = tokio::time::timeout(Duration::from_secs(60), stream.read_to_end(&mut all)).await;
@@ -382,39 +592,72 @@ async fn rest(mut stream: TcpStream) -> String {
 
 #[tokio::test]
 async fn slow_and_large_bodies_are_refused() {
-    let limits = McpLimits::default().body(64 << 10).body_time(Duration::from_millis(200));
-    let server = builder().tool(echo("look", Hints::new())).limits(limits).build().unwrap();
-    let site = Site::behind(&server, AccessControl::new(Token::new("0123456789abcdef").unwrap())).await;
+    let limits = McpLimits::default()
+        .body(64 << 10)
+        .body_time(Duration::from_millis(200));
+    let server = builder()
+        .tool(echo("look", Hints::new()))
+        .limits(limits)
+        .build()
+        .unwrap();
+    let site = Site::behind(
+        &server,
+        AccessControl::new(Token::new("0123456789abcdef").unwrap()),
+    )
+    .await;
     let good = ("authorization", "Bearer 0123456789abcdef");
     // Nothing comes; a little comes; it is never closed by the client.
     for begun in ["", "{\"jsonrpc\":"] {
         for head in [
             site.head("POST", &[good], 1000),
-            site.head("POST", &[good], 1000).replace("content-length: 1000", "transfer-encoding: chunked"),
+            site.head("POST", &[good], 1000)
+                .replace("content-length: 1000", "transfer-encoding: chunked"),
         ] {
             let mut stream = TcpStream::connect(site.address).await.unwrap();
             stream.write_all(head.as_bytes()).await.unwrap();
             if head.contains("chunked") && !begun.is_empty() {
-                stream.write_all(format!("{:x}\r\n{begun}\r\n", begun.len()).as_bytes()).await.unwrap();
+                stream
+                    .write_all(format!("{:x}\r\n{begun}\r\n", begun.len()).as_bytes())
+                    .await
+                    .unwrap();
             } else {
                 stream.write_all(begun.as_bytes()).await.unwrap();
             }
             let answer = rest(stream).await;
-            assert!(answer.starts_with("HTTP/1.1 408") && answer.contains("took too long"), "{answer}");
+            assert!(
+                answer.starts_with("HTTP/1.1 408") && answer.contains("took too long"),
+                "{answer}"
+            );
         }
     }
-    // What is announced as too large is refused before any of it comes, also without a word of the protocol.
-    for (method, length) in
-        [("POST", (64 << 10) + 1), ("POST", 1 << 40), ("GET", 1 << 40), ("DELETE", 1 << 30)]
-    {
+    // What is announced as too large is refused before any of it comes, also without a word of the
+    // protocol.
+    for (method, length) in [
+        ("POST", (64 << 10) + 1),
+        ("POST", 1 << 40),
+        ("GET", 1 << 40),
+        ("DELETE", 1 << 30),
+    ] {
         let mut stream = TcpStream::connect(site.address).await.unwrap();
-        stream.write_all(site.head(method, &[good], length).as_bytes()).await.unwrap();
+        stream
+            .write_all(site.head(method, &[good], length).as_bytes())
+            .await
+            .unwrap();
         let answer = rest(stream).await;
-        assert!(answer.starts_with("HTTP/1.1 413") && answer.contains("65536 bytes"), "{method}: {answer}");
+        assert!(
+            answer.starts_with("HTTP/1.1 413") && answer.contains("65536 bytes"),
+            "{method}: {answer}"
+        );
     }
     let mut stream = TcpStream::connect(site.address).await.unwrap();
-    stream.write_all(site.head("POST", &[], 1 << 40).as_bytes()).await.unwrap();
-    assert!(rest(stream).await.starts_with("HTTP/1.1 401"), "strangers are refused first");
+    stream
+        .write_all(site.head("POST", &[], 1 << 40).as_bytes())
+        .await
+        .unwrap();
+    assert!(
+        rest(stream).await.starts_with("HTTP/1.1 401"),
+        "strangers are refused first"
+    );
 }
 
 #[tokio::test]
@@ -435,20 +678,38 @@ async fn every_refusal_is_json() {
         let answer = site.send(method, &headers, body).await;
         assert_eq!(answer.status, status, "{method} {headers:?}: {answer:?}");
         let kind = answer.header("content-type").unwrap_or_default();
-        assert!(kind.starts_with("application/json"), "{method} {headers:?}: {answer:?}");
-        assert!(!answer.message()["error"]["message"].as_str().unwrap().is_empty(), "{answer:?}");
+        assert!(
+            kind.starts_with("application/json"),
+            "{method} {headers:?}: {answer:?}"
+        );
+        assert!(
+            !answer.message()["error"]["message"]
+                .as_str()
+                .unwrap()
+                .is_empty(),
+            "{answer:?}"
+        );
     }
     let mut stream = TcpStream::connect(site.address).await.unwrap();
     let head = site.head("GET", &[], 0).replace("/mcp", "/other");
     stream.write_all(head.as_bytes()).await.unwrap();
     let answer = rest(stream).await;
-    assert!(answer.starts_with("HTTP/1.1 404") && answer.contains("\"no_route\""), "{answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 404") && answer.contains("\"no_route\""),
+        "{answer}"
+    );
 }
 
 #[tokio::test]
 async fn handler_is_told_who_calls() {
     let who = Talk::new("who", |call| async move {
-        Ok(HandlerReply::text(call.client.caller().name().unwrap_or("the owner").to_owned()))
+        Ok(HandlerReply::text(
+            call.client
+                .caller()
+                .name()
+                .unwrap_or("the owner")
+                .to_owned(),
+        ))
     });
     let server = builder().offer(who).build().unwrap();
     let (gate, people) = people();
@@ -456,7 +717,10 @@ async fn handler_is_told_who_calls() {
     let answer = call(&site, &people[1], "who", json!({})).await;
     assert_eq!(answer["result"]["content"][0]["text"], "bob");
     let open = Site::open(&server).await;
-    let answer = open.modern("tools/call", json!({"name": "who", "arguments": {}})).await.message();
+    let answer = open
+        .modern("tools/call", json!({"name": "who", "arguments": {}}))
+        .await
+        .message();
     assert_eq!(answer["result"]["content"][0]["text"], "the owner");
 }
 
@@ -466,14 +730,20 @@ fn endless(tasks: TaskSupport) -> Talk {
 }
 
 fn is_busy(answer: &Value) -> bool {
-    let text = answer["error"]["message"].as_str().or(answer["result"]["content"][0]["text"].as_str());
+    let text = answer["error"]["message"]
+        .as_str()
+        .or(answer["result"]["content"][0]["text"].as_str());
     text.is_some_and(|text| text.contains("too many") || text.contains("is busy"))
 }
 
 #[tokio::test]
 async fn tasks_of_one_token_leave_room_for_others() {
     let limits = McpLimits::default().tasks(8);
-    let server = builder().offer(endless(TaskSupport::Optional)).limits(limits).build().unwrap();
+    let server = builder()
+        .offer(endless(TaskSupport::Optional))
+        .limits(limits)
+        .build()
+        .unwrap();
     let (gate, people) = people();
     let site = Site::behind(&server, gate).await;
     let start = async |who: usize| {
@@ -490,29 +760,55 @@ async fn tasks_of_one_token_leave_room_for_others() {
         site.post(&headers, &message).await.message()
     };
     let mut tasks = Vec::new();
-    for (who, goes) in
-        [(0, true), (0, true), (0, false), (1, true), (0, false), (1, true), (1, false), (3, true)]
-    {
+    for (who, goes) in [
+        (0, true),
+        (0, true),
+        (0, false),
+        (1, true),
+        (0, false),
+        (1, true),
+        (1, false),
+        (3, true),
+    ] {
         let answer = start(who).await;
-        assert_eq!(answer["result"]["taskId"].is_string(), goes, "{who}: {answer}");
+        assert_eq!(
+            answer["result"]["taskId"].is_string(),
+            goes,
+            "{who}: {answer}"
+        );
         assert_eq!(is_busy(&answer), !goes, "{who}: {answer}");
-        tasks.extend(answer["result"]["taskId"].as_str().map(|task| (who, task.to_owned())));
+        tasks.extend(
+            answer["result"]["taskId"]
+                .as_str()
+                .map(|task| (who, task.to_owned())),
+        );
     }
     // Tasks of others are none, by any verb.
     for (owner, task) in &tasks {
         for who in [0, 1, 2] {
-            let get = ask(&site, &people[who], "tasks/get", json!({"taskId": task})).await.message();
-            assert_eq!(get.get("result").is_some(), who == *owner, "{who} {owner}: {get}");
+            let get = ask(&site, &people[who], "tasks/get", json!({"taskId": task}))
+                .await
+                .message();
+            assert_eq!(
+                get.get("result").is_some(),
+                who == *owner,
+                "{who} {owner}: {get}"
+            );
         }
         let stranger = if *owner == 0 { 1 } else { 0 };
         for (verb, params) in [
             ("tasks/cancel", json!({"taskId": task})),
-            ("tasks/update", json!({"taskId": task, "inputResponses": {}})),
+            (
+                "tasks/update",
+                json!({"taskId": task, "inputResponses": {}}),
+            ),
         ] {
             let answer = ask(&site, &people[stranger], verb, params).await.message();
             assert!(answer.get("error").is_some(), "{verb}: {answer}");
         }
-        let get = ask(&site, &people[3], "tasks/get", json!({"taskId": task})).await.message();
+        let get = ask(&site, &people[3], "tasks/get", json!({"taskId": task}))
+            .await
+            .message();
         assert_eq!(get["result"]["status"], "working", "{get}");
     }
 }
@@ -521,12 +817,29 @@ async fn tasks_of_one_token_leave_room_for_others() {
 async fn calls_of_one_token_that_wait_leave_room_for_others() {
     let asks = Policy::new().rule(Rule::any().ask("nothing is sent unasked"));
     let limits = McpLimits::default().waiting(8);
-    let server = builder().tool(echo("send", Hints::new())).policy(asks).limits(limits).build().unwrap();
+    let server = builder()
+        .tool(echo("send", Hints::new()))
+        .policy(asks)
+        .limits(limits)
+        .build()
+        .unwrap();
     let (gate, people) = people();
     let site = Site::behind(&server, gate).await;
-    for (who, goes) in [(1, true), (1, true), (1, false), (3, true), (1, false), (3, true), (3, true)] {
+    for (who, goes) in [
+        (1, true),
+        (1, true),
+        (1, false),
+        (3, true),
+        (1, false),
+        (3, true),
+        (3, true),
+    ] {
         let answer = call(&site, &people[who], "send", json!({})).await;
-        assert_eq!(answer["result"].get("inputRequests").is_some(), goes, "{who}: {answer}");
+        assert_eq!(
+            answer["result"].get("inputRequests").is_some(),
+            goes,
+            "{who}: {answer}"
+        );
         assert_eq!(is_busy(&answer), !goes, "{who}: {answer}");
     }
 }
@@ -545,7 +858,8 @@ async fn requests_of_one_token_leave_room_for_others() {
     let mut held = Vec::new();
     let mut params = json!({"name": "wait", "arguments": {}});
     params["_meta"] = modern_meta();
-    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
+    let body =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
     let headers = [
         ("mcp-protocol-version", "2026-07-28"),
         ("mcp-method", "tools/call"),
@@ -555,7 +869,10 @@ async fn requests_of_one_token_leave_room_for_others() {
     for _ in 0..8 {
         let mut stream = TcpStream::connect(site.address).await.unwrap();
         let head = site.head("POST", &headers, body.len());
-        stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+        stream
+            .write_all(format!("{head}{body}").as_bytes())
+            .await
+            .unwrap();
         held.push(stream);
     }
     while !is_busy(&call(&site, &people[0], "look", json!({})).await) {

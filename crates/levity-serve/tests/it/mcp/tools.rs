@@ -33,7 +33,9 @@ fn add() -> RecordingTool {
 async fn tools_are_listed_and_called() {
     let server = builder()
         .tool(add())
-        .offer(Talk::new("talk", |_| async { Ok(HandlerReply::text("hi")) }))
+        .offer(Talk::new("talk", |_| async {
+            Ok(HandlerReply::text("hi"))
+        }))
         .build()
         .unwrap();
     for era in ERAS {
@@ -43,7 +45,10 @@ async fn tools_are_listed_and_called() {
         assert_eq!(tools.len(), 2);
         assert_eq!(tools[0]["name"], "add");
         assert_eq!(tools[0]["annotations"], json!({"readOnlyHint": true}));
-        assert_eq!(tools[0]["inputSchema"]["properties"]["a"], json!({"type": "number"}));
+        assert_eq!(
+            tools[0]["inputSchema"]["properties"]["a"],
+            json!({"type": "number"})
+        );
         assert!(tools[0]["inputSchema"].get("$schema").is_none());
         let sum = peer.call("add", json!({"a": 2, "b": 5})).await;
         assert_eq!(sum["result"]["structuredContent"], json!({"sum": 7.0}));
@@ -70,7 +75,13 @@ async fn what_is_wrong_is_said() {
         ] {
             let answer = peer.call(tool, args).await;
             assert_eq!(answer["result"]["isError"], true, "{answer}");
-            assert!(answer["result"]["content"][0]["text"].as_str().unwrap().contains(word), "{answer}");
+            assert!(
+                answer["result"]["content"][0]["text"]
+                    .as_str()
+                    .unwrap()
+                    .contains(word),
+                "{answer}"
+            );
         }
         let answer = peer.call("subtract", json!({})).await;
         assert_eq!(answer["error"]["code"], -32602, "{answer}");
@@ -85,14 +96,22 @@ async fn what_is_wrong_is_said() {
 async fn failures_are_told_to_the_model() {
     let server = builder()
         .tool(FaultyTool::panics().named("panics"))
-        .tool(RecordingTool::new("fails", |_| Err(ToolError::failed("no luck"))))
+        .tool(RecordingTool::new("fails", |_| {
+            Err(ToolError::failed("no luck"))
+        }))
         .offer(Talk::new("panics_too", |_| async { panic!("s3cret") }))
-        .offer(Talk::new("refuses", |_| async { Err(RequestError::invalid("not like this")) }))
+        .offer(Talk::new("refuses", |_| async {
+            Err(RequestError::invalid("not like this"))
+        }))
         .build()
         .unwrap();
     for era in ERAS {
         let mut peer = Peer::connect(&server, era, json!({})).await;
-        for (tool, word) in [("panics", "panicked"), ("fails", "no luck"), ("panics_too", "panicked")] {
+        for (tool, word) in [
+            ("panics", "panicked"),
+            ("fails", "no luck"),
+            ("panics_too", "panicked"),
+        ] {
             let answer = peer.call(tool, json!({})).await;
             assert_eq!(answer["result"]["isError"], true, "{answer}");
             let text = answer["result"]["content"][0]["text"].as_str().unwrap();
@@ -111,11 +130,24 @@ async fn time_is_limited() {
     let world = Arc::new(ManualWorld::auto());
     let slow = Talk::new("slow", |_| std::future::pending())
         .spec(|spec| spec.with_hints(Hints::new().timeout(Duration::from_secs(3))));
-    let server = builder().tool(FaultyTool::hangs().named("hangs")).offer(slow).world(world).build().unwrap();
+    let server = builder()
+        .tool(FaultyTool::hangs().named("hangs"))
+        .offer(slow)
+        .world(world)
+        .build()
+        .unwrap();
     for era in ERAS {
         let mut peer = Peer::connect(&server, era, json!({})).await;
-        assert!(peer.text("hangs", json!({})).await.contains("not done within 300s"));
-        assert!(peer.text("slow", json!({})).await.contains("not done within 3s"));
+        assert!(
+            peer.text("hangs", json!({}))
+                .await
+                .contains("not done within 300s")
+        );
+        assert!(
+            peer.text("slow", json!({}))
+                .await
+                .contains("not done within 3s")
+        );
     }
 }
 
@@ -141,7 +173,11 @@ async fn a_call_can_be_taken_back() {
                 std::future::pending().await
             }
         });
-        let server = builder().offer(talk).tool(FaultyTool::hangs().named("hangs")).build().unwrap();
+        let server = builder()
+            .offer(talk)
+            .tool(FaultyTool::hangs().named("hangs"))
+            .build()
+            .unwrap();
         let mut peer = Peer::connect(&server, era, json!({})).await;
         let id = peer.send("tools/call", json!({"name": "wait"})).await;
         begun.notified().await;
@@ -154,8 +190,15 @@ async fn a_call_can_be_taken_back() {
         }
         dropped.notified().await;
         let answer = peer.ask("tools/list", json!({})).await;
-        assert!(answer["result"]["tools"].is_array(), "the connection goes on");
-        assert!(peer.heard.is_empty(), "nobody is told of what they took back: {:?}", peer.heard);
+        assert!(
+            answer["result"]["tools"].is_array(),
+            "the connection goes on"
+        );
+        assert!(
+            peer.heard.is_empty(),
+            "nobody is told of what they took back: {:?}",
+            peer.heard
+        );
     }
 }
 
@@ -163,7 +206,8 @@ async fn a_call_can_be_taken_back() {
 async fn progress_is_told_before_the_result() {
     let talk = Talk::new("steps", |call| async move {
         for step in 1..=3 {
-            call.client.progress(f64::from(step), Some(3.0), Some(format!("step {step}")));
+            call.client
+                .progress(f64::from(step), Some(3.0), Some(format!("step {step}")));
         }
         call.client.progress(1.0, Some(3.0), None);
         call.progress.report("and more");
@@ -172,17 +216,33 @@ async fn progress_is_told_before_the_result() {
     let server = builder().offer(talk).build().unwrap();
     for era in ERAS {
         let mut peer = Peer::connect(&server, era, json!({})).await;
-        peer.ask("tools/call", json!({"name": "steps", "_meta": {"progressToken": "t"}})).await;
+        peer.ask(
+            "tools/call",
+            json!({"name": "steps", "_meta": {"progressToken": "t"}}),
+        )
+        .await;
         let told: Vec<(f64, Value)> = peer
             .heard
             .iter()
-            .map(|note| (note["params"]["progress"].as_f64().unwrap(), note["params"]["message"].clone()))
+            .map(|note| {
+                (
+                    note["params"]["progress"].as_f64().unwrap(),
+                    note["params"]["message"].clone(),
+                )
+            })
             .collect();
         assert_eq!(told.len(), 5, "{:?}", peer.heard);
-        assert!(told.windows(2).all(|two| two[0].0 <= two[1].0), "it never goes back: {told:?}");
+        assert!(
+            told.windows(2).all(|two| two[0].0 <= two[1].0),
+            "it never goes back: {told:?}"
+        );
         assert_eq!(told[1], (2.0, json!("step 2")));
         assert_eq!(told[4], (4.0, json!("and more")));
-        assert!(peer.heard.iter().all(|note| note["params"]["progressToken"] == "t"));
+        assert!(
+            peer.heard
+                .iter()
+                .all(|note| note["params"]["progressToken"] == "t")
+        );
         peer.heard.clear();
         peer.call("steps", json!({})).await;
         assert!(peer.heard.is_empty(), "nobody asked: {:?}", peer.heard);
@@ -194,7 +254,12 @@ async fn plain_tools_tell_their_progress_too() {
     let server = builder().tool(Slow).build().unwrap();
     for era in ERAS {
         let mut peer = Peer::connect(&server, era, json!({})).await;
-        let answer = peer.ask("tools/call", json!({"name": "slow", "_meta": {"progressToken": 7}})).await;
+        let answer = peer
+            .ask(
+                "tools/call",
+                json!({"name": "slow", "_meta": {"progressToken": 7}}),
+            )
+            .await;
         assert_eq!(answer["result"]["content"][0]["text"], "done");
         assert_eq!(peer.heard.len(), 1);
         assert_eq!(
@@ -240,7 +305,17 @@ async fn all_kinds_of_content_go_out() {
         .iter()
         .map(|block| block["type"].as_str().unwrap())
         .collect();
-    assert_eq!(kinds, ["text", "image", "audio", "resource", "resource_link", "resource_link"]);
+    assert_eq!(
+        kinds,
+        [
+            "text",
+            "image",
+            "audio",
+            "resource",
+            "resource_link",
+            "resource_link"
+        ]
+    );
     assert_eq!(answer["result"]["content"][3]["resource"]["blob"], "AQID");
 }
 
@@ -251,12 +326,26 @@ async fn policy_has_the_person_at_the_client_asked() {
     let mut peer = Peer::connect(&server, Era::New, json!({"elicitation": {}})).await;
     let args = json!({"name": "add", "arguments": {"a": 1, "b": 1}});
     for (said, goes) in [
-        (json!({"action": "accept", "content": {"allow": true}}), true),
+        (
+            json!({"action": "accept", "content": {"allow": true}}),
+            true,
+        ),
         (json!({"action": "decline"}), false),
     ] {
         let asked = peer.ask("tools/call", args.clone()).await;
-        let (key, question) = asked["result"]["inputRequests"].as_object().unwrap().iter().next().unwrap();
-        assert!(question["params"]["message"].as_str().unwrap().contains("it costs money"), "{question}");
+        let (key, question) = asked["result"]["inputRequests"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .next()
+            .unwrap();
+        assert!(
+            question["params"]["message"]
+                .as_str()
+                .unwrap()
+                .contains("it costs money"),
+            "{question}"
+        );
         let mut again = args.clone();
         again["requestState"] = asked["result"]["requestState"].clone();
         again["inputResponses"] = json!({key: said});
@@ -264,7 +353,11 @@ async fn policy_has_the_person_at_the_client_asked() {
         assert_eq!(answer["result"]["isError"], !goes, "{answer}");
     }
     let mut peer = Peer::connect(&server, Era::Old, json!({})).await;
-    assert!(peer.text("add", json!({"a": 1, "b": 1})).await.contains("cannot ask anybody"));
+    assert!(
+        peer.text("add", json!({"a": 1, "b": 1}))
+            .await
+            .contains("cannot ask anybody")
+    );
 }
 
 #[test]
@@ -275,9 +368,21 @@ fn what_cannot_be_served_is_said_when_it_is_built() {
         assert_eq!(error.kind(), ErrorKind::Config);
         assert!(error.to_string().contains(word), "{error}");
     };
-    built(builder().offer(talk("a")).offer(talk("a")), "second tool named `a`");
-    built(builder().tool(add()).offer(talk("add")), "second tool named `add`");
+    built(
+        builder().offer(talk("a")).offer(talk("a")),
+        "second tool named `a`",
+    );
+    built(
+        builder().tool(add()).offer(talk("add")),
+        "second tool named `add`",
+    );
     built(builder().offer(talk("no spaces")), "letters, digits");
-    built(builder().offer(talk("bad").spec(|spec| spec.with_input(json!({"type": 5})))), "cannot be used");
-    built(builder().limits(McpLimits::default().calls(0)), "limits.calls");
+    built(
+        builder().offer(talk("bad").spec(|spec| spec.with_input(json!({"type": 5})))),
+        "cannot be used",
+    );
+    built(
+        builder().limits(McpLimits::default().calls(0)),
+        "limits.calls",
+    );
 }

@@ -24,16 +24,26 @@ impl Site {
 
     pub(super) async fn behind(server: &McpServer, gate: AccessControl) -> Self {
         let stop = CancelToken::new();
-        let listener = Listener::bind("127.0.0.1:0", gate).await.unwrap().until(stop.clone());
+        let listener = Listener::bind("127.0.0.1:0", gate)
+            .await
+            .unwrap()
+            .until(stop.clone());
         let (address, server, mut tasks) = (listener.address(), server.clone(), JoinSet::new());
         tasks.spawn(async move { server.listen(listener).await.unwrap() });
-        Self { address, stop, tasks }
+        Self {
+            address,
+            stop,
+            tasks,
+        }
     }
 
     /// Sends a request with these headers beside the usual ones, and waits for the whole answer.
     pub(super) async fn send(&self, method: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
-        stream.write_all(self.head(method, headers, body.len()).as_bytes()).await.unwrap();
+        stream
+            .write_all(self.head(method, headers, body.len()).as_bytes())
+            .await
+            .unwrap();
         let _ = stream.write_all(body.as_bytes()).await;
         let mut bytes = Vec::new();
         let _ = stream.read_to_end(&mut bytes).await;
@@ -41,14 +51,18 @@ impl Site {
     }
 
     pub(super) fn head(&self, method: &str, headers: &[(&str, &str)], length: usize) -> String {
-        let mut head = format!("{method} /mcp HTTP/1.1\r\ncontent-length: {length}\r\nconnection: close\r\n");
+        let mut head =
+            format!("{method} /mcp HTTP/1.1\r\ncontent-length: {length}\r\nconnection: close\r\n");
         let usual = [
             ("host", self.address.to_string()),
             ("content-type", "application/json".to_owned()),
             ("accept", "application/json, text/event-stream".to_owned()),
         ];
         for (name, value) in usual {
-            if !headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name)) {
+            if !headers
+                .iter()
+                .any(|(known, _)| known.eq_ignore_ascii_case(name))
+            {
                 head += &format!("{name}: {value}\r\n");
             }
         }
@@ -65,22 +79,39 @@ impl Site {
     /// A request of 2026-07-28.
     pub(super) async fn modern(&self, method: &str, mut params: Value) -> Answer {
         params["_meta"] = modern_meta();
-        let name =
-            params.get("name").or(params.get("uri")).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let mut headers = vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)];
+        let name = params
+            .get("name")
+            .or(params.get("uri"))
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned();
+        let mut headers = vec![
+            ("mcp-protocol-version", "2026-07-28"),
+            ("mcp-method", method),
+        ];
         if !name.is_empty() {
             headers.push(("mcp-name", &name));
         }
-        self.post(&headers, &json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})).await
+        self.post(
+            &headers,
+            &json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}),
+        )
+        .await
     }
 
     /// A session of 2025-11-25, or the answer that there is none.
     pub(super) async fn session(&self) -> Result<String, Answer> {
         let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}});
         let answer = self
-            .post(&[], &json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}))
+            .post(
+                &[],
+                &json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}),
+            )
             .await;
-        answer.header("mcp-session-id").map(str::to_owned).ok_or(answer)
+        answer
+            .header("mcp-session-id")
+            .map(str::to_owned)
+            .ok_or(answer)
     }
 }
 
@@ -104,18 +135,34 @@ impl Answer {
         let text = String::from_utf8_lossy(bytes).into_owned();
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
         let mut lines = head.lines();
-        let status = lines.next().and_then(|line| line.split(' ').nth(1)).and_then(|code| code.parse().ok());
+        let status = lines
+            .next()
+            .and_then(|line| line.split(' ').nth(1))
+            .and_then(|code| code.parse().ok());
         let headers: Vec<(String, String)> = lines
             .filter_map(|line| line.split_once(':'))
             .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
             .collect();
-        let chunked = headers.iter().any(|(name, value)| name == "transfer-encoding" && value == "chunked");
-        let body = if chunked { dechunked(body) } else { body.to_owned() };
-        Self { status: status.unwrap_or(0), headers, body }
+        let chunked = headers
+            .iter()
+            .any(|(name, value)| name == "transfer-encoding" && value == "chunked");
+        let body = if chunked {
+            dechunked(body)
+        } else {
+            body.to_owned()
+        };
+        Self {
+            status: status.unwrap_or(0),
+            headers,
+            body,
+        }
     }
 
     pub(super) fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
+        self.headers
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| &**value)
     }
 
     /// The messages in it, whichever way they were sent.
@@ -123,8 +170,12 @@ impl Answer {
         if let Ok(value) = serde_json::from_str(&self.body) {
             return vec![value];
         }
-        let data = self.body.lines().filter_map(|line| line.strip_prefix("data:"));
-        data.filter_map(|data| serde_json::from_str(data.trim()).ok()).collect()
+        let data = self
+            .body
+            .lines()
+            .filter_map(|line| line.strip_prefix("data:"));
+        data.filter_map(|data| serde_json::from_str(data.trim()).ok())
+            .collect()
     }
 
     /// The last of them.

@@ -3,9 +3,13 @@ use crate::board::Board;
 
 fn shown(board: &Board) -> String {
     let (shown, taken) = newest(board.iter().collect());
-    let each = share(shown.iter().map(|(_, entry)| entry.content.len()), MOST_SHOWN - taken);
-    let parts =
-        shown.iter().map(|(head, entry)| format!("\n{head}\n{}\n", fenced(&clipped(&entry.content, each))));
+    let each = share(
+        shown.iter().map(|(_, entry)| entry.content.len()),
+        MOST_SHOWN - taken,
+    );
+    let parts = shown
+        .iter()
+        .map(|(head, entry)| format!("\n{head}\n{}\n", fenced(&clipped(&entry.content, each))));
     parts.collect()
 }
 
@@ -14,14 +18,23 @@ fn a_full_board_is_shown_within_its_room() {
     let mut board = Board::default();
     for at in 0..Board::MAX_ENTRIES {
         let key = format!("{at} {}", "k".repeat(90));
-        board.write(&key, &"c".repeat(4_000), &"w".repeat(200).into(), 1).unwrap();
+        board
+            .write(&key, &"c".repeat(4_000), &"w".repeat(200).into(), 1)
+            .unwrap();
     }
-    board.write("0 kk", "written last", &"pilot".into(), 2).unwrap_err();
+    board
+        .write("0 kk", "written last", &"pilot".into(), 2)
+        .unwrap_err();
     let first = board.iter().next().unwrap().key.clone();
-    board.write(&first, "written last", &"pilot".into(), 2).unwrap();
+    board
+        .write(&first, "written last", &"pilot".into(), 2)
+        .unwrap();
     let text = shown(&board);
     assert!(text.len() <= MOST_SHOWN, "{}", text.len());
-    assert!(text.contains("written last") && text.contains("`999 "), "the newest are shown");
+    assert!(
+        text.contains("written last") && text.contains("`999 "),
+        "the newest are shown"
+    );
     assert!(!text.contains("`1 k"), "the oldest are not");
 }
 

@@ -2,7 +2,14 @@ use super::*;
 
 fn lines<'a>(texts: &[&'a str]) -> Vec<Line<'a>> {
     // The newest first.
-    texts.iter().rev().map(|text| Line { heading: "somebody".to_owned(), text }).collect()
+    texts
+        .iter()
+        .rev()
+        .map(|text| Line {
+            heading: "somebody".to_owned(),
+            text,
+        })
+        .collect()
 }
 
 #[track_caller]

@@ -16,24 +16,44 @@ fn planned(setting: &Setting, plan: Vec<Delegation>, fate: Fate) -> Driver {
 
 #[test]
 fn what_was_to_be_tried_again_is_told_to_be_left() {
-    let setting = Setting { synthesis: false, parallel: 2, workers: [(1, None, 0); 4], ..Setting::default() };
+    let setting = Setting {
+        synthesis: false,
+        parallel: 2,
+        workers: [(1, None, 0); 4],
+        ..Setting::default()
+    };
     let one = |id: &str| Delegation::new(id, "mason", "Go.");
-    let plan = vec![one("a"), one("b").after(["a"]), one("c").after(["a"]), one("d")];
+    let plan = vec![
+        one("a"),
+        one("b").after(["a"]),
+        one("c").after(["a"]),
+        one("d"),
+    ];
     let mut driver = planned(&setting, plan, Fate::Done);
     assert_eq!(driver.under_way(), ["a", "d"]);
     driver.finish(0, 1);
     assert_eq!(driver.under_way(), ["b", "d"]);
     driver.finish_with(0, Fate::Failed);
-    assert_eq!(driver.under_way(), ["b", "c"], "who comes first in the plan begins first");
+    assert_eq!(
+        driver.under_way(),
+        ["b", "c"],
+        "who comes first in the plan begins first"
+    );
     driver.apply(Input::Wrap(Limit::Tokens), 3);
     driver.finish(0, 4);
     driver.finish(0, 5);
     driver.check_end();
     driver.check_settled();
     let report = &driver.machine.desk().reports[3];
-    assert_eq!((&*report.id, report.status, report.attempts), ("d", ReportStatus::Failed, 1));
-    let of_d = |notice: &&SwarmNotice| matches!(notice, SwarmNotice::Failed { id, .. } if **id == *"d");
-    let Some(SwarmNotice::Failed { then, error, .. }) = driver.notices.iter().rfind(of_d) else { panic!() };
+    assert_eq!(
+        (&*report.id, report.status, report.attempts),
+        ("d", ReportStatus::Failed, 1)
+    );
+    let of_d =
+        |notice: &&SwarmNotice| matches!(notice, SwarmNotice::Failed { id, .. } if **id == *"d");
+    let Some(SwarmNotice::Failed { then, error, .. }) = driver.notices.iter().rfind(of_d) else {
+        panic!()
+    };
     assert_eq!(
         (then, error.contains("the limit on tokens was near")),
         (&FailureAction::Leave, true),
@@ -43,9 +63,16 @@ fn what_was_to_be_tried_again_is_told_to_be_left() {
 
 #[test]
 fn what_failed_is_named_whatever_the_others_are_called() {
-    let setting =
-        Setting { synthesis: false, workers: [(0, None, 0); 4], plans: false, ..Setting::default() };
-    let plan = vec![Delegation::new("1", "mason", "Go."), Delegation::new("1.1", "joiner", "Go.")];
+    let setting = Setting {
+        synthesis: false,
+        workers: [(0, None, 0); 4],
+        plans: false,
+        ..Setting::default()
+    };
+    let plan = vec![
+        Delegation::new("1", "mason", "Go."),
+        Delegation::new("1.1", "joiner", "Go."),
+    ];
     let mut driver = planned(&setting, plan, Fate::Done);
     driver.finish_with(0, Fate::Failed);
     driver.finish(0, 2);
@@ -56,11 +83,17 @@ fn what_failed_is_named_whatever_the_others_are_called() {
 
 #[test]
 fn a_later_plan_may_depend_on_a_number_of_an_earlier_one() {
-    let setting = Setting { workers: [(0, None, 0); 4], ..Setting::default() };
-    let first =
-        r#"[{"id": "1", "worker": "mason", "task": "Go."}, {"id": "2", "worker": "joiner", "task": "Go."}]"#;
+    let setting = Setting {
+        workers: [(0, None, 0); 4],
+        ..Setting::default()
+    };
+    let first = r#"[{"id": "1", "worker": "mason", "task": "Go."}, {"id": "2", "worker": "joiner", "task": "Go."}]"#;
     let later = r#"[{"id": "3", "worker": "roofer", "task": "Go.", "depends_on": ["1"]}]"#;
-    let mut driver = Driver::new(&setting, &[Answer::Text(first), Answer::Text(later)], &[Fate::Done]);
+    let mut driver = Driver::new(
+        &setting,
+        &[Answer::Text(first), Answer::Text(later)],
+        &[Fate::Done],
+    );
     driver.begin();
     driver.finish(0, 1);
     driver.finish(0, 2);

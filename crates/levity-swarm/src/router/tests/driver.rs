@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use levity_core::{Effect, EffectId, Input, Machine as _, MachineOutput, Outcome, RunId, Timestamp};
+use levity_core::{
+    Effect, EffectId, Input, Machine as _, MachineOutput, Outcome, RunId, Timestamp,
+};
 
 use super::world::{Answer, Fate, Id, Setting, said, swarm};
 use crate::machine::SwarmMachine;
@@ -64,7 +66,13 @@ impl Driver {
     }
 
     pub(super) fn begin(&mut self) {
-        self.apply(Input::Begin { run: RunId::new("r"), wrap: None }, 0);
+        self.apply(
+            Input::Begin {
+                run: RunId::new("r"),
+                wrap: None,
+            },
+            0,
+        );
     }
 
     /// Finishes one of those under way.
@@ -99,10 +107,18 @@ impl Driver {
         self.machine.apply(input, &mut wants);
         self.trace.push(traced(&wants));
         let ended = self.machine.ending().is_some();
-        assert!(!ended || wants.effects.is_empty(), "it has ended and wants {:?}", wants.effects);
+        assert!(
+            !ended || wants.effects.is_empty(),
+            "it has ended and wants {:?}",
+            wants.effects
+        );
         if had_ended.is_some() {
             assert_eq!(self.machine.ending(), had_ended.as_ref());
-            assert!(wants.events.is_empty(), "it has ended and tells {:?}", wants.events);
+            assert!(
+                wants.events.is_empty(),
+                "it has ended and tells {:?}",
+                wants.events
+            );
         }
         for event in &wants.events {
             if let Some(notice) = SwarmNotice::of(event) {
@@ -120,20 +136,40 @@ impl Driver {
     fn check_wants(&mut self, wants: &MachineOutput) {
         for (id, effect) in &wants.effects {
             if let Effect::Child(child) = effect {
-                self.conversations.insert(*id, child.input["conversation"].as_str().map(Into::into));
+                self.conversations
+                    .insert(*id, child.input["conversation"].as_str().map(Into::into));
                 self.tasks.push(format!("{} {}", child.agent, child.input));
             }
-            assert!(self.last.is_none_or(|last| last < *id), "{id} comes after {:?}", self.last);
+            assert!(
+                self.last.is_none_or(|last| last < *id),
+                "{id} comes after {:?}",
+                self.last
+            );
             self.last = Some(*id);
-            assert!(self.open.iter().any(|(open, _)| open == id), "it was not told what {id} is");
-            let Effect::Child(child) = effect else { panic!("{effect:?}") };
+            assert!(
+                self.open.iter().any(|(open, _)| open == id),
+                "it was not told what {id} is"
+            );
+            let Effect::Child(child) = effect else {
+                panic!("{effect:?}")
+            };
             assert!(child.input.to_string().len() < 1 << 20);
         }
-        assert!(self.working.len() <= self.setting.parallel, "{} at once", self.working.len());
-        let talks = self.working.keys().filter_map(|id| self.conversations.get(id).cloned().flatten());
+        assert!(
+            self.working.len() <= self.setting.parallel,
+            "{} at once",
+            self.working.len()
+        );
+        let talks = self
+            .working
+            .keys()
+            .filter_map(|id| self.conversations.get(id).cloned().flatten());
         let mut talks: Vec<Id> = talks.collect();
         talks.sort();
-        assert!(talks.windows(2).all(|two| two[0] != two[1]), "two work in one conversation: {talks:?}");
+        assert!(
+            talks.windows(2).all(|two| two[0] != two[1]),
+            "two work in one conversation: {talks:?}"
+        );
     }
 
     fn notice(&mut self, notice: SwarmNotice) {
@@ -144,19 +180,31 @@ impl Driver {
                 self.asked += 1;
                 self.open.push((effect, answer));
             }
-            SwarmNotice::Synthesising { effect } => self.open.push((effect, said("All in all.".to_owned()))),
+            SwarmNotice::Synthesising { effect } => {
+                self.open.push((effect, said("All in all.".to_owned())))
+            }
             SwarmNotice::Planned { plan, .. } => {
                 for one in plan {
                     let twice = self.planned.insert(one.id.clone(), one);
                     assert!(twice.is_none(), "{twice:?} is planned twice");
                 }
             }
-            SwarmNotice::Began { id, effect, attempt, .. } => self.began(&id, effect, attempt),
+            SwarmNotice::Began {
+                id,
+                effect,
+                attempt,
+                ..
+            } => self.began(&id, effect, attempt),
             SwarmNotice::Done { id, .. } => {
                 self.settle(&id);
                 self.done.insert(id);
             }
-            SwarmNotice::Failed { id, then: FailureAction::Leave, .. } | SwarmNotice::Skipped { id, .. } => {
+            SwarmNotice::Failed {
+                id,
+                then: FailureAction::Leave,
+                ..
+            }
+            | SwarmNotice::Skipped { id, .. } => {
                 self.settle(&id);
             }
             SwarmNotice::Message(message) => self.said(message),
@@ -165,14 +213,26 @@ impl Driver {
     }
 
     fn began(&mut self, id: &Id, effect: EffectId, attempt: u32) {
-        let one = self.planned.get(id).unwrap_or_else(|| panic!("`{id}` was never planned"));
+        let one = self
+            .planned
+            .get(id)
+            .unwrap_or_else(|| panic!("`{id}` was never planned"));
         assert!(!self.settled.contains(id), "`{id}` begins again");
         for need in &one.depends_on {
-            assert!(self.done.contains(need), "`{id}` begins before `{need}` is done");
+            assert!(
+                self.done.contains(need),
+                "`{id}` begins before `{need}` is done"
+            );
         }
-        assert!(!self.working.values().any(|other| other == id), "`{id}` is under way twice");
+        assert!(
+            !self.working.values().any(|other| other == id),
+            "`{id}` is under way twice"
+        );
         self.working.insert(effect, id.clone());
-        self.open.push((effect, Fate::of(&self.fates, id, attempt).outcome(id, attempt)));
+        self.open.push((
+            effect,
+            Fate::of(&self.fates, id, attempt).outcome(id, attempt),
+        ));
     }
 
     fn settle(&mut self, id: &Id) {
@@ -182,20 +242,31 @@ impl Driver {
 
     fn said(&mut self, message: BusMessage) {
         assert_eq!(message.id, self.bus.last().map_or(1, |last| last.id + 1));
-        assert!(self.bus.last().is_none_or(|last| last.at <= message.at), "{message:?}");
+        assert!(
+            self.bus.last().is_none_or(|last| last.at <= message.at),
+            "{message:?}"
+        );
         self.bus.push(message);
     }
 
     /// All that was planned is reported once and settled, and the bus has what was told.
     pub(super) fn check_end(&self) {
-        assert!(self.machine.ending().is_some(), "it does not end: {:?}", self.machine);
+        assert!(
+            self.machine.ending().is_some(),
+            "it does not end: {:?}",
+            self.machine
+        );
         let desk = self.machine.desk();
         let ids: BTreeSet<&Id> = desk.reports.iter().map(|report| &report.id).collect();
         assert_eq!(ids.len(), desk.reports.len(), "one is reported twice");
         assert!(ids.into_iter().eq(self.planned.keys()));
         assert!(desk.bus.messages().eq(&self.bus));
         for report in &desk.reports {
-            assert_eq!(report.is_done(), self.done.contains(&report.id), "{report:?}");
+            assert_eq!(
+                report.is_done(),
+                self.done.contains(&report.id),
+                "{report:?}"
+            );
         }
     }
 
@@ -203,7 +274,10 @@ impl Driver {
     pub(super) fn check_settled(&self) {
         for report in &self.machine.desk().reports {
             assert!(report.status.is_settled(), "{report:?}");
-            assert!(self.settled.contains(&report.id), "nothing was told of the end of {report:?}");
+            assert!(
+                self.settled.contains(&report.id),
+                "nothing was told of the end of {report:?}"
+            );
             let has_why = report.error.is_some() == (report.status != ReportStatus::Done);
             assert!(has_why, "{report:?}");
         }
@@ -214,7 +288,10 @@ impl Driver {
         let mut machine = self.swarm.restore(&self.first).unwrap();
         let each = self.inputs.iter().map(|(input, at)| {
             let saved = machine.save().to_string();
-            machine = self.swarm.restore(&serde_json::from_str(&saved).unwrap()).unwrap();
+            machine = self
+                .swarm
+                .restore(&serde_json::from_str(&saved).unwrap())
+                .unwrap();
             assert_eq!(machine.save().to_string(), saved);
             let mut wants = MachineOutput::new();
             wants.set_at(*at);
@@ -227,13 +304,19 @@ impl Driver {
     /// The log without the times, what came of each delegation, and what each was told.
     pub(super) fn log(&self) -> Vec<String> {
         let line = |message: &BusMessage| {
-            format!("{} {} {} {}: {}", message.id, message.from, message.kind, message.to, message.content)
+            format!(
+                "{} {} {} {}: {}",
+                message.id, message.from, message.kind, message.to, message.content
+            )
         };
         let mut log: Vec<String> = self.bus.iter().map(line).collect();
         let reports = &self.machine.desk().reports;
         log.extend(reports.iter().map(|report| {
             let (id, worker, status) = (&report.id, &report.worker, report.status);
-            format!("{id} {worker} {status:?} {} {:?} {}", report.attempts, report.error, report.text)
+            format!(
+                "{id} {worker} {status:?} {} {:?} {}",
+                report.attempts, report.error, report.text
+            )
         }));
         log.push(format!("{:?}", self.machine.ending()));
         let mut tasks = self.tasks.clone();
@@ -244,5 +327,9 @@ impl Driver {
 }
 
 fn traced(wants: &MachineOutput) -> String {
-    format!("{:?} {}", wants.effects, serde_json::to_string(&wants.events).unwrap())
+    format!(
+        "{:?} {}",
+        wants.effects,
+        serde_json::to_string(&wants.events).unwrap()
+    )
 }

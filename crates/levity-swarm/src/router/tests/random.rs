@@ -42,14 +42,23 @@ impl Stir {
             Self::Wrap => Input::Wrap(Limit::Tokens),
             Self::Low => Input::Low(Limit::WallTime),
             Self::Stop => Input::Stop(Limit::Money),
-            Self::Cancel => Input::Cancel { reason: "enough".to_owned() },
-            Self::BeginAgain => Input::Begin { run: RunId::new("other"), wrap: Some(Limit::Turns) },
+            Self::Cancel => Input::Cancel {
+                reason: "enough".to_owned(),
+            },
+            Self::BeginAgain => Input::Begin {
+                run: RunId::new("other"),
+                wrap: Some(Limit::Turns),
+            },
             Self::Stray(effect, known) => {
                 let effect = EffectId::new(*effect);
                 if driver.open.iter().any(|(open, _)| *open == effect) {
                     return None;
                 }
-                let outcome = if *known { said("stray".to_owned()) } else { Outcome::Unknown };
+                let outcome = if *known {
+                    said("stray".to_owned())
+                } else {
+                    Outcome::Unknown
+                };
                 Input::Finished { effect, outcome }
             }
         })

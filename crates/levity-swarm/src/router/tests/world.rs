@@ -28,7 +28,14 @@ pub(super) struct Setting {
 impl Default for Setting {
     fn default() -> Self {
         let workers = [(1, None, 0), (0, Some(0), 0), (2, Some(1), 1), (0, None, 2)];
-        Self { plans: true, synthesis: true, tries: 2, reassigns: 1, parallel: 3, workers }
+        Self {
+            plans: true,
+            synthesis: true,
+            tries: 2,
+            reassigns: 1,
+            parallel: 3,
+            workers,
+        }
     }
 }
 
@@ -37,37 +44,63 @@ pub(super) fn settings() -> impl Strategy<Value = Setting> {
     let router = (prop::bool::weighted(0.9), any::<bool>(), 0_u32..3, 0_u32..3);
     (router, 1_usize..6, prop::array::uniform4(worker)).prop_map(|(router, parallel, workers)| {
         let (plans, synthesis, tries, reassigns) = router;
-        Setting { plans, synthesis, tries, reassigns, parallel, workers }
+        Setting {
+            plans,
+            synthesis,
+            tries,
+            reassigns,
+            parallel,
+            workers,
+        }
     })
 }
 
 pub(super) fn swarm(setting: &Setting) -> Swarm {
     let agent = || Agent::builder(ScriptedModel::new()).build().unwrap();
-    let mut router = if setting.plans { Router::agent(agent()) } else { Router::keywords() };
-    router = router.tries(setting.tries).reassigns(setting.reassigns).max_delegations(10);
+    let mut router = if setting.plans {
+        Router::agent(agent())
+    } else {
+        Router::keywords()
+    };
+    router = router
+        .tries(setting.tries)
+        .reassigns(setting.reassigns)
+        .max_delegations(10);
     if !setting.synthesis {
         router = router.without_synthesis();
     }
-    let workers = WORKERS.iter().zip(setting.workers).map(|(name, (retries, stand_in, scope))| {
-        let scope = match scope {
-            0 => WorkerMemory::Task,
-            1 => WorkerMemory::Run,
-            2 => WorkerMemory::Named("shared".into()),
-            _ => WorkerMemory::Named(format!("of {name}").into()),
-        };
-        let worker = Worker::new(*name, "Works.", agent()).retries(retries).memory(scope);
-        match stand_in {
-            Some(other) => worker.stand_in(WORKERS[other]),
-            None => worker,
-        }
-    });
-    Swarm::builder(router).workers(workers).max_parallel(setting.parallel).build().unwrap()
+    let workers = WORKERS
+        .iter()
+        .zip(setting.workers)
+        .map(|(name, (retries, stand_in, scope))| {
+            let scope = match scope {
+                0 => WorkerMemory::Task,
+                1 => WorkerMemory::Run,
+                2 => WorkerMemory::Named("shared".into()),
+                _ => WorkerMemory::Named(format!("of {name}").into()),
+            };
+            let worker = Worker::new(*name, "Works.", agent())
+                .retries(retries)
+                .memory(scope);
+            match stand_in {
+                Some(other) => worker.stand_in(WORKERS[other]),
+                None => worker,
+            }
+        });
+    Swarm::builder(router)
+        .workers(workers)
+        .max_parallel(setting.parallel)
+        .build()
+        .unwrap()
 }
 
 impl Swarm {
     /// A machine with a plan of the host's.
     pub(super) fn planned_machine(&self, goal: &str, plan: Vec<Delegation>) -> SwarmMachine {
-        let start = crate::rules::Start { plan: Some(plan), ..self.begin_with(goal.to_owned()) };
+        let start = crate::rules::Start {
+            plan: Some(plan),
+            ..self.begin_with(goal.to_owned())
+        };
         SwarmMachine::new(self.inner.rules.clone(), start)
     }
 }
@@ -76,7 +109,11 @@ impl Swarm {
 pub(super) fn chain(count: usize) -> Vec<Delegation> {
     let one = |at: usize| {
         let one = Delegation::new(format!("d{at}"), WORKERS[at % 4], "Go on.");
-        if at == 0 { one } else { one.after([format!("d{}", at - 1)]) }
+        if at == 0 {
+            one
+        } else {
+            one.after([format!("d{}", at - 1)])
+        }
     };
     (0..count).map(one).collect()
 }
@@ -94,15 +131,23 @@ pub(super) enum Answer {
 }
 
 pub(super) fn answers() -> impl Strategy<Value = Vec<Answer>> {
-    let wild = (0_usize..12, 0_usize..6, prop::collection::vec(0_usize..14, 0..3));
-    let sound = (0_usize..4, prop::collection::vec(any::<prop::sample::Index>(), 0..3));
+    let wild = (
+        0_usize..12,
+        0_usize..6,
+        prop::collection::vec(0_usize..14, 0..3),
+    );
+    let sound = (
+        0_usize..4,
+        prop::collection::vec(any::<prop::sample::Index>(), 0..3),
+    );
     let text = prop::sample::select(vec![
         "Let us begin with the roof.",
         "",
         "{\"delegations\": []}",
         "{\"answer\": \"It is done.\"}",
         "[{\"worker\": \"router\", \"task\": \"Go.\"}]",
-        "{\"delegations\": [{\"id\": \"1\", \"worker\": \"mason\", \"task\": \"Go\", \"depends_on\": [1]}]}",
+        "{\"delegations\": \
+            [{\"id\": \"1\", \"worker\": \"mason\", \"task\": \"Go\", \"depends_on\": [1]}]}",
     ]);
     let answer = prop_oneof![
         2 => prop::collection::vec(wild, 0..12).prop_map(Answer::Plan),
@@ -128,7 +173,11 @@ impl Answer {
 
 fn wild(list: &[(usize, usize, Vec<usize>)]) -> Value {
     let one = |(id, worker, needs): &(usize, usize, Vec<usize>)| {
-        let worker = WORKERS.get(*worker).copied().unwrap_or(if *worker == 4 { "router" } else { "nobody" });
+        let worker =
+            WORKERS
+                .get(*worker)
+                .copied()
+                .unwrap_or(if *worker == 4 { "router" } else { "nobody" });
         let needs: Vec<String> = needs.iter().map(|need| format!("d{need}")).collect();
         json!({"id": format!("d{id}"), "worker": worker, "task": "Go.", "depends_on": needs})
     };
@@ -140,7 +189,10 @@ fn sound(list: &[(usize, Vec<prop::sample::Index>)]) -> Value {
     let one = |(at, (worker, needs)): (usize, &(usize, Vec<prop::sample::Index>))| {
         let needs: Vec<String> = match at {
             0 => Vec::new(),
-            _ => needs.iter().map(|need| format!("d{}", need.index(at))).collect(),
+            _ => needs
+                .iter()
+                .map(|need| format!("d{}", need.index(at)))
+                .collect(),
         };
         json!({"id": format!("d{at}"), "worker": WORKERS[*worker], "task": "Go.", "depends_on": needs})
     };
@@ -181,18 +233,24 @@ pub(super) fn fates() -> impl Strategy<Value = Vec<Fate>> {
         1 => Just(Fate::Nonsense),
     ];
     // At most one of them is huge: it is slow.
-    (prop::collection::vec(fate, 1..40), prop::bool::weighted(0.1)).prop_map(|(mut fates, huge)| {
-        if huge {
-            fates[0] = Fate::Huge;
-        }
-        fates
-    })
+    (
+        prop::collection::vec(fate, 1..40),
+        prop::bool::weighted(0.1),
+    )
+        .prop_map(|(mut fates, huge)| {
+            if huge {
+                fates[0] = Fate::Huge;
+            }
+            fates
+        })
 }
 
 impl Fate {
     /// The same delegation has the same luck with the same attempt.
     pub(super) fn of(fates: &[Self], id: &str, attempt: u32) -> Self {
-        let sum = id.bytes().fold(attempt as usize * 7, |sum, byte| sum * 31 % 10_007 + usize::from(byte));
+        let sum = id.bytes().fold(attempt as usize * 7, |sum, byte| {
+            sum * 31 % 10_007 + usize::from(byte)
+        });
         fates[sum % fates.len()]
     }
 
@@ -209,10 +267,17 @@ impl Fate {
             }
             Self::Failed => failed(&text),
             Self::Limit => child(Status::Partial(Limit::Turns), text),
-            Self::Stopped => child(Status::Cancelled { reason: "enough".to_owned() }, text),
+            Self::Stopped => child(
+                Status::Cancelled {
+                    reason: "enough".to_owned(),
+                },
+                text,
+            ),
             Self::Refused => Outcome::Refused(Limit::Depth),
             Self::Unknown => Outcome::Unknown,
-            Self::Denied => Outcome::Denied { reason: "no".to_owned() },
+            Self::Denied => Outcome::Denied {
+                reason: "no".to_owned(),
+            },
             Self::Nonsense => Outcome::Woken,
         }
     }
@@ -235,15 +300,25 @@ pub(super) fn said(text: String) -> Outcome {
 }
 
 fn failed(why: &str) -> Outcome {
-    child(Status::Failed(Failure::Behaviour(why.to_owned())), String::new())
+    child(
+        Status::Failed(Failure::Behaviour(why.to_owned())),
+        String::new(),
+    )
 }
 
 /// It leaves messages as well.
 fn told(text: &str, to: u8) -> Outcome {
     let mut ending = ending(Status::Complete, text.to_owned());
     let to = ["mason", "joiner", "roofer", "*", "router", "nobody"][usize::from(to % 6)];
-    let note = Signal::new("send_message", json!({"to": to, "content": format!("note of {text}")}));
-    ending.signals = vec![note, Signal::new("send_message", Value::Null), Signal::new("other", json!({}))];
+    let note = Signal::new(
+        "send_message",
+        json!({"to": to, "content": format!("note of {text}")}),
+    );
+    ending.signals = vec![
+        note,
+        Signal::new("send_message", Value::Null),
+        Signal::new("other", json!({})),
+    ];
     Outcome::Child(Box::new(ending))
 }
 

@@ -20,7 +20,11 @@ pub(super) async fn check_hold(store: &impl MemoryStore) {
     let promise = "memory store: one that is held can be saved and read";
     kept(append(store, &id, &batch("a")).await, promise);
     kept(store.trim(&id, 1).await, promise);
-    same(&all(store, &id, promise).await, &batch("a")[1..].to_vec(), promise);
+    same(
+        &all(store, &id, promise).await,
+        &batch("a")[1..].to_vec(),
+        promise,
+    );
     refused(store.forget(&id).await, MemoryErrorKind::Busy, promise);
 
     let promise = "memory store: others are not held";

@@ -1,8 +1,8 @@
 //! Which conversations there are.
 
 use levity_core::{
-    ConversationChange, ConversationId, ConversationInfo, ConversationQuery, MemoryErrorKind, MemoryStore,
-    Timestamp,
+    ConversationChange, ConversationId, ConversationInfo, ConversationQuery, MemoryErrorKind,
+    MemoryStore, Timestamp,
 };
 
 use super::super::check::{kept, same};
@@ -17,16 +17,37 @@ pub(super) async fn names(store: &impl MemoryStore, promise: &str) -> Vec<String
 }
 
 fn change(at: u64, millis: u64) -> ConversationChange {
-    ConversationChange::at(at).with_messages(batch("a")).when(Timestamp::from_millis(millis))
+    ConversationChange::at(at)
+        .with_messages(batch("a"))
+        .when(Timestamp::from_millis(millis))
 }
 
 pub(super) async fn check_list(store: &impl MemoryStore) {
     let promise = "memory store: `list` has the one that was unchanged for longest first";
-    for (id, millis) in [("c", 3_000), ("e", 1_000), ("a", 3_000), ("b", 2_000), ("d", 3_000)] {
-        kept(store.save(&ConversationId::new(id), &change(0, millis)).await, promise);
+    for (id, millis) in [
+        ("c", 3_000),
+        ("e", 1_000),
+        ("a", 3_000),
+        ("b", 2_000),
+        ("d", 3_000),
+    ] {
+        kept(
+            store
+                .save(&ConversationId::new(id), &change(0, millis))
+                .await,
+            promise,
+        );
     }
-    kept(store.save(&ConversationId::new("e"), &change(4, 4_000)).await, promise);
-    kept(store.save(&ConversationId::new("c"), &change(4, 500)).await, promise);
+    kept(
+        store
+            .save(&ConversationId::new("e"), &change(4, 4_000))
+            .await,
+        promise,
+    );
+    kept(
+        store.save(&ConversationId::new("c"), &change(4, 500)).await,
+        promise,
+    );
     kept(store.trim(&ConversationId::new("c"), 3).await, promise);
     let info = |id: &str, millis, first, end| {
         ConversationInfo::new(id.into(), Timestamp::from_millis(millis), first, end)
@@ -38,13 +59,25 @@ pub(super) async fn check_list(store: &impl MemoryStore) {
         info("d", 3_000, 0, 4),
         info("e", 4_000, 0, 8),
     ];
-    same(&kept(store.list(&ConversationQuery::new()).await, promise), &expected.to_vec(), promise);
+    same(
+        &kept(store.list(&ConversationQuery::new()).await, promise),
+        &expected.to_vec(),
+        promise,
+    );
     let loaded = kept(store.load(&"c".into(), 1).await, promise);
-    same(&(loaded.changed, loaded.first), &(Timestamp::from_millis(3_000), 3), promise);
+    same(
+        &(loaded.changed, loaded.first),
+        &(Timestamp::from_millis(3_000), 3),
+        promise,
+    );
 
     let promise = "memory store: `list` returns what was asked for";
     let early = ConversationQuery::new().unchanged_since(Timestamp::from_millis(3_000));
-    same(&kept(store.list(&early).await, promise), &expected[..1].to_vec(), promise);
+    same(
+        &kept(store.list(&early).await, promise),
+        &expected[..1].to_vec(),
+        promise,
+    );
     for limit in [0, 1, 3, 9] {
         let query = ConversationQuery::new().limit(limit);
         let first = expected[..limit.min(5)].to_vec();
@@ -54,7 +87,11 @@ pub(super) async fn check_list(store: &impl MemoryStore) {
     for (place, last) in expected.iter().enumerate() {
         let query = ConversationQuery::new().after(last).limit(2);
         let rest = &expected[place + 1..];
-        same(&kept(store.list(&query).await, promise), &rest[..rest.len().min(2)].to_vec(), promise);
+        same(
+            &kept(store.list(&query).await, promise),
+            &rest[..rest.len().min(2)].to_vec(),
+            promise,
+        );
     }
 }
 
@@ -64,14 +101,41 @@ pub(super) async fn check_expire(store: &impl MemoryStore) {
     let moment = Timestamp::from_millis;
     for (id, millis) in [(&id, 1_000), (&other, 2_000)] {
         kept(store.save(id, &change(0, millis)).await, promise);
-        same(&kept(store.expire(id, moment(1_000)).await, promise), &false, promise);
+        same(
+            &kept(store.expire(id, moment(1_000)).await, promise),
+            &false,
+            promise,
+        );
     }
-    same(&kept(store.expire(&"unknown".into(), moment(9_000)).await, promise), &false, promise);
+    same(
+        &kept(
+            store.expire(&"unknown".into(), moment(9_000)).await,
+            promise,
+        ),
+        &false,
+        promise,
+    );
     let hold = kept(store.hold(&id).await, promise);
-    refused(store.expire(&id, moment(1_001)).await, MemoryErrorKind::Busy, promise);
+    refused(
+        store.expire(&id, moment(1_001)).await,
+        MemoryErrorKind::Busy,
+        promise,
+    );
     drop(hold);
-    same(&kept(store.expire(&id, moment(1_001)).await, promise), &true, promise);
-    same(&kept(store.expire(&other, moment(1_001)).await, promise), &false, promise);
+    same(
+        &kept(store.expire(&id, moment(1_001)).await, promise),
+        &true,
+        promise,
+    );
+    same(
+        &kept(store.expire(&other, moment(1_001)).await, promise),
+        &false,
+        promise,
+    );
     check_empty(store, &id, promise).await;
-    same(&names(store, promise).await, &vec!["new".to_owned()], promise);
+    same(
+        &names(store, promise).await,
+        &vec!["new".to_owned()],
+        promise,
+    );
 }

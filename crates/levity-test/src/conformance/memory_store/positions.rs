@@ -1,6 +1,8 @@
 //! Where messages stand.
 
-use levity_core::{ConversationChange, ConversationId, MemoryErrorKind, MemoryStore, Summary, Timestamp};
+use levity_core::{
+    ConversationChange, ConversationId, MemoryErrorKind, MemoryStore, Summary, Timestamp,
+};
 
 use super::super::check::{kept, same};
 use super::{all, append, batch, refused, set_summary, summary_of};
@@ -12,13 +14,25 @@ pub(super) async fn check_pages(store: &impl MemoryStore) {
     for part in sent.chunks(5) {
         kept(append(store, &id, part).await, promise);
     }
-    kept(set_summary(store, &id, "All but the last.", 11).await, promise);
+    kept(
+        set_summary(store, &id, "All but the last.", 11).await,
+        promise,
+    );
     same(&kept(store.load(&id, 0).await, promise).end, &12, promise);
     let placed: Vec<_> = (0..).zip(sent).collect();
     for from in [0, 1, 7, 11, 12, 13, u64::MAX] {
         for limit in [0, 1, 5, 12, usize::MAX] {
-            let expected: Vec<_> = placed.iter().filter(|(at, _)| *at >= from).take(limit).cloned().collect();
-            same(&kept(store.read(&id, from, limit).await, promise), &expected, promise);
+            let expected: Vec<_> = placed
+                .iter()
+                .filter(|(at, _)| *at >= from)
+                .take(limit)
+                .cloned()
+                .collect();
+            same(
+                &kept(store.read(&id, from, limit).await, promise),
+                &expected,
+                promise,
+            );
         }
     }
 }
@@ -30,7 +44,9 @@ pub(super) async fn check_again(store: &impl MemoryStore) {
         .with_messages(batch("a"))
         .with_summary(Summary::new("They met.", 1))
         .when(Timestamp::from_millis(1_000));
-    let second = ConversationChange::at(4).with_messages(batch("b")).when(Timestamp::from_millis(2_000));
+    let second = ConversationChange::at(4)
+        .with_messages(batch("b"))
+        .when(Timestamp::from_millis(2_000));
     let third = ConversationChange::at(8)
         .with_summary(Summary::new("They parted.", 4))
         .when(Timestamp::from_millis(3_000));
@@ -40,10 +56,18 @@ pub(super) async fn check_again(store: &impl MemoryStore) {
         let before = kept(store.load(&id, usize::MAX).await, promise);
         for made in &changes[..=upto] {
             kept(store.save(&id, made).await, promise);
-            same(&kept(store.load(&id, usize::MAX).await, promise), &before, promise);
+            same(
+                &kept(store.load(&id, usize::MAX).await, promise),
+                &before,
+                promise,
+            );
         }
     }
-    same(&summary_of(store, &id, promise).await, &Some(("They parted.".to_owned(), 4)), promise);
+    same(
+        &summary_of(store, &id, promise).await,
+        &Some(("They parted.".to_owned(), 4)),
+        promise,
+    );
     let part = ConversationChange::at(5).with_messages(batch("b")[1..3].iter().cloned());
     kept(store.save(&id, &part).await, promise);
     same(&kept(store.load(&id, 0).await, promise).end, &8, promise);
@@ -53,7 +77,11 @@ pub(super) async fn check_moved(store: &impl MemoryStore) {
     let promise = "memory store: a save at another position than the end is refused as moved";
     let id = ConversationId::new("moved");
     let save = |at| ConversationChange::at(at).with_messages(batch("a"));
-    refused(store.save(&id, &save(1)).await, MemoryErrorKind::Moved, promise);
+    refused(
+        store.save(&id, &save(1)).await,
+        MemoryErrorKind::Moved,
+        promise,
+    );
     kept(store.save(&id, &save(0)).await, promise);
     let before = kept(store.load(&id, usize::MAX).await, promise);
     let elsewhere = [
@@ -69,8 +97,16 @@ pub(super) async fn check_moved(store: &impl MemoryStore) {
         save(0).with_summary(Summary::new("They met.", 2)),
     ];
     for change in elsewhere {
-        refused(store.save(&id, &change).await, MemoryErrorKind::Moved, promise);
-        same(&kept(store.load(&id, usize::MAX).await, promise), &before, promise);
+        refused(
+            store.save(&id, &change).await,
+            MemoryErrorKind::Moved,
+            promise,
+        );
+        same(
+            &kept(store.load(&id, usize::MAX).await, promise),
+            &before,
+            promise,
+        );
     }
     kept(store.save(&id, &save(4)).await, promise);
 }
@@ -86,24 +122,58 @@ pub(super) async fn check_trim(store: &impl MemoryStore) {
     kept(store.trim(&id, 5).await, promise);
     kept(store.trim(&id, 3).await, promise);
     let placed: Vec<_> = (4..).zip(batch("late")).skip(1).collect();
-    same(&kept(store.read(&id, 0, 10).await, promise), &placed, promise);
-    same(&all(store, &id, promise).await, &batch("late")[1..].to_vec(), promise);
+    same(
+        &kept(store.read(&id, 0, 10).await, promise),
+        &placed,
+        promise,
+    );
+    same(
+        &all(store, &id, promise).await,
+        &batch("late")[1..].to_vec(),
+        promise,
+    );
     let found = kept(store.load(&id, 0).await, promise);
     same(&(found.first, found.end), &(5, 8), promise);
-    same(&summary_of(store, &id, promise).await, &Some(("They met.".to_owned(), 2)), promise);
+    same(
+        &summary_of(store, &id, promise).await,
+        &Some(("They met.".to_owned(), 2)),
+        promise,
+    );
     let found = kept(store.search(&id, "early", 10).await, promise);
-    assert!(found.iter().all(|(at, _)| *at >= 5), "{promise}\nfound: {found:?}");
-    same(&all(store, &other, promise).await, &[batch("early"), batch("late")].concat(), promise);
+    assert!(
+        found.iter().all(|(at, _)| *at >= 5),
+        "{promise}\nfound: {found:?}"
+    );
+    same(
+        &all(store, &other, promise).await,
+        &[batch("early"), batch("late")].concat(),
+        promise,
+    );
 
     let again = ConversationChange::at(4).with_messages(batch("late"));
-    kept(store.save(&id, &again).await, "memory store: making a save again changes nothing");
+    kept(
+        store.save(&id, &again).await,
+        "memory store: making a save again changes nothing",
+    );
     let gone = ConversationChange::at(0).with_messages(batch("early"));
-    refused(store.save(&id, &gone).await, MemoryErrorKind::Moved, promise);
+    refused(
+        store.save(&id, &gone).await,
+        MemoryErrorKind::Moved,
+        promise,
+    );
 
     kept(store.trim(&id, u64::MAX).await, promise);
-    same(&kept(store.read(&id, 0, 10).await, promise), &Vec::new(), promise);
+    same(
+        &kept(store.read(&id, 0, 10).await, promise),
+        &Vec::new(),
+        promise,
+    );
     same(&kept(store.load(&id, 10).await, promise).end, &8, promise);
     kept(append(store, &id, &batch("new")).await, promise);
     let placed: Vec<_> = (8..).zip(batch("new")).collect();
-    same(&kept(store.read(&id, 0, 10).await, promise), &placed, promise);
+    same(
+        &kept(store.read(&id, 0, 10).await, promise),
+        &placed,
+        promise,
+    );
 }

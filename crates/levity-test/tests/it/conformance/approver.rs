@@ -61,11 +61,32 @@ fn passes_what_is_right() {
 #[test]
 fn refuses_flaws() {
     let check = |flaw, promise| {
-        refuses(conformance::approver(|| Person { flaw, ..Person::default() }), promise);
+        refuses(
+            conformance::approver(|| Person {
+                flaw,
+                ..Person::default()
+            }),
+            promise,
+        );
     };
-    check(Flaw::NeverAnswers, "approver: every question is answered; there was no answer");
-    check(Flaw::PanicsOnJunk, "approver: every question is answered; it panicked: what is that");
-    check(Flaw::EditsToNothing, "approver: new arguments are an object");
-    check(Flaw::OneAtATime, "approver: a question that waits holds up no other");
-    check(Flaw::StaysTaken, "approver: a question that waits holds up no other");
+    check(
+        Flaw::NeverAnswers,
+        "approver: every question is answered; there was no answer",
+    );
+    check(
+        Flaw::PanicsOnJunk,
+        "approver: every question is answered; it panicked: what is that",
+    );
+    check(
+        Flaw::EditsToNothing,
+        "approver: new arguments are an object",
+    );
+    check(
+        Flaw::OneAtATime,
+        "approver: a question that waits holds up no other",
+    );
+    check(
+        Flaw::StaysTaken,
+        "approver: a question that waits holds up no other",
+    );
 }

@@ -30,8 +30,11 @@ struct Notes {
     looks: AtomicUsize,
 }
 
-const NOTES: [(&str, &str); 3] =
-    [("readme.md", "Überall"), ("rules.md", "Be brief."), ("long.md", "ä ä ä ä ä ä ä ä")];
+const NOTES: [(&str, &str); 3] = [
+    ("readme.md", "Überall"),
+    ("rules.md", "Be brief."),
+    ("long.md", "ä ä ä ä ä ä ä ä"),
+];
 
 #[async_trait]
 impl ContextSource for Notes {
@@ -48,7 +51,11 @@ impl ContextSource for Notes {
         };
         let mut blocks = Vec::new();
         for (name, text) in NOTES {
-            let size = if self.flaw == Flaw::CountsCharacters { text.chars().count() } else { text.len() };
+            let size = if self.flaw == Flaw::CountsCharacters {
+                text.chars().count()
+            } else {
+                text.len()
+            };
             if size <= room {
                 room -= size;
                 blocks.push(ContextBlock::new(name, text));
@@ -56,7 +63,9 @@ impl ContextSource for Notes {
         }
         match self.flaw {
             Flaw::NoName => blocks.iter_mut().for_each(|block| block.name.clear()),
-            Flaw::SameName => blocks.iter_mut().for_each(|block| block.name = "note".into()),
+            Flaw::SameName => blocks
+                .iter_mut()
+                .for_each(|block| block.name = "note".into()),
             Flaw::FickleByBudget if budget > 100 => blocks[0].lasts = ContextLifetime::Run,
             Flaw::FickleByGoal if !ask.goal.is_empty() && budget > 100 => {
                 blocks[1].lasts = ContextLifetime::Run;
@@ -76,19 +85,41 @@ fn passes_what_is_right() {
 #[test]
 fn refuses_flaws() {
     let check = |flaw, promise| {
-        refuses(conformance::context_source(|| Notes { flaw, ..Notes::default() }), promise);
+        refuses(
+            conformance::context_source(|| Notes {
+                flaw,
+                ..Notes::default()
+            }),
+            promise,
+        );
     };
     let budget = "context source: the blocks together have no more than `budget` tokens";
     check(Flaw::OverBudget, budget);
     check(Flaw::CountsCharacters, budget);
     check(Flaw::NoName, "context source: every block has a name");
-    check(Flaw::SameName, "context source: no two blocks have the same name");
-    check(Flaw::Restless, "context source: the same sources give the same blocks in the same order");
-    check(Flaw::OverflowsBudget, "context source: no budget and no goal makes it panic");
-    check(Flaw::PanicsOnGoal, "context source: no budget and no goal makes it panic");
+    check(
+        Flaw::SameName,
+        "context source: no two blocks have the same name",
+    );
+    check(
+        Flaw::Restless,
+        "context source: the same sources give the same blocks in the same order",
+    );
+    check(
+        Flaw::OverflowsBudget,
+        "context source: no budget and no goal makes it panic",
+    );
+    check(
+        Flaw::PanicsOnGoal,
+        "context source: no budget and no goal makes it panic",
+    );
     check(Flaw::OverBudgetForGoal, budget);
-    let lasts = "context source: how long a block lasts depends neither on the budget nor on the goal";
+    let lasts =
+        "context source: how long a block lasts depends neither on the budget nor on the goal";
     check(Flaw::FickleByBudget, lasts);
     check(Flaw::FickleByGoal, lasts);
-    check(Flaw::Unreadable, "context source: `make` returns a source that can be read; it failed");
+    check(
+        Flaw::Unreadable,
+        "context source: `make` returns a source that can be read; it failed",
+    );
 }

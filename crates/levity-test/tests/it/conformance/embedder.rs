@@ -42,7 +42,12 @@ impl Flawed {
             Flaw::Restless => card.id = format!("made {}", MADE.fetch_add(1, Ordering::SeqCst)),
             _ => {}
         }
-        Self { inner, card, flaw, calls: AtomicUsize::new(0) }
+        Self {
+            inner,
+            card,
+            flaw,
+            calls: AtomicUsize::new(0),
+        }
     }
 }
 
@@ -59,14 +64,27 @@ impl Embedder for Flawed {
         match self.flaw {
             Flaw::OneTooFew => drop(vectors.pop()),
             Flaw::OneForNone if texts.is_empty() => vectors.push(vec![0.0; 256]),
-            Flaw::AnotherSize if calls % 2 == 1 => vectors.iter_mut().for_each(|vector| vector.push(0.0)),
+            Flaw::AnotherSize if calls % 2 == 1 => {
+                vectors.iter_mut().for_each(|vector| vector.push(0.0))
+            }
             Flaw::TooLong => vectors.iter_mut().flatten().for_each(|part| *part *= 2.0),
             Flaw::ZeroForAText => vectors.iter_mut().flatten().for_each(|part| *part = 0.0),
-            Flaw::NotANumber => vectors.iter_mut().flatten().take(1).for_each(|part| *part = f32::NAN),
-            Flaw::Backwards if texts.first().is_some_and(|text| text.starts_with("The")) => vectors.reverse(),
+            Flaw::NotANumber => vectors
+                .iter_mut()
+                .flatten()
+                .take(1)
+                .for_each(|part| *part = f32::NAN),
+            Flaw::Backwards if texts.first().is_some_and(|text| text.starts_with("The")) => {
+                vectors.reverse()
+            }
             Flaw::OnlySome => vectors.truncate(100),
             Flaw::PanicsAtNul => assert!(!texts.iter().any(|text| text.contains('\0')), "a NUL"),
-            Flaw::Fails => return Err(ModelError::new(ModelErrorKind::Overloaded, "the service is busy")),
+            Flaw::Fails => {
+                return Err(ModelError::new(
+                    ModelErrorKind::Overloaded,
+                    "the service is busy",
+                ));
+            }
             _ => {}
         }
         Ok(embedded)
@@ -90,9 +108,18 @@ fn refuses_flaws() {
     check(Flaw::NotOnTheCard, size);
     check(Flaw::TooLong, "embedder: a vector has the length 1");
     check(Flaw::ZeroForAText, "embedder: a vector has the length 1");
-    check(Flaw::NotANumber, "embedder: no component is infinite or not a number");
-    check(Flaw::Backwards, "embedder: vectors are in the order of the texts");
+    check(
+        Flaw::NotANumber,
+        "embedder: no component is infinite or not a number",
+    );
+    check(
+        Flaw::Backwards,
+        "embedder: vectors are in the order of the texts",
+    );
     check(Flaw::PanicsAtNul, "embedder: no text makes it panic");
     check(Flaw::Restless, "embedder: `card` always returns the same");
-    check(Flaw::Fails, "embedder: `make` returns an embedder that embeds any text");
+    check(
+        Flaw::Fails,
+        "embedder: `make` returns an embedder that embeds any text",
+    );
 }

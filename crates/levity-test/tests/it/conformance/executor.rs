@@ -3,10 +3,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use levity_core::{
-    Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, EffectId, Ending, Eventual,
-    Executor, Input, Limits, Machine, MachineKind, MachineOutput, Model, ModelCall, ModelError,
-    ModelErrorKind, Offer, Outcome, PrepareCx, Prepared, Request, RunId, Status, Tool, ToolCall, ToolCx,
-    ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolRun,
+    Ask, Child, ChildRun, Decision, Digest, Effect, EffectClass, EffectCx, EffectId, Ending,
+    Eventual, Executor, Input, Limits, Machine, MachineKind, MachineOutput, Model, ModelCall,
+    ModelError, ModelErrorKind, Offer, Outcome, PrepareCx, Prepared, Request, RunId, Status, Tool,
+    ToolCall, ToolCx, ToolError, ToolErrorKind, ToolOutput, ToolResult, ToolRun,
 };
 use levity_test::{RecordingTool, ScriptedModel, conformance};
 use serde_json::{Value, json};
@@ -41,7 +41,12 @@ struct Parts {
 impl Parts {
     fn new(flaw: Flaw) -> Self {
         let tool = RecordingTool::new("add", |_| Ok(ToolOutput::text("7")));
-        Self { flaw, model: ScriptedModel::new().reply("7"), tool, looks: AtomicU64::new(0) }
+        Self {
+            flaw,
+            model: ScriptedModel::new().reply("7"),
+            tool,
+            looks: AtomicU64::new(0),
+        }
     }
 
     async fn ask_model(&self, call: ModelCall) -> Outcome {
@@ -54,13 +59,25 @@ impl Parts {
 
     async fn call_tool(&self, run: ToolRun) -> Outcome {
         if !run.approved || self.flaw == Flaw::AsksAgain {
-            return Outcome::NeedsApproval { reason: "nobody was asked".into() };
+            return Outcome::NeedsApproval {
+                reason: "nobody was asked".into(),
+            };
         }
         let known = run.call.name == "add" || self.flaw == Flaw::AnswersUnknownTool;
         let output = match &run.call.raw {
-            None if known => self.tool.call(run.call.args.clone(), &ToolCx::detached()).await,
-            None => Err(ToolError::new(ToolErrorKind::NotFound, "there is no such tool")),
-            Some(_) => Err(ToolError::new(ToolErrorKind::InvalidArgs, "the arguments are not JSON")),
+            None if known => {
+                self.tool
+                    .call(run.call.args.clone(), &ToolCx::detached())
+                    .await
+            }
+            None => Err(ToolError::new(
+                ToolErrorKind::NotFound,
+                "there is no such tool",
+            )),
+            Some(_) => Err(ToolError::new(
+                ToolErrorKind::InvalidArgs,
+                "the arguments are not JSON",
+            )),
         };
         let mut result = ToolResult::new(&run.call, output);
         if self.flaw == Flaw::WrongCall {
@@ -83,9 +100,14 @@ impl Drop for Fragile {
 impl Executor for Parts {
     fn prepare(&self, effect: &Effect, _: &PrepareCx) -> Eventual<Prepared> {
         let looks = self.looks.fetch_add(1, Ordering::SeqCst);
-        let input = if self.flaw == Flaw::RestlessPrepare { looks } else { 0 };
+        let input = if self.flaw == Flaw::RestlessPrepare {
+            looks
+        } else {
+            0
+        };
         let answered = matches!(effect, Effect::Ask(ask) if ask.call.name == "add");
-        let prepared = Prepared::new(EffectClass::ReadOnly).with_input(effect.name(), Digest::of(&input));
+        let prepared =
+            Prepared::new(EffectClass::ReadOnly).with_input(effect.name(), Digest::of(&input));
         prepared.answered(answered).into()
     }
 
@@ -110,7 +132,11 @@ impl Executor for Parts {
         }
         let ended = self.flaw == Flaw::ChildHasEnded;
         let machine = Still(ended.then(|| Ending::new(Status::Complete)));
-        Ok(Child::new(machine, Arc::new(Self::new(self.flaw)), Limits::new()))
+        Ok(Child::new(
+            machine,
+            Arc::new(Self::new(self.flaw)),
+            Limits::new(),
+        ))
     }
 }
 
@@ -141,7 +167,12 @@ fn effects() -> Vec<Effect> {
         Effect::Tool(ToolRun::new(call.clone())),
         Effect::Tool(ToolRun::approved(call.clone())),
         Effect::Tool(ToolRun::approved(broken)),
-        Effect::Ask(Ask::new(RunId::new("r1"), EffectId::new(1), call, "why not")),
+        Effect::Ask(Ask::new(
+            RunId::new("r1"),
+            EffectId::new(1),
+            call,
+            "why not",
+        )),
         Effect::Child(ChildRun::new("helper", json!({}))),
     ]
 }
@@ -154,17 +185,41 @@ fn passes_what_is_right() {
 
 #[test]
 fn refuses_flaws() {
-    let check = |flaw, promise| refuses(conformance::executor(|| Parts::new(flaw), effects()), promise);
-    let kind = "executor: `execute` gives an outcome of the effect's kind, and a failure for what is unknown";
-    check(Flaw::RestlessPrepare, "executor: `prepare` gives the same each time");
+    let check = |flaw, promise| {
+        refuses(
+            conformance::executor(|| Parts::new(flaw), effects()),
+            promise,
+        )
+    };
+    let kind = "executor: `execute` gives an outcome of the effect's kind, and a failure for what \
+        is unknown";
+    check(
+        Flaw::RestlessPrepare,
+        "executor: `prepare` gives the same each time",
+    );
     check(Flaw::WrongKind, kind);
     check(Flaw::AnswersUnknownSlot, kind);
     check(Flaw::AnswersUnknownTool, kind);
     check(Flaw::AsksAgain, kind);
     check(Flaw::ClaimsUnknown, kind);
-    check(Flaw::WrongCall, "executor: a tool's answer bears the id of its call");
-    check(Flaw::Panics, "executor: failures are outcomes; it panicked: cannot perform");
-    check(Flaw::AnyAgent, "executor: an agent that does not exist is an error");
-    check(Flaw::ChildHasEnded, "executor: a child's machine has not ended before it began");
-    check(Flaw::PanicsWhenDropped, "executor: dropping an effect is harmless");
+    check(
+        Flaw::WrongCall,
+        "executor: a tool's answer bears the id of its call",
+    );
+    check(
+        Flaw::Panics,
+        "executor: failures are outcomes; it panicked: cannot perform",
+    );
+    check(
+        Flaw::AnyAgent,
+        "executor: an agent that does not exist is an error",
+    );
+    check(
+        Flaw::ChildHasEnded,
+        "executor: a child's machine has not ended before it began",
+    );
+    check(
+        Flaw::PanicsWhenDropped,
+        "executor: dropping an effect is harmless",
+    );
 }

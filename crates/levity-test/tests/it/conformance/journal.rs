@@ -53,7 +53,10 @@ struct State {
 
 impl Keeping {
     fn with(flaw: Flaw) -> Self {
-        Self { flaw: Some(flaw), ..Self::default() }
+        Self {
+            flaw: Some(flaw),
+            ..Self::default()
+        }
     }
 
     fn has(&self, flaw: Flaw) -> bool {
@@ -61,7 +64,11 @@ impl Keeping {
     }
 
     fn run(&self, run: &RunId) -> RunId {
-        if self.has(Flaw::MixesCase) { RunId::from(run.as_str().to_lowercase()) } else { run.clone() }
+        if self.has(Flaw::MixesCase) {
+            RunId::from(run.as_str().to_lowercase())
+        } else {
+            run.clone()
+        }
     }
 
     fn records(&self, run: &RunId) -> Vec<Record> {
@@ -77,7 +84,11 @@ impl Keeping {
             Some(Flaw::DropsLast) => drop(records.pop()),
             Some(Flaw::KeepsNothing) => records.clear(),
             Some(Flaw::RecordsAtFirst) if records.is_empty() => {
-                records.push(Record::new(0, Default::default(), Entry::Wrapped(levity_core::Limit::Depth)));
+                records.push(Record::new(
+                    0,
+                    Default::default(),
+                    Entry::Wrapped(levity_core::Limit::Depth),
+                ));
             }
             _ => {}
         }
@@ -104,7 +115,14 @@ impl Journal for Keeping {
             }
             state.open.insert(run.clone());
         }
-        Ok(OpenRun::new(self.records(&run), Log { journal: self.clone(), run, taken: 0 }))
+        Ok(OpenRun::new(
+            self.records(&run),
+            Log {
+                journal: self.clone(),
+                run,
+                taken: 0,
+            },
+        ))
     }
 
     async fn list(&self, query: &RunQuery) -> Result<Vec<RunSummary>, JournalError> {
@@ -112,20 +130,28 @@ impl Journal for Keeping {
         let mut runs = state.runs.clone();
         match self.flaw {
             Some(Flaw::ListsAtFirst) if runs.is_empty() => {
-                let record = Record::new(0, Default::default(), Entry::Wrapped(levity_core::Limit::Depth));
+                let record = Record::new(
+                    0,
+                    Default::default(),
+                    Entry::Wrapped(levity_core::Limit::Depth),
+                );
                 runs.push((RunId::new("ghost"), vec![record]));
             }
             Some(Flaw::ListsByName) => runs.sort_by(|(a, _), (b, _)| a.cmp(b)),
             Some(Flaw::HidesOpenRuns) => runs.retain(|(run, _)| !state.open.contains(run)),
             _ => {}
         }
-        let mut list: Vec<_> =
-            runs.iter().filter_map(|(run, records)| RunSummary::of(run, records)).collect();
+        let mut list: Vec<_> = runs
+            .iter()
+            .filter_map(|(run, records)| RunSummary::of(run, records))
+            .collect();
         if self.has(Flaw::ListsNoEnd) {
             list.iter_mut().for_each(|summary| summary.status = None);
         }
         // Sorting would mend what is to be flawed.
-        let by_order = [Flaw::ListsByName, Flaw::IgnoresQuery].into_iter().any(|flaw| self.has(flaw));
+        let by_order = [Flaw::ListsByName, Flaw::IgnoresQuery]
+            .into_iter()
+            .any(|flaw| self.has(flaw));
         Ok(if by_order { list } else { query.select(list) })
     }
 
@@ -175,7 +201,11 @@ impl Log {
         if !state.runs.iter().any(|(run, _)| *run == self.run) {
             state.runs.push((self.run.clone(), Vec::new()));
         }
-        let kept = state.runs.iter_mut().find(|(run, _)| *run == self.run).unwrap();
+        let kept = state
+            .runs
+            .iter_mut()
+            .find(|(run, _)| *run == self.run)
+            .unwrap();
         kept.1.extend_from_slice(records);
     }
 }
@@ -184,7 +214,9 @@ impl Log {
 impl RunLog for Log {
     async fn append(&mut self, records: &[Record]) -> Result<(), JournalError> {
         match self.journal.flaw {
-            Some(Flaw::EmptyAppendFails) if records.is_empty() => Err(JournalError::busy(&self.run)),
+            Some(Flaw::EmptyAppendFails) if records.is_empty() => {
+                Err(JournalError::busy(&self.run))
+            }
             Some(Flaw::Tears) => {
                 for record in records {
                     self.push(std::slice::from_ref(record));
@@ -206,14 +238,22 @@ impl RunLog for Log {
 
     async fn posted(&mut self) -> Result<Vec<RunRequest>, JournalError> {
         let mut state = self.journal.state.lock().unwrap();
-        let new: Vec<_> = state.posts.iter().skip(self.taken).map(|(_, post)| post.clone()).collect();
+        let new: Vec<_> = state
+            .posts
+            .iter()
+            .skip(self.taken)
+            .map(|(_, post)| post.clone())
+            .collect();
         self.taken = state.posts.len();
         if self.journal.has(Flaw::TakesPostsOnce) {
             state.posts.clear();
             self.taken = 0;
         }
         drop(state);
-        assert!(!new.is_empty() || self.journal.flaw.is_none(), "lost: it would wait for ever");
+        assert!(
+            !new.is_empty() || self.journal.flaw.is_none(),
+            "lost: it would wait for ever"
+        );
         Ok(new)
     }
 }
@@ -247,38 +287,79 @@ impl Journal for Nothing {
 #[test]
 fn passes_what_is_right() {
     block_on(conformance::journal(async || Keeping::default()));
-    block_on(conformance::journal(async || FaultyJournal::new(Keeping::default())));
-    block_on(conformance::journal(async || Nothing(Keeping::with(Flaw::KeepsNothing))));
+    block_on(conformance::journal(async || {
+        FaultyJournal::new(Keeping::default())
+    }));
+    block_on(conformance::journal(async || {
+        Nothing(Keeping::with(Flaw::KeepsNothing))
+    }));
 }
 
 #[test]
 fn refuses_flaws() {
-    let check = |flaw, promise| refuses(conformance::journal(async || Keeping::with(flaw)), promise);
+    let check =
+        |flaw, promise| refuses(conformance::journal(async || Keeping::with(flaw)), promise);
     let order = "journal: records come back as they were appended, and in that order";
     let exclusive = "journal: `open` is exclusive while the log lives";
-    check(Flaw::ListsAtFirst, "journal: an empty journal lists no runs");
+    check(
+        Flaw::ListsAtFirst,
+        "journal: an empty journal lists no runs",
+    );
     check(Flaw::RecordsAtFirst, "journal: a new run has no records");
     check(Flaw::NotExclusive, exclusive);
     check(Flaw::FreedByFailure, exclusive);
-    check(Flaw::BusyForOthers, "journal: an open run does not keep others from being opened");
-    check(Flaw::NeverFreed, "journal: dropping the log lets others open the run");
+    check(
+        Flaw::BusyForOthers,
+        "journal: an open run does not keep others from being opened",
+    );
+    check(
+        Flaw::NeverFreed,
+        "journal: dropping the log lets others open the run",
+    );
     check(Flaw::Reverses, order);
     check(Flaw::DropsLast, order);
     check(Flaw::RepeatsLast, order);
     check(Flaw::KeepsNothing, order);
-    check(Flaw::EmptyAppendFails, "journal: an empty append changes nothing");
+    check(
+        Flaw::EmptyAppendFails,
+        "journal: an empty append changes nothing",
+    );
     check(Flaw::Tears, "journal: an append is all or nothing");
-    check(Flaw::MixesCase, "journal: runs are kept apart, whatever their ids");
+    check(
+        Flaw::MixesCase,
+        "journal: runs are kept apart, whatever their ids",
+    );
     let list = "journal: `list` is oldest first and says how long each run is and how it ended";
     check(Flaw::ListsByName, list);
     check(Flaw::ListsNoEnd, list);
-    check(Flaw::HidesOpenRuns, "journal: `list` shows open runs as well");
-    check(Flaw::IgnoresQuery, "journal: `list` gives what is asked for");
-    check(Flaw::RemovesOne, "journal: a run is removed with those below it, and no others");
-    check(Flaw::RemovesMore, "journal: a run is removed with those below it, and no others");
-    check(Flaw::RemovesDriven, "journal: a run is not removed while one at or below it is driven");
+    check(
+        Flaw::HidesOpenRuns,
+        "journal: `list` shows open runs as well",
+    );
+    check(
+        Flaw::IgnoresQuery,
+        "journal: `list` gives what is asked for",
+    );
+    check(
+        Flaw::RemovesOne,
+        "journal: a run is removed with those below it, and no others",
+    );
+    check(
+        Flaw::RemovesMore,
+        "journal: a run is removed with those below it, and no others",
+    );
+    check(
+        Flaw::RemovesDriven,
+        "journal: a run is not removed while one at or below it is driven",
+    );
     check(Flaw::LosesPosts, "lost");
-    check(Flaw::RepeatsPosts, "journal: what was given out is gone after an append");
+    check(
+        Flaw::RepeatsPosts,
+        "journal: what was given out is gone after an append",
+    );
     check(Flaw::TakesPostsOnce, "lost");
-    check(Flaw::SaysItKeepsNothing, "journal: one that keeps nothing has nothing to return");
+    check(
+        Flaw::SaysItKeepsNothing,
+        "journal: one that keeps nothing has nothing to return",
+    );
 }

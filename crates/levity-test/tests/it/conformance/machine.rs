@@ -2,8 +2,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use levity_core::{
-    Ask, Effect, EffectId, Ending, EventKind, Failure, Input, Machine, MachineKind, MachineOutput, ModelCall,
-    Offer, Outcome, Request, RunId, Status, ToolCall, ToolRun,
+    Ask, Effect, EffectId, Ending, EventKind, Failure, Input, Machine, MachineKind, MachineOutput,
+    ModelCall, Offer, Outcome, Request, RunId, Status, ToolCall, ToolRun,
 };
 use levity_test::conformance;
 use serde::Deserialize;
@@ -36,7 +36,8 @@ enum Flaw {
     RestoresAnything,
 }
 
-/// Asks the model, calls the tools it wants, and ends with its first word: as small as an agent can be.
+/// Asks the model, calls the tools it wants, and ends with its first word: as small as an agent can
+/// be.
 #[derive(Default)]
 struct Agent {
     flaw: Flaw,
@@ -61,7 +62,11 @@ static CLOCK: AtomicU64 = AtomicU64::new(0);
 
 impl Agent {
     fn new(flaw: Flaw) -> Self {
-        Self { flaw, goal: "add".into(), ..Self::default() }
+        Self {
+            flaw,
+            goal: "add".into(),
+            ..Self::default()
+        }
     }
 
     fn restore(flaw: Flaw, state: &Value) -> Self {
@@ -70,7 +75,13 @@ impl Agent {
 
     fn try_restore(flaw: Flaw, state: &Value) -> Result<Self, String> {
         let saved = Saved::deserialize(state).map_err(|error| error.to_string());
-        let Saved { goal, run, last, open, ending } = match flaw {
+        let Saved {
+            goal,
+            run,
+            last,
+            open,
+            ending,
+        } = match flaw {
             Flaw::RestoresAnything => saved.unwrap(),
             _ => saved?,
         };
@@ -78,10 +89,36 @@ impl Agent {
             return Err("it has too many effects".to_owned());
         }
         Ok(match flaw {
-            Flaw::SavesTooLittle => Self { flaw, goal: String::new(), run, last, open, ending },
-            Flaw::ForgetsWhatIsOpen => Self { goal, run, last, ending, ..Self::new(flaw) },
-            Flaw::ForgetsItsEnding => Self { goal, run, last, open, ..Self::new(flaw) },
-            _ => Self { flaw, goal, run, last, open, ending },
+            Flaw::SavesTooLittle => Self {
+                flaw,
+                goal: String::new(),
+                run,
+                last,
+                open,
+                ending,
+            },
+            Flaw::ForgetsWhatIsOpen => Self {
+                goal,
+                run,
+                last,
+                ending,
+                ..Self::new(flaw)
+            },
+            Flaw::ForgetsItsEnding => Self {
+                goal,
+                run,
+                last,
+                open,
+                ..Self::new(flaw)
+            },
+            _ => Self {
+                flaw,
+                goal,
+                run,
+                last,
+                open,
+                ending,
+            },
         })
     }
 
@@ -92,14 +129,22 @@ impl Agent {
         step: &mut MachineOutput,
     ) {
         self.last += 1;
-        let id = EffectId::new(if self.flaw == Flaw::NumbersAnew { self.last % 3 } else { self.last });
+        let id = EffectId::new(if self.flaw == Flaw::NumbersAnew {
+            self.last % 3
+        } else {
+            self.last
+        });
         self.open.insert(id, call);
         step.want(id, effect(id));
     }
 
     fn ask_model(&mut self, step: &mut MachineOutput) {
         let request = Request::new().with_system(self.goal.as_str());
-        self.want(None, |_| Effect::Model(ModelCall::new("main", request, Offer::All)), step);
+        self.want(
+            None,
+            |_| Effect::Model(ModelCall::new("main", request, Offer::All)),
+            step,
+        );
     }
 
     fn end(&mut self, status: Status, step: &mut MachineOutput) {
@@ -111,7 +156,10 @@ impl Agent {
 
     fn finished(&mut self, effect: EffectId, outcome: Outcome, step: &mut MachineOutput) {
         let Some(call) = self.open.remove(&effect) else {
-            assert!(self.flaw != Flaw::PanicsOnUnknownEffect, "who asked for that");
+            assert!(
+                self.flaw != Flaw::PanicsOnUnknownEffect,
+                "who asked for that"
+            );
             return;
         };
         match (call, outcome) {
@@ -122,7 +170,9 @@ impl Agent {
                 }
             }
             (None, Outcome::Model(Ok(_))) => self.end(Status::Complete, step),
-            (None, Outcome::Model(Err(error))) => self.end(Status::Failed(Failure::Model(error)), step),
+            (None, Outcome::Model(Err(error))) => {
+                self.end(Status::Failed(Failure::Model(error)), step)
+            }
             (None, _) => self.end(Status::Failed(Failure::Internal("no reply".into())), step),
             (Some(call), Outcome::NeedsApproval { reason }) => self.ask_person(call, reason, step),
             (Some(_), _) if self.open.is_empty() => self.ask_model(step),
@@ -136,10 +186,21 @@ impl Agent {
 
     fn ask_person(&mut self, call: ToolCall, reason: String, step: &mut MachineOutput) {
         let wrong = |flaw| self.flaw == flaw;
-        let run = if wrong(Flaw::WrongRunInAsk) { RunId::new("r9") } else { self.run.clone().unwrap() };
+        let run = if wrong(Flaw::WrongRunInAsk) {
+            RunId::new("r9")
+        } else {
+            self.run.clone().unwrap()
+        };
         let shift = u64::from(wrong(Flaw::WrongNumberInAsk));
         let asked = call.clone();
-        let ask = |id: EffectId| Effect::Ask(Ask::new(run, EffectId::new(id.get() + shift), asked, reason));
+        let ask = |id: EffectId| {
+            Effect::Ask(Ask::new(
+                run,
+                EffectId::new(id.get() + shift),
+                asked,
+                reason,
+            ))
+        };
         self.want(Some(call), ask, step);
     }
 }
@@ -169,7 +230,9 @@ impl Machine for Agent {
 
     fn apply(&mut self, input: Input, step: &mut MachineOutput) {
         if self.flaw == Flaw::Clock {
-            step.tell(EventKind::Note { text: CLOCK.fetch_add(1, Ordering::SeqCst).to_string() });
+            step.tell(EventKind::Note {
+                text: CLOCK.fetch_add(1, Ordering::SeqCst).to_string(),
+            });
         }
         if self.ending.is_some() {
             match self.flaw {
@@ -185,8 +248,12 @@ impl Machine for Agent {
                 self.ask_model(step);
             }
             Input::Finished { effect, outcome } => self.finished(effect, outcome, step),
-            Input::Say(_) if self.flaw == Flaw::PanicsBeforeBegin => drop(self.run.clone().unwrap()),
-            Input::Stop(limit) if self.flaw != Flaw::IgnoresStop => self.end(Status::Partial(limit), step),
+            Input::Say(_) if self.flaw == Flaw::PanicsBeforeBegin => {
+                drop(self.run.clone().unwrap())
+            }
+            Input::Stop(limit) if self.flaw != Flaw::IgnoresStop => {
+                self.end(Status::Partial(limit), step)
+            }
             Input::Cancel { .. } if self.flaw == Flaw::IgnoresCancel => {}
             Input::Cancel { .. } if self.flaw == Flaw::CancelledAsComplete => {
                 self.end(Status::Complete, step);
@@ -204,41 +271,74 @@ impl Machine for Agent {
 #[test]
 fn passes_what_is_right() {
     block_on(conformance::machine(|| Agent::new(Flaw::None)));
-    block_on(conformance::machine(|| Box::new(Agent::new(Flaw::None)) as Box<dyn Machine>));
+    block_on(conformance::machine(|| {
+        Box::new(Agent::new(Flaw::None)) as Box<dyn Machine>
+    }));
     let restore = |state: Value| Agent::restore(Flaw::None, &state);
-    block_on(conformance::machine_restored(|| Agent::new(Flaw::None), restore));
+    block_on(conformance::machine_restored(
+        || Agent::new(Flaw::None),
+        restore,
+    ));
     let restore = |state: &Value| Agent::try_restore(Flaw::None, state);
-    block_on(conformance::machine_damaged(|| Agent::new(Flaw::None), restore));
+    block_on(conformance::machine_damaged(
+        || Agent::new(Flaw::None),
+        restore,
+    ));
 }
 
 #[test]
 fn refuses_flaws() {
     let check = |flaw, promise| refuses(conformance::machine(|| Agent::new(flaw)), promise);
-    let same = "machine: the same inputs in the same order give the same effects, events and ending";
+    let same =
+        "machine: the same inputs in the same order give the same effects, events and ending";
     let ends = "machine: it ends at once on `Cancel` and `Stop`";
     check(Flaw::NoKind, "machine: its kind has a name");
     check(Flaw::KindChanges, "machine: `kind` always returns the same");
-    check(Flaw::SaveChanges, "machine: `save` is the same for the same machine");
+    check(
+        Flaw::SaveChanges,
+        "machine: `save` is the same for the same machine",
+    );
     check(Flaw::HashOrder, same);
     check(Flaw::Clock, same);
-    check(Flaw::PanicsOnUnknownEffect, "machine: no input makes it panic; it panicked: who asked for that");
+    check(
+        Flaw::PanicsOnUnknownEffect,
+        "machine: no input makes it panic; it panicked: who asked for that",
+    );
     check(Flaw::PanicsBeforeBegin, "machine: no input makes it panic");
     check(Flaw::NumbersAnew, "machine: effects are numbered upwards");
-    check(Flaw::WrongNumberInAsk, "machine: a question bears its own number");
+    check(
+        Flaw::WrongNumberInAsk,
+        "machine: a question bears its own number",
+    );
     check(Flaw::WrongRunInAsk, "machine: a question bears its run");
     check(Flaw::IgnoresCancel, ends);
     check(Flaw::IgnoresStop, ends);
-    check(Flaw::CancelledAsComplete, "machine: cancelled, it ends as `Cancelled`");
-    check(Flaw::WantsAfterEnd, "machine: after an ending it wants nothing more");
+    check(
+        Flaw::CancelledAsComplete,
+        "machine: cancelled, it ends as `Cancelled`",
+    );
+    check(
+        Flaw::WantsAfterEnd,
+        "machine: after an ending it wants nothing more",
+    );
     check(Flaw::EndsTwice, "machine: an ending stays");
 }
 
 #[test]
 fn refuses_what_cannot_be_restored() {
-    let promise = "machine: what `save` returns between two inputs is enough to build it again, in the state that it had";
-    for flaw in [Flaw::SavesTooLittle, Flaw::SaveChanges, Flaw::ForgetsWhatIsOpen, Flaw::ForgetsItsEnding] {
+    let promise = "machine: what `save` returns between two inputs is enough to build it again, in \
+        the state that it had";
+    for flaw in [
+        Flaw::SavesTooLittle,
+        Flaw::SaveChanges,
+        Flaw::ForgetsWhatIsOpen,
+        Flaw::ForgetsItsEnding,
+    ] {
         let restore = |state: Value| Agent::restore(flaw, &state);
-        refuses(conformance::machine_restored(|| Agent::new(flaw), restore), promise);
+        refuses(
+            conformance::machine_restored(|| Agent::new(flaw), restore),
+            promise,
+        );
     }
 }
 
@@ -246,5 +346,8 @@ fn refuses_what_cannot_be_restored() {
 fn refuses_what_panics_on_a_damaged_state() {
     let restore = |state: &Value| Agent::try_restore(Flaw::RestoresAnything, state);
     let promise = "machine: `restore` does not panic on a damaged state";
-    refuses(conformance::machine_damaged(|| Agent::new(Flaw::None), restore), promise);
+    refuses(
+        conformance::machine_damaged(|| Agent::new(Flaw::None), restore),
+        promise,
+    );
 }

@@ -78,13 +78,17 @@ impl Conversation {
     }
 
     fn has(&self, flaw: Flaw, change: &ConversationChange) -> bool {
-        let same =
-            |(at, message): (u64, &Arc<Message>)| at < self.first || self.messages[at as usize] == *message;
+        let same = |(at, message): (u64, &Arc<Message>)| {
+            at < self.first || self.messages[at as usize] == *message
+        };
         let upto = self.summary.as_ref().map(|summary| summary.upto);
         flaw != Flaw::RefusesAgain
             && change.end() <= self.end()
             && (change.messages.is_empty() || change.end() > self.first)
-            && change.summary.as_ref().is_none_or(|summary| upto.is_some_and(|upto| upto >= summary.upto))
+            && change
+                .summary
+                .as_ref()
+                .is_none_or(|summary| upto.is_some_and(|upto| upto >= summary.upto))
             && (flaw == Flaw::TakesAnyMessages || (change.at..).zip(&change.messages).all(same))
     }
 }
@@ -95,24 +99,45 @@ impl Store {
     }
 
     fn key(&self, id: &ConversationId) -> ConversationId {
-        if self.is(Flaw::MixesCase) { id.as_str().to_lowercase().into() } else { id.clone() }
+        if self.is(Flaw::MixesCase) {
+            id.as_str().to_lowercase().into()
+        } else {
+            id.clone()
+        }
     }
 
     fn copy(&self, id: &ConversationId) -> Conversation {
-        self.conversations.lock().unwrap().get(&self.key(id)).cloned().unwrap_or_default()
+        self.conversations
+            .lock()
+            .unwrap()
+            .get(&self.key(id))
+            .cloned()
+            .unwrap_or_default()
     }
 
     fn put(&self, id: &ConversationId, conversation: Conversation) {
-        self.conversations.lock().unwrap().insert(self.key(id), conversation);
+        self.conversations
+            .lock()
+            .unwrap()
+            .insert(self.key(id), conversation);
     }
 
     fn push(&self, kept: &mut Conversation, message: &Arc<Message>) {
         if self.is(Flaw::DropsRepeats) && kept.messages.contains(message) {
             return;
         }
-        let rounded =
-            || serde_json::from_str(&serde_json::to_string(message).unwrap().replace("0.1", "0.125"));
-        kept.messages.push(if self.is(Flaw::LosesFloats) { rounded().unwrap() } else { message.clone() });
+        let rounded = || {
+            serde_json::from_str(
+                &serde_json::to_string(message)
+                    .unwrap()
+                    .replace("0.1", "0.125"),
+            )
+        };
+        kept.messages.push(if self.is(Flaw::LosesFloats) {
+            rounded().unwrap()
+        } else {
+            message.clone()
+        });
     }
 
     fn set_summary(&self, kept: &mut Conversation, summary: &Summary) {
@@ -126,7 +151,11 @@ impl Store {
 
     fn may_remove(&self, id: &ConversationId) -> Result<(), MemoryError> {
         let held = self.held.lock().unwrap().contains(id) && !self.is(Flaw::ForgetsHeld);
-        if held { Err(MemoryError::busy(id)) } else { Ok(()) }
+        if held {
+            Err(MemoryError::busy(id))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -139,16 +168,25 @@ impl MemoryStore for Store {
         let kept = self.copy(id);
         let upto = kept.summary.as_ref().map_or(0, |summary| summary.upto);
         let fresh = |at: &u64| *at >= upto || self.is(Flaw::LoadsSummarised);
-        let mut messages: Vec<_> =
-            kept.placed().filter(|(at, _)| fresh(at)).map(|(_, message)| message).collect();
+        let mut messages: Vec<_> = kept
+            .placed()
+            .filter(|(at, _)| fresh(at))
+            .map(|(_, message)| message)
+            .collect();
         match self.flaw {
             Flaw::Reverses => messages.reverse(),
             Flaw::OldestFirst => messages.truncate(limit),
             _ => {}
         }
         let messages = messages.split_off(messages.len().saturating_sub(limit));
-        let end = if self.is(Flaw::TrimMovesEnd) { kept.end() - kept.first } else { kept.end() };
-        Ok(Remembered::new(kept.summary, messages, end).with_first(kept.first).with_changed(kept.changed))
+        let end = if self.is(Flaw::TrimMovesEnd) {
+            kept.end() - kept.first
+        } else {
+            kept.end()
+        };
+        Ok(Remembered::new(kept.summary, messages, end)
+            .with_first(kept.first)
+            .with_changed(kept.changed))
     }
 
     async fn read(
@@ -157,16 +195,35 @@ impl MemoryStore for Store {
         from: u64,
         limit: usize,
     ) -> Result<Vec<(u64, Arc<Message>)>, MemoryError> {
-        let from = if self.is(Flaw::PagesFromOne) { from.max(1) } else { from };
-        Ok(self.copy(id).placed().filter(|(at, _)| *at >= from).take(limit).collect())
+        let from = if self.is(Flaw::PagesFromOne) {
+            from.max(1)
+        } else {
+            from
+        };
+        Ok(self
+            .copy(id)
+            .placed()
+            .filter(|(at, _)| *at >= from)
+            .take(limit)
+            .collect())
     }
 
-    async fn save(&self, id: &ConversationId, change: &ConversationChange) -> Result<(), MemoryError> {
+    async fn save(
+        &self,
+        id: &ConversationId,
+        change: &ConversationChange,
+    ) -> Result<(), MemoryError> {
         let mut kept = self.copy(id);
         let moved = || Err(MemoryError::moved(id, change.at, kept.end()));
-        let ahead = change.summary.as_ref().is_some_and(|summary| summary.upto > change.end());
+        let ahead = change
+            .summary
+            .as_ref()
+            .is_some_and(|summary| summary.upto > change.end());
         if ahead && !self.is(Flaw::SummaryAhead) {
-            return Err(MemoryError::new(MemoryErrorKind::Refused, "the summary is ahead"));
+            return Err(MemoryError::new(
+                MemoryErrorKind::Refused,
+                "the summary is ahead",
+            ));
         }
         if change.is_empty() && change.at <= kept.end() {
             if self.is(Flaw::MakesEmpty) {
@@ -177,7 +234,11 @@ impl MemoryStore for Store {
         let end = kept.end();
         let again = change.at < end && kept.has(self.flaw, change) && !self.is(Flaw::SavesAgain);
         if again {
-            if let Some(summary) = change.summary.clone().filter(|_| self.is(Flaw::RevertsSummary)) {
+            if let Some(summary) = change
+                .summary
+                .clone()
+                .filter(|_| self.is(Flaw::RevertsSummary))
+            {
                 kept.summary = Some(summary);
                 self.put(id, kept);
             }
@@ -196,7 +257,11 @@ impl MemoryStore for Store {
         if let Some(summary) = &change.summary {
             self.set_summary(&mut kept, summary);
         }
-        kept.changed = if self.is(Flaw::ClockGoesBack) { change.when } else { kept.changed.max(change.when) };
+        kept.changed = if self.is(Flaw::ClockGoesBack) {
+            change.when
+        } else {
+            kept.changed.max(change.when)
+        };
         self.put(id, kept);
         Ok(())
     }
@@ -207,24 +272,36 @@ impl MemoryStore for Store {
         query: &str,
         limit: usize,
     ) -> Result<Vec<(u64, Arc<Message>)>, MemoryError> {
-        let limit = if self.is(Flaw::FindsTooMuch) { usize::MAX } else { limit };
+        let limit = if self.is(Flaw::FindsTooMuch) {
+            usize::MAX
+        } else {
+            limit
+        };
         let mut found: Vec<_> = self.copy(id).placed().collect();
         if self.is(Flaw::FindsElsewhere) {
             let all = self.conversations.lock().unwrap();
             found.extend(all.values().flat_map(Conversation::placed));
         }
         let query = query.to_lowercase();
-        let words: Vec<_> =
-            query.split(|c: char| !c.is_alphanumeric()).filter(|word| word.len() > 1).collect();
+        let words: Vec<_> = query
+            .split(|c: char| !c.is_alphanumeric())
+            .filter(|word| word.len() > 1)
+            .collect();
         let wanted = |text: String| words.iter().any(|word| text.contains(word)) || query == "a";
-        found.retain(|(_, message)| wanted(message.text().to_lowercase()) && !self.is(Flaw::FindsNothing));
+        found.retain(|(_, message)| {
+            wanted(message.text().to_lowercase()) && !self.is(Flaw::FindsNothing)
+        });
         found.truncate(limit);
         Ok(found)
     }
 
     async fn trim(&self, id: &ConversationId, before: u64) -> Result<(), MemoryError> {
         let mut kept = self.copy(id);
-        let before = if self.is(Flaw::TrimsOneMore) { before.saturating_add(1) } else { before };
+        let before = if self.is(Flaw::TrimsOneMore) {
+            before.saturating_add(1)
+        } else {
+            before
+        };
         kept.first = before.clamp(kept.first, kept.end());
         if self.conversations.lock().unwrap().contains_key(id) && !self.is(Flaw::TrimsNothing) {
             self.put(id, kept);
@@ -234,7 +311,11 @@ impl MemoryStore for Store {
 
     async fn forget(&self, id: &ConversationId) -> Result<bool, MemoryError> {
         self.may_remove(id)?;
-        let there = self.conversations.lock().unwrap().contains_key(&self.key(id));
+        let there = self
+            .conversations
+            .lock()
+            .unwrap()
+            .contains_key(&self.key(id));
         match self.flaw {
             Flaw::ForgetsMessagesOnly if there => {
                 let mut kept = self.copy(id);
@@ -247,7 +328,11 @@ impl MemoryStore for Store {
         Ok(there)
     }
 
-    async fn expire(&self, id: &ConversationId, unchanged_since: Timestamp) -> Result<bool, MemoryError> {
+    async fn expire(
+        &self,
+        id: &ConversationId,
+        unchanged_since: Timestamp,
+    ) -> Result<bool, MemoryError> {
         self.may_remove(id)?;
         let mut all = self.conversations.lock().unwrap();
         let old = |kept: &Conversation| kept.changed < unchanged_since || self.is(Flaw::ExpiresAll);
@@ -256,9 +341,9 @@ impl MemoryStore for Store {
 
     async fn list(&self, query: &ConversationQuery) -> Result<Vec<ConversationInfo>, MemoryError> {
         let all = self.conversations.lock().unwrap();
-        let infos = all
-            .iter()
-            .map(|(id, kept)| ConversationInfo::new(id.clone(), kept.changed, kept.first, kept.end()));
+        let infos = all.iter().map(|(id, kept)| {
+            ConversationInfo::new(id.clone(), kept.changed, kept.first, kept.end())
+        });
         let mut infos: Vec<_> = infos.collect();
         infos.sort_by_key(|info| (info.changed, info.id.clone()));
         if self.is(Flaw::ListsByName) {
@@ -267,7 +352,11 @@ impl MemoryStore for Store {
         if let Some(moment) = query.unchanged_since.filter(|_| !self.is(Flaw::ListsAll)) {
             infos.retain(|info| info.changed < moment);
         }
-        if let Some(after) = query.after.clone().filter(|_| !self.is(Flaw::ListBeginsAnew)) {
+        if let Some(after) = query
+            .after
+            .clone()
+            .filter(|_| !self.is(Flaw::ListBeginsAnew))
+        {
             infos.retain(|info| (info.changed, info.id.clone()) > after);
         }
         infos.truncate(query.limit.unwrap_or(usize::MAX));
@@ -276,7 +365,11 @@ impl MemoryStore for Store {
 
     async fn hold(&self, id: &ConversationId) -> Result<Lease, MemoryError> {
         let mut held = self.held.lock().unwrap();
-        let busy = if self.is(Flaw::HoldsAll) { !held.is_empty() } else { held.contains(id) };
+        let busy = if self.is(Flaw::HoldsAll) {
+            !held.is_empty()
+        } else {
+            held.contains(id)
+        };
         if busy && !self.is(Flaw::HoldsTwice) {
             return Err(MemoryError::busy(id));
         }
@@ -304,16 +397,34 @@ fn passes_what_is_right() {
 fn refuses_flaws() {
     let check = |flaw, promise: &str| {
         let promise = format!("memory store: {promise}");
-        refuses(conformance::memory_store(async || Store { flaw, ..Store::default() }), &promise);
+        refuses(
+            conformance::memory_store(async || Store {
+                flaw,
+                ..Store::default()
+            }),
+            &promise,
+        );
     };
     let order = "messages come back as they were saved, and in that order";
-    check(Flaw::UnknownIsError, "an unknown conversation is an empty one");
-    check(Flaw::MakesEmpty, "a change of nothing makes no conversation");
+    check(
+        Flaw::UnknownIsError,
+        "an unknown conversation is an empty one",
+    );
+    check(
+        Flaw::MakesEmpty,
+        "a change of nothing makes no conversation",
+    );
     check(Flaw::Reverses, order);
     check(Flaw::DropsRepeats, order);
     check(Flaw::LosesFloats, order);
-    check(Flaw::OldestFirst, "`load` returns the last messages, oldest first");
-    check(Flaw::PagesFromOne, "`read` goes through a conversation by positions");
+    check(
+        Flaw::OldestFirst,
+        "`load` returns the last messages, oldest first",
+    );
+    check(
+        Flaw::PagesFromOne,
+        "`read` goes through a conversation by positions",
+    );
     let again = "making a save again changes nothing";
     check(Flaw::SavesAgain, again);
     check(Flaw::RevertsSummary, again);
@@ -324,20 +435,41 @@ fn refuses_flaws() {
     check(Flaw::Tears, "a save is whole or not at all");
     check(Flaw::MixesCase, "conversations are kept apart");
     check(Flaw::KeepsFirstSummary, again);
-    check(Flaw::SummaryClears, "`read` goes through a conversation by positions");
-    check(Flaw::LoadsSummarised, "what is in the summary is not loaded");
-    check(Flaw::SummaryAhead, "a summary stands only for messages that are there");
+    check(
+        Flaw::SummaryClears,
+        "`read` goes through a conversation by positions",
+    );
+    check(
+        Flaw::LoadsSummarised,
+        "what is in the summary is not loaded",
+    );
+    check(
+        Flaw::SummaryAhead,
+        "a summary stands only for messages that are there",
+    );
 }
 
 #[test]
 fn refuses_flaws_beside_the_messages() {
     let check = |flaw, promise: &str| {
         let promise = format!("memory store: {promise}");
-        refuses(conformance::memory_store(async || Store { flaw, ..Store::default() }), &promise);
+        refuses(
+            conformance::memory_store(async || Store {
+                flaw,
+                ..Store::default()
+            }),
+            &promise,
+        );
     };
-    check(Flaw::FindsNothing, "`search` finds a message by a word of it");
+    check(
+        Flaw::FindsNothing,
+        "`search` finds a message by a word of it",
+    );
     check(Flaw::FindsElsewhere, "`search` stays in its conversation");
-    check(Flaw::FindsTooMuch, "`search` returns no more than asked for, whatever the query");
+    check(
+        Flaw::FindsTooMuch,
+        "`search` returns no more than asked for, whatever the query",
+    );
     let trim = "`trim` removes what is before a position, and nothing else";
     check(Flaw::TrimsOneMore, trim);
     check(Flaw::TrimMovesEnd, trim);
@@ -346,12 +478,18 @@ fn refuses_flaws_beside_the_messages() {
     check(Flaw::ListsByName, list);
     check(Flaw::ClockGoesBack, list);
     check(Flaw::ListsAll, "`list` returns what was asked for");
-    check(Flaw::ListBeginsAnew, "`list` goes on after any conversation");
+    check(
+        Flaw::ListBeginsAnew,
+        "`list` goes on after any conversation",
+    );
     check(Flaw::HoldsTwice, "one that is held is busy for others");
     check(Flaw::HoldsForEver, "one that was let go of is free");
     check(Flaw::HoldsAll, "others are not held");
     check(Flaw::ForgetsHeld, "one that is held is busy for others");
     check(Flaw::ForgetsMessagesOnly, "`forget` leaves nothing behind");
-    check(Flaw::ForgetsAll, "`forget` leaves other conversations alone");
+    check(
+        Flaw::ForgetsAll,
+        "`forget` leaves other conversations alone",
+    );
     check(Flaw::ExpiresAll, "`expire` removes only what is unchanged");
 }

@@ -2,8 +2,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use levity_core::{
-    Delta, Deltas, Message, Model, ModelCard, ModelError, ModelErrorKind, ProviderState, Request, Response,
-    Role,
+    Delta, Deltas, Message, Model, ModelCard, ModelError, ModelErrorKind, ProviderState, Request,
+    Response, Role,
 };
 use levity_test::{FunctionModel, ScriptedModel, Turn, conformance};
 use serde_json::json;
@@ -36,14 +36,20 @@ impl Broken {
             Flaw::CardChanges => format!("broken {made}"),
             _ => "broken".into(),
         };
-        Self { flaw, card: ModelCard::new("test", id), sent: AtomicUsize::new(0) }
+        Self {
+            flaw,
+            card: ModelCard::new("test", id),
+            sent: AtomicUsize::new(0),
+        }
     }
 
     fn answer(&self, request: &Request) -> Result<Deltas, ModelError> {
         let bad = |message: String| ModelError::new(ModelErrorKind::BadRequest, message);
         match self.flaw {
             Flaw::NeverAnswers => return Err(bad("no".into())),
-            Flaw::SendsUnpolled if self.sent.load(Ordering::SeqCst) > 1 => return Err(bad("used up".into())),
+            Flaw::SendsUnpolled if self.sent.load(Ordering::SeqCst) > 1 => {
+                return Err(bad("used up".into()));
+            }
             Flaw::PanicsWhenEmpty => drop(request.history.messages()[0].clone()),
             Flaw::RepeatsPrompt if request.history.len() > 1 => {
                 return Err(bad(format!("cannot send {:?}", request.history)));
@@ -119,32 +125,63 @@ impl Model for Broken {
 #[test]
 fn passes_what_is_right() {
     block_on(conformance::model(|| ScriptedModel::new().reply("7")));
-    block_on(conformance::model(|| ScriptedModel::looping(Turn::new().text("7").usage(1, 1))));
+    block_on(conformance::model(|| {
+        ScriptedModel::looping(Turn::new().text("7").usage(1, 1))
+    }));
     let rich = || {
-        let turn =
-            Turn::new().thinking("hm").opaque(ProviderState::new("test", json!("sig"))).text("Let me see.");
-        ScriptedModel::new().turn(turn.call("add", json!({"a": 2})).raw_call("add", "{").pieces(3))
+        let turn = Turn::new()
+            .thinking("hm")
+            .opaque(ProviderState::new("test", json!("sig")))
+            .text("Let me see.");
+        ScriptedModel::new().turn(
+            turn.call("add", json!({"a": 2}))
+                .raw_call("add", "{")
+                .pieces(3),
+        )
     };
     block_on(conformance::model(rich));
     block_on(conformance::model(|| {
         FunctionModel::new(|_: &Request| Ok(Response::new(Message::new(Role::Assistant, []))))
     }));
-    block_on(conformance::model(|| Arc::new(ScriptedModel::new().reply("7")) as Arc<dyn Model>));
+    block_on(conformance::model(|| {
+        Arc::new(ScriptedModel::new().reply("7")) as Arc<dyn Model>
+    }));
 }
 
 #[test]
 fn refuses_flaws() {
     let check = |flaw, promise| {
         let made = AtomicUsize::new(0);
-        refuses(conformance::model(|| Broken::new(flaw, made.fetch_add(1, Ordering::SeqCst))), promise);
+        refuses(
+            conformance::model(|| Broken::new(flaw, made.fetch_add(1, Ordering::SeqCst))),
+            promise,
+        );
     };
     check(Flaw::NoName, "model: the card names the model's id");
     check(Flaw::CardChanges, "model: the card is always the same");
-    check(Flaw::NeverAnswers, "model: `make` returns a model that answers its first request");
-    check(Flaw::CompleteDiffers, "model: `complete` gives what folding `stream` gives");
-    check(Flaw::SpeaksAsUser, "model: `complete` gives what folding `stream` gives");
-    check(Flaw::SendsUnpolled, "model: nothing is sent before the future is polled");
-    check(Flaw::PanicsWhenDropped, "model: dropping a call is harmless; it panicked: dropped too early");
+    check(
+        Flaw::NeverAnswers,
+        "model: `make` returns a model that answers its first request",
+    );
+    check(
+        Flaw::CompleteDiffers,
+        "model: `complete` gives what folding `stream` gives",
+    );
+    check(
+        Flaw::SpeaksAsUser,
+        "model: `complete` gives what folding `stream` gives",
+    );
+    check(
+        Flaw::SendsUnpolled,
+        "model: nothing is sent before the future is polled",
+    );
+    check(
+        Flaw::PanicsWhenDropped,
+        "model: dropping a call is harmless; it panicked: dropped too early",
+    );
     check(Flaw::PanicsWhenEmpty, "model: no request makes it panic");
-    check(Flaw::RepeatsPrompt, "model: an error does not repeat what was sent");
+    check(
+        Flaw::RepeatsPrompt,
+        "model: an error does not repeat what was sent",
+    );
 }

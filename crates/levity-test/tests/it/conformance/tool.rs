@@ -38,8 +38,8 @@ struct Broken {
 
 impl Broken {
     fn new(flaw: Flaw, made: usize) -> Self {
-        let mut spec =
-            ToolSpec::new("sum", "Adds.").with_output(json!({"type": "object", "required": ["sum"]}));
+        let mut spec = ToolSpec::new("sum", "Adds.")
+            .with_output(json!({"type": "object", "required": ["sum"]}));
         match flaw {
             Flaw::BadName => spec.name = "add numbers".into(),
             Flaw::LongName => spec.name = "a".repeat(65),
@@ -54,7 +54,12 @@ impl Broken {
             | Flaw::UndoLeavesSomething => spec.hints = Hints::new().compensable(),
             _ => {}
         }
-        Self { flaw, spec, called: AtomicBool::default(), undone: AtomicBool::default() }
+        Self {
+            flaw,
+            spec,
+            called: AtomicBool::default(),
+            undone: AtomicBool::default(),
+        }
     }
 }
 
@@ -86,7 +91,9 @@ impl Tool for Broken {
             Flaw::Fails => Err(ToolError::failed("no")),
             Flaw::WrongType => Ok(ToolOutput::value(json!([7]))),
             Flaw::NothingRequired => Ok(ToolOutput::value(json!({"total": 7}))),
-            Flaw::PanicsOnJunk => Ok(ToolOutput::value(json!({"sum": args.as_object().unwrap().len()}))),
+            Flaw::PanicsOnJunk => Ok(ToolOutput::value(
+                json!({"sum": args.as_object().unwrap().len()}),
+            )),
             Flaw::SilentError if junk => Err(ToolError::failed("")),
             Flaw::ClaimsUnknown if junk => Err(ToolError::new(ToolErrorKind::Unknown, "who knows")),
             _ => Ok(ToolOutput::value(json!({"sum": 7}))),
@@ -113,7 +120,10 @@ fn passes_what_is_right() {
     block_on(conformance::tool(echo, json!({"a": 1})));
     block_on(conformance::tool(|| FaultyTool::fails(0), json!({})));
     block_on(conformance::tool(|| FaultyTool::huge(1000), json!({})));
-    block_on(conformance::tool(|| echo().with_undo(|_| Ok(())), json!({"a": 1})));
+    block_on(conformance::tool(
+        || echo().with_undo(|_| Ok(())),
+        json!({"a": 1}),
+    ));
 }
 
 #[test]
@@ -128,21 +138,45 @@ fn refuses_flaws() {
     check(Flaw::LongName, name);
     check(Flaw::NoDescription, "tool: `sum` has a description");
     check(Flaw::NoObject, "tool: the input schema is one of an object");
-    check(Flaw::OddOutputSchema, "tool: the output schema of `sum` is a JSON Schema");
+    check(
+        Flaw::OddOutputSchema,
+        "tool: the output schema of `sum` is a JSON Schema",
+    );
     check(Flaw::SpecChanges, "tool: `spec` always returns the same");
-    check(Flaw::Fails, "tool: `make` returns a tool that succeeds with `args`");
-    check(Flaw::WrongType, "tool: the output has the type that the output schema says");
-    check(Flaw::NothingRequired, "tool: the output has what its schema requires: `sum`");
+    check(
+        Flaw::Fails,
+        "tool: `make` returns a tool that succeeds with `args`",
+    );
+    check(
+        Flaw::WrongType,
+        "tool: the output has the type that the output schema says",
+    );
+    check(
+        Flaw::NothingRequired,
+        "tool: the output has what its schema requires: `sum`",
+    );
     check(Flaw::PanicsOnJunk, "tool: no arguments make it panic");
     check(Flaw::SilentError, "tool: a failure says what went wrong");
-    check(Flaw::ClaimsUnknown, "tool: a failure is of a kind that a tool can know");
+    check(
+        Flaw::ClaimsUnknown,
+        "tool: a failure is of a kind that a tool can know",
+    );
     check(Flaw::PanicsWhenDropped, "tool: dropping a call is harmless");
     let never = "tool: a call that never was can be undone";
     check(Flaw::DefaultUndo, never);
     check(Flaw::UndoesOnlyWhatWas, never);
     check(Flaw::UndoesOnce, "tool: a call can be undone twice");
-    check(Flaw::UndoPanics, "tool: a failure to undo is an `Err`; it panicked: oh no");
-    check(Flaw::UndoLeavesSomething, "tool: a call that was undone can be made again");
+    check(
+        Flaw::UndoPanics,
+        "tool: a failure to undo is an `Err`; it panicked: oh no",
+    );
+    check(
+        Flaw::UndoLeavesSomething,
+        "tool: a call that was undone can be made again",
+    );
     let panics = conformance::tool(FaultyTool::panics, json!({}));
-    refuses(panics, "tool: a failure is an `Err`; it panicked: tool `panics` panics as planned");
+    refuses(
+        panics,
+        "tool: a failure is an `Err`; it panicked: tool `panics` panics as planned",
+    );
 }

@@ -32,12 +32,18 @@ impl Source {
 }
 
 fn tool(n: u64) -> Arc<dyn Tool> {
-    Arc::new(RecordingTool::new(format!("tool_{n}"), |_| Ok(ToolOutput::text("done"))))
+    Arc::new(RecordingTool::new(format!("tool_{n}"), |_| {
+        Ok(ToolOutput::text("done"))
+    }))
 }
 
 impl ToolSource for Source {
     fn name(&self) -> &str {
-        if self.flaw == Flaw::NoName { "" } else { "folder" }
+        if self.flaw == Flaw::NoName {
+            ""
+        } else {
+            "folder"
+        }
     }
 
     fn tools(&self) -> Vec<Arc<dyn Tool>> {
@@ -63,19 +69,37 @@ impl ToolSource for Source {
 
 #[test]
 fn passes_what_is_right() {
-    block_on(conformance::tool_source(&Source::default(), async |source| source.change()));
+    block_on(conformance::tool_source(
+        &Source::default(),
+        async |source| source.change(),
+    ));
     block_on(conformance::tool_source(&Source::default(), async |_| ()));
 }
 
 #[test]
 fn refuses_flaws() {
     let check = |flaw, promise| {
-        let source = Source { flaw, ..Source::default() };
-        refuses(conformance::tool_source(&source, async |source| source.change()), promise);
+        let source = Source {
+            flaw,
+            ..Source::default()
+        };
+        refuses(
+            conformance::tool_source(&source, async |source| source.change()),
+            promise,
+        );
     };
     check(Flaw::NoName, "tool source: it has a name");
     check(Flaw::TwoOfAName, "tool source: no two tools share a name");
-    check(Flaw::ShufflesTools, "tool source: `tools` are in a stable order");
-    check(Flaw::RestlessVersion, "tool source: `version` stays while nothing changes");
-    check(Flaw::SilentChange, "tool source: `version` changes whenever `tools` would return something else");
+    check(
+        Flaw::ShufflesTools,
+        "tool source: `tools` are in a stable order",
+    );
+    check(
+        Flaw::RestlessVersion,
+        "tool source: `version` stays while nothing changes",
+    );
+    check(
+        Flaw::SilentChange,
+        "tool source: `version` changes whenever `tools` would return something else",
+    );
 }

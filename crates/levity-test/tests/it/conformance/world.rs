@@ -78,8 +78,17 @@ fn refuses_flaws() {
     let sleep = "world: `sleep` ends once `now` has advanced by the given time, and not before";
     check(Flaw::EndsEarly, sleep);
     check(Flaw::EndsAtOnce, sleep);
-    check(Flaw::OneAfterTheOther, "world: a shorter sleep beside a longer one ends no later");
-    check(Flaw::Remembers, "world: a sleep that is dropped is forgotten");
+    check(
+        Flaw::OneAfterTheOther,
+        "world: a shorter sleep beside a longer one ends no later",
+    );
+    check(
+        Flaw::Remembers,
+        "world: a sleep that is dropped is forgotten",
+    );
     check(Flaw::Repeats, "world: random numbers do not repeat");
-    check(Flaw::HalfRandom, "world: every bit of the random numbers takes both values");
+    check(
+        Flaw::HalfRandom,
+        "world: every bit of the random numbers takes both values",
+    );
 }

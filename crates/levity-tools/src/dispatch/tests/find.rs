@@ -14,7 +14,9 @@ impl ToolSource for Heavy {
         let tool = |n: usize| {
             let spec = ToolSpec::new(format!("lift_{n}"), "Lifts. ".repeat(self.1 / 7));
             let hints = Hints::new().destructive();
-            Arc::new(FnTool::ready(spec.with_hints(hints), |_| Ok(ToolOutput::text("lifted")))) as Arc<_>
+            Arc::new(FnTool::ready(spec.with_hints(hints), |_| {
+                Ok(ToolOutput::text("lifted"))
+            })) as Arc<_>
         };
         (0..self.0).map(tool).collect()
     }
@@ -25,7 +27,10 @@ impl ToolSource for Heavy {
 }
 
 fn dispatcher(tools: usize, bytes: usize) -> Dispatcher {
-    let registry = Registry::builder().source(Heavy(tools, bytes)).build().unwrap();
+    let registry = Registry::builder()
+        .source(Heavy(tools, bytes))
+        .build()
+        .unwrap();
     Dispatcher::builder(registry)
         .world(Clock::still())
         .tool_search(3)
@@ -37,7 +42,11 @@ fn dispatcher(tools: usize, bytes: usize) -> Dispatcher {
 #[test]
 fn what_is_found_is_bounded_and_all_are_named() {
     for bytes in [100, 4_000, 100_000] {
-        let result = call(&dispatcher(30, bytes), "find_tools", json!({"query": "lift", "limit": 20}));
+        let result = call(
+            &dispatcher(30, bytes),
+            "find_tools",
+            json!({"query": "lift", "limit": 20}),
+        );
         let value = result.value.as_ref().unwrap();
         assert!(value.to_string().len() <= 32 << 10, "{bytes}");
         let tools = value["tools"].as_array().unwrap();
@@ -49,9 +58,19 @@ fn what_is_found_is_bounded_and_all_are_named() {
 
 #[test]
 fn with_the_least_room_tools_are_named() {
-    let registry = Registry::builder().source(Heavy(30, 4_000)).build().unwrap();
-    let builder = Dispatcher::builder(registry).world(Clock::still()).tool_search(3).max_output(1);
-    let result = call(&builder.build().unwrap(), "find_tools", json!({"query": "lift"}));
+    let registry = Registry::builder()
+        .source(Heavy(30, 4_000))
+        .build()
+        .unwrap();
+    let builder = Dispatcher::builder(registry)
+        .world(Clock::still())
+        .tool_search(3)
+        .max_output(1);
+    let result = call(
+        &builder.build().unwrap(),
+        "find_tools",
+        json!({"query": "lift"}),
+    );
     let tools = &result.value.as_ref().unwrap()["tools"];
     assert_eq!(tools.as_array().unwrap().len(), 5);
     assert_eq!(tools[0], json!({"name": "lift_0"}));
@@ -64,18 +83,37 @@ fn looking_for_tools_needs_no_leave() {
     assert_eq!(permit(&dispatcher, &call), Permit::Allow);
     assert_eq!(dispatcher.class("find_tools"), EffectClass::ReadOnly);
     assert!(!dispatcher.runs_alone("find_tools"));
-    assert!(matches!(permit(&dispatcher, &ToolCall::new("c", "lift_0", json!({}))), Permit::Ask { .. }));
+    assert!(matches!(
+        permit(&dispatcher, &ToolCall::new("c", "lift_0", json!({}))),
+        Permit::Ask { .. }
+    ));
 }
 
 #[test]
 fn only_what_was_found_is_offered_and_only_once_there_are_many() {
-    let names = |specs: Arc<[Arc<ToolSpec>]>| specs.iter().map(|spec| spec.name.clone()).collect::<Vec<_>>();
+    let names = |specs: Arc<[Arc<ToolSpec>]>| {
+        specs
+            .iter()
+            .map(|spec| spec.name.clone())
+            .collect::<Vec<_>>()
+    };
     let many = dispatcher(4, 10);
     assert_eq!(names(many.offer(&[])), ["find_tools"]);
     let known: [Arc<str>; 3] = ["lift_3".into(), "gone".into(), "lift_0".into()];
-    assert_eq!(names(many.offer(&known)), ["find_tools", "lift_3", "lift_0"]);
+    assert_eq!(
+        names(many.offer(&known)),
+        ["find_tools", "lift_3", "lift_0"]
+    );
     assert_eq!(names(dispatcher(3, 10).offer(&known)).len(), 3);
-    let registry = Registry::builder().tool(FnTool::named("a")).tool(FnTool::named("b")).build().unwrap();
-    let fixed = Dispatcher::builder(registry).world(Clock::still()).tool_search(1).build().unwrap();
+    let registry = Registry::builder()
+        .tool(FnTool::named("a"))
+        .tool(FnTool::named("b"))
+        .build()
+        .unwrap();
+    let fixed = Dispatcher::builder(registry)
+        .world(Clock::still())
+        .tool_search(1)
+        .build()
+        .unwrap();
     assert_eq!((fixed.finder(), names(fixed.offer(&[])).len()), (None, 2));
 }

@@ -4,7 +4,9 @@ use super::*;
 use crate::dispatch::output::MAX_WHOLE;
 
 fn says(output: ToolOutput) -> Dispatcher {
-    dispatcher(FnTool::ready(ToolSpec::new("t", ""), move |_| Ok(output.clone())))
+    dispatcher(FnTool::ready(ToolSpec::new("t", ""), move |_| {
+        Ok(output.clone())
+    }))
 }
 
 /// The id and the offset that a cut result names.
@@ -12,7 +14,10 @@ fn way(text: &str) -> (String, u64) {
     let json = &text[text.find("{\"id\"").unwrap()..];
     let json = &json[..=json.find('}').unwrap()];
     let way: Value = serde_json::from_str(json).unwrap();
-    (way["id"].as_str().unwrap().to_owned(), way["offset"].as_u64().unwrap())
+    (
+        way["id"].as_str().unwrap().to_owned(),
+        way["offset"].as_u64().unwrap(),
+    )
 }
 
 /// What is kept of a result that was cut.
@@ -25,7 +30,10 @@ fn a_text_that_just_fits_is_left_alone() {
     let dispatcher = says(ToolOutput::text("x".repeat(32 << 10)));
     let result = call(&dispatcher, "t", json!({}));
     assert_eq!((result.text().len(), result.whole), (32 << 10, None));
-    assert!(Arc::ptr_eq(&dispatcher.specs(), &dispatcher.registry().specs()));
+    assert!(Arc::ptr_eq(
+        &dispatcher.specs(),
+        &dispatcher.registry().specs()
+    ));
 }
 
 #[test]
@@ -36,12 +44,19 @@ fn a_long_text_is_cut_and_kept_whole() {
             let dispatcher = says(ToolOutput::text(all.clone()));
             let result = call(&dispatcher, "t", json!({}));
             let shown = result.text();
-            assert!(shown.len() <= 32 << 10 && shown.len() > 32_000, "{}", shown.len());
+            assert!(
+                shown.len() <= 32 << 10 && shown.len() > 32_000,
+                "{}",
+                shown.len()
+            );
             let (head, rest) = shown.split_once("\n[").unwrap();
             let (note, tail) = rest.split_once("]\n").unwrap();
             assert!(all.starts_with(head) && all.ends_with(tail) && !tail.is_empty());
             let missing = all.len() - head.len() - tail.len();
-            assert!(note.starts_with(&format!("{missing} of {} bytes are left out here; read", all.len())));
+            assert!(note.starts_with(&format!(
+                "{missing} of {} bytes are left out here; read",
+                all.len()
+            )));
             assert_eq!(way(&shown), (result.call.to_string(), head.len() as u64));
             assert_eq!(whole(&result), all);
         }
@@ -50,19 +65,39 @@ fn a_long_text_is_cut_and_kept_whole() {
 
 #[test]
 fn the_reader_is_named_beside_a_tool_of_its_name() {
-    let long = || FnTool::ready(ToolSpec::new("t", ""), |_| Ok(ToolOutput::text("x".repeat(1 << 16))));
-    let registry = Registry::builder().tool(long()).tool(FnTool::named("read_result")).build().unwrap();
-    let dispatcher = Dispatcher::builder(registry).world(Clock::still()).build().unwrap();
+    let long = || {
+        FnTool::ready(ToolSpec::new("t", ""), |_| {
+            Ok(ToolOutput::text("x".repeat(1 << 16)))
+        })
+    };
+    let registry = Registry::builder()
+        .tool(long())
+        .tool(FnTool::named("read_result"))
+        .build()
+        .unwrap();
+    let dispatcher = Dispatcher::builder(registry)
+        .world(Clock::still())
+        .build()
+        .unwrap();
     assert_eq!(dispatcher.reader(), "levity_read_result");
     assert!(
-        call(&dispatcher, "t", json!({})).text().contains("read them with `levity_read_result` {\"id\": ")
+        call(&dispatcher, "t", json!({}))
+            .text()
+            .contains("read them with `levity_read_result` {\"id\": ")
     );
     assert_eq!(call(&dispatcher, "read_result", json!({})).text(), "done");
 
     let dispatcher = self::dispatcher(long());
     assert_eq!(dispatcher.reader(), "read_result");
-    assert!(call(&dispatcher, "t", json!({})).text().contains("read them with `read_result` {\"id\": "));
-    assert_eq!(call(&dispatcher, "read_result", json!({})).error, Some(ToolErrorKind::NotFound));
+    assert!(
+        call(&dispatcher, "t", json!({}))
+            .text()
+            .contains("read them with `read_result` {\"id\": ")
+    );
+    assert_eq!(
+        call(&dispatcher, "read_result", json!({})).error,
+        Some(ToolErrorKind::NotFound)
+    );
 }
 
 #[test]
@@ -73,18 +108,27 @@ fn an_id_of_any_length_and_any_letters_can_be_named() {
         let result = done(&dispatcher, &called);
         let text = result.text();
         assert_eq!(way(&text).0, id);
-        assert!(text.len() <= (32 << 10) || text.len() < id.len() * 6 + 1_024, "{}", text.len());
+        assert!(
+            text.len() <= (32 << 10) || text.len() < id.len() * 6 + 1_024,
+            "{}",
+            text.len()
+        );
     }
 }
 
 #[test]
 fn fifty_megabytes_are_cut_and_kept_in_part() {
-    let tool = FnTool::ready(ToolSpec::new("t", ""), |_| Ok(ToolOutput::text("y".repeat(50_000_000))));
+    let tool = FnTool::ready(ToolSpec::new("t", ""), |_| {
+        Ok(ToolOutput::text("y".repeat(50_000_000)))
+    });
     let dispatcher = dispatcher(tool);
     let result = call(&dispatcher, "t", json!({}));
     let text = result.text();
     assert!(text.len() <= 32 << 10);
-    assert!(text.contains("of 50000000 bytes are left out"), "{text:.100}");
+    assert!(
+        text.contains("of 50000000 bytes are left out"),
+        "{text:.100}"
+    );
     assert!(text.contains(&format!("(only the first {MAX_WHOLE} are kept)")));
     assert_eq!(whole(&result).len(), MAX_WHOLE);
 }
@@ -95,7 +139,10 @@ fn a_long_value_is_shown_as_cut_json() {
     let dispatcher = says(ToolOutput::value(value.clone()));
     let result = call(&dispatcher, "t", json!({}));
     assert_eq!((result.value.is_none(), result.content.len()), (true, 1));
-    assert_eq!(serde_json::from_str::<Value>(whole(&result)).unwrap(), value);
+    assert_eq!(
+        serde_json::from_str::<Value>(whole(&result)).unwrap(),
+        value
+    );
 }
 
 #[test]
@@ -107,7 +154,9 @@ fn a_long_value_beside_a_text_is_left_out() {
     let result = call(&dispatcher, "t", json!({}));
     let text = result.text();
     assert!(
-        text.starts_with("short\n[the value of this result, 40002 bytes of JSON, is left out; read"),
+        text.starts_with(
+            "short\n[the value of this result, 40002 bytes of JSON, is left out; read"
+        ),
         "{text}"
     );
     assert_eq!(result.value, None);
@@ -123,26 +172,38 @@ fn a_long_value_beside_a_long_text_is_kept_before_it() {
     let result = call(&dispatcher, "t", json!({}));
     let text = result.text();
     assert!(text.len() <= 32 << 10, "{}", text.len());
-    let (shown, left) = text.split_once("\n[the value of this result, 40002 bytes of JSON, ").unwrap();
+    let (shown, left) = text
+        .split_once("\n[the value of this result, 40002 bytes of JSON, ")
+        .unwrap();
     let head = shown.find('\n').unwrap();
     assert_eq!(way(shown).1 as usize, 40_003 + head);
     assert_eq!(way(left).1, 0);
-    assert_eq!(whole(&result), value.to_string() + "\n" + &"t".repeat(50_000));
+    assert_eq!(
+        whole(&result),
+        value.to_string() + "\n" + &"t".repeat(50_000)
+    );
 }
 
 #[test]
 fn several_texts_are_cut_as_one_and_media_stay() {
     let mut output = ToolOutput::text("a".repeat(20_000)).with_media(Media::url("image/png", "u"));
-    output.content.extend(ToolOutput::text("b".repeat(20_000)).content);
+    output
+        .content
+        .extend(ToolOutput::text("b".repeat(20_000)).content);
     let dispatcher = says(output);
     let result = call(&dispatcher, "t", json!({}));
-    assert!(matches!(&result.content[..], [Content::Text(_), Content::Media(_)]));
+    assert!(matches!(
+        &result.content[..],
+        [Content::Text(_), Content::Media(_)]
+    ));
     assert_eq!(whole(&result), "a".repeat(20_000) + &"b".repeat(20_000));
 }
 
 #[test]
 fn a_long_error_is_cut_too() {
-    let tool = FnTool::ready(ToolSpec::new("t", ""), |_| Err(ToolError::failed("e".repeat(1 << 20))));
+    let tool = FnTool::ready(ToolSpec::new("t", ""), |_| {
+        Err(ToolError::failed("e".repeat(1 << 20)))
+    });
     let dispatcher = dispatcher(tool);
     let result = call(&dispatcher, "t", json!({}));
     assert_eq!(result.error, Some(ToolErrorKind::Failed));
@@ -152,11 +213,21 @@ fn a_long_error_is_cut_too() {
 
 #[test]
 fn the_smallest_cap_still_shows_something() {
-    let tool = FnTool::ready(ToolSpec::new("t", ""), |_| Ok(ToolOutput::text("😀".repeat(9_000_000))));
+    let tool = FnTool::ready(ToolSpec::new("t", ""), |_| {
+        Ok(ToolOutput::text("😀".repeat(9_000_000)))
+    });
     let registry = Registry::builder().tool(tool).build().unwrap();
-    let dispatcher = Dispatcher::builder(registry).world(Clock::still()).max_output(0).build().unwrap();
+    let dispatcher = Dispatcher::builder(registry)
+        .world(Clock::still())
+        .max_output(0)
+        .build()
+        .unwrap();
     let result = call(&dispatcher, "t", json!({}));
     let text = result.text();
-    assert!(text.starts_with('😀') && text.ends_with('😀') && text.len() <= 512, "{}", text.len());
+    assert!(
+        text.starts_with('😀') && text.ends_with('😀') && text.len() <= 512,
+        "{}",
+        text.len()
+    );
     assert_eq!(whole(&result).len(), MAX_WHOLE);
 }

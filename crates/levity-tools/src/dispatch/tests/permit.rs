@@ -23,8 +23,12 @@ impl Tool for Careful {
 
     fn permit(&self, args: &Value) -> Permit {
         match args["n"].as_u64() {
-            Some(1) => Permit::Ask { reason: "it is 1".into() },
-            Some(2) => Permit::Deny { reason: "it is 2".into() },
+            Some(1) => Permit::Ask {
+                reason: "it is 1".into(),
+            },
+            Some(2) => Permit::Deny {
+                reason: "it is 2".into(),
+            },
             Some(3) => panic!("it is 3"),
             _ => Permit::Allow,
         }
@@ -34,9 +38,18 @@ impl Tool for Careful {
 fn verdicts(hints: Hints, policy: Policy) -> Vec<Permit> {
     let input = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     let careful = Careful(spec("careful", hints).with_input(input));
-    let registry = Registry::builder().tool_as("renamed", careful).build().unwrap();
-    let dispatcher = Dispatcher::builder(registry).world(Clock::skipping()).policy(policy).build().unwrap();
-    (0..4).map(|n| permit(&dispatcher, &ToolCall::new("c", "renamed", json!({"n": n})))).collect()
+    let registry = Registry::builder()
+        .tool_as("renamed", careful)
+        .build()
+        .unwrap();
+    let dispatcher = Dispatcher::builder(registry)
+        .world(Clock::skipping())
+        .policy(policy)
+        .build()
+        .unwrap();
+    (0..4)
+        .map(|n| permit(&dispatcher, &ToolCall::new("c", "renamed", json!({"n": n}))))
+        .collect()
 }
 
 #[test]
@@ -56,15 +69,23 @@ fn a_tool_speaks_where_no_rule_does() {
 
 #[test]
 fn rules_come_before_what_a_tool_says() {
-    assert_eq!(verdicts(Hints::new(), Policy::allow_all()), vec![Permit::Allow; 4]);
+    assert_eq!(
+        verdicts(Hints::new(), Policy::allow_all()),
+        vec![Permit::Allow; 4]
+    );
     let rule = Policy::new().rule(Rule::tool("renamed").deny("not now"));
-    assert_eq!(verdicts(Hints::new(), rule), vec![Permit::deny("not now"); 4]);
+    assert_eq!(
+        verdicts(Hints::new(), rule),
+        vec![Permit::deny("not now"); 4]
+    );
 }
 
 #[test]
 fn a_tool_says_how_much_its_results_show() {
     let long = |hints| {
-        let tool = FnTool::ready(spec("long", hints), |_| Ok(ToolOutput::text("x".repeat(50_000))));
+        let tool = FnTool::ready(spec("long", hints), |_| {
+            Ok(ToolOutput::text("x".repeat(50_000)))
+        });
         call(&dispatcher(tool), "long", json!({})).text().len()
     };
     assert!(long(Hints::new()) <= 32 << 10);
@@ -110,13 +131,22 @@ impl Tool for Slow {
 async fn blocking_permit_of_a_tool_leaves_the_thread_to_other_tasks() {
     let (send, receive) = channel();
     let slow = Slow(spec("slow", Hints::new()), Mutex::new(receive));
-    let registry = Registry::builder().tool_as("renamed", slow).build().unwrap();
-    let dispatcher = Dispatcher::builder(registry).world(Arc::new(Clock::skipping())).build().unwrap();
+    let registry = Registry::builder()
+        .tool_as("renamed", slow)
+        .build()
+        .unwrap();
+    let dispatcher = Dispatcher::builder(registry)
+        .world(Arc::new(Clock::skipping()))
+        .build()
+        .unwrap();
     let call = ToolCall::new("c", "renamed", json!({}));
-    let (permit, ()) = tokio::join!(dispatcher.permit(&call).into_future(), async { send.send(()).unwrap() });
+    let (permit, ()) = tokio::join!(dispatcher.permit(&call).into_future(), async {
+        send.send(()).unwrap()
+    });
     assert_eq!(permit, Permit::Allow);
-    let (dispatched, ()) =
-        tokio::join!(dispatcher.dispatch(&call, false, cx()), async { send.send(()).unwrap() });
+    let (dispatched, ()) = tokio::join!(dispatcher.dispatch(&call, false, cx()), async {
+        send.send(()).unwrap()
+    });
     assert!(matches!(dispatched, Dispatched::Done(result) if result.text() == "done"));
 }
 
@@ -124,7 +154,9 @@ async fn blocking_permit_of_a_tool_leaves_the_thread_to_other_tasks() {
 async fn blocking_rule_leaves_the_thread_to_other_tasks() {
     let (send, receive) = channel();
     let slow = Slow(spec("slow", Hints::new()), Mutex::new(receive));
-    let rule = Rule::tool("weather").when_blocking(move |_, _| slow.decide() == Permit::Allow).deny("no");
+    let rule = Rule::tool("weather")
+        .when_blocking(move |_, _| slow.decide() == Permit::Allow)
+        .deny("no");
     let registry = Registry::builder().tool(weather()).build().unwrap();
     let dispatcher = Dispatcher::builder(registry)
         .world(Arc::new(Clock::skipping()))
@@ -132,7 +164,9 @@ async fn blocking_rule_leaves_the_thread_to_other_tasks() {
         .build()
         .unwrap();
     let call = ToolCall::new("c", "weather", json!({"city": "Rome"}));
-    let (permit, ()) = tokio::join!(dispatcher.permit(&call).into_future(), async { send.send(()).unwrap() });
+    let (permit, ()) = tokio::join!(dispatcher.permit(&call).into_future(), async {
+        send.send(()).unwrap()
+    });
     assert_eq!(permit, Permit::deny("no"));
 }
 
@@ -146,5 +180,8 @@ async fn blocking_permit_that_panics_denies() {
         .build()
         .unwrap();
     let call = ToolCall::new("c", "weather", json!({"city": "Rome"}));
-    assert_eq!(dispatcher.permit(&call).await, Permit::deny("the policy panicked on this call"));
+    assert_eq!(
+        dispatcher.permit(&call).await,
+        Permit::deny("the policy panicked on this call")
+    );
 }

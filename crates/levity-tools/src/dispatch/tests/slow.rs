@@ -35,7 +35,11 @@ fn retried(
 }
 
 fn fails_twice(attempt: u32) -> Result<ToolOutput, ToolError> {
-    if attempt <= 2 { Err(ToolError::transient("busy")) } else { Ok(ToolOutput::text("at last")) }
+    if attempt <= 2 {
+        Err(ToolError::transient("busy"))
+    } else {
+        Ok(ToolOutput::text("at last"))
+    }
 }
 
 #[test]
@@ -44,27 +48,55 @@ fn only_what_is_safe_and_may_help_is_retried() {
     retried(Hints::new().idempotent(), fails_twice, 3, "at last");
     retried(Hints::new(), fails_twice, 1, "busy");
     let busy = |_| Err(ToolError::transient("busy"));
-    retried(Hints::new().read_only(), busy, 3, "busy (3 attempts were made)");
+    retried(
+        Hints::new().read_only(),
+        busy,
+        3,
+        "busy (3 attempts were made)",
+    );
     let broken = |attempt| match attempt {
         1 => Err(ToolError::transient("busy")),
         _ => Err(ToolError::failed("broken")),
     };
-    retried(Hints::new().read_only(), broken, 2, "broken (2 attempts were made)");
-    retried(Hints::new().read_only(), |_| Err(ToolError::failed("broken")), 1, "broken");
+    retried(
+        Hints::new().read_only(),
+        broken,
+        2,
+        "broken (2 attempts were made)",
+    );
+    retried(
+        Hints::new().read_only(),
+        |_| Err(ToolError::failed("broken")),
+        1,
+        "broken",
+    );
 }
 
 #[test]
 fn pauses_grow_and_are_random() {
-    let (tool, calls) = counting(Hints::new().read_only(), |_| Err(ToolError::transient("busy")));
+    let (tool, calls) = counting(Hints::new().read_only(), |_| {
+        Err(ToolError::transient("busy"))
+    });
     let clock = Clock::skipping();
     let registry = Registry::builder().tool(tool).build().unwrap();
     let (base, max) = (Duration::from_secs(1), Duration::from_secs(3));
-    let dispatcher =
-        Dispatcher::builder(registry).world(clock.clone()).retries(4).backoff(base, max).build().unwrap();
+    let dispatcher = Dispatcher::builder(registry)
+        .world(clock.clone())
+        .retries(4)
+        .backoff(base, max)
+        .build()
+        .unwrap();
     call(&dispatcher, "t", json!({}));
     assert_eq!(calls.load(Ordering::SeqCst), 5);
-    let slept: Vec<_> = clock.slept.lock().unwrap().iter().map(Duration::as_millis).collect();
-    // The clock's random numbers are 0.00, 0.62, 0.24 and 0.85 of the whole; the wholes 1, 2, 3 and 3 s.
+    let slept: Vec<_> = clock
+        .slept
+        .lock()
+        .unwrap()
+        .iter()
+        .map(Duration::as_millis)
+        .collect();
+    // The clock's random numbers are 0.00, 0.62, 0.24 and 0.85 of the whole; the wholes 1, 2, 3 and
+    // 3 s.
     assert_eq!(slept, [0, 1236, 708, 2562]);
 }
 
@@ -79,10 +111,20 @@ fn a_tool_that_never_returns_is_given_up() {
         }))
     };
     let text = "the tool was not done within 60s; it may have taken effect all the same";
-    check(&call(&hang(Hints::new()), "t", json!({})), ToolErrorKind::Timeout, text);
-    let hints = Hints::new().read_only().timeout(Duration::from_millis(1500));
+    check(
+        &call(&hang(Hints::new()), "t", json!({})),
+        ToolErrorKind::Timeout,
+        text,
+    );
+    let hints = Hints::new()
+        .read_only()
+        .timeout(Duration::from_millis(1500));
     let text = "the tool was not done within 1.5s (3 attempts were made)";
-    check(&call(&hang(hints), "t", json!({})), ToolErrorKind::Timeout, text);
+    check(
+        &call(&hang(hints), "t", json!({})),
+        ToolErrorKind::Timeout,
+        text,
+    );
     let tokens = tokens.lock().unwrap();
     assert!(tokens.len() == 4 && tokens.iter().all(CancelToken::is_cancelled));
 }
@@ -90,8 +132,18 @@ fn a_tool_that_never_returns_is_given_up() {
 #[test]
 fn a_tool_that_is_ready_never_touches_the_clock() {
     let clock = Clock::still();
-    let registry = Registry::builder().tool(FnTool::named("t")).build().unwrap();
-    call(&Dispatcher::builder(registry).world(clock.clone()).build().unwrap(), "t", json!({}));
+    let registry = Registry::builder()
+        .tool(FnTool::named("t"))
+        .build()
+        .unwrap();
+    call(
+        &Dispatcher::builder(registry)
+            .world(clock.clone())
+            .build()
+            .unwrap(),
+        "t",
+        json!({}),
+    );
     assert!(clock.slept.lock().unwrap().is_empty());
 }
 
@@ -99,22 +151,31 @@ fn a_tool_that_is_ready_never_touches_the_clock() {
 async fn time_counts_from_the_start_and_not_from_the_queue() {
     let gate = Arc::new(Notify::new());
     let waiting = gate.clone();
-    let tool = FnTool::new(spec("t", Hints::new().timeout(Duration::from_secs(10))), move |args, _| {
-        let gate = waiting.clone();
-        async move {
-            if args["wait"] == true {
-                gate.notified().await;
+    let tool = FnTool::new(
+        spec("t", Hints::new().timeout(Duration::from_secs(10))),
+        move |args, _| {
+            let gate = waiting.clone();
+            async move {
+                if args["wait"] == true {
+                    gate.notified().await;
+                }
+                Ok(ToolOutput::text("done"))
             }
-            Ok(ToolOutput::text("done"))
-        }
-    });
+        },
+    );
     let open = json!({"type": "object"});
     let tool = FnTool(tool.0.with_input(open), tool.1);
     let clock = Clock::still();
     let registry = Registry::builder().tool(tool).build().unwrap();
-    let dispatcher = Dispatcher::builder(registry).world(clock.clone()).max_concurrent(1).build().unwrap();
-    let (first, second) =
-        (ToolCall::new("1", "t", json!({"wait": true})), ToolCall::new("2", "t", json!({})));
+    let dispatcher = Dispatcher::builder(registry)
+        .world(clock.clone())
+        .max_concurrent(1)
+        .build()
+        .unwrap();
+    let (first, second) = (
+        ToolCall::new("1", "t", json!({"wait": true})),
+        ToolCall::new("2", "t", json!({})),
+    );
     let mut first = Box::pin(dispatcher.dispatch(&first, false, cx()));
     let mut second = Box::pin(dispatcher.dispatch(&second, false, cx()));
     let poll = &mut Context::from_waker(Waker::noop());
@@ -122,9 +183,13 @@ async fn time_counts_from_the_start_and_not_from_the_queue() {
     clock.advance(Duration::from_secs(9));
     assert!(first.as_mut().poll(poll).is_pending() && second.as_mut().poll(poll).is_pending());
     clock.advance(Duration::from_secs(1));
-    let Poll::Ready(Dispatched::Done(result)) = first.as_mut().poll(poll) else { panic!() };
+    let Poll::Ready(Dispatched::Done(result)) = first.as_mut().poll(poll) else {
+        panic!()
+    };
     assert_eq!(result.error, Some(ToolErrorKind::Timeout));
-    let Poll::Ready(Dispatched::Done(result)) = second.as_mut().poll(poll) else { panic!() };
+    let Poll::Ready(Dispatched::Done(result)) = second.as_mut().poll(poll) else {
+        panic!()
+    };
     assert_eq!(result.error, None);
 }
 
@@ -137,10 +202,18 @@ fn dropping_the_call_cancels_the_tool() {
         std::future::pending()
     });
     let registry = Registry::builder().tool(tool).build().unwrap();
-    let dispatcher = Dispatcher::builder(registry).world(Clock::still()).build().unwrap();
+    let dispatcher = Dispatcher::builder(registry)
+        .world(Clock::still())
+        .build()
+        .unwrap();
     let call = ToolCall::new("c", "t", json!({}));
     let mut future = Box::pin(dispatcher.dispatch(&call, false, cx()));
-    assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert!(
+        future
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .is_pending()
+    );
     let token = seen.lock().unwrap().clone().unwrap();
     assert!(!token.is_cancelled());
     drop(future);
@@ -148,31 +221,47 @@ fn dropping_the_call_cancels_the_tool() {
 }
 
 fn panics(hints: Hints) -> FnTool {
-    FnTool::new(spec("t", hints).with_input(json!({"type": "object"})), |args, _| {
-        assert_ne!(args["now"], json!(true), "at once");
-        async move {
-            match args["with"].as_str() {
-                Some("number") => std::panic::panic_any(7),
-                Some("long") => panic!("{}", "é".repeat(10_000)),
-                _ => panic!("oh no"),
+    FnTool::new(
+        spec("t", hints).with_input(json!({"type": "object"})),
+        |args, _| {
+            assert_ne!(args["now"], json!(true), "at once");
+            async move {
+                match args["with"].as_str() {
+                    Some("number") => std::panic::panic_any(7),
+                    Some("long") => panic!("{}", "é".repeat(10_000)),
+                    _ => panic!("oh no"),
+                }
             }
-        }
-    })
+        },
+    )
 }
 
 #[tokio::test]
 async fn a_panic_is_a_failure() {
     for hints in [Hints::new(), Hints::new().blocking()] {
         let registry = Registry::builder().tool(panics(hints)).build().unwrap();
-        let dispatcher = Dispatcher::builder(registry).world(Clock::still()).build().unwrap();
+        let dispatcher = Dispatcher::builder(registry)
+            .world(Clock::still())
+            .build()
+            .unwrap();
         let mut texts = Vec::new();
-        for args in [json!({}), json!({"with": "number"}), json!({"with": "long"}), json!({"now": true})] {
+        for args in [
+            json!({}),
+            json!({"with": "number"}),
+            json!({"with": "long"}),
+            json!({"now": true}),
+        ] {
             let call = ToolCall::new("c", "t", args);
-            let Dispatched::Done(result) = dispatcher.dispatch(&call, false, cx()).await else { panic!() };
+            let Dispatched::Done(result) = dispatcher.dispatch(&call, false, cx()).await else {
+                panic!()
+            };
             assert_eq!(result.error, Some(ToolErrorKind::Failed));
             texts.push(result.text().into_owned());
         }
-        assert_eq!((&*texts[0], &*texts[1]), ("the tool panicked: oh no", "the tool panicked"));
+        assert_eq!(
+            (&*texts[0], &*texts[1]),
+            ("the tool panicked: oh no", "the tool panicked")
+        );
         assert!(texts[2].len() < 600 && texts[2].ends_with('…'));
         assert!(texts[3].contains("at once"));
     }
@@ -190,7 +279,10 @@ fn a_panic_while_the_tool_is_dropped_is_nobodys_business() {
         let _bomb = Bomb;
         std::future::pending().await
     });
-    assert_eq!(call(&dispatcher(tool), "t", json!({})).error, Some(ToolErrorKind::Timeout));
+    assert_eq!(
+        call(&dispatcher(tool), "t", json!({})).error,
+        Some(ToolErrorKind::Timeout)
+    );
 }
 
 #[tokio::test]
@@ -201,14 +293,28 @@ async fn a_blocking_tool_does_not_stall_the_others() {
         released.lock().unwrap().take().unwrap().recv().unwrap();
         Ok(ToolOutput::text("released"))
     });
-    let registry = Registry::builder().tool(blocking).tool(FnTool::named("quick")).build().unwrap();
-    let dispatcher = Dispatcher::builder(registry).world(Clock::still()).build().unwrap();
+    let registry = Registry::builder()
+        .tool(blocking)
+        .tool(FnTool::named("quick"))
+        .build()
+        .unwrap();
+    let dispatcher = Dispatcher::builder(registry)
+        .world(Clock::still())
+        .build()
+        .unwrap();
     let block = ToolCall::new("1", "block", json!({}));
     let mut blocked = Box::pin(dispatcher.dispatch(&block, false, cx()));
-    assert!(blocked.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert!(
+        blocked
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .is_pending()
+    );
     assert_eq!(call(&dispatcher, "quick", json!({})).text(), "done");
     release.send(()).unwrap();
-    let Dispatched::Done(result) = blocked.await else { panic!() };
+    let Dispatched::Done(result) = blocked.await else {
+        panic!()
+    };
     assert_eq!(result.text(), "released");
 }
 
@@ -228,13 +334,18 @@ async fn a_blocking_tool_hears_that_its_time_is_up() {
     });
     let clock = Clock::still();
     let registry = Registry::builder().tool(tool).build().unwrap();
-    let dispatcher = Dispatcher::builder(registry).world(clock.clone()).build().unwrap();
+    let dispatcher = Dispatcher::builder(registry)
+        .world(clock.clone())
+        .build()
+        .unwrap();
     let call = ToolCall::new("c", "t", json!({}));
     let wait = async {
         started.notified().await;
         clock.advance(Duration::from_secs(60));
     };
-    let (Dispatched::Done(result), ()) = tokio::join!(dispatcher.dispatch(&call, false, cx()), wait) else {
+    let (Dispatched::Done(result), ()) =
+        tokio::join!(dispatcher.dispatch(&call, false, cx()), wait)
+    else {
         panic!()
     };
     assert_eq!(result.error, Some(ToolErrorKind::Timeout));
@@ -255,10 +366,18 @@ async fn a_waiting_tool_on_a_thread_is_stopped_and_not_left_behind() {
         }
     });
     let registry = Registry::builder().tool(tool).build().unwrap();
-    let dispatcher = Dispatcher::builder(registry).world(Clock::still()).build().unwrap();
+    let dispatcher = Dispatcher::builder(registry)
+        .world(Clock::still())
+        .build()
+        .unwrap();
     let call = ToolCall::new("c", "t", json!({}));
     let mut future = Box::pin(dispatcher.dispatch(&call, false, cx()));
-    assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert!(
+        future
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+            .is_pending()
+    );
     started.notified().await;
     drop(future);
     assert!(hears.recv().is_err());
@@ -266,9 +385,15 @@ async fn a_waiting_tool_on_a_thread_is_stopped_and_not_left_behind() {
 
 #[test]
 fn a_blocking_tool_without_a_runtime_fails_politely() {
-    let tool = FnTool::ready(spec("t", Hints::new().blocking()), |_| Ok(ToolOutput::default()));
+    let tool = FnTool::ready(spec("t", Hints::new().blocking()), |_| {
+        Ok(ToolOutput::default())
+    });
     let text = "the tool needs a thread of its own, and no tokio runtime is there";
-    check(&call(&dispatcher(tool), "t", json!({})), ToolErrorKind::Failed, text);
+    check(
+        &call(&dispatcher(tool), "t", json!({})),
+        ToolErrorKind::Failed,
+        text,
+    );
 }
 
 #[tokio::test]
@@ -277,18 +402,47 @@ async fn failing_calls_do_not_disturb_others() {
         .tool(weather())
         .tool_as("panics", panics(Hints::new()))
         .tool_as("panics_apart", panics(Hints::new().blocking()))
-        .tool_as("hangs", FnTool::new(ToolSpec::new("t", ""), |_, _| std::future::pending()))
+        .tool_as(
+            "hangs",
+            FnTool::new(ToolSpec::new("t", ""), |_, _| std::future::pending()),
+        )
         .tool_as(
             "long",
-            FnTool::ready(ToolSpec::new("t", ""), |_| Ok(ToolOutput::text("x".repeat(1 << 22)))),
+            FnTool::ready(ToolSpec::new("t", ""), |_| {
+                Ok(ToolOutput::text("x".repeat(1 << 22)))
+            }),
         );
     let clock = Clock::still();
-    let dispatcher = Dispatcher::builder(tools.build().unwrap()).world(clock.clone()).build().unwrap();
-    let names = ["panics", "weather", "hangs", "weather", "nobody", "long", "panics_apart", "weather"];
+    let dispatcher = Dispatcher::builder(tools.build().unwrap())
+        .world(clock.clone())
+        .build()
+        .unwrap();
+    let names = [
+        "panics",
+        "weather",
+        "hangs",
+        "weather",
+        "nobody",
+        "long",
+        "panics_apart",
+        "weather",
+    ];
     let calls = names.map(|name| {
-        ToolCall::new("c", name, if name == "weather" { json!({"city": "Rome"}) } else { json!({}) })
+        ToolCall::new(
+            "c",
+            name,
+            if name == "weather" {
+                json!({"city": "Rome"})
+            } else {
+                json!({})
+            },
+        )
     });
-    let work = join_all(calls.iter().map(|call| dispatcher.dispatch(call, false, cx())));
+    let work = join_all(
+        calls
+            .iter()
+            .map(|call| dispatcher.dispatch(call, false, cx())),
+    );
     let turn = async {
         // The hanging call has to be asleep before time passes.
         while clock.slept.lock().unwrap().is_empty() {
@@ -298,7 +452,14 @@ async fn failing_calls_do_not_disturb_others() {
     };
     let (results, ()) = tokio::join!(work, turn);
     for (result, name) in results.iter().zip(names) {
-        let Dispatched::Done(result) = result else { panic!() };
-        assert_eq!(result.is_error(), !matches!(name, "weather" | "long"), "{name}: {}", result.text());
+        let Dispatched::Done(result) = result else {
+            panic!()
+        };
+        assert_eq!(
+            result.is_error(),
+            !matches!(name, "weather" | "long"),
+            "{name}: {}",
+            result.text()
+        );
     }
 }

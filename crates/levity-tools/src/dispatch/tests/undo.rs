@@ -42,9 +42,15 @@ impl Tool for Undoable {
 
 impl Undoable {
     fn note(&self, what: &str, args: &Value, cx: &ToolCx) {
-        assert_eq!((args, &*cx.key, cx.call.as_str()), (&json!({"n": 7}), "run/1", "c"));
+        assert_eq!(
+            (args, &*cx.key, cx.call.as_str()),
+            (&json!({"n": 7}), "run/1", "c")
+        );
         let resumed = if cx.resumed { " resumed" } else { "" };
-        self.log.lock().unwrap().push(format!("{what} {}{resumed}", cx.attempt));
+        self.log
+            .lock()
+            .unwrap()
+            .push(format!("{what} {}{resumed}", cx.attempt));
     }
 }
 
@@ -63,10 +69,18 @@ fn undoable(
 fn made(hints: Hints, call: Box<Work>, undo: Box<Work>, clock: Arc<Clock>) -> (Dispatcher, Log) {
     let log = Log::default();
     let spec = spec("t", hints).with_input(json!({"type": "object", "required": ["n"]}));
-    let tool = Undoable { spec, log: log.clone(), call, undo };
+    let tool = Undoable {
+        spec,
+        log: log.clone(),
+        call,
+        undo,
+    };
     // Under another name, so that what renames a tool is tried as well.
     let registry = Registry::builder().tool_as("u", tool).build().unwrap();
-    (Dispatcher::builder(registry).world(clock).build().unwrap(), log)
+    (
+        Dispatcher::builder(registry).world(clock).build().unwrap(),
+        log,
+    )
 }
 
 /// Dispatches a call that needs no waiting.
@@ -96,13 +110,17 @@ fn at_third(cx: ToolCx) -> Outcome {
 
 #[track_caller]
 fn check_done(dispatched: &Dispatched, text: &str) {
-    let Dispatched::Done(result) = dispatched else { panic!("{dispatched:?}") };
+    let Dispatched::Done(result) = dispatched else {
+        panic!("{dispatched:?}")
+    };
     assert_eq!(result.text(), text);
 }
 
 #[track_caller]
 fn check_unknown(dispatched: &Dispatched, why: &str) {
-    let Dispatched::Unknown { reason } = dispatched else { panic!("{dispatched:?}") };
+    let Dispatched::Unknown { reason } = dispatched else {
+        panic!("{dispatched:?}")
+    };
     assert_eq!(reason, why);
 }
 
@@ -121,14 +139,18 @@ fn a_failure_that_is_not_retried_is_not_undone() {
     check_log(&log, &["call 1"]);
 
     let (dispatcher, log) = undoable(Hints::new().compensable(), busy, ok);
-    check_done(&dispatched(&dispatcher, json!({"n": 7}), false), "busy (3 attempts were made)");
+    check_done(
+        &dispatched(&dispatcher, json!({"n": 7}), false),
+        "busy (3 attempts were made)",
+    );
     check_log(&log, &["call 1", "undo 1", "call 2", "undo 2", "call 3"]);
 }
 
 #[test]
 fn an_undo_that_fails_is_told_with_the_first_error() {
-    let (dispatcher, log) =
-        undoable(Hints::new().compensable(), busy, |_| Err(ToolError::transient("no way back")));
+    let (dispatcher, log) = undoable(Hints::new().compensable(), busy, |_| {
+        Err(ToolError::transient("no way back"))
+    });
     let text = "busy; undoing the call failed as well, so it may have taken effect: no way back";
     check_done(&dispatched(&dispatcher, json!({"n": 7}), false), text);
     check_log(&log, &["call 1", "undo 1"]);
@@ -140,13 +162,14 @@ fn a_call_that_takes_too_long_is_undone_under_a_limit_as_well() {
     let hints = || Hints::new().compensable().timeout(Duration::from_secs(5));
     let fine: Box<Work> = Box::new(|cx| std::future::ready(ok(cx)).boxed());
     let (dispatcher, log) = made(hints(), hang(), fine, Clock::skipping());
-    let text =
-        "the tool was not done within 5s; it may have taken effect all the same (3 attempts were made)";
+    let text = "the tool was not done within 5s; it may have taken effect all the same (3 attempts \
+        were made)";
     check_done(&dispatched(&dispatcher, json!({"n": 7}), false), text);
     check_log(&log, &["call 1", "undo 1", "call 2", "undo 2", "call 3"]);
 
     let (dispatcher, log) = made(hints(), hang(), hang(), Clock::skipping());
-    let text = "the tool was not done within 5s; undoing the call failed as well, so it may have taken effect: \
+    let text = "the tool was not done within 5s; undoing the call failed as well, so it may have \
+        taken effect: \
                 the tool was not done within 5s";
     check_done(&dispatched(&dispatcher, json!({"n": 7}), false), text);
     check_log(&log, &["call 1", "undo 1"]);
@@ -189,14 +212,21 @@ fn a_tool_that_has_become_another_is_not_called_again() {
     check_log(&log, &[]);
 
     let (dispatcher, log) = undoable(Hints::new().compensable(), ok, ok);
-    assert!(matches!(dispatched(&dispatcher, json!({}), true), Dispatched::Unknown { .. }));
+    assert!(matches!(
+        dispatched(&dispatcher, json!({}), true),
+        Dispatched::Unknown { .. }
+    ));
     check_log(&log, &[]);
     let gone = ToolCall::new("c", "gone", json!({}));
-    let gone = dispatcher.dispatch(&gone, false, cx().with_again(true)).now_or_never();
+    let gone = dispatcher
+        .dispatch(&gone, false, cx().with_again(true))
+        .now_or_never();
     assert!(matches!(gone, Some(Dispatched::Unknown { .. })), "{gone:?}");
 
     let (dispatcher, _) = undoable(Hints::new().idempotent(), ok, ok);
-    let Dispatched::Done(result) = dispatched(&dispatcher, json!({}), true) else { panic!() };
+    let Dispatched::Done(result) = dispatched(&dispatcher, json!({}), true) else {
+        panic!()
+    };
     assert_eq!(result.error, Some(ToolErrorKind::InvalidArgs));
 }
 
@@ -219,7 +249,12 @@ async fn a_blocking_call_is_undone_on_a_thread_once_its_own_is_done_with_it() {
         std::future::ready(ok(cx)).boxed()
     });
     let clock = Clock::still();
-    let (dispatcher, log) = made(Hints::new().compensable().blocking(), call, undo, clock.clone());
+    let (dispatcher, log) = made(
+        Hints::new().compensable().blocking(),
+        call,
+        undo,
+        clock.clone(),
+    );
     let call = ToolCall::new("c", "u", json!({"n": 7}));
     let turn = async {
         started.notified().await;
@@ -276,7 +311,10 @@ async fn another_dispatcher_of_the_program_waits_for_the_thread_as_well() {
         }
         release.send(()).unwrap();
     };
-    let (done, ()) = tokio::join!(second.dispatch(&tool_call, false, cx().with_again(true)), turn);
+    let (done, ()) = tokio::join!(
+        second.dispatch(&tool_call, false, cx().with_again(true)),
+        turn
+    );
     check_done(&done, "done");
     check_log(&order, &["took effect late", "undone"]);
 }

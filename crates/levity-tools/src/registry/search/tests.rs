@@ -3,20 +3,45 @@ use serde_json::json;
 use super::*;
 
 fn tool(name: &str, description: &str, arguments: &[&str]) -> Arc<ToolSpec> {
-    let properties: serde_json::Map<_, _> =
-        arguments.iter().map(|name| ((*name).to_owned(), json!({"type": "string"}))).collect();
-    Arc::new(ToolSpec::new(name, description).with_input(json!({"type": "object", "properties": properties})))
+    let properties: serde_json::Map<_, _> = arguments
+        .iter()
+        .map(|name| ((*name).to_owned(), json!({"type": "string"})))
+        .collect();
+    Arc::new(
+        ToolSpec::new(name, description)
+            .with_input(json!({"type": "object", "properties": properties})),
+    )
 }
 
 fn shelf() -> Vec<Arc<ToolSpec>> {
     vec![
-        tool("fs_read_file", "Reads the complete contents of a file.", &["path"]),
-        tool("fs_write_file", "Writes a file, and replaces what was there.", &["path", "content"]),
-        tool("git_commit", "Records changes to the repository.", &["repo_path", "message"]),
+        tool(
+            "fs_read_file",
+            "Reads the complete contents of a file.",
+            &["path"],
+        ),
+        tool(
+            "fs_write_file",
+            "Writes a file, and replaces what was there.",
+            &["path", "content"],
+        ),
+        tool(
+            "git_commit",
+            "Records changes to the repository.",
+            &["repo_path", "message"],
+        ),
         tool("git_log", "Shows the commits.", &["repo_path", "max_count"]),
-        tool("createIssue", "Opens a ticket in the tracker.", &["title", "assigneeName"]),
+        tool(
+            "createIssue",
+            "Opens a ticket in the tracker.",
+            &["title", "assigneeName"],
+        ),
         tool("HTTPFetch", "Gets a page of the web.", &["url"]),
-        tool("convert_time", "Converts a time between zones.", &["source_timezone", "target_timezone"]),
+        tool(
+            "convert_time",
+            "Converts a time between zones.",
+            &["source_timezone", "target_timezone"],
+        ),
     ]
 }
 
@@ -55,14 +80,19 @@ fn what_is_nowhere_is_not_found() {
 
 #[test]
 fn equals_keep_their_order() {
-    let specs: Vec<_> = (0..5).map(|n| tool(&format!("t{n}"), "Mends a roof.", &[])).collect();
+    let specs: Vec<_> = (0..5)
+        .map(|n| tool(&format!("t{n}"), "Mends a roof.", &[]))
+        .collect();
     assert_eq!(Index::new(&specs).best("roof", 3), [0, 1, 2]);
 }
 
 #[test]
 fn names_are_taken_apart() {
     let all = |name| words(name).collect::<Vec<_>>();
-    assert_eq!(all("getHTTPResponse2Body"), ["get", "http", "response2", "body"]);
+    assert_eq!(
+        all("getHTTPResponse2Body"),
+        ["get", "http", "response2", "body"]
+    );
     assert_eq!(all("snake_case-and.dots"), ["snake", "case", "dot"]);
     assert_eq!(all("queries classes status"), ["query", "classe", "status"]);
     assert_eq!(all("Überprüfung läuft"), ["überprüfung", "läuft"]);

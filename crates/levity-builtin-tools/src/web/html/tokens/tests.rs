@@ -72,10 +72,14 @@ impl TokenSink for Theirs {
         let mut seen = self.0.borrow_mut();
         match token {
             CharacterTokens(text) => add_text(&mut seen, &text),
-            TagToken(tag) if tag.kind == TagKind::EndTag => seen.push(Seen::End(tag.name.to_string())),
+            TagToken(tag) if tag.kind == TagKind::EndTag => {
+                seen.push(Seen::End(tag.name.to_string()))
+            }
             TagToken(tag) => {
-                let attrs =
-                    tag.attrs.iter().map(|attr| (attr.name.local.to_string(), attr.value.to_string()));
+                let attrs = tag
+                    .attrs
+                    .iter()
+                    .map(|attr| (attr.name.local.to_string(), attr.value.to_string()));
                 seen.push(Seen::Start(tag.name.to_string(), attrs.collect()));
                 match raw_kind(&tag.name) {
                     Some(Raw::Script) => return TokenSinkResult::RawData(RawKind::ScriptData),
@@ -92,8 +96,13 @@ impl TokenSink for Theirs {
 fn theirs(page: &str) -> Vec<Seen> {
     // Named so that a change of the states is noticed here.
     let _ = RawKind::ScriptDataEscaped(ScriptEscapeKind::Escaped);
-    let tokenizer =
-        Tokenizer::new(Theirs::default(), TokenizerOpts { discard_bom: false, ..Default::default() });
+    let tokenizer = Tokenizer::new(
+        Theirs::default(),
+        TokenizerOpts {
+            discard_bom: false,
+            ..Default::default()
+        },
+    );
     let queue = BufferQueue::default();
     queue.push_back(StrTendril::from(page));
     let _ = tokenizer.feed(&queue);
@@ -162,14 +171,19 @@ fn tags_and_text_are_those_of_a_browser() {
     };
     for _ in 0..60_000 {
         let length = 1 + random() % 24;
-        let page: String = (0..length).map(|_| pieces[random() % pieces.len()]).collect();
+        let page: String = (0..length)
+            .map(|_| pieces[random() % pieces.len()])
+            .collect();
         assert_eq!(ours(&page), theirs(&page), "{page:?}");
     }
 }
 
 #[test]
 fn only_the_first_attributes_are_kept() {
-    let page = format!("<a {}>x", (0..1000).map(|at| format!("a{at}=1 ")).collect::<String>());
+    let page = format!(
+        "<a {}>x",
+        (0..1000).map(|at| format!("a{at}=1 ")).collect::<String>()
+    );
     let mut tokens = Tokens::new(&page);
     assert_eq!(tokens.next(), Some(Token::Start("a")));
     assert_eq!(tokens.attrs().len(), MAX_ATTRS);

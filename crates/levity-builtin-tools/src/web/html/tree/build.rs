@@ -61,8 +61,8 @@ impl<'a> Builder<'a> {
     /// Closes what the beginning of an element closes.
     fn imply(&mut self, name: Name) {
         use Name::{
-            A, Dd, Dl, Dt, Li, Menu, Ol, Optgroup, Option, P, Select, Table, Tbody, Td, Tfoot, Th, Thead, Tr,
-            Ul,
+            A, Dd, Dl, Dt, Li, Menu, Ol, Optgroup, Option, P, Select, Table, Tbody, Td, Tfoot, Th,
+            Thead, Tr, Ul,
         };
         if name.ends_paragraph() {
             self.close(|open| open == P, Name::is_boundary);
@@ -71,14 +71,23 @@ impl<'a> Builder<'a> {
             self.close_to(self.open.len() - 1);
         }
         match name {
-            Li => self.close(|open| open == Li, |open| matches!(open, Ul | Ol | Menu) || open.is_boundary()),
-            Dt | Dd => self.close(|open| matches!(open, Dt | Dd), |open| open == Dl || open.is_boundary()),
+            Li => self.close(
+                |open| open == Li,
+                |open| matches!(open, Ul | Ol | Menu) || open.is_boundary(),
+            ),
+            Dt | Dd => self.close(
+                |open| matches!(open, Dt | Dd),
+                |open| open == Dl || open.is_boundary(),
+            ),
             A => self.close(|open| open == A, Name::is_boundary),
             Option | Optgroup => self.close(|open| open == Option, |open| open == Select),
             Td | Th => self.close(|open| matches!(open, Td | Th), |open| open == Table),
             Tr => self.close(|open| open == Tr, |open| open == Table),
             Tbody | Thead | Tfoot => {
-                self.close(|open| matches!(open, Tbody | Thead | Tfoot), |open| open == Table);
+                self.close(
+                    |open| matches!(open, Tbody | Thead | Tfoot),
+                    |open| open == Table,
+                );
             }
             _ => {}
         }
@@ -97,10 +106,15 @@ impl<'a> Builder<'a> {
         if matches!(name, Name::Html | Name::Head | Name::Body) || name.is_void() {
             return;
         }
-        let Some(at) = self.matching(name, written) else { return };
-        let blocks = self.open[at + 1..].iter().any(|id| self.doc.name(*id).is_block());
+        let Some(at) = self.matching(name, written) else {
+            return;
+        };
+        let blocks = self.open[at + 1..]
+            .iter()
+            .any(|id| self.doc.name(*id).is_block());
         match blocks {
-            // Closing it would close blocks that go on: from here it is as if it had never been there.
+            // Closing it would close blocks that go on: from here it is as if it had never been
+            // there.
             true if name.is_formatting() => self.doc.nodes[self.open[at]].name = Name::Span,
             true if !name.is_block() && !name.holds_blocks() => {}
             _ => self.close_to(at),
@@ -114,7 +128,9 @@ impl<'a> Builder<'a> {
         let is_it = |id: Id| {
             let open = self.doc.name(id);
             match name {
-                Name::Other => open == Name::Other && self.written(id).eq_ignore_ascii_case(written),
+                Name::Other => {
+                    open == Name::Other && self.written(id).eq_ignore_ascii_case(written)
+                }
                 _ => open == name || (name.is_heading() && open.is_heading()),
             }
         };
@@ -169,7 +185,15 @@ impl<'a> Builder<'a> {
     fn add(&mut self, name: Name, from: usize, to: usize) -> Id {
         let (id, attrs) = (self.doc.nodes.len(), self.doc.attrs.len() as u32);
         let (parent, end) = (self.top() as u32, id as u32 + 1);
-        let node = Node { name, attr_count: 0, attrs, parent, end, from: from as u32, to: to as u32 };
+        let node = Node {
+            name,
+            attr_count: 0,
+            attrs,
+            parent,
+            end,
+            from: from as u32,
+            to: to as u32,
+        };
         self.doc.nodes.push(node);
         id
     }
@@ -179,7 +203,9 @@ impl<'a> Builder<'a> {
         let start = self.doc.attrs.len();
         for (name, value) in attrs {
             if let Some(attr) = Attr::of(name)
-                && self.doc.attrs[start..].iter().all(|(known, _)| *known != attr)
+                && self.doc.attrs[start..]
+                    .iter()
+                    .all(|(known, _)| *known != attr)
             {
                 self.doc.attrs.push((attr, value));
             }

@@ -11,7 +11,8 @@ use crate::Error;
 fn list() -> Value {
     let region = json!({"type": "string", "x-mcp-header": "Region"});
     let schema = json!({"type": "object", "properties": {"region": region}});
-    let tool = json!({"name": "t", "inputSchema": schema, "execution": {"taskSupport": "required"}});
+    let tool =
+        json!({"name": "t", "inputSchema": schema, "execution": {"taskSupport": "required"}});
     json!({"tools": [tool], "news": {"x": [1]}})
 }
 
@@ -21,19 +22,29 @@ fn content() -> Value {
 }
 
 fn result_of(request: &Request) -> Value {
-    if request.rpc() == "tools/list" { list() } else { content() }
+    if request.rpc() == "tools/list" {
+        list()
+    } else {
+        content()
+    }
 }
 
 fn message(value: Value) -> ClientJsonRpcMessage {
     serde_json::from_value(value).unwrap()
 }
 
-async fn ask<T: Transport<RoleClient, Error = Error>>(link: &mut T, method: &str, params: Value) -> Value {
+async fn ask<T: Transport<RoleClient, Error = Error>>(
+    link: &mut T,
+    method: &str,
+    params: Value,
+) -> Value {
     let request = json!({"jsonrpc": "2.0", "id": 5, "method": method, "params": params});
     within(link.send(message(request))).await.unwrap();
     loop {
         match within(link.receive()).await.unwrap() {
-            ServerJsonRpcMessage::Response(answer) => return serde_json::to_value(answer.result).unwrap(),
+            ServerJsonRpcMessage::Response(answer) => {
+                return serde_json::to_value(answer.result).unwrap();
+            }
             ServerJsonRpcMessage::Error(error) => panic!("{error:?}"),
             _ => {}
         }
@@ -49,7 +60,10 @@ async fn legacy(act: impl Fn(&Request) -> Do + Send + Sync + 'static) {
     let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
     within(link.send(message(initialized))).await.unwrap();
     assert_eq!(ask(&mut link, "tools/list", json!({})).await, list());
-    assert_eq!(ask(&mut link, "tools/call", json!({"name": "t"})).await, content());
+    assert_eq!(
+        ask(&mut link, "tools/call", json!({"name": "t"})).await,
+        content()
+    );
     within(link.close()).await.unwrap();
 }
 
@@ -70,13 +84,18 @@ async fn modern(act: impl Fn(&Request) -> Do + Send + Sync + 'static) {
     within(link.close()).await.unwrap();
 }
 
-const NOTE: &str = r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}"#;
+const NOTE: &str =
+    r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}"#;
 
 #[tokio::test]
 async fn by_every_way_an_answer_can_take() {
     let as_json = |request: &Request| ok(&request.result(&result_of(request)));
-    let at_once =
-        |request: &Request| Do::Last(format!("{EVENTS}data: {}\n\n", request.result(&result_of(request))));
+    let at_once = |request: &Request| {
+        Do::Last(format!(
+            "{EVENTS}data: {}\n\n",
+            request.result(&result_of(request))
+        ))
+    };
     let later = |request: &Request| {
         let answer = request.result(&result_of(request));
         Do::Last(format!("{EVENTS}data: {NOTE}\n\ndata: {answer}\n\n"))

@@ -54,7 +54,9 @@ async fn talk(
             return None;
         }
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
+        let Some((head, body)) = text.split_once("\r\n\r\n") else {
+            continue;
+        };
         if head.starts_with("GET /sse ") {
             let mut from = to.subscribe();
             stream
@@ -67,17 +69,24 @@ async fn talk(
             return None;
         }
         if !head.starts_with("POST /post?id=1 ") {
-            stream.write_all(answer("404 Not Found", "text/plain", "").as_bytes()).await.ok()?;
+            stream
+                .write_all(answer("404 Not Found", "text/plain", "").as_bytes())
+                .await
+                .ok()?;
             return None;
         }
-        let Ok(message) = serde_json::from_str::<Value>(body) else { continue };
+        let Ok(message) = serde_json::from_str::<Value>(body) else {
+            continue;
+        };
         stream.write_all(accepted.as_bytes()).await.ok()?;
         bytes.clear();
         let event = match message["method"].as_str().unwrap_or_default() {
             "initialize" => {
                 let info = json!({"name": "older", "version": "1"});
                 let result = json!({"protocolVersion": "2024-11-05", "capabilities": {}, "serverInfo": info});
-                Some(event(&json!({"jsonrpc": "2.0", "id": message["id"], "result": result})))
+                Some(event(
+                    &json!({"jsonrpc": "2.0", "id": message["id"], "result": result}),
+                ))
             }
             "tools/call" => says(&message),
             _ => continue,
@@ -93,13 +102,19 @@ fn event(message: &Value) -> String {
 fn echo(call: &Value) -> Option<String> {
     let text = call["params"]["arguments"]["text"].clone();
     let result = json!({"content": [{"type": "text", "text": text}]});
-    Some(event(&json!({"jsonrpc": "2.0", "id": call["id"], "result": result})))
+    Some(event(
+        &json!({"jsonrpc": "2.0", "id": call["id"], "result": result}),
+    ))
 }
 
 async fn dial(url: &str) -> Client {
     let (config, limits, world) = Dial::to(url).parts();
-    let link = within(sse::open("test".into(), &config, limits, None, world)).await.unwrap();
-    within(connect(link, ClientLifecycleMode::Initialize)).await.unwrap()
+    let link = within(sse::open("test".into(), &config, limits, None, world))
+        .await
+        .unwrap();
+    within(connect(link, ClientLifecycleMode::Initialize))
+        .await
+        .unwrap()
 }
 
 #[tokio::test]
@@ -107,7 +122,11 @@ async fn answers_come_by_the_stream() {
     let server = older(echo).await;
     let client = dial(&server.url).await;
     let calls = (0..50).map(|n| call(&client, "x", json!({"text": n.to_string()})));
-    for (n, answer) in futures_util::future::join_all(calls).await.into_iter().enumerate() {
+    for (n, answer) in futures_util::future::join_all(calls)
+        .await
+        .into_iter()
+        .enumerate()
+    {
         assert_eq!(answer.unwrap(), n.to_string());
     }
     end(client).await;
@@ -128,7 +147,10 @@ async fn a_server_taken_for_a_newer_one_is_spoken_to_in_the_older_way() {
         let server = older(echo).await;
         let link = Dial::to(&server.url).open().unwrap();
         let client = within(connect(link, mode)).await.unwrap();
-        assert_eq!(call(&client, "x", json!({"text": "old"})).await.unwrap(), "old");
+        assert_eq!(
+            call(&client, "x", json!({"text": "old"})).await.unwrap(),
+            "old"
+        );
         end(client).await;
     }
 }
@@ -138,14 +160,21 @@ async fn the_end_of_the_stream_ends_every_call() {
     for says in [
         (|_| None) as Says,
         |_| Some(format!("data: {}", "x".repeat(2 << 20))),
-        |_| Some("data: {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-1,\"message\":\"whose?\"}}\n\n".into()),
+        |_| {
+            Some(
+                "data: {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-1,\"message\":\"whose?\"}}\n\n"
+                    .into(),
+            )
+        },
     ] {
         let server = older(says).await;
         let client = dial(&server.url).await;
         let (one, two) = tokio::join!(call(&client, "x", json!({})), call(&client, "x", json!({})));
         for error in [one.unwrap_err(), two.unwrap_err()] {
-            let expected =
-                matches!(error.kind(), ErrorKind::Closed | ErrorKind::TooLarge | ErrorKind::Refused(-1));
+            let expected = matches!(
+                error.kind(),
+                ErrorKind::Closed | ErrorKind::TooLarge | ErrorKind::Refused(-1)
+            );
             assert!(expected, "{error}");
         }
         drop(client);
@@ -154,12 +183,19 @@ async fn the_end_of_the_stream_ends_every_call() {
 
 #[tokio::test]
 async fn an_error_without_an_id_belongs_to_the_only_call() {
-    let server =
-        older(|_| Some("data: {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-1,\"message\":\"no\"}}\n\n".into()))
-            .await;
+    let server = older(|_| {
+        Some("data: {\"jsonrpc\":\"2.0\",\"error\":{\"code\":-1,\"message\":\"no\"}}\n\n".into())
+    })
+    .await;
     let client = dial(&server.url).await;
-    assert_eq!(call(&client, "x", json!({})).await.unwrap_err().kind(), ErrorKind::Refused(-1));
-    assert_eq!(call(&client, "x", json!({})).await.unwrap_err().kind(), ErrorKind::Refused(-1));
+    assert_eq!(
+        call(&client, "x", json!({})).await.unwrap_err().kind(),
+        ErrorKind::Refused(-1)
+    );
+    assert_eq!(
+        call(&client, "x", json!({})).await.unwrap_err().kind(),
+        ErrorKind::Refused(-1)
+    );
     end(client).await;
 }
 
@@ -172,11 +208,17 @@ async fn an_endpoint_elsewhere_is_refused() {
         Do::Say(answer("202 Accepted", "text/plain", ""))
     })
     .await;
-    for target in [elsewhere.url(), format!("//{}/mcp", elsewhere.address), "https://127.0.0.1/x".into()] {
+    for target in [
+        elsewhere.url(),
+        format!("//{}/mcp", elsewhere.address),
+        "https://127.0.0.1/x".into(),
+    ] {
         let data = format!("{EVENTS}event: endpoint\ndata: {target}\n\n");
         let server = start_all(move |_| Do::Stall(data.clone())).await;
         let (config, limits, world) = Dial::to(server.url()).header("x-key", "secret").parts();
-        let error = within(sse::open("test".into(), &config, limits, None, world)).await.unwrap_err();
+        let error = within(sse::open("test".into(), &config, limits, None, world))
+            .await
+            .unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Protocol);
         assert!(error.message().contains("is at another place"), "{error}");
     }
@@ -186,15 +228,32 @@ async fn an_endpoint_elsewhere_is_refused() {
 #[tokio::test]
 async fn what_is_no_server_of_this_kind_is_an_error() {
     for (act, kind) in [
-        ((|| Do::Last(EVENTS.into())) as fn() -> Do, ErrorKind::Closed),
-        (|| Do::Forever(EVENTS.into(), "data: x\n".repeat(4096)), ErrorKind::TooLarge),
-        (|| Do::Say(answer("200 OK", "text/html", "")), ErrorKind::Protocol),
-        (|| Do::Say(answer("404 No", "text/html", "")), ErrorKind::Protocol),
-        (|| Do::Say(answer("401 No", "text/html", "")), ErrorKind::Auth),
+        (
+            (|| Do::Last(EVENTS.into())) as fn() -> Do,
+            ErrorKind::Closed,
+        ),
+        (
+            || Do::Forever(EVENTS.into(), "data: x\n".repeat(4096)),
+            ErrorKind::TooLarge,
+        ),
+        (
+            || Do::Say(answer("200 OK", "text/html", "")),
+            ErrorKind::Protocol,
+        ),
+        (
+            || Do::Say(answer("404 No", "text/html", "")),
+            ErrorKind::Protocol,
+        ),
+        (
+            || Do::Say(answer("401 No", "text/html", "")),
+            ErrorKind::Auth,
+        ),
     ] {
         let server = start_all(move |_| act()).await;
         let (config, limits, world) = Dial::to(server.url()).parts();
-        let error = within(sse::open("test".into(), &config, limits, None, world)).await.unwrap_err();
+        let error = within(sse::open("test".into(), &config, limits, None, world))
+            .await
+            .unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
     }
 }

@@ -25,7 +25,9 @@ impl Request {
     }
 
     pub(super) fn header(&self, name: &str) -> Option<&str> {
-        self.head.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")))
+        self.head
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("{name}: ")))
     }
 
     /// The answer to this request.
@@ -69,7 +71,10 @@ impl Raw {
 
     /// How often this method was posted.
     pub(super) fn posted(&self, rpc: &str) -> usize {
-        self.seen().iter().filter(|request| request.rpc() == rpc).count()
+        self.seen()
+            .iter()
+            .filter(|request| request.rpc() == rpc)
+            .count()
     }
 }
 
@@ -103,7 +108,10 @@ pub(super) async fn start(act: impl Fn(&Request) -> Do + Send + Sync + 'static) 
 /// All is up to `act`.
 pub(super) async fn start_all(act: impl Fn(&Request) -> Do + Send + Sync + 'static) -> Raw {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-    let (address, seen) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
+    let (address, seen) = (
+        listener.local_addr().unwrap(),
+        Arc::new(Mutex::new(Vec::new())),
+    );
     let (mut task, log, act) = (JoinSet::new(), seen.clone(), Arc::new(act));
     let (leaves, left) = watch::channel(0);
     task.spawn(async move {
@@ -114,7 +122,12 @@ pub(super) async fn start_all(act: impl Fn(&Request) -> Do + Send + Sync + 'stat
             open.spawn(talk(stream, log.clone(), act.clone(), leaves.clone()));
         }
     });
-    Raw { address, seen, left, _task: task }
+    Raw {
+        address,
+        seen,
+        left,
+        _task: task,
+    }
 }
 
 async fn talk(
@@ -163,7 +176,9 @@ async fn read(stream: &mut TcpStream) -> Option<Request> {
     let mut words = text.split(' ');
     let (method, path) = (words.next()?.to_owned(), words.next()?.to_owned());
     let head_text = text.to_lowercase();
-    let length = head_text.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+    let length = head_text
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
     let end = head + 4 + length.unwrap_or(0);
     while bytes.len() < end {
         if stream.read_buf(&mut bytes).await.ok()? == 0 {
@@ -171,5 +186,10 @@ async fn read(stream: &mut TcpStream) -> Option<Request> {
         }
     }
     let body = serde_json::from_slice(&bytes[head + 4..end]).unwrap_or(Value::Null);
-    Some(Request { method, path, head: head_text, body })
+    Some(Request {
+        method,
+        path,
+        head: head_text,
+        body,
+    })
 }

@@ -12,17 +12,29 @@ async fn works(client: &Client) {
     let tools = within(client.peer().list_all_tools()).await.unwrap();
     assert_eq!(tools.len(), 3);
     for tool in ["echo", "slow", "progress"] {
-        assert_eq!(call(client, tool, json!({"text": tool})).await.unwrap(), tool);
+        assert_eq!(
+            call(client, tool, json!({"text": tool})).await.unwrap(),
+            tool
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_kind_of_server_answers_in_either_form_of_the_protocol() {
     for (sessions, json) in [(true, false), (false, true), (false, false)] {
-        let server = start(Setup { sessions, json, ..Setup::default() }).await;
+        let server = start(Setup {
+            sessions,
+            json,
+            ..Setup::default()
+        })
+        .await;
         for modern in [false, true] {
             let dial = Dial::to(server.url());
-            let client = if modern { dial.modern().await } else { dial.legacy().await };
+            let client = if modern {
+                dial.modern().await
+            } else {
+                dial.legacy().await
+            };
             works(&client).await;
             end(client).await;
         }
@@ -37,7 +49,12 @@ async fn calls_side_by_side_get_their_own_answers() {
         let client = &client;
         async move {
             let tool = ["echo", "progress"][n % 2];
-            assert_eq!(call(client, tool, json!({"text": n.to_string()})).await.unwrap(), n.to_string());
+            assert_eq!(
+                call(client, tool, json!({"text": n.to_string()}))
+                    .await
+                    .unwrap(),
+                n.to_string()
+            );
         }
     });
     within(futures_util::future::join_all(calls)).await;
@@ -46,18 +63,31 @@ async fn calls_side_by_side_get_their_own_answers() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_are_used_again() {
-    let server = start(Setup { sessions: false, json: true, ..Setup::default() }).await;
+    let server = start(Setup {
+        sessions: false,
+        json: true,
+        ..Setup::default()
+    })
+    .await;
     let client = Dial::to(server.url()).legacy().await;
     for _ in 0..50 {
         call(&client, "echo", json!({"text": "x"})).await.unwrap();
     }
-    assert!(server.connections.load(Ordering::Relaxed) < 10, "{:?}", server.connections);
+    assert!(
+        server.connections.load(Ordering::Relaxed) < 10,
+        "{:?}",
+        server.connections
+    );
     end(client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_stalls_on_used_connections_gets_new_ones() {
-    let server = start(Setup { nodelay: false, ..Setup::default() }).await;
+    let server = start(Setup {
+        nodelay: false,
+        ..Setup::default()
+    })
+    .await;
     let client = Dial::to(server.url()).legacy().await;
     for _ in 0..40 {
         call(&client, "echo", json!({"text": "x"})).await.unwrap();
@@ -79,8 +109,15 @@ async fn a_server_started_again_between_calls_goes_on_being_used() {
     let port = server.address.port();
     server.stop().await;
     let error = call(&client, "echo", json!({})).await.unwrap_err();
-    assert!(matches!(error.kind(), ErrorKind::Start | ErrorKind::Closed), "{error}");
-    let _again = start(Setup { port, ..Setup::default() }).await;
+    assert!(
+        matches!(error.kind(), ErrorKind::Start | ErrorKind::Closed),
+        "{error}"
+    );
+    let _again = start(Setup {
+        port,
+        ..Setup::default()
+    })
+    .await;
     works(&client).await;
     end(client).await;
 }
@@ -90,7 +127,11 @@ async fn a_server_that_ends_during_a_call_gives_an_error_and_is_used_again() {
     for modern in [false, true] {
         let server = start(Setup::default()).await;
         let dial = Dial::to(server.url());
-        let client = if modern { dial.modern().await } else { dial.legacy().await };
+        let client = if modern {
+            dial.modern().await
+        } else {
+            dial.legacy().await
+        };
         works(&client).await;
         let port = server.address.port();
         let (error, ()) = tokio::join!(call(&client, "never", json!({})), async {
@@ -98,8 +139,15 @@ async fn a_server_that_ends_during_a_call_gives_an_error_and_is_used_again() {
             server.stop().await;
         });
         let error = error.unwrap_err();
-        assert!(matches!(error.kind(), ErrorKind::Start | ErrorKind::Closed), "{error:?}");
-        let _again = start(Setup { port, ..Setup::default() }).await;
+        assert!(
+            matches!(error.kind(), ErrorKind::Start | ErrorKind::Closed),
+            "{error:?}"
+        );
+        let _again = start(Setup {
+            port,
+            ..Setup::default()
+        })
+        .await;
         works(&client).await;
         end(client).await;
     }
