@@ -39,9 +39,9 @@ pub use file::{Excerpt, OpenFile};
 pub use meta::{Kind, Metadata};
 use resolve::{Place, Way, error as failed};
 use sys::{Fail, Fd, Want};
-#[cfg(all(feature = "commands", target_os = "linux"))]
-pub(crate) use targets::Identity;
 use targets::Targets;
+#[cfg(all(feature = "commands", target_os = "linux"))]
+pub(crate) use targets::{Identity, real_path};
 #[cfg(all(feature = "commands", target_os = "linux"))]
 pub(crate) use tree::Tree;
 pub use write::{WriteOptions, WrittenFile};
@@ -139,10 +139,10 @@ impl Workspace {
         self.0.deny.denies_entry(dir, name)
     }
 
-    /// Notes the target of a link whose name is denied, and returns what it is.
+    /// Notes the target of a link whose name is denied, by its real path, and returns what it is.
     #[cfg(all(feature = "commands", target_os = "linux"))]
-    pub(crate) fn note_target(&self, link: &Path) -> std::io::Result<Option<Identity>> {
-        self.0.note_target(link, targets::Kept::FromAll)
+    pub(crate) fn note_target(&self, real: &Path) -> std::io::Result<Option<Identity>> {
+        self.0.note_real_target(real, targets::Kept::FromAll)
     }
 
     /// Notes the repository that a `.git` leads to which is no folder, and returns what it is.

@@ -21,6 +21,7 @@ mod places;
 mod probe;
 mod reading;
 mod running;
+mod search_limit;
 mod system;
 mod watch;
 

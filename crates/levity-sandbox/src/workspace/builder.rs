@@ -76,7 +76,8 @@ impl WorkspaceBuilder {
     /// Opens the folder.
     ///
     /// # Errors
-    /// When it is not there or no folder, a glob does not parse, or the system is not supported.
+    /// When it is not there or no folder, a glob does not parse, its links with denied names take
+    /// longer than five seconds to follow, or the system is not supported.
     pub fn build(self) -> Result<Workspace, PathError> {
         let deny = self.rules.compile()?;
         let shown = || self.root.to_string_lossy().into_owned();
@@ -111,7 +112,7 @@ impl WorkspaceBuilder {
             targets,
             listeners,
         };
-        inner.find_targets();
+        inner.find_targets().map_err(failed)?;
         Ok(Workspace(Arc::new(inner)))
     }
 }

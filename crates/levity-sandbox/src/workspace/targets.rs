@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 
@@ -26,8 +27,15 @@ const MOST_ENTRIES: usize = 200_000;
 /// number alone.
 const MOST_OPEN: usize = 128;
 
+/// The time that following links may take when a workspace is opened. A path in a link may lead
+/// through thousands of folders and 40 more links, so a few thousand links can take minutes.
+const LINK_TIME: Duration = Duration::from_secs(5);
+
 /// How long a file that names a repository may be.
 const MAX_POINTER: u64 = 4096;
+
+const TOO_SLOW: &str = "the links in it whose names are denied take too long to follow; remove \
+    those that lead through many folders or other links";
 
 /// Folders of version control, in which no links with denied names are looked for.
 const VERSION_CONTROL: [&str; 5] = [".git", ".hg", ".svn", ".jj", ".bzr"];
@@ -194,7 +202,12 @@ impl Inner {
     /// Notes the target of a link whose name is denied, or whatever else a denied name points to;
     /// what it is, if it is in the workspace and no rule allows it by its own name.
     pub(super) fn note_target(&self, pointed: &Path, kept: Kept) -> io::Result<Option<Identity>> {
-        let real = pointed.canonicalize()?;
+        let real = real_path(pointed)?;
+        self.note_real_target(&real, kept)
+    }
+
+    /// Notes a target by its real path.
+    pub(super) fn note_real_target(&self, real: &Path, kept: Kept) -> io::Result<Option<Identity>> {
         let Ok(below) = real.strip_prefix(&self.root) else {
             return Ok(None);
         };
@@ -206,7 +219,7 @@ impl Inner {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         #[cfg(not(any(target_os = "linux", target_os = "android")))]
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let fd = openat(CWD, &real, flags, Mode::empty())?;
+        let fd = openat(CWD, real, flags, Mode::empty())?;
         let stat = fstat(&fd)?;
         self.targets.add(path, fd, &stat, kept);
         Ok(Some(Identity::of(&stat)))
@@ -215,22 +228,35 @@ impl Inner {
     /// Notes where git keeps the repository of a `.git` that is a link, or a file that says so.
     pub(super) fn note_repository(&self, git: &Path) -> Option<Identity> {
         let real = repository_of(git)?;
-        self.note_target(&real, Kept::FromFileTools).ok()?
+        self.note_real_target(&real, Kept::FromFileTools).ok()?
     }
 
     /// Looks for links with denied names. What cannot be looked into is left out: tools for files
     /// cannot read it either.
-    pub(super) fn find_targets(&self) {
+    ///
+    /// # Errors
+    /// When following the links takes longer than `time`: targets that are not known cannot be
+    /// denied.
+    pub(super) fn find_targets(&self) -> io::Result<()> {
+        self.find_targets_within(LINK_TIME)
+    }
+
+    fn find_targets_within(&self, time: Duration) -> io::Result<()> {
         if self.deny.is_empty() {
-            return;
+            return Ok(());
         }
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the time that the file system takes is known from a real clock only"
+        )]
+        let start = Instant::now();
         let Ok(top) = openat(
             &self.dir,
             c".",
             OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
             Mode::empty(),
         ) else {
-            return;
+            return Ok(());
         };
         let mut tree = Tree::new(top);
         // Folders that wait, and whether they are denied themselves.
@@ -248,7 +274,7 @@ impl Inner {
                     continue;
                 }
                 let Some(rest) = left.checked_sub(1) else {
-                    return;
+                    return Ok(());
                 };
                 left = rest;
                 let lossy = String::from_utf8_lossy(name);
@@ -265,6 +291,10 @@ impl Inner {
                     false => [&folder, &b"/"[..], name].concat(),
                 };
                 let absolute = || self.root.join(os_path(&path));
+                let is_link = kind == FileType::Symlink || lossy == ".git";
+                if denied && is_link && start.elapsed() > time {
+                    return Err(io::Error::other(TOO_SLOW));
+                }
                 match kind {
                     FileType::Directory if !VERSION_CONTROL.contains(&&*lossy) => {
                         waiting.push((path, denied));
@@ -275,6 +305,7 @@ impl Inner {
                 }
             }
         }
+        Ok(())
     }
 
     /// Returns whether nobody may touch the entry `name` of the folder `dir`.
@@ -292,11 +323,42 @@ fn os_path(bytes: &[u8]) -> &Path {
     Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(bytes))
 }
 
+/// Returns the path of a file or folder without links.
+///
+/// On Linux the kernel finds it in one call. `canonicalize` makes a call for every folder on the
+/// way, each of which walks through all folders before it.
+pub(crate) fn real_path(path: &Path) -> io::Result<PathBuf> {
+    #[cfg(target_os = "linux")]
+    if let Some(real) = real_path_by_kernel(path)? {
+        return Ok(real);
+    }
+    path.canonicalize()
+}
+
+/// `None` where the system does not show the paths of open files, or shows one that is no longer
+/// true.
+#[cfg(target_os = "linux")]
+fn real_path_by_kernel(path: &Path) -> io::Result<Option<PathBuf>> {
+    use std::os::fd::AsRawFd as _;
+
+    let fd = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let real = match fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd())) {
+        Ok(real) if real.is_absolute() => real,
+        Err(error) if error.raw_os_error() == Some(libc::ENAMETOOLONG) => return Err(error),
+        _ => return Ok(None),
+    };
+    let same = match rustix::fs::lstat(&real) {
+        Ok(stat) => Identity::of(&stat) == Identity::of(&fstat(&fd)?),
+        Err(_) => false,
+    };
+    Ok(same.then_some(real))
+}
+
 /// The repository that a `.git` leads to which is no folder itself.
 fn repository_of(git: &Path) -> Option<PathBuf> {
     let meta = fs::symlink_metadata(git).ok()?;
     if meta.is_symlink() {
-        let real = git.canonicalize().ok()?;
+        let real = real_path(git).ok()?;
         return if real.is_dir() {
             Some(real)
         } else {
@@ -311,9 +373,7 @@ fn repository_of(git: &Path) -> Option<PathBuf> {
         return None;
     }
     let path = bytes.strip_prefix(b"gitdir:")?.trim_ascii();
-    git.parent()?
-        .join(os_path(path))
-        .canonicalize()
+    real_path(&git.parent()?.join(os_path(path)))
         .ok()
         .filter(|real| real.is_dir())
 }
@@ -359,6 +419,49 @@ mod tests {
         assert!(
             more.iter().all(|it| known.files.contains_key(it)) && known.open.len() == MOST_OPEN
         );
+    }
+
+    #[test]
+    fn real_path_is_the_canonical_one() {
+        use std::os::unix::fs::symlink;
+
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        fs::create_dir_all(root.join("a/b")).unwrap();
+        fs::write(root.join("a/b/file"), "").unwrap();
+        symlink("a", root.join("to-a")).unwrap();
+        symlink("to-a/../to-a/b/file", root.join("to-file")).unwrap();
+        symlink("nothing", root.join("broken")).unwrap();
+        symlink("loop", root.join("loop")).unwrap();
+        for path in [
+            "",
+            "a/b",
+            "to-a",
+            "to-a/b/..",
+            "to-file",
+            "broken",
+            "loop",
+            "none",
+        ] {
+            let path = root.join(path);
+            let (real, canonical) = (real_path(&path), path.canonicalize());
+            assert_eq!(real.ok(), canonical.ok(), "{path:?}");
+        }
+    }
+
+    #[test]
+    fn opening_fails_when_links_take_too_long() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("settings"), "").unwrap();
+        let open = || super::super::Workspace::open(folder.path()).unwrap();
+        assert!(open().0.find_targets_within(Duration::ZERO).is_ok());
+        std::os::unix::fs::symlink("settings", folder.path().join(".env")).unwrap();
+        let error = open().0.find_targets_within(Duration::ZERO).unwrap_err();
+        assert!(
+            error.to_string().contains("take too long to follow"),
+            "{error}"
+        );
+        assert!(open().0.find_targets().is_ok());
     }
 
     #[test]

@@ -20,6 +20,9 @@ const TIOCLINUX: u64 = 0x541C;
 const FIOSETOWN: u64 = 0x8901;
 const SIOCSPGRP: u64 = 0x8902;
 
+/// Flag of `seccomp` for a filter that reports calls to a listener.
+const NEW_LISTENER: u64 = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER;
+
 /// Requests to terminals, pipes and sockets, by their first and last number. No file system has one
 /// of these.
 const TERMINAL: (u64, u64) = (0x5400, 0x54FF);
@@ -85,10 +88,12 @@ fn file_requests(rules: &mut Rules) -> Option<()> {
 
 fn programs(means: &Means, denied: Rules) -> Option<Vec<BpfProgram>> {
     let arch = TargetArch::try_from(std::env::consts::ARCH).ok()?;
-    let mut kinds = vec![(denied, libc::EACCES), (calls(&MISSING), libc::ENOSYS)];
-    if !means.is_apart() {
-        kinds.push((calls(&PRETENDED), 0));
-    }
+    // The last program answers for `seccomp` itself, so no program can be loaded after it.
+    let kinds = [
+        (denied, libc::EACCES),
+        (calls(&MISSING), libc::ENOSYS),
+        (pretended(means)?, 0),
+    ];
     let mut programs = Vec::new();
     for (rules, errno) in kinds {
         let action = SeccompAction::Errno(errno as u32);
@@ -142,6 +147,13 @@ fn denied(means: &Means, network: Network) -> Option<Rules> {
     when(&mut rules, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, TIOCSTI)?;
     when(&mut rules, libc::SYS_ioctl, 1, SeccompCmpOp::Eq, TIOCLINUX)?;
     snapshots(&mut rules)?;
+    when(
+        &mut rules,
+        libc::SYS_seccomp,
+        1,
+        SeccompCmpOp::MaskedEq(NEW_LISTENER),
+        NEW_LISTENER,
+    )?;
     // A lease on a file makes everybody else wait who opens it, and a delegation is one for
     // folders, too.
     const F_SETDELEG: i32 = 1040;
@@ -159,10 +171,65 @@ fn denied(means: &Means, network: Network) -> Option<Rules> {
         // Before its third version Landlock lets a file be emptied by its path.
         rules.insert(libc::SYS_truncate, Vec::new());
     }
+    rules.extend(calls(&OBJECTS));
+    socket_programs(&mut rules)?;
     if !means.is_apart() {
         signals(&mut rules)?;
-        rules.extend(calls(&OBJECTS));
     }
+    Some(rules)
+}
+
+/// Denies programs that filter the packets of a socket. The kernel counts them for no process,
+/// and freeing thousands of them at once can block the whole machine.
+fn socket_programs(rules: &mut Rules) -> Option<()> {
+    for option in [
+        libc::SO_ATTACH_FILTER,
+        libc::SO_ATTACH_BPF,
+        libc::SO_ATTACH_REUSEPORT_CBPF,
+        libc::SO_ATTACH_REUSEPORT_EBPF,
+    ] {
+        when_both(
+            rules,
+            libc::SYS_setsockopt,
+            [
+                (1, SeccompCmpOp::Eq, libc::SOL_SOCKET as u64),
+                (2, SeccompCmpOp::Eq, option as u64),
+            ],
+        )?;
+    }
+    Some(())
+}
+
+/// Calls that succeed without an effect.
+///
+/// A command loads no filters of its own: each is a program in the kernel, like those of sockets.
+/// Tools such as `file` refuse to work when their filter is denied, so the call succeeds instead;
+/// the command stays under the filters of the sandbox. A filter with a listener returns a
+/// descriptor and is denied.
+///
+/// Without its own namespace, a command also stays in one process group, which the kernel stops
+/// and kills at once, however fast it grows.
+fn pretended(means: &Means) -> Option<Rules> {
+    let mut rules = if means.is_apart() {
+        Rules::new()
+    } else {
+        calls(&[libc::SYS_setsid, libc::SYS_setpgid])
+    };
+    let filter = (SeccompCmpOp::Eq, u64::from(libc::SECCOMP_SET_MODE_FILTER));
+    let no_listener = (SeccompCmpOp::MaskedEq(NEW_LISTENER), 0);
+    when_both(
+        &mut rules,
+        libc::SYS_seccomp,
+        [(0, filter.0, filter.1), (1, no_listener.0, no_listener.1)],
+    )?;
+    when_both(
+        &mut rules,
+        libc::SYS_prctl,
+        [
+            (0, SeccompCmpOp::Eq, libc::PR_SET_SECCOMP as u64),
+            (1, SeccompCmpOp::Eq, u64::from(libc::SECCOMP_MODE_FILTER)),
+        ],
+    )?;
     Some(rules)
 }
 
@@ -452,7 +519,7 @@ fn others(rules: &mut Rules, is_apart: bool) -> Option<()> {
 }
 
 /// What programs have another way for, if it seems not to be there.
-const MISSING: [c_long; 9] = [
+const MISSING: [c_long; 13] = [
     // Its flags are behind a pointer, which a filter cannot follow.
     libc::SYS_clone3,
     // It does what other calls do, past their filters.
@@ -464,13 +531,18 @@ const MISSING: [c_long; 9] = [
     libc::SYS_memfd_secret,
     libc::SYS_shmget,
     libc::SYS_vmsplice,
+    // Rule sets and queues of the kernel, whose memory is counted for no process.
+    libc::SYS_landlock_create_ruleset,
+    libc::SYS_landlock_add_rule,
+    libc::SYS_landlock_restrict_self,
+    libc::SYS_io_setup,
     // Its flags are behind a pointer, too.
     libc::SYS_openat2,
 ];
 
-/// Calls for objects that belong to all of the user's processes where there is no namespace for
-/// them: new ones would be left behind, and those of others are reached by numbers that can be
-/// guessed.
+/// Calls for objects of System V and for message queues. Their memory is counted for no process,
+/// so it is outside the memory limit. Without a namespace they also outlive the command, and the
+/// objects of other processes are reached by numbers that can be guessed.
 const OBJECTS: [c_long; 12] = [
     libc::SYS_shmat,
     libc::SYS_shmctl,
@@ -485,10 +557,6 @@ const OBJECTS: [c_long; 12] = [
     libc::SYS_mq_open,
     libc::SYS_mq_unlink,
 ];
-
-/// What is said to be done and is not: without a namespace of its own, a command stays in one
-/// process group, which the kernel stops and kills at once, however fast it grows.
-const PRETENDED: [c_long; 2] = [libc::SYS_setsid, libc::SYS_setpgid];
 
 /// Calls that change what is known of a file beside its contents. Some have the same number on all
 /// machines.

@@ -20,8 +20,9 @@ use rustix::io::Errno;
 use super::job::{Cover, CoverKind, Identity};
 use super::mounts::{Mounts, Trouble};
 use super::placeholders;
+use super::search_limit::SearchLimit;
 use crate::Workspace;
-use crate::workspace::{MOVES, Tree};
+use crate::workspace::{MOVES, Tree, real_path};
 
 /// How much is looked at and covered. With more, no command runs: whoever makes many files would
 /// make the next command see what is hidden from this one.
@@ -89,6 +90,9 @@ impl Found {
     }
 }
 
+/// Entries between two looks at the clock.
+const CHECK_EVERY: usize = 256;
+
 /// How often links with denied names are followed anew, as long as there are more of them each
 /// time.
 const ROUNDS: usize = 8;
@@ -98,11 +102,18 @@ const ROUNDS: usize = 8;
 /// Git needs what is in `.git`, which tools for files have no business with. What of it would be
 /// executed outside the sandbox later is protected instead, and the rest is searched like any other
 /// folder.
-pub(super) fn search(workspace: &Workspace) -> Result<Found, Trouble> {
-    search_within(workspace, BOUNDS)
+///
+/// # Errors
+/// When the search takes longer than `limit` allows, and when the workspace is out of bounds.
+pub(super) fn search(workspace: &Workspace, limit: &SearchLimit<'_>) -> Result<Found, Trouble> {
+    search_within(workspace, BOUNDS, limit)
 }
 
-fn search_within(workspace: &Workspace, bounds: Bounds) -> Result<Found, Trouble> {
+fn search_within(
+    workspace: &Workspace,
+    bounds: Bounds,
+    limit: &SearchLimit<'_>,
+) -> Result<Found, Trouble> {
     let _still = MOVES.read().unwrap_or_else(PoisonError::into_inner);
     let mounts = Mounts::read(workspace.root())?;
     let (known, paths) = workspace.targets();
@@ -110,7 +121,7 @@ fn search_within(workspace: &Workspace, bounds: Bounds) -> Result<Found, Trouble
     let paths: HashSet<Vec<u8>> = paths.into_iter().map(String::into_bytes).collect();
     let mut counts_names = false;
     for _ in 0..ROUNDS {
-        let mut scan = Scan::new(workspace, bounds, &covered, &paths)?;
+        let mut scan = Scan::new(workspace, bounds, limit, &covered, &paths)?;
         scan.names = counts_names.then(HashMap::new);
         scan.run()?;
         // A file with a name that was not found may have a denied one, in a folder that was not
@@ -140,6 +151,7 @@ fn search_within(workspace: &Workspace, bounds: Bounds) -> Result<Found, Trouble
 struct Scan<'a> {
     workspace: &'a Workspace,
     bounds: Bounds,
+    limit: &'a SearchLimit<'a>,
     tree: Tree,
     seen: usize,
     covers: Vec<Cover>,
@@ -198,6 +210,7 @@ impl<'a> Scan<'a> {
     fn new(
         workspace: &'a Workspace,
         bounds: Bounds,
+        limit: &'a SearchLimit<'a>,
         covered_links: &'a HashSet<Identity>,
         covered_paths: &'a HashSet<Vec<u8>>,
     ) -> Result<Self, Errno> {
@@ -205,6 +218,7 @@ impl<'a> Scan<'a> {
         Ok(Self {
             workspace,
             bounds,
+            limit,
             tree: Tree::new(openat(CWD, workspace.root(), flags, Mode::empty())?),
             seen: 0,
             covers: Vec::new(),
@@ -281,6 +295,9 @@ impl<'a> Scan<'a> {
 
     fn count(&mut self) -> Result<(), Stop> {
         self.seen += 1;
+        if self.seen.is_multiple_of(CHECK_EVERY) {
+            self.limit.check().map_err(Stop::Refuse)?;
+        }
         match self.seen > self.bounds.entries {
             true => Err(Stop::Refuse(refused(
                 "the workspace has too many files to look for those that it denies",
@@ -340,7 +357,7 @@ impl<'a> Scan<'a> {
             };
             self.count_name(&stat);
             match FileType::from_raw_mode(stat.st_mode) {
-                FileType::Symlink => self.follow(fd, name, &path),
+                FileType::Symlink => self.follow(fd, name, &path)?,
                 FileType::Directory => self.wait(path, true)?,
                 _ if stat.st_nlink > 1 => _ = self.linked.insert(Identity::of(&stat)),
                 _ => {}
@@ -350,14 +367,19 @@ impl<'a> Scan<'a> {
     }
 
     /// Notes what a link with a denied name leads to: it is a secret, whatever its own name.
-    fn follow(&mut self, fd: &OwnedFd, name: &[u8], path: &[u8]) {
+    fn follow(&mut self, fd: &OwnedFd, name: &[u8], path: &[u8]) -> Result<(), Stop> {
+        // One link may lead through thousands of folders.
+        self.limit.check().map_err(Stop::Refuse)?;
         let link = PathBuf::from(OsStr::from_bytes(&self.absolute(path)));
-        let noted = self.workspace.note_target(&link);
-        if let (Ok(None), Ok(real)) = (&noted, link.canonicalize())
-            && !real.starts_with(self.workspace.root())
-        {
-            self.outside.insert(real);
-        }
+        let real = real_path(&link);
+        let noted = match real {
+            Ok(real) if !real.starts_with(self.workspace.root()) => {
+                self.outside.insert(real);
+                Ok(None)
+            }
+            Ok(real) => self.workspace.note_target(&real),
+            Err(error) => Err(error),
+        };
         let target = noted.unwrap_or_else(|_| {
             // It was moved meanwhile.
             statat(fd, name, AtFlags::empty())
@@ -365,6 +387,7 @@ impl<'a> Scan<'a> {
                 .map(|target| Identity::of(&target))
         });
         self.linked.extend(target);
+        Ok(())
     }
 
     fn list(
@@ -453,12 +476,12 @@ impl<'a> Scan<'a> {
             // Git needs the target of `.git`.
             FileType::Symlink if is_denied && name == b".git" => {
                 self.cover(CoverKind::Fixed, path, identity);
-                self.note_repository(path);
+                self.note_repository(path)?;
                 return Ok(false);
             }
             FileType::Symlink => {
                 if is_denied {
-                    self.follow(fd, name, path);
+                    self.follow(fd, name, path)?;
                 }
                 return Ok(false);
             }
@@ -475,7 +498,7 @@ impl<'a> Scan<'a> {
             _ if is_denied && name == b".git" => {
                 // A file that says where the folder is.
                 self.cover(CoverKind::Fixed, path, identity);
-                self.note_repository(path);
+                self.note_repository(path)?;
                 return Ok(false);
             }
             FileType::Directory => {
@@ -513,11 +536,13 @@ impl<'a> Scan<'a> {
         }
     }
 
-    fn note_repository(&mut self, git: &[u8]) {
+    fn note_repository(&mut self, git: &[u8]) -> Result<(), Stop> {
+        self.limit.check().map_err(Stop::Refuse)?;
         let noted = self
             .workspace
             .note_repository(OsStr::from_bytes(&self.absolute(git)).as_ref());
         self.used_by_git.extend(noted);
+        Ok(())
     }
 
     /// Keeps what git executes in the repositories that the user's git would use, or is told to
@@ -715,7 +740,9 @@ mod tests {
     use std::fs;
     use std::os::unix::ffi::OsStrExt as _;
     use std::path::{Path, PathBuf};
+    use std::time::Duration;
 
+    use super::super::search_limit::unlimited;
     use super::*;
 
     fn put(root: &Path, names: &[&str]) {
@@ -727,7 +754,9 @@ mod tests {
     }
 
     fn found(workspace: &Workspace, bounds: Bounds) -> Vec<(CoverKind, PathBuf)> {
-        let covers = search_within(workspace, bounds).unwrap().covers;
+        let covers = search_within(workspace, bounds, &unlimited())
+            .unwrap()
+            .covers;
         let mut found: Vec<_> = covers
             .iter()
             .map(|cover| {
@@ -938,7 +967,7 @@ mod tests {
         // `.git` itself, and four files for each of ten repositories.
         for (covers, allowed) in [(41, true), (40, false)] {
             assert_eq!(
-                search_within(&workspace, Bounds { covers, ..BOUNDS }).is_ok(),
+                search_within(&workspace, Bounds { covers, ..BOUNDS }, &unlimited()).is_ok(),
                 allowed
             );
         }
@@ -954,7 +983,7 @@ mod tests {
             .unwrap();
         for (covers, allowed) in [(5, true), (4, false)] {
             assert_eq!(
-                search_within(&workspace, Bounds { covers, ..BOUNDS }).is_ok(),
+                search_within(&workspace, Bounds { covers, ..BOUNDS }, &unlimited()).is_ok(),
                 allowed
             );
         }
@@ -968,7 +997,11 @@ mod tests {
                 .unwrap();
         }
         let workspace = Workspace::open(folder.path()).unwrap();
-        let outside: Vec<_> = search(&workspace).unwrap().outside.into_iter().collect();
+        let outside: Vec<_> = search(&workspace, &unlimited())
+            .unwrap()
+            .outside
+            .into_iter()
+            .collect();
         assert_eq!(outside, [Path::new("/etc/passwd").canonicalize().unwrap()]);
     }
 
@@ -1014,7 +1047,37 @@ mod tests {
                 false,
             ),
         ] {
-            assert_eq!(search_within(&workspace, bounds).is_ok(), allowed);
+            assert_eq!(
+                search_within(&workspace, bounds, &unlimited()).is_ok(),
+                allowed
+            );
         }
+    }
+
+    #[test]
+    fn search_checks_the_time_before_it_follows_a_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(folder.path()).unwrap();
+        fs::write(folder.path().join("settings"), "").unwrap();
+        let over = SearchLimit::start(Duration::ZERO, None);
+        // A workspace of a few files without links is searched in no time.
+        assert!(search(&workspace, &over).is_ok());
+        std::os::unix::fs::symlink("settings", folder.path().join(".env")).unwrap();
+        let Err(Trouble::Io(error)) = search(&workspace, &over) else {
+            panic!("the link was followed");
+        };
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn search_ends_when_nobody_waits_for_the_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = Workspace::open(folder.path()).unwrap();
+        std::os::unix::fs::symlink("settings", folder.path().join(".env")).unwrap();
+        let (control, alive) = io::pipe().unwrap();
+        let limit = SearchLimit::start(Duration::MAX, Some(&control));
+        assert!(search(&workspace, &limit).is_ok());
+        drop(alive);
+        assert!(search(&workspace, &limit).is_err());
     }
 }

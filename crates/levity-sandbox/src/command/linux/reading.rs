@@ -265,7 +265,11 @@ mod tests {
             fs::write(path, "").unwrap();
         }
         let workspace = Workspace::open(folder.path()).unwrap();
-        let found = hide::search(&workspace).unwrap();
+        let found = hide::search(
+            &workspace,
+            &crate::command::linux::search_limit::unlimited(),
+        )
+        .unwrap();
         let created =
             landlock::RulesetAttr::handle_access(landlock::Ruleset::default(), read()).unwrap();
         let ruleset: Option<OwnedFd> = created.create().unwrap().into();

@@ -196,7 +196,11 @@ mod tests {
         std::fs::write(folder.path().join(".env"), "").unwrap();
         let workspace = Workspace::open(folder.path()).unwrap();
         let (root, nothing) = (workspace.root(), Found::default());
-        let found = hide::search(&workspace).unwrap();
+        let found = hide::search(
+            &workspace,
+            &crate::command::linux::search_limit::unlimited(),
+        )
+        .unwrap();
         // One that goes on all the time, so that nothing is forgotten.
         let _other = ScanMark::begin();
         let command = ScanMark::begin().end(root, &found).unwrap();

@@ -7,9 +7,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 use seccompiler::sock_filter;
@@ -23,7 +22,8 @@ use super::placeholders::Placeholders;
 use super::places::Places;
 use super::reading::{Reading, Refusal};
 use super::running::{CommandMark, ScanMark};
-use super::watch::{THREADS, limit, time};
+use super::search_limit::SearchLimit;
+use super::watch::{THREADS, limit};
 use super::{filter, hide, inside, probe};
 use crate::Workspace;
 use crate::command::builder::Setup;
@@ -39,6 +39,9 @@ use crate::command::run::{Control, Order};
 
 /// How often denied files are looked for when they are moved meanwhile.
 const TRIES: usize = 16;
+
+/// The time that a trial of the sandbox may take before its first command.
+const PROBE_TIME: Duration = Duration::from_secs(5);
 
 const MOVED: &str =
     "denied files are moved while they are looked for; run it again when other commands have ended";
@@ -116,12 +119,8 @@ impl System {
         order: &Order,
         control: &Control,
     ) -> Result<CommandOutput, CommandError> {
-        #[expect(
-            clippy::disallowed_methods,
-            reason = "how long a process took is known from a real clock only"
-        )]
-        let start = Instant::now();
-        if is_closed(control) {
+        let limit = SearchLimit::start(order.limits.time, Some(control));
+        if limit.is_abandoned() {
             // Nobody waits for it any more, so it does not begin.
             return Err(CommandError::Lost);
         }
@@ -139,7 +138,10 @@ impl System {
             let control = control
                 .try_clone()
                 .map_err(|source| setup("a descriptor", source))?;
-            let (found, _mark) = self.search(order.read_only)?;
+            let (found, _mark) = self.search(order.read_only, &limit)?;
+            limit
+                .check()
+                .map_err(|source| setup(Step::Hide.name(), source))?;
             let reading = order.read_only.then(|| self.reading(&found)).transpose()?;
             let mut covers = Vec::new();
             let mut _placeholders = Placeholders::default();
@@ -152,6 +154,7 @@ impl System {
             let (job, wires) = self.prepare(
                 order,
                 control,
+                limit.remaining(),
                 Arc::clone(&covers),
                 reading.as_ref(),
                 &mut _links,
@@ -172,14 +175,18 @@ impl System {
             exit,
             stdout: out,
             stderr: err,
-            time: start.elapsed(),
+            time: limit.elapsed(),
         })
     }
 
     /// What must be hidden from a command, and a mark that it is hidden, to hold while the command
     /// runs.
-    fn search(&self, read_only: bool) -> Result<(Found, Option<CommandMark>), CommandError> {
-        let search = || match hide::search(&self.workspace) {
+    fn search(
+        &self,
+        read_only: bool,
+        limit: &SearchLimit<'_>,
+    ) -> Result<(Found, Option<CommandMark>), CommandError> {
+        let search = || match hide::search(&self.workspace, limit) {
             Ok(mut found) => {
                 self.hide_outside(&mut found);
                 found
@@ -187,6 +194,7 @@ impl System {
                     .map_err(|source| setup(Step::Hide.name(), source))?;
                 Ok(found)
             }
+            Err(Trouble::Io(_)) if limit.is_abandoned() => Err(CommandError::Lost),
             Err(Trouble::Io(source)) => Err(setup(Step::Hide.name(), source)),
             Err(Trouble::Mount(mount)) => Err(CommandError::SecondMount(mount)),
         };
@@ -283,6 +291,7 @@ impl System {
         &self,
         order: &Order,
         control: Control,
+        time: Duration,
         covers: Arc<Vec<Cover>>,
         reading: Option<&Reading>,
         links: &mut Option<RunFolder>,
@@ -316,7 +325,10 @@ impl System {
             self.keep_to_reading(&mut job, reading)
                 .map_err(descriptor)?;
         }
-        job.limit(&order.limits);
+        job.limit(&Limits {
+            time,
+            ..order.limits
+        });
         (job.covers, job.dir, job.programs, job.argv, job.envp) =
             (covers, dir, programs, argv, envp);
         Ok((job, pipes.host))
@@ -401,7 +413,8 @@ impl System {
 
     /// A run of the workspace that only reads, to try that; `None` where it cannot be.
     pub(super) fn try_reading(&self) -> Option<Reading> {
-        let found = hide::search(&self.workspace).ok()?;
+        let limit = SearchLimit::start(PROBE_TIME, None);
+        let found = hide::search(&self.workspace, &limit).ok()?;
         self.reading(&found).ok()
     }
 
@@ -421,7 +434,7 @@ impl System {
         }
         job.probe = Some(probe);
         job.limit(limits);
-        job.time_ms = 5000;
+        job.time_ms = millis(PROBE_TIME);
         // To hide something is tried on what no workspace has.
         let stat = rustix::fs::stat(&*self.empty)?;
         let (kind, path) = (CoverKind::Folder, self.empty.clone());
@@ -531,11 +544,6 @@ impl Pipes {
             host,
         })
     }
-}
-
-fn is_closed(control: &Control) -> bool {
-    let mut polled = [PollFd::new(control, PollFlags::IN)];
-    poll(&mut polled, Some(&time(0))).is_ok_and(|ready| ready > 0)
 }
 
 fn setup(step: &'static str, source: io::Error) -> CommandError {
