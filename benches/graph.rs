@@ -278,7 +278,7 @@ fn checks(effort: Effort, scale: usize) {
     let run = move || {
         drop(black_box(
             Graph::check(plan.clone(), &known).expect("the plan is fine"),
-        ))
+        ));
     };
     let work = Work {
         name: "check",

@@ -34,7 +34,7 @@ fn main() {
         ["--serve"] => serve::main(),
         ["--once", subject, url] => once::main(subject, url),
         ["--live", subject, url, count] => {
-            live::main(subject, url, count.parse().expect("a number of agents"))
+            live::main(subject, url, count.parse().expect("a number of agents"));
         }
         ["--callgrind", turns, setup, ref more @ ..] => {
             let number = |text: &str| text.parse().expect("a number");

@@ -69,7 +69,7 @@ fn main() {
         ("the same, calling a tool", CALL),
     ] {
         measure(name, times / 4 + 1, || {
-            runtime.block_on(call(&python, code, Runtime::new()))
+            runtime.block_on(call(&python, code, Runtime::new()));
         });
     }
     let journal = MemoryJournal::new();

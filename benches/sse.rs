@@ -68,7 +68,7 @@ fn works(payloads: Vec<String>, stream: Vec<u8>) -> Vec<Work> {
         move || {
             drop(black_box(
                 decode_chat_stream(black_box(&stream).chunks(size)).expect("it is a reply"),
-            ))
+            ));
         }
     };
     vec![

@@ -273,7 +273,7 @@ fn contexts(effort: Effort, scale: usize) {
             );
         }
         let (len, run) = (bus.len(), move || {
-            drop(black_box(bus.context_for("worker1", 2_000)))
+            drop(black_box(bus.context_for("worker1", 2_000)));
         });
         let work = Work {
             name: "context",

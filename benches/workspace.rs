@@ -67,7 +67,7 @@ fn files(effort: Effort, folder: &Path) {
             effort,
             vec![
                 work("std::fs::read", move || {
-                    drop(black_box(fs::read(&small).expect("it is there")))
+                    drop(black_box(fs::read(&small).expect("it is there")));
                 }),
                 work("Workspace::read", read(&space, "src/deep/small.txt")),
             ],
@@ -80,7 +80,7 @@ fn files(effort: Effort, folder: &Path) {
             effort,
             vec![
                 work("std::fs::read", move || {
-                    drop(black_box(fs::read(&small).expect("it is there")))
+                    drop(black_box(fs::read(&small).expect("it is there")));
                 }),
                 work(
                     "Workspace::read, through a link",
@@ -101,7 +101,7 @@ fn files(effort: Effort, folder: &Path) {
             effort,
             vec![
                 work("std::fs::write", move || {
-                    fs::write(&new, &text).expect("it can be written")
+                    fs::write(&new, &text).expect("it can be written");
                 }),
                 work("Workspace::write, whole or not at all", move || {
                     drop(

@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .run("When do we sail?")
         .on_event(|event| match SwarmNotice::of(&event.kind) {
             Some(SwarmNotice::RoundBegan { round, of }) => {
-                println!("Round {round} of at most {of}")
+                println!("Round {round} of at most {of}");
             }
             Some(SwarmNotice::Message(said)) if said.kind != MessageKind::Answer => {
                 println!("  {}: {}", said.from, said.content);

@@ -57,10 +57,10 @@ async fn main() -> levity::Result<()> {
                 EventKind::ChildStarted { agent, .. } => println!("{indent}asks {agent}"),
                 EventKind::Goal { text } => println!("{indent}goal: {text}"),
                 EventKind::ToolFinished { result, .. } => {
-                    println!("{indent}{} gave {}", result.name, result.text())
+                    println!("{indent}{} gave {}", result.name, result.text());
                 }
                 EventKind::RunEnded(ending) => {
-                    println!("{indent}{}: {}", ending.status, ending.text)
+                    println!("{indent}{}: {}", ending.status, ending.text);
                 }
                 _ => {}
             }

@@ -77,10 +77,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 Some(PlanNotice::StepStarted { step, .. }) => println!("{step} begins"),
                 Some(PlanNotice::StepCompleted { step, .. }) => println!("{step} is done"),
                 Some(PlanNotice::StepFailed { step, error, .. }) => {
-                    println!("{step} failed: {error}")
+                    println!("{step} failed: {error}");
                 }
                 Some(PlanNotice::Replanned { diff, .. }) => {
-                    println!("the plan is changed: {}", diff.reason)
+                    println!("the plan is changed: {}", diff.reason);
                 }
                 _ => {}
             }

@@ -82,7 +82,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         match event.kind {
             EventKind::Guarded { intervention, .. } => println!("  ({intervention})"),
             EventKind::ToolFinished { result, .. } => {
-                println!("{}: {}", result.name, result.text())
+                println!("{}: {}", result.name, result.text());
             }
             _ => {}
         }

@@ -24,10 +24,10 @@ fn shown(run: Run<Swarm>) -> Run<Swarm> {
     run.on_event(|event| match SwarmNotice::of(&event.kind) {
         Some(SwarmNotice::Began { worker, .. }) => println!("  {worker} has the conversation"),
         Some(SwarmNotice::HandedOff { from, to, note }) => {
-            println!("  {from} passes it on to {to}: {note}")
+            println!("  {from} passes it on to {to}: {note}");
         }
         Some(SwarmNotice::LoopFound { from, to, why }) => {
-            println!("  {from} keeps it from {to}: {why}")
+            println!("  {from} keeps it from {to}: {why}");
         }
         _ => {}
     })

@@ -88,7 +88,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             let origin = lineage.lock().expect("nobody panics").apply(event);
             match (SwarmNotice::of(&event.kind), &event.kind) {
                 (Some(SwarmNotice::Began { id, worker, .. }), _) => {
-                    println!("{origin} › {worker}: begins `{id}`")
+                    println!("{origin} › {worker}: begins `{id}`");
                 }
                 (_, EventKind::ToolFinished { result, .. }) => {
                     println!(

@@ -49,7 +49,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         match event.kind {
             EventKind::ToolStarted { call, .. } => println!("calls   {} {}", call.name, call.args),
             EventKind::ToolFinished { result, .. } => {
-                println!("gets    {}", result.text().trim_end())
+                println!("gets    {}", result.text().trim_end());
             }
             EventKind::Denied { reason, .. } => println!("denied  {reason}"),
             EventKind::FileChanged { change, .. } if change.kind == FileChangeKind::Written => {

@@ -342,7 +342,7 @@ impl Machine for Deaf {
                 }
             }
             Input::Cancel { reason } => {
-                self.ending = Some(Ending::new(Status::Cancelled { reason }))
+                self.ending = Some(Ending::new(Status::Cancelled { reason }));
             }
             _ => {}
         }

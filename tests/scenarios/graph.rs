@@ -42,7 +42,7 @@ fn notices() -> (
     let all = Arc::new(Mutex::new(Vec::new()));
     let into = all.clone();
     (all, move |event: &Event| {
-        into.lock().unwrap().extend(PlanNotice::of(&event.kind))
+        into.lock().unwrap().extend(PlanNotice::of(&event.kind));
     })
 }
 

@@ -97,7 +97,7 @@ fn recorded() -> (Agent, RunId, Vec<Event>, Vec<Record>) {
 fn diverges(agent: &Agent, run: &RunId, records: &[Record], part: &str) {
     match replay(run, records, |_, state| agent.restore(state)) {
         Err(error @ RuntimeError::Diverged(_)) => {
-            assert!(error.to_string().contains(part), "{error}")
+            assert!(error.to_string().contains(part), "{error}");
         }
         other => panic!("{:?}", other.map(|replayed| replayed.events)),
     }

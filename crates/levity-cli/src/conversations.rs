@@ -79,9 +79,9 @@ impl List {
             let page = store.list(&query).await.map_err(|error| chain(&error))?;
             for known in &page {
                 if self.json {
-                    say_json(known)
+                    say_json(known);
                 } else {
-                    say(&line(known))
+                    say(&line(known));
                 }
             }
             match page.last().filter(|_| page.len() == PAGE) {
@@ -125,9 +125,9 @@ impl Show {
                 .map_err(|error| chain(&error))?;
             for (at, message) in &page {
                 if self.json {
-                    say_json(&Placed { at: *at, message })
+                    say_json(&Placed { at: *at, message });
                 } else {
-                    say(&spoken(*at, message))
+                    say(&spoken(*at, message));
                 }
             }
             match page.last() {

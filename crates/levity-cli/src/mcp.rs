@@ -244,9 +244,9 @@ impl Tools {
             for server in chosen(servers, self.server.as_deref()) {
                 good &= told(&server.status());
                 if self.json {
-                    tools_json(&server)
+                    tools_json(&server);
                 } else {
-                    tools_text(&server)
+                    tools_text(&server);
                 }
             }
             good

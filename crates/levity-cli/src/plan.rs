@@ -98,7 +98,7 @@ pub(crate) fn sessions(folder: &Path) -> SessionFolder {
             note(&format!(
                 "the session cannot be kept up to date: {}",
                 chain(error)
-            ))
+            ));
         });
     })
 }

@@ -397,7 +397,7 @@ impl fmt::Display for ModelError {
         match self.address() {
             None => return write!(f, "{} (model {model})", self.message),
             Some(address) if self.is_unreachable() => {
-                write!(f, "cannot reach {address} (model {model}")?
+                write!(f, "cannot reach {address} (model {model}")?;
             }
             Some(address) => write!(f, "request to {address} failed (model {model}")?,
         }

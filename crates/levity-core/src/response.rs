@@ -569,7 +569,7 @@ impl Fold {
         match self.touched.and_then(|touched| self.parts.get_mut(touched)) {
             // Two blocks in a row are two blocks.
             Some(Building::Whole(Part::Opaque(_))) | None => {
-                self.add(Building::Whole(Part::Opaque(data)))
+                self.add(Building::Whole(Part::Opaque(data)));
             }
             Some(Building::Whole(part)) => part.set_opaque(data),
             Some(Building::Call { opaque, .. }) => *opaque = Some(data),

@@ -69,7 +69,7 @@ impl RunSummary {
             Entry::Commanded(ControlCommand::Resume) => self.paused = false,
             // All it has left to do is to end.
             Entry::Commanded(ControlCommand::Cancel { .. }) | Entry::Stopped(_) => {
-                self.waiting.clear()
+                self.waiting.clear();
             }
             Entry::Ended(status) => {
                 self.paused = false;

@@ -385,7 +385,7 @@ fn forms(value: &str) -> Vec<String> {
     for byte in value.bytes() {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                address.push(byte.into())
+                address.push(byte.into());
             }
             _ => address.push_str(&format!("%{byte:02X}")),
         }

@@ -287,7 +287,7 @@ impl GraphMachine {
             Some(Awaited::Plan(question)) => self.answered(*question, outcome, wants),
             Some(Awaited::Step(place, Doing::Perform)) => self.performed(place, outcome, wants),
             Some(Awaited::Step(place, Doing::Code(output))) => {
-                self.ran_code(place, output, outcome, wants)
+                self.ran_code(place, output, outcome, wants);
             }
             Some(Awaited::Step(place, Doing::Permit)) => self.permitted(place, outcome, wants),
             Some(Awaited::Step(place, Doing::Pause)) => {

@@ -229,7 +229,7 @@ fn variable(name: &str, value: &Value, found: &mut Found) -> Variable {
     match value {
         Value::Null => {}
         Value::String(_) => {
-            said.reducer = fields::reducer(value, &format!("variable `{name}`"), found)
+            said.reducer = fields::reducer(value, &format!("variable `{name}`"), found);
         }
         Value::Object(map) => {
             let mut fields = Fields::new(format!("variable `{name}`"), map, found);

@@ -91,7 +91,7 @@ impl Budget {
         let reservation = at.map(|at| self.reservations.swap_remove(at).1);
         match (reservation, outcome) {
             (Some(reservation), Outcome::Model(Ok(response))) => {
-                reservation.settle(&mut response.usage)
+                reservation.settle(&mut response.usage);
             }
             (Some(reservation), Outcome::Model(Err(error))) => reservation.fail(error),
             // Counts in full.

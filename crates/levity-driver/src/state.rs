@@ -297,7 +297,7 @@ impl<M: Machine> State<M> {
                 });
             }
             ControlCommand::Cancel { reason } => {
-                self.machine.apply(Input::Cancel { reason }, &mut self.step)
+                self.machine.apply(Input::Cancel { reason }, &mut self.step);
             }
             _ => {}
         }

@@ -304,7 +304,7 @@ impl Wire for Chat {
                         dialect: self.dialect,
                     },
                     list,
-                )
+                );
             });
         });
         sent?;

@@ -204,8 +204,8 @@ impl Wire for Gemini {
         if !extra.contains_key("contents") {
             body.raw("contents", |bytes| {
                 list(bytes, |list| {
-                    encode::contents(request, family, origin, list)
-                })
+                    encode::contents(request, family, origin, list);
+                });
             });
         }
         self.tools(&mut body, request, &hosted);

@@ -165,12 +165,12 @@ impl Wire for Ollama {
         body.field("model", &card.id);
         let mut sent = Ok(());
         body.raw("messages", |bytes| {
-            list(bytes, |list| sent = encode::messages(request, list))
+            list(bytes, |list| sent = encode::messages(request, list));
         });
         sent?;
         if offers_tools(request)? {
             body.raw("tools", |bytes| {
-                list(bytes, |list| encode::tools(request, list))
+                list(bytes, |list| encode::tools(request, list));
             });
         }
         body.optional(

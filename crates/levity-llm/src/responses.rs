@@ -182,8 +182,8 @@ impl Wire for Responses {
         }
         fields.raw("input", |bytes| {
             list(bytes, |list| {
-                encode::input(request, self.stored, origin, list)
-            })
+                encode::input(request, self.stored, origin, list);
+            });
         });
         self.tools(&mut fields, request);
         if let Some(output) = &request.output {
@@ -254,7 +254,7 @@ impl Responses {
             ToolChoice::None => fields.put("tool_choice", json!("none")),
             ToolChoice::Required => fields.put("tool_choice", json!("required")),
             ToolChoice::Tool(name) => {
-                fields.put("tool_choice", json!({"type": "function", "name": name}))
+                fields.put("tool_choice", json!({"type": "function", "name": name}));
             }
             _ => {}
         }

@@ -402,7 +402,7 @@ impl Machine for AgentMachine {
             // Nothing more is asked, and all that was said is kept.
             (Phase::Leaving(_), Input::Say(message)) => self.add(plain(&message)),
             (_, Input::Say(message)) => {
-                self.state.conversation.said.push(Arc::new(plain(&message)))
+                self.state.conversation.said.push(Arc::new(plain(&message)));
             }
             (_, Input::Wrap(limit)) => self.state.budget.wrap(limit),
             (_, Input::Low(limit)) => self.low(limit),

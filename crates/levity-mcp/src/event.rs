@@ -134,7 +134,7 @@ fn log(server: &str, kind: &ServerEventKind) {
     match kind {
         ServerEventKind::Starting => debug!(target: "levity::mcp", server, "MCP server starts"),
         ServerEventKind::Ready { tools } => {
-            info!(target: "levity::mcp", server, tools, "MCP server ready")
+            info!(target: "levity::mcp", server, tools, "MCP server ready");
         }
         ServerEventKind::Away { error, retry } => {
             let again = retry.map(tracing::field::debug);
@@ -147,7 +147,7 @@ fn log(server: &str, kind: &ServerEventKind) {
             debug!(target: "levity::mcp", server, %level, %text, "MCP server logged");
         }
         ServerEventKind::Stderr(line) => {
-            debug!(target: "levity::mcp", server, %line, "MCP server wrote")
+            debug!(target: "levity::mcp", server, %line, "MCP server wrote");
         }
         ServerEventKind::Stopped => info!(target: "levity::mcp", server, "MCP server stopped"),
         ServerEventKind::ResourcesChanged { .. } | ServerEventKind::PromptsChanged => {}

@@ -232,7 +232,7 @@ impl PythonMachine {
                 self.answered(at, Answer::Error(message.to_owned()), step);
             }
             (Waiting::Decision(at), Outcome::Decision(decision)) => {
-                self.decided(at, decision, step)
+                self.decided(at, decision, step);
             }
             _ => {
                 let what = format!("effect {effect} has an outcome of another kind");

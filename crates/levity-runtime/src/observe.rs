@@ -101,7 +101,7 @@ impl Observers {
         match all.len() {
             0 | 1 => all.pop(),
             _ => Some(Arc::new(move |event: &Event| {
-                all.iter().for_each(|watcher| watcher(event))
+                all.iter().for_each(|watcher| watcher(event));
             })),
         }
     }

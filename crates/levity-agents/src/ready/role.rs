@@ -82,7 +82,7 @@ impl Role {
                     .push("You search the web and fetch pages. Give the address of what you used.");
             }
             (true, false) => {
-                lines.push("You fetch pages from the web. Give the address of what you used.")
+                lines.push("You fetch pages from the web. Give the address of what you used.");
             }
             (false, true) => lines.push("You search the web. Give the address of what you used."),
             (false, false) => {}

@@ -221,7 +221,7 @@ impl Search<'_> {
                     files.push(entry.name);
                 }
                 Kind::Dir if folder.may_go_deeper() => {
-                    jobs.push(Job::Below(folder.clone(), entry.name))
+                    jobs.push(Job::Below(folder.clone(), entry.name));
                 }
                 _ => {}
             }

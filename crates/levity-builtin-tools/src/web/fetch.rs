@@ -306,7 +306,7 @@ fn show(page: &Page, offset: usize, max: usize) -> ToolOutput {
             );
         }
         None if offset > 0 => {
-            head += &format!("Bytes {offset} to {end} of {total}; this is the end.\n")
+            head += &format!("Bytes {offset} to {end} of {total}; this is the end.\n");
         }
         None => {}
     }

@@ -63,7 +63,7 @@ impl McpArgs {
             match &status.state {
                 ServerState::Away { error, .. } => tell(&chain(error)),
                 ServerState::Starting => {
-                    tell(&format!("server `{}` is still being started", status.name))
+                    tell(&format!("server `{}` is still being started", status.name));
                 }
                 _ => {}
             }

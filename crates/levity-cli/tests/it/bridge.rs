@@ -54,7 +54,7 @@ impl Place {
         let (host, lines) = self.silent_host(args);
         let saying = host.said.clone();
         std::thread::spawn(move || {
-            lines.for_each(|line| saying.send_modify(|said| said.push(line)))
+            lines.for_each(|line| saying.send_modify(|said| said.push(line)));
         });
         host
     }

@@ -271,7 +271,7 @@ fn what_would_be_sent_otherwise_than_meant_is_refused() {
         ])
     };
     let refused = |name: &str, text: &str, part: &str| {
-        check(&at(file(name, text).to_str().unwrap()), 2, part)
+        check(&at(file(name, text).to_str().unwrap()), 2, part);
     };
     refused("empty-request.txt", " \n", "nothing to ask");
     let message = r#"{"role": "user", "parts": [{"type": "text", "text": "Well?"}]}"#;

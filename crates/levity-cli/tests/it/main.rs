@@ -784,7 +784,7 @@ fn files_that_others_can_read_are_named_on_standard_error() {
     let _ = fs::remove_dir_all(&folder);
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let share = |path: &std::path::Path, mode| {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap()
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     };
     for (journal, memory) in [("runs", "talks"), ("runs.db", "talks.db")] {
         let [journal, memory] = [journal, memory].map(|name| folder.join(name));

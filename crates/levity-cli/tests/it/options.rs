@@ -118,7 +118,7 @@ fn every_command_that_runs_agents_has_the_same_options() {
     for surface in SURFACES {
         let help = text(&levity(&[surface, &["--help"]].concat()));
         options.iter().for_each(|option| {
-            assert!(help.contains(option), "{surface:?} lacks {option}: {help}")
+            assert!(help.contains(option), "{surface:?} lacks {option}: {help}");
         });
     }
 }
@@ -306,7 +306,7 @@ fn only_scripts_and_the_demonstration_have_the_tool_add() {
         assert!(
             !request["tools"].to_string().contains("\"add\""),
             "{request}"
-        )
+        );
     });
 }
 

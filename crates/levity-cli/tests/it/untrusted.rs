@@ -32,7 +32,7 @@ impl Folder {
         thread::spawn(move || {
             listener
                 .incoming()
-                .for_each(|_| reached.store(true, Ordering::SeqCst))
+                .for_each(|_| reached.store(true, Ordering::SeqCst));
         });
         for (name, text) in files {
             let path = folder.dir.path().join(name);

@@ -116,7 +116,7 @@ impl Walk<'_> {
         };
         match is_file {
             true if self.listed.view.files.len() < self.max_files => {
-                self.listed.view.files.push(path)
+                self.listed.view.files.push(path);
             }
             true => self.listed.missing += 1,
             false => {}

@@ -17,7 +17,7 @@ pub(super) fn variables(plan: &Plan, known: &PlanConstraints, found: &mut Found)
         };
         match compiled(schema, known.max_text) {
             Err(flaw) => {
-                found.push_with(|| of(name, &format!("has a schema that cannot be used: {flaw}")))
+                found.push_with(|| of(name, &format!("has a schema that cannot be used: {flaw}")));
             }
             Ok(schema) => {
                 let problems = plan

@@ -45,7 +45,7 @@ pub(super) fn redo(graph: &Graph, judge: &StepId, steps: &[StepId], issues: &[St
 /// one to the other.
 fn between(graph: &Graph, judge: u32, steps: &[StepId]) -> Vec<u32> {
     let before = marked(graph, &[judge], |at, next| {
-        next.extend(graph.before(at).map(|(from, _)| from))
+        next.extend(graph.before(at).map(|(from, _)| from));
     });
     let named = steps.iter().filter_map(|id| graph.find(id.as_str()));
     let mut first: Vec<u32> = named
@@ -55,7 +55,7 @@ fn between(graph: &Graph, judge: u32, steps: &[StepId]) -> Vec<u32> {
         first = graph.before(judge).map(|(from, _)| from).collect();
     }
     let behind = marked(graph, &first, |at, next| {
-        next.extend(graph.behind(at).map(|(to, _)| to))
+        next.extend(graph.behind(at).map(|(to, _)| to));
     });
     let on_the_way = |at: &u32| (before[*at as usize] && behind[*at as usize]) || *at == judge;
     (0..graph.len() as u32).filter(on_the_way).collect()

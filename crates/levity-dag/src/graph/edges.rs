@@ -357,9 +357,9 @@ impl<'a> Build<'a> {
         let mut later = Vec::new();
         for (pair, before) in asked.into_iter().zip(before) {
             if before {
-                later.push(pair)
+                later.push(pair);
             } else {
-                edges.push(pair)
+                edges.push(pair);
             }
         }
         edges.sort_unstable();

@@ -55,7 +55,7 @@ impl GraphMachine {
         match outcome {
             Outcome::Decision(Decision::Allow) => self.allowed(planning, proposal, wants),
             Outcome::Decision(Decision::Edit { args }) => {
-                self.edited(planning, proposal, &args, wants)
+                self.edited(planning, proposal, &args, wants);
             }
             Outcome::Decision(Decision::Answer { text }) if self.rules.planner.is_some() => {
                 let message = format!("the user says: {text}");
@@ -92,7 +92,7 @@ impl GraphMachine {
                 );
             }
             (Ok(graph), Proposal::Plan(_)) => {
-                self.adopt(&planning, Draft { diff: None, graph }, wants)
+                self.adopt(&planning, Draft { diff: None, graph }, wants);
             }
             (Err(faults), proposal) if self.rules.planner.is_some() => {
                 self.reject(planning, &faults, &proposal.args().to_string(), wants);

@@ -260,7 +260,7 @@ fn near_is_what_a_run_and_those_above_it_need_to_answer() {
         meter
             .reserve(worst(400, 100))
             .unwrap()
-            .settle(&mut Usage::new(200, 100))
+            .settle(&mut Usage::new(200, 100));
     };
     let top = root(Limits::new().tokens(10_000));
     let (middle, bottom) = (child(Limits::new(), &top), child(Limits::new(), &top));

@@ -57,7 +57,7 @@ async fn evaluation_continues_where_it_was_dropped() {
     let seen = Arc::new(AtomicUsize::new(0));
     let evaluation = Evaluation::new();
     let run = evaluation.run(&subject, &mut results, |progress| {
-        seen.store(progress.done, Ordering::Relaxed)
+        seen.store(progress.done, Ordering::Relaxed);
     });
     // Two cases are answered at the first poll, and the third one never is.
     assert!(futures_util::FutureExt::now_or_never(run).is_none());
@@ -68,7 +68,7 @@ async fn evaluation_continues_where_it_was_dropped() {
     let mut results = open(&folder);
     let mut last = (0, 0, 0);
     let told = |progress: &levity_eval::EvalProgress<'_>| {
-        last = (progress.done, progress.of, progress.passed)
+        last = (progress.done, progress.of, progress.passed);
     };
     Evaluation::new()
         .run(&subject, &mut results, told)
@@ -128,7 +128,7 @@ async fn evaluation_keeps_errors_as_trials_and_repeats_them_only_when_asked() {
     assert_eq!(subject.asked.load(Ordering::Relaxed), 0);
     let mut last = (0, 0, 0);
     let told = |progress: &levity_eval::EvalProgress<'_>| {
-        last = (progress.done, progress.passed, progress.errors)
+        last = (progress.done, progress.passed, progress.errors);
     };
     Evaluation::new()
         .retry_errors()

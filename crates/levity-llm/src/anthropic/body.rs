@@ -62,7 +62,7 @@ pub(super) fn write(wire: &Anthropic, asked: Asked<'_>) -> Result<Vec<u8>, Model
         Marks::none()
     };
     body.raw("messages", |bytes| {
-        written = messages::write(bytes, lines, generation, marks, to)
+        written = messages::write(bytes, lines, generation, marks, to);
     });
     written?;
     if let Some(thinking) = &plan.thinking {
@@ -225,7 +225,7 @@ impl Draft<'_> {
             ToolChoice::None => self.own("tool_choice", &json!({"type": "none"})),
             ToolChoice::Required => self.own("tool_choice", &json!({"type": "any"})),
             ToolChoice::Tool(name) => {
-                self.own("tool_choice", &json!({"type": "tool", "name": name}))
+                self.own("tool_choice", &json!({"type": "tool", "name": name}));
             }
             _ => {}
         }

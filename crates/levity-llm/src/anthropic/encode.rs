@@ -258,7 +258,7 @@ fn content(result: &ToolResult, to: To<'_>) -> Vec<u8> {
         }
     }
     crate::body::list(&mut bytes, |list| {
-        blocks.iter().for_each(|block| list.add(block))
+        blocks.iter().for_each(|block| list.add(block));
     });
     bytes
 }

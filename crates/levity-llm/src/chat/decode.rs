@@ -254,7 +254,7 @@ impl Decoder {
     fn tagged(&mut self, piece: thoughts::Piece, sink: &mut Sink) {
         match piece {
             thoughts::Piece::Thinking(text) => {
-                self.think(Said::Text(text.into()), Field::Tags, sink)
+                self.think(Said::Text(text.into()), Field::Tags, sink);
             }
             thoughts::Piece::Text(text) => self.say(text, sink),
         }

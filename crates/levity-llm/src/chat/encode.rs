@@ -110,8 +110,8 @@ fn write_user(bytes: &mut Vec<u8>, message: &Message, to: To<'_>) -> Result<(), 
     body.field("role", "user");
     body.raw("content", |bytes| {
         list(bytes, |list| {
-            checked = write_parts(list, &message.parts, to)
-        })
+            checked = write_parts(list, &message.parts, to);
+        });
     });
     bytes.extend(body.finish());
     checked
@@ -180,7 +180,7 @@ fn write_assistant(bytes: &mut Vec<u8>, message: &Message, to: To<'_>) -> Result
         if calls {
             body.raw("tool_calls", |bytes| {
                 list(bytes, |list| {
-                    message.calls().for_each(|call| write_call(list, call, to))
+                    message.calls().for_each(|call| write_call(list, call, to));
                 });
             });
         }

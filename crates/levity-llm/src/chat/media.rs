@@ -137,7 +137,7 @@ pub(super) fn shown<'a>(
     let mut body = Body::new();
     body.field("role", "user");
     body.raw("content", |bytes| {
-        list(bytes, |list| parts.iter().for_each(|part| list.item(part)))
+        list(bytes, |list| parts.iter().for_each(|part| list.item(part)));
     });
     bytes.extend(body.finish());
     Ok(())

@@ -49,7 +49,7 @@ impl<'de> Fields<'de> for Counts {
             "prompt_cache_hit_tokens" => self.prompt_cache_hit_tokens = fields.next_value()?,
             "cache_read_input_tokens" => self.cache_read_input_tokens = fields.next_value()?,
             "cache_creation_input_tokens" => {
-                self.cache_creation_input_tokens = fields.next_value()?
+                self.cache_creation_input_tokens = fields.next_value()?;
             }
             "cost" => self.cost = fields.next_value()?,
             _ => self.beside.set(name, fields)?,

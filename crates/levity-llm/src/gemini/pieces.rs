@@ -111,7 +111,7 @@ impl<'de> Deserialize<'de> for Piece {
                     match &*name {
                         "text" => piece.text = map.next_value()?,
                         "thought" => {
-                            piece.thought = map.next_value::<Option<bool>>()?.unwrap_or_default()
+                            piece.thought = map.next_value::<Option<bool>>()?.unwrap_or_default();
                         }
                         "functionCall" => piece.call = map.next_value()?,
                         "inlineData" => piece.data = map.next_value()?,

@@ -120,7 +120,7 @@ impl<'a> Narrower<'a> {
                 .iter()
                 .for_each(|one| merge(narrow, self.schema(one, deep))),
             ("additionalProperties", Value::Bool(false)) => {
-                words.push("no other fields".to_owned())
+                words.push("no other fields".to_owned());
             }
             (name, _) if SILENT.contains(&name) => {}
             (name, value) => words.push(format!("{name}: {value}")),

@@ -119,7 +119,7 @@ impl Span {
             ("otel.name", Value::Text(text)) => self.name.clone_from(text),
             ("otel.kind", Value::Text(text)) => self.kind = kind(text),
             ("otel.status_code", Value::Text(text)) => {
-                self.failed = text.eq_ignore_ascii_case("error")
+                self.failed = text.eq_ignore_ascii_case("error");
             }
             ("otel.status_message", Value::Text(text)) => self.status = Some(text.clone()),
             _ => put(&mut self.attributes, name, value),

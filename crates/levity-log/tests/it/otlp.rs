@@ -424,7 +424,9 @@ fn what_a_busy_receiver_turns_down_is_sent_again_and_what_it_refuses_is_not() {
     let collector = Collector::new(|number| if number <= 2 { 503 } else { 200 });
     let otlp = quiet(&collector).open().unwrap();
     let span = || {
-        tracing::dispatcher::with_default(&with(otlp.layer()), || drop(tracing::info_span!("once")))
+        tracing::dispatcher::with_default(&with(otlp.layer()), || {
+            drop(tracing::info_span!("once"))
+        });
     };
     span();
     assert!(

@@ -48,7 +48,7 @@ impl Machine for Above {
                 ..
             } => self.ending = Some(*ending),
             Input::Cancel { reason } => {
-                self.ending = Some(Ending::new(Status::Cancelled { reason }))
+                self.ending = Some(Ending::new(Status::Cancelled { reason }));
             }
             _ => {}
         }

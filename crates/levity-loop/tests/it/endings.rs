@@ -263,7 +263,7 @@ async fn run_that_is_cancelled_while_it_is_prepared_ends_as_cancelled() {
     run.cancel("enough").await.unwrap();
     match run.await {
         Err(Error::Cancelled { reason, partial }) => {
-            assert_eq!((&*reason, partial.text()), ("enough", ""))
+            assert_eq!((&*reason, partial.text()), ("enough", ""));
         }
         other => panic!("{other:?}"),
     }

@@ -50,7 +50,7 @@ impl<'a> Entry<'a> {
             Some(setting) => {
                 match self.found.iter().find(|(known, ..)| *known == setting) {
                     Some((_, known, _)) if *known == key => {
-                        self.wrong(key, "it stands there twice")
+                        self.wrong(key, "it stands there twice");
                     }
                     // `type` and `transport` side by side say the same as a rule.
                     Some((_, _, known)) if *known == value => {}

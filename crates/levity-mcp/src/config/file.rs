@@ -99,7 +99,7 @@ impl<'a> Reading<'a> {
             let at = below(at, name);
             match value {
                 Node::Map(settings) => {
-                    self.entry(Entry::new(at, settings), Some(&name.as_str().into()))
+                    self.entry(Entry::new(at, settings), Some(&name.as_str().into()));
                 }
                 // A remark, or the schema of the file.
                 _ if name.starts_with(['$', '_']) => {}

@@ -14,7 +14,7 @@ pub(super) fn plain(text: &str) -> String {
                 comma = None;
             }
             b'/' if matches!(bytes.get(at + 1), Some(b'/' | b'*')) => {
-                at = blank_comment(&mut bytes, at)
+                at = blank_comment(&mut bytes, at);
             }
             byte => {
                 if let (b'}' | b']', Some(comma)) = (byte, comma) {

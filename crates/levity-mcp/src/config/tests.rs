@@ -528,7 +528,7 @@ fn the_environment_names_a_config_or_holds_it() {
         )
     };
     let check = |set: &[(&str, &str)], expected: &str| {
-        assert_eq!(names(set), (expected.to_owned(), 0), "{set:?}")
+        assert_eq!(names(set), (expected.to_owned(), 0), "{set:?}");
     };
     check(&[], "");
     check(&[("LEVITY_MCP_SERVERS", path)], "f -,p ");

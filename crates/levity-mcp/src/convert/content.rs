@@ -31,10 +31,10 @@ impl Pieces {
         match block {
             ContentBlock::Text(text) => self.text(text.text),
             ContentBlock::Image(image) => {
-                self.media("an image", &image.mime_type, &image.data, None)
+                self.media("an image", &image.mime_type, &image.data, None);
             }
             ContentBlock::Audio(audio) => {
-                self.media("a sound", &audio.mime_type, &audio.data, None)
+                self.media("a sound", &audio.mime_type, &audio.data, None);
             }
             ContentBlock::Resource(embedded) => self.resource(embedded.resource),
             ContentBlock::ResourceLink(link) => self.text(linked(&link)),

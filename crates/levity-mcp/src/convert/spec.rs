@@ -62,7 +62,7 @@ pub(crate) fn spec(
         let wrong = |flaw| {
             problems.push(named(format!(
                 "is not held to its output schema, which {flaw}"
-            )))
+            )));
         };
         schema::output(output).map_err(wrong).ok()
     });

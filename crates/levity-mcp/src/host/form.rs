@@ -20,7 +20,7 @@ pub(super) fn complete(
     for (name, field) in fields {
         match (content.get(name), field.get("default")) {
             (Some(value), _) => {
-                problems.extend(check(field, value).err().map(|what| told(name, what)))
+                problems.extend(check(field, value).err().map(|what| told(name, what)));
             }
             // A default that the server's own form does not allow helps nobody.
             (None, Some(default)) if check(field, default).is_ok() => {

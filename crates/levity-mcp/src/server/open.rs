@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn patterns() {
         let check = |pattern, name, expected| {
-            assert_eq!(matches(pattern, name), expected, "{pattern} {name}")
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
         };
         check("read", "read", true);
         check("read", "reader", false);

@@ -332,7 +332,7 @@ async fn servers_that_repeat_their_settings_in_events_show_none() {
         assert!(
             !shown.contains("canar") && !shown.contains("456789"),
             "{shown}"
-        )
+        );
     };
     for pad in pads {
         let words = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));

@@ -378,7 +378,7 @@ pub(super) fn file_name(id: &str) -> String {
     for byte in id.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
-                name.push(char::from(byte))
+                name.push(char::from(byte));
             }
             byte => {
                 let _ = write!(name, "%{byte:02x}");

@@ -72,7 +72,7 @@ impl Machine for Calls {
             }
             Input::Stop(limit) => self.ending = Some(Ending::new(Status::Partial(limit))),
             Input::Cancel { reason } => {
-                self.ending = Some(Ending::new(Status::Cancelled { reason }))
+                self.ending = Some(Ending::new(Status::Cancelled { reason }));
             }
             _ => {}
         }

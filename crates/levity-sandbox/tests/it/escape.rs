@@ -99,7 +99,7 @@ impl Scene {
             Set::Dir(path) => fs::create_dir_all(at(path)).unwrap(),
             Set::File(path) => fs::write(at(path), "made").unwrap(),
             Set::Pipe(path) => {
-                mknodat(CWD, at(path), FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap()
+                mknodat(CWD, at(path), FileType::Fifo, Mode::from_raw_mode(0o666), 0).unwrap();
             }
             Set::Socket(path) => drop(UnixListener::bind(at(path)).unwrap()),
         }

@@ -221,7 +221,7 @@ fn changes_are_told() {
         listener
             .lock()
             .unwrap()
-            .push(format!("{} {}", change.path, change.kind))
+            .push(format!("{} {}", change.path, change.kind));
     });
     space
         .write_with("a/./b.txt", b"x", WriteOptions::new().parents())

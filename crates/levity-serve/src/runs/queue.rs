@@ -64,7 +64,7 @@ impl Runs {
                 match runs.resume_at(&run, Whose::Queue(kept)).await {
                     Err(Error::Full { .. }) => runs.enqueue(run),
                     Err(error) if error.is_retryable() && !is_elsewhere(&error) => {
-                        runs.enqueue(run)
+                        runs.enqueue(run);
                     }
                     // Whoever asks for it by name is told why it does not go on.
                     _ => {}

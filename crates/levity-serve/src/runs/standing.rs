@@ -59,7 +59,7 @@ impl RunStatus {
             EventKind::Asked(ask) => self.wait(event, ask.effect, None),
             EventKind::WaitStarted { effect, until } => self.wait(event, *effect, Some(*until)),
             EventKind::Decided { effect, .. } | EventKind::Woken { effect } => {
-                self.wake(event, *effect)
+                self.wake(event, *effect);
             }
             EventKind::RunEnded(_) => self.waiting.retain(|(run, _)| *run != event.run),
             _ => {}
@@ -99,7 +99,7 @@ impl RunStatus {
             }
             EventKind::ToolStarted { .. } => stats.tool_calls += 1,
             EventKind::ToolFinished { result, .. } => {
-                stats.failed_calls += u64::from(result.is_error())
+                stats.failed_calls += u64::from(result.is_error());
             }
             EventKind::ChildFinished { ending, .. } => self.usage += ending.usage,
             EventKind::Paused => self.paused = true,

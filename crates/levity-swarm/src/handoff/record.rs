@@ -146,7 +146,7 @@ pub(super) fn sound(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
         let is_plain = message.calls().next().is_none() && message.results().next().is_none();
         match rest.next_if(|next| !is_plain && next.role == Role::Tool) {
             Some(answer) if is_history(&[message, answer]) => {
-                kept.extend([message.clone(), answer.clone()])
+                kept.extend([message.clone(), answer.clone()]);
             }
             _ if is_plain && message.role != Role::Tool => kept.push(message.clone()),
             _ => kept.extend(words(message)),

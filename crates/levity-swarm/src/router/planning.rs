@@ -27,7 +27,7 @@ impl Routed {
         match self.work.check(&plan, plan.len(), desk) {
             Ok(order) => self.take_on(plan, order, PlannedBy::Host, desk, wants),
             Err(faults) => {
-                self.fall_back(&format!("the plan that was given: {faults}"), desk, wants)
+                self.fall_back(&format!("the plan that was given: {faults}"), desk, wants);
             }
         }
     }
@@ -68,7 +68,7 @@ impl Routed {
             Ok(Answered::Answer(text)) if self.round == 1 => desk.answer(ROUTER, text, wants),
             Ok(Answered::Answer(_)) => self.close(desk, wants),
             Ok(Answered::Plan(plan, _)) if plan.is_empty() && self.round > 1 => {
-                self.close(desk, wants)
+                self.close(desk, wants);
             }
             Ok(Answered::Plan(plan, mends)) => {
                 if !mends.is_empty() {

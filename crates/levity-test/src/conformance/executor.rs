@@ -35,7 +35,7 @@ pub async fn executor<E: Executor>(make: impl Fn() -> E, effects: Vec<Effect>) {
             async {
                 drop(abandon(
                     executor.prepare(&effect, &PrepareCx::new()).into_future(),
-                ))
+                ));
             },
             promise,
         )

@@ -41,7 +41,7 @@ fn points<T, W>(report: &Report<T, W>) -> Vec<Vec<(usize, Moment)>> {
 fn every_record_is_the_last_one_at_both_its_moments_also_within_an_append() {
     use Moment::{BeforeNext, Ended, Written};
     let report = block_on(crash::after_every_record(Keeping::default, async |life| {
-        four(&life).await
+        four(&life).await;
     }));
     let expected = [
         (0, BeforeNext),

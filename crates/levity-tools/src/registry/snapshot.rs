@@ -76,7 +76,7 @@ impl Snapshot {
             self.problems.push(ToolProblem {
                 source: source.name().to_owned(),
                 error,
-            })
+            });
         };
         let entry = match last.compiled(tool) {
             Ok(entry) => entry,

@@ -91,7 +91,7 @@ impl Parser<'_> {
             Some(b':' | b'=') => self.cursor.pass_colon(),
             Some(b',' | b'}' | b']' | b')') if empty => return self.become_set(start),
             Some(b',' | b'}' | b']' | b')') if quoted => {
-                self.cursor.mends.add(Repair::MissingValue)
+                self.cursor.mends.add(Repair::MissingValue);
             }
             Some(_) if quoted || matches!(next, Some(b'"' | b'\'' | b'{' | b'[')) => {
                 self.cursor.mends.add(Repair::Colon);

@@ -283,7 +283,7 @@ impl Decoder {
     fn count_fee(&mut self, whole: &Value) {
         match text(whole, "type") {
             "web_search_call" | "file_search_call" => {
-                self.searches = self.searches.saturating_add(1)
+                self.searches = self.searches.saturating_add(1);
             }
             "code_interpreter_call" | "shell_call" => {
                 // One that does not say where it ran is taken for one of its own.

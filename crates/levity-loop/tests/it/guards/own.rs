@@ -54,7 +54,7 @@ impl Machine for Three {
                 }
             }
             Input::Cancel { reason } => {
-                self.ending = Some(Ending::new(Status::Cancelled { reason }))
+                self.ending = Some(Ending::new(Status::Cancelled { reason }));
             }
             _ => {}
         }

@@ -73,7 +73,7 @@ impl Machine for Calls {
                 self.results.push(result.text().into_owned());
             }
             Input::Cancel { reason } => {
-                self.ending = Some(Ending::new(Status::Cancelled { reason }))
+                self.ending = Some(Ending::new(Status::Cancelled { reason }));
             }
             other => panic!("{other:?}"),
         }

@@ -150,7 +150,7 @@ fn serve(mute: bool) {
             Some("tools/list") => answer(&id, &json!({"tools": tools()})),
             Some("tools/call") => call(&id, &message["params"], &mut late),
             Some("notifications/cancelled") => {
-                eprintln!("cancelled {}", message["params"]["requestId"])
+                eprintln!("cancelled {}", message["params"]["requestId"]);
             }
             Some(_) if !id.is_null() => error(&id, -32601, "no such method"),
             _ => {}

@@ -171,7 +171,7 @@ async fn without_the_right_to_write_a_run_is_refused_and_left_alone() {
     write(&journal, vec![opened(), result("one", None)]).await;
     let before = fs::read(folder.file()).unwrap();
     let allow = |path: &Path, mode: u32| {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap()
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     };
     allow(&folder.file(), 0o444);
     allow(&folder.0, 0o555);

@@ -181,7 +181,7 @@ impl Driver {
                 self.open.push((effect, answer));
             }
             SwarmNotice::Synthesising { effect } => {
-                self.open.push((effect, said("All in all.".to_owned())))
+                self.open.push((effect, said("All in all.".to_owned())));
             }
             SwarmNotice::Planned { plan, .. } => {
                 for one in plan {

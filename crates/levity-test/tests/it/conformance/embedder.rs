@@ -65,7 +65,7 @@ impl Embedder for Flawed {
             Flaw::OneTooFew => drop(vectors.pop()),
             Flaw::OneForNone if texts.is_empty() => vectors.push(vec![0.0; 256]),
             Flaw::AnotherSize if calls % 2 == 1 => {
-                vectors.iter_mut().for_each(|vector| vector.push(0.0))
+                vectors.iter_mut().for_each(|vector| vector.push(0.0));
             }
             Flaw::TooLong => vectors.iter_mut().flatten().for_each(|part| *part *= 2.0),
             Flaw::ZeroForAText => vectors.iter_mut().flatten().for_each(|part| *part = 0.0),
@@ -75,7 +75,7 @@ impl Embedder for Flawed {
                 .take(1)
                 .for_each(|part| *part = f32::NAN),
             Flaw::Backwards if texts.first().is_some_and(|text| text.starts_with("The")) => {
-                vectors.reverse()
+                vectors.reverse();
             }
             Flaw::OnlySome => vectors.truncate(100),
             Flaw::PanicsAtNul => assert!(!texts.iter().any(|text| text.contains('\0')), "a NUL"),

@@ -189,7 +189,7 @@ fn refuses_flaws() {
         refuses(
             conformance::executor(|| Parts::new(flaw), effects()),
             promise,
-        )
+        );
     };
     let kind = "executor: `execute` gives an outcome of the effect's kind, and a failure for what \
         is unknown";

@@ -171,7 +171,7 @@ impl Agent {
             }
             (None, Outcome::Model(Ok(_))) => self.end(Status::Complete, step),
             (None, Outcome::Model(Err(error))) => {
-                self.end(Status::Failed(Failure::Model(error)), step)
+                self.end(Status::Failed(Failure::Model(error)), step);
             }
             (None, _) => self.end(Status::Failed(Failure::Internal("no reply".into())), step),
             (Some(call), Outcome::NeedsApproval { reason }) => self.ask_person(call, reason, step),
@@ -249,10 +249,10 @@ impl Machine for Agent {
             }
             Input::Finished { effect, outcome } => self.finished(effect, outcome, step),
             Input::Say(_) if self.flaw == Flaw::PanicsBeforeBegin => {
-                drop(self.run.clone().unwrap())
+                drop(self.run.clone().unwrap());
             }
             Input::Stop(limit) if self.flaw != Flaw::IgnoresStop => {
-                self.end(Status::Partial(limit), step)
+                self.end(Status::Partial(limit), step);
             }
             Input::Cancel { .. } if self.flaw == Flaw::IgnoresCancel => {}
             Input::Cancel { .. } if self.flaw == Flaw::CancelledAsComplete => {

@@ -141,11 +141,11 @@ async fn blocking_permit_of_a_tool_leaves_the_thread_to_other_tasks() {
         .unwrap();
     let call = ToolCall::new("c", "renamed", json!({}));
     let (permit, ()) = tokio::join!(dispatcher.permit(&call).into_future(), async {
-        send.send(()).unwrap()
+        send.send(()).unwrap();
     });
     assert_eq!(permit, Permit::Allow);
     let (dispatched, ()) = tokio::join!(dispatcher.dispatch(&call, false, cx()), async {
-        send.send(()).unwrap()
+        send.send(()).unwrap();
     });
     assert!(matches!(dispatched, Dispatched::Done(result) if result.text() == "done"));
 }
@@ -165,7 +165,7 @@ async fn blocking_rule_leaves_the_thread_to_other_tasks() {
         .unwrap();
     let call = ToolCall::new("c", "weather", json!({"city": "Rome"}));
     let (permit, ()) = tokio::join!(dispatcher.permit(&call).into_future(), async {
-        send.send(()).unwrap()
+        send.send(()).unwrap();
     });
     assert_eq!(permit, Permit::deny("no"));
 }
