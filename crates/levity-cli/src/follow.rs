@@ -9,7 +9,9 @@ use levity::runtime::{RunHandle, Runnable};
 
 use crate::agent::AgentArgs;
 use crate::input::Input;
-use crate::terminal::{brief, chain, complain, is_shown_whole, say, say_json, shell, whole};
+use crate::terminal::{
+    brief, chain, complain, counted, is_shown_whole, say, say_json, shell, whole,
+};
 
 /// How a run that waits is told from one that ended.
 pub(crate) const WAITS: u8 = 3;
@@ -242,10 +244,10 @@ fn conclude(args: &AgentArgs, answer: &Answer, kept: bool) -> ExitCode {
     if !args.quiet {
         let stats = answer.stats();
         say(&format!(
-            "({}, {} turns, {} tool calls)\n",
+            "({}, {}, {})\n",
             answer.usage(),
-            stats.turns,
-            stats.tool_calls
+            counted(stats.turns.into(), "turn"),
+            counted(stats.tool_calls.into(), "tool call")
         ));
     }
     ExitCode::SUCCESS

@@ -48,6 +48,29 @@ pub(crate) fn read_text(path: &Path) -> Result<String, String> {
     }
 }
 
+/// Reads standard input to its end; fails if it has more than `max` bytes.
+pub(crate) fn read_stdin(max: u64) -> Result<Vec<u8>, String> {
+    read_all(io::stdin().lock(), max)
+        .map_err(|error| format!("cannot read standard input: {error}"))
+}
+
+fn read_all(input: impl io::Read, max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    input.take(max + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > max {
+        true => Err(io::Error::other(format!(
+            "it has more than {max} bytes; use a smaller input"
+        ))),
+        false => Ok(bytes),
+    }
+}
+
+/// Returns a number with its unit, as in "1 tool call" and "2 tool calls".
+pub(crate) fn counted(number: u64, unit: &str) -> String {
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{number} {unit}{ending}")
+}
+
 /// A word as a shell takes it in a command that is suggested: ids and paths may be those of a
 /// folder from elsewhere.
 pub(crate) fn shell(word: &str) -> Cow<'_, str> {
@@ -159,7 +182,19 @@ pub(crate) fn complain(problem: &str, code: u8) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use super::{WHOLE, brief, harmless, harmless_json, shell, whole};
+    use super::{WHOLE, brief, counted, harmless, harmless_json, read_all, shell, whole};
+
+    #[test]
+    fn input_over_the_limit_is_refused_and_not_cut() {
+        assert_eq!(read_all(&b"abc"[..], 3).unwrap(), b"abc");
+        assert!(read_all(&b"abcd"[..], 3).is_err());
+    }
+
+    #[test]
+    fn counted_unit_is_plural_unless_the_number_is_one() {
+        let shown = [0, 1, 2].map(|number| counted(number, "turn"));
+        assert_eq!(shown, ["0 turns", "1 turn", "2 turns"]);
+    }
 
     #[test]
     fn characters_that_are_not_seen_are_not_printed() {

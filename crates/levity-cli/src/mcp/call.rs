@@ -1,6 +1,5 @@
 //! One call of one tool.
 
-use std::io::Read as _;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -9,7 +8,7 @@ use levity::mcp::{Error, Servers};
 use serde_json::{Value, json};
 
 use super::{Done, From, INTERRUPTED, only, told, with_servers};
-use crate::terminal::{chain, complain, note, say, say_json};
+use crate::terminal::{chain, complain, note, read_stdin, say, say_json};
 
 /// The largest arguments that are read.
 const LARGEST: u64 = 16 << 20;
@@ -59,18 +58,14 @@ impl Call {
     fn arguments(&self) -> Result<Value, String> {
         let text = match self.args.as_deref() {
             None => return Ok(json!({})),
-            Some("-") => {
-                let mut text = String::new();
-                let read = std::io::stdin().take(LARGEST).read_to_string(&mut text);
-                read.map_err(|error| format!("the standard input cannot be read: {error}"))?;
-                text
-            }
+            Some("-") => String::from_utf8(read_stdin(LARGEST)?)
+                .map_err(|_| "standard input is not UTF-8".to_owned())?,
             Some(text) => text.to_owned(),
         };
         match serde_json::from_str(&text) {
             Ok(args @ Value::Object(_)) => Ok(args),
-            Ok(_) => Err("the arguments are no JSON object".to_owned()),
-            Err(error) => Err(format!("the arguments are no JSON: {error}")),
+            Ok(_) => Err("the arguments are not a JSON object".to_owned()),
+            Err(error) => Err(format!("the arguments are not valid JSON: {error}")),
         }
     }
 

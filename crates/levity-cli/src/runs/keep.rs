@@ -1,6 +1,5 @@
 //! Keeping runs, and keeping them no longer.
 
-use std::io::{self, Read as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -12,7 +11,7 @@ use levity_system::files::{LARGEST, read_at_most};
 use super::list::Which;
 use super::{Done, One};
 use crate::store::{self, Where};
-use crate::terminal::{chain, say, write_json};
+use crate::terminal::{chain, read_stdin, say, write_json};
 
 #[derive(Args)]
 pub(crate) struct Export {
@@ -46,12 +45,7 @@ impl Import {
                 let read = read_at_most(file, LARGEST);
                 read.map_err(|error| format!("`{}` cannot be read: {error}", file.display()))?
             }
-            None => {
-                let mut bytes = Vec::new();
-                let read = io::stdin().lock().take(LARGEST).read_to_end(&mut bytes);
-                read.map(|_| bytes)
-                    .map_err(|error| format!("the standard input cannot be read: {error}"))?
-            }
+            None => read_stdin(LARGEST)?,
         };
         let journal = store::open(&self.place.journal).map_err(|error| chain(&error))?;
         let runs = import(&*journal, &bytes)

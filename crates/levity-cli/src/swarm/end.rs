@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::drive::Driven;
 use crate::follow::WAITS;
-use crate::terminal::{chain, complain, note, say, say_json};
+use crate::terminal::{chain, complain, counted, note, say, say_json};
 
 /// Some of it was done, but not all.
 const PARTIAL: u8 = 4;
@@ -124,8 +124,10 @@ fn summary(shown: &Shown<'_>, run: &RunId, finished: &SwarmAnswer) {
         stats.tool_calls,
     );
     note(&format!(
-        "{done} of {all} done ({}, {calls} model calls, {tools} tool calls)",
-        finished.usage()
+        "{done} of {all} done ({}, {}, {})",
+        finished.usage(),
+        counted(calls.into(), "model call"),
+        counted(tools.into(), "tool call")
     ));
 }
 
