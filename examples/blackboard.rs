@@ -23,7 +23,7 @@ fn writes(key: &str, content: &str) -> levity::Result<Agent> {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    println!("(scripted models stand in for real ones)\n");
+    println!("(scripted models replace real ones)\n");
     let closing = ScriptedModel::new().reply("We sail at six, before the wind is up.");
 
     // The mate is asked only when the tide or the wind is new on the board, so not in the first

@@ -18,7 +18,7 @@ fn count_words(
 }
 
 fn main() -> levity::Result<()> {
-    println!("(a scripted model stands in for a real one)\n");
+    println!("(a scripted model replaces a real one)\n");
     let model = ScriptedModel::new()
         .call("count_words", json!({"text": "one two three"}))
         .reply("Three words.");

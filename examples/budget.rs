@@ -22,7 +22,7 @@ async fn look_up(
 
 #[tokio::main]
 async fn main() -> levity::Result<()> {
-    println!("(scripted models stand in for real ones)\n");
+    println!("(scripted models replace real ones)\n");
     // The first would look things up for ever, at 3 dollars per million tokens sent and 15
     // received.
     let dear = ModelCard::new("test", "dear")

@@ -16,7 +16,7 @@ const ENOUGH: &str = r#"{"done": true, "answer": "Sail at six: the water is high
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    println!("(scripted models stand in for real ones)\n");
+    println!("(scripted models replace real ones)\n");
     let agent = |turns: [&str; 2]| {
         let model = turns
             .into_iter()

@@ -22,7 +22,7 @@ async fn multiply(
 
 #[tokio::main]
 async fn main() -> levity::Result<()> {
-    println!("(scripted models stand in for real ones)\n");
+    println!("(scripted models replace real ones)\n");
     let calculator = Agent::builder(
         ScriptedModel::new()
             .turn(

@@ -32,7 +32,7 @@ fn reply(text: &str) -> Turn {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    println!("(scripted models stand in for real ones)\n");
+    println!("(scripted models replace real ones)\n");
     let planner = ScriptedModel::new().turn(reply(PLAN)).turn(reply(CHANGE));
     // Whichever of the three is first: each takes what it writes from this.
     let found =

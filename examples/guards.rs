@@ -53,7 +53,7 @@ impl Guard for InHouse {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    println!("(scripted models stand in for real ones)\n");
+    println!("(scripted models replace real ones)\n");
     let model = ScriptedModel::new()
         .call("read_settings", json!({}))
         .turn(

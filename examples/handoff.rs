@@ -35,7 +35,7 @@ fn shown(run: Run<Swarm>) -> Run<Swarm> {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    println!("(scripted models stand in for real ones)\n");
+    println!("(scripted models replace real ones)\n");
     let triage = ScriptedModel::new().turn(pass("billing", "Asks why the March bill is higher."));
     // The second question is none for the till.
     let billing = ScriptedModel::new()

@@ -25,7 +25,7 @@ async fn delete(
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    println!("(a scripted model stands in for a real one)\n");
+    println!("(a scripted model replaces a real one)\n");
     let model = ScriptedModel::new()
         .call("delete", json!({"path": "draft.txt"}))
         .reply("The draft is deleted.");

@@ -22,7 +22,7 @@ async fn weather(city: String) -> String {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    println!("(a scripted model stands in for a real one)\n");
+    println!("(a scripted model replaces a real one)\n");
     let model = ScriptedModel::new()
         .turn(
             Turn::new()

@@ -205,7 +205,7 @@ impl Runnable for MapReduce {
 
 #[tokio::main]
 async fn main() -> levity::Result<()> {
-    println!("(scripted models stand in for real ones)\n");
+    println!("(scripted models replace real ones)\n");
     let reader = levity::test::FunctionModel::new(|request| {
         let document = request.history.messages()[0].text().into_owned();
         Ok(levity::core::Response::new(Message::assistant(format!(

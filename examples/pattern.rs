@@ -82,7 +82,7 @@ impl Coordinator for Vote {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    println!("(scripted models stand in for real ones)\n");
+    println!("(scripted models replace real ones)\n");
     let agent = |answer: &str, whom: &str| {
         let votes = ScriptedModel::new()
             .reply(answer)

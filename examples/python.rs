@@ -50,7 +50,7 @@ for item in items:
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // With this line, code runs in a process of its own: this program, started again.
     levity::python::worker_main();
-    println!("(a scripted model stands in for a real one)\n");
+    println!("(a scripted model replaces a real one)\n");
     let python = Python::new();
     let tools = tools_of("prices.py", PRICES, &python)?.tools;
     let price = tools[0].clone();

@@ -25,7 +25,7 @@ async fn add(
 
 #[tokio::main]
 async fn main() -> levity::Result<()> {
-    println!("(no key, no network: a scripted model stands in for a real one)\n");
+    println!("(no key, no network: a scripted model replaces a real one)\n");
     let model = ScriptedModel::new()
         .turn(
             Turn::new()

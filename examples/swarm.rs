@@ -40,7 +40,7 @@ fn models() -> ([Arc<dyn Model>; 4], bool) {
         let model = chosen.into_model();
         return ([(); 4].map(|()| model.clone()), false);
     }
-    println!("(scripted models stand in for real ones)\n");
+    println!("(scripted models replace real ones)\n");
     let router = ScriptedModel::new().reply(PLAN).reply(ANSWER);
     let researcher = ScriptedModel::new().reply(RULES);
     let coder = ScriptedModel::new()

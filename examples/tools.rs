@@ -59,7 +59,7 @@ impl Stock {
 
 #[tokio::main]
 async fn main() -> levity::Result<()> {
-    println!("(a scripted model stands in for a real one)\n");
+    println!("(a scripted model replaces a real one)\n");
     let model = ScriptedModel::new()
         .turn(
             Turn::new()

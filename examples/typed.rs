@@ -21,7 +21,7 @@ struct Review {
 
 #[tokio::main]
 async fn main() -> levity::Result<()> {
-    println!("(a scripted model stands in for a real one: it gets the shape wrong at first)\n");
+    println!("(a scripted model replaces a real one: it gets the shape wrong at first)\n");
     let model = ScriptedModel::new()
         .reply(r#"{"reason": "crisp and sweet", "stars": 11}"#)
         .reply("Sorry! ```json\n{\"reason\": \"crisp and sweet\", \"stars\": 5}\n```");
