@@ -3,16 +3,19 @@ use levity_sandbox::PathError;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The arguments of a call. The dispatcher has validated them; whoever calls a tool directly has
-/// not.
+/// Parses the arguments of a call. The dispatcher has validated them, but a direct caller has not.
 pub(super) fn parse<T: DeserializeOwned>(args: Value) -> Result<T, ToolError> {
     serde_json::from_value(args).map_err(|error| {
-        ToolError::new(ToolErrorKind::InvalidArgs, "the arguments do not fit").with_source(error)
+        ToolError::new(
+            ToolErrorKind::InvalidArgs,
+            "the arguments do not match the tool's schema",
+        )
+        .with_source(error)
     })
 }
 
-/// What a model is told when a path cannot be used.
-pub(super) fn refused(error: PathError) -> ToolError {
+/// Converts a path error into the tool error that the model reads.
+pub(super) fn path_error(error: PathError) -> ToolError {
     let kind = match error {
         PathError::Outside(_)
         | PathError::Denied(_)
@@ -22,19 +25,19 @@ pub(super) fn refused(error: PathError) -> ToolError {
         _ => ToolErrorKind::Failed,
     };
     let retryable = error.is_retryable();
-    let refused = ToolError::new(kind, error.to_string()).with_retryable(retryable);
+    let path_error = ToolError::new(kind, error.to_string()).with_retryable(retryable);
     match error {
-        PathError::Io { source, .. } => refused.with_source(source),
-        _ => refused,
+        PathError::Io { source, .. } => path_error.with_source(source),
+        _ => path_error,
     }
 }
 
-/// Fails when nobody waits for the result any more.
-pub(super) fn alive(cx: &ToolCx) -> Result<(), ToolError> {
+/// Returns an error if the call was cancelled.
+pub(super) fn check_cancelled(cx: &ToolCx) -> Result<(), ToolError> {
     match cx.cancel.is_cancelled() {
         true => Err(ToolError::new(
             ToolErrorKind::Cancelled,
-            "the call was stopped before it was done",
+            "the call was cancelled before it finished",
         )),
         false => Ok(()),
     }

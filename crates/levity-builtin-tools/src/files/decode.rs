@@ -1,10 +1,10 @@
-//! Which bytes are text, and in which encoding.
+//! Detection and decoding of text encodings.
 
-/// How text is written in a file.
+/// The encoding of a text file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encoding {
     Utf8,
-    /// With a mark before it, which is no part of the text.
+    /// UTF-8 with a byte order mark, which is not part of the text.
     Utf8Bom,
     Utf16Le,
     Utf16Be,
@@ -12,11 +12,11 @@ pub(super) enum Encoding {
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// How many bytes tell what a file is.
+/// The number of leading bytes that decide the encoding.
 pub(super) const HEAD: usize = 8 << 10;
 
 impl Encoding {
-    /// The encoding of a file that begins like this; nothing if it is not text.
+    /// Detects the encoding from the first bytes of a file; `None` if it is not text.
     pub(super) fn of(start: &[u8]) -> Option<Self> {
         match start {
             [0xff, 0xfe, 0, 0, ..] => None,
@@ -28,7 +28,7 @@ impl Encoding {
         }
     }
 
-    /// The mark at the beginning of a file.
+    /// Returns the byte order mark of this encoding.
     pub(super) fn mark(self) -> &'static [u8] {
         match self {
             Self::Utf8 => b"",
@@ -42,7 +42,7 @@ impl Encoding {
         matches!(self, Self::Utf16Le | Self::Utf16Be)
     }
 
-    /// The bytes behind the mark as UTF-8; what is broken becomes `\u{fffd}`.
+    /// Decodes the bytes after the mark to UTF-8; invalid sequences become `\u{fffd}`.
     pub(super) fn decode(self, bytes: &[u8]) -> Vec<u8> {
         if !self.is_wide() {
             return bytes.to_vec();
@@ -58,7 +58,7 @@ impl Encoding {
         text.into_bytes()
     }
 
-    /// The other way round.
+    /// Encodes UTF-8 text in this encoding.
     pub(super) fn encode(self, text: &[u8]) -> Vec<u8> {
         if !self.is_wide() {
             return text.to_vec();
@@ -75,8 +75,8 @@ impl Encoding {
     }
 }
 
-/// A NUL, or many bytes that are no UTF-8, as in other encodings. A few are let pass: they are
-/// shown as `\u{fffd}`.
+/// Returns `true` for a NUL or for many bytes that are not UTF-8, as in other encodings. A few
+/// invalid bytes are accepted and shown as `\u{fffd}`.
 fn is_binary(start: &[u8]) -> bool {
     let start = &start[..start.len().min(HEAD)];
     let invalid: usize = start.utf8_chunks().map(|chunk| chunk.invalid().len()).sum();
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn encodings_are_told_apart() {
+    fn encoding_of_first_bytes_is_detected() {
         assert_eq!(Encoding::of(b""), Some(Encoding::Utf8));
         assert_eq!(Encoding::of("größe".as_bytes()), Some(Encoding::Utf8));
         assert_eq!(
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_text_survives() {
+    fn utf16_text_survives_encode_and_decode() {
         for encoding in [Encoding::Utf16Le, Encoding::Utf16Be] {
             let bytes = encoding.encode("a😀\r\n".as_bytes());
             assert_eq!(encoding.decode(&bytes), "a😀\r\n".as_bytes());

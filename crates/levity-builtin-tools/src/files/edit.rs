@@ -6,21 +6,21 @@ use levity_sandbox::{PathError, Workspace};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::args::{alive, parse, refused};
+use super::args::{check_cancelled, parse, path_error};
 use super::decode::Encoding;
-use super::replace::{Miss, Replaced, replace};
-use super::{near, shown};
+use super::replace::{ReplaceError, Replacement, replace};
+use super::{display, suggestion};
 
-/// Replaces text in a file of a workspace: `edit_file`.
+/// The tool `edit_file`, which replaces text in a file of a workspace.
 #[derive(Debug)]
 pub struct EditFile {
     spec: ToolSpec,
     space: Workspace,
 }
 
-/// The longest file that can be edited, in bytes.
+/// The maximum size of a file that can be edited, in bytes.
 const MAX_EDIT: u64 = 16 << 20;
-/// How many places a result names.
+/// The maximum number of line ranges in a result.
 const MAX_RANGES: usize = 100;
 
 #[derive(Deserialize)]
@@ -33,7 +33,7 @@ struct Args {
 }
 
 impl EditFile {
-    /// The tool for the files of this workspace.
+    /// Creates the tool for the files of `workspace`.
     pub fn new(workspace: Workspace) -> Self {
         Self {
             spec: spec(),
@@ -42,7 +42,7 @@ impl EditFile {
     }
 
     fn run(&self, args: &Args, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
-        alive(cx)?;
+        check_cancelled(cx)?;
         let invalid = |text: &str| Err(ToolError::new(ToolErrorKind::InvalidArgs, text));
         if args.old.is_empty() {
             return invalid(
@@ -66,27 +66,27 @@ impl EditFile {
         });
         let text = encoding.decode(body);
         let replaced = replace(&text, &args.old, &args.new, args.all, MAX_EDIT as usize)
-            .map_err(|miss| missed(args, &text, &miss))?;
+            .map_err(|error| replace_error(args, &text, &error))?;
         let whole = [mark, &encoding.encode(&replaced.text)].concat();
-        alive(cx)?;
-        let written = self.space.write(&args.path, &whole).map_err(refused)?;
+        check_cancelled(cx)?;
+        let written = self.space.write(&args.path, &whole).map_err(path_error)?;
         cx.progress.changed(&FileChange::written(&*written.path));
-        Ok(told(&written.path, &replaced))
+        Ok(edit_output(&written.path, &replaced))
     }
 }
 
 fn too_long(error: PathError) -> ToolError {
     match error {
         PathError::TooLarge { path, size, max } => ToolError::failed(format!(
-            "`{path}` has {size} bytes, and files of more than {max} cannot be edited; use a \
+            "`{path}` has {size} bytes, and the limit for edits is {max}; use a \
                 command, or write another file"
         )),
-        error => refused(error),
+        error => path_error(error),
     }
 }
 
-/// What the model is told.
-fn told(path: &str, replaced: &Replaced) -> ToolOutput {
+/// Builds the output for the model.
+fn edit_output(path: &str, replaced: &Replacement) -> ToolOutput {
     let ranges = replaced.lines.iter().take(MAX_RANGES);
     let value: Vec<_> = ranges
         .clone()
@@ -103,8 +103,8 @@ fn told(path: &str, replaced: &Replaced) -> ToolOutput {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let places = shown::count(replaced.lines.len() as u64, "place");
-    let (path_shown, shown) = (shown::path(path), shown.join(", "));
+    let places = display::count(replaced.lines.len() as u64, "place");
+    let (path_shown, shown) = (display::path(path), shown.join(", "));
     let mut output = ToolOutput::text(format!(
         "edited `{path_shown}` in {places}; the new text is in {shown}{more}"
     ));
@@ -112,18 +112,22 @@ fn told(path: &str, replaced: &Replaced) -> ToolOutput {
     output
 }
 
-fn missed(args: &Args, text: &[u8], miss: &Miss) -> ToolError {
-    let path = shown::path(&args.path);
-    ToolError::failed(match miss {
-        Miss::None => format!("`old` is not in `{path}`; {}", near::help(text, &args.old)),
-        Miss::TooLarge(size) => {
-            format!("`{path}` would have {size} bytes, and {MAX_EDIT} are allowed; replace less")
+fn replace_error(args: &Args, text: &[u8], error: &ReplaceError) -> ToolError {
+    let path = display::path(&args.path);
+    ToolError::failed(match error {
+        ReplaceError::NotFound => format!(
+            "`old` is not in `{path}`; {}",
+            suggestion::suggest(text, &args.old)
+        ),
+        ReplaceError::TooLarge(size) => {
+            format!("`{path}` would have {size} bytes, and the limit is {MAX_EDIT}; replace less")
         }
-        Miss::Several(lines) => format!(
-            "`old` is {} times in `{path}`, in lines {}; add more of what is around it, or set \
+        ReplaceError::Ambiguous(lines) => format!(
+            "`old` occurs {} times in `{path}`, in lines {}; add more of the text around it, or \
+                set \
                 `all` to replace every one",
             lines.len(),
-            shown::numbers(lines, 20),
+            display::numbers(lines, 20),
         ),
     })
 }

@@ -1,4 +1,4 @@
-//! What a search has found.
+//! The matches that a search has found.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,22 +10,22 @@ use grep_regex::RegexMatcher;
 use grep_searcher::{Searcher, Sink, SinkContext, SinkFinish, SinkMatch};
 use levity_core::CancelToken;
 
-use super::shown;
-use super::steady::Steady;
+use super::cancellable::CancellableMatcher;
+use super::display;
 
-/// The longest line that is shown whole, in bytes.
+/// The longest line that a result shows in full, in bytes.
 const MAX_LINE: usize = 300;
 
-/// The first matches of a search, by path and line, whichever was found first.
+/// The first matches of a search by path and line, in whatever order threads find them.
 #[derive(Debug)]
 pub(super) struct Hits {
     max: Size,
     found: Mutex<Found>,
-    /// Whether there are enough, so that only smaller paths matter from now on.
+    /// Set when the limit is reached; from then on, only smaller paths are of interest.
     full: AtomicBool,
 }
 
-/// How much there is.
+/// A number of matches and bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Size {
     pub(super) matches: usize,
@@ -38,24 +38,24 @@ struct Found {
     size: Size,
 }
 
-/// What was found in a file.
+/// The matches of one file.
 #[derive(Debug, Default)]
 pub(super) struct FileHits {
     pub(super) lines: Vec<Line>,
     size: Size,
 }
 
-/// A line that matches, or one around it.
+/// A matching line, or a context line near one.
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) number: u64,
     pub(super) text: String,
     pub(super) matches: bool,
-    /// Whether lines are left out before it.
+    /// Set if lines before this one are omitted.
     pub(super) gap: bool,
 }
 
-/// What a line of a file costs beside its text.
+/// Returns the cost of a line beyond its text, in bytes.
 pub(super) fn overhead(path: &str) -> usize {
     path.len() + 16
 }
@@ -81,7 +81,7 @@ impl Size {
 }
 
 impl Hits {
-    /// Room for `max` and no more than one file beyond it.
+    /// Creates a collection that holds `max` and at most one file beyond it.
     pub(super) fn new(max: Size) -> Self {
         Self {
             max,
@@ -90,9 +90,9 @@ impl Hits {
         }
     }
 
-    /// Whether something at `path` could still be among the first. For a folder, `path` ends in
-    /// `/`.
-    pub(super) fn wants(&self, path: &str) -> bool {
+    /// Returns `true` if a match at `path` could still be among the first. For a folder, `path`
+    /// ends in `/`.
+    pub(super) fn may_include(&self, path: &str) -> bool {
         if !self.full.load(Ordering::Relaxed) {
             return true;
         }
@@ -110,7 +110,7 @@ impl Hits {
         let mut found = self.lock();
         found.size = found.size.plus(hits.size);
         found.files.insert(path, hits);
-        // The last file goes as soon as those before it are enough.
+        // The last file is dropped as soon as the files before it reach the limit.
         while let Some(last) = found.files.last_entry() {
             let size = last.get().size;
             if !found.size.minus(size).reaches(self.max) {
@@ -136,11 +136,11 @@ impl Hits {
     }
 }
 
-/// Takes in the lines of one file.
+/// Collects the matching lines of one file.
 pub(super) struct Collector<'a> {
-    pub(super) matcher: &'a Steady<'a, RegexMatcher>,
+    pub(super) matcher: &'a CancellableMatcher<'a, RegexMatcher>,
     pub(super) max: Size,
-    /// What each line costs beside its text.
+    /// The cost of each line beyond its text, in bytes.
     pub(super) overhead: usize,
     pub(super) cancel: &'a CancelToken,
     pub(super) hits: FileHits,
@@ -161,10 +161,10 @@ impl Collector<'_> {
         !self.hits.size.reaches(self.max) && !self.cancel.is_cancelled()
     }
 
-    /// The line, or what is around the match in a long one.
+    /// Returns the line, or the text around the match if the line is long.
     fn excerpt(&self, line: &[u8]) -> String {
         if line.len() <= MAX_LINE {
-            return shown::line(line, MAX_LINE);
+            return display::line(line, MAX_LINE);
         }
         let at = self
             .matcher
@@ -176,7 +176,7 @@ impl Collector<'_> {
         while start > 0 && line[start] & 0xc0 == 0x80 {
             start -= 1;
         }
-        let text = shown::line(&line[start..], MAX_LINE);
+        let text = display::line(&line[start..], MAX_LINE);
         if start > 0 {
             format!("…{text}")
         } else {
@@ -194,7 +194,7 @@ impl Sink for Collector<'_> {
     }
 
     fn context(&mut self, _: &Searcher, line: &SinkContext<'_>) -> io::Result<bool> {
-        let text = shown::line(line.bytes(), MAX_LINE);
+        let text = display::line(line.bytes(), MAX_LINE);
         Ok(self.push(line.line_number(), text, false))
     }
 
@@ -204,7 +204,7 @@ impl Sink for Collector<'_> {
     }
 
     fn finish(&mut self, _: &Searcher, end: &SinkFinish) -> io::Result<()> {
-        // A NUL was met: what matched before it was chance.
+        // The file contains a NUL, so it is binary and its matches are discarded.
         if end.binary_byte_offset().is_some() {
             self.hits = FileHits::default();
         }

@@ -1,38 +1,39 @@
-//! Some lines of a file that may be of any length.
+//! A window of lines from a file of any length.
 
-/// The longest line that is shown whole, in bytes.
+/// The longest line that is shown in full, in bytes.
 pub(super) const MAX_LINE: usize = 8 << 10;
 
-/// Takes a file piece by piece, keeps the lines that were asked for, and counts all.
+/// Reads a file in chunks, collects the requested lines and counts all lines.
 #[derive(Debug)]
 pub(super) struct Window {
     first: u64,
     last: u64,
     room: usize,
     numbers: bool,
-    /// The line under way: what is kept of it, and how long it is.
+    /// The collected part of the current line.
     line: Vec<u8>,
+    /// The length of the current line in bytes.
     length: usize,
-    /// How many lines are complete.
+    /// The number of complete lines.
     seen: u64,
     full: bool,
-    pub(super) kept: Kept,
+    pub(super) excerpt: Excerpt,
 }
 
-/// What was kept.
+/// The lines that a window collected.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct Excerpt {
     pub(super) text: String,
-    /// The last line that is in it.
+    /// The number of the last line in `text`.
     pub(super) last: u64,
-    /// Whether a line was too long to be shown whole.
+    /// Set if a line was too long to be shown in full.
     pub(super) cut: bool,
 }
 
 impl Window {
-    /// Lines `first` to `last`, counted from 1, in at most `room` bytes.
+    /// Creates a window for lines `first` to `last`, counted from 1, of at most `room` bytes.
     pub(super) fn new(first: u64, last: u64, room: usize, numbers: bool) -> Self {
-        let (line, kept) = (Vec::new(), Kept::default());
+        let (line, excerpt) = (Vec::new(), Excerpt::default());
         Self {
             first,
             last,
@@ -42,7 +43,7 @@ impl Window {
             length: 0,
             seen: 0,
             full: false,
-            kept,
+            excerpt,
         }
     }
 
@@ -55,7 +56,7 @@ impl Window {
         }
     }
 
-    /// The end of the file: how many lines it has.
+    /// Ends the file and returns its number of lines.
     pub(super) fn finish(&mut self) -> u64 {
         if self.length > 0 {
             self.end_line();
@@ -63,13 +64,13 @@ impl Window {
         self.seen
     }
 
-    fn is_wanted(&self) -> bool {
+    fn is_in_window(&self) -> bool {
         let line = self.seen + 1;
         !self.full && line >= self.first && line <= self.last
     }
 
     fn take(&mut self, piece: &[u8]) {
-        if self.is_wanted() {
+        if self.is_in_window() {
             let room = (MAX_LINE + 4).saturating_sub(self.line.len());
             self.line.extend_from_slice(&piece[..piece.len().min(room)]);
         }
@@ -77,36 +78,36 @@ impl Window {
     }
 
     fn end_line(&mut self) {
-        if self.is_wanted() {
-            self.keep_line();
+        if self.is_in_window() {
+            self.add_line();
         }
         self.line.clear();
         self.length = 0;
         self.seen += 1;
     }
 
-    /// Adds the line if there is room; the first one is added as far as there is.
-    fn keep_line(&mut self) {
+    /// Adds the line if it fits. The first line is cut to fit.
+    fn add_line(&mut self) {
         let number = self.seen + 1;
-        let most = MAX_LINE.min(self.room);
+        let max = MAX_LINE.min(self.room);
         let mut text = if self.numbers {
             format!("{number:>6}\t")
         } else {
             String::new()
         };
-        match self.length > most {
+        match self.length > max {
             true => {
                 let shown = String::from_utf8_lossy(&self.line);
-                text.push_str(&shown[..crate::text::floor(&shown, most)]);
+                text.push_str(&shown[..crate::text::floor(&shown, max)]);
                 text.push_str(&format!("… [the line has {} bytes]\n", self.length));
             }
             false => text.push_str(&String::from_utf8_lossy(&self.line)),
         }
-        self.full = self.kept.last > 0 && self.kept.text.len() + text.len() > self.room;
+        self.full = self.excerpt.last > 0 && self.excerpt.text.len() + text.len() > self.room;
         if !self.full {
-            self.kept.cut |= self.length > most;
-            self.kept.last = number;
-            self.kept.text.push_str(&text);
+            self.excerpt.cut |= self.length > max;
+            self.excerpt.last = number;
+            self.excerpt.text.push_str(&text);
         }
     }
 }
@@ -115,7 +116,7 @@ impl Window {
 mod tests {
     use super::*;
 
-    /// Lines, whatever the pieces: the text, the last line shown, and how many there are.
+    /// Checks the text, the last line and the total for several chunk sizes.
     #[track_caller]
     fn check(text: &str, (first, last, room): (u64, u64, usize), expected: (&str, u64, u64)) {
         for size in [1, 2, 3, 1000] {
@@ -125,7 +126,7 @@ mod tests {
                 .for_each(|piece| window.feed(piece));
             let total = window.finish();
             assert_eq!(
-                (&*window.kept.text, window.kept.last, total),
+                (&*window.excerpt.text, window.excerpt.last, total),
                 expected,
                 "pieces of {size}"
             );
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_counted_and_kept() {
+    fn window_counts_all_lines_and_collects_requested_ones() {
         check("a\nb\nc\n", (1, 9, 100), ("a\nb\nc\n", 3, 3));
         check("a\nb\nc", (2, 9, 100), ("b\nc", 3, 3));
         check("a\nb\nc", (2, 2, 100), ("b\n", 2, 3));
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_line_is_cut() {
+    fn window_cuts_long_line() {
         check(
             "aaaaaaaa\nb\n",
             (1, 9, 4),
@@ -158,7 +159,7 @@ mod tests {
             .chunks(1000)
             .for_each(|piece| window.feed(piece));
         window.finish();
-        assert!(window.kept.cut && window.kept.text.len() < MAX_LINE + 100);
-        assert!(window.kept.text.starts_with("     1\té"));
+        assert!(window.excerpt.cut && window.excerpt.text.len() < MAX_LINE + 100);
+        assert!(window.excerpt.text.starts_with("     1\té"));
     }
 }

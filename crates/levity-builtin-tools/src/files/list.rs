@@ -4,26 +4,26 @@ use levity_sandbox::{Kind, Workspace};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::args::{alive, parse};
-use super::shown;
+use super::args::{check_cancelled, parse};
+use super::display;
 use super::walk::{Filter, Folder, Glob};
 
-/// Lists the files of a workspace: `list_files`.
+/// The tool `list_files`, which lists the files of a workspace.
 #[derive(Debug)]
 pub struct ListFiles {
     spec: ToolSpec,
     space: Workspace,
 }
 
-/// How many entries are listed, unless told otherwise, and at most.
+/// The default and maximum number of entries in a list.
 const DEFAULT_MAX: usize = 500;
 const MAX: usize = 5_000;
-/// How many bytes of text a list has at most.
+/// The maximum size of a list's text, in bytes.
 const MAX_TEXT: usize = 48 << 10;
 
 #[derive(Deserialize)]
 struct Args {
-    #[serde(default = "here")]
+    #[serde(default = "default_path")]
     path: String,
     recursive: Option<bool>,
     glob: Option<String>,
@@ -34,12 +34,12 @@ struct Args {
     max: Option<usize>,
 }
 
-fn here() -> String {
+fn default_path() -> String {
     ".".to_owned()
 }
 
 impl ListFiles {
-    /// The tool for the files of this workspace.
+    /// Creates the tool for the files of `workspace`.
     pub fn new(workspace: Workspace) -> Self {
         Self {
             spec: spec(),
@@ -70,7 +70,7 @@ impl ListFiles {
             cx,
         };
         list.fill(folder)?;
-        Ok(list.told())
+        Ok(list.into_output())
     }
 }
 
@@ -79,33 +79,33 @@ struct List<'a> {
     filter: Filter,
     max: usize,
     room: usize,
-    entries: Vec<Listed>,
+    entries: Vec<ListEntry>,
     complete: bool,
     unreadable: usize,
     cx: &'a ToolCx,
 }
 
-struct Listed {
+struct ListEntry {
     path: String,
     kind: Kind,
     size: Option<u64>,
 }
 
 impl List<'_> {
-    /// Walks depth first and by name, so that what is shown of a long list is always the same.
+    /// Walks depth first in order of names, so that a truncated list is deterministic.
     fn fill(&mut self, folder: Folder) -> Result<(), ToolError> {
         let mut stack = Vec::new();
         stack.push(self.open(folder));
         while let Some((folder, mut entries)) = stack.pop() {
-            alive(self.cx)?;
+            check_cancelled(self.cx)?;
             while let Some(entry) = entries.next() {
-                alive(self.cx)?;
+                check_cancelled(self.cx)?;
                 let path = folder.dir.path_of(&entry.name);
-                if self.filter.wants(&path, &entry.name) && !self.add(&folder, path, &entry) {
+                if self.filter.matches(&path, &entry.name) && !self.add(&folder, path, &entry) {
                     return Ok(());
                 }
-                let goes_on = self.recursive && entry.kind == Kind::Dir && folder.may_go_deeper();
-                if goes_on && let Ok(inner) = folder.enter(&entry.name) {
+                let descend = self.recursive && entry.kind == Kind::Dir && folder.may_descend();
+                if descend && let Ok(inner) = folder.enter(&entry.name) {
                     stack.push((folder, entries));
                     stack.push(self.open(inner));
                     break;
@@ -125,7 +125,7 @@ impl List<'_> {
         (folder, listing.entries.into_iter())
     }
 
-    /// Adds an entry; false if there is no room for it.
+    /// Adds an entry; returns `false` if it exceeds the limits.
     fn add(&mut self, folder: &Folder, path: String, entry: &levity_sandbox::FolderEntry) -> bool {
         let cost = path.len() + 24;
         if self.entries.len() >= self.max || cost > self.room {
@@ -133,7 +133,7 @@ impl List<'_> {
             return false;
         }
         self.room -= cost;
-        let look = || {
+        let file_size = || {
             folder
                 .dir
                 .metadata(&entry.name)
@@ -141,11 +141,11 @@ impl List<'_> {
                 .map(|meta| meta.size())
         };
         let size = if entry.kind == Kind::File {
-            look()
+            file_size()
         } else {
             None
         };
-        self.entries.push(Listed {
+        self.entries.push(ListEntry {
             path,
             kind: entry.kind,
             size,
@@ -153,12 +153,10 @@ impl List<'_> {
         true
     }
 
-    fn told(self) -> ToolOutput {
-        let mut text: String = self.entries.iter().map(Listed::line).collect();
+    fn into_output(self) -> ToolOutput {
+        let mut text: String = self.entries.iter().map(ListEntry::line).collect();
         if self.entries.is_empty() {
-            text.push_str(
-                "[nothing to list; hidden and ignored files are left out unless asked for]\n",
-            );
+            text.push_str("[nothing to list; hidden and ignored files are omitted by default]\n");
         }
         if !self.complete {
             let count = self.entries.len();
@@ -169,11 +167,11 @@ impl List<'_> {
         }
         if self.unreadable > 0 {
             text.push_str(&format!(
-                "[{} have a name that is no UTF-8, and are left out]\n",
+                "[omitted: {} whose names are not UTF-8]\n",
                 self.unreadable
             ));
         }
-        let entry = |listed: &Listed| match listed.size {
+        let entry = |listed: &ListEntry| match listed.size {
             Some(size) => {
                 json!({"path": listed.path, "kind": listed.kind.to_string(), "size": size})
             }
@@ -186,9 +184,9 @@ impl List<'_> {
     }
 }
 
-impl Listed {
+impl ListEntry {
     fn line(&self) -> String {
-        let path = shown::path(&self.path);
+        let path = display::path(&self.path);
         match (self.kind, self.size) {
             (Kind::Dir, _) => format!("{path}/\n"),
             (Kind::Link, _) => format!("{path} (link)\n"),

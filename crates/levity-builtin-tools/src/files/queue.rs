@@ -1,22 +1,22 @@
-//! The work of a search, shared among threads.
+//! The jobs of a search, shared among threads.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::walk::Folder;
 
-/// A piece of work.
+/// A unit of work in a search.
 #[derive(Debug)]
 pub(super) enum Job {
-    /// The folder to begin with.
+    /// The folder at which the search starts.
     Folder(Folder),
-    /// A folder in another one, which is opened only when its turn comes.
+    /// A folder inside another one, which is opened only when the job runs.
     Below(Folder, String),
-    /// Files of a folder.
+    /// A batch of files of a folder.
     Files(Folder, Vec<String>),
 }
 
-/// Jobs, of which the last to come is the first to go. So few folders are open at a time: those
-/// above the ones that are worked on.
+/// A last-in, first-out queue of jobs. This order keeps few folders open: only the parents of the
+/// folders in progress.
 #[derive(Debug)]
 pub(super) struct Queue {
     state: Mutex<State>,
@@ -26,7 +26,7 @@ pub(super) struct Queue {
 #[derive(Debug)]
 struct State {
     jobs: Vec<Job>,
-    /// How many jobs are under way, and may lead to more.
+    /// The number of jobs in progress, which may add more.
     busy: usize,
 }
 
@@ -41,7 +41,7 @@ impl Queue {
         }
     }
 
-    /// The next job; nothing when all is done.
+    /// Returns the next job, or `None` when all jobs are done.
     pub(super) fn next(&self) -> Option<Job> {
         let mut state = self.lock();
         loop {
@@ -67,7 +67,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// A job that [`next`](Self::next) gave is done.
+    /// Marks a job from [`next`](Self::next) as done.
     pub(super) fn done(&self) {
         let mut state = self.lock();
         state.busy -= 1;
@@ -76,7 +76,7 @@ impl Queue {
         }
     }
 
-    /// Forgets all jobs that are left.
+    /// Discards all remaining jobs.
     pub(super) fn close(&self) {
         self.lock().jobs.clear();
     }

@@ -7,12 +7,12 @@ use levity_sandbox::Workspace;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::args::{alive, parse, refused};
+use super::args::{check_cancelled, parse, path_error};
 use super::decode::{Encoding, HEAD};
+use super::display;
 use super::lines::Window;
-use super::shown;
 
-/// Reads a text file of a workspace, whole or in parts: `read_file`.
+/// The tool `read_file`, which reads a text file of a workspace, whole or in parts.
 #[derive(Debug)]
 pub struct ReadFile {
     spec: ToolSpec,
@@ -20,30 +20,30 @@ pub struct ReadFile {
     max_read: usize,
 }
 
-/// How much of a file is looked at to count its lines.
+/// The number of bytes of a file that are scanned to count its lines.
 const MAX_SCAN: u64 = 256 << 20;
-/// How much of a file in UTF-16 is read.
+/// The number of bytes that are read of a UTF-16 file.
 const MAX_WIDE: u64 = 16 << 20;
 
 #[derive(Deserialize)]
 struct Args {
     path: String,
-    #[serde(default = "one")]
+    #[serde(default = "first_line")]
     start_line: u64,
     lines: Option<u64>,
     #[serde(default)]
     numbers: bool,
 }
 
-fn one() -> u64 {
+fn first_line() -> u64 {
     1
 }
 
 impl ReadFile {
-    /// How many bytes of a file are shown at once, unless told otherwise.
+    /// The default number of bytes that one call returns.
     pub const MAX_READ: usize = 100_000;
 
-    /// The tool for the files of this workspace.
+    /// Creates the tool for the files of `workspace`.
     pub fn new(workspace: Workspace) -> Self {
         Self {
             spec: spec(Self::MAX_READ),
@@ -52,7 +52,7 @@ impl ReadFile {
         }
     }
 
-    /// How many bytes of a file are shown at once; 100 KB by default.
+    /// Sets the number of bytes of a file that one call returns; 100 KB by default.
     #[must_use]
     pub fn max_read(mut self, bytes: usize) -> Self {
         self.max_read = bytes.max(1);
@@ -61,7 +61,7 @@ impl ReadFile {
     }
 
     fn run(&self, args: &Args, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
-        let file = self.space.open_file(&args.path).map_err(refused)?;
+        let file = self.space.open_file(&args.path).map_err(path_error)?;
         let (path, size) = (file.path().to_owned(), file.metadata().size());
         let failed =
             |error| ToolError::failed(format!("`{path}` cannot be read")).with_source(error);
@@ -81,7 +81,7 @@ impl ReadFile {
         let mut window = Window::new(args.start_line, last, self.max_read, args.numbers);
         let text = head.strip_prefix(encoding.mark()).unwrap_or(&head);
         let scanned = match encoding.is_wide() {
-            true => wide(&mut window, encoding, text, &mut file).map_err(failed)?,
+            true => scan_utf16(&mut window, encoding, text, &mut file).map_err(failed)?,
             false => scan(&mut window, text, &mut file, cx, failed)?,
         };
         let total = window.finish();
@@ -93,11 +93,11 @@ impl ReadFile {
             first: args.start_line,
             window,
         }
-        .told()
+        .into_output()
     }
 }
 
-/// Feeds the window; false if the file goes on beyond what is looked at.
+/// Feeds the window; returns `false` if the file exceeds the scan limit.
 fn scan(
     window: &mut Window,
     head: &[u8],
@@ -106,14 +106,14 @@ fn scan(
     failed: impl Fn(io::Error) -> ToolError,
 ) -> Result<bool, ToolError> {
     window.feed(head);
-    let (mut buffer, mut left) = (vec![0; 64 << 10], MAX_SCAN);
-    while left > 0 {
-        alive(cx)?;
+    let (mut buffer, mut remaining) = (vec![0; 64 << 10], MAX_SCAN);
+    while remaining > 0 {
+        check_cancelled(cx)?;
         match file.read(&mut buffer) {
             Ok(0) => return Ok(true),
             Ok(count) => {
                 window.feed(&buffer[..count]);
-                left = left.saturating_sub(count as u64);
+                remaining = remaining.saturating_sub(count as u64);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(failed(error)),
@@ -122,35 +122,43 @@ fn scan(
     Ok(false)
 }
 
-fn wide(window: &mut Window, encoding: Encoding, head: &[u8], file: &mut File) -> io::Result<bool> {
+fn scan_utf16(
+    window: &mut Window,
+    encoding: Encoding,
+    head: &[u8],
+    file: &mut File,
+) -> io::Result<bool> {
     let mut bytes = head.to_vec();
     file.take(MAX_WIDE).read_to_end(&mut bytes)?;
     window.feed(&encoding.decode(&bytes));
     Ok((bytes.len() as u64) < MAX_WIDE)
 }
 
-/// What was read of a file.
+/// The part of a file that was read.
 struct Part {
     path: String,
     size: u64,
     total: u64,
-    /// Whether the whole file was looked at, so that `total` is right.
+    /// Set if the whole file was scanned, so that `total` is exact.
     scanned: bool,
     first: u64,
     window: Window,
 }
 
 impl Part {
-    fn told(self) -> Result<ToolOutput, ToolError> {
-        let kept = &self.window.kept;
-        if kept.last == 0 && self.total > 0 {
-            let (path, lines) = (shown::path(&self.path), shown::count(self.total, "line"));
+    fn into_output(self) -> Result<ToolOutput, ToolError> {
+        let excerpt = &self.window.excerpt;
+        if excerpt.last == 0 && self.total > 0 {
+            let (path, lines) = (
+                display::path(&self.path),
+                display::count(self.total, "line"),
+            );
             return Err(ToolError::failed(format!(
-                "`{path}` has {lines}; ask for lines within them"
+                "`{path}` has {lines}; request lines within that range"
             )));
         }
-        let complete = self.first <= 1 && kept.last == self.total && self.scanned;
-        let mut text = kept.text.clone();
+        let complete = self.first <= 1 && excerpt.last == self.total && self.scanned;
+        let mut text = excerpt.text.clone();
         if let Some(note) = self.note(complete) {
             if !text.is_empty() && !text.ends_with('\n') {
                 text.push('\n');
@@ -159,15 +167,15 @@ impl Part {
         }
         let mut output = ToolOutput::text(text);
         output.value = Some(json!({
-            "path": self.path, "content": kept.text, "first_line": self.first, "last_line": kept.last,
-            "total_lines": self.total, "bytes": self.size, "complete": complete && !kept.cut, "binary": false,
+            "path": self.path, "content": excerpt.text, "first_line": self.first, "last_line": excerpt.last,
+            "total_lines": self.total, "bytes": self.size, "complete": complete && !excerpt.cut, "binary": false,
         }));
         Ok(output)
     }
 
-    /// What the model is told beside the text; nothing when it has seen all of it.
+    /// Returns a note for the model about the rest of the file; `None` if all of it is shown.
     fn note(&self, complete: bool) -> Option<String> {
-        let kept = &self.window.kept;
+        let excerpt = &self.window.excerpt;
         if self.total == 0 {
             return Some("[the file is empty]".to_owned());
         }
@@ -177,12 +185,12 @@ impl Part {
         let more = if self.scanned { "" } else { "more than " };
         let seen = format!(
             "lines {}-{} of {more}{} ({} bytes)",
-            self.first, kept.last, self.total, self.size
+            self.first, excerpt.last, self.total, self.size
         );
-        match kept.last < self.total {
+        match excerpt.last < self.total {
             true => Some(format!(
-                "[{seen}; read on with start_line {}]",
-                kept.last + 1
+                "[{seen}; continue with start_line {}]",
+                excerpt.last + 1
             )),
             false => Some(format!("[{seen}]")),
         }
@@ -190,9 +198,9 @@ impl Part {
 }
 
 fn binary(path: &str, size: u64) -> ToolOutput {
-    let shown = shown::path(path);
+    let display = display::path(path);
     let text =
-        format!("[`{shown}` is not text in UTF-8 or UTF-16: {size} bytes, which are not shown]");
+        format!("[`{display}` is not text in UTF-8 or UTF-16: {size} bytes, which are not shown]");
     let mut output = ToolOutput::text(text);
     output.value = Some(json!({
         "path": path, "content": "", "first_line": 1, "last_line": 0, "total_lines": 0, "bytes": size,
@@ -205,7 +213,7 @@ fn spec(max_read: usize) -> ToolSpec {
     let about = format!(
         "Reads a text file of the workspace. Shows up to {max_read} bytes at once and, if that is \
             not the whole file, \
-         how to read on. Use `start_line` and `lines` for a part of a long file.",
+         how to continue. Use `start_line` and `lines` for a part of a long file.",
     );
     let input = json!({
         "type": "object",
@@ -236,12 +244,12 @@ fn spec(max_read: usize) -> ToolSpec {
         },
         "required": ["path", "content", "first_line", "last_line", "total_lines", "bytes", "complete", "binary"],
     });
-    // The value repeats the text as JSON, where a char may take several bytes.
-    let most = max_read.saturating_mul(2).saturating_add(4 << 10);
+    // The value repeats the text as JSON, in which a char may take several bytes.
+    let max_output = max_read.saturating_mul(2).saturating_add(4 << 10);
     ToolSpec::new("read_file", about)
         .with_input(input)
         .with_output(output)
-        .with_hints(Hints::new().read_only().blocking().max_output(most))
+        .with_hints(Hints::new().read_only().blocking().max_output(max_output))
 }
 
 #[async_trait]

@@ -1,37 +1,37 @@
-//! Exact replacement, whatever ends the lines.
+//! Exact text replacement that handles both LF and CRLF line endings.
 
 use std::borrow::Cow;
 
-/// Text with another text in it.
+/// A text after a replacement.
 #[derive(Debug, PartialEq)]
-pub(super) struct Replaced {
+pub(super) struct Replacement {
     pub(super) text: Vec<u8>,
-    /// First and last line of each new piece.
+    /// The first and last line of each replaced range.
     pub(super) lines: Vec<(usize, usize)>,
 }
 
-/// Why nothing was replaced.
+/// The reason why nothing was replaced.
 #[derive(Debug, PartialEq)]
-pub(super) enum Miss {
-    /// The text is not there.
-    None,
-    /// It is there more than once, in these lines.
-    Several(Vec<usize>),
-    /// The result would have this many bytes.
+pub(super) enum ReplaceError {
+    /// The text does not occur.
+    NotFound,
+    /// The text occurs more than once, in these lines.
+    Ambiguous(Vec<usize>),
+    /// The result would exceed the limit, with this many bytes.
     TooLarge(usize),
 }
 
-/// Replaces `old`, which must be there once, or every `old`.
+/// Replaces `old`, which must occur once, or every `old` if `all` is set.
 ///
-/// Where lines end in CRLF, those of `old` and `new` may end in LF; what is written ends its lines
-/// as what it replaces.
+/// In a file with CRLF endings, `old` and `new` may use LF. The new text gets the line endings of
+/// the text it replaces.
 pub(super) fn replace(
     text: &[u8],
     old: &str,
     new: &str,
     all: bool,
     max: usize,
-) -> Result<Replaced, Miss> {
+) -> Result<Replacement, ReplaceError> {
     let style = Style::of(text);
     let spellings = [
         Cow::Borrowed(old),
@@ -41,23 +41,23 @@ pub(super) fn replace(
     for (tried, spelling) in spellings.iter().enumerate() {
         let found = find_all(text, spelling.as_bytes());
         if found.len() > 1 && !all {
-            return Err(Miss::Several(line_numbers(text, &found)));
+            return Err(ReplaceError::Ambiguous(line_numbers(text, &found)));
         }
         if !found.is_empty() {
-            let new = fitting(new, Style::of(spelling.as_bytes()).or(style), tried > 0);
+            let new = with_line_endings(new, Style::of(spelling.as_bytes()).or(style), tried > 0);
             let more = found
                 .len()
                 .saturating_mul(new.len().saturating_sub(spelling.len()));
             if more > 0 && text.len().saturating_add(more) > max {
-                return Err(Miss::TooLarge(text.len().saturating_add(more)));
+                return Err(ReplaceError::TooLarge(text.len().saturating_add(more)));
             }
-            return Ok(put(text, &found, spelling.len(), new.as_bytes()));
+            return Ok(splice(text, &found, spelling.len(), new.as_bytes()));
         }
     }
-    Err(Miss::None)
+    Err(ReplaceError::NotFound)
 }
 
-/// What ends most lines.
+/// The line ending of most lines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Style {
     None,
@@ -81,9 +81,9 @@ impl Style {
     }
 }
 
-/// The new text with the ends of lines of the old one. Ends that were written on purpose are kept,
-/// unless those of the old text had to be changed to find it.
-fn fitting(new: &str, style: Style, changed: bool) -> Cow<'_, str> {
+/// Converts the new text to the line endings of the old one. Explicit CRLFs are preserved, unless
+/// the old text was found only with other endings.
+fn with_line_endings(new: &str, style: Style, changed: bool) -> Cow<'_, str> {
     match style {
         Style::Crlf if changed || !new.contains('\r') => Cow::Owned(to_crlf(new)),
         Style::Lf if changed => Cow::Owned(to_lf(new)),
@@ -99,7 +99,7 @@ fn to_crlf(text: &str) -> String {
     to_lf(text).replace('\n', "\r\n")
 }
 
-fn put(text: &[u8], found: &[usize], old: usize, new: &[u8]) -> Replaced {
+fn splice(text: &[u8], found: &[usize], old: usize, new: &[u8]) -> Replacement {
     let mut whole = Vec::with_capacity(text.len() + found.len() * new.len().saturating_sub(old));
     let (mut from, mut line, mut lines) = (0, 1, Vec::new());
     let ends = |bytes: &[u8]| bytes.iter().filter(|&&byte| byte == b'\n').count();
@@ -108,14 +108,14 @@ fn put(text: &[u8], found: &[usize], old: usize, new: &[u8]) -> Replaced {
         whole.extend_from_slice(new);
         line += ends(&text[from..at]);
         let more = ends(new);
-        // A last end of line belongs to the line before it.
+        // A final line ending belongs to the line before it.
         let last = line + more - usize::from(more > 0 && new.ends_with(b"\n"));
         lines.push((line, last));
         line += more;
         from = at + old;
     }
     whole.extend_from_slice(&text[from..]);
-    Replaced { text: whole, lines }
+    Replacement { text: whole, lines }
 }
 
 fn line_numbers(text: &[u8], found: &[usize]) -> Vec<usize> {
@@ -128,20 +128,20 @@ fn line_numbers(text: &[u8], found: &[usize]) -> Vec<usize> {
     found.iter().map(number).collect()
 }
 
-/// Where `wanted` is, one behind the other. Takes time in proportion to both, whatever they hold
+/// Finds all non-overlapping occurrences of `needle` in time linear in both lengths, for any input
 /// (Knuth, Morris, Pratt).
-fn find_all(text: &[u8], wanted: &[u8]) -> Vec<usize> {
-    if wanted.is_empty() || wanted.len() > text.len() {
+fn find_all(text: &[u8], needle: &[u8]) -> Vec<usize> {
+    if needle.is_empty() || needle.len() > text.len() {
         return Vec::new();
     }
-    let borders = borders(wanted);
+    let borders = borders(needle);
     let (mut found, mut matched) = (Vec::new(), 0);
     for (at, &byte) in text.iter().enumerate() {
-        while matched > 0 && wanted[matched] != byte {
+        while matched > 0 && needle[matched] != byte {
             matched = borders[matched - 1];
         }
-        matched += usize::from(wanted[matched] == byte);
-        if matched == wanted.len() {
+        matched += usize::from(needle[matched] == byte);
+        if matched == needle.len() {
             found.push(at + 1 - matched);
             matched = 0;
         }
@@ -149,15 +149,15 @@ fn find_all(text: &[u8], wanted: &[u8]) -> Vec<usize> {
     found
 }
 
-/// For each beginning of `wanted`, how much of its start is at its end, too.
-fn borders(wanted: &[u8]) -> Vec<usize> {
-    let mut borders = vec![0; wanted.len()];
+/// Returns the length of the longest proper border of each prefix of `needle`.
+fn borders(needle: &[u8]) -> Vec<usize> {
+    let mut borders = vec![0; needle.len()];
     let mut length = 0;
-    for at in 1..wanted.len() {
-        while length > 0 && wanted[length] != wanted[at] {
+    for at in 1..needle.len() {
+        while length > 0 && needle[length] != needle[at] {
             length = borders[length - 1];
         }
-        length += usize::from(wanted[length] == wanted[at]);
+        length += usize::from(needle[length] == needle[at]);
         borders[at] = length;
     }
     borders
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_replaced() {
+    fn replace_all_changes_text_and_returns_line_ranges() {
         check("a\nb\nc\n", ("b", "x"), "a\nx\nc\n", &[(2, 2)]);
         check("a\nb\nc\n", ("b\n", "x\ny\n"), "a\nx\ny\nc\n", &[(2, 3)]);
         check("a\nb\nc\n", ("b\n", ""), "a\nc\n", &[(2, 2)]);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_lines_stay_as_they_are() {
+    fn replace_preserves_line_endings() {
         check(
             "a\r\nb\r\nc\r\n",
             ("a\nb\n", "x\ny\nz\n"),
@@ -209,28 +209,37 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_once_is_told() {
-        assert_eq!(replace(b"a\nb", "c", "d", false, 100), Err(Miss::None));
+    fn replace_reports_missing_or_ambiguous_text() {
+        assert_eq!(
+            replace(b"a\nb", "c", "d", false, 100),
+            Err(ReplaceError::NotFound)
+        );
         assert_eq!(
             replace(b"a\nb\na a", "a", "d", false, 100),
-            Err(Miss::Several(vec![1, 3, 3]))
+            Err(ReplaceError::Ambiguous(vec![1, 3, 3]))
         );
-        assert_eq!(replace(b"", "c", "d", true, 100), Err(Miss::None));
+        assert_eq!(
+            replace(b"", "c", "d", true, 100),
+            Err(ReplaceError::NotFound)
+        );
     }
 
     #[test]
-    fn text_does_not_grow_without_bounds() {
+    fn replace_rejects_result_above_size_limit() {
         let new = "x".repeat(1 << 20);
         assert_eq!(
             replace(&[b'a'; 1 << 20], "a", &new, true, 4 << 20),
-            Err(Miss::TooLarge(1 << 40))
+            Err(ReplaceError::TooLarge(1 << 40))
         );
         assert!(replace(&[b'a'; 100], "a", "", true, 10).is_ok());
     }
 
     #[test]
-    fn hostile_text_takes_no_longer() {
-        let (text, wanted) = (vec![b'a'; 4 << 20], "a".repeat(1 << 20) + "b");
-        assert_eq!(replace(&text, &wanted, "", false, 4 << 20), Err(Miss::None));
+    fn replace_of_hostile_text_takes_linear_time() {
+        let (text, needle) = (vec![b'a'; 4 << 20], "a".repeat(1 << 20) + "b");
+        assert_eq!(
+            replace(&text, &needle, "", false, 4 << 20),
+            Err(ReplaceError::NotFound)
+        );
     }
 }

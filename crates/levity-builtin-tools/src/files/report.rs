@@ -1,4 +1,4 @@
-//! What a model is told of a search.
+//! The output of a search for the model.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,11 +6,11 @@ use std::fmt::Write as _;
 use levity_core::ToolOutput;
 use serde_json::{Value, json};
 
+use super::display;
 use super::hits::{FileHits, Line, overhead};
 use super::search::MAX_TEXT;
-use super::shown;
 
-/// The first `max` matches in words and as a value.
+/// Formats the first `max` matches as text and as a value.
 pub(super) fn report(
     files: &BTreeMap<String, FileHits>,
     max: usize,
@@ -28,18 +28,18 @@ pub(super) fn report(
     let (matches, in_files) = (report.matches.len() as u64, report.files);
     text.push_str(&match (complete, matches) {
         (true, 0) => {
-            let files = shown::count(searched, "file");
-            format!("[no match in {files}; hidden, ignored and binary files are left out]")
+            let files = display::count(searched, "file");
+            format!("[no match in {files}; hidden, ignored and binary files are omitted]")
         }
         (true, _) => format!(
             "[{}, in {}]",
-            several(matches),
-            shown::count(in_files, "file")
+            count_matches(matches),
+            display::count(in_files, "file")
         ),
         (false, _) => {
             format!(
                 "[the first {}; there are more: narrow `pattern`, `path` or `glob`]",
-                several(matches)
+                count_matches(matches)
             )
         }
     });
@@ -47,7 +47,7 @@ pub(super) fn report(
         let _ = write!(
             text,
             "\n[{} could not be searched]",
-            shown::count(failed, "file")
+            display::count(failed, "file")
         );
     }
     let mut output = ToolOutput::text(text);
@@ -55,7 +55,7 @@ pub(super) fn report(
     output
 }
 
-fn several(matches: u64) -> String {
+fn count_matches(matches: u64) -> String {
     if matches == 1 {
         "1 match".to_owned()
     } else {
@@ -73,7 +73,7 @@ struct Report {
 }
 
 impl Report {
-    /// Adds a file; false if there is no room for all of it.
+    /// Adds a file; returns `false` if part of it exceeds the limits.
     fn file(&mut self, path: &str, lines: &[Line]) -> bool {
         for (at, line) in lines.iter().enumerate() {
             self.bytes += line.text.len() + overhead(path);
@@ -82,7 +82,7 @@ impl Report {
             }
             if at == 0 {
                 self.files += 1;
-                let _ = writeln!(self.text, "{}", shown::path(path));
+                let _ = writeln!(self.text, "{}", display::path(path));
             }
             let gap = if line.gap { "--\n" } else { "" };
             let mark = if line.matches { ':' } else { '-' };

@@ -14,37 +14,37 @@ use levity_sandbox::{Kind, OpenFile, Workspace};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::args::{alive, parse, refused};
+use super::args::{check_cancelled, parse, path_error};
+use super::cancellable::{self, CancellableMatcher};
 use super::hits::{Collector, FileHits, Hits, Size, overhead};
 use super::queue::{Job, Queue};
 use super::report::report;
-use super::steady::{self, Steady};
 use super::walk::{Filter, Folder, Glob};
 
-/// Searches the files of a workspace: `search_files`.
+/// The tool `search_files`, which searches the files of a workspace.
 #[derive(Debug)]
 pub struct SearchFiles {
     spec: ToolSpec,
     space: Workspace,
 }
 
-/// How many matches are shown, unless told otherwise, and at most.
+/// The default and maximum number of matches in a result.
 const DEFAULT_MAX: usize = 100;
 const MAX: usize = 2_000;
-/// How many lines around a match are shown at most.
+/// The maximum number of context lines around a match.
 const MAX_CONTEXT: usize = 20;
-/// How many bytes the matches have at most, those of their paths included.
+/// The maximum size of all matches in bytes, including their paths.
 pub(super) const MAX_TEXT: usize = 48 << 10;
-/// How much memory a thread takes for a long line; a file with a longer one is not searched.
+/// The memory that a thread may use for one line; a file with a longer line is not searched.
 const MAX_HEAP: usize = 32 << 20;
 const MAX_THREADS: usize = 16;
-/// How many files a thread takes at once.
+/// The number of files in one job.
 const CHUNK: usize = 32;
 
 #[derive(Deserialize)]
 struct Args {
     pattern: String,
-    #[serde(default = "here")]
+    #[serde(default = "default_path")]
     path: String,
     glob: Option<String>,
     #[serde(default)]
@@ -60,12 +60,12 @@ struct Args {
     max: Option<usize>,
 }
 
-fn here() -> String {
+fn default_path() -> String {
     ".".to_owned()
 }
 
 impl SearchFiles {
-    /// The tool for the files of this workspace.
+    /// Creates the tool for the files of `workspace`.
     pub fn new(workspace: Workspace) -> Self {
         Self {
             spec: spec(),
@@ -76,17 +76,17 @@ impl SearchFiles {
     fn run(&self, args: &Args, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
         let (matcher, step) = matcher(args)?;
         let max = args.max.unwrap_or(DEFAULT_MAX).clamp(1, MAX);
-        // One more than is shown tells whether there are more.
+        // One match beyond the limit shows that there are more.
         let room = Size {
             matches: max + 1,
             bytes: MAX_TEXT + 1,
         };
-        let meta = self.space.metadata(&args.path).map_err(refused)?;
+        let meta = self.space.metadata(&args.path).map_err(path_error)?;
         let is_dir = meta.kind() == Kind::Dir;
         let base = if is_dir {
             self.space
                 .dir(&args.path)
-                .map_err(refused)?
+                .map_err(path_error)?
                 .path()
                 .to_owned()
         } else {
@@ -114,28 +114,29 @@ impl SearchFiles {
             cx,
         };
         match is_dir {
-            true => search.tree(Folder::open(&self.space, &args.path)?),
-            false => search.one(self.space.open_file(&args.path).map_err(refused)?),
+            true => search.search_tree(Folder::open(&self.space, &args.path)?),
+            false => search.search_one(self.space.open_file(&args.path).map_err(path_error)?),
         }
-        alive(cx)?;
+        check_cancelled(cx)?;
         let (searched, failed) = (search.searched.into_inner(), search.failed.into_inner());
         Ok(report(&search.hits.into_files(), max, searched, failed))
     }
 }
 
 fn matcher(args: &Args) -> Result<(RegexMatcher, usize), ToolError> {
-    steady::compile(&args.pattern, args.literal, args.ignore_case).map_err(|error| {
-        let text = "the pattern cannot be used; it is a regular expression that matches within one \
+    cancellable::compile(&args.pattern, args.literal, args.ignore_case).map_err(|error| {
+        let text = "the pattern is invalid; it must be a regular expression that matches within \
+            one \
             line: escape what is \
                     meant literally or set `literal`, and use `*` or `+` in place of large counts";
         ToolError::new(ToolErrorKind::InvalidArgs, text).with_source(error)
     })
 }
 
-/// A search under way.
+/// A search in progress.
 struct Search<'a> {
     matcher: RegexMatcher,
-    /// How much text the pattern is given at once.
+    /// The number of bytes that the pattern searches in one step.
     step: usize,
     filter: Filter,
     context: usize,
@@ -147,15 +148,15 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Searches a tree on all cores.
-    fn tree(&self, root: Folder) {
+    /// Searches a folder tree on all cores.
+    fn search_tree(&self, root: Folder) {
         let queue = Queue::new(Job::Folder(root));
         let threads = thread::available_parallelism()
             .map_or(1, NonZero::get)
             .min(MAX_THREADS);
         thread::scope(|scope| {
             for _ in 1..threads {
-                // Where no thread can be had, those that are there do the work.
+                // If a thread cannot be started, the other threads do its work.
                 let _ = thread::Builder::new()
                     .name("search_files".into())
                     .spawn_scoped(scope, || self.work(&queue));
@@ -186,12 +187,14 @@ impl Search<'_> {
             .build()
     }
 
-    /// Does a job, and returns what follows from it, the smallest path last.
+    /// Performs a job and returns the jobs that follow from it, smallest path last.
     fn perform(&self, job: Job, searcher: &mut Searcher) -> Vec<Job> {
         match job {
             Job::Folder(folder) => self.list(folder),
             Job::Below(above, name)
-                if self.hits.wants(&format!("{}/", above.dir.path_of(&name))) =>
+                if self
+                    .hits
+                    .may_include(&format!("{}/", above.dir.path_of(&name))) =>
             {
                 above
                     .enter(&name)
@@ -201,7 +204,7 @@ impl Search<'_> {
             Job::Below(..) => Vec::new(),
             Job::Files(folder, names) => {
                 for name in names {
-                    self.file(&folder, &name, searcher);
+                    self.search_name(&folder, &name, searcher);
                 }
                 Vec::new()
             }
@@ -216,12 +219,12 @@ impl Search<'_> {
                 Kind::File
                     if self
                         .filter
-                        .wants(&folder.dir.path_of(&entry.name), &entry.name) =>
+                        .matches(&folder.dir.path_of(&entry.name), &entry.name) =>
                 {
                     files.push(entry.name);
                 }
-                Kind::Dir if folder.may_go_deeper() => {
-                    jobs.push(Job::Below(folder.clone(), entry.name));
+                Kind::Dir if folder.may_descend() => {
+                    jobs.push(Job::Below(folder.clone(), entry.name))
                 }
                 _ => {}
             }
@@ -236,8 +239,8 @@ impl Search<'_> {
         jobs
     }
 
-    fn file(&self, folder: &Folder, name: &str, searcher: &mut Searcher) {
-        if self.cx.cancel.is_cancelled() || !self.hits.wants(&folder.dir.path_of(name)) {
+    fn search_name(&self, folder: &Folder, name: &str, searcher: &mut Searcher) {
+        if self.cx.cancel.is_cancelled() || !self.hits.may_include(&folder.dir.path_of(name)) {
             return;
         }
         match folder.dir.file(name) {
@@ -246,13 +249,13 @@ impl Search<'_> {
         }
     }
 
-    fn one(&self, file: OpenFile) {
+    fn search_one(&self, file: OpenFile) {
         self.search(file, &mut self.searcher());
     }
 
-    /// The pattern, which looks between its steps whether anybody still waits.
-    fn steady(&self) -> Steady<'_, RegexMatcher> {
-        Steady {
+    /// Returns the matcher, which checks for cancellation between steps.
+    fn cancellable(&self) -> CancellableMatcher<'_, RegexMatcher> {
+        CancellableMatcher {
             inner: &self.matcher,
             step: self.step,
             cancel: &self.cx.cancel,
@@ -261,7 +264,7 @@ impl Search<'_> {
 
     fn search(&self, file: OpenFile, searcher: &mut Searcher) {
         let path = file.path().to_owned();
-        let matcher = self.steady();
+        let matcher = self.cancellable();
         let mut collector = Collector {
             matcher: &matcher,
             max: self.room,
@@ -270,7 +273,7 @@ impl Search<'_> {
             hits: FileHits::default(),
             gap: false,
         };
-        let text = Stoppable {
+        let text = CancellableFile {
             file: file.into_file(),
             cancel: &self.cx.cancel,
         };
@@ -282,16 +285,16 @@ impl Search<'_> {
     }
 }
 
-/// A file that cannot be read any more when nobody waits: most of a long one may have no match.
-struct Stoppable<'a> {
+/// A file whose reads fail after cancellation, because a long file may have no match.
+struct CancellableFile<'a> {
     file: File,
     cancel: &'a CancelToken,
 }
 
-impl Read for Stoppable<'_> {
+impl Read for CancellableFile<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self.cancel.is_cancelled() {
-            true => Err(io::Error::other("the search was stopped")),
+            true => Err(io::Error::other("the search was cancelled")),
             false => self.file.read(buffer),
         }
     }
@@ -367,12 +370,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_file_without_a_match_can_be_stopped() {
+    fn read_after_cancellation_returns_error() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("long"), "line\n").unwrap();
         let cancel = CancelToken::new();
         let file = File::open(folder.path().join("long")).unwrap();
-        let mut text = Stoppable {
+        let mut text = CancellableFile {
             file,
             cancel: &cancel,
         };
@@ -382,9 +385,9 @@ mod tests {
     }
 
     #[test]
-    fn pattern_stops_within_a_file_when_its_call_does() {
+    fn search_within_file_stops_when_call_is_cancelled() {
         let cx = ToolCx::new(RunId::new("r"), CallId::new("c"), "key");
-        let (matcher, step) = steady::compile("a+b", false, false).unwrap();
+        let (matcher, step) = cancellable::compile("a+b", false, false).unwrap();
         let room = Size {
             matches: 1,
             bytes: 1,
@@ -406,9 +409,9 @@ mod tests {
             failed: AtomicU64::new(0),
             cx: &cx,
         };
-        assert_eq!(search.steady().step, step);
-        assert!(search.steady().find(b"aab").unwrap().is_some());
+        assert_eq!(search.cancellable().step, step);
+        assert!(search.cancellable().find(b"aab").unwrap().is_some());
         cx.cancel.cancel();
-        assert!(search.steady().find(b"aab").is_err());
+        assert!(search.cancellable().find(b"aab").is_err());
     }
 }

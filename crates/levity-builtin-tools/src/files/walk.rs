@@ -1,4 +1,4 @@
-//! What of a tree is listed and searched.
+//! The folders and files that a list or search visits.
 
 use std::sync::Arc;
 
@@ -6,43 +6,42 @@ use globset::{GlobBuilder, GlobMatcher};
 use levity_core::{CancelToken, ToolError, ToolErrorKind};
 use levity_sandbox::{Dir, Kind, Listing, PathError, Workspace};
 
-use super::args::refused;
-use super::ignored::Ignored;
+use super::args::path_error;
+use super::ignore_rules::IgnoreRules;
 
-/// How many entries of one folder are looked at.
+/// The maximum number of entries that are read of one folder.
 const MAX_ENTRIES: usize = 200_000;
-/// How long a glob may be, in bytes, and how deep its braces may be nested.
+/// The maximum length of a glob in bytes, and the maximum nesting of its braces.
 const MAX_GLOB: usize = 1024;
 const MAX_NEST: usize = 16;
-/// How deep a tree is walked; each step may hold a folder open.
+/// The maximum depth of a walk; each level may keep a folder open.
 const MAX_DEPTH: usize = 100;
 
-/// A folder that is walked, with the rules that hold in it.
+/// A folder in a walk, with the ignore rules that apply in it.
 #[derive(Clone, Debug)]
 pub(super) struct Folder {
     pub(super) dir: Arc<Dir>,
-    ignored: Ignored,
+    ignore_rules: IgnoreRules,
     depth: usize,
 }
 
-/// What is walked over.
+/// The entries that a walk skips.
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
-    /// Whether names that begin with a dot are left out.
+    /// Skips names that begin with a dot.
     pub(super) no_hidden: bool,
-    /// Whether what `.gitignore` and `.ignore` name is left out.
+    /// Skips paths that `.gitignore` and `.ignore` exclude.
     pub(super) no_ignored: bool,
     pub(super) glob: Option<Glob>,
-    /// Heard when nobody waits any more: rules of a folder can be so heavy that one name takes
-    /// long.
+    /// Stops the walk when cancelled: complex rules can take long for a single name.
     pub(super) cancel: CancelToken,
 }
 
 impl Folder {
-    /// Opens a folder to begin with. Rules of the folders above it hold as well.
+    /// Opens the first folder of a walk. Rules of its parent folders apply as well.
     pub(super) fn open(space: &Workspace, path: &str) -> Result<Self, ToolError> {
-        let dir = space.dir(path).map_err(refused)?;
-        let mut ignored = Ignored::default();
+        let dir = space.dir(path).map_err(path_error)?;
+        let mut ignore_rules = IgnoreRules::default();
         let ends = dir.path().match_indices('/').map(|(at, _)| at);
         let above = [0]
             .into_iter()
@@ -50,74 +49,74 @@ impl Folder {
             .chain(ends);
         for end in above {
             let path = if end == 0 { "." } else { &dir.path()[..end] };
-            // The way was open a moment ago; whatever has changed since then has no say.
+            // The path was valid a moment ago, so a change since then is ignored.
             if let Ok(dir) = space.dir(path) {
-                ignored = ignored.enter(&dir, None);
+                ignore_rules = ignore_rules.enter(&dir, None);
             }
         }
         Ok(Self {
             dir: Arc::new(dir),
-            ignored,
+            ignore_rules,
             depth: 0,
         })
     }
 
-    /// Opens a folder in this one.
+    /// Opens a subfolder of this folder.
     pub(super) fn enter(&self, name: &str) -> Result<Self, PathError> {
         let dir = Arc::new(self.dir.dir(name)?);
         Ok(Self {
             dir,
-            ignored: self.ignored.clone(),
+            ignore_rules: self.ignore_rules.clone(),
             depth: self.depth + 1,
         })
     }
 
-    /// The entries that are not left out, by name. The rules of this folder hold from now on.
+    /// Returns the entries that are not skipped, by name, and applies this folder's own rules.
     pub(super) fn list(&mut self, filter: &Filter) -> Result<Listing, PathError> {
         let mut listing = self.dir.entries(MAX_ENTRIES)?;
         if filter.no_ignored {
-            self.ignored = self.ignored.enter(&self.dir, Some(&listing.entries));
+            self.ignore_rules = self.ignore_rules.enter(&self.dir, Some(&listing.entries));
         }
-        let (dir, ignored) = (&self.dir, filter.no_ignored.then_some(&self.ignored));
+        let (dir, ignore_rules) = (&self.dir, filter.no_ignored.then_some(&self.ignore_rules));
         listing.entries.retain(|entry| {
             if filter.cancel.is_cancelled() {
                 return false;
             }
             let is_hidden = filter.no_hidden && entry.name.starts_with('.');
-            let is_ignored = |ignored: &Ignored| {
-                ignored.leaves_out(&dir.path_of(&entry.name), entry.kind == Kind::Dir)
+            let is_ignored = |ignore_rules: &IgnoreRules| {
+                ignore_rules.excludes(&dir.path_of(&entry.name), entry.kind == Kind::Dir)
             };
-            !is_hidden && !ignored.is_some_and(is_ignored)
+            !is_hidden && !ignore_rules.is_some_and(is_ignored)
         });
         Ok(listing)
     }
 
-    /// Whether folders in this one are walked, too.
-    pub(super) fn may_go_deeper(&self) -> bool {
+    /// Returns `true` if the walk enters subfolders of this folder.
+    pub(super) fn may_descend(&self) -> bool {
         self.depth < MAX_DEPTH
     }
 }
 
-/// A glob that a model wrote.
+/// A glob that the model wrote.
 #[derive(Clone, Debug)]
 pub(super) struct Glob {
     matcher: GlobMatcher,
-    /// Whether it speaks of names, and not of paths.
+    /// Set if the glob matches names, not paths.
     is_name: bool,
     negated: bool,
-    /// How much of a path leads to the folder that is walked.
+    /// The length of the path prefix that leads to the walked folder.
     start: usize,
 }
 
 impl Glob {
-    /// A glob without `/` matches names at any depth, any other paths: from the workspace or from
-    /// `base`. With `!` before it, it matches all others.
+    /// Parses a glob. Without `/` it matches names at any depth, otherwise paths from the workspace
+    /// or from `base`. A leading `!` negates it.
     pub(super) fn new(glob: &str, base: &str) -> Result<Self, ToolError> {
         let (text, negated) = glob
             .strip_prefix('!')
             .map_or((glob, false), |text| (text, true));
         let text = text.trim_start_matches("./").trim_start_matches('/');
-        if is_heavy(text) {
+        if is_too_complex(text) {
             let text =
                 "the glob is too long or nested too deeply; try one like `*.rs` or `src/**/*.ts`";
             return Err(ToolError::new(ToolErrorKind::InvalidArgs, text));
@@ -125,7 +124,7 @@ impl Glob {
         let built = GlobBuilder::new(text).literal_separator(true).build();
         let matcher = built.map_err(|error| {
             let text =
-                format!("the glob `{glob}` does not parse; try one like `*.rs` or `src/**/*.ts`");
+                format!("the glob `{glob}` is invalid; try one like `*.rs` or `src/**/*.ts`");
             ToolError::new(ToolErrorKind::InvalidArgs, text).with_source(error)
         })?;
         let start = if base.is_empty() { 0 } else { base.len() + 1 };
@@ -149,13 +148,13 @@ impl Glob {
     }
 }
 
-/// Returns whether a glob is too long, or its braces are nested so deep that a parser may run out
-/// of stack.
-pub(super) fn is_heavy(glob: &str) -> bool {
+/// Returns `true` if a glob is too long, or if its braces are nested so deeply that a parser may
+/// overflow its stack.
+pub(super) fn is_too_complex(glob: &str) -> bool {
     glob.len() > MAX_GLOB || depth(glob) > MAX_NEST
 }
 
-/// How deep braces of a glob are nested, at most: a brace behind a backslash or in brackets closes
+/// Returns the maximum nesting of braces in a glob. An escaped brace or one in brackets closes
 /// nothing.
 fn depth(glob: &str) -> usize {
     let (mut open, mut deepest) = (0_usize, 0);
@@ -164,7 +163,7 @@ fn depth(glob: &str) -> usize {
         match char {
             '{' => open += 1,
             '}' if !escaped && !brackets => open = open.saturating_sub(1),
-            // Where they end is for the parser to say.
+            // Only the parser knows where brackets end.
             '[' => brackets = true,
             _ => {}
         }
@@ -175,8 +174,8 @@ fn depth(glob: &str) -> usize {
 }
 
 impl Filter {
-    /// Whether an entry is among those that were asked for.
-    pub(super) fn wants(&self, path: &str, name: &str) -> bool {
+    /// Returns `true` if an entry matches the glob.
+    pub(super) fn matches(&self, path: &str, name: &str) -> bool {
         self.glob
             .as_ref()
             .is_none_or(|glob| glob.matches(path, name))
@@ -188,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folder_lists_nothing_once_its_call_has_stopped() {
+    fn folder_list_is_empty_after_cancellation() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a.txt"), "").unwrap();
         let space = Workspace::open(folder.path()).unwrap();

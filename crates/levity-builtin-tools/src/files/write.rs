@@ -4,10 +4,10 @@ use levity_sandbox::{Workspace, WriteOptions};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::args::{alive, parse, refused};
-use super::shown;
+use super::args::{check_cancelled, parse, path_error};
+use super::display;
 
-/// Writes a file of a workspace whole: `write_file`.
+/// The tool `write_file`, which writes a whole file of a workspace.
 #[derive(Debug)]
 pub struct WriteFile {
     spec: ToolSpec,
@@ -21,7 +21,7 @@ struct Args {
 }
 
 impl WriteFile {
-    /// The tool for the files of this workspace.
+    /// Creates the tool for the files of `workspace`.
     pub fn new(workspace: Workspace) -> Self {
         Self {
             spec: spec(),
@@ -30,22 +30,26 @@ impl WriteFile {
     }
 
     fn run(&self, args: &Args, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
-        alive(cx)?;
+        check_cancelled(cx)?;
         let bytes = args.content.as_bytes();
         let written = self
             .space
             .write_with(&args.path, bytes, WriteOptions::new().parents())
-            .map_err(refused)?;
+            .map_err(path_error)?;
         cx.progress.changed(&FileChange::written(&*written.path));
         let lines = args.content.lines().count() as u64;
         let (verb, path) = (
-            if written.created { "made" } else { "replaced" },
-            shown::path(&written.path),
+            if written.created {
+                "created"
+            } else {
+                "replaced"
+            },
+            display::path(&written.path),
         );
         let text = format!(
             "{verb} `{path}`: {}, {}",
-            shown::count(lines, "line"),
-            shown::count(bytes.len() as u64, "byte")
+            display::count(lines, "line"),
+            display::count(bytes.len() as u64, "byte")
         );
         let mut output = ToolOutput::text(text);
         output.value = Some(json!({
@@ -79,7 +83,7 @@ fn spec() -> ToolSpec {
         },
         "required": ["path", "created", "lines", "bytes"],
     });
-    // The same content again changes nothing more.
+    // Writing the same content again changes nothing more.
     let hints = Hints::new().idempotent().blocking();
     ToolSpec::new("write_file", about)
         .with_input(input)

@@ -1,29 +1,29 @@
-//! Help for a model whose text is not in the file.
+//! Suggestions for a model whose text is not in the file.
 
 use std::collections::HashMap;
 
-use super::shown;
+use super::display;
 
-/// How many lines are compared, and how much of each.
+/// The maximum number of lines compared, and of characters compared in each.
 const MAX_LINES: usize = 20_000;
 const MAX_LINE: usize = 400;
-/// How many lines are quoted.
+/// The maximum number of quoted lines.
 const MAX_QUOTE: usize = 40;
 
-/// Where something like `old` is, and what to do.
-pub(super) fn help(text: &[u8], old: &str) -> String {
+/// Returns the place of the text most similar to `old`, and the next step.
+pub(super) fn suggest(text: &[u8], old: &str) -> String {
     let text = String::from_utf8_lossy(text);
     let lines: Vec<&str> = text.lines().take(MAX_LINES).collect();
-    if let Some((first, count)) = other_space(&lines, old) {
+    if let Some((first, count)) = find_ignoring_space(&lines, old) {
         let quote = quote(&lines[first..first + count]);
         let place = place(first, count);
         return format!(
-            "it is there with other white space, in {place}; give it exactly as it is:\n{quote}"
+            "it occurs with other white space in {place}; give it exactly as it is:\n{quote}"
         );
     }
     match closest(&lines, old) {
         Some(at) => {
-            let line = shown::line(lines[at].as_bytes(), MAX_LINE);
+            let line = display::line(lines[at].as_bytes(), MAX_LINE);
             format!(
                 "the closest line is {}: `{}`; read the file again and give the text exactly",
                 at + 1,
@@ -42,54 +42,58 @@ fn place(first: usize, count: usize) -> String {
 }
 
 fn quote(lines: &[&str]) -> String {
-    let shown: Vec<_> = lines
+    let display: Vec<_> = lines
         .iter()
         .take(MAX_QUOTE)
-        .map(|line| shown::line(line.as_bytes(), MAX_LINE))
+        .map(|line| display::line(line.as_bytes(), MAX_LINE))
         .collect();
     let more = if lines.len() > MAX_QUOTE { "\n…" } else { "" };
-    format!("{}{more}", shown.join("\n"))
+    format!("{}{more}", display.join("\n"))
 }
 
-/// The first lines that differ from `old` in white space only.
-fn other_space(lines: &[&str], old: &str) -> Option<(usize, usize)> {
-    let plain = |line: &str| line.split_whitespace().collect::<String>();
-    let wanted: Vec<String> = old.trim().lines().map(plain).collect();
-    let first = wanted.first().filter(|line| !line.is_empty())?;
-    if wanted.len() == 1 {
+/// Finds the first lines that differ from `old` only in white space.
+fn find_ignoring_space(lines: &[&str], old: &str) -> Option<(usize, usize)> {
+    let without_space = |line: &str| line.split_whitespace().collect::<String>();
+    let searched: Vec<String> = old.trim().lines().map(without_space).collect();
+    let first = searched.first().filter(|line| !line.is_empty())?;
+    if searched.len() == 1 {
         return lines
             .iter()
-            .position(|line| plain(line).contains(first.as_str()))
+            .position(|line| without_space(line).contains(first.as_str()))
             .map(|at| (at, 1));
     }
-    if wanted.len() > lines.len() {
+    if searched.len() > lines.len() {
         return None;
     }
-    // Equal lines get equal numbers: a long `old` is compared with many places.
+    // Equal lines get equal numbers, because a long `old` is compared at many places.
     let mut numbers = HashMap::new();
     let mut number = |line: String| {
         let next = numbers.len();
         *numbers.entry(line).or_insert(next)
     };
-    let wanted: Vec<usize> = wanted.into_iter().map(&mut number).collect();
-    let here: Vec<usize> = lines.iter().map(|line| number(plain(line))).collect();
-    here.windows(wanted.len())
-        .position(|place| place == wanted)
-        .map(|at| (at, wanted.len()))
+    let searched: Vec<usize> = searched.into_iter().map(&mut number).collect();
+    let numbered: Vec<usize> = lines
+        .iter()
+        .map(|line| number(without_space(line)))
+        .collect();
+    numbered
+        .windows(searched.len())
+        .position(|place| place == searched)
+        .map(|at| (at, searched.len()))
 }
 
-/// The line most like the longest line of `old`, if it is like it at all.
+/// Returns the line most similar to the longest line of `old`, if it is similar enough.
 fn closest(lines: &[&str], old: &str) -> Option<usize> {
-    const LIKE: f64 = 0.6;
+    const MIN_SIMILARITY: f64 = 0.6;
     let short = |line: &str| line.trim().chars().take(MAX_LINE).collect::<String>();
-    let wanted = short(old.lines().max_by_key(|line| line.trim().len())?);
-    let like = |line: &&str| strsim::sorensen_dice(&wanted, &short(line));
+    let searched = short(old.lines().max_by_key(|line| line.trim().len())?);
+    let similarity = |line: &&str| strsim::sorensen_dice(&searched, &short(line));
     let best = lines
         .iter()
-        .map(like)
+        .map(similarity)
         .enumerate()
         .max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))?;
-    (best.1 >= LIKE).then_some(best.0)
+    (best.1 >= MIN_SIMILARITY).then_some(best.0)
 }
 
 #[cfg(test)]
@@ -100,38 +104,38 @@ mod tests {
 
     #[track_caller]
     fn check(old: &str, expected: &str) {
-        assert_eq!(help(FILE.as_bytes(), old), expected);
+        assert_eq!(suggest(FILE.as_bytes(), old), expected);
     }
 
     #[test]
-    fn other_white_space_is_quoted() {
+    fn suggestion_quotes_text_with_other_white_space() {
         check(
             "let total = add(1, 2);\nprintln!(\"{total}\");\n",
-            "it is there with other white space, in lines 2-3; give it exactly as it is:\n    let \
+            "it occurs with other white space in lines 2-3; give it exactly as it is:\n    let \
                 total = add(1, 2);\n\t\
              println!(\"{total}\");",
         );
         check(
             "let  total = add(1,2);",
-            "it is there with other white space, in line 2; give it exactly as it is:\n    let \
+            "it occurs with other white space in line 2; give it exactly as it is:\n    let \
                 total = add(1, 2);",
         );
     }
 
     #[test]
-    fn long_text_is_found_among_many_lines_that_are_alike() {
+    fn suggestion_finds_long_text_among_similar_lines() {
         let file = "  same\n".repeat(15_000) + "last\nend\n";
-        let found = |old: &str| help(file.as_bytes(), old);
+        let found = |old: &str| suggest(file.as_bytes(), old);
         assert!(found(&("same\n".repeat(9000) + "other")).starts_with("read the file again"));
         let text = found(&("same\n".repeat(9000) + "la st\nend"));
         assert!(
-            text.starts_with("it is there with other white space, in lines 6001-15002;"),
+            text.starts_with("it occurs with other white space in lines 6001-15002;"),
             "{text}"
         );
     }
 
     #[test]
-    fn the_closest_line_is_named() {
+    fn suggestion_names_closest_line() {
         check(
             "    let totals = add(1, 2);",
             "the closest line is 2: `let total = add(1, 2);`; read the file again and give the \

@@ -1,4 +1,4 @@
-//! A pattern whose search can be stopped at any time.
+//! A matcher whose search can be cancelled at any time.
 
 use std::fmt;
 
@@ -6,21 +6,21 @@ use grep_matcher::{ByteSet, LineMatchKind, LineTerminator, Match, Matcher, NoCap
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use levity_core::CancelToken;
 
-/// How large a compiled pattern may be, in bytes, and how much text it is given at once: an engine
-/// without a table takes a step for each state and each byte, and cannot be stopped meanwhile.
+/// The maximum size of a compiled pattern in bytes, and the text it searches in one step. An engine
+/// without a table takes a step for each state and byte, and cannot be stopped meanwhile.
 const TIERS: [(usize, usize); 3] = [
     (128 << 10, 32 << 10),
     (1 << 20, 4 << 10),
     (4 << 20, 1 << 10),
 ];
 
-/// How much memory an engine takes for its table.
+/// The memory that an engine may use for its table.
 const MAX_TABLE: usize = 2 << 20;
 
-/// How deep groups may be nested.
+/// The maximum nesting of groups.
 const MAX_NEST: u32 = 100;
 
-/// Compiles a pattern, and says how much text it can be given at once.
+/// Compiles a pattern and returns it with the number of bytes it can search in one step.
 pub(super) fn compile(
     pattern: &str,
     literal: bool,
@@ -40,28 +40,28 @@ pub(super) fn compile(
             Err(error) => last = Some(error),
         }
     }
-    // There is always an error here, as each tier has failed.
+    // Each tier has failed here, so there is always an error.
     last.map_or_else(|| builder.build(pattern).map(|matcher| (matcher, 1)), Err)
 }
 
-/// Gives a pattern some text at a time, and looks in between whether anybody still waits.
+/// Searches a text in steps and checks for cancellation between them.
 ///
-/// A text is divided behind line ends, where no match of a pattern for lines is lost. A line that
-/// is longer than a step is searched in parts that overlap.
+/// A text is split after line endings, where a line pattern loses no match. A line longer than a
+/// step is searched in overlapping parts.
 #[derive(Debug)]
-pub(super) struct Steady<'a, M> {
+pub(super) struct CancellableMatcher<'a, M> {
     pub(super) inner: &'a M,
     pub(super) step: usize,
     pub(super) cancel: &'a CancelToken,
 }
 
-/// Why a search did not come to its end.
+/// The error of a cancelled search.
 #[derive(Debug)]
-pub(super) struct Stopped;
+pub(super) struct Cancelled;
 
-impl fmt::Display for Stopped {
+impl fmt::Display for Cancelled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the search was stopped")
+        f.write_str("the search was cancelled")
     }
 }
 
@@ -69,46 +69,46 @@ impl fmt::Display for Stopped {
 struct Part {
     start: usize,
     end: usize,
-    /// Whether it ends where a line does.
+    /// Set if the part ends at the end of a line.
     is_whole: bool,
 }
 
-impl<M: Matcher> Steady<'_, M> {
-    /// Looks at one part after the other until `look` finds something.
-    fn each<T>(
+impl<M: Matcher> CancellableMatcher<'_, M> {
+    /// Passes one part after the other to `search` until it finds a match.
+    fn search_parts<T>(
         &self,
         text: &[u8],
         at: usize,
-        mut look: impl FnMut(Part) -> Result<Option<T>, M::Error>,
-    ) -> Result<Option<T>, Stopped> {
+        mut search: impl FnMut(Part) -> Result<Option<T>, M::Error>,
+    ) -> Result<Option<T>, Cancelled> {
         let mut start = at;
         loop {
             if self.cancel.is_cancelled() {
-                return Err(Stopped);
+                return Err(Cancelled);
             }
-            let most = text.len().min(start.saturating_add(self.step));
-            let line = text[start..most]
+            let limit = text.len().min(start.saturating_add(self.step));
+            let line = text[start..limit]
                 .iter()
                 .rposition(|byte| *byte == b'\n')
                 .map(|end| start + end + 1);
-            let end = if most == text.len() {
-                most
+            let end = if limit == text.len() {
+                limit
             } else {
-                line.unwrap_or(most)
+                line.unwrap_or(limit)
             };
             let is_whole = end == text.len() || line.is_some();
-            // Behind the last line end a line would seem to begin that is empty.
+            // The part would otherwise seem to end in an empty line after its last line ending.
             let seen = if line.is_some() && end < text.len() {
                 end - 1
             } else {
                 end
             };
-            if let Some(found) = look(Part {
+            if let Some(found) = search(Part {
                 start,
                 end: seen,
                 is_whole,
             })
-            .map_err(|_| Stopped)?
+            .map_err(|_| Cancelled)?
             {
                 return Ok(Some(found));
             }
@@ -120,22 +120,22 @@ impl<M: Matcher> Steady<'_, M> {
     }
 }
 
-impl<M: Matcher> Matcher for Steady<'_, M> {
+impl<M: Matcher> Matcher for CancellableMatcher<'_, M> {
     type Captures = NoCaptures;
-    type Error = Stopped;
+    type Error = Cancelled;
 
-    fn find_at(&self, text: &[u8], at: usize) -> Result<Option<Match>, Stopped> {
-        self.each(text, at, |part| {
+    fn find_at(&self, text: &[u8], at: usize) -> Result<Option<Match>, Cancelled> {
+        self.search_parts(text, at, |part| {
             self.inner.find_at(&text[..part.end], part.start)
         })
     }
 
-    fn new_captures(&self) -> Result<NoCaptures, Stopped> {
+    fn new_captures(&self) -> Result<NoCaptures, Cancelled> {
         Ok(NoCaptures::new())
     }
 
-    fn shortest_match_at(&self, text: &[u8], at: usize) -> Result<Option<usize>, Stopped> {
-        self.each(text, at, |part| {
+    fn shortest_match_at(&self, text: &[u8], at: usize) -> Result<Option<usize>, Cancelled> {
+        self.search_parts(text, at, |part| {
             self.inner.shortest_match_at(&text[..part.end], part.start)
         })
     }
@@ -148,12 +148,12 @@ impl<M: Matcher> Matcher for Steady<'_, M> {
         self.inner.line_terminator()
     }
 
-    fn find_candidate_line(&self, text: &[u8]) -> Result<Option<LineMatchKind>, Stopped> {
+    fn find_candidate_line(&self, text: &[u8]) -> Result<Option<LineMatchKind>, Cancelled> {
         let mut begins_line = true;
-        self.each(text, 0, |part| {
+        self.search_parts(text, 0, |part| {
             let begins = std::mem::replace(&mut begins_line, part.is_whole);
             if !begins || !part.is_whole {
-                // The line is too long to be looked at whole, so a part of it decides.
+                // The line is too long to be searched at once, so a part of it decides.
                 let found = self
                     .inner
                     .shortest_match_at(&text[..part.end], part.start)?;
@@ -177,67 +177,66 @@ mod tests {
 
     use super::*;
 
-    /// A matcher that finds nothing, counts how often it is asked, and cancels the search at its
-    /// third look.
+    /// A matcher that finds nothing, counts its calls and cancels the search at the third.
     struct Counting<'a> {
-        looks: Cell<usize>,
+        calls: Cell<usize>,
         longest: Cell<usize>,
         cancel: &'a CancelToken,
     }
 
     impl Matcher for Counting<'_> {
         type Captures = NoCaptures;
-        type Error = Stopped;
+        type Error = Cancelled;
 
-        fn find_at(&self, text: &[u8], at: usize) -> Result<Option<Match>, Stopped> {
-            self.looks.set(self.looks.get() + 1);
+        fn find_at(&self, text: &[u8], at: usize) -> Result<Option<Match>, Cancelled> {
+            self.calls.set(self.calls.get() + 1);
             self.longest.set(self.longest.get().max(text.len() - at));
-            if self.looks.get() == 3 {
+            if self.calls.get() == 3 {
                 self.cancel.cancel();
             }
             Ok(None)
         }
 
-        fn new_captures(&self) -> Result<NoCaptures, Stopped> {
+        fn new_captures(&self) -> Result<NoCaptures, Cancelled> {
             Ok(NoCaptures::new())
         }
     }
 
     #[test]
-    fn search_stops_within_one_long_line_when_it_is_cancelled() {
+    fn cancelled_search_stops_within_long_line() {
         let cancel = CancelToken::new();
         let inner = Counting {
-            looks: Cell::new(0),
+            calls: Cell::new(0),
             longest: Cell::new(0),
             cancel: &cancel,
         };
-        let steady = Steady {
+        let matcher_in_steps = CancellableMatcher {
             inner: &inner,
             step: 1000,
             cancel: &cancel,
         };
         for text in [vec![b'a'; 1 << 20], b"ab\n".repeat(1 << 18)] {
             let cancel_now = cancel.is_cancelled();
-            assert!(steady.find_at(&text, 0).is_err());
-            assert_eq!(inner.looks.get(), 3, "{cancel_now}");
+            assert!(matcher_in_steps.find_at(&text, 0).is_err());
+            assert_eq!(inner.calls.get(), 3, "{cancel_now}");
         }
         assert!(inner.longest.get() <= 1000);
     }
 
-    /// What a pattern finds whole and what it finds step by step are the same.
+    /// Checks that a pattern finds the same in steps as in the whole text.
     #[track_caller]
     fn check(pattern: &str, text: &str, steps: &[usize]) {
         let cancel = CancelToken::new();
         let (matcher, _) = compile(pattern, false, false).unwrap();
         let whole = matcher.find(text.as_bytes()).unwrap();
         for &step in steps {
-            let steady = Steady {
+            let matcher_in_steps = CancellableMatcher {
                 inner: &matcher,
                 step,
                 cancel: &cancel,
             };
             assert_eq!(
-                steady.find(text.as_bytes()).unwrap(),
+                matcher_in_steps.find(text.as_bytes()).unwrap(),
                 whole,
                 "{pattern} {step}"
             );
@@ -246,7 +245,7 @@ mod tests {
                     text[..at].matches('\n').count()
                 }
             };
-            let found = steady
+            let found = matcher_in_steps
                 .find_candidate_line(text.as_bytes())
                 .unwrap()
                 .map(line);
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_find_what_the_whole_text_has() {
+    fn search_in_steps_finds_same_matches_as_whole_text() {
         let text = "a\nbc\n\nabc\nab c\nend";
         for pattern in [
             "b", "^a", "c$", "^$", "d$", "a b|b c", "^end$", "zz", "\\bbc\\b", "(?i)END",
@@ -274,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn pattern_that_is_too_heavy_is_refused() {
+    fn compile_rejects_pattern_that_is_too_large() {
         assert_eq!(compile("fn \\w+_test", false, false).unwrap().1, TIERS[0].1);
         assert!(compile("\\w{3,20}x", false, false).unwrap().1 < TIERS[0].1);
         assert!(compile("(\\w{1,100}){1,100}", false, false).is_err());

@@ -1,4 +1,4 @@
-//! What `.gitignore` and `.ignore` leave out, with git's rules.
+//! The rules of `.gitignore` and `.ignore` files, as git applies them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,42 +7,42 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use levity_sandbox::{Dir, FolderEntry, Kind};
 
-use super::walk::is_heavy;
+use super::walk::is_too_complex;
 
-/// The longest file of rules, in bytes, and all of them in one walk: a matcher is built of them
-/// before anything is listed. Rules beyond these are left out.
+/// The maximum size of one rules file and of all rules files in one walk, in bytes. A matcher is
+/// built from them before anything is listed. Rules beyond the limit are skipped.
 const MAX_RULES: u64 = 64 << 10;
 const MAX_RULES_OF_WALK: u64 = 512 << 10;
 
-/// The rules that hold in a folder: those of its own, and those of the folders above it.
+/// The rules that apply in a folder: its own and those of its parent folders.
 #[derive(Clone, Debug)]
-pub(super) struct Ignored {
+pub(super) struct IgnoreRules {
     layer: Option<Arc<Layer>>,
-    /// How many bytes of rules this walk may still read.
-    left: Arc<AtomicU64>,
+    /// The number of bytes of rules that this walk may still read.
+    remaining: Arc<AtomicU64>,
 }
 
-impl Default for Ignored {
+impl Default for IgnoreRules {
     fn default() -> Self {
         Self {
             layer: None,
-            left: Arc::new(AtomicU64::new(MAX_RULES_OF_WALK)),
+            remaining: Arc::new(AtomicU64::new(MAX_RULES_OF_WALK)),
         }
     }
 }
 
 #[derive(Debug)]
 struct Layer {
-    above: Option<Arc<Layer>>,
-    /// How much of a path leads to the folder, the last `/` included.
+    parent: Option<Arc<Layer>>,
+    /// The length of the path prefix that leads to the folder, including the last `/`.
     start: usize,
     git: Option<Gitignore>,
     own: Option<Gitignore>,
 }
 
-impl Ignored {
-    /// The rules below `dir`; its entries, where they are known, spare it from being asked for
-    /// files that are not there.
+impl IgnoreRules {
+    /// Returns the rules below `dir`. If `entries` is given, rules files that it does not list are
+    /// not opened.
     pub(super) fn enter(&self, dir: &Dir, entries: Option<&[FolderEntry]>) -> Self {
         let rules = |name: &str| {
             let is_file = |entry: &FolderEntry| entry.name == name && entry.kind == Kind::File;
@@ -59,31 +59,31 @@ impl Ignored {
             dir.path().len() + 1
         };
         let layer = Layer {
-            above: self.layer.clone(),
+            parent: self.layer.clone(),
             start,
             git,
             own,
         };
         Self {
             layer: Some(Arc::new(layer)),
-            left: self.left.clone(),
+            remaining: self.remaining.clone(),
         }
     }
 
-    /// The rules of a file; lines that do not parse are left out, as git does, and those that are
-    /// too heavy.
+    /// Reads a rules file. Lines that do not parse are skipped, as in git, and so are patterns that
+    /// are too complex.
     fn read(&self, dir: &Dir, name: &str) -> Option<Gitignore> {
-        let most = self.left.load(Ordering::Relaxed).min(MAX_RULES);
-        let bytes = dir.file(name).ok()?.read_to(most).ok()?.bytes;
-        let read = u64::try_from(bytes.len()).unwrap_or(most);
-        // Several threads of one walk may read at once, and each a little more than is left.
+        let max = self.remaining.load(Ordering::Relaxed).min(MAX_RULES);
+        let bytes = dir.file(name).ok()?.read_to(max).ok()?.bytes;
+        let read = u64::try_from(bytes.len()).unwrap_or(max);
+        // Threads of one walk may read at once, so each may exceed the limit slightly.
         let _ = self
-            .left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-                Some(left.saturating_sub(read))
+            .remaining
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |remaining| {
+                Some(remaining.saturating_sub(read))
             });
-        // A line that was cut would be another rule.
-        let whole = if read < most {
+        // A truncated line would be a different rule.
+        let whole = if read < max {
             bytes.len()
         } else {
             bytes.iter().rposition(|byte| *byte == b'\n')?
@@ -93,25 +93,25 @@ impl Ignored {
         for line in text
             .trim_start_matches('\u{feff}')
             .lines()
-            .filter(|line| !is_heavy(line))
+            .filter(|line| !is_too_complex(line))
         {
             let _ = rules.add_line(None, line);
         }
         rules.build().ok().filter(|rules| !rules.is_empty())
     }
 
-    /// Whether a path is left out. The folders above it are not looked at: whoever walks does not
-    /// enter them.
+    /// Returns `true` if the rules exclude a path. Parent folders are not checked, because the walk
+    /// does not enter excluded folders.
     ///
-    /// Rules of a deeper folder come before those above it, and all of `.ignore` before all of
-    /// `.gitignore`.
-    pub(super) fn leaves_out(&self, path: &str, is_dir: bool) -> bool {
-        let own = self.first(path, is_dir, |layer| layer.own.as_ref());
-        own.or_else(|| self.first(path, is_dir, |layer| layer.git.as_ref()))
+    /// Rules of a deeper folder take precedence over those of its parents, and all `.ignore` rules
+    /// over all `.gitignore` rules.
+    pub(super) fn excludes(&self, path: &str, is_dir: bool) -> bool {
+        let own = self.first_match(path, is_dir, |layer| layer.own.as_ref());
+        own.or_else(|| self.first_match(path, is_dir, |layer| layer.git.as_ref()))
             .unwrap_or(false)
     }
 
-    fn first(
+    fn first_match(
         &self,
         path: &str,
         is_dir: bool,
@@ -123,7 +123,7 @@ impl Ignored {
             match rules(layer).map_or(Match::None, |rules| rules.matched(relative, is_dir)) {
                 Match::Ignore(_) => return Some(true),
                 Match::Whitelist(_) => return Some(false),
-                Match::None => next = layer.above.as_deref(),
+                Match::None => next = layer.parent.as_deref(),
             }
         }
         None

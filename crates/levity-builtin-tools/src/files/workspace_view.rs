@@ -1,54 +1,54 @@
-//! The files of a workspace, for the context value of an agent.
+//! The list of workspace files for the context value of an agent.
 
 use levity_core::{CancelToken, WorkspaceSource, WorkspaceView};
 use levity_sandbox::{Kind, Workspace};
 
 use super::walk::{Filter, Folder};
 
-/// How many files are listed.
+/// The maximum number of listed files.
 const MAX_FILES: usize = 1_000;
-/// How many entries are looked at.
+/// The maximum number of inspected entries.
 const MAX_ENTRIES: usize = 100_000;
 
-/// Lists what the tools show by default: nothing that is hidden, ignored or denied.
+/// Lists the files that the tools show by default, without hidden, ignored or denied ones.
 #[derive(Debug)]
 pub(super) struct Files(pub(super) Workspace);
 
 impl WorkspaceSource for Files {
     fn view_now(&self) -> WorkspaceView {
-        let mut found = Found {
+        let mut list = FileList {
             files: Vec::new(),
-            left: MAX_ENTRIES,
+            remaining: MAX_ENTRIES,
         };
         if let Ok(folder) = Folder::open(&self.0, ".") {
-            found.walk(folder);
+            list.walk(folder);
         }
-        found.files.sort_unstable();
-        WorkspaceView::new(self.0.root().to_string_lossy(), found.files)
+        list.files.sort_unstable();
+        WorkspaceView::new(self.0.root().to_string_lossy(), list.files)
     }
 }
 
-struct Found {
+struct FileList {
     files: Vec<String>,
-    left: usize,
+    remaining: usize,
 }
 
-impl Found {
-    /// Takes the files of a folder before those of the folders in it.
+impl FileList {
+    /// Adds the files of a folder before those of its subfolders.
     fn walk(&mut self, root: Folder) {
         let mut stack = vec![(root, Vec::new())];
         self.enter(&mut stack);
         while let Some((folder, names)) = stack.last_mut() {
             let Some(name) = names
                 .pop()
-                .filter(|_| self.left > 0 && self.files.len() < MAX_FILES)
+                .filter(|_| self.remaining > 0 && self.files.len() < MAX_FILES)
             else {
                 stack.pop();
                 continue;
             };
-            // A folder may be gone meanwhile, or be closed to us.
+            // The folder may have been removed meanwhile, or may be inaccessible.
             if let Some(inner) = folder
-                .may_go_deeper()
+                .may_descend()
                 .then(|| folder.enter(&name).ok())
                 .flatten()
             {
@@ -58,7 +58,7 @@ impl Found {
         }
     }
 
-    /// Takes the files of the last folder, and notes the folders in it.
+    /// Adds the files of the last folder and records its subfolders.
     fn enter(&mut self, stack: &mut [(Folder, Vec<String>)]) {
         let Some((folder, names)) = stack.last_mut() else {
             return;
@@ -74,9 +74,9 @@ impl Found {
             .unwrap_or_default()
             .entries
             .into_iter()
-            .take(self.left)
+            .take(self.remaining)
         {
-            self.left -= 1;
+            self.remaining -= 1;
             match entry.kind {
                 Kind::Dir => names.push(entry.name),
                 Kind::File if self.files.len() < MAX_FILES => {
