@@ -1,6 +1,6 @@
-//! Width and height from the first bytes of a picture.
+//! Width and height from the first bytes of an image.
 
-/// The size of a PNG, JPEG, GIF or WebP picture in pixels, if its header is sound.
+/// Returns the size of a PNG, JPEG, GIF or WebP image in pixels, if its header is valid.
 pub(super) fn size(head: &[u8]) -> Option<(u32, u32)> {
     match head {
         [0x89, b'P', b'N', b'G', ..] => png(head),
@@ -42,13 +42,13 @@ fn be16(head: &[u8], at: usize) -> Option<usize> {
     )))
 }
 
-/// The first chunk is a lossy picture, a lossless one, or says what both may have: each has the
-/// size in its own form.
+/// Reads the size from the first chunk, which is lossy, lossless or extended. Each stores the size
+/// in its own format.
 fn webp(head: &[u8]) -> Option<(u32, u32)> {
     let byte = |at: usize| head.get(at).copied().map(u32::from);
     match head.get(12..16)? {
         b"VP8 " if head.get(23..26)? == [0x9d, 0x01, 0x2a] => {
-            // The upper two bits say how the picture is to be scaled.
+            // The upper two bits are a scaling hint.
             Some((le16(head, 26)? & 0x3fff, le16(head, 28)? & 0x3fff))
         }
         b"VP8L" if byte(20)? == 0x2f => {
@@ -63,7 +63,7 @@ fn webp(head: &[u8]) -> Option<(u32, u32)> {
     }
 }
 
-/// Goes from marker to marker until the one that begins the frame.
+/// Follows the markers up to the start of the frame.
 fn jpeg(head: &[u8]) -> Option<(u32, u32)> {
     let mut at = 2;
     loop {
@@ -71,13 +71,13 @@ fn jpeg(head: &[u8]) -> Option<(u32, u32)> {
             return None;
         }
         match *head.get(at + 1)? {
-            // Filling, and markers without a length.
+            // These are fill bytes and markers without a length.
             0xff => at += 1,
             0x01 | 0xd0..=0xd8 => at += 2,
             0xc0..=0xcf if !matches!(head[at + 1], 0xc4 | 0xc8 | 0xcc) => {
                 return Some((be16(head, at + 7)? as u32, be16(head, at + 5)? as u32));
             }
-            // The picture itself, or its end.
+            // This is the image data or its end.
             0xd9 | 0xda => return None,
             _ => at += 2 + be16(head, at + 2)?.max(2),
         }

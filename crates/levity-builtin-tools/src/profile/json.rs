@@ -1,4 +1,4 @@
-//! What JSON looks like, without keeping what it says.
+//! The shape of JSON values, without their content.
 
 use std::fmt;
 
@@ -9,38 +9,38 @@ use serde::{Deserialize, Serialize};
 
 use super::text;
 
-/// How deep it is looked into.
-const DEPTH: u32 = 4;
-/// How many keys of an object are told, and how many of all objects together.
-const KEYS: usize = 50;
-const ALL_KEYS: usize = 500;
-/// How many elements of a list are looked into.
-const LOOKED_AT: u64 = 100;
+/// The maximum depth that is inspected.
+const MAX_DEPTH: u32 = 4;
+/// The maximum number of keys of one object, and of all objects together.
+const MAX_KEYS: usize = 50;
+const MAX_TOTAL_KEYS: usize = 500;
+/// The number of list elements that are inspected.
+const MAX_ELEMENTS: u64 = 100;
 
-/// What JSON values look like, several of them at once if they are elements of a list.
+/// The shape of a JSON value, or the merged shape of the elements of a list.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct Shape {
-    /// The types that were met.
+    /// The types that occurred.
     pub types: Vec<JsonType>,
-    /// The keys of objects and what they hold, at most 50, and 500 in all that lies below.
+    /// The keys of objects and the shapes of their values: at most 50 here, and 500 in all levels.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub keys: Vec<(String, Shape)>,
-    /// How many times a key was met that is not told.
+    /// The number of times that a key occurred which is not in `keys`.
     #[serde(skip_serializing_if = "is_zero")]
     pub more_keys: u64,
-    /// How many elements lists have, the longest counts.
+    /// The number of elements in the longest list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub elements: Option<u64>,
-    /// What the first 100 elements of lists look like.
+    /// The merged shape of the first 100 elements of lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of: Option<Box<Shape>>,
 }
 
 #[expect(
     clippy::trivially_copy_pass_by_ref,
-    reason = "serde asks for a reference"
+    reason = "serde requires a reference"
 )]
 fn is_zero(number: &u64) -> bool {
     *number == 0
@@ -51,44 +51,44 @@ fn is_zero(number: &u64) -> bool {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum JsonType {
-    /// `null`.
+    /// The value `null`.
     Null,
-    /// `true` or `false`.
+    /// The value `true` or `false`.
     Boolean,
-    /// A number.
+    /// A number of any kind.
     Number,
-    /// A text.
+    /// A string of any length.
     String,
-    /// A list.
+    /// A list of values.
     List,
-    /// An object.
+    /// An object with keys.
     Object,
-    /// Something that lies too deep to be looked at.
+    /// A value that is too deeply nested to be inspected.
     Deeper,
 }
 
 impl Shape {
-    /// Looks at a JSON text. What was seen before an error stays.
+    /// Adds a JSON text to the shape. After an error, the shape contains the values before it.
     pub(super) fn read(&mut self, text: &str) -> Result<(), serde_json::Error> {
         let mut from = serde_json::Deserializer::from_str(text);
-        // Only the first levels recurse; what lies deeper is passed over without.
-        let mut left = ALL_KEYS.saturating_sub(self.count());
-        Look {
+        // Only the first levels recurse; deeper levels are skipped without recursion.
+        let mut remaining = MAX_TOTAL_KEYS.saturating_sub(self.count());
+        ShapeVisitor {
             into: self,
             depth: 0,
-            left: &mut left,
+            remaining: &mut remaining,
         }
         .deserialize(&mut from)?;
         from.end()
     }
 
-    fn met(&mut self, kind: JsonType) {
+    fn add_type(&mut self, kind: JsonType) {
         if !self.types.contains(&kind) {
             self.types.push(kind);
         }
     }
 
-    /// How many keys there are in all; never deeper than a value is looked into.
+    /// Returns the number of keys in all levels, which the inspected depth limits.
     fn count(&self) -> usize {
         let below = self.of.as_ref().map_or(0, |of| of.count());
         self.keys
@@ -98,12 +98,12 @@ impl Shape {
             + below
     }
 
-    fn key(&mut self, name: &str, left: &mut usize) -> Option<&mut Self> {
+    fn key(&mut self, name: &str, remaining: &mut usize) -> Option<&mut Self> {
         let name = text::cut(name, 80);
         match self.keys.iter().position(|(known, _)| *known == name) {
             Some(at) => Some(&mut self.keys[at].1),
-            None if self.keys.len() < KEYS && *left > 0 => {
-                *left -= 1;
+            None if self.keys.len() < MAX_KEYS && *remaining > 0 => {
+                *remaining -= 1;
                 self.keys.push((name, Self::default()));
                 self.keys.last_mut().map(|(_, shape)| shape)
             }
@@ -148,27 +148,27 @@ impl fmt::Display for Shape {
     }
 }
 
-/// Looks at one value.
-struct Look<'a> {
+/// A visitor that adds one value to a shape.
+struct ShapeVisitor<'a> {
     into: &'a mut Shape,
     depth: u32,
-    /// How many more keys are told.
-    left: &'a mut usize,
+    /// The number of keys that may still be added.
+    remaining: &'a mut usize,
 }
 
-impl<'de> DeserializeSeed<'de> for Look<'_> {
+impl<'de> DeserializeSeed<'de> for ShapeVisitor<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
-        if self.depth >= DEPTH {
-            self.into.met(JsonType::Deeper);
+        if self.depth >= MAX_DEPTH {
+            self.into.add_type(JsonType::Deeper);
             return IgnoredAny::deserialize(from).map(|_| ());
         }
         from.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Look<'_> {
+impl<'de> Visitor<'de> for ShapeVisitor<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -176,52 +176,52 @@ impl<'de> Visitor<'de> for Look<'_> {
     }
 
     fn visit_unit<E>(self) -> Result<(), E> {
-        self.into.met(JsonType::Null);
+        self.into.add_type(JsonType::Null);
         Ok(())
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        self.into.met(JsonType::Boolean);
+        self.into.add_type(JsonType::Boolean);
         Ok(())
     }
 
     fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        self.into.met(JsonType::Number);
+        self.into.add_type(JsonType::Number);
         Ok(())
     }
 
     fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        self.into.met(JsonType::Number);
+        self.into.add_type(JsonType::Number);
         Ok(())
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        self.into.met(JsonType::Number);
+        self.into.add_type(JsonType::Number);
         Ok(())
     }
 
     fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        self.into.met(JsonType::String);
+        self.into.add_type(JsonType::String);
         Ok(())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        self.into.met(JsonType::List);
+        self.into.add_type(JsonType::List);
         let mut count = 0;
         let longest = self.into.elements.unwrap_or_default();
         let of = self.into.of.get_or_insert_default();
         loop {
-            let there = match count < LOOKED_AT {
+            let has_element = match count < MAX_ELEMENTS {
                 true => list
-                    .next_element_seed(Look {
+                    .next_element_seed(ShapeVisitor {
                         into: of,
                         depth: self.depth + 1,
-                        left: self.left,
+                        remaining: self.remaining,
                     })?
                     .is_some(),
                 false => list.next_element::<IgnoredAny>()?.is_some(),
             };
-            if !there {
+            if !has_element {
                 return Ok(());
             }
             count += 1;
@@ -230,14 +230,14 @@ impl<'de> Visitor<'de> for Look<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        self.into.met(JsonType::Object);
+        self.into.add_type(JsonType::Object);
         while let Some(name) = map.next_key::<std::borrow::Cow<'_, str>>()? {
-            match self.into.key(&name, self.left) {
+            match self.into.key(&name, self.remaining) {
                 Some(shape) => {
-                    map.next_value_seed(Look {
+                    map.next_value_seed(ShapeVisitor {
                         into: shape,
                         depth: self.depth + 1,
-                        left: self.left,
+                        remaining: self.remaining,
                     })?;
                 }
                 None => map.next_value::<IgnoredAny>().map(|_| ())?,
@@ -247,10 +247,10 @@ impl<'de> Visitor<'de> for Look<'_> {
     }
 
     fn visit_bytes<E: serde::de::Error>(self, _: &[u8]) -> Result<(), E> {
-        Err(E::custom("bytes are no JSON"))
+        Err(E::custom("bytes are not JSON"))
     }
 
     fn visit_newtype_struct<D: Deserializer<'de>>(self, _: D) -> Result<(), D::Error> {
-        Err(D::Error::custom("a wrapper is no JSON"))
+        Err(D::Error::custom("a wrapper is not JSON"))
     }
 }

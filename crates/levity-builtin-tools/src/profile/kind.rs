@@ -1,55 +1,55 @@
-//! What a file is, by its first bytes and by its name.
+//! Detection of a file's kind from its first bytes and its name.
 
 use serde::{Deserialize, Serialize};
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FileKind {
-    /// It could not be looked at.
+    /// A file that could not be read.
     #[default]
     Unknown,
-    /// Nothing is in it.
+    /// A file without content.
     Empty,
-    /// A table, mostly with commas or semicolons.
+    /// A table, mostly delimited by commas or semicolons.
     Csv,
-    /// A table with tabs.
+    /// A table delimited by tabs.
     Tsv,
-    /// One JSON value.
+    /// A single JSON value.
     Json,
     /// A JSON value on each line.
     JsonLines,
-    /// YAML.
+    /// A YAML document.
     Yaml,
-    /// Markdown.
+    /// A Markdown document.
     Markdown,
-    /// HTML.
+    /// An HTML page.
     Html,
-    /// XML.
+    /// An XML document.
     Xml,
     /// Source code; the format is its language.
     Source,
-    /// What a program wrote about its work.
+    /// A log file of a program.
     Log,
-    /// Other text.
+    /// Text of another kind.
     Text,
-    /// PDF.
+    /// A PDF document.
     Pdf,
-    /// A picture.
+    /// An image file.
     Image,
-    /// Files in a file, or one that is compressed.
+    /// An archive of files, or a compressed file.
     Archive,
     /// An office document; the format is its extension.
     Document,
     /// An SQLite database.
     Sqlite,
-    /// Other bytes.
+    /// Binary data of another kind.
     Binary,
 }
 
 impl FileKind {
-    /// The kind in words.
+    /// Returns the name of the kind for people to read.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unknown => "unknown",
@@ -75,21 +75,21 @@ impl FileKind {
     }
 }
 
-/// A kind, and what exactly.
+/// A kind and its exact format.
 #[derive(Clone, Copy)]
-pub(super) struct Found {
+pub(super) struct DetectedKind {
     pub(super) kind: FileKind,
     pub(super) format: Option<&'static str>,
 }
 
-impl Found {
+impl DetectedKind {
     pub(super) fn new(kind: FileKind, format: Option<&'static str>) -> Self {
         Self { kind, format }
     }
 }
 
-/// How files begin that are not text.
-const BEGINNINGS: [(&[u8], FileKind, Option<&str>); 14] = [
+/// The first bytes of files that are not text.
+const SIGNATURES: [(&[u8], FileKind, Option<&str>); 14] = [
     (b"\x89PNG\r\n\x1a\n", FileKind::Image, Some("png")),
     (b"\xff\xd8\xff", FileKind::Image, Some("jpeg")),
     (b"GIF87a", FileKind::Image, Some("gif")),
@@ -106,38 +106,38 @@ const BEGINNINGS: [(&[u8], FileKind, Option<&str>); 14] = [
     (b"Rar!\x1a\x07", FileKind::Archive, Some("rar")),
 ];
 
-/// Documents that are zip archives inside.
+/// Document formats that are zip archives.
 const DOCUMENTS: [&str; 7] = ["docx", "xlsx", "pptx", "odt", "ods", "odp", "epub"];
 
-/// What a file is that begins like this; nothing when it may be text or anything.
-pub(super) fn by_bytes(head: &[u8], extension: &str) -> Option<Found> {
+/// Detects the kind from the first bytes; `None` if the file may be text or anything else.
+pub(super) fn by_bytes(head: &[u8], extension: &str) -> Option<DetectedKind> {
     if head.is_empty() {
-        return Some(Found::new(FileKind::Empty, None));
+        return Some(DetectedKind::new(FileKind::Empty, None));
     }
     if head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06") {
         let document = DOCUMENTS.into_iter().find(|known| *known == extension);
         return Some(match document {
-            Some(format) => Found::new(FileKind::Document, Some(format)),
-            None => Found::new(FileKind::Archive, Some("zip")),
+            Some(format) => DetectedKind::new(FileKind::Document, Some(format)),
+            None => DetectedKind::new(FileKind::Archive, Some("zip")),
         });
     }
     if head.starts_with(b"RIFF") && head.get(8..12) == Some(b"WEBP") {
-        return Some(Found::new(FileKind::Image, Some("webp")));
+        return Some(DetectedKind::new(FileKind::Image, Some("webp")));
     }
     if head.get(257..262) == Some(b"ustar") {
-        return Some(Found::new(FileKind::Archive, Some("tar")));
+        return Some(DetectedKind::new(FileKind::Archive, Some("tar")));
     }
-    // Some beginnings are also words.
+    // Some signatures are also ordinary words.
     let text = |kind| {
         kind == FileKind::Archive && !head.iter().take(64).any(|byte| *byte < 9 || *byte > 126)
     };
-    let known = BEGINNINGS
+    let known = SIGNATURES
         .iter()
         .find(|(begin, kind, _)| head.starts_with(begin) && !text(*kind));
-    known.map(|(_, kind, format)| Found::new(*kind, *format))
+    known.map(|(_, kind, format)| DetectedKind::new(*kind, *format))
 }
 
-/// Languages by extension, and how their top-level items begin.
+/// A language with its extensions and the prefixes of its top-level items.
 pub(super) struct Language {
     pub(super) name: &'static str,
     extensions: &'static [&'static str],
@@ -329,17 +329,17 @@ pub(super) const LANGUAGES: &[Language] = &[
     },
 ];
 
-/// The language of source code of this extension.
+/// Returns the language with this file extension.
 pub(super) fn language(extension: &str) -> Option<&'static Language> {
     LANGUAGES
         .iter()
         .find(|language| language.extensions.contains(&extension))
 }
 
-/// What text with this extension is, when its content leaves it open.
-pub(super) fn by_extension(extension: &str) -> Option<Found> {
+/// Returns the kind of text with this extension, for content that is not decisive.
+pub(super) fn by_extension(extension: &str) -> Option<DetectedKind> {
     if let Some(language) = language(extension) {
-        return Some(Found::new(FileKind::Source, Some(language.name)));
+        return Some(DetectedKind::new(FileKind::Source, Some(language.name)));
     }
     let kind = match extension {
         "csv" => FileKind::Csv,
@@ -353,5 +353,5 @@ pub(super) fn by_extension(extension: &str) -> Option<Found> {
         "log" => FileKind::Log,
         _ => return None,
     };
-    Some(Found::new(kind, None))
+    Some(DetectedKind::new(kind, None))
 }

@@ -1,14 +1,14 @@
-//! Headings, top-level items and keys, by simple means.
+//! Simple extraction of headings, top-level items and keys.
 
-use super::kind::{FileKind, Found, language};
+use super::kind::{DetectedKind, FileKind, language};
 use super::sample::Text;
 use super::{Structure, text};
 
-/// How many items are told.
-const MOST: usize = 100;
+/// The maximum number of items in an outline.
+const MAX_ITEMS: usize = 100;
 
-/// The outline of a text of this kind.
-pub(super) fn outline(from: &Text, found: Found, extension: &str) -> Structure {
+/// Returns the outline of a text of this kind.
+pub(super) fn outline(from: &Text, found: DetectedKind, extension: &str) -> Structure {
     let mut outline = Items::default();
     let lines = from.whole_lines();
     match found.kind {
@@ -41,7 +41,7 @@ struct Items {
 impl Items {
     fn add(&mut self, item: &str) {
         let item = item.trim_end().trim_end_matches(['{', ':']).trim_end();
-        match self.items.len() < MOST {
+        match self.items.len() < MAX_ITEMS {
             true => self.items.push(text::cut(item, 120)),
             false => self.more += 1,
         }
@@ -62,7 +62,7 @@ fn markdown(lines: &str, into: &mut Items) {
     }
 }
 
-/// What stands in `<title>` and `<h1>` to `<h6>`.
+/// Collects the text in `<title>` and `<h1>` to `<h6>`.
 fn html(page: &str, into: &mut Items) {
     let mut rest = page;
     while let Some(at) = rest.find('<') {
@@ -95,7 +95,7 @@ fn html(page: &str, into: &mut Items) {
     }
 }
 
-/// The words up to the end of the element of this name, and where they end.
+/// Returns the text up to the end of the element with this name, and where it ends.
 fn without_tags(rest: &str, name: &str) -> (String, usize) {
     let (mut words, mut tag, mut read) = (String::new(), false, 0);
     for (at, char) in rest.char_indices().take(2_000) {
@@ -117,7 +117,7 @@ fn without_tags(rest: &str, name: &str) -> (String, usize) {
     (words.split_whitespace().collect::<Vec<_>>().join(" "), read)
 }
 
-/// The first element, and those right below it are told by it.
+/// Collects the root element and its direct children.
 fn xml(page: &str, into: &mut Items) {
     let mut rest = page;
     while let Some(at) = rest.find('<') {
@@ -132,7 +132,7 @@ fn xml(page: &str, into: &mut Items) {
     }
 }
 
-/// Keys of YAML that stand at the beginning of a line.
+/// Collects YAML keys at the beginning of a line.
 fn keys(lines: &str, into: &mut Items) {
     for line in lines.lines() {
         let key = line

@@ -1,4 +1,4 @@
-//! The bytes of a file that are looked at.
+//! Samples of a file's bytes.
 
 use std::fs::{self, File, FileType, Metadata};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -8,27 +8,27 @@ use levity_system::files::open_without_waiting;
 
 use super::Encoding;
 
-/// How many bytes are read at most.
-pub(super) const MOST: u64 = 1 << 20;
-/// How much of a large file's beginning and end is read, and of each piece between.
+/// The maximum number of bytes that are read.
+pub(super) const MAX_READ: u64 = 1 << 20;
+/// The number of bytes read at the beginning and end of a large file, and in each piece between.
 const HEAD: u64 = 512 << 10;
 const TAIL: u64 = 128 << 10;
 const PIECE: u64 = 48 << 10;
 const PIECES: u64 = 8;
 
-/// Some of a file, or all of it.
+/// A sample of a file, or all of it.
 pub(super) struct Sample {
     pub(super) size: u64,
     pub(super) whole: bool,
-    /// In the order of the file; the first is its beginning.
+    /// The pieces in the order of the file; the first is its beginning.
     pub(super) pieces: Vec<Vec<u8>>,
 }
 
 impl Sample {
-    /// Reads from a regular file.
+    /// Reads a sample of a regular file.
     ///
     /// # Errors
-    /// In words that name the path.
+    /// Returns a message that names the path.
     pub(super) fn of(path: &Path) -> Result<Self, String> {
         let named = |problem: &str| {
             format!(
@@ -37,10 +37,10 @@ impl Sample {
             )
         };
         let failed = |error: io::Error| named(&reason(&error));
-        // Asked before it is opened, since opening a device may already do something.
+        // The type is checked before opening, because opening a device may have side effects.
         regular(&fs::metadata(path).map_err(failed)?).map_err(named)?;
         let mut file = open_without_waiting(path).map_err(failed)?;
-        // Asked again, since it may have been put in the other's place.
+        // The type is checked again, because the path may have been replaced.
         let metadata = file.metadata().map_err(failed)?;
         regular(&metadata).map_err(named)?;
         read(&mut file, metadata.len()).map_err(failed)
@@ -53,8 +53,8 @@ impl Sample {
 
 fn reason(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::NotFound => "is not there".to_owned(),
-        io::ErrorKind::PermissionDenied => "may not be read".to_owned(),
+        io::ErrorKind::NotFound => "does not exist".to_owned(),
+        io::ErrorKind::PermissionDenied => "cannot be read: permission denied".to_owned(),
         _ => format!("cannot be read: {error}"),
     }
 }
@@ -87,10 +87,10 @@ fn special(_: FileType) -> &'static str {
 }
 
 fn read(file: &mut File, size: u64) -> io::Result<Sample> {
-    if size <= MOST {
-        // It may grow while it is read, and files of the system have no size before that.
-        let bytes = piece(file, 0, MOST + 1)?;
-        if bytes.len() as u64 <= MOST {
+    if size <= MAX_READ {
+        // The file may grow during the read, and files in `/proc` have no size before it.
+        let bytes = piece(file, 0, MAX_READ + 1)?;
+        if bytes.len() as u64 <= MAX_READ {
             return Ok(Sample {
                 size: bytes.len() as u64,
                 whole: true,
@@ -120,29 +120,29 @@ fn read(file: &mut File, size: u64) -> io::Result<Sample> {
     })
 }
 
-fn piece(file: &mut File, at: u64, most: u64) -> io::Result<Vec<u8>> {
+fn piece(file: &mut File, at: u64, max: u64) -> io::Result<Vec<u8>> {
     file.seek(SeekFrom::Start(at))?;
     let mut bytes = Vec::new();
-    file.take(most).read_to_end(&mut bytes)?;
+    file.take(max).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// A sample as text.
+/// A sample decoded as text.
 pub(super) struct Text {
     pub(super) encoding: Encoding,
     pub(super) whole: bool,
     pub(super) size: u64,
     pub(super) head: String,
-    /// The last piece; empty when all is in `head`.
+    /// The last piece; empty if `head` contains the whole file.
     pub(super) tail: String,
-    /// Lines in all that was read, and bytes.
+    /// The number of lines and bytes in all pieces.
     seen: (u64, u64),
-    /// Whether the last line has no end.
+    /// Set if the last line has no line ending.
     open: bool,
 }
 
 impl Text {
-    /// The text, unless it is none.
+    /// Decodes a sample; `None` if it is not text.
     pub(super) fn of(sample: &Sample) -> Option<Self> {
         let encoding = encoding(sample)?;
         let unit = if matches!(encoding, Encoding::Utf16Le | Encoding::Utf16Be) {
@@ -177,17 +177,17 @@ impl Text {
         })
     }
 
-    /// How many lines there are.
+    /// Returns the number of lines in the file.
     pub(super) fn lines(&self) -> super::Count {
         let (lines, bytes) = self.seen;
         if self.whole {
             return super::Count::exact(lines + u64::from(self.open));
         }
         let about = super::Count::scaled(lines, self.size, bytes);
-        super::Count::about(about.number.max(1))
+        super::Count::estimated(about.number.max(1))
     }
 
-    /// The beginning without a last line that may go on.
+    /// Returns the beginning without a last line that may be cut.
     pub(super) fn whole_lines(&self) -> &str {
         match self.head.rfind('\n') {
             Some(end) if !self.whole => &self.head[..=end],
@@ -196,13 +196,13 @@ impl Text {
     }
 }
 
-/// The last piece of a file, from where a unit of two bytes begins.
+/// Returns the last piece from the start of a two-byte unit.
 fn cut_begin(piece: &[u8], unit: u64, size: u64) -> &[u8] {
     let odd = (size - piece.len() as u64) % unit;
     piece.get(odd as usize..).unwrap_or_default()
 }
 
-/// How its text is written; nothing if it is not text.
+/// Detects the encoding of a sample; `None` if it is not text.
 fn encoding(sample: &Sample) -> Option<Encoding> {
     match sample.head() {
         [0xff, 0xfe, 0, 0, ..] => return None,
@@ -226,8 +226,8 @@ fn encoding(sample: &Sample) -> Option<Encoding> {
             return None;
         }
     }
-    // Text in an older encoding has some bytes that are no UTF-8; what is mostly such bytes is not
-    // text.
+    // Text in a legacy encoding contains some bytes that are not UTF-8. Data with mostly such bytes
+    // is not text.
     match () {
         () if invalid * 10 > all.max(20) * 3 || controls * 10 > all.max(20) => None,
         () if invalid > 0 => Some(Encoding::Other),
@@ -236,13 +236,13 @@ fn encoding(sample: &Sample) -> Option<Encoding> {
     }
 }
 
-/// A piece without what is left at its ends of characters that it cuts through.
+/// Removes partial characters from both ends of a piece.
 fn trimmed(piece: &[u8]) -> &[u8] {
-    let goes_on = |byte: &u8| byte & 0xc0 == 0x80;
+    let is_continuation = |byte: &u8| byte & 0xc0 == 0x80;
     let begin = piece
         .iter()
         .take(3)
-        .take_while(|byte| goes_on(byte))
+        .take_while(|byte| is_continuation(byte))
         .count();
     let piece = &piece[begin..];
     match piece.utf8_chunks().last() {
@@ -272,7 +272,7 @@ fn decode(encoding: Encoding, bytes: &[u8]) -> String {
     }
 }
 
-/// A number of bytes, for people.
+/// Formats a number of bytes for people to read.
 pub(super) fn bytes(size: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if size < 1024 {

@@ -1,4 +1,4 @@
-//! Tables with delimiters.
+//! Detection of tables with delimiters.
 
 use std::fmt;
 
@@ -7,43 +7,43 @@ use serde::{Deserialize, Serialize};
 use super::sample::Text;
 use super::{Count, Structure, text};
 
-/// How many columns are told.
-const COLUMNS: usize = 100;
-/// From how many rows types are guessed.
-const LOOKED_AT: usize = 1_000;
-/// What may stand between two cells; the first counts when nothing else decides.
+/// The maximum number of columns in a profile.
+const MAX_COLUMNS: usize = 100;
+/// The number of rows from which column types are guessed.
+const MAX_INSPECTED_ROWS: usize = 1_000;
+/// The possible delimiters between two cells; the first one breaks a tie.
 const DELIMITERS: [char; 4] = [',', ';', '\t', '|'];
 
 /// A column of a table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Column {
-    /// Its name, or its number from 1 when there is no header.
+    /// The name of the column, or its number from 1 if there is no header.
     pub name: String,
-    /// What its cells hold, as far as they were looked at.
+    /// The type of its cells, as far as they were inspected.
     #[serde(rename = "type")]
     pub kind: ColumnType,
-    /// Whether some of them are empty.
+    /// Set if some cells are empty.
     pub gaps: bool,
 }
 
-/// What the cells of a column hold.
+/// The type of the cells in a column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ColumnType {
-    /// Nothing.
+    /// All cells are empty.
     #[default]
     Empty,
-    /// Whole numbers.
+    /// Whole numbers only.
     Integer,
-    /// Numbers.
+    /// Whole numbers or decimals.
     Number,
-    /// Yes or no.
+    /// Truth values such as yes and no.
     Boolean,
     /// Dates, with or without a time.
     Date,
-    /// Anything else.
+    /// Text of any kind.
     Text,
 }
 
@@ -66,10 +66,10 @@ impl fmt::Display for Column {
     }
 }
 
-/// A text as a table, whatever it is: one with this extension.
+/// Parses a text as a table because its file extension requires it.
 pub(super) fn table(from: &Text, delimiter: char) -> Structure {
     let records: Vec<_> = records(from.whole_lines(), delimiter)
-        .take(LOOKED_AT + 1)
+        .take(MAX_INSPECTED_ROWS + 1)
         .collect();
     let header = has_header(&records);
     let width = records.iter().map(Vec::len).max().unwrap_or_default();
@@ -87,7 +87,7 @@ pub(super) fn table(from: &Text, delimiter: char) -> Structure {
         );
         Column { name, kind, gaps }
     };
-    let columns: Vec<_> = (0..width.min(COLUMNS)).map(column).collect();
+    let columns: Vec<_> = (0..width.min(MAX_COLUMNS)).map(column).collect();
     let more = (width - columns.len()) as u64;
     Structure::Table {
         delimiter,
@@ -98,8 +98,8 @@ pub(super) fn table(from: &Text, delimiter: char) -> Structure {
     }
 }
 
-/// The delimiter of a text that looks like a table: at least two rows, all with the same number of
-/// cells.
+/// Returns the delimiter of a text that looks like a table: at least two rows, all with the same
+/// number of cells.
 pub(super) fn delimiter(from: &Text) -> Option<char> {
     let even = |delimiter: &char| {
         let widths: Vec<_> = records(from.whole_lines(), *delimiter)
@@ -122,14 +122,14 @@ pub(super) fn delimiter(from: &Text) -> Option<char> {
         .map(|(_, delimiter)| delimiter)
 }
 
-/// The delimiter that the first row has most of.
+/// Returns the delimiter that occurs most often in the first row.
 pub(super) fn most_used(from: &Text) -> Option<char> {
     let line = from.head.lines().next()?;
-    let most = DELIMITERS
+    let delimiter = DELIMITERS
         .into_iter()
         .rev()
         .max_by_key(|delimiter| line.matches(*delimiter).count())?;
-    line.contains(most).then_some(most)
+    line.contains(delimiter).then_some(delimiter)
 }
 
 fn rows(from: &Text, delimiter: char, header: bool) -> Count {
@@ -138,14 +138,14 @@ fn rows(from: &Text, delimiter: char, header: bool) -> Count {
     if from.whole {
         return Count::exact(seen.saturating_sub(names));
     }
-    // A row may have several lines, and there may be empty ones between them.
+    // A row may span several lines, and empty lines may lie between rows.
     let lines = from.whole_lines().lines().count().max(1) as u64;
     let rows = Count::scaled(from.lines().number, seen, lines);
-    Count::about(rows.number.saturating_sub(names))
+    Count::estimated(rows.number.saturating_sub(names))
 }
 
-/// The rows of a text, without empty ones. A cell in quotes may have delimiters and lines; a quote
-/// in it is doubled.
+/// Iterates over the non-empty rows of a text. A quoted cell may contain delimiters and line
+/// breaks; quotes in it are doubled.
 fn records(text: &str, delimiter: char) -> impl Iterator<Item = Vec<String>> + '_ {
     let mut chars = text.chars().peekable();
     std::iter::from_fn(move || {
@@ -158,10 +158,10 @@ fn records(text: &str, delimiter: char) -> impl Iterator<Item = Vec<String>> + '
     })
 }
 
-/// More bytes of one cell are not kept.
-const CELL: usize = 256;
-/// More cells of one row are not kept.
-const CELLS: usize = 10_000;
+/// The maximum number of bytes stored per cell.
+const MAX_CELL_BYTES: usize = 256;
+/// The maximum number of cells stored per row.
+const MAX_CELLS: usize = 10_000;
 
 fn record(
     chars: &mut std::iter::Peekable<std::str::Chars<'_>>,
@@ -177,12 +177,12 @@ fn record(
             '\n' if !quoted => break,
             '\r' if !quoted && chars.peek() == Some(&'\n') => {}
             _ if char == delimiter && !quoted => {
-                if row.len() < CELLS {
+                if row.len() < MAX_CELLS {
                     row.push(std::mem::take(&mut cell));
                 }
                 cell.clear();
             }
-            _ if cell.len() < CELL => cell.push(char),
+            _ if cell.len() < MAX_CELL_BYTES => cell.push(char),
             _ => {}
         }
     }
@@ -190,8 +190,8 @@ fn record(
     Some(row)
 }
 
-/// Whether the first row has names: each is there once and is no number, and the next row is not
-/// like that.
+/// Returns `true` if the first row contains names: each is unique and not a number, and the next
+/// row differs in that.
 fn has_header(records: &[Vec<String>]) -> bool {
     let [names, rest @ ..] = records else {
         return false;
@@ -203,7 +203,7 @@ fn has_header(records: &[Vec<String>]) -> bool {
     if !names.iter().all(word) || sorted.len() != names.len() {
         return false;
     }
-    // A list of words in one column has no name for them, as far as anybody can tell.
+    // A one-column list of words has no detectable header.
     names.len() > 1 || rest.is_empty() || rest.iter().flatten().any(|cell| !word(cell))
 }
 

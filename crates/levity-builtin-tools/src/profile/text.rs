@@ -1,35 +1,35 @@
-//! What text is, and text that is safe to show.
+//! Detection of text formats, and text that is safe to display.
 
 use super::json::{JsonType, Shape};
-use super::kind::{FileKind, Found, by_extension};
+use super::kind::{DetectedKind, FileKind, by_extension};
 use super::sample::Text;
 use super::{Count, Structure, outline, table};
 
-/// What was found out about a text.
-pub(super) struct Read {
-    pub(super) found: Found,
+/// The result of inspecting a text.
+pub(super) struct Inspection {
+    pub(super) found: DetectedKind,
     pub(super) structure: Option<Structure>,
     pub(super) problem: Option<String>,
 }
 
-impl Read {
+impl Inspection {
     fn new(kind: FileKind, structure: Structure) -> Self {
         Self {
-            found: Found::new(kind, None),
+            found: DetectedKind::new(kind, None),
             structure: Some(structure),
             problem: None,
         }
     }
 }
 
-/// Looks at a text: what it is by its content, and where that leaves it open, by its name.
-pub(super) fn read(text: &Text, name: &str, extension: &str) -> Read {
+/// Detects the format of a text from its content, and from its name if the content is ambiguous.
+pub(super) fn read(text: &Text, name: &str, extension: &str) -> Inspection {
     let named = by_extension(extension).or_else(|| match name {
-        "Makefile" | "Dockerfile" => Some(Found::new(FileKind::Source, None)),
+        "Makefile" | "Dockerfile" => Some(DetectedKind::new(FileKind::Source, None)),
         _ => None,
     });
     let kind = named.map(|found| found.kind);
-    // Code and prose may begin like something else.
+    // Code and prose may begin like another format.
     if !matches!(kind, Some(FileKind::Source | FileKind::Markdown))
         && let Some(read) = by_content(text)
     {
@@ -41,11 +41,11 @@ pub(super) fn read(text: &Text, name: &str, extension: &str) -> Read {
             let delimiter = table::delimiter(text)
                 .or_else(|| table::most_used(text))
                 .unwrap_or(usual);
-            Read::new(kind, table::table(text, delimiter))
+            Inspection::new(kind, table::table(text, delimiter))
         }
         (Some(kind @ (FileKind::Json | FileKind::JsonLines)), _) => malformed(text, kind),
-        (Some(FileKind::Log), _) => Read::new(FileKind::Log, lines(text)),
-        (Some(_), Some(found)) => Read {
+        (Some(FileKind::Log), _) => Inspection::new(FileKind::Log, lines(text)),
+        (Some(_), Some(found)) => Inspection {
             found,
             structure: Some(outline::outline(text, found, extension)),
             problem: None,
@@ -54,7 +54,7 @@ pub(super) fn read(text: &Text, name: &str, extension: &str) -> Read {
     }
 }
 
-fn by_content(text: &Text) -> Option<Read> {
+fn by_content(text: &Text) -> Option<Inspection> {
     let begin = text.head.trim_start();
     let tag: String = begin
         .chars()
@@ -62,12 +62,18 @@ fn by_content(text: &Text) -> Option<Read> {
         .collect::<String>()
         .to_ascii_lowercase();
     if tag.starts_with("<!doctype html") || tag.starts_with("<html") {
-        let found = Found::new(FileKind::Html, None);
-        return Some(Read::new(FileKind::Html, outline::outline(text, found, "")));
+        let found = DetectedKind::new(FileKind::Html, None);
+        return Some(Inspection::new(
+            FileKind::Html,
+            outline::outline(text, found, ""),
+        ));
     }
     if tag.starts_with("<?xml") {
-        let found = Found::new(FileKind::Xml, None);
-        return Some(Read::new(FileKind::Xml, outline::outline(text, found, "")));
+        let found = DetectedKind::new(FileKind::Xml, None);
+        return Some(Inspection::new(
+            FileKind::Xml,
+            outline::outline(text, found, ""),
+        ));
     }
     if begin.starts_with(['{', '[']) {
         return json(text).or_else(|| json_lines(text));
@@ -75,20 +81,19 @@ fn by_content(text: &Text) -> Option<Read> {
     None
 }
 
-/// JSON, if it is that as far as it was read. One that ends before the file does is only the first
-/// of several.
-fn json(text: &Text) -> Option<Read> {
+/// Parses JSON as far as it was read. A value that ends before the file does is only the first of
+/// several.
+fn json(text: &Text) -> Option<Inspection> {
     let mut shape = Shape::default();
     match shape.read(&text.head) {
         Ok(()) if text.whole => {}
         Err(error) if error.is_eof() && !text.whole => {}
         _ => return None,
     }
-    Some(Read::new(FileKind::Json, one_value(text, shape)))
+    Some(Inspection::new(FileKind::Json, one_value(text, shape)))
 }
 
-/// How one JSON value is built. Of one that was cut, the elements are estimated from those that
-/// were seen.
+/// Describes a single JSON value. If the value was cut, the number of elements is extrapolated.
 fn one_value(text: &Text, shape: Shape) -> Structure {
     let seen = shape.elements.filter(|_| shape.types == [JsonType::List]);
     let elements = seen.map(|seen| match text.whole {
@@ -98,8 +103,8 @@ fn one_value(text: &Text, shape: Shape) -> Structure {
     Structure::Json { shape, elements }
 }
 
-/// A JSON object or list on each of the first lines, two at least.
-fn json_lines(text: &Text) -> Option<Read> {
+/// Detects a JSON object or list on each of the first lines, at least two.
+fn json_lines(text: &Text) -> Option<Inspection> {
     let (mut shape, mut seen) = (Shape::default(), 0);
     let whole = text.whole_lines();
     for line in whole
@@ -115,7 +120,7 @@ fn json_lines(text: &Text) -> Option<Read> {
         .iter()
         .all(|kind| matches!(kind, JsonType::Object | JsonType::List));
     (seen > 1 && records).then(|| {
-        Read::new(
+        Inspection::new(
             FileKind::JsonLines,
             Structure::JsonLines {
                 shape,
@@ -125,7 +130,7 @@ fn json_lines(text: &Text) -> Option<Read> {
     })
 }
 
-/// Lines that are not empty.
+/// Counts the lines that are not empty.
 fn count(text: &Text) -> Count {
     match text.whole {
         true => Count::exact(
@@ -138,8 +143,8 @@ fn count(text: &Text) -> Count {
     }
 }
 
-/// JSON by its name alone.
-fn malformed(text: &Text, kind: FileKind) -> Read {
+/// Describes a file that is JSON only by its name.
+fn malformed(text: &Text, kind: FileKind) -> Inspection {
     let mut shape = Shape::default();
     let line = match kind {
         FileKind::JsonLines => text.head.lines().next().unwrap_or_default(),
@@ -148,27 +153,27 @@ fn malformed(text: &Text, kind: FileKind) -> Read {
     let problem = match shape.read(line) {
         Ok(()) if kind == FileKind::JsonLines => {
             let records = count(text);
-            return Read::new(kind, Structure::JsonLines { shape, records });
+            return Inspection::new(kind, Structure::JsonLines { shape, records });
         }
-        Ok(()) => return Read::new(kind, one_value(text, shape)),
-        // Its words hold no content, only places and what was expected there.
-        Err(error) => format!("its name says JSON, but it is none: {error}"),
+        Ok(()) => return Inspection::new(kind, one_value(text, shape)),
+        // The error text contains no content, only positions and expected tokens.
+        Err(error) => format!("the file name indicates JSON, but the content is invalid: {error}"),
     };
-    Read {
+    Inspection {
         problem: Some(problem),
-        ..Read::new(kind, lines(text))
+        ..Inspection::new(kind, lines(text))
     }
 }
 
-/// Text whose name says nothing.
-fn unnamed(text: &Text) -> Read {
+/// Detects the format of a text whose name is not decisive.
+fn unnamed(text: &Text) -> Inspection {
     if let Some(delimiter) = table::delimiter(text).filter(|_| text.head.lines().count() > 2) {
         let kind = if delimiter == '\t' {
             FileKind::Tsv
         } else {
             FileKind::Csv
         };
-        return Read::new(kind, table::table(text, delimiter));
+        return Inspection::new(kind, table::table(text, delimiter));
     }
     let first: Vec<_> = text
         .head
@@ -181,7 +186,7 @@ fn unnamed(text: &Text) -> Read {
         .filter(|line| begins_with_date(line.trim_start_matches(['[', ' '])))
         .count();
     let log = first.len() > 2 && dated * 2 > first.len();
-    Read::new(
+    Inspection::new(
         if log { FileKind::Log } else { FileKind::Text },
         lines(text),
     )
@@ -212,7 +217,7 @@ fn lines(text: &Text) -> Structure {
     }
 }
 
-/// Whether a text begins with a date like `2026-03-01` or `01.03.2026`.
+/// Returns `true` if a text begins with a date like `2026-03-01` or `01.03.2026`.
 pub(super) fn begins_with_date(text: &str) -> bool {
     let bytes = text.as_bytes();
     let digits = |from: usize, to: usize| {
@@ -228,39 +233,39 @@ pub(super) fn begins_with_date(text: &str) -> bool {
     year_first || year_last
 }
 
-/// The first lines of a text, within so many bytes, safe to show.
+/// Returns the first lines of a text within a byte limit, safe to display.
 pub(super) fn first_lines(text: &str, lines: usize, bytes: usize) -> Vec<String> {
-    let mut left = bytes;
+    let mut remaining = bytes;
     let mut first = Vec::new();
     for line in text.lines().take(lines) {
-        let line = cut(line, 300.min(left));
-        left -= line.len().min(left);
+        let line = cut(line, 300.min(remaining));
+        remaining -= line.len().min(remaining);
         first.push(line);
-        if left == 0 {
+        if remaining == 0 {
             break;
         }
     }
     first
 }
 
-/// The first characters of a text, at most so many bytes of it and two dots, safe to show.
-pub(super) fn cut(text: &str, most: usize) -> String {
-    match text.len() > most {
-        true => harmless(&text[..boundary(text, most)]) + "..",
-        false => harmless(text),
+/// Cuts a text to `max` bytes plus two dots, and makes it safe to display.
+pub(super) fn cut(text: &str, max: usize) -> String {
+    match text.len() > max {
+        true => sanitized(&text[..boundary(text, max)]) + "..",
+        false => sanitized(text),
     }
 }
 
-/// Where the last character ends that ends at `most` or before.
-fn boundary(text: &str, most: usize) -> usize {
-    (0..=most)
+/// Returns the end of the last character that ends at `max` or before.
+fn boundary(text: &str, max: usize) -> usize {
+    (0..=max)
         .rev()
         .find(|at| text.is_char_boundary(*at))
         .unwrap_or_default()
 }
 
-/// The text without what moves a terminal, breaks a line or turns the direction of text.
-pub(super) fn harmless(text: &str) -> String {
+/// Replaces characters that control a terminal, break a line or change the text direction.
+pub(super) fn sanitized(text: &str) -> String {
     let turns = |char| matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let hides = |char| matches!(char, '\u{2028}' | '\u{2029}' | '\u{e0000}'..='\u{e007f}');
     let acts = |char: char| turns(char) || hides(char) || (char.is_control() && char != '\t');
@@ -269,7 +274,7 @@ pub(super) fn harmless(text: &str) -> String {
         .collect()
 }
 
-/// A path on one line, not too long.
+/// Formats a path on one line of limited length.
 pub(super) fn one_line(path: &str) -> String {
     cut(path, 400)
 }
