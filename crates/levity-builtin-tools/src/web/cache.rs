@@ -1,4 +1,4 @@
-//! Pages that were read lately, so that their later parts need not be fetched again.
+//! A cache of recently read pages, so that later parts need no new request.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -7,13 +7,12 @@ use levity_core::Timestamp;
 
 use super::page::Page;
 
-/// How many pages are kept, how many bytes of text they may have together, and for how long they
-/// are kept.
+/// The maximum number of cached pages, their total size in bytes and their maximum age.
 const MAX_PAGES: usize = 16;
 const MAX_BYTES: usize = 8 * 1024 * 1024;
 const MAX_AGE: Duration = Duration::from_secs(15 * 60);
 
-/// By the address that was asked for; the last one read comes last.
+/// Pages by requested address, most recently read last.
 #[derive(Debug, Default)]
 pub(super) struct Cache(Mutex<Vec<Entry>>);
 
@@ -63,7 +62,7 @@ mod tests {
         let (url, text) = (String::new(), "x".repeat(bytes));
         Arc::new(Page {
             url,
-            asked: None,
+            requested: None,
             title: None,
             kind: Kind::Text,
             text,
@@ -72,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_kept_for_a_while_and_not_too_many() {
+    fn cache_evicts_old_and_excess_pages() {
         let (cache, now) = (Cache::default(), Timestamp::from_millis(1000));
         for at in 0..20 {
             cache.put(at.to_string(), now, page(1));

@@ -1,4 +1,4 @@
-//! Bytes become text: which characters they mean.
+//! Decoding of bytes into text by their character set.
 
 use std::borrow::Cow;
 
@@ -6,29 +6,38 @@ use encoding_rs::{Encoding, UTF_8, WINDOWS_1252, X_USER_DEFINED};
 
 use super::html::declared;
 
-/// How far a page is read for what it says of itself.
+/// The number of leading bytes in which a charset declaration is searched.
 const PRESCAN: usize = 1024;
 
-/// Text of bytes. What decides, in this order: a mark at their beginning, what the server says,
-/// what the page says of itself, and whether they can be UTF-8; failing all, they are taken as
-/// Windows' Western European.
-pub(super) fn decode<'a>(bytes: &'a [u8], said: Option<&str>, is_markup: bool) -> Cow<'a, str> {
+/// Decodes bytes into text. In order of precedence, the encoding comes from a byte order mark, the
+/// server, the page's own declaration, or valid UTF-8. Otherwise, it is Windows-1252.
+pub(super) fn decode<'a>(
+    bytes: &'a [u8],
+    server_charset: Option<&str>,
+    is_markup: bool,
+) -> Cow<'a, str> {
     if let Some((encoding, mark)) = Encoding::for_bom(bytes) {
         return encoding.decode_without_bom_handling(&bytes[mark..]).0;
     }
-    let said = said.and_then(|label| Encoding::for_label(label.as_bytes()));
-    let encoding = said
-        .or_else(|| if is_markup { own(bytes) } else { None })
+    let server_charset = server_charset.and_then(|label| Encoding::for_label(label.as_bytes()));
+    let encoding = server_charset
+        .or_else(|| {
+            if is_markup {
+                declared_encoding(bytes)
+            } else {
+                None
+            }
+        })
         .unwrap_or_else(|| guess(bytes));
     encoding.decode_without_bom_handling(bytes).0
 }
 
-/// What a page says of itself.
-fn own(bytes: &[u8]) -> Option<&'static Encoding> {
+/// Returns the encoding that the page declares.
+fn declared_encoding(bytes: &[u8]) -> Option<&'static Encoding> {
     let head = String::from_utf8_lossy(&bytes[..bytes.len().min(PRESCAN)]);
     let label = declared(&head)?;
     let encoding = Encoding::for_label(label.trim().as_bytes())?;
-    // It was read as ASCII, so it is not what it says.
+    // The declaration was read as ASCII, so a wide encoding cannot be right.
     if !encoding.is_ascii_compatible() {
         return Some(UTF_8);
     }
@@ -42,7 +51,7 @@ fn own(bytes: &[u8]) -> Option<&'static Encoding> {
 fn guess(bytes: &[u8]) -> &'static Encoding {
     match std::str::from_utf8(bytes) {
         Ok(_) => UTF_8,
-        // It may have been cut off within a character, behind others that could be nothing else.
+        // The text may be cut within a character, after others that can only be UTF-8.
         Err(error) if error.error_len().is_none() && !bytes[..error.valid_up_to()].is_ascii() => {
             UTF_8
         }
@@ -55,17 +64,17 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(bytes: &[u8], said: Option<&str>, expected: &str) {
-        assert_eq!(decode(bytes, said, true), expected);
+    fn check(bytes: &[u8], server_charset: Option<&str>, expected: &str) {
+        assert_eq!(decode(bytes, server_charset, true), expected);
     }
 
     #[test]
-    fn the_surest_sign_decides() {
-        // A mark at the beginning.
+    fn decode_uses_most_reliable_charset() {
+        // A byte order mark comes first.
         check(b"\xef\xbb\xbf\xc3\xa9", Some("windows-1252"), "é");
         check(b"\xff\xfeh\0i\0", Some("utf-8"), "hi");
         check(b"\xfe\xff\0h\0i", None, "hi");
-        // What the server says.
+        // The server's charset comes second.
         check(
             b"<meta charset=utf-8>\xe9",
             Some("ISO-8859-1"),
@@ -74,7 +83,7 @@ mod tests {
         check(b"\x83\x65\x83\x58\x83\x67", Some("shift_jis"), "テスト");
         check(b"h\0i\0", Some("utf-16le"), "hi");
         check(b"\xc3\xa9", Some("no such"), "é");
-        // What the page says.
+        // The page's declaration comes third.
         check(
             b"<meta charset='windows-1251'>\xc4\xe0",
             None,
@@ -100,7 +109,7 @@ mod tests {
             None,
             "<!-- <meta charset=koi8-r> -->é",
         );
-        // The bytes.
+        // The bytes decide otherwise.
         check("déjà".as_bytes(), None, "déjà");
         check(b"d\xe9j\xe0 \x80", None, "déjà €");
         check(b"\xc3\xa9 caf\xc3", None, "é caf\u{fffd}");
@@ -109,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_late_is_not_read() {
+    fn decode_ignores_late_declaration() {
         let page = [vec![b' '; PRESCAN], b"<meta charset=koi8-r>\xe4".to_vec()].concat();
         assert!(decode(&page, None, true).ends_with('ä'));
         assert_eq!(

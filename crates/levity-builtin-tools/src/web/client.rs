@@ -1,4 +1,4 @@
-//! A client that is made when it is first needed: making one reads the system's certificates.
+//! A client that is created on first use, because creating one reads the system's certificates.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -10,23 +10,23 @@ use super::failure;
 #[derive(Debug, Default)]
 pub(super) struct Client {
     pub(super) guard: NetGuard,
-    made: Mutex<Option<GuardedClient>>,
+    shared: Mutex<Option<GuardedClient>>,
 }
 
 impl Client {
     pub(super) fn new(guard: NetGuard) -> Self {
         Self {
             guard,
-            made: Mutex::default(),
+            shared: Mutex::default(),
         }
     }
 
     pub(super) fn get(&self) -> Result<GuardedClient, ToolError> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(client) = &*made {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = &*shared {
             return Ok(client.clone());
         }
         let client = self.guard.client().map_err(failure::net)?;
-        Ok(made.insert(client).clone())
+        Ok(shared.insert(client).clone())
     }
 }

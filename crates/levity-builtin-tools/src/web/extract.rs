@@ -1,23 +1,23 @@
-//! The parts of a page that have something to do with some words.
+//! Extraction of the paragraphs of a page that match some words.
 
-/// How many words are looked for.
+/// The maximum number of words in a query.
 const MAX_WORDS: usize = 16;
 
-/// A paragraph that is longer is divided between lines.
+/// The maximum size of a paragraph in bytes; a longer one is split between lines.
 const MAX_PARAGRAPH: usize = 2000;
 
-/// Stands where something is left out.
+/// The mark in place of omitted text.
 const GAP: &str = "[…]";
 
-/// What was found.
+/// The paragraphs that match a query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) text: String,
-    /// Where to look on, if not everything that was found is in the text.
+    /// The offset at which to continue, if the text does not contain all matches.
     pub(super) next: Option<usize>,
 }
 
-/// The words that a page is searched for: in lower case, each once.
+/// Returns the unique words of a query, in lower case.
 pub(super) fn words(query: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in query
@@ -32,9 +32,9 @@ pub(super) fn words(query: &str) -> Vec<String> {
     words
 }
 
-/// Takes the paragraphs out of `text` from `offset` on that have the most of these words in them or
-/// in the heading above them, and at least half as many as the best; at most `max` bytes, but one
-/// paragraph at least. Nothing if none has any.
+/// Extracts the paragraphs after `offset` that contain the most of these words, themselves or in
+/// their heading. A paragraph needs at least half as many as the best one. The result has at most
+/// `max` bytes, but at least one paragraph; `None` if no paragraph matches.
 pub(super) fn find(text: &str, words: &[String], offset: usize, max: usize) -> Option<Found> {
     let paragraphs = paragraphs(text);
     let mut heading = None;
@@ -85,14 +85,14 @@ pub(super) fn find(text: &str, words: &[String], offset: usize, max: usize) -> O
     Some(found)
 }
 
-/// The paragraphs of a text, and where each begins.
+/// Returns the paragraphs of a text with their offsets.
 fn paragraphs(text: &str) -> Vec<(usize, &str)> {
     let (mut found, mut at) = (Vec::new(), 0);
     for paragraph in text.split("\n\n") {
         let mut rest = paragraph;
         while rest.len() > MAX_PARAGRAPH {
-            let most = crate::text::floor(rest, MAX_PARAGRAPH);
-            let end = rest[..most].rfind('\n').map_or(most, |line| line + 1);
+            let max = crate::text::floor(rest, MAX_PARAGRAPH);
+            let end = rest[..max].rfind('\n').map_or(max, |line| line + 1);
             found.push((at, &rest[..end]));
             at += end;
             rest = &rest[end..];
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn paragraphs_with_the_words_are_found_below_their_headings() {
+    fn find_returns_matching_paragraphs_with_headings() {
         check(
             "harbour",
             Some("[…]\n\n## Brest\n\n[…]\n\nThe harbour is large."),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn long_finds_come_in_parts() {
+    fn find_splits_long_result_into_parts() {
         let text: Vec<String> = (0..200)
             .map(|n| format!("Line {n} of a tide table, with some words."))
             .collect();
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn text_without_paragraphs_is_divided_between_lines() {
+    fn find_splits_text_without_paragraphs_between_lines() {
         let text = "{\n".to_owned() + &"  \"é\": 1,\n".repeat(1000) + "  \"tide\": 6\n}";
         let found = find(&text, &words("tide"), 0, 1000).unwrap();
         assert!(
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_few_and_each_is_there_once() {
+    fn words_are_unique_and_limited() {
         assert_eq!(words("High-water, HIGH!"), ["high", "water"]);
         assert_eq!(
             words(&"a b c d e f g h i j k l m n o p q r s".repeat(3)).len(),

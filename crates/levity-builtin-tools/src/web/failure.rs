@@ -1,9 +1,9 @@
-//! What a model is told when something could not be fetched.
+//! Errors for the model when a request fails.
 
 use levity_core::{ToolError, ToolErrorKind};
 use levity_sandbox::{AddressError, NetError, Reply};
 
-/// An error of the network.
+/// Converts a network error into a tool error.
 pub(super) fn net(error: NetError) -> ToolError {
     match error {
         NetError::Address(error) => address(error),
@@ -12,7 +12,7 @@ pub(super) fn net(error: NetError) -> ToolError {
     }
 }
 
-/// An address that is refused.
+/// Converts a rejected address into a tool error.
 pub(super) fn address(error: AddressError) -> ToolError {
     let kind = if is_forbidden(&error) {
         ToolErrorKind::Denied
@@ -20,14 +20,16 @@ pub(super) fn address(error: AddressError) -> ToolError {
         ToolErrorKind::Failed
     };
     match error {
-        AddressError::Redirect(cause) => {
-            ToolError::new(kind, "the server redirects to where nobody may go").with_source(*cause)
-        }
+        AddressError::Redirect(cause) => ToolError::new(
+            kind,
+            "the server redirects to an address that is not allowed",
+        )
+        .with_source(*cause),
         error => ToolError::new(kind, error.to_string()),
     }
 }
 
-/// Whether a rule forbids it, and it is not merely written wrong.
+/// Returns `true` if a rule forbids the address, and `false` if it is only malformed.
 pub(super) fn is_forbidden(error: &AddressError) -> bool {
     !matches!(
         error,
@@ -35,18 +37,18 @@ pub(super) fn is_forbidden(error: &AddressError) -> bool {
     )
 }
 
-/// A status that has no page.
+/// Returns an error for a status without a page.
 pub(super) fn status(reply: &Reply) -> Result<(), ToolError> {
     let status = reply.status();
     let (text, may_pass) = match status {
         200 | 203 | 206 => return Ok(()),
         204 | 205 => ("there is nothing at this address".to_owned(), false),
         304 => (
-            "the server says that nothing changed, though nobody asked".to_owned(),
+            "the server reports an unchanged page for an unconditional request".to_owned(),
             true,
         ),
         300..=399 => (
-            "the server redirects, and does not say where; look for another address".to_owned(),
+            "the server redirects without a target; use another address".to_owned(),
             false,
         ),
         401 | 407 => (
@@ -75,7 +77,7 @@ pub(super) fn status(reply: &Reply) -> Result<(), ToolError> {
         ),
         429 => (
             format!(
-                "the server wants fewer requests{}; use another source meanwhile",
+                "the server requires fewer requests{}; use another source meanwhile",
                 wait(reply)
             ),
             false,
@@ -85,7 +87,7 @@ pub(super) fn status(reply: &Reply) -> Result<(), ToolError> {
             false,
         ),
         500 | 502 | 503 | 504 => (
-            format!("the server is in trouble{}; try again later", wait(reply)),
+            format!("the server failed{}; try again later", wait(reply)),
             true,
         ),
         _ => (
@@ -96,7 +98,7 @@ pub(super) fn status(reply: &Reply) -> Result<(), ToolError> {
     Err(ToolError::failed(format!("{text} (status {status})")).with_retryable(may_pass))
 }
 
-/// How long a server asks to be left alone.
+/// Returns the wait that the server requests, in words.
 fn wait(reply: &Reply) -> String {
     let seconds = reply
         .header("retry-after")

@@ -13,20 +13,20 @@ use super::kind::{Kind, charset};
 use super::page::{Page, Source};
 use super::{extract, failure, frame};
 
-/// What a server is asked for.
+/// The value of the `Accept` header.
 const ACCEPT: &str = "text/html,application/xhtml+xml,text/markdown,text/plain;q=0.9,application/json;q=0.9,*/*;q=0.5";
 
-/// Smaller bodies are read where they are; larger ones on a thread of their own, since that takes a
-/// while.
+/// Bodies up to this size are parsed inline; larger ones take longer and are parsed on a separate
+/// thread.
 const SMALL: usize = 64 * 1024;
 
-/// Time beyond the guard's own limit, so that the guard tells what went wrong.
+/// Time beyond the guard's own limit, so that the guard reports the error.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The tool `web_fetch`: reads a page of the web as text.
+/// The tool `web_fetch`, which reads a web page as text.
 ///
-/// It reaches what its [`NetGuard`] allows, by default public addresses by HTTPS. Of an HTML page
-/// it shows the main content as Markdown; a long page comes in parts.
+/// It reaches the addresses that its [`NetGuard`] allows: public addresses over HTTPS by default.
+/// It converts the main content of an HTML page to Markdown, and returns a long page in parts.
 ///
 /// ```
 /// use levity_core::Tool as _;
@@ -36,7 +36,8 @@ const GRACE: Duration = Duration::from_secs(5);
 /// # fn main() -> Result<(), levity_sandbox::NetError> {
 /// assert_eq!(WebFetch::new().spec().name, "web_fetch");
 ///
-/// let docs_only = NetGuard::builder().allow_host("docs.rs").allow_host("*.rust-lang.org").build()?;
+/// let docs_only =
+///     NetGuard::builder().allow_host("docs.rs").allow_host("*.rust-lang.org").build()?;
 /// let fetch = WebFetch::builder().guard(docs_only).max_text(20 * 1024).build();
 /// # Ok(())
 /// # }
@@ -51,12 +52,12 @@ pub struct WebFetch {
 }
 
 impl WebFetch {
-    /// The tool with its defaults.
+    /// Creates the tool with its defaults.
     pub fn new() -> Self {
         Self::builder().build()
     }
 
-    /// Begins a tool that differs from the default.
+    /// Starts building a tool with other settings.
     pub fn builder() -> WebFetchBuilder {
         WebFetchBuilder {
             guard: NetGuard::default(),
@@ -71,7 +72,7 @@ impl WebFetch {
         offset: usize,
         cx: &ToolCx,
     ) -> Result<Arc<Page>, ToolError> {
-        // The beginning of a page is always the newest; what follows belongs to it.
+        // The first part of a page is always fetched again; the following parts belong to it.
         if offset > 0
             && let Some(page) = self.cache.get(url.as_str(), cx.started)
         {
@@ -100,7 +101,7 @@ impl WebFetch {
             return read();
         }
         let read = tokio::task::spawn_blocking(read).await;
-        read.unwrap_or_else(|_| Err(ToolError::failed("the page could not be read")))
+        read.unwrap_or_else(|_| Err(ToolError::failed("cannot read the page")))
     }
 }
 
@@ -110,7 +111,7 @@ impl Default for WebFetch {
     }
 }
 
-/// Makes a [`WebFetch`].
+/// A builder for [`WebFetch`].
 #[must_use]
 #[derive(Clone, Debug)]
 pub struct WebFetchBuilder {
@@ -120,26 +121,26 @@ pub struct WebFetchBuilder {
 }
 
 impl WebFetchBuilder {
-    /// What may be reached, and how long it may take; public addresses by HTTPS, and 30 seconds, by
+    /// Sets the guard that limits addresses and time; public addresses over HTTPS and 30 seconds by
     /// default.
     pub fn guard(mut self, guard: NetGuard) -> Self {
         self.guard = guard;
         self
     }
 
-    /// How many bytes of text one call shows; 50 KiB by default, 1 KiB at least.
+    /// Sets the number of bytes of text that one call returns; 50 KiB by default, 1 KiB at least.
     pub fn max_text(mut self, bytes: usize) -> Self {
         self.max_text = bytes.max(1024);
         self
     }
 
-    /// How many bytes of a page are downloaded; 5 MiB by default.
+    /// Sets the number of bytes of a page that are downloaded; 5 MiB by default.
     pub fn max_download(mut self, bytes: usize) -> Self {
         self.max_download = bytes;
         self
     }
 
-    /// The tool.
+    /// Creates the tool with these settings.
     pub fn build(self) -> WebFetch {
         let Self {
             guard,
@@ -166,7 +167,7 @@ struct Args {
 }
 
 fn spec(time: Duration, max_text: usize) -> ToolSpec {
-    // The value has the text again, in which quotes and line breaks take two bytes.
+    // The value repeats the text, in which quotes and line breaks take two bytes.
     let hints = Hints::new()
         .read_only()
         .timeout(time)
@@ -188,7 +189,8 @@ fn spec(time: Duration, max_text: usize) -> ToolSpec {
             "offset": {
                 "type": "integer",
                 "minimum": 0,
-                "description": "Where to read on in a long page, as named by the result before; 0 \
+                "description": "Where to continue in a long page, as named by the previous result; \
+                    0 \
                     by default.",
             },
             "extract": {
@@ -231,7 +233,7 @@ impl Tool for WebFetch {
 
     async fn call(&self, args: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
         let args: Args = serde_json::from_value(args).map_err(|error| {
-            ToolError::failed("the arguments could not be read").with_source(error)
+            ToolError::failed("the arguments do not match the tool's schema").with_source(error)
         })?;
         let url = self
             .client
@@ -251,8 +253,8 @@ impl Tool for WebFetch {
             .map(extract::words)
             .filter(|words| !words.is_empty())
         {
-            None => Ok(show(&page, args.offset, self.max_text)),
-            Some(words) => pick(&page, &words, args.offset, self.max_text),
+            None => Ok(part_output(&page, args.offset, self.max_text)),
+            Some(words) => extract_output(&page, &words, args.offset, self.max_text),
         }
     }
 
@@ -267,18 +269,18 @@ impl Tool for WebFetch {
     }
 }
 
-/// What is known of a page before it is read; an error if it cannot be.
-fn source(asked: &CheckedUrl, reply: &Reply) -> Result<Source, ToolError> {
+/// Returns the known properties of a page before its body is read, or an error if it cannot be.
+fn source(requested: &CheckedUrl, reply: &Reply) -> Result<Source, ToolError> {
     let encoding = reply.header("content-encoding").unwrap_or_default().trim();
     if !encoding.is_empty() && !encoding.eq_ignore_ascii_case("identity") {
-        return Err(unreadable("compressed data, which nobody asked for"));
+        return Err(unreadable("compressed data, which was not requested"));
     }
     let content_type = reply.header("content-type").unwrap_or_default();
     let kind = Kind::of_type(content_type).map_err(|what| unreadable(&what))?;
-    let moved = reply.url() != asked;
+    let moved = reply.url() != requested;
     Ok(Source {
         url: reply.url().as_str().to_owned(),
-        asked: moved.then(|| asked.as_str().to_owned()),
+        requested: moved.then(|| requested.as_str().to_owned()),
         kind,
         charset: charset(content_type).map(str::to_owned),
         is_partial: reply.status() == 206,
@@ -286,23 +288,24 @@ fn source(asked: &CheckedUrl, reply: &Reply) -> Result<Source, ToolError> {
 }
 
 fn unreadable(what: &str) -> ToolError {
-    let text = format!("at this address is {what}, and only text can be read; use another source");
+    let text =
+        format!("this address returns {what}, and only text can be read; use another source");
     ToolError::new(ToolErrorKind::Failed, text)
 }
 
-/// The part of a page that begins at `offset`, for the model and for programs.
-fn show(page: &Page, offset: usize, max: usize) -> ToolOutput {
+/// Builds the output for the part of a page that begins at `offset`.
+fn part_output(page: &Page, offset: usize, max: usize) -> ToolOutput {
     let (text, next) = page.part(offset, max);
     let (offset, total) = (crate::text::floor(&page.text, offset), page.text.len());
     let end = offset + text.len();
     let mut head = format!("{}\n", page.url);
-    if let Some(asked) = &page.asked {
-        head += &format!("({asked} redirects there)\n");
+    if let Some(requested) = &page.requested {
+        head += &format!("({requested} redirects there)\n");
     }
     match next {
         Some(next) => {
             head += &format!(
-                "Bytes {offset} to {end} of {total}; call again with offset {next} to read on.\n"
+                "Bytes {offset} to {end} of {total}; call again with offset {next} to continue.\n"
             );
         }
         None if offset > 0 => {
@@ -324,8 +327,13 @@ fn show(page: &Page, offset: usize, max: usize) -> ToolOutput {
     output
 }
 
-/// The parts of a page that have these words in them.
-fn pick(page: &Page, words: &[String], offset: usize, max: usize) -> Result<ToolOutput, ToolError> {
+/// Builds the output for the parts of a page that contain these words.
+fn extract_output(
+    page: &Page,
+    words: &[String],
+    offset: usize,
+    max: usize,
+) -> Result<ToolOutput, ToolError> {
     let total = page.text.len();
     let Some(found) = extract::find(&page.text, words, offset, max) else {
         let text = format!(
@@ -336,12 +344,13 @@ fn pick(page: &Page, words: &[String], offset: usize, max: usize) -> Result<Tool
         return Err(ToolError::failed(text));
     };
     let mut head = format!("{}\n", page.url);
-    if let Some(asked) = &page.asked {
-        head += &format!("({asked} redirects there)\n");
+    if let Some(requested) = &page.requested {
+        head += &format!("({requested} redirects there)\n");
     }
-    head += &format!("Only what has to do with `extract`; the whole page has {total} bytes.\n");
+    head +=
+        &format!("Only the paragraphs that match `extract`; the whole page has {total} bytes.\n");
     if let Some(next) = found.next {
-        head += &format!("There is more; call again with offset {next} to read on.\n");
+        head += &format!("There is more; call again with offset {next} to continue.\n");
     }
     page.notes
         .iter()
@@ -364,8 +373,8 @@ fn value(page: &Page, text: &str, offset: usize, next: Option<usize>) -> Value {
     if let Some(title) = &page.title {
         value["title"] = title.as_str().into();
     }
-    if let Some(asked) = &page.asked {
-        value["redirected_from"] = asked.as_str().into();
+    if let Some(requested) = &page.requested {
+        value["redirected_from"] = requested.as_str().into();
     }
     if let Some(next) = next {
         value["next_offset"] = next.into();

@@ -1,18 +1,18 @@
-//! HTML as text: the main content of a page, in Markdown.
+//! Conversion of HTML to text: the main content of a page as Markdown.
 //!
-//! Pages are written by strangers, so every step takes time and room in proportion to the page,
-//! whatever is in it: tags become nodes of a flat tree in the order of the page ([`tree`]), noise
-//! and navigation are marked and the main part is found by counting text ([`main`]), and that part
-//! is written down in one pass ([`markdown`]).
+//! Pages are untrusted, so every step takes time and memory linear in the size of the page,
+//! whatever it contains. Tags become nodes of a flat tree in page order ([`tree`]). Noise and
+//! navigation are marked, and the main part is found by counting text ([`content`]). That part is
+//! written in one pass ([`markdown`]).
 
+mod class_names;
+mod content;
 mod entities;
-mod main;
 mod markdown;
 mod names;
-mod out;
+mod output;
 mod tokens;
 mod tree;
-mod words;
 
 #[cfg(test)]
 mod hostile;
@@ -26,36 +26,35 @@ use entities::{decode, decode_attr};
 use names::{Attr, Name};
 use tree::{Doc, Id};
 
-/// The most nodes that are kept of a page.
+/// The maximum number of nodes that are stored of a page.
 const MAX_NODES: usize = 250_000;
 
-/// A longer address that a page gives as its own is not believed.
+/// The maximum size of a page's `<base>` address, in bytes; a longer one is ignored.
 const MAX_BASE: usize = 2000;
 
-/// Less than this is little text, and other ways to find more are tried.
+/// Below this many bytes of text, less strict extraction levels are tried.
 const LITTLE: usize = 200;
 
-/// What was found in a page.
+/// The extracted content of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Extract {
     pub(super) title: Option<String>,
     pub(super) text: String,
-    /// Whether the page was too large to be taken in whole.
+    /// Set if the page was too large to be processed completely.
     pub(super) is_cut: bool,
-    /// Whether there is hardly any text, as in a page that is made by scripts.
+    /// Set if there is hardly any text, as in a page that scripts render.
     pub(super) is_thin: bool,
 }
 
-/// Takes the main content out of a page; at most `max` bytes of it.
+/// Extracts the main content of a page, at most `max` bytes.
 pub(super) fn extract(page: &str, url: &str, max: usize) -> Extract {
     let doc = Doc::parse(page, MAX_NODES);
     let base = base(&doc, Url::parse(url).ok());
-    let best = main::LEVELS.iter().map(|level| {
-        let content = main::find(&doc, *level);
+    let best = content::LEVELS.iter().map(|level| {
+        let content = content::find(&doc, *level);
         markdown::render(&doc, &content, base.as_ref(), max)
     });
-    // What is strict is good enough once it finds something; what is less strict must find much
-    // more.
+    // A strict level wins as soon as it finds text; a less strict one must find much more.
     let mut found = markdown::Text::default();
     for text in best {
         if found.text.len() < LITTLE && text.text.len() > found.text.len() * 2 {
@@ -77,19 +76,19 @@ pub(super) fn extract(page: &str, url: &str, max: usize) -> Extract {
     }
 }
 
-/// Plain text of a piece of HTML, such as a snippet with a few tags in it.
+/// Returns the plain text of an HTML fragment, such as a snippet with a few tags.
 pub(super) fn plain(piece: &str) -> String {
     let doc = Doc::parse(piece, 1000);
     let text: Vec<_> = doc.texts(Doc::ROOT).map(decode).collect();
     one_line(&text.concat(), 2000)
 }
 
-/// What addresses in the page are relative to.
+/// Returns the address against which the page's links are resolved.
 fn base(doc: &Doc<'_>, url: Option<Url>) -> Option<Url> {
     let href = doc
         .find(Name::Base)
         .and_then(|node| doc.attr(node, Attr::Href));
-    // It is copied for every link.
+    // The base is copied for every link.
     let href = href.filter(|href| href.len() <= MAX_BASE);
     let own = href.and_then(|href| join(url.as_ref(), decode_attr(href).trim()));
     own.or(url)
@@ -116,7 +115,7 @@ fn title(doc: &Doc<'_>) -> Option<String> {
         .filter(|title| !title.is_empty())
 }
 
-/// Says what a page says of itself, when it says nothing else.
+/// Adds the page's own description if there is hardly any other text.
 fn add_description(doc: &Doc<'_>, text: &mut String) {
     let found = meta(doc, Attr::Name, "description")
         .or_else(|| meta(doc, Attr::Property, "og:description"));
@@ -139,7 +138,7 @@ fn meta<'a>(doc: &Doc<'a>, key: Attr, wanted: &str) -> Option<&'a str> {
         .and_then(|node| doc.attr(node, Attr::Content))
 }
 
-/// All white space as single spaces, and no more than `max` bytes.
+/// Collapses white space into single spaces and cuts the text to `max` bytes.
 fn one_line(text: &str, max: usize) -> String {
     let mut line = String::new();
     for word in text.split_whitespace() {
@@ -154,7 +153,7 @@ fn one_line(text: &str, max: usize) -> String {
     line
 }
 
-/// The character set that the beginning of a page names.
+/// Returns the character set that the beginning of a page declares.
 pub(super) fn declared(head: &str) -> Option<String> {
     if let Some(rest) = head.trim_start().strip_prefix("<?xml") {
         let own = rest.split("?>").next().unwrap_or_default();

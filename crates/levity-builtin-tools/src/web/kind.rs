@@ -1,11 +1,11 @@
-//! What a server sent, by what it says and by how it begins.
+//! The kind of a response, by its content type and first bytes.
 
-/// A type of content that can be read.
+/// A content type that can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Html,
     Json,
-    /// XML as it is: feeds, sitemaps.
+    /// XML that is shown unchanged, such as feeds and sitemaps.
     Xml,
     Text,
 }
@@ -20,7 +20,8 @@ impl Kind {
         }
     }
 
-    /// By what the server says; `Err` names what cannot be read, `None` says that it is not known.
+    /// Detects the kind from the content type. `Err` names an unreadable type, `None` means
+    /// unknown.
     pub(super) fn of_type(content_type: &str) -> Result<Option<Self>, String> {
         let kind = content_type
             .split(';')
@@ -48,7 +49,7 @@ impl Kind {
         }
     }
 
-    /// By how it begins; `Err` names what cannot be read.
+    /// Detects the kind from the first bytes; `Err` names an unreadable type.
     pub(super) fn of_bytes(bytes: &[u8]) -> Result<Self, String> {
         refuse_binary(bytes)?;
         let head = String::from_utf8_lossy(&bytes[..bytes.len().min(512)])
@@ -80,7 +81,7 @@ impl Kind {
     }
 }
 
-/// Refuses what is no text, whatever the server calls it.
+/// Rejects binary data, whatever the content type.
 pub(super) fn refuse_binary(bytes: &[u8]) -> Result<(), String> {
     if let Some((_, name)) = SIGNATURES
         .iter()
@@ -91,7 +92,7 @@ pub(super) fn refuse_binary(bytes: &[u8]) -> Result<(), String> {
     let head = &bytes[..bytes.len().min(1024)];
     let is_wide = head.starts_with(b"\xff\xfe") || head.starts_with(b"\xfe\xff");
     let zeros = head.iter().filter(|byte| **byte == 0).count();
-    // A few are a mistake in a text; many are none.
+    // A few NULs are an error in a text; many mean binary data.
     if !is_wide && zeros * 10 > head.len() {
         Err("binary data".to_owned())
     } else {
@@ -99,7 +100,7 @@ pub(super) fn refuse_binary(bytes: &[u8]) -> Result<(), String> {
     }
 }
 
-/// The character set that a type names.
+/// Returns the character set in a content type.
 pub(super) fn charset(content_type: &str) -> Option<&str> {
     let is_it = |part: &&str| {
         part.trim_start()
@@ -164,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_are_known() {
+    fn kind_of_content_type_is_detected() {
         let of = |text: &str| Kind::of_type(text);
         assert_eq!(of("Text/HTML; charset=utf-8"), Ok(Some(Kind::Html)));
         assert_eq!(of("application/problem+json"), Ok(Some(Kind::Json)));
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn beginnings_are_known() {
+    fn kind_of_first_bytes_is_detected() {
         assert_eq!(Kind::of_bytes(b" \n<!DOCTYPE html><p>"), Ok(Kind::Html));
         assert_eq!(Kind::of_bytes(b"{\"a\": 1}"), Ok(Kind::Json));
         assert_eq!(Kind::of_bytes(b"\xef\xbb\xbf<?xml?>"), Ok(Kind::Xml));
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn character_sets_are_found() {
+    fn charset_of_content_type_is_parsed() {
         assert_eq!(charset("text/html; charset=\"UTF-8\""), Some("UTF-8"));
         assert_eq!(charset("text/html;Charset=koi8-r; x=y"), Some("koi8-r"));
         assert_eq!(charset("text/html; charset="), None);

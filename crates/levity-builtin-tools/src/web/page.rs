@@ -1,4 +1,4 @@
-//! A page as it is shown: its text and where to find it.
+//! A fetched page as text, with its address.
 
 use levity_sandbox::Body;
 
@@ -6,38 +6,38 @@ use super::charset;
 use super::html::{self, visible};
 use super::kind::{Kind, refuse_binary};
 
-/// The most text that is kept of a page.
-pub(super) const MAX_WHOLE: usize = 2 * 1024 * 1024;
+/// The maximum size of a page's stored text, in bytes.
+pub(super) const MAX_TEXT: usize = 2 * 1024 * 1024;
 
-/// JSON up to here is laid out in lines.
+/// The maximum size of JSON that is pretty-printed, in bytes.
 const MAX_PRETTY: usize = 1024 * 1024;
 
-/// What was fetched, as text.
+/// A fetched page as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Page {
-    /// Where it came from, behind all redirects.
+    /// The address of the page, after all redirects.
     pub(super) url: String,
-    /// What was asked for, if that is another address.
-    pub(super) asked: Option<String>,
+    /// The requested address, if it differs.
+    pub(super) requested: Option<String>,
     pub(super) title: Option<String>,
     pub(super) kind: Kind,
     pub(super) text: String,
-    /// What a reader should know of it.
+    /// Notes about the page for the reader.
     pub(super) notes: Vec<&'static str>,
 }
 
-/// Where a page came from and what the server said of it.
+/// The origin of a page and its properties from the response header.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     pub(super) url: String,
-    pub(super) asked: Option<String>,
+    pub(super) requested: Option<String>,
     pub(super) kind: Option<Kind>,
     pub(super) charset: Option<String>,
     pub(super) is_partial: bool,
 }
 
 impl Page {
-    /// Reads what came; `Err` names what cannot be read.
+    /// Parses a response body; `Err` names content that cannot be read.
     pub(super) fn read(body: &Body, source: Source) -> Result<Self, String> {
         refuse_binary(&body.bytes)?;
         let kind = source
@@ -48,7 +48,7 @@ impl Page {
         let mut notes = Vec::new();
         let (title, text, is_cut) = match kind {
             Kind::Html => {
-                let found = html::extract(&raw, &source.url, MAX_WHOLE);
+                let found = html::extract(&raw, &source.url, MAX_TEXT);
                 if found.is_thin {
                     notes.push(
                         "the page has hardly any text of its own; it may be made by \
@@ -57,8 +57,8 @@ impl Page {
                 }
                 (found.title, found.text, found.is_cut)
             }
-            Kind::Json => whole(pretty(&raw).as_deref().unwrap_or(&raw)),
-            Kind::Xml | Kind::Text => whole(&raw),
+            Kind::Json => capped(pretty(&raw).as_deref().unwrap_or(&raw)),
+            Kind::Xml | Kind::Text => capped(&raw),
         };
         if body.is_cut || is_cut {
             notes.push("the page was too long to be read whole; its end is missing");
@@ -68,7 +68,7 @@ impl Page {
         }
         Ok(Self {
             url: source.url,
-            asked: source.asked,
+            requested: source.requested,
             title,
             kind,
             text,
@@ -76,53 +76,53 @@ impl Page {
         })
     }
 
-    /// The part of the text that begins at `offset`, and where the next one begins. A long text is
-    /// cut between paragraphs where it can be.
+    /// Returns the part of the text that begins at `offset`, and the offset of the next part. A
+    /// long text is cut between paragraphs if possible.
     pub(super) fn part(&self, offset: usize, max: usize) -> (&str, Option<usize>) {
         let start = crate::text::floor(&self.text, offset);
         let rest = &self.text[start..];
         if rest.len() <= max {
             return (rest, None);
         }
-        let most = crate::text::floor(rest, max);
-        let most = if most == 0 {
+        let limit = crate::text::floor(rest, max);
+        let limit = if limit == 0 {
             crate::text::ceil(rest, 1)
         } else {
-            most
+            limit
         };
-        let half = crate::text::ceil(rest, most / 2);
+        let half = crate::text::ceil(rest, limit / 2);
         let cut = ["\n\n", "\n", ". ", " "].iter().find_map(|gap| {
-            let found = rest[half..most].rfind(gap)?;
+            let found = rest[half..limit].rfind(gap)?;
             Some(half + found + gap.len())
         });
-        let end = cut.unwrap_or(most);
+        let end = cut.unwrap_or(limit);
         (&rest[..end], (end < rest.len()).then_some(start + end))
     }
 }
 
-/// A text as it is, up to the most that is kept.
-fn whole(text: &str) -> (Option<String>, String, bool) {
-    let cut = crate::text::floor(text, MAX_WHOLE);
+/// Returns the text, cut to the size limit.
+fn capped(text: &str) -> (Option<String>, String, bool) {
+    let cut = crate::text::floor(text, MAX_TEXT);
     (None, visible(text[..cut].trim()), cut < text.len())
 }
 
-/// JSON in lines; `None` when it is not JSON, too long, or would become so.
+/// Pretty-prints JSON; `None` if it is not JSON, or too long before or after.
 fn pretty(text: &str) -> Option<String> {
     if text.len() > MAX_PRETTY {
         return None;
     }
     let value: serde_json::Value = serde_json::from_str(text).ok()?;
-    let mut out = Capped(Vec::new());
+    let mut out = CappedBuffer(Vec::new());
     serde_json::to_writer_pretty(&mut out, &value).ok()?;
     String::from_utf8(out.0).ok()
 }
 
-/// Takes no more than is kept: indents can make a hundred bytes of one.
-struct Capped(Vec<u8>);
+/// A buffer with a size limit, because indentation can multiply the size a hundred times.
+struct CappedBuffer(Vec<u8>);
 
-impl std::io::Write for Capped {
+impl std::io::Write for CappedBuffer {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if self.0.len() + bytes.len() > MAX_WHOLE {
+        if self.0.len() + bytes.len() > MAX_TEXT {
             return Err(std::io::ErrorKind::FileTooLarge.into());
         }
         self.0.extend_from_slice(bytes);
@@ -139,10 +139,10 @@ mod tests {
     use super::*;
 
     fn page(text: &str) -> Page {
-        let (url, asked) = ("https://example.org/".to_owned(), None);
+        let (url, requested) = ("https://example.org/".to_owned(), None);
         Page {
             url,
-            asked,
+            requested,
             title: None,
             kind: Kind::Text,
             text: text.to_owned(),
@@ -150,7 +150,7 @@ mod tests {
         }
     }
 
-    /// All parts, one after the other.
+    /// Returns all parts, one after the other.
     fn parts(text: &str, max: usize) -> Vec<String> {
         let page = page(text);
         let (mut parts, mut next) = (Vec::new(), Some(0));
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_cut_where_it_hurts_least() {
+    fn part_cuts_text_between_paragraphs_lines_or_words() {
         assert_eq!(parts("short", 10), ["short"]);
         assert_eq!(
             parts("one two\n\nthree four five", 14),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_laid_out_unless_that_makes_too_much_of_it() {
+    fn json_is_pretty_printed_within_size_limit() {
         assert_eq!(
             pretty("{\"a\":[1]}").unwrap(),
             "{\n  \"a\": [\n    1\n  ]\n}"

@@ -15,23 +15,23 @@ mod searxng;
 pub use brave::Brave;
 pub use searxng::SearXng;
 
-/// How many results are shown, by default and at most.
-const USUAL: usize = 8;
-const MOST: usize = 20;
+/// The default and maximum number of results.
+const DEFAULT_RESULTS: usize = 8;
+const MAX_RESULTS: usize = 20;
 
-/// Longer words of a result are cut.
+/// The maximum sizes of a result's title and snippet, in bytes.
 const MAX_TITLE: usize = 300;
 const MAX_SNIPPET: usize = 1000;
 
-/// Finds pages of the web.
+/// A service that searches the web.
 ///
 /// # Contract
 /// - The best results come first; there may be more or fewer than `count`.
 /// - Titles and snippets are plain text.
-/// - An error is written for the model, and has no key in it.
+/// - An error is written for the model and contains no key.
 #[async_trait]
 pub trait SearchProvider: Send + Sync {
-    /// Searches for `query`, for about `count` results.
+    /// Searches for `query` and returns about `count` results.
     async fn search(&self, query: &str, count: usize) -> Result<Vec<SearchHit>, ToolError>;
 }
 
@@ -43,20 +43,20 @@ impl<P: SearchProvider + ?Sized> SearchProvider for Arc<P> {
     }
 }
 
-/// A page that was found.
+/// A page in the search results.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct SearchHit {
-    /// What it is called.
+    /// The title of the page.
     pub title: String,
-    /// Its address.
+    /// The address of the page.
     pub url: String,
-    /// A few words of it.
+    /// A short excerpt of the page.
     pub snippet: String,
 }
 
 impl SearchHit {
-    /// A page that was found.
+    /// Creates a result with its title, address and excerpt.
     pub fn new(
         title: impl Into<String>,
         url: impl Into<String>,
@@ -70,7 +70,7 @@ impl SearchHit {
     }
 }
 
-/// The tool `web_search`: finds pages of the web by a [`SearchProvider`].
+/// The tool `web_search`, which finds web pages through a [`SearchProvider`].
 ///
 /// ```
 /// use levity_core::Tool as _;
@@ -85,7 +85,7 @@ pub struct WebSearch {
 }
 
 impl WebSearch {
-    /// The tool with this provider.
+    /// Creates the tool with this provider.
     pub fn new(provider: impl SearchProvider + 'static) -> Self {
         Self {
             spec: spec(),
@@ -121,8 +121,8 @@ fn spec() -> ToolSpec {
             "count": {
                 "type": "integer",
                 "minimum": 1,
-                "maximum": MOST,
-                "description": format!("How many results; {USUAL} by default."),
+                "maximum": MAX_RESULTS,
+                "description": format!("How many results; {DEFAULT_RESULTS} by default."),
             },
         },
         "required": ["query"],
@@ -157,23 +157,23 @@ impl Tool for WebSearch {
 
     async fn call(&self, args: Value, _: &ToolCx) -> Result<ToolOutput, ToolError> {
         let args: Args = serde_json::from_value(args).map_err(|error| {
-            ToolError::failed("the arguments could not be read").with_source(error)
+            ToolError::failed("the arguments do not match the tool's schema").with_source(error)
         })?;
         let query = args.query.trim();
         if query.is_empty() {
             return Err(ToolError::failed(
-                "the query is empty; say what to search for",
+                "the query is empty; write what to search for",
             ));
         }
-        let count = args.count.unwrap_or(USUAL).clamp(1, MOST);
+        let count = args.count.unwrap_or(DEFAULT_RESULTS).clamp(1, MAX_RESULTS);
         let hits = self.provider.search(query, count).await?;
-        let hits: Vec<_> = hits.iter().filter_map(tidy).take(count).collect();
-        Ok(show(&hits))
+        let hits: Vec<_> = hits.iter().filter_map(normalized).take(count).collect();
+        Ok(search_output(&hits))
     }
 }
 
-/// A result of which nothing is too long; `None` when its address is no address.
-fn tidy(hit: &SearchHit) -> Option<SearchHit> {
+/// Cuts the texts of a result to their limits; `None` if its address is invalid.
+fn normalized(hit: &SearchHit) -> Option<SearchHit> {
     let url = url::Url::parse(hit.url.trim())
         .ok()
         .filter(|url| matches!(url.scheme(), "http" | "https"))?;
@@ -193,7 +193,7 @@ fn tidy(hit: &SearchHit) -> Option<SearchHit> {
     })
 }
 
-fn show(hits: &[SearchHit]) -> ToolOutput {
+fn search_output(hits: &[SearchHit]) -> ToolOutput {
     let mut output = match hits {
         [] => ToolOutput::text("Nothing was found; try other words."),
         hits => {

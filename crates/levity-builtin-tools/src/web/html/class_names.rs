@@ -1,9 +1,9 @@
-//! What names of classes say about an element.
+//! The meaning of class names for an element.
 
-/// How much of a list of classes is read.
-const READ: usize = 256;
+/// The number of bytes of a class list that are read.
+const MAX_CLASS_LIST: usize = 256;
 
-/// Words for what surrounds the content of pages.
+/// Words for the elements around the content of pages.
 const NOISE: &[&str] = &[
     "ad",
     "ads",
@@ -105,7 +105,7 @@ const NOISE: &[&str] = &[
     "widget",
 ];
 
-/// Words for what is not shown at all, or is shown beside every line.
+/// Words for elements that are hidden, or shown next to every line.
 const HIDDEN: &[&str] = &[
     "d-none",
     "hidden",
@@ -118,7 +118,7 @@ const HIDDEN: &[&str] = &[
     "rouge-gutter",
 ];
 
-/// Words for remarks that belong to the content, though they stand aside.
+/// Words for asides that belong to the content.
 const REMARK: &[&str] = &[
     "admonition",
     "callout",
@@ -130,8 +130,8 @@ const REMARK: &[&str] = &[
     "warning",
 ];
 
-/// Beginnings of names that tell of the page around, not of the element.
-const ABOUT: &[&str] = &["has-", "with-", "no-", "without-", "js-", "layout-"];
+/// Prefixes of names that describe the page, not the element.
+const PAGE_PREFIXES: &[&str] = &["has-", "with-", "no-", "without-", "js-", "layout-"];
 
 pub(super) fn is_noise(names: &str) -> bool {
     any(names, |name| {
@@ -149,7 +149,7 @@ pub(super) fn is_remark(names: &str) -> bool {
     })
 }
 
-/// The language that a class of a code block names.
+/// Returns the language that a class of a code block names.
 pub(super) fn language(names: &str) -> Option<&str> {
     const BEFORE: &[&str] = &[
         "language-",
@@ -175,11 +175,11 @@ pub(super) fn language(names: &str) -> Option<&str> {
 fn any(names: &str, is_it: impl Fn(&str) -> bool) -> bool {
     short(names).split_ascii_whitespace().any(|name| {
         let name = name.to_ascii_lowercase();
-        !ABOUT.iter().any(|about| name.starts_with(about)) && is_it(&name)
+        !PAGE_PREFIXES.iter().any(|about| name.starts_with(about)) && is_it(&name)
     })
 }
 
-/// `share`, `share-buttons` and `post__share` all are about sharing; `shareholder` is not.
+/// Matches `share`, `share-buttons` and `post__share`, but not `shareholder`.
 fn begins_or_ends(name: &str, word: &str) -> bool {
     let parts = |rest: &str, c: Option<char>| rest.is_empty() || matches!(c, Some('-' | '_'));
     let begins = name
@@ -192,7 +192,7 @@ fn begins_or_ends(name: &str, word: &str) -> bool {
 }
 
 fn short(names: &str) -> &str {
-    &names[..crate::text::floor(names, READ)]
+    &names[..crate::text::floor(names, MAX_CLASS_LIST)]
 }
 
 #[cfg(test)]
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_classes_are_read_by_their_parts() {
+    fn class_names_match_by_their_parts() {
         for noise in [
             "share",
             "x Share-Buttons",
@@ -225,11 +225,11 @@ mod tests {
         }
         assert!(is_hidden("a d-none b") && !is_hidden("hidden-gem"));
         assert!(is_remark("admonition-title") && !is_remark("notebook"));
-        assert!(!is_noise(&format!("{} ads", "x".repeat(READ))));
+        assert!(!is_noise(&format!("{} ads", "x".repeat(MAX_CLASS_LIST))));
     }
 
     #[test]
-    fn languages_of_code_are_found() {
+    fn language_of_code_block_is_found() {
         assert_eq!(language("hljs language-rust"), Some("rust"));
         assert_eq!(language("highlight-source-c++ notranslate"), Some("c++"));
         assert_eq!(language("language-none"), None);

@@ -1,82 +1,82 @@
-//! Which part of a page is its content.
+//! Detection of the main content of a page.
 //!
-//! The text of every element is counted, links apart. The content is the smallest element that
-//! holds most of the text that reads like sentences, once what surrounds content on most pages is
-//! put aside. Should that leave next to nothing, less is put aside.
+//! The text of every element is counted, with links apart. After common boilerplate is excluded,
+//! the content is the smallest element with most of the text that reads like sentences. If next to
+//! nothing remains, less is excluded.
 
+use super::class_names;
 use super::names::{Attr, Name};
 use super::tree::{Doc, Id};
-use super::words;
 
-/// How much is put aside.
+/// The strictness of the extraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
-    /// All that is not shown, navigation, and what its name calls noise; then the main part is
-    /// looked for.
+    /// Excludes hidden elements, navigation and elements with names of noise; then finds the main
+    /// part.
     Strict,
-    /// What is not shown and navigation; then the main part is looked for.
-    Fair,
-    /// What is not shown.
+    /// Excludes hidden elements and navigation; then finds the main part.
+    Moderate,
+    /// Excludes hidden elements only.
     All,
 }
 
-pub(super) const LEVELS: [Level; 3] = [Level::Strict, Level::Fair, Level::All];
+pub(super) const LEVELS: [Level; 3] = [Level::Strict, Level::Moderate, Level::All];
 
-/// A line of text shorter than this says little about where the content is.
+/// A shorter line of text is not evidence for the main content.
 const SENTENCE: u32 = 25;
 
 /// The content of a page.
 #[derive(Debug)]
 pub(super) struct Content {
-    /// The element that holds it.
+    /// The element that contains it.
     pub(super) root: Id,
-    /// What of it is left out, by node.
-    left_out: Vec<bool>,
+    /// The excluded nodes, by index.
+    excluded: Vec<bool>,
 }
 
 impl Content {
-    pub(super) fn leaves_out(&self, id: Id) -> bool {
-        self.left_out[id]
+    pub(super) fn excludes(&self, id: Id) -> bool {
+        self.excluded[id]
     }
 }
 
-/// Finds the content.
+/// Finds the main content at a level of strictness.
 pub(super) fn find(doc: &Doc<'_>, level: Level) -> Content {
     let all = Counts::of(doc, &vec![false; doc.len()]);
-    let mut left_out = vec![false; doc.len()];
+    let mut excluded = vec![false; doc.len()];
     for id in 1..doc.len() {
-        left_out[id] = left_out[doc.parent(id)] || is_left_out(doc, id, level, &all);
+        excluded[id] = excluded[doc.parent(id)] || is_excluded(doc, id, level, &all);
     }
-    let counts = Counts::of(doc, &left_out);
+    let counts = Counts::of(doc, &excluded);
     let root = if level == Level::All {
         Doc::ROOT
     } else {
-        counts.main(doc, &left_out)
+        counts.main(doc, &excluded)
     };
     if level == Level::Strict {
-        counts.drop_lists_of_links(doc, root, &mut left_out);
+        counts.drop_lists_of_links(doc, root, &mut excluded);
     }
-    Content { root, left_out }
+    Content { root, excluded }
 }
 
-fn is_left_out(doc: &Doc<'_>, id: Id, level: Level, all: &Counts) -> bool {
+fn is_excluded(doc: &Doc<'_>, id: Id, level: Level, all: &Counts) -> bool {
     let name = doc.name(id);
     if name == Name::Text {
         return false;
     }
-    if is_unread(name) || is_hidden(doc, id) {
+    if has_no_text(name) || is_hidden(doc, id) {
         return true;
     }
-    // What holds most of the text is no ornament, whatever it is called.
+    // An element with most of the text is not decoration, whatever its name.
     let is_most = all.text[id] * 2 > all.text[Doc::ROOT];
     if level == Level::All || is_most || matches!(name, Name::Main | Name::Article) {
         return false;
     }
-    is_around(doc, id, name) || (level == Level::Strict && is_noise(doc, id, name))
+    is_navigation(doc, id, name) || (level == Level::Strict && is_noise(doc, id, name))
 }
 
-/// Elements whose content is no text of the page.
-fn is_unread(name: Name) -> bool {
+/// Returns `true` for elements whose content is not text of the page.
+fn has_no_text(name: Name) -> bool {
     use Name::{
         Audio, Base, Button, Canvas, Datalist, Embed, Iframe, Input, Link, Meta, Noembed, Noframes,
         Noscript, Object, Script, Select, Style, Svg, Template, Textarea, Title, Video,
@@ -118,7 +118,9 @@ fn is_hidden(doc: &Doc<'_>, id: Id) -> bool {
         .is_some_and(|value| !value.eq_ignore_ascii_case("until-found"));
     hidden
         || is(Attr::AriaHidden, "true")
-        || doc.attr(id, Attr::Class).is_some_and(words::is_hidden)
+        || doc
+            .attr(id, Attr::Class)
+            .is_some_and(class_names::is_hidden)
         || doc.attr(id, Attr::Style).is_some_and(style_hides)
         || (doc.name(id) == Name::Dialog && doc.attr(id, Attr::Open).is_none())
 }
@@ -143,8 +145,8 @@ fn style_hides(style: &str) -> bool {
     rules.into_iter().any(|rule| hides.contains(&rule))
 }
 
-/// Navigation and the like, by what the element is.
-fn is_around(doc: &Doc<'_>, id: Id, name: Name) -> bool {
+/// Returns `true` for navigation and similar elements, by their name and role.
+fn is_navigation(doc: &Doc<'_>, id: Id, name: Name) -> bool {
     let role = doc
         .attr(id, Attr::Role)
         .unwrap_or_default()
@@ -168,8 +170,10 @@ fn is_around(doc: &Doc<'_>, id: Id, name: Name) -> bool {
     }
     match name {
         Name::Nav | Name::Footer | Name::Search | Name::Menu => true,
-        Name::Aside => !doc.attr(id, Attr::Class).is_some_and(words::is_remark),
-        // An article has a heading of its own; that of the page says where one is.
+        Name::Aside => !doc
+            .attr(id, Attr::Class)
+            .is_some_and(class_names::is_remark),
+        // The header of an article is part of it; the header of the page is navigation.
         Name::Header => !is_within_content(doc, id),
         _ => false,
     }
@@ -181,7 +185,7 @@ fn is_within_content(doc: &Doc<'_>, id: Id) -> bool {
     ancestors(doc, id).any(is_it)
 }
 
-/// What an element lies in, from the inside out; there are never more than the tree is deep.
+/// Iterates over the ancestors of an element, at most the depth of the tree.
 fn ancestors(doc: &Doc<'_>, id: Id) -> impl Iterator<Item = Id> {
     std::iter::successors(Some(id), |id| (*id != Doc::ROOT).then(|| doc.parent(*id))).skip(1)
 }
@@ -191,30 +195,30 @@ fn has_role_main(doc: &Doc<'_>, id: Id) -> bool {
         .is_some_and(|role| role.trim().eq_ignore_ascii_case("main"))
 }
 
-/// Noise, by what it is called.
+/// Returns `true` for elements whose class or id indicates noise.
 fn is_noise(doc: &Doc<'_>, id: Id, name: Name) -> bool {
     if name.is_heading() || matches!(name, Name::Pre | Name::Code) {
         return false;
     }
     [Attr::Class, Attr::Id]
         .into_iter()
-        .any(|attr| doc.attr(id, attr).is_some_and(words::is_noise))
+        .any(|attr| doc.attr(id, attr).is_some_and(class_names::is_noise))
 }
 
-/// How much text is in each element, in characters; of scripts without spaces each counts as two.
+/// The text in each element, in characters; those of scripts without spaces count twice.
 struct Counts {
     text: Vec<u32>,
-    /// In links.
+    /// Text in links.
     links: Vec<u32>,
-    /// In lines that read like sentences.
+    /// Text in lines that read like sentences.
     good: Vec<u32>,
 }
 
 impl Counts {
-    fn of(doc: &Doc<'_>, left_out: &[bool]) -> Self {
+    fn of(doc: &Doc<'_>, excluded: &[bool]) -> Self {
         let zero = || vec![0_u32; doc.len()];
         let (mut text, mut links, mut own, mut own_links) = (zero(), zero(), zero(), zero());
-        // The element whose line a node is in, and whether it is in a link.
+        // The element whose line contains a node, and whether the node is in a link.
         let mut line = vec![Doc::ROOT as u32; doc.len()];
         let mut linked = vec![false; doc.len()];
         for id in 1..doc.len() {
@@ -225,7 +229,7 @@ impl Counts {
                 line[parent]
             };
             linked[id] = linked[parent] || name == Name::A;
-            if name == Name::Text && !left_out[id] {
+            if name == Name::Text && !excluded[id] {
                 let length = length(doc.text(id));
                 text[id] = length;
                 own[line[id] as usize] += length;
@@ -239,8 +243,8 @@ impl Counts {
         let mut good: Vec<_> = (0..doc.len())
             .map(|id| if sentence(id) { own[id] } else { 0 })
             .collect();
-        // A node comes before what is in it, so that from behind every sum is whole before it is
-        // passed on.
+        // A node precedes its content, so in reverse order every sum is complete before it is added
+        // to the parent.
         for id in (1..doc.len()).rev() {
             let parent = doc.parent(id);
             text[parent] += text[id];
@@ -250,15 +254,15 @@ impl Counts {
         Self { text, links, good }
     }
 
-    /// The smallest element that holds most of the good text.
-    fn main(&self, doc: &Doc<'_>, left_out: &[bool]) -> Id {
-        let start = self.named_main(doc, left_out).unwrap_or(Doc::ROOT);
+    /// Returns the smallest element with most of the good text.
+    fn main(&self, doc: &Doc<'_>, excluded: &[bool]) -> Id {
+        let start = self.named_main(doc, excluded).unwrap_or(Doc::ROOT);
         let enough = u64::from(self.good[start]) * 85;
         let mut root = start;
         while !matches!(doc.name(root), Name::Article | Name::Table) {
             let best = doc.children(root).max_by_key(|child| self.good[*child]);
             match best {
-                // A paragraph alone is no content, however long it is.
+                // A single paragraph is not the main content, however long it is.
                 Some(best)
                     if u64::from(self.good[best]) * 100 >= enough && !is_line(doc.name(best)) =>
                 {
@@ -273,12 +277,12 @@ impl Counts {
         root
     }
 
-    /// What the page itself calls its content.
-    fn named_main(&self, doc: &Doc<'_>, left_out: &[bool]) -> Option<Id> {
+    /// Returns the element that the page declares as its content.
+    fn named_main(&self, doc: &Doc<'_>, excluded: &[bool]) -> Option<Id> {
         let total = self.good[Doc::ROOT];
         let largest = |is_it: &dyn Fn(Id) -> bool, within: Id| {
             (within..doc.end(within))
-                .filter(|id| !left_out[*id] && is_it(*id))
+                .filter(|id| !excluded[*id] && is_it(*id))
                 .max_by_key(|id| self.good[*id])
         };
         let is_main = |id| doc.name(id) == Name::Main || has_role_main(doc, id);
@@ -288,14 +292,14 @@ impl Counts {
         let main =
             largest(&is_main, Doc::ROOT).filter(|id| self.good[*id] * 5 >= total * 2 && total > 0);
         let within = main.unwrap_or(Doc::ROOT);
-        // Several articles are a list of them, and belong together.
+        // Several articles form a list and belong together.
         let article = largest(&is_article, within)
             .filter(|id| self.good[*id] * 5 >= self.good[within] * 3 && total > 0);
         article.or(main)
     }
 
-    /// In a text, lists that are nearly all links lead elsewhere.
-    fn drop_lists_of_links(&self, doc: &Doc<'_>, root: Id, left_out: &mut [bool]) {
+    /// Excludes lists of mostly links within a text, because they lead elsewhere.
+    fn drop_lists_of_links(&self, doc: &Doc<'_>, root: Id, excluded: &mut [bool]) {
         let (text, links) = (self.text[root], self.links[root]);
         if links * 10 > text * 4 {
             return;
@@ -309,12 +313,12 @@ impl Counts {
                 && self.good[id] == 0
         };
         for id in root + 1..doc.end(root) {
-            left_out[id] |= (doc.parent(id) != root && left_out[doc.parent(id)])
+            excluded[id] |= (doc.parent(id) != root && excluded[doc.parent(id)])
                 || (is_list(id) && self.is_long(doc, id));
         }
     }
 
-    /// Whether there are more than a few links in it.
+    /// Returns `true` if an element contains more than a few links.
     fn is_long(&self, doc: &Doc<'_>, id: Id) -> bool {
         (id..doc.end(id))
             .filter(|id| doc.name(*id) == Name::A)
@@ -345,7 +349,7 @@ fn is_line(name: Name) -> bool {
         )
 }
 
-/// How long a text is, without its white space.
+/// Returns the length of a text without its white space.
 fn length(text: &str) -> u32 {
     let count = |c: char| match c {
         '\u{2e80}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}' | '\u{20000}'..='\u{3ffff}' => 2,

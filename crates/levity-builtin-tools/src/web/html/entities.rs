@@ -1,9 +1,9 @@
-//! Character references: `&amp;`, `&#8212;`.
+//! Decoding of character references such as `&amp;` and `&#8212;`.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-/// The names that HTML knows and what they stand for, in the order of their bytes.
+/// The names that HTML defines and their characters, in byte order.
 static NAMES: LazyLock<Vec<(&'static str, &'static str)>> = LazyLock::new(|| {
     include_str!("entities.txt")
         .lines()
@@ -11,18 +11,18 @@ static NAMES: LazyLock<Vec<(&'static str, &'static str)>> = LazyLock::new(|| {
         .collect()
 });
 
-/// The longest name, with its semicolon.
-const LONGEST: usize = 32;
+/// The length of the longest name, including its semicolon.
+const MAX_NAME: usize = 32;
 
-/// The longest name that counts without a semicolon.
-const OLD: usize = 6;
+/// The length of the longest name that is valid without a semicolon.
+const MAX_LEGACY_NAME: usize = 6;
 
-/// What a text says, without characters that nobody sees: they serve to hide words from people.
+/// Decodes a text and removes invisible characters, which can hide words from people.
 pub(super) fn decode(text: &str) -> Cow<'_, str> {
     read(text, false)
 }
 
-/// The same for the value of an attribute, where `&copy=` is no sign but part of an address.
+/// Decodes an attribute value, where `&copy=` is part of an address, not a reference.
 pub(super) fn decode_attr(text: &str) -> Cow<'_, str> {
     read(text, true)
 }
@@ -37,7 +37,7 @@ fn read(text: &str, in_attr: bool) -> Cow<'_, str> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('&') {
-        seen(&rest[..at], &mut out);
+        push_visible(&rest[..at], &mut out);
         rest = &rest[at..];
         let used = reference(rest, in_attr, &mut out);
         if used == 0 {
@@ -45,23 +45,23 @@ fn read(text: &str, in_attr: bool) -> Cow<'_, str> {
         }
         rest = &rest[used.max(1)..];
     }
-    seen(rest, &mut out);
+    push_visible(rest, &mut out);
     Cow::Owned(out)
 }
 
-/// A text without what nobody sees of it.
+/// Removes the invisible characters from a text.
 pub(crate) fn visible(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    seen(text, &mut out);
+    push_visible(text, &mut out);
     out
 }
 
-/// Adds what can be seen of `text`.
-fn seen(text: &str, out: &mut String) {
+/// Appends the visible characters of `text`.
+fn push_visible(text: &str, out: &mut String) {
     out.extend(text.chars().filter(|c| !is_hidden(*c)));
 }
 
-/// Whether a character shows nothing: controls, marks that turn the direction of text around, tags.
+/// Returns `true` for an invisible character: controls, direction marks and tags.
 pub(super) fn is_hidden(c: char) -> bool {
     match c {
         '\n' | '\t' | '\r' | '\x0c' => false,
@@ -72,7 +72,7 @@ pub(super) fn is_hidden(c: char) -> bool {
     }
 }
 
-/// Reads one reference at the beginning of `text`, and returns how long it is; 0 if it is none.
+/// Decodes a reference at the beginning of `text` and returns its length; 0 if there is none.
 fn reference(text: &str, in_attr: bool, out: &mut String) -> usize {
     match text.as_bytes().get(1) {
         Some(b'#') => numbered(text, out),
@@ -85,13 +85,13 @@ fn named(text: &str, in_attr: bool, out: &mut String) -> usize {
     let name = &text.as_bytes()[1..];
     let letters = name
         .iter()
-        .take(LONGEST)
+        .take(MAX_NAME)
         .take_while(|byte| byte.is_ascii_alphanumeric())
         .count();
     let whole = letters + usize::from(name.get(letters) == Some(&b';'));
-    // Old names count without a semicolon, also when more letters follow: the longest that is known
-    // wins.
-    let old = (2..=OLD.min(letters)).rev();
+    // Legacy names are valid without a semicolon, even if more letters follow: the longest known
+    // name wins.
+    let old = (2..=MAX_LEGACY_NAME.min(letters)).rev();
     let known = std::iter::once(whole).chain(old).find_map(|end| {
         let at = NAMES
             .binary_search_by(|(known, _)| known.as_bytes().cmp(&name[..end]))
@@ -99,10 +99,10 @@ fn named(text: &str, in_attr: bool, out: &mut String) -> usize {
         Some((end, NAMES[at].1))
     });
     let Some((end, codes)) = known else { return 0 };
-    let goes_on = name
+    let continues = name
         .get(end)
         .is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'=');
-    if in_attr && goes_on && name[end - 1] != b';' {
+    if in_attr && continues && name[end - 1] != b';' {
         return 0;
     }
     let chars = codes
@@ -129,12 +129,12 @@ fn numbered(text: &str, out: &mut String) -> usize {
     if end == start {
         return 0;
     }
-    out.extend(Some(meant(code)).filter(|c| !is_hidden(*c)));
+    out.extend(Some(code_point(code)).filter(|c| !is_hidden(*c)));
     end + usize::from(bytes.get(end) == Some(&b';'))
 }
 
-/// Numbers from 128 to 159 are meant as Windows has them.
-fn meant(code: u32) -> char {
+/// Maps numbers from 128 to 159 as in Windows-1252.
+fn code_point(code: u32) -> char {
     if let (128..=159, Ok(byte)) = (code, u8::try_from(code)) {
         let bytes = [byte];
         let (text, _) = encoding_rs::WINDOWS_1252.decode_without_bom_handling(&bytes);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_read_as_browsers_read_them() {
+    fn decode_reads_references_like_browsers() {
         check(
             "a &amp; b &lt;c&gt; &quot;d&quot; &apos;e&apos;",
             "a & b <c> \"d\" 'e'",
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_sees_is_left_out() {
+    fn decode_removes_invisible_characters() {
         check(
             "a\u{200b}b\u{ad}c\u{e0041}\u{e0042}d\u{202e}e\0f&#x200b;&shy;&#xe0041;g&#8;",
             "abcdefg",
@@ -187,14 +187,14 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_in_order_and_whole() {
+    fn entity_table_is_sorted_and_complete() {
         assert_eq!(NAMES.len(), 2231);
         assert!(NAMES.is_sorted_by(|a, b| a.0.as_bytes() < b.0.as_bytes()));
-        assert!(NAMES.iter().all(|(name, _)| name.len() <= LONGEST));
+        assert!(NAMES.iter().all(|(name, _)| name.len() <= MAX_NAME));
         assert!(
             NAMES
                 .iter()
-                .all(|(name, _)| name.ends_with(';') || name.len() <= OLD)
+                .all(|(name, _)| name.ends_with(';') || name.len() <= MAX_LEGACY_NAME)
         );
     }
 }

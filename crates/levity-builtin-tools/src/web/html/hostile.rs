@@ -1,5 +1,5 @@
-//! Pages made to take long or to fill memory. What bounds both is counted: nodes, attributes, depth
-//! and text; the clock only tells whether a page comes to an end at all.
+//! Pages that are made to take long or to fill memory. The tests count nodes, attributes, depth and
+//! text. The clock only detects a page that never finishes.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -8,26 +8,25 @@ use super::*;
 
 const SIZE: usize = 1 << 20;
 
-/// Far more than any of them takes, and far less than one that takes time in proportion to the
-/// square of its size.
-const AT_MOST: Duration = Duration::from_secs(120);
+/// Far more time than any page takes, and far less than a page with quadratic cost takes.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The most text that is asked for.
+/// The maximum text that is requested.
 const MAX: usize = 256 * 1024;
 
-/// A megabyte of one thing.
+/// Repeats a piece up to one megabyte.
 fn fill(piece: &str) -> String {
     piece.repeat(SIZE / piece.len())
 }
 
-/// An eighth of that, where there are many things to try.
+/// Repeats a piece up to an eighth of that, for tests with many cases.
 fn some(piece: &str) -> String {
     piece.repeat(SIZE / 8 / piece.len())
 }
 
-/// Reads a page, and checks that what is kept of it is in proportion to it.
+/// Extracts a page and checks that the stored data is proportional to its size.
 fn check(name: &str, page: String) -> Extract {
-    let (done, told) = mpsc::channel();
+    let (done, receiver) = mpsc::channel();
     let work = std::thread::spawn(move || {
         let doc = Doc::parse(&page, MAX_NODES);
         let (nodes, attrs) = doc.sizes();
@@ -46,7 +45,7 @@ fn check(name: &str, page: String) -> Extract {
         let _ = done.send(());
         found
     });
-    let ended = told.recv_timeout(AT_MOST);
+    let ended = receiver.recv_timeout(TIMEOUT);
     assert_ne!(
         ended,
         Err(mpsc::RecvTimeoutError::Timeout),
@@ -56,7 +55,7 @@ fn check(name: &str, page: String) -> Extract {
 }
 
 #[test]
-fn nesting() {
+fn deep_nesting_is_flattened() {
     let found = check("a megabyte", format!("{}<p>the end</p>", fill("<div>")));
     assert_eq!(found.text, "the end");
     for piece in [
@@ -89,7 +88,7 @@ fn nesting() {
 }
 
 #[test]
-fn tags() {
+fn huge_tags_take_bounded_memory() {
     check("attribute", format!("<p title='{}'>text", fill("x")));
     check(
         "unclosed attribute",
@@ -138,7 +137,7 @@ fn tags() {
 }
 
 #[test]
-fn what_is_skipped() {
+fn huge_skipped_content_takes_bounded_memory() {
     for piece in [
         "<!--",
         "<!-- -->",
@@ -174,7 +173,7 @@ fn what_is_skipped() {
 }
 
 #[test]
-fn text() {
+fn huge_text_takes_bounded_memory() {
     for piece in [
         "&",
         "&amp",
@@ -216,7 +215,7 @@ fn text() {
 }
 
 #[test]
-fn an_address_of_its_own_that_every_link_would_copy() {
+fn long_base_address_is_ignored() {
     let base = format!("<base href='https://example.net/{}/'>", some("a"));
     let found = check("base", format!("{base}{}", some("<a href=b>x</a> ")));
     assert!(
@@ -227,7 +226,7 @@ fn an_address_of_its_own_that_every_link_would_copy() {
 }
 
 #[test]
-fn tables() {
+fn huge_tables_take_bounded_memory() {
     check("rows", format!("<table>{}", some("<tr><td>a<td>b")));
     check("cells", format!("<table><tr>{}", some("<td>a")));
     check(
@@ -250,7 +249,7 @@ fn tables() {
 }
 
 #[test]
-fn bytes_that_are_no_text() {
+fn control_bytes_take_bounded_memory() {
     let mut state = 7_u64;
     let bytes: Vec<u8> = std::iter::repeat_with(|| {
         state = state

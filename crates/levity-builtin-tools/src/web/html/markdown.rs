@@ -1,30 +1,30 @@
-//! A part of a page as Markdown, in one pass over its nodes.
+//! Conversion of a part of a page to Markdown, in one pass over its nodes.
 
 mod table;
 
 use url::Url;
 
+use super::class_names;
+use super::content::Content;
 use super::entities::{decode, decode_attr};
-use super::main::Content;
 use super::names::{Attr, Name};
-use super::out::{Mark, Out};
+use super::output::{Mark, MarkdownOutput};
 use super::tree::{Doc, Id};
-use super::words;
 
-/// Longer addresses are left out, and their text stays.
+/// The maximum size of a link's address, in bytes; only the text of a longer one is shown.
 const MAX_URL: usize = 1000;
 
-/// A table with longer cells is there for the layout.
+/// The maximum size of a cell, in bytes; a table with longer cells is treated as layout.
 const MAX_CELL: usize = 400;
 
-/// A text, and whether it was cut.
+/// A text, with a flag that is set if it was cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Text {
     pub(super) text: String,
     pub(super) is_cut: bool,
 }
 
-/// Writes down the content, up to `max` bytes.
+/// Renders the content, up to `max` bytes.
 pub(super) fn render(doc: &Doc<'_>, content: &Content, base: Option<&Url>, max: usize) -> Text {
     let shapes = Shapes::of(doc);
     let mut writer = Writer {
@@ -32,8 +32,8 @@ pub(super) fn render(doc: &Doc<'_>, content: &Content, base: Option<&Url>, max: 
         content,
         base,
         shapes: &shapes,
-        out: Out::new(max),
-        leave: Vec::new(),
+        out: MarkdownOutput::new(max),
+        end_action: Vec::new(),
         lists: Vec::new(),
     };
     writer.range(content.root, doc.end(content.root));
@@ -44,11 +44,11 @@ pub(super) fn render(doc: &Doc<'_>, content: &Content, base: Option<&Url>, max: 
     }
 }
 
-/// What is in an element, as far as it decides how the element is shown.
+/// The properties of an element's content that decide its rendering.
 struct Shapes {
-    /// Whether there is a table in it.
+    /// Set for elements that contain a table.
     tables: Vec<bool>,
-    /// Whether there is something in it that does not fit into a cell of a table.
+    /// Set for elements whose content does not fit into a table cell.
     large: Vec<bool>,
 }
 
@@ -69,8 +69,8 @@ impl Shapes {
     }
 }
 
-/// What is done at the end of an element.
-enum Leave {
+/// The action at the end of an element.
+enum EndAction {
     Mark,
     Block(usize),
     Prefix(usize),
@@ -84,10 +84,10 @@ struct Writer<'d, 'p> {
     content: &'d Content,
     base: Option<&'d Url>,
     shapes: &'d Shapes,
-    out: Out,
-    /// Elements that are open: where they end, and what is done then.
-    leave: Vec<(Id, Leave)>,
-    /// Lists that are open, each with the number of its next item.
+    out: MarkdownOutput,
+    /// The open elements: where they end, and the action at that point.
+    end_action: Vec<(Id, EndAction)>,
+    /// The open lists, each with the number of its next item.
     lists: Vec<Option<u64>>,
 }
 
@@ -95,46 +95,46 @@ impl Writer<'_, '_> {
     fn range(&mut self, from: Id, to: Id) {
         let mut id = from;
         while id < to && !self.out.is_full() {
-            while self.leave.last().is_some_and(|(end, _)| *end <= id) {
-                self.leave();
+            while self.end_action.last().is_some_and(|(end, _)| *end <= id) {
+                self.end_action();
             }
             id = self.node(id);
         }
-        while !self.leave.is_empty() {
-            self.leave();
+        while !self.end_action.is_empty() {
+            self.end_action();
         }
     }
 
-    fn leave(&mut self) {
-        match self.leave.pop().map(|(_, leave)| leave) {
+    fn end_action(&mut self) {
+        match self.end_action.pop().map(|(_, end_action)| end_action) {
             None => {}
-            Some(Leave::Mark) => self.out.close(),
-            Some(Leave::Block(breaks)) => self.out.block(breaks),
-            Some(Leave::Prefix(breaks)) => {
+            Some(EndAction::Mark) => self.out.close(),
+            Some(EndAction::Block(breaks)) => self.out.block(breaks),
+            Some(EndAction::Prefix(breaks)) => {
                 self.out.block(breaks);
                 self.out.pop_prefix();
             }
-            Some(Leave::Heading(one_line)) => {
+            Some(EndAction::Heading(one_line)) => {
                 self.out.set_one_line(one_line);
                 self.out.block(2);
                 self.out.pop_prefix();
             }
-            Some(Leave::List) => {
+            Some(EndAction::List) => {
                 self.lists.pop();
                 self.out.block(if self.lists.is_empty() { 2 } else { 1 });
             }
-            Some(Leave::Quote) => self.out.flow("”"),
+            Some(EndAction::Quote) => self.out.flow("”"),
         }
     }
 
-    fn then(&mut self, id: Id, leave: Leave) {
-        self.leave.push((self.doc.end(id), leave));
+    fn then(&mut self, id: Id, end_action: EndAction) {
+        self.end_action.push((self.doc.end(id), end_action));
     }
 
-    /// Writes what a node begins with, and returns where to go on.
+    /// Renders the start of a node and returns the next node.
     fn node(&mut self, id: Id) -> Id {
         let (name, end) = (self.doc.name(id), self.doc.end(id));
-        if self.content.leaves_out(id) {
+        if self.content.excludes(id) {
             return end;
         }
         match name {
@@ -153,7 +153,7 @@ impl Writer<'_, '_> {
             }
             Name::Q => {
                 self.out.flow("“");
-                self.then(id, Leave::Quote);
+                self.then(id, EndAction::Quote);
             }
             Name::Sup => self.raised(id),
             Name::Ul | Name::Ol | Name::Menu | Name::Dir => self.list(id, name),
@@ -172,16 +172,16 @@ impl Writer<'_, '_> {
         let breaks = match name {
             Dt | Figcaption | Legend | Summary | Tbody | Td | Tfoot | Th | Thead | Tr => 1,
             Name::P => 2,
-            // Boxes in a list's item do not make it a long one.
+            // Boxes in a list item do not make it a long one.
             _ if !self.lists.is_empty() => 1,
             _ => 2,
         };
         self.out.block(breaks);
-        // A paragraph that is all of an item does not keep the next item away.
+        // A paragraph that is the whole item adds no gap before the next item.
         let in_item = matches!(self.doc.name(self.doc.parent(id)), Name::Li | Name::Dd);
         self.then(
             id,
-            Leave::Block(if name == Name::P && in_item {
+            EndAction::Block(if name == Name::P && in_item {
                 1
             } else {
                 breaks
@@ -200,7 +200,7 @@ impl Writer<'_, '_> {
         };
         if !self.out.in_code() && !self.out.has(&mark) {
             self.out.open(mark);
-            self.then(id, Leave::Mark);
+            self.then(id, EndAction::Mark);
         }
     }
 
@@ -209,7 +209,7 @@ impl Writer<'_, '_> {
         let marks = format!("{} ", "#".repeat(name.level().unwrap_or(0) + 1));
         self.out.push_prefix(Some(&marks), "");
         let one_line = self.out.set_one_line(true);
-        self.then(id, Leave::Heading(one_line));
+        self.then(id, EndAction::Heading(one_line));
     }
 
     fn rule(&mut self) {
@@ -228,7 +228,7 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// A number above the line is a power, unless it leads to a note.
+    /// A raised number is a power, unless it links to a note.
     fn raised(&mut self, id: Id) {
         let mut inside = self.doc.children(id);
         let is_number = inside
@@ -254,12 +254,12 @@ impl Writer<'_, '_> {
             && !self.out.in_link()
         {
             self.out.open(Mark::Link(url));
-            self.then(id, Leave::Mark);
+            self.then(id, EndAction::Mark);
         }
         id + 1
     }
 
-    /// The whole address of a link; `None` when it leads nowhere else.
+    /// Returns the absolute address of a link; `None` if it stays on the page.
     fn address(&self, href: &str) -> Option<String> {
         let href = &href[..crate::text::floor(href, MAX_URL * 2)];
         let href = decode_attr(href);
@@ -281,7 +281,7 @@ impl Writer<'_, '_> {
             .and_then(|start| start.trim().parse().ok());
         self.lists
             .push((name == Name::Ol).then(|| start.unwrap_or(1)));
-        self.then(id, Leave::List);
+        self.then(id, EndAction::List);
     }
 
     fn item(&mut self, id: Id) {
@@ -296,19 +296,19 @@ impl Writer<'_, '_> {
         };
         self.out
             .push_prefix(Some(&marker), &" ".repeat(marker.len()));
-        self.then(id, Leave::Prefix(1));
+        self.then(id, EndAction::Prefix(1));
     }
 
     fn described(&mut self, id: Id) {
         self.out.block(1);
         self.out.push_prefix(Some(": "), "  ");
-        self.then(id, Leave::Prefix(1));
+        self.then(id, EndAction::Prefix(1));
     }
 
     fn quote(&mut self, id: Id) {
         self.out.block(2);
         self.out.push_prefix(None, "> ");
-        self.then(id, Leave::Prefix(2));
+        self.then(id, EndAction::Prefix(2));
     }
 
     fn code_block(&mut self, id: Id) -> Id {
@@ -316,14 +316,14 @@ impl Writer<'_, '_> {
         let mut code = String::new();
         let mut at = id + 1;
         while at < end && code.len() <= self.out.room() {
-            if self.content.leaves_out(at) {
+            if self.content.excludes(at) {
                 at = self.doc.end(at);
                 continue;
             }
             match self.doc.name(at) {
                 Name::Text => code.push_str(&decode(self.doc.text(at))),
                 Name::Br => code.push('\n'),
-                // Some write every line as an element of its own.
+                // Some pages put every line into a separate element.
                 Name::Div | Name::P | Name::Li if !code.is_empty() && !code.ends_with('\n') => {
                     code.push('\n');
                 }
@@ -340,8 +340,8 @@ impl Writer<'_, '_> {
         end
     }
 
-    /// The language of a code block, by its own classes, those around it or those of the code in
-    /// it.
+    /// Returns the language of a code block from its own classes, its ancestors' or those of the
+    /// inner code.
     fn language(&self, id: Id) -> Option<&str> {
         let around = std::iter::successors(Some(id), |id| Some(self.doc.parent(*id))).take(8);
         let inside = self
@@ -355,13 +355,17 @@ impl Writer<'_, '_> {
                 .or_else(|| self.doc.attr(id, Attr::DataLanguage));
             let lang = lang
                 .filter(|lang| lang.len() <= 24 && lang.chars().all(|c| c.is_ascii_alphanumeric()));
-            lang.or_else(|| self.doc.attr(id, Attr::Class).and_then(words::language))
+            lang.or_else(|| {
+                self.doc
+                    .attr(id, Attr::Class)
+                    .and_then(class_names::language)
+            })
         };
         inside.into_iter().chain(around).find_map(named)
     }
 }
 
-/// Whether a link only marks a place in the page, beside a heading.
+/// Returns `true` if a link only marks a position next to a heading.
 fn is_anchor_sign(doc: &Doc<'_>, id: Id) -> bool {
     let is_here = doc
         .attr(id, Attr::Href)

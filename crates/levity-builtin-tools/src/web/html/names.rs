@@ -1,6 +1,6 @@
-//! The elements and attributes that matter.
+//! The elements and attributes that the conversion uses.
 
-/// Makes an enum of names, and a way to look them up that costs no more than the name is long.
+/// Defines an enum of names and a lookup whose cost depends only on the length of the name.
 macro_rules! names {
     ($(#[$doc:meta])* $enum:ident { $($variant:ident = $name:literal),* $(,)? } $($rest:ident)?) => {
         $(#[$doc])*
@@ -9,7 +9,7 @@ macro_rules! names {
         pub(super) enum $enum { $($variant,)* $($rest)? }
 
         impl $enum {
-            /// Looks up a name in any case.
+            /// Looks up a name, ignoring case.
             pub(super) fn of(name: &str) -> Option<Self> {
                 let mut lower = [0_u8; 16];
                 let lower = lower.get_mut(..name.len())?;
@@ -25,7 +25,7 @@ macro_rules! names {
 }
 
 names! {
-    /// An element. Its order says nothing.
+    /// An element of a page. The order has no meaning.
     Name {
         A = "a", Abbr = "abbr", Address = "address", Area = "area", Article = "article", Aside = "aside",
         Audio = "audio", B = "b", Base = "base", Big = "big", Blockquote = "blockquote", Body = "body", Br = "br",
@@ -50,7 +50,7 @@ names! {
 }
 
 names! {
-    /// An attribute.
+    /// An attribute of an element.
     Attr {
         Alt = "alt", Alttext = "alttext", AriaHidden = "aria-hidden", Class = "class", Content = "content",
         DataLang = "data-lang", DataLanguage = "data-language", Hidden = "hidden", Href = "href", Id = "id",
@@ -60,7 +60,7 @@ names! {
 }
 
 impl Name {
-    /// Elements that have no content.
+    /// Returns `true` for elements without content.
     pub(super) fn is_void(self) -> bool {
         use Name::{
             Area, Base, Br, Col, Embed, Frame, Hr, Img, Input, Link, Meta, Param, Source, Track,
@@ -89,14 +89,14 @@ impl Name {
         self.level().is_some()
     }
 
-    /// Which heading it is.
+    /// Returns the level of a heading.
     pub(super) fn level(self) -> Option<usize> {
         [Self::H1, Self::H2, Self::H3, Self::H4, Self::H5, Self::H6]
             .iter()
             .position(|one| *one == self)
     }
 
-    /// Elements that begin and end lines.
+    /// Returns `true` for elements that begin and end lines.
     pub(super) fn is_block(self) -> bool {
         use Name::{
             Address, Article, Aside, Blockquote, Caption, Center, Dd, Details, Dialog, Dir, Div,
@@ -153,7 +153,7 @@ impl Name {
             )
     }
 
-    /// Blocks before which an open paragraph ends.
+    /// Returns `true` for blocks that end an open paragraph.
     pub(super) fn ends_paragraph(self) -> bool {
         use Name::{Caption, Legend, Tbody, Td, Tfoot, Th, Thead, Tr};
         self.is_block()
@@ -163,7 +163,8 @@ impl Name {
             )
     }
 
-    /// Elements that only change how text looks, and that people close in the wrong order.
+    /// Returns `true` for elements that only format text, and that are often closed in the wrong
+    /// order.
     pub(super) fn is_formatting(self) -> bool {
         use Name::{A, B, Big, Code, Em, Font, I, Nobr, S, Small, Strike, Strong, Tt, U};
         matches!(
@@ -172,7 +173,7 @@ impl Name {
         )
     }
 
-    /// Elements other than blocks that close although a block is open in them.
+    /// Returns `true` for inline elements that close even if a block is open in them.
     pub(super) fn holds_blocks(self) -> bool {
         use Name::{
             Audio, Button, Canvas, Map, Math, Noscript, Object, Select, Svg, Template, Video,
@@ -193,7 +194,8 @@ impl Name {
         )
     }
 
-    /// Cells and tables: what is opened inside is not closed from outside, nor the other way round.
+    /// Returns `true` for cells and tables: elements inside are not closed from outside, or vice
+    /// versa.
     pub(super) fn is_boundary(self) -> bool {
         use Name::{Caption, Object, Table, Td, Template, Th};
         matches!(self, Caption | Object | Table | Td | Template | Th)
@@ -205,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_found_in_any_case() {
+    fn name_lookup_ignores_case() {
         assert_eq!(Name::of("BlockQuote"), Some(Name::Blockquote));
         assert_eq!(Name::of("blink"), None);
         assert_eq!(Name::of(&"a".repeat(100)), None);

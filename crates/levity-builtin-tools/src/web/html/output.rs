@@ -1,18 +1,18 @@
-//! Writes Markdown: white space, the beginnings of lines, and marks around words.
+//! Output of Markdown: white space, line prefixes and marks around words.
 
 use std::borrow::Cow;
 
-/// How deep quotes and lists are shown.
+/// The maximum depth of rendered quotes and lists.
 const MAX_PREFIXES: usize = 12;
 
-/// Something around words.
+/// A mark around words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     Strong,
     Emphasis,
     Struck,
     Code,
-    /// With its address.
+    /// A link with its address.
     Link(String),
 }
 
@@ -35,43 +35,43 @@ impl Mark {
     }
 }
 
-/// How far a mark is. It is written with the first word behind it, so that none is empty.
+/// The state of a mark. A mark is written with the first word after it, so no mark is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    Waits,
+    Pending,
     Written,
-    /// A link that a line break has ended; it is not taken up again.
-    Over,
+    /// A link that a line break has ended; it is not resumed.
+    Ended,
 }
 
-/// What a line begins with.
+/// The prefix of a line.
 #[derive(Clone, Debug)]
 struct Prefix {
-    /// The first line of a list's item, until it is written.
+    /// The prefix of the first line of a list item, until it is written.
     first: Option<String>,
     rest: String,
 }
 
-/// A text in the making, of at most so many bytes.
+/// A growing text with a size limit.
 #[derive(Debug)]
-pub(super) struct Out {
+pub(super) struct MarkdownOutput {
     text: String,
     max: usize,
     is_full: bool,
     prefixes: Vec<Prefix>,
-    /// Prefixes beyond the most that are shown.
+    /// The number of prefixes beyond the maximum depth.
     beyond: usize,
-    /// How many prefixes the last line has in common with the next.
+    /// The number of prefixes that the last line shares with the next.
     shared: usize,
     marks: Vec<(Mark, State)>,
-    /// Line breaks and a space that come before the next word.
+    /// The line breaks and the space that precede the next word.
     breaks: usize,
     space: bool,
-    /// Whether everything goes on one line, as in a heading or a cell.
+    /// Set if all text goes on one line, as in a heading or a cell.
     one_line: bool,
 }
 
-impl Out {
+impl MarkdownOutput {
     pub(super) fn new(max: usize) -> Self {
         Self {
             text: String::new(),
@@ -87,7 +87,7 @@ impl Out {
         }
     }
 
-    /// The same for a text of one line.
+    /// Creates an output for a single line.
     pub(super) fn line(max: usize) -> Self {
         Self {
             one_line: true,
@@ -116,7 +116,7 @@ impl Out {
         self.one_line
     }
 
-    /// Text whose white space means nothing.
+    /// Writes text in which white space has no meaning.
     pub(super) fn flow(&mut self, text: &str) {
         let mut words = text.split(is_space);
         if let Some(first) = words.next() {
@@ -128,14 +128,14 @@ impl Out {
         }
     }
 
-    /// Lines break here; two breaks make an empty line.
+    /// Starts a block; two breaks make an empty line.
     pub(super) fn block(&mut self, breaks: usize) {
         if self.one_line {
             self.space = true;
             return;
         }
         self.close_marks(0);
-        // What comes first in an item goes right behind its marker.
+        // The first block of an item follows directly after its marker.
         let is_first = self
             .prefixes
             .last()
@@ -146,14 +146,14 @@ impl Out {
         self.space = false;
     }
 
-    /// A line breaks within a paragraph; a second one ends it.
+    /// Breaks a line within a paragraph; a second break ends the paragraph.
     pub(super) fn line_break(&mut self) {
         let breaks = (self.breaks + 1).min(2);
         self.block(breaks);
     }
 
     pub(super) fn open(&mut self, mark: Mark) {
-        self.marks.push((mark, State::Waits));
+        self.marks.push((mark, State::Pending));
     }
 
     pub(super) fn has(&self, mark: &Mark) -> bool {
@@ -177,7 +177,7 @@ impl Out {
         }
     }
 
-    /// Begins lines that belong together; the first of them may begin in its own way.
+    /// Starts a group of lines with a prefix; the first line may have a different one.
     pub(super) fn push_prefix(&mut self, first: Option<&str>, rest: &str) {
         if self.one_line || self.prefixes.len() >= MAX_PREFIXES {
             self.beyond += 1;
@@ -199,7 +199,7 @@ impl Out {
         }
     }
 
-    /// Lines as they are, between two fences.
+    /// Writes lines unchanged between two fences.
     pub(super) fn fenced(&mut self, language: &str, code: &str) {
         let longest = code.split(|c| c != '`').map(str::len).max().unwrap_or(0);
         let fence = "`".repeat(longest.clamp(2, 63) + 1);
@@ -210,7 +210,7 @@ impl Out {
         self.block(2);
     }
 
-    /// A whole line as it is.
+    /// Writes a whole line unchanged.
     pub(super) fn raw_line(&mut self, line: &str) {
         if self.is_full {
             return;
@@ -232,7 +232,7 @@ impl Out {
             self.push(" ");
         }
         for at in 0..self.marks.len() {
-            if self.marks[at].1 == State::Waits {
+            if self.marks[at].1 == State::Pending {
                 self.marks[at].1 = State::Written;
                 let opening = self.marks[at].0.opening().to_owned();
                 self.push(&opening);
@@ -241,7 +241,7 @@ impl Out {
         self.push(word);
     }
 
-    /// Writes the breaks that are due, and what the line begins with.
+    /// Writes the pending line breaks and the prefix of the line.
     fn break_lines(&mut self) {
         let breaks = std::mem::take(&mut self.breaks);
         let begins = self.text.is_empty();
@@ -270,14 +270,18 @@ impl Out {
         self.push(&line);
     }
 
-    /// Closes the marks from `at` on where they are written.
+    /// Closes the written marks from `at` on.
     fn close_marks(&mut self, at: usize) {
         for mark in (at..self.marks.len()).rev() {
             if self.marks[mark].1 == State::Written {
                 let closing = self.marks[mark].0.closing().into_owned();
                 self.push(&closing);
                 let is_link = matches!(self.marks[mark].0, Mark::Link(_));
-                self.marks[mark].1 = if is_link { State::Over } else { State::Waits };
+                self.marks[mark].1 = if is_link {
+                    State::Ended
+                } else {
+                    State::Pending
+                };
             }
         }
     }
@@ -291,7 +295,7 @@ impl Out {
     }
 }
 
-/// White space that a browser does not show as such; a space that keeps words together is one.
+/// Returns `true` for white space that collapses, including the no-break space.
 fn is_space(c: char) -> bool {
     c.is_ascii_whitespace() || c == '\u{a0}' || c == '\u{202f}'
 }

@@ -10,7 +10,7 @@ fn check(html: &str, expected: &str) {
 }
 
 #[test]
-fn words_and_marks() {
+fn inline_elements_become_markdown() {
     check("<p>Hello <b>big</b> world", "Hello **big** world");
     check("<p>a <b> b </b> c<i>d</i>e <em></em>f", "a **b** c*d*e f");
     check(
@@ -35,7 +35,7 @@ fn words_and_marks() {
 }
 
 #[test]
-fn links_and_images() {
+fn links_and_images_become_markdown() {
     check(
         "<a href=/x>a</a> <a href='other?q=1&amp;r=2'>b</a>",
         "[a](https://example.org/x) [b](https://example.org/dir/other?q=1&r=2)",
@@ -72,7 +72,7 @@ fn links_and_images() {
 }
 
 #[test]
-fn blocks() {
+fn block_elements_become_markdown() {
     check(
         "<h1>A <b>b</b></h1><h3>c<br>d</h3><hr>",
         "# A **b**\n\n### c d\n\n---",
@@ -106,7 +106,7 @@ fn blocks() {
 }
 
 #[test]
-fn code() {
+fn code_blocks_become_fenced_markdown() {
     check(
         "<pre><code class='language-rust'>fn a() {\n    b();\n}\n</code></pre>",
         "```rust\nfn a() {\n    b();\n}\n```",
@@ -131,7 +131,7 @@ fn code() {
 }
 
 #[test]
-fn tables() {
+fn tables_become_markdown_tables() {
     check(
         "<table><caption>Cap</caption><tr><th>A<th>B</tr><tr><td>1|2<td><b>3</b></table>",
         "Cap\n\n| A | B |\n| --- | --- |\n| 1\\|2 | **3** |",
@@ -155,7 +155,7 @@ fn tables() {
 }
 
 #[test]
-fn what_is_not_shown_is_left_out() {
+fn hidden_elements_are_omitted() {
     let hidden = "<script>var a = \
         '<p>no';</script><style>p{}</style><template><p>no</template><noscript>no</noscript>
         <div hidden>no</div><p aria-hidden=TRUE>no</p><p style='color:red; DISPLAY : none'>no</p>
@@ -174,7 +174,7 @@ fn what_is_not_shown_is_left_out() {
 }
 
 #[test]
-fn titles() {
+fn title_comes_from_metadata_or_title_element() {
     let title = |html: &str| page(html).title;
     assert_eq!(
         title("<title> A &amp;\n B </title>").as_deref(),

@@ -1,34 +1,34 @@
-//! Tags and text, one after the other, as browsers tell them apart.
+//! Splitting of a page into tags and text, as browsers do it.
 //!
-//! Nothing is copied, every byte is looked at a fixed number of times, and only the first
-//! attributes of a tag are kept.
+//! Nothing is copied, every byte is read a fixed number of times, and only the first attributes of
+//! a tag are stored.
 
-/// The most attributes of one tag that are kept.
+/// The maximum number of attributes that are stored per tag.
 const MAX_ATTRS: usize = 64;
 
-/// A piece of a page.
+/// A token of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token<'a> {
-    /// A tag, whose attributes are in [`Tokens::attrs`].
+    /// A start tag, whose attributes are in [`Tokens::attrs`].
     Start(&'a str),
     /// A closing tag.
     End(&'a str),
-    /// Text from here to there in the page.
+    /// Text in this range of the page.
     Text(usize, usize),
 }
 
-/// How the content of an element is read that has no tags in it.
+/// The rules for the content of an element without tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Raw {
-    /// Up to its closing tag.
+    /// The content ends at the closing tag.
     Text,
-    /// Likewise, but with the rules of scripts, in which comments can hide a closing tag.
+    /// The content ends at the closing tag, unless a comment in the script hides it.
     Script,
-    /// Up to the end of the page.
+    /// The content is the rest of the page.
     Rest,
 }
 
-/// Reads a page.
+/// A tokenizer for a page.
 pub(super) struct Tokens<'a> {
     page: &'a str,
     at: usize,
@@ -44,7 +44,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Names and values of the tag that was read last; values are not decoded.
+    /// Returns the names and values of the last tag's attributes; values are not decoded.
     pub(super) fn attrs(&self) -> &[(&'a str, &'a str)] {
         &self.attrs
     }
@@ -73,7 +73,7 @@ impl<'a> Tokens<'a> {
         None
     }
 
-    /// Reads what an element holds that has just been opened, and returns where it is.
+    /// Reads the content of an element that was just opened, and returns its range.
     pub(super) fn raw(&mut self, name: &str, kind: Raw) -> (usize, usize) {
         let start = self.at;
         self.at = match kind {
@@ -88,7 +88,7 @@ impl<'a> Tokens<'a> {
         self.page.as_bytes().get(self.at + ahead).copied()
     }
 
-    /// Where `c` is, or the end of the page.
+    /// Returns the position of `c`, or the end of the page.
     fn find(&self, from: usize, c: char) -> usize {
         self.page[from..]
             .find(c)
@@ -99,7 +99,7 @@ impl<'a> Tokens<'a> {
         self.at = (self.find(self.at, c) + 1).min(self.page.len());
     }
 
-    /// A comment, or something else that begins with `<!`.
+    /// Skips a comment, or another construct that begins with `<!`.
     fn declaration(&mut self) {
         let rest = &self.page[self.at..];
         let Some(comment) = rest.strip_prefix("<!--") else {
@@ -115,8 +115,8 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// A tag whose name begins `ahead` bytes from here. A tag that the end of the page cuts off is
-    /// none.
+    /// Reads a tag whose name begins `ahead` bytes from here; `None` if the end of the page cuts it
+    /// off.
     fn tag(&mut self, ahead: usize) -> Option<&'a str> {
         let (page, start) = (self.page, self.at + ahead);
         self.at = start;
@@ -137,7 +137,7 @@ impl<'a> Tokens<'a> {
 
     fn attribute(&mut self) {
         let (page, start) = (self.page, self.at);
-        // An equals sign that comes first belongs to the name.
+        // A leading equals sign belongs to the name.
         self.at += usize::from(self.byte(0) == Some(b'='));
         self.skip(|byte| !is_space(byte) && !matches!(byte, b'/' | b'>' | b'='));
         let name = &page[start..self.at];
@@ -174,7 +174,7 @@ impl<'a> Tokens<'a> {
             .unwrap_or(bytes.len());
     }
 
-    /// Where the closing tag of `name` is, or the end of the page.
+    /// Returns the position of the closing tag of `name`, or the end of the page.
     fn closing(&self, from: usize, name: &str) -> usize {
         let mut at = self.find(from, '<');
         while at < self.page.len() && !self.closes(at, name) {
@@ -187,7 +187,7 @@ impl<'a> Tokens<'a> {
         self.page[at..].starts_with("</") && self.names(at + 2, name)
     }
 
-    /// Whether a tag's name is here, and ends.
+    /// Returns `true` if a tag's name is at this position and ends there.
     fn names(&self, at: usize, name: &str) -> bool {
         let bytes = &self.page.as_bytes()[at..];
         let here = bytes
@@ -198,7 +198,7 @@ impl<'a> Tokens<'a> {
             .is_some_and(|byte| is_space(*byte) || matches!(byte, b'/' | b'>'))
     }
 
-    /// Where a script ends. In a comment, a script may have scripts in it, which end in between.
+    /// Returns the end of a script. In a comment, a script may contain nested scripts.
     fn script(&self, from: usize) -> usize {
         let (mut commented, mut inner) = (false, false);
         let bytes = self.page.as_bytes();
@@ -213,7 +213,7 @@ impl<'a> Tokens<'a> {
                 (commented, inner) = (false, false);
             } else if !commented && rest.starts_with("<!--") {
                 commented = true;
-                // Its two dashes may be those of its end.
+                // The two dashes of a comment's start may also be those of its end.
                 at += 1;
             } else if self.closes(at, "script") {
                 if !inner {
@@ -229,7 +229,7 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// How far a comment goes, with its end.
+/// Returns the length of a comment, including its end.
 fn end_of_comment(comment: &str) -> usize {
     let mut at = 0;
     while let Some(found) = comment[at..].find("--") {

@@ -1,8 +1,8 @@
-//! A page as a flat tree: its nodes in the order of the page, each with the place where it ends.
+//! A page as a flat tree: its nodes in page order, each with the index where it ends.
 //!
-//! What is inside of a node is thus a range, and no walk needs a stack. Elements are nested up to a
-//! limit, beyond which they lie side by side; what closes what follows the rules of HTML as far as
-//! text is concerned.
+//! The content of a node is thus a range, and no walk needs a stack. Elements are nested up to a
+//! limit, beyond which they become siblings. Closing follows the rules of HTML as far as they
+//! affect text.
 
 mod build;
 
@@ -10,43 +10,43 @@ use super::names::{Attr, Name};
 use super::tokens::Tokens;
 use build::Builder;
 
-/// How deep elements are nested.
+/// The maximum nesting of elements.
 const MAX_DEPTH: usize = 128;
 
-/// The number of a node.
+/// The index of a node.
 pub(super) type Id = usize;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
     pub(super) name: Name,
-    /// How many of the attributes from `attrs` on are its own.
+    /// The number of attributes from `attrs` on that belong to the node.
     attr_count: u8,
     attrs: u32,
     pub(super) parent: u32,
-    /// The first node behind it that is not in it.
+    /// The index of the first node after this one that is not in it.
     end: u32,
-    /// A text, or the name of an element, by its place in the page.
+    /// The range in the page of a text, or of an element's name.
     from: u32,
     to: u32,
 }
 
-/// A page.
+/// A parsed page.
 #[derive(Debug)]
 pub(super) struct Doc<'a> {
     page: &'a str,
     nodes: Vec<Node>,
     attrs: Vec<(Attr, &'a str)>,
-    /// Whether there was more.
+    /// Set if the page has more nodes than the limit.
     pub(super) is_cut: bool,
 }
 
 impl<'a> Doc<'a> {
-    /// The node that holds all others.
+    /// The node that contains all others.
     pub(super) const ROOT: Id = 0;
 
-    /// Reads a page, and no more than so many nodes of it.
+    /// Parses a page, up to `max` nodes.
     pub(super) fn parse(page: &'a str, max: usize) -> Self {
-        // Places are kept in four bytes. Nobody downloads as much.
+        // Positions are stored in four bytes; no download is larger.
         let page = page.get(..1 << 31).unwrap_or(page);
         let root = Node {
             name: Name::Body,
@@ -84,13 +84,13 @@ impl<'a> Doc<'a> {
         self.nodes.len()
     }
 
-    /// How many nodes and attributes are kept.
+    /// Returns the number of stored nodes and attributes.
     #[cfg(test)]
     pub(super) fn sizes(&self) -> (usize, usize) {
         (self.nodes.len(), self.attrs.len())
     }
 
-    /// How deep the deepest node lies.
+    /// Returns the depth of the deepest node.
     #[cfg(test)]
     pub(super) fn depth(&self) -> usize {
         let mut depths = vec![0; self.len()];
@@ -106,12 +106,12 @@ impl<'a> Doc<'a> {
         self.nodes[id].parent as Id
     }
 
-    /// The first node behind this one that is not in it.
+    /// Returns the first node after this one that is not in it.
     pub(super) fn end(&self, id: Id) -> Id {
         self.nodes[id].end as Id
     }
 
-    /// The text of a text, not decoded.
+    /// Returns the content of a text node, not decoded.
     pub(super) fn text(&self, id: Id) -> &'a str {
         let node = &self.nodes[id];
         match node.name {
@@ -120,14 +120,14 @@ impl<'a> Doc<'a> {
         }
     }
 
-    /// All texts in a node.
+    /// Iterates over all texts in a node.
     pub(super) fn texts(&self, id: Id) -> impl Iterator<Item = &'a str> {
         (id..self.end(id))
             .filter(|id| self.name(*id) == Name::Text)
             .map(|id| self.text(id))
     }
 
-    /// An attribute, not decoded.
+    /// Returns the value of an attribute, not decoded.
     pub(super) fn attr(&self, id: Id, attr: Attr) -> Option<&'a str> {
         let node = &self.nodes[id];
         let start = node.attrs as usize;
@@ -137,17 +137,17 @@ impl<'a> Doc<'a> {
             .map(|(_, value)| *value)
     }
 
-    /// All elements of a name.
+    /// Iterates over all elements with a name.
     pub(super) fn all(&self, name: Name) -> impl Iterator<Item = Id> {
         (0..self.len()).filter(move |id| self.name(*id) == name)
     }
 
-    /// The first element of a name.
+    /// Returns the first element with a name.
     pub(super) fn find(&self, name: Name) -> Option<Id> {
         self.all(name).next()
     }
 
-    /// The nodes right below one.
+    /// Iterates over the direct children of a node.
     pub(super) fn children(&self, id: Id) -> impl Iterator<Item = Id> {
         let (mut next, end) = (id + 1, self.end(id));
         std::iter::from_fn(move || {

@@ -8,7 +8,7 @@ use super::super::html::plain;
 use super::remote::{Key, Remote};
 use super::{SearchHit, SearchProvider};
 
-/// Brave's search service, by a key.
+/// The search service of Brave, which requires a key.
 #[derive(Debug)]
 pub struct Brave {
     remote: Remote,
@@ -16,7 +16,7 @@ pub struct Brave {
 }
 
 impl Brave {
-    /// The service with this key.
+    /// Creates the service with this key.
     pub fn new(key: impl AsRef<str>) -> Self {
         Self {
             remote: Remote::new("https://api.search.brave.com"),
@@ -24,14 +24,14 @@ impl Brave {
         }
     }
 
-    /// Another address than Brave's own: that of a gateway, for instance.
+    /// Sets another address than Brave's own, such as that of a gateway.
     #[must_use]
     pub fn base_url(mut self, url: impl Into<String>) -> Self {
         self.remote.base = url.into();
         self
     }
 
-    /// What may be reached; by default public addresses by HTTPS.
+    /// Sets the guard that limits addresses; public addresses over HTTPS by default.
     #[must_use]
     pub fn guard(mut self, guard: NetGuard) -> Self {
         self.remote.client = Client::new(guard);
@@ -60,7 +60,7 @@ impl SearchProvider for Brave {
     }
 }
 
-/// Titles and descriptions have marks of HTML around the words that were searched for.
+/// Titles and descriptions contain HTML tags around the words of the query.
 fn hit(result: &Value) -> Option<SearchHit> {
     let text = |name: &str| plain(result[name].as_str().unwrap_or_default());
     Some(SearchHit::new(

@@ -1,4 +1,4 @@
-//! What providers have in common: one request, JSON back, a key that nobody sees.
+//! The request code that providers share, with a key that is never printed.
 
 use std::fmt;
 
@@ -10,10 +10,10 @@ use url::Url;
 use super::super::client::Client;
 use super::super::failure;
 
-/// The most of a reply that is read.
+/// The maximum size of a response, in bytes.
 const MAX_REPLY: usize = 4 * 1024 * 1024;
 
-/// A key that nothing prints.
+/// A key that `Debug` does not print.
 #[derive(Clone)]
 pub(super) struct Key(String);
 
@@ -33,7 +33,7 @@ impl fmt::Debug for Key {
     }
 }
 
-/// How a provider is reached.
+/// The address and HTTP client of a provider.
 #[derive(Debug)]
 pub(super) struct Remote {
     pub(super) base: String,
@@ -48,7 +48,7 @@ impl Remote {
         }
     }
 
-    /// Asks, and returns the JSON that comes back.
+    /// Sends a query and returns the JSON of the response.
     pub(super) async fn ask(
         &self,
         path: &str,
@@ -68,14 +68,14 @@ impl Remote {
         check(reply.status())?;
         let body = reply.read(MAX_REPLY).await.map_err(failure::net)?;
         serde_json::from_slice(&body.bytes).map_err(|_| {
-            ToolError::failed("the search service did not answer in JSON; go on without it")
+            ToolError::failed("the search service did not respond with JSON; continue without it")
         })
     }
 
     fn url(&self, path: &str, query: &[(&str, &str)]) -> Result<Url, ToolError> {
         let base = format!("{}{path}", self.base.trim_end_matches('/'));
         let unread = |_| {
-            ToolError::failed("the address of the search service cannot be read; go on without it")
+            ToolError::failed("the address of the search service is invalid; continue without it")
         };
         Url::parse_with_params(&base, query).map_err(unread)
     }
@@ -85,20 +85,17 @@ fn check(status: u16) -> Result<(), ToolError> {
     let (text, may_pass) = match status {
         200 => return Ok(()),
         401 | 403 => (
-            "the search service does not accept the key, or refuses this use; go on without it",
+            "the search service rejects the key or this use; continue without it",
             false,
         ),
-        400 | 422 => (
-            "the search service does not understand the query; write it in another way",
-            false,
-        ),
+        400 | 422 => ("the search service rejects the query; rephrase it", false),
         429 => (
-            "the search service wants fewer requests; go on without it for a while",
+            "the search service requires fewer requests; continue without it for a while",
             false,
         ),
-        500..=599 => ("the search service is in trouble; try again later", true),
+        500..=599 => ("the search service failed; try again later", true),
         _ => (
-            "the search service did not answer as it should; go on without it",
+            "the search service returned an unexpected status; continue without it",
             false,
         ),
     };
@@ -107,6 +104,6 @@ fn check(status: u16) -> Result<(), ToolError> {
 
 fn refused(error: &AddressError) -> ToolError {
     ToolError::failed(format!(
-        "the program does not allow its own search service, so go on without it: {error}"
+        "the network guard does not allow the search service, so continue without it: {error}"
     ))
 }

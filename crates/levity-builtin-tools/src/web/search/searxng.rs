@@ -8,17 +8,18 @@ use super::super::html::plain;
 use super::remote::Remote;
 use super::{SearchHit, SearchProvider};
 
-/// An instance of SearXNG, which asks many search engines. Its settings must allow the format
+/// A SearXNG instance, which queries many search engines. Its settings must allow the format
 /// `json`.
 ///
-/// An instance on a local network is reached only if the guard allows its address:
+/// To reach an instance on a local network, allow its address in the guard:
 ///
 /// ```
 /// use levity_sandbox::NetGuard;
 /// use levity_builtin_tools::{SearXng, WebSearch};
 ///
 /// # fn main() -> Result<(), levity_sandbox::NetError> {
-/// let guard = NetGuard::builder().allow_http().allow_port(8080).allow_address("10.0.0.5").build()?;
+/// let guard = NetGuard::builder();
+/// let guard = guard.allow_http().allow_port(8080).allow_address("10.0.0.5").build()?;
 /// let search = WebSearch::new(SearXng::new("http://10.0.0.5:8080").guard(guard));
 /// # Ok(())
 /// # }
@@ -29,14 +30,14 @@ pub struct SearXng {
 }
 
 impl SearXng {
-    /// The instance at this address.
+    /// Creates a provider for the instance at this address.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             remote: Remote::new(url),
         }
     }
 
-    /// What may be reached; by default public addresses by HTTPS.
+    /// Sets the guard that limits addresses; public addresses over HTTPS by default.
     #[must_use]
     pub fn guard(mut self, guard: NetGuard) -> Self {
         self.remote.client = Client::new(guard);

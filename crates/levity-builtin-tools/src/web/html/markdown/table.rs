@@ -1,16 +1,16 @@
-//! Tables.
+//! Rendering of tables.
 
 use super::super::names::Name;
-use super::super::out::Out;
+use super::super::output::MarkdownOutput;
 use super::super::tree::Id;
-use super::{Leave, MAX_CELL, Writer};
+use super::{EndAction, MAX_CELL, Writer};
 
-/// The most cells of a table that are shown side by side.
+/// The maximum number of cells in a row.
 const MAX_COLUMNS: usize = 30;
 
 impl Writer<'_, '_> {
-    /// A table of short cells is one; any other is there for the layout, and its cells are shown in
-    /// turn.
+    /// Renders a table with short cells as a Markdown table. Any other table is layout, and its
+    /// cells are rendered in sequence.
     pub(super) fn table(&mut self, id: Id) -> Id {
         let end = self.doc.end(id);
         if self.shapes.tables[id] || self.shapes.large[id] || self.out.is_one_line() {
@@ -19,7 +19,7 @@ impl Writer<'_, '_> {
         let rows: Vec<_> = (id..end)
             .filter(|id| self.doc.name(*id) == Name::Tr)
             .collect();
-        // Rows of one cell that come first are headings or pictures.
+        // Leading rows with one cell are headings or images.
         let lone = rows
             .iter()
             .take_while(|row| self.cells(**row).take(2).count() < 2)
@@ -72,16 +72,16 @@ impl Writer<'_, '_> {
 
     fn layout(&mut self, id: Id) -> Id {
         self.out.block(2);
-        self.then(id, Leave::Block(2));
+        self.then(id, EndAction::Block(2));
         id + 1
     }
 
-    /// What is in a cell, on one line.
+    /// Renders the content of a cell on one line.
     fn cell(&self, id: Id) -> String {
-        if self.content.leaves_out(id) {
+        if self.content.excludes(id) {
             return String::new();
         }
-        let out = Out::line(self.out.room().min(8 * MAX_CELL));
+        let out = MarkdownOutput::line(self.out.room().min(8 * MAX_CELL));
         let Self {
             doc,
             content,
@@ -95,7 +95,7 @@ impl Writer<'_, '_> {
             base,
             shapes,
             out,
-            leave: Vec::new(),
+            end_action: Vec::new(),
             lists: Vec::new(),
         };
         writer.range(id + 1, doc.end(id));

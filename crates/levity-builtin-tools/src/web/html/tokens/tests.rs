@@ -1,4 +1,4 @@
-//! Held against the tokenizer of a browser engine.
+//! Comparison with the tokenizer of a browser engine.
 
 use std::cell::RefCell;
 
@@ -12,17 +12,17 @@ use super::*;
 use crate::web::html::entities::{decode, decode_attr};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Seen {
+enum TestToken {
     Start(String, Vec<(String, String)>),
     End(String),
     Text(String),
 }
 
-fn add_text(seen: &mut Vec<Seen>, text: &str) {
+fn add_text(seen: &mut Vec<TestToken>, text: &str) {
     match seen.last_mut() {
         _ if text.is_empty() => {}
-        Some(Seen::Text(before)) => before.push_str(text),
-        _ => seen.push(Seen::Text(text.to_owned())),
+        Some(TestToken::Text(before)) => before.push_str(text),
+        _ => seen.push(TestToken::Text(text.to_owned())),
     }
 }
 
@@ -34,13 +34,13 @@ fn raw_kind(name: &str) -> Option<Raw> {
     }
 }
 
-fn ours(page: &str) -> Vec<Seen> {
+fn ours(page: &str) -> Vec<TestToken> {
     let mut tokens = Tokens::new(page);
     let mut seen = Vec::new();
     while let Some(token) = tokens.next() {
         match token {
             Token::Text(from, to) => add_text(&mut seen, &decode(&page[from..to])),
-            Token::End(name) => seen.push(Seen::End(name.to_ascii_lowercase())),
+            Token::End(name) => seen.push(TestToken::End(name.to_ascii_lowercase())),
             Token::Start(name) => {
                 let lower = name.to_ascii_lowercase();
                 let mut attrs: Vec<(String, String)> = Vec::new();
@@ -50,7 +50,7 @@ fn ours(page: &str) -> Vec<Seen> {
                         attrs.push((name, decode_attr(value).into_owned()));
                     }
                 }
-                seen.push(Seen::Start(lower.clone(), attrs));
+                seen.push(TestToken::Start(lower.clone(), attrs));
                 if let Some(kind) = raw_kind(&lower) {
                     let (from, to) = tokens.raw(name, kind);
                     add_text(&mut seen, &page[from..to]);
@@ -62,7 +62,7 @@ fn ours(page: &str) -> Vec<Seen> {
 }
 
 #[derive(Default)]
-struct Theirs(RefCell<Vec<Seen>>);
+struct Theirs(RefCell<Vec<TestToken>>);
 
 impl TokenSink for Theirs {
     type Handle = ();
@@ -73,14 +73,14 @@ impl TokenSink for Theirs {
         match token {
             CharacterTokens(text) => add_text(&mut seen, &text),
             TagToken(tag) if tag.kind == TagKind::EndTag => {
-                seen.push(Seen::End(tag.name.to_string()));
+                seen.push(TestToken::End(tag.name.to_string()))
             }
             TagToken(tag) => {
                 let attrs = tag
                     .attrs
                     .iter()
                     .map(|attr| (attr.name.local.to_string(), attr.value.to_string()));
-                seen.push(Seen::Start(tag.name.to_string(), attrs.collect()));
+                seen.push(TestToken::Start(tag.name.to_string(), attrs.collect()));
                 match raw_kind(&tag.name) {
                     Some(Raw::Script) => return TokenSinkResult::RawData(RawKind::ScriptData),
                     Some(_) => return TokenSinkResult::RawData(RawKind::Rawtext),
@@ -93,8 +93,8 @@ impl TokenSink for Theirs {
     }
 }
 
-fn theirs(page: &str) -> Vec<Seen> {
-    // Named so that a change of the states is noticed here.
+fn theirs(page: &str) -> Vec<TestToken> {
+    // The names are listed so that a change of the states fails to compile here.
     let _ = RawKind::ScriptDataEscaped(ScriptEscapeKind::Escaped);
     let tokenizer = Tokenizer::new(
         Theirs::default(),
@@ -111,7 +111,7 @@ fn theirs(page: &str) -> Vec<Seen> {
 }
 
 #[test]
-fn tags_and_text_are_those_of_a_browser() {
+fn tokens_match_browser_tokenizer() {
     let pieces = [
         "<",
         ">",
@@ -179,7 +179,7 @@ fn tags_and_text_are_those_of_a_browser() {
 }
 
 #[test]
-fn only_the_first_attributes_are_kept() {
+fn tokens_store_only_first_attributes() {
     let page = format!(
         "<a {}>x",
         (0..1000).map(|at| format!("a{at}=1 ")).collect::<String>()

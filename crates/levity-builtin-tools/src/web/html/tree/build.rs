@@ -1,4 +1,4 @@
-//! From tags to a tree.
+//! Construction of the tree from tokens.
 
 use super::super::names::{Attr, Name};
 use super::super::tokens::{Raw, Token, Tokens};
@@ -6,9 +6,9 @@ use super::{Doc, Id, MAX_DEPTH, Node};
 
 pub(super) struct Builder<'a> {
     pub(super) doc: Doc<'a>,
-    /// The elements that are open, outermost first.
+    /// The open elements, outermost first.
     pub(super) open: Vec<Id>,
-    /// How many more are open beyond the deepest that are kept.
+    /// The number of open elements beyond the maximum depth.
     pub(super) beyond: usize,
 }
 
@@ -34,14 +34,14 @@ impl<'a> Builder<'a> {
 
     fn start(&mut self, written: &'a str, tokens: &mut Tokens<'a>) {
         let name = Name::of(written).unwrap_or(Name::Other);
-        // Everything lies in one body, however many there are.
+        // All content lies in one body, however many the page has.
         if matches!(name, Name::Html | Name::Head | Name::Body) {
             return;
         }
         self.imply(name);
         let from = written.as_ptr() as usize - self.doc.page.as_ptr() as usize;
         let id = self.add(name, from, from + written.len());
-        self.keep(id, tokens.attrs());
+        self.store_attrs(id, tokens.attrs());
         if name.is_void() {
             return;
         }
@@ -58,7 +58,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Closes what the beginning of an element closes.
+    /// Closes the elements that the start of an element closes implicitly.
     fn imply(&mut self, name: Name) {
         use Name::{
             A, Dd, Dl, Dt, Li, Menu, Ol, Optgroup, Option, P, Select, Table, Tbody, Td, Tfoot, Th,
@@ -113,15 +113,15 @@ impl<'a> Builder<'a> {
             .iter()
             .any(|id| self.doc.name(*id).is_block());
         match blocks {
-            // Closing it would close blocks that go on: from here it is as if it had never been
-            // there.
+            // Closing it would close blocks that are still open, so the element is treated as if it
+            // had never existed.
             true if name.is_formatting() => self.doc.nodes[self.open[at]].name = Name::Span,
             true if !name.is_block() && !name.holds_blocks() => {}
             _ => self.close_to(at),
         }
     }
 
-    /// Which open element a closing tag closes.
+    /// Returns the open element that a closing tag closes.
     fn matching(&self, name: Name, written: &str) -> Option<usize> {
         use Name::{Menu, Ol, Table, Tbody, Tfoot, Thead, Tr, Ul};
         let structure = name.is_boundary() || matches!(name, Tbody | Thead | Tfoot | Tr);
@@ -151,11 +151,11 @@ impl<'a> Builder<'a> {
         None
     }
 
-    /// Closes the innermost element that is wanted, unless one that stops the search comes first.
-    fn close(&mut self, wanted: impl Fn(Name) -> bool, stops: impl Fn(Name) -> bool) {
+    /// Closes the innermost element that matches, unless a stopping element comes first.
+    fn close(&mut self, matches_name: impl Fn(Name) -> bool, stops: impl Fn(Name) -> bool) {
         for at in (1..self.open.len()).rev() {
             let open = self.doc.name(self.open[at]);
-            if wanted(open) {
+            if matches_name(open) {
                 return self.close_to(at);
             }
             if stops(open) {
@@ -164,7 +164,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Closes the elements from the one at `at` on.
+    /// Closes the open elements from position `at` on.
     pub(super) fn close_to(&mut self, at: usize) {
         let end = self.doc.nodes.len() as u32;
         for id in self.open.drain(at..) {
@@ -198,8 +198,8 @@ impl<'a> Builder<'a> {
         id
     }
 
-    /// Keeps the attributes that matter; of two with one name, the first counts.
-    fn keep(&mut self, id: Id, attrs: &[(&'a str, &'a str)]) {
+    /// Stores the relevant attributes; of two with the same name, the first counts.
+    fn store_attrs(&mut self, id: Id, attrs: &[(&'a str, &'a str)]) {
         let start = self.doc.attrs.len();
         for (name, value) in attrs {
             if let Some(attr) = Attr::of(name)
@@ -214,7 +214,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Elements in which there are no tags.
+/// Returns the rules for elements that contain no tags.
 fn raw(name: Name) -> Option<Raw> {
     match name {
         Name::Script => Some(Raw::Script),
