@@ -12,19 +12,18 @@ use levity_sandbox::{
 };
 use serde_json::{Value, json};
 
-/// How much longer than the command the whole call may take: for asking it to end, and for killing
-/// what will not.
+/// The time that a whole call may take beyond the command's own limit, to stop or kill the command.
 const SLACK: Duration = Duration::from_secs(30);
 
-/// The tool `run_command`: runs a command in a sandbox.
+/// The tool `run_command`, which runs a command in a sandbox.
 ///
-/// A command that fails is a result, which the model reads; one that is not done in time is an
-/// error with what it wrote until then. What it writes is reported as progress while it runs.
+/// A command that fails is a result, which the model reads. A command that times out is an error
+/// with the output until then. The tool reports output as progress while the command runs.
 ///
-/// A command that the policy allows because it only reads runs read-only: the kernel keeps it from
-/// changing anything, from the network and from files that the workspace denies. Where the sandbox
-/// cannot do that ([`SandboxReport::read_only`](levity_sandbox::SandboxReport::read_only)), a
-/// person is asked about every command that reads files and that no rule allows.
+/// A command that the policy allows because it only reads runs read-only. The kernel then denies it
+/// all changes, the network, and files that the workspace denies. If the sandbox cannot enforce
+/// that ([`SandboxReport::read_only`](levity_sandbox::SandboxReport::read_only)), a person must
+/// approve every command that reads files and that no rule allows.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -52,8 +51,8 @@ pub struct RunCommand {
 }
 
 impl RunCommand {
-    /// Runs commands in `sandbox`, under the default policy, which knows the files that the
-    /// sandbox's workspace denies.
+    /// Creates a tool that runs commands in `sandbox` under the default policy. The policy also
+    /// applies the deny rules of the sandbox's workspace.
     pub fn new(sandbox: Sandbox) -> Self {
         let spec = spec(&sandbox);
         let policy = CommandPolicy::default().within(sandbox.workspace());
@@ -64,9 +63,10 @@ impl RunCommand {
         }
     }
 
-    /// Which commands may run, which are asked about, and which may not. A policy that knows no
-    /// workspace is told the sandbox's. A command that a rule allows runs with all rights of the
-    /// sandbox.
+    /// Sets the policy that allows, denies or requires approval for commands.
+    ///
+    /// A policy without a workspace uses the one of the sandbox. A command that a rule allows runs
+    /// with all rights of the sandbox.
     #[must_use]
     pub fn policy(mut self, policy: CommandPolicy) -> Self {
         self.policy = match policy.workspace() {
@@ -76,43 +76,52 @@ impl RunCommand {
         self
     }
 
-    fn judge(&self, wish: &Wish) -> Permit {
-        let ruling = self.policy.judge_in(&wish.dir, wish.as_line());
-        match (&ruling, self.read_scope(wish)) {
+    fn judge(&self, request: &CommandRequest) -> Permit {
+        let ruling = self.policy.judge_in(&request.dir, request.as_line());
+        match (&ruling, self.read_scope(request)) {
             (Permit::Allow, Some(scope))
-                if scope != ReadScope::Nothing && !self.holds_reading() =>
+                if scope != ReadScope::Nothing && !self.enforces_read_only() =>
             {
-                Permit::ask("it only reads, but this system cannot hold a command to that")
+                Permit::ask(
+                    "the command only reads, but this system cannot enforce read-only access",
+                )
             }
             _ => ruling,
         }
     }
 
-    /// What the command reads, if it needs no leave because it only reads.
-    fn read_scope(&self, wish: &Wish) -> Option<ReadScope> {
-        self.policy.read_scope_in(&wish.dir, wish.as_line())
+    /// Returns what the command reads, if it needs no approval because it only reads.
+    fn read_scope(&self, request: &CommandRequest) -> Option<ReadScope> {
+        self.policy.read_scope_in(&request.dir, request.as_line())
     }
 
-    fn holds_reading(&self) -> bool {
+    fn enforces_read_only(&self) -> bool {
         self.sandbox.report().read_only.holds
     }
 
-    fn command(&self, wish: &Wish, cx: &ToolCx) -> Command {
-        let command = match &wish.argv {
-            None => self.sandbox.shell(&wish.line),
+    fn command(&self, request: &CommandRequest, cx: &ToolCx) -> Command {
+        let command = match &request.argv {
+            None => self.sandbox.shell(&request.line),
             Some(argv) => self.sandbox.command(argv),
         };
         let progress = cx.progress.clone();
         let command = command
             .on_output(move |_, text| progress.report(text))
-            .time(wish.time);
-        // Nothing here depends on whether it was asked about: files may have changed since.
-        let command = match self.read_scope(wish).filter(|_| self.holds_reading()) {
+            .time(request.time);
+        // Read-only is decided again here, whether or not a person approved: files may have
+        // changed.
+        let command = match self
+            .read_scope(request)
+            .filter(|_| self.enforces_read_only())
+        {
             Some(_) => command.read_only(),
-            // A program of the workspace may have the name of one that only reads.
-            None => command.take_from_system(self.policy.readers_in(&wish.dir, wish.as_line())),
+            // A program in the workspace may have the same name as a system program that only
+            // reads.
+            None => {
+                command.take_from_system(self.policy.readers_in(&request.dir, request.as_line()))
+            }
         };
-        command.dir(&wish.dir)
+        command.dir(&request.dir)
     }
 }
 
@@ -123,45 +132,45 @@ impl Tool for RunCommand {
     }
 
     async fn call(&self, args: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
-        let wish = Wish::read(&args)
-            .ok_or_else(|| invalid("`command` is missing, or an argument is no string"))?;
-        // Whether it is asked about was decided before; files have no say in what is denied.
-        if let Some(reason) = self.policy.denial_in(&wish.dir, wish.as_line()) {
+        let request = CommandRequest::read(&args)
+            .ok_or_else(|| invalid("`command` is missing, or an argument is not a string"))?;
+        // Approval was decided earlier. Deny rules do not depend on the current files.
+        if let Some(reason) = self.policy.denial_in(&request.dir, request.as_line()) {
             return Err(ToolError::new(
                 ToolErrorKind::Denied,
                 format!("this command is not allowed: {reason}"),
             ));
         }
-        let run = std::pin::pin!(self.command(&wish, cx).run());
+        let run = std::pin::pin!(self.command(&request, cx).run());
         let cancelled = std::pin::pin!(cx.cancel.cancelled());
         match select(run, cancelled).await {
             Either::Left((finished, _)) => output(&finished.map_err(|error| failed(&error))?),
             Either::Right(_) => Err(ToolError::new(
                 ToolErrorKind::Cancelled,
-                "the command was stopped before it was done",
+                "the command was cancelled before it finished",
             )),
         }
     }
 
     fn permit(&self, args: &Value) -> Permit {
-        // What is no command fails when it is called.
-        Wish::read(args)
-            .map(|wish| self.judge(&wish))
+        // Invalid arguments fail in `call`.
+        CommandRequest::read(args)
+            .map(|request| self.judge(&request))
             .unwrap_or_default()
     }
 }
 
-/// What a model asked for.
-struct Wish {
+/// The arguments of a `run_command` call.
+struct CommandRequest {
     line: String,
-    /// The program and its arguments, where a list of them says that there is to be no shell.
+    /// The program and its arguments, if `args` requests a run without a shell.
     argv: Option<Vec<String>>,
-    /// The folder it begins in.
+    /// The folder in which the command starts.
     dir: String,
     time: Duration,
 }
 
-impl Wish {
+impl CommandRequest {
     fn as_line(&self) -> CommandLine<'_> {
         match &self.argv {
             None => CommandLine::Shell(&self.line),
@@ -259,8 +268,8 @@ fn output_schema() -> Value {
         "properties": {
             "exit_code": {"type": ["integer", "null"], "description": "Null when it was ended from \
                 outside."},
-            "ended_by": {"type": "string", "description": "What ended it, if it did not end by \
-                itself."},
+            "ended_by": {"type": "string", "description": "What ended it, if it did not end on \
+                its own."},
             "stdout": {"type": "string"},
             "stderr": {"type": "string"},
             "truncated": {"type": "boolean", "description": "Whether something of the output is \
@@ -274,7 +283,7 @@ fn output_schema() -> Value {
 fn output(finished: &CommandOutput) -> Result<ToolOutput, ToolError> {
     let text = text(finished);
     if finished.exit == Exit::Limit(CommandLimit::Time) {
-        let text = format!("the command was not done in time, and was ended; it wrote:\n{text}");
+        let text = format!("the command timed out and was stopped; its output:\n{text}");
         return Err(ToolError::new(ToolErrorKind::Timeout, text));
     }
     let (code, ended_by) = match finished.exit {
@@ -296,7 +305,7 @@ fn output(finished: &CommandOutput) -> Result<ToolOutput, ToolError> {
     Ok(output)
 }
 
-/// What the model reads: the output as it is, the errors under a heading, and how it ended.
+/// Formats the result for the model: the output, the errors under a heading, and the exit status.
 fn text(finished: &CommandOutput) -> String {
     let (out, err) = (&finished.stdout.text, &finished.stderr.text);
     let mut text = out.clone();

@@ -1,4 +1,4 @@
-//! Executables with a manifest.
+//! Tools made from executables with a manifest.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -12,18 +12,18 @@ use levity_tools::{FileLoader, LinkedLoader, Loaded, ToolFile};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// How a manifest's name ends.
-const END: &str = ".tool.json";
+/// The suffix of a manifest's file name.
+const MANIFEST_SUFFIX: &str = ".tool.json";
 
-/// How long a call may take at most in the sandbox that is made when none is given.
-const LONGEST: Duration = Duration::from_secs(3600);
+/// The time limit of a call in the default sandbox.
+const MAX_TIME: Duration = Duration::from_secs(3600);
 
-/// Makes tools of executables with a manifest (`NAME.tool.json`) in a folder.
+/// Loads tools from executables with a manifest (`NAME.tool.json`) in a folder.
 ///
-/// Every [`FolderTools`](levity_tools::FolderTools) of a program that links this crate has one
-/// already. By default, executables may read the folder of the tools and nothing else, have no
-/// network, and may write only to a folder of their own that is removed afterwards. To give them
-/// more, add a loader with a sandbox of your own:
+/// Every [`FolderTools`](levity_tools::FolderTools) in a program that links this crate already has
+/// one. By default, executables can read only the tools folder and have no network. They can write
+/// only to a private folder, which is removed afterwards. To grant more, add a loader with your own
+/// sandbox:
 ///
 /// ```no_run
 /// use levity_builtin_tools::ExecutableLoader;
@@ -36,31 +36,31 @@ const LONGEST: Duration = Duration::from_secs(3600);
 /// ```
 #[derive(Debug, Default)]
 pub struct ExecutableLoader {
-    given: Option<Sandbox>,
-    /// The folder of the first manifest, and its sandbox: where a system cannot hold commands,
-    /// other tools need not suffer.
-    made: OnceLock<(PathBuf, Result<Sandbox, String>)>,
+    configured: Option<Sandbox>,
+    /// The folder of the first manifest and its default sandbox. An error here affects only
+    /// executables, not the other tools of the folder.
+    fallback: OnceLock<(PathBuf, Result<Sandbox, String>)>,
 }
 
 impl ExecutableLoader {
-    /// Executables run in this sandbox.
+    /// Creates a loader that runs executables in `sandbox`.
     pub fn new(sandbox: Sandbox) -> Self {
         Self {
-            given: Some(sandbox),
-            made: OnceLock::new(),
+            configured: Some(sandbox),
+            fallback: OnceLock::new(),
         }
     }
 
-    /// The sandbox for executables of a folder.
+    /// Returns the sandbox for the executables of a folder.
     fn sandbox(&self, folder: &Path) -> Result<Sandbox, String> {
-        if let Some(given) = &self.given {
-            return Ok(given.clone());
+        if let Some(configured) = &self.configured {
+            return Ok(configured.clone());
         }
-        let (first, made) = self
-            .made
+        let (first, fallback) = self
+            .fallback
             .get_or_init(|| (folder.to_owned(), default_sandbox(folder)));
         if first == folder {
-            made.clone()
+            fallback.clone()
         } else {
             default_sandbox(folder)
         }
@@ -74,11 +74,11 @@ fn default_sandbox(folder: &Path) -> Result<Sandbox, String> {
         .read_only()
         .build()
         .map_err(|error| error.to_string())?;
-    let sandbox = Sandbox::builder(workspace).time(LONGEST).build();
-    sandbox.map_err(|error| format!("there is no sandbox to run it in: {error}"))
+    let sandbox = Sandbox::builder(workspace).time(MAX_TIME).build();
+    sandbox.map_err(|error| format!("no sandbox is available to run it: {error}"))
 }
 
-/// What a manifest says.
+/// The contents of a manifest file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Manifest {
@@ -87,8 +87,7 @@ struct Manifest {
     input: Option<Value>,
     #[serde(default)]
     output: Option<Value>,
-    /// The executable and arguments that come before nothing else; the file of the tool's name by
-    /// default.
+    /// The executable and its first arguments; by default, the file with the tool's name.
     #[serde(default)]
     run: Vec<String>,
     #[serde(default)]
@@ -149,7 +148,7 @@ impl Manifest {
 
 impl FileLoader for ExecutableLoader {
     fn takes(&self, name: &str) -> bool {
-        name.ends_with(END)
+        name.ends_with(MANIFEST_SUFFIX)
     }
 
     fn load(&self, file: &ToolFile) -> Loaded {
@@ -162,9 +161,12 @@ impl FileLoader for ExecutableLoader {
 
 impl ExecutableLoader {
     fn tool(&self, file: &ToolFile) -> Result<Executable, String> {
-        let name = file.name.strip_suffix(END).unwrap_or(&file.name);
+        let name = file
+            .name
+            .strip_suffix(MANIFEST_SUFFIX)
+            .unwrap_or(&file.name);
         let manifest: Manifest = serde_json::from_str(&file.text)
-            .map_err(|error| format!("the manifest cannot be used: {}", json_problem(&error)))?;
+            .map_err(|error| format!("the manifest is invalid: {}", json_problem(&error)))?;
         let (program, args) = match &*manifest.run {
             [] => (name, &[] as &[String]),
             [program, args @ ..] => (program.as_str(), args),
@@ -172,13 +174,14 @@ impl ExecutableLoader {
         let path = file.path.with_file_name(program);
         check_program(program, &path)?;
         let sandbox = self.sandbox(file.path.parent().unwrap_or(Path::new("")))?;
-        let most = sandbox.time();
+        let max = sandbox.time();
         if manifest
             .timeout_seconds
-            .is_some_and(|seconds| Duration::from_secs(seconds) > most)
+            .is_some_and(|seconds| Duration::from_secs(seconds) > max)
         {
             return Err(format!(
-                "`timeout_seconds` is more than the sandbox allows, which is {most:?}"
+                "`timeout_seconds` exceeds the sandbox's limit of {max:?}; lower it or raise the \
+                    limit"
             ));
         }
         Ok(Executable {
@@ -196,34 +199,34 @@ fn check_program(program: &str, path: &Path) -> Result<(), String> {
         .is_some_and(|name| name == program);
     if !is_name {
         return Err(format!(
-            "`{program}` must be a file beside the manifest, without a folder"
+            "`{program}` must be a file name without a folder, next to the manifest"
         ));
     }
     let Ok(about) = path.metadata() else {
         return Err(format!(
-            "there is no executable `{program}` beside it; name another one with `run`"
+            "no executable `{program}` is next to the manifest; name another one with `run`"
         ));
     };
-    if !about.is_file() || !may_run(&about) {
+    if !about.is_file() || !is_executable(&about) {
         return Err(format!(
-            "`{program}` is no executable file; `chmod +x` makes it one"
+            "`{program}` is not an executable file; run `chmod +x` on it"
         ));
     }
     Ok(())
 }
 
 #[cfg(unix)]
-fn may_run(about: &std::fs::Metadata) -> bool {
+fn is_executable(about: &std::fs::Metadata) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     about.permissions().mode() & 0o111 != 0
 }
 
 #[cfg(not(unix))]
-fn may_run(_: &std::fs::Metadata) -> bool {
+fn is_executable(_: &std::fs::Metadata) -> bool {
     true
 }
 
-/// A program that is called as a tool.
+/// A tool that runs a program for each call.
 struct Executable {
     spec: ToolSpec,
     path: PathBuf,
@@ -239,39 +242,41 @@ impl Tool for Executable {
 
     async fn call(&self, args: Value, cx: &ToolCx) -> Result<ToolOutput, ToolError> {
         let program = self.path.to_string_lossy().into_owned();
-        let words = std::iter::once(program).chain(self.args.iter().cloned());
+        let argv = std::iter::once(program).chain(self.args.iter().cloned());
         let progress = cx.progress.clone();
         let command = self
             .sandbox
-            .command(words)
+            .command(argv)
             .stdin(args.to_string().into_bytes())
-            // What it writes to standard output is its result; the rest is for people.
+            // Standard output is the result; standard error is progress for people to read.
             .on_output(move |stream, text| {
                 if stream == levity_sandbox::Stream::Stderr {
                     progress.report(text);
                 }
             });
         let finished = command.run().await;
-        let finished = finished.map_err(|error| {
-            ToolError::failed("the program could not be run").with_source(error)
-        })?;
+        let finished = finished
+            .map_err(|error| ToolError::failed("cannot run the program").with_source(error))?;
         output(&finished)
     }
 }
 
-/// The result that a program wrote.
+/// Parses the result that a program wrote to standard output.
 fn output(finished: &CommandOutput) -> Result<ToolOutput, ToolError> {
-    let said = finished.stderr.to_string();
-    let failed = |what: String| match said.trim() {
+    let stderr = finished.stderr.to_string();
+    let failed = |what: String| match stderr.trim() {
         "" => ToolError::failed(what),
-        said => ToolError::failed(format!("{what}; it said:\n{}", short(said, 4096))),
+        stderr => ToolError::failed(format!(
+            "{what}; its standard error:\n{}",
+            short(stderr, 4096)
+        )),
     };
     match finished.exit {
         Exit::Code(0) => {}
         Exit::Limit(limit @ (CommandLimit::Time | CommandLimit::CpuTime)) => {
             return Err(ToolError::new(
                 ToolErrorKind::Timeout,
-                format!("it was ended: {limit}"),
+                format!("the program was stopped: {limit}"),
             ));
         }
         exit => return Err(failed(format!("the program failed: {exit}"))),
@@ -279,7 +284,7 @@ fn output(finished: &CommandOutput) -> Result<ToolOutput, ToolError> {
     let invalid = |text: String| ToolError::new(ToolErrorKind::InvalidOutput, text);
     if finished.stdout.is_cut() {
         return Err(invalid(
-            "the program ran, and wrote more than is kept; it must write less".to_owned(),
+            "the program wrote more output than the limit allows; reduce its output".to_owned(),
         ));
     }
     let text = finished.stdout.to_string();
@@ -287,15 +292,15 @@ fn output(finished: &CommandOutput) -> Result<ToolOutput, ToolError> {
         .map(ToolOutput::value)
         .map_err(|error| {
             invalid(format!(
-                "the program ran, and wrote no JSON to standard output ({error}): {}",
+                "the program did not write JSON to standard output ({error}): {}",
                 short(&text, 256)
             ))
         })
 }
 
-/// A text as it is, or its first bytes and dots.
-fn short(text: &str, most: usize) -> String {
-    let shown = head(text, most);
+/// Returns the text, cut to `max` bytes with an ellipsis if it is longer.
+fn short(text: &str, max: usize) -> String {
+    let shown = head(text, max);
     let dots = if shown.len() < text.len() { "…" } else { "" };
     format!("{shown}{dots}")
 }

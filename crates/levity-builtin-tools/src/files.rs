@@ -1,22 +1,22 @@
-//! Tools for the files of a workspace.
+//! Tools that read, write, list and search the files of a workspace.
 
 mod args;
+mod cancellable;
 mod decode;
+mod display;
 mod edit;
 mod hits;
-mod ignored;
+mod ignore_rules;
 mod lines;
 mod list;
-mod near;
 mod queue;
 mod read;
 mod replace;
 mod report;
 mod search;
-mod shown;
-mod steady;
-mod view;
+mod suggestion;
 mod walk;
+mod workspace_view;
 mod write;
 
 use std::sync::Arc;
@@ -47,8 +47,8 @@ pub use write::WriteFile;
 /// # }
 /// ```
 ///
-/// An agent that is given them knows its workspace: its context value has the folder and the first
-/// 1,000 files.
+/// An agent that has these tools also gets a description of the workspace: its context value
+/// contains the folder and the first 1,000 files.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct FileTools {
@@ -57,7 +57,7 @@ pub struct FileTools {
 }
 
 impl FileTools {
-    /// The tools for this workspace.
+    /// Creates the tools for `workspace`.
     pub fn new(workspace: Workspace) -> Self {
         Self {
             space: workspace,
@@ -65,7 +65,7 @@ impl FileTools {
         }
     }
 
-    /// How many bytes of a file are shown at once; 100 KB by default.
+    /// Sets the number of bytes of a file that one call returns; 100 KB by default.
     pub fn max_read(mut self, bytes: usize) -> Self {
         self.max_read = bytes;
         self
@@ -87,6 +87,6 @@ impl Toolbox for FileTools {
     }
 
     fn workspace(&self) -> Option<Arc<dyn WorkspaceSource>> {
-        Some(Arc::new(view::Files(self.space.clone())))
+        Some(Arc::new(workspace_view::Files(self.space.clone())))
     }
 }

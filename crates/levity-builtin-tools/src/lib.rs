@@ -1,4 +1,4 @@
-//! Tools that an agent needs on its first day: files, commands, the web, the time.
+//! Built-in tools that most agents need: files, commands, the web and the current time.
 //!
 //! ```
 //! use levity_builtin_tools::Now;
@@ -9,23 +9,23 @@
 //! # Ok::<(), levity_tools::Error>(())
 //! ```
 //!
-//! Each tool is a [`Tool`](levity_core::Tool) like any other. The registry, the dispatcher and the
-//! policy that call it are in `levity-tools`, and the limits on files, commands and addresses in
-//! `levity-sandbox`. This crate promises:
+//! Each tool implements [`Tool`](levity_core::Tool). `levity-tools` provides the registry, the
+//! dispatcher and the policy that call it. `levity-sandbox` provides the limits on files, commands
+//! and addresses. This crate guarantees:
 //!
-//! - Every tool has a limit on what it reads, writes, waits for and returns, and says in its result
-//!   what was left out.
-//! - A tool touches nothing outside the workspace, the sandbox or the guard that it was given.
+//! - Every tool limits the data it reads, writes and returns, and the time it takes. Its result
+//!   states what was omitted.
+//! - A tool accesses nothing outside the workspace, sandbox or network guard that you give it.
 //!
 //! # Features
 //! - `files`: `FileTools`, which read, write, edit, list and search the files of a workspace.
-//! - `commands`: `RunCommand`, and `ExecutableLoader` for executables with a manifest in a folder
-//!   of tools.
+//! - `commands`: `RunCommand`, and `ExecutableLoader` for executables with a manifest in a tools
+//!   folder.
 //! - `web`: `WebFetch` and `WebSearch`.
-//! - `profile`: the module `profile`, which finds out what files are.
+//! - `profile`: the module `profile`, which detects the kind, size and structure of files.
 //!
-//! What is deliberately absent: registry, dispatcher and policy; a clock, since [`Now`] tells the
-//! time that the runtime gives it.
+//! This crate deliberately has no registry, dispatcher or policy, and no clock: [`Now`] reports the
+//! time that the runtime passes to it.
 
 #[cfg(feature = "commands")]
 mod command;

@@ -3,7 +3,7 @@ use levity_core::{Hints, Timestamp, Tool, ToolCx, ToolError, ToolErrorKind, Tool
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// A tool, `now`, that tells the date and the time.
+/// The tool `now`, which returns the current date and time.
 ///
 /// ```
 /// use levity_core::{Timestamp, Tool, ToolCx};
@@ -25,7 +25,7 @@ use std::time::Duration;
 pub struct Now(ToolSpec);
 
 impl Now {
-    /// The tool.
+    /// Creates the tool `now`.
     pub fn new() -> Self {
         let spec = ToolSpec::new("now", "Tells the current date, time and weekday.")
             .with_hints(Hints::new().read_only())
@@ -72,7 +72,7 @@ impl Tool for Now {
         let Some(minutes) = minutes(offset) else {
             return Err(ToolError::new(
                 ToolErrorKind::InvalidArgs,
-                "`offset` must be like +02:00",
+                "`offset` is invalid; write it like +02:00",
             ));
         };
         let shift = Duration::from_secs(minutes.unsigned_abs() * 60);
@@ -85,7 +85,7 @@ impl Tool for Now {
         } else {
             cx.started.after(shift)
         };
-        // RFC 3339 up to the seconds, and then the offset in place of `Z`.
+        // This is RFC 3339 up to the seconds, followed by the offset instead of `Z`.
         let time: String = there
             .to_string()
             .split('.')
@@ -113,7 +113,7 @@ const WEEKDAYS: [&str; 7] = [
     "Sunday",
 ];
 
-/// The minutes that an offset such as `-03:30` stands for.
+/// Parses an offset such as `-03:30` into minutes.
 fn minutes(offset: &str) -> Option<i64> {
     let (hours, minutes) = offset.get(1..)?.split_once(':')?;
     let all = hours.parse::<i64>().ok()? * 60 + minutes.parse::<i64>().ok()?;

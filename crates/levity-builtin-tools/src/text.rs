@@ -1,13 +1,13 @@
-//! Places in a text at which it can be cut.
+//! Char boundaries at which a text can be cut.
 
 use levity_core::text::head;
 
-/// The last char boundary at or before `at`.
+/// Returns the last char boundary at or before `at`.
 pub(crate) fn floor(text: &str, at: usize) -> usize {
     head(text, at).len()
 }
 
-/// The first char boundary at or after `at`.
+/// Returns the first char boundary at or after `at`.
 #[cfg(feature = "web")]
 pub(crate) fn ceil(text: &str, at: usize) -> usize {
     (at..text.len())
