@@ -1,4 +1,4 @@
-//! The tool that runs commands, as a model calls it.
+//! Tests of `run_command` through a dispatcher.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A workspace, and a dispatcher with the tool for it.
-struct Desk {
+struct Fixture {
     folder: TempDir,
     dispatcher: Dispatcher,
-    heard: Arc<Mutex<String>>,
+    progress_text: Arc<Mutex<String>>,
 }
 
 fn tool(folder: &TempDir, settings: impl Fn(SandboxBuilder) -> SandboxBuilder) -> RunCommand {
@@ -25,7 +25,7 @@ fn tool(folder: &TempDir, settings: impl Fn(SandboxBuilder) -> SandboxBuilder) -
     RunCommand::new(settings(builder).build().unwrap())
 }
 
-impl Desk {
+impl Fixture {
     fn new(settings: impl Fn(SandboxBuilder) -> SandboxBuilder) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let registry = Registry::builder()
@@ -39,20 +39,20 @@ impl Desk {
         Self {
             folder,
             dispatcher,
-            heard: Arc::default(),
+            progress_text: Arc::default(),
         }
     }
 
     async fn dispatch(&self, args: Value, approved: bool) -> Dispatched {
-        let heard = Arc::clone(&self.heard);
-        let progress = Progress::new(move |text| heard.lock().unwrap().push_str(text));
+        let progress_text = Arc::clone(&self.progress_text);
+        let progress = Progress::new(move |text| progress_text.lock().unwrap().push_str(text));
         let cx = CallCx::new("r1".into(), "r1/1").with_progress(progress);
         self.dispatcher
             .dispatch(&ToolCall::new("c1", "run_command", args), approved, cx)
             .await
     }
 
-    /// The result of a call that a person agreed to.
+    /// Returns the result of a call that a person approved.
     async fn run(&self, args: Value) -> ToolResult {
         match self.dispatch(args, true).await {
             Dispatched::Done(result) => result,
@@ -61,19 +61,19 @@ impl Desk {
     }
 }
 
-/// The text without the time that it took.
-fn timeless(text: &str) -> String {
+/// Removes the elapsed time from a result.
+fn without_time(text: &str) -> String {
     let (text, _) = text.rsplit_once(" after ").unwrap();
     text.to_owned()
 }
 
 #[tokio::test]
-async fn a_command_is_read_well() {
-    let desk = Desk::new(|builder| builder);
+async fn command_output_and_exit_code_are_formatted() {
+    let fixture = Fixture::new(|builder| builder);
     let check = async |args: Value, expected: &str| {
-        let result = desk.run(args).await;
+        let result = fixture.run(args).await;
         assert_eq!(result.error, None, "{result:?}");
-        assert_eq!(timeless(&result.text()), expected);
+        assert_eq!(without_time(&result.text()), expected);
     };
     check(
         json!({"command": "echo hello | tr a-z A-Z"}),
@@ -101,7 +101,7 @@ async fn a_command_is_read_well() {
         "a b|$HOME|`x`|\n[exit code 0",
     )
     .await;
-    std::fs::create_dir(desk.folder.path().join("sub")).unwrap();
+    std::fs::create_dir(fixture.folder.path().join("sub")).unwrap();
     check(
         json!({"command": "basename $(pwd)", "dir": "sub"}),
         "sub\n[exit code 0",
@@ -110,9 +110,9 @@ async fn a_command_is_read_well() {
 }
 
 #[tokio::test]
-async fn a_failing_command_is_a_result_with_a_value() {
-    let desk = Desk::new(|builder| builder.output(100));
-    let result = desk
+async fn failing_command_returns_result_with_value() {
+    let fixture = Fixture::new(|builder| builder.output(100));
+    let result = fixture
         .run(json!({"command": "echo out; echo err >&2; exit 2"}))
         .await;
     let value = result.value.unwrap();
@@ -122,7 +122,7 @@ async fn a_failing_command_is_a_result_with_a_value() {
     );
     assert_eq!(value["truncated"], false);
     assert!(value["duration_ms"].is_u64());
-    let result = desk
+    let result = fixture
         .run(json!({"command": "yes | head -c 10000; kill -9 $$"}))
         .await;
     let value = result.value.unwrap();
@@ -141,39 +141,41 @@ async fn a_failing_command_is_a_result_with_a_value() {
 }
 
 #[tokio::test]
-async fn output_is_reported_while_it_runs() {
-    let desk = Desk::new(|builder| builder);
-    desk.run(json!({"command": "echo one; echo two >&2"})).await;
-    let heard = desk.heard.lock().unwrap();
+async fn command_output_is_reported_as_progress() {
+    let fixture = Fixture::new(|builder| builder);
+    fixture
+        .run(json!({"command": "echo one; echo two >&2"}))
+        .await;
+    let progress_text = fixture.progress_text.lock().unwrap();
     assert!(
-        heard.contains("one\n") && heard.contains("two\n"),
-        "{heard}"
+        progress_text.contains("one\n") && progress_text.contains("two\n"),
+        "{progress_text}"
     );
 }
 
 #[tokio::test]
-async fn time_is_up_with_what_was_written() {
+async fn command_timeout_returns_error_with_output() {
     for args in [
         json!({"command": "echo begun; sleep 1000"}),
         json!({"command": "echo begun; sleep 1000", "timeout_seconds": 5000}),
     ] {
-        let desk = Desk::new(|builder| builder.time(Duration::from_millis(300)));
-        let result = desk.run(args).await;
+        let fixture = Fixture::new(|builder| builder.time(Duration::from_millis(300)));
+        let result = fixture.run(args).await;
         assert_eq!(result.error, Some(ToolErrorKind::Timeout), "{result:?}");
         assert!(result.text().contains("begun\n"), "{}", result.text());
     }
-    let desk = Desk::new(|builder| builder);
-    let result = desk
+    let fixture = Fixture::new(|builder| builder);
+    let result = fixture
         .run(json!({"command": "echo begun; sleep 1000", "timeout_seconds": 1}))
         .await;
     assert_eq!(result.error, Some(ToolErrorKind::Timeout), "{result:?}");
 }
 
 #[tokio::test]
-async fn what_cannot_run_is_an_error_that_says_why() {
-    let desk = Desk::new(|builder| builder);
+async fn command_that_cannot_run_returns_error_with_reason() {
+    let fixture = Fixture::new(|builder| builder);
     let check = async |args: Value, kind: ToolErrorKind, part: &str| {
-        let result = desk.run(args).await;
+        let result = fixture.run(args).await;
         assert_eq!(result.error, Some(kind), "{result:?}");
         assert!(result.text().contains(part), "{}", result.text());
     };
@@ -224,16 +226,16 @@ async fn what_cannot_run_is_an_error_that_says_why() {
 }
 
 #[tokio::test]
-async fn the_policy_is_asked() {
-    let desk = Desk::new(|builder| builder);
-    let Dispatched::NeedsApproval { reason } = desk
+async fn permit_follows_policy() {
+    let fixture = Fixture::new(|builder| builder);
+    let Dispatched::NeedsApproval { reason } = fixture
         .dispatch(json!({"command": "rm -rf data"}), false)
         .await
     else {
         panic!("it was not asked about");
     };
     assert!(!reason.is_empty());
-    // The tool says what the policy says, of a line and of a list.
+    // The tool returns the policy's decision for a line and for a list.
     let folder = tempfile::tempdir().unwrap();
     let (tool, policy) = (tool(&folder, |builder| builder), CommandPolicy::default());
     let argv = ["git".to_owned(), "push".to_owned()];
@@ -252,7 +254,7 @@ async fn the_policy_is_asked() {
 }
 
 #[tokio::test]
-async fn command_that_the_policy_denies_does_not_run_when_a_person_approves() {
+async fn denied_command_does_not_run_after_approval() {
     let folder = tempfile::tempdir().unwrap();
     let policy = CommandPolicy::new().deny("touch", "nothing is made here");
     let tool = tool(&folder, |builder| builder).policy(policy);
@@ -288,7 +290,7 @@ async fn command_that_the_policy_denies_does_not_run_when_a_person_approves() {
     }
 }
 
-/// A repository with a commit, a change and a folder, as its owner makes it.
+/// Creates a repository with a commit, a change and a folder.
 fn repository() -> Option<TempDir> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("sub")).unwrap();
@@ -308,7 +310,7 @@ fn repository() -> Option<TempDir> {
     Some(folder)
 }
 
-/// Whether git succeeds outside of the sandbox, and what it writes; nothing where there is no git.
+/// Runs git outside the sandbox and returns its success and output; `None` without git.
 fn host_git(folder: &TempDir, args: &[&str]) -> Option<(bool, String)> {
     let mut git = std::process::Command::new("git");
     let done = git
@@ -323,7 +325,7 @@ fn host_git(folder: &TempDir, args: &[&str]) -> Option<(bool, String)> {
     ))
 }
 
-/// Commands of git, and a part of what each writes.
+/// Git commands, each with a part of its output.
 const GIT: [(&str, &str, &str); 10] = [
     ("git status --short", ".", " M a.txt"),
     ("git status", "sub", "modified:   ../a.txt"),
@@ -350,7 +352,7 @@ const GIT: [(&str, &str, &str); 10] = [
 ];
 
 #[tokio::test]
-async fn git_works_where_a_person_or_a_rule_allows_it() {
+async fn git_runs_after_approval_or_by_rule() {
     for without in [
         &[][..],
         &["namespaces"],
@@ -392,7 +394,7 @@ async fn git_works_where_a_person_or_a_rule_allows_it() {
 }
 
 #[tokio::test]
-async fn git_works_on_other_files_where_a_tracked_file_is_denied() {
+async fn git_runs_on_other_files_if_tracked_file_is_denied() {
     for without in [&[][..], &["namespaces"]] {
         let Some(folder) = repository() else { return };
         std::fs::write(folder.path().join(".env"), "hush\n").unwrap();
@@ -427,8 +429,8 @@ async fn git_works_on_other_files_where_a_tracked_file_is_denied() {
     }
 }
 
-/// Whether commands can be run read-only here; where not, tests of that say so.
-fn holds_reading(folder: &TempDir, without: &[&'static str]) -> bool {
+/// Returns `true` if commands can run read-only here; otherwise prints that the test is skipped.
+fn enforces_read_only(folder: &TempDir, without: &[&'static str]) -> bool {
     let builder = Sandbox::builder(Workspace::open(folder.path()).unwrap()).at_least(Level::Open);
     let builder = without
         .iter()
@@ -437,13 +439,13 @@ fn holds_reading(folder: &TempDir, without: &[&'static str]) -> bool {
 }
 
 #[tokio::test]
-async fn command_that_reads_denied_file_is_asked_about_or_reads_nothing() {
+async fn command_reading_denied_file_needs_approval_or_fails() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join(".env"), "TOKEN=hush").unwrap();
     std::fs::write(folder.path().join("notes.txt"), "one").unwrap();
     std::os::unix::fs::symlink(".env", folder.path().join("link")).unwrap();
     for without in [&[][..], &["namespaces"]] {
-        if !holds_reading(&folder, without) {
+        if !enforces_read_only(&folder, without) {
             continue;
         }
         let with = |policy: CommandPolicy| {
@@ -482,7 +484,8 @@ async fn command_that_reads_denied_file_is_asked_about_or_reads_nothing() {
                 assert!(!call(&args).await.as_text().contains("hush"), "{args}");
             }
         }
-        // What a rule allows has all rights, so nothing that reads files stands beside it unasked.
+        // A command that a rule allows has all rights, so any file reader next to it needs
+        // approval.
         let tool = with(CommandPolicy::new().allow("touch"));
         assert_eq!(
             tool.permit(&json!({"command": "touch made | head -3"})),
@@ -500,10 +503,10 @@ async fn command_that_reads_denied_file_is_asked_about_or_reads_nothing() {
 }
 
 #[tokio::test]
-async fn command_that_reads_files_is_asked_about_where_the_sandbox_cannot_hold_it() {
+async fn reading_command_needs_approval_without_enforcement() {
     let folder = tempfile::tempdir().unwrap();
     let make = || tool(&folder, |builder| builder.without("landlock"));
-    assert!(!holds_reading(&folder, &["landlock"]));
+    assert!(!enforces_read_only(&folder, &["landlock"]));
     for line in ["cat notes.txt", "ls", "git status", "grep x a | head"] {
         assert!(
             matches!(make().permit(&json!({"command": line})), Permit::Ask { .. }),
@@ -530,7 +533,7 @@ async fn command_that_reads_files_is_asked_about_where_the_sandbox_cannot_hold_i
 }
 
 #[tokio::test]
-async fn program_that_a_substitution_names_before_a_redirection_is_asked_about() {
+async fn substituted_program_before_redirection_needs_approval() {
     let folder = tempfile::tempdir().unwrap();
     for without in [
         &[][..],
@@ -562,8 +565,8 @@ async fn program_that_a_substitution_names_before_a_redirection_is_asked_about()
     }
 }
 
-/// Programs of the workspace, in a folder that is first in `PATH`.
-fn plant(folder: &TempDir, names: &[&str]) -> String {
+/// Creates programs of the workspace in a folder that is first in `PATH`.
+fn create_programs(folder: &TempDir, names: &[&str]) -> String {
     use std::os::unix::fs::PermissionsExt;
 
     let bin = folder.path().join("bin");
@@ -576,12 +579,12 @@ fn plant(folder: &TempDir, names: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn program_that_only_reads_is_not_taken_from_the_workspace() {
+async fn reading_program_is_not_run_from_workspace() {
     let folder = tempfile::tempdir().unwrap();
     let names = [
         "date", "id", "seq", "tail", "timeout", "env", "sh", "cd", "git", "grep", "own",
     ];
-    let path = plant(&folder, &names);
+    let path = create_programs(&folder, &names);
     for without in [
         &[][..],
         &["namespaces"],
@@ -602,7 +605,7 @@ async fn program_that_only_reads_is_not_taken_from_the_workspace() {
                 is_allowed,
                 "without {without:?}: {args}"
             );
-            // A person may allow what is asked about.
+            // A person may approve the command.
             tool.call(args, &ToolCx::detached())
                 .await
                 .unwrap()
@@ -610,16 +613,16 @@ async fn program_that_only_reads_is_not_taken_from_the_workspace() {
                 .to_string()
         };
         let rules = || CommandPolicy::new().allow("touch").allow("cp").allow("own");
-        let holds = holds_reading(&folder, without);
+        let holds = enforces_read_only(&folder, without);
         for (line, is_plain) in [
             ("date", true),
             ("id", true),
             ("seq 3", true),
             ("echo x | tail -1", true),
             ("git --version", false),
-            // It may be a script that runs `grep`.
+            // The command may be a script that runs `grep`.
             ("echo x | egrep x", true),
-            // Where the kernel does not hold them, programs that run others are asked about.
+            // If the kernel cannot restrict them, programs that run others need approval.
             ("timeout 5 date", false),
             ("env date", false),
             ("sh -c date", false),
@@ -646,7 +649,7 @@ async fn program_that_only_reads_is_not_taken_from_the_workspace() {
         let argv: Vec<_> = "5 env date".split(' ').collect();
         let text = run(&make(), holds, json!({"command": "timeout", "args": argv})).await;
         assert!(!text.contains("PLANTED"), "without {without:?}: {text}");
-        // What a rule names is found where `PATH` says.
+        // A program that a rule names is found through `PATH`.
         for (line, is_plain) in [
             ("own | tail -1", true),
             ("timeout 5 own", false),
@@ -663,12 +666,12 @@ async fn program_that_only_reads_is_not_taken_from_the_workspace() {
 }
 
 #[tokio::test]
-async fn command_that_only_reads_runs_read_only_and_others_do_not() {
-    let desk = Desk::new(|builder| builder);
-    if !holds_reading(&desk.folder, &[]) {
+async fn only_reading_commands_run_read_only() {
+    let fixture = Fixture::new(|builder| builder);
+    if !enforces_read_only(&fixture.folder, &[]) {
         return;
     }
-    let Dispatched::Done(result) = desk.dispatch(json!({"command": "env"}), false).await else {
+    let Dispatched::Done(result) = fixture.dispatch(json!({"command": "env"}), false).await else {
         panic!()
     };
     assert!(
@@ -676,7 +679,9 @@ async fn command_that_only_reads_runs_read_only_and_others_do_not() {
         "{}",
         result.text()
     );
-    let result = desk.run(json!({"command": "env > made; cat made"})).await;
+    let result = fixture
+        .run(json!({"command": "env > made; cat made"}))
+        .await;
     assert!(
         !result.text().contains("RIPGREP_CONFIG_PATH"),
         "{}",
@@ -685,10 +690,10 @@ async fn command_that_only_reads_runs_read_only_and_others_do_not() {
 }
 
 #[tokio::test]
-async fn repository_that_file_tools_planted_is_asked_about_and_runs_nothing() {
-    let desk = Desk::new(|builder| builder);
-    let space = Workspace::open(desk.folder.path()).unwrap();
-    let mark = desk.folder.path().join("mark");
+async fn command_in_planted_repository_needs_approval() {
+    let fixture = Fixture::new(|builder| builder);
+    let space = Workspace::open(fixture.folder.path()).unwrap();
+    let mark = fixture.folder.path().join("mark");
     let config = format!(
         "[core]\nbare = false\nworktree = .\nfsmonitor = \"touch {};:\"\n",
         mark.display()
@@ -702,14 +707,14 @@ async fn repository_that_file_tools_planted_is_asked_about_and_runs_nothing() {
         space.create_dir(name.rsplit_once('/').unwrap().0).unwrap();
         space.write(name, text.as_bytes()).unwrap();
     }
-    let asked = desk
+    let asked = fixture
         .dispatch(json!({"command": "git -C evil status"}), false)
         .await;
     assert!(
         matches!(asked, Dispatched::NeedsApproval { .. }),
         "{asked:?}"
     );
-    let asked = desk
+    let asked = fixture
         .dispatch(json!({"command": "git status", "dir": "evil"}), false)
         .await;
     assert!(
@@ -720,7 +725,7 @@ async fn repository_that_file_tools_planted_is_asked_about_and_runs_nothing() {
 }
 
 #[tokio::test]
-async fn cancelling_ends_the_command() {
+async fn cancelled_call_stops_command() {
     let folder = tempfile::tempdir().unwrap();
     let tool = tool(&folder, |builder| builder);
     let mut cx = ToolCx::detached();
@@ -735,7 +740,7 @@ async fn cancelling_ends_the_command() {
 }
 
 #[tokio::test]
-async fn it_keeps_the_contract() {
+async fn run_command_passes_tool_conformance() {
     let folder = tempfile::tempdir().unwrap();
     let make = || tool(&folder, |builder| builder);
     levity_test::conformance::tool(make, json!({"command": "echo hello"})).await;

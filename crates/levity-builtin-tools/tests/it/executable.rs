@@ -1,4 +1,4 @@
-//! Executables with a manifest, called through a real dispatcher.
+//! Tests of executables with a manifest through a real dispatcher.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,8 +13,8 @@ use levity_test::ManualWorld;
 use levity_tools::{CallCx, Dispatched, Dispatcher, FolderTools, Registry};
 use serde_json::{Value, json};
 
-/// Whether commands can be held here as a folder of tools demands it; says so if not.
-fn held() -> bool {
+/// Returns `true` if a sandbox for a tools folder is available; otherwise prints a note.
+fn has_sandbox() -> bool {
     let folder = tempfile::tempdir().unwrap();
     let built = Sandbox::builder(Workspace::open(folder.path()).unwrap()).build();
     let _ = built
@@ -58,8 +58,8 @@ async fn call(dispatcher: &Dispatcher, name: &str, args: Value) -> ToolResult {
 }
 
 #[tokio::test]
-async fn a_program_takes_and_gives_json() {
-    if !held() {
+async fn executable_reads_and_writes_json() {
+    if !has_sandbox() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -102,8 +102,8 @@ async fn a_program_takes_and_gives_json() {
 }
 
 #[tokio::test]
-async fn what_goes_wrong_is_told() {
-    if !held() {
+async fn failing_executable_returns_error_with_reason() {
+    if !has_sandbox() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -129,23 +129,23 @@ async fn what_goes_wrong_is_told() {
         (
             "fails",
             ToolErrorKind::Failed,
-            "exit code 3; it said:\nno such city",
+            "exit code 3; its standard error:\nno such city",
         ),
         (
             "prose",
             ToolErrorKind::InvalidOutput,
-            "wrote no JSON to standard output",
+            "did not write JSON to standard output",
         ),
         (
             "silent",
             ToolErrorKind::InvalidOutput,
-            "wrote no JSON to standard output",
+            "did not write JSON to standard output",
         ),
         ("killed", ToolErrorKind::Failed, "signal 9"),
         (
             "floods",
             ToolErrorKind::InvalidOutput,
-            "wrote more than is kept",
+            "wrote more output than the limit allows",
         ),
         (
             "shape",
@@ -160,8 +160,8 @@ async fn what_goes_wrong_is_told() {
 }
 
 #[tokio::test]
-async fn a_program_is_kept_in_its_sandbox() {
-    if !held() {
+async fn executable_is_confined_to_sandbox() {
+    if !has_sandbox() {
         return;
     }
     let root = tempfile::tempdir().unwrap();
@@ -204,7 +204,7 @@ async fn a_program_is_kept_in_its_sandbox() {
         );
     }
     assert!(!tools.join("mark").exists());
-    // With a sandbox of one's own, they work where they are told to.
+    // With a custom sandbox, executables run in its workspace.
     let sandbox = Sandbox::builder(Workspace::open(&work).unwrap())
         .read(&tools)
         .build()
@@ -227,8 +227,8 @@ async fn a_program_is_kept_in_its_sandbox() {
 }
 
 #[test]
-fn a_manifest_that_cannot_be_used_is_reported() {
-    if !held() {
+fn invalid_manifest_is_reported_as_problem() {
+    if !has_sandbox() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -277,27 +277,27 @@ fn a_manifest_that_cannot_be_used_is_reported() {
         .iter()
         .map(ToString::to_string)
         .collect();
-    for wanted in [
-        "`missing.tool.json`: there is no executable `missing` beside it",
-        "`elsewhere.tool.json`: `../x` must be a file beside the manifest",
-        "`absolute.tool.json`: `/bin/sh` must be a file beside the manifest",
-        "`unknown.tool.json`: the manifest cannot be used: unknown field `readonly`",
-        "`plain.tool.json`: `good.tool.json` is no executable file; `chmod +x` makes it one",
+    for expected in [
+        "`missing.tool.json`: no executable `missing` is next to the manifest",
+        "`elsewhere.tool.json`: `../x` must be a file name without a folder",
+        "`absolute.tool.json`: `/bin/sh` must be a file name without a folder",
+        "`unknown.tool.json`: the manifest is invalid: unknown field `readonly`",
+        "`plain.tool.json`: `good.tool.json` is not an executable file; run `chmod +x` on it",
         "the input schema of `schema` is no object schema",
-        "`broken.tool.json`: the manifest cannot be used",
+        "`broken.tool.json`: the manifest is invalid",
     ] {
         assert!(
-            problems.iter().any(|problem| problem.contains(wanted)),
-            "{wanted}: {problems:#?}"
+            problems.iter().any(|problem| problem.contains(expected)),
+            "{expected}: {problems:#?}"
         );
     }
-    // The executable comes later; the manifest is the same.
+    // The executable appears later; the manifest does not change.
     script(folder, "missing", "echo 1");
     assert_eq!(registry.specs().len(), 2);
 }
 
 #[tokio::test]
-async fn a_call_takes_no_longer_than_the_sandbox_allows() {
+async fn executable_call_times_out_at_sandbox_limit() {
     let folder = tempfile::tempdir().unwrap();
     for (name, seconds) in [("hour", 3600), ("day", 86_400)] {
         script(folder.path(), name, "echo {}");
@@ -314,11 +314,11 @@ async fn a_call_takes_no_longer_than_the_sandbox_allows() {
         .iter()
         .any(|problem| format!("{problem:?}").contains("no sandbox"))
     {
-        return println!("not tried: this system cannot hold commands");
+        return println!("skipped: this system has no sandbox for commands");
     }
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert!(
-        format!("{problems:?}").contains("`day.tool.json`: `timeout_seconds` is more"),
+        format!("{problems:?}").contains("`day.tool.json`: `timeout_seconds` exceeds"),
         "{problems:?}"
     );
 }

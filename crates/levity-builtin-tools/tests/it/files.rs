@@ -1,4 +1,4 @@
-//! The tools for files, as a model calls them.
+//! Tests of the file tools through a dispatcher.
 
 mod edit;
 mod list;
@@ -19,13 +19,13 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// A folder, and a dispatcher with the tools for it.
-struct Desk {
+struct Fixture {
     temp: TempDir,
     dispatcher: Dispatcher,
     changed: Arc<Mutex<Vec<String>>>,
 }
 
-impl Desk {
+impl Fixture {
     fn new() -> Self {
         Self::with(|tools| tools)
     }
@@ -48,11 +48,13 @@ impl Desk {
         }
     }
 
-    /// A desk with these files on it.
-    fn holding(files: &[(&str, &str)]) -> Self {
-        let desk = Self::new();
-        files.iter().for_each(|(path, text)| desk.put(path, text));
-        desk
+    /// Creates a fixture with these files.
+    fn with_files(files: &[(&str, &str)]) -> Self {
+        let fixture = Self::new();
+        files
+            .iter()
+            .for_each(|(path, text)| fixture.put(path, text));
+        fixture
     }
 
     fn put(&self, path: &str, bytes: impl AsRef<[u8]>) {
@@ -90,21 +92,21 @@ impl Desk {
         }
     }
 
-    /// The text of a call that succeeds.
+    /// Returns the text of a call that succeeds.
     async fn text(&self, tool: &str, args: Value) -> String {
         let result = self.call(tool, args).await;
         assert_eq!(result.error, None, "{}", result.text());
         result.text().into_owned()
     }
 
-    /// The value of a call that succeeds.
+    /// Returns the value of a call that succeeds.
     async fn value(&self, tool: &str, args: Value) -> Value {
         let result = self.call(tool, args).await;
         assert_eq!(result.error, None, "{}", result.text());
         result.value.unwrap()
     }
 
-    /// The words of a call that fails.
+    /// Returns the kind and message of a call that fails.
     async fn error(&self, tool: &str, args: Value) -> (ToolErrorKind, String) {
         let result = self.call(tool, args).await;
         (
@@ -117,14 +119,14 @@ impl Desk {
 }
 
 #[tokio::test]
-async fn nothing_outside_or_denied_is_touched_by_any_tool() {
-    let desk = Desk::holding(&[
+async fn file_tools_reject_outside_and_denied_paths() {
+    let fixture = Fixture::with_files(&[
         ("a.txt", "text"),
         (".env", "SECRET"),
         (".git/config", "SECRET"),
     ]);
-    std::os::unix::fs::symlink("/etc", desk.path().join("etc")).unwrap();
-    std::os::unix::fs::symlink(".env", desk.path().join("notes")).unwrap();
+    std::os::unix::fs::symlink("/etc", fixture.path().join("etc")).unwrap();
+    std::os::unix::fs::symlink(".env", fixture.path().join("notes")).unwrap();
     for path in [
         "../x",
         "/etc/passwd",
@@ -143,29 +145,30 @@ async fn nothing_outside_or_denied_is_touched_by_any_tool() {
             ("list_files", json!({"path": path})),
             ("search_files", json!({"path": path, "pattern": "SECRET"})),
         ] {
-            let (kind, text) = desk.error(tool, args).await;
+            let (kind, text) = fixture.error(tool, args).await;
             assert_eq!(kind, ToolErrorKind::Denied, "{tool} {path}: {text}");
             assert!(!text.contains("SECRET"), "{tool} {path}: {text}");
         }
     }
     let args = json!({"pattern": "SECRET", "hidden": true, "ignored": true});
     assert!(
-        desk.text("search_files", args)
+        fixture
+            .text("search_files", args)
             .await
             .starts_with("[no match in 1 file;")
     );
-    let list = desk
+    let list = fixture
         .text(
             "list_files",
             json!({"recursive": true, "hidden": true, "ignored": true}),
         )
         .await;
     assert_eq!(list, "a.txt (4)\netc (link)\nnotes (link)\n");
-    assert_eq!(desk.get(".env"), b"SECRET");
+    assert_eq!(fixture.get(".env"), b"SECRET");
 }
 
 #[tokio::test]
-async fn a_read_only_workspace_has_no_tools_that_write() {
+async fn read_only_workspace_has_no_writing_tools() {
     let temp = tempfile::tempdir().unwrap();
     let space = Workspace::builder(temp.path()).read_only().build().unwrap();
     let registry = Registry::builder()
@@ -181,7 +184,7 @@ async fn a_read_only_workspace_has_no_tools_that_write() {
 }
 
 #[tokio::test]
-async fn the_tools_keep_the_contract() {
+async fn file_tools_pass_tool_conformance() {
     use levity_builtin_tools::{EditFile, ListFiles, ReadFile, SearchFiles, WriteFile};
     use levity_test::conformance::tool;
 
@@ -196,7 +199,7 @@ async fn the_tools_keep_the_contract() {
         json!({"path": "b.txt", "content": "x"}),
     )
     .await;
-    // Each call adds one more, so that the next one finds its text again.
+    // Each call adds one more `a`, so that the next call finds its text again.
     tool(
         || EditFile::new(space.clone()),
         json!({"path": "a.txt", "old": "a b", "new": "x a b"}),
@@ -205,7 +208,7 @@ async fn the_tools_keep_the_contract() {
 }
 
 #[test]
-fn file_tools_list_the_workspace_for_a_context_value() {
+fn file_tools_list_workspace_for_context_value() {
     use levity_core::Toolbox as _;
     let temp = tempfile::tempdir().unwrap();
     let view = |max: usize| {
@@ -236,7 +239,7 @@ fn file_tools_list_the_workspace_for_a_context_value() {
         ["b.txt", "src/deep/a.rs", "src/z.rs"],
         "nothing that is hidden, ignored or denied"
     );
-    // What lies nearest to the root is there whatever lies below.
+    // Files near the root are listed, whatever is below them.
     let many = temp.path().join("a");
     fs::create_dir_all(&many).unwrap();
     (0..1_100).for_each(|at| fs::write(many.join(format!("{at}.txt")), "").unwrap());

@@ -1,4 +1,4 @@
-//! `web_fetch` and `web_search` through a dispatcher, against servers on loopback.
+//! Tests of `web_fetch` and `web_search` through a dispatcher, against loopback servers.
 
 mod fetch;
 mod pages;
@@ -12,7 +12,7 @@ use levity_test::ManualWorld;
 use levity_tools::{CallCx, Dispatched, Dispatcher, Registry};
 use serde_json::Value;
 
-/// A dispatcher with one tool, and its clock.
+/// Creates a dispatcher with one tool, and its clock.
 fn dispatcher(tool: impl Tool + 'static) -> (Dispatcher, Arc<ManualWorld>) {
     let world = Arc::new(ManualWorld::new());
     let registry = Registry::builder().tool(tool).build().unwrap();

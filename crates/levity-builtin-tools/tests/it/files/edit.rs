@@ -1,22 +1,23 @@
 use levity_core::ToolErrorKind;
 use serde_json::json;
 
-use super::Desk;
+use super::Fixture;
 
-/// The file after an edit that succeeds.
+/// Returns the file after an edit that succeeds.
 async fn edited(file: impl AsRef<[u8]>, old: &str, new: &str) -> Vec<u8> {
-    let desk = Desk::new();
-    desk.put("f", file);
-    desk.text("edit_file", json!({"path": "f", "old": old, "new": new}))
+    let fixture = Fixture::new();
+    fixture.put("f", file);
+    fixture
+        .text("edit_file", json!({"path": "f", "old": old, "new": new}))
         .await;
-    desk.get("f")
+    fixture.get("f")
 }
 
 #[tokio::test]
-async fn one_place_is_edited() {
-    let desk = Desk::holding(&[("a.rs", "fn a() {}\nfn b() {}\n")]);
+async fn edit_replaces_single_occurrence() {
+    let fixture = Fixture::with_files(&[("a.rs", "fn a() {}\nfn b() {}\n")]);
     let args = json!({"path": "a.rs", "old": "fn b() {}", "new": "fn b() {\n    c();\n}"});
-    let result = desk.call("edit_file", args).await;
+    let result = fixture.call("edit_file", args).await;
     assert_eq!(
         result.text(),
         "edited `a.rs` in 1 place; the new text is in lines 2-4"
@@ -25,24 +26,25 @@ async fn one_place_is_edited() {
         result.value,
         Some(json!({"path": "a.rs", "replaced": 1, "lines": [{"first": 2, "last": 4}]}))
     );
-    assert_eq!(desk.get("a.rs"), b"fn a() {}\nfn b() {\n    c();\n}\n");
-    assert_eq!(*desk.changed.lock().unwrap(), ["a.rs written"]);
+    assert_eq!(fixture.get("a.rs"), b"fn a() {}\nfn b() {\n    c();\n}\n");
+    assert_eq!(*fixture.changed.lock().unwrap(), ["a.rs written"]);
 }
 
 #[tokio::test]
-async fn several_places_are_told_or_all_edited() {
-    let desk = Desk::holding(&[("a", "x\ny\nx\n")]);
-    let (kind, text) = desk
+async fn edit_reports_several_occurrences_or_replaces_all() {
+    let fixture = Fixture::with_files(&[("a", "x\ny\nx\n")]);
+    let (kind, text) = fixture
         .error("edit_file", json!({"path": "a", "old": "x", "new": "z"}))
         .await;
     assert_eq!(kind, ToolErrorKind::Failed);
     assert_eq!(
         text,
-        "`old` is 2 times in `a`, in lines 1, 3; add more of what is around it, or set `all` to \
+        "`old` occurs 2 times in `a`, in lines 1, 3; add more of the text around it, or set `all` \
+            to \
             replace every one"
     );
-    assert_eq!(desk.get("a"), b"x\ny\nx\n");
-    let text = desk
+    assert_eq!(fixture.get("a"), b"x\ny\nx\n");
+    let text = fixture
         .text(
             "edit_file",
             json!({"path": "a", "old": "x", "new": "z", "all": true}),
@@ -52,23 +54,23 @@ async fn several_places_are_told_or_all_edited() {
         text,
         "edited `a` in 2 places; the new text is in line 1, line 3"
     );
-    assert_eq!(desk.get("a"), b"z\ny\nz\n");
+    assert_eq!(fixture.get("a"), b"z\ny\nz\n");
 }
 
 #[tokio::test]
-async fn a_miss_is_helped() {
-    let desk = Desk::holding(&[("a", "if (x) {\n\treturn 1;\n}\n")]);
-    let (_, text) = desk
+async fn edit_of_missing_text_suggests_similar_text() {
+    let fixture = Fixture::with_files(&[("a", "if (x) {\n\treturn 1;\n}\n")]);
+    let (_, text) = fixture
         .error(
             "edit_file",
             json!({"path": "a", "old": "    return 1;", "new": "y"}),
         )
         .await;
     assert!(
-        text.starts_with("`old` is not in `a`; it is there with other white space, in line 2;"),
+        text.starts_with("`old` is not in `a`; it occurs with other white space in line 2;"),
         "{text}"
     );
-    let (_, text) = desk
+    let (_, text) = fixture
         .error(
             "edit_file",
             json!({"path": "a", "old": "return 2;", "new": "y"}),
@@ -78,7 +80,7 @@ async fn a_miss_is_helped() {
         text.contains("the closest line is 2: `return 1;`"),
         "{text}"
     );
-    let (_, text) = desk
+    let (_, text) = fixture
         .error(
             "edit_file",
             json!({"path": "a", "old": "nothing like it", "new": "y"}),
@@ -91,9 +93,9 @@ async fn a_miss_is_helped() {
 }
 
 #[tokio::test]
-async fn what_changes_nothing_is_refused() {
-    let desk = Desk::holding(&[("a", "x")]);
-    let (kind, text) = desk
+async fn edit_without_change_returns_error() {
+    let fixture = Fixture::with_files(&[("a", "x")]);
+    let (kind, text) = fixture
         .error("edit_file", json!({"path": "a", "old": "x", "new": "x"}))
         .await;
     assert_eq!(
@@ -103,14 +105,14 @@ async fn what_changes_nothing_is_refused() {
             "`old` and `new` are the same, so nothing would change"
         )
     );
-    let (kind, _) = desk
+    let (kind, _) = fixture
         .error("edit_file", json!({"path": "a", "old": "", "new": "x"}))
         .await;
     assert_eq!(kind, ToolErrorKind::InvalidArgs);
 }
 
 #[tokio::test]
-async fn ends_of_lines_marks_and_encodings_stay() {
+async fn edit_preserves_line_endings_bom_and_encoding() {
     assert_eq!(
         edited("a\r\nb\r\nc\r\n", "b\nc", "x\ny").await,
         b"a\r\nx\r\ny\r\n"
@@ -135,10 +137,10 @@ async fn ends_of_lines_marks_and_encodings_stay() {
 }
 
 #[tokio::test]
-async fn what_is_no_text_is_left_alone() {
-    let desk = Desk::new();
-    desk.put("a.bin", b"abc\0def");
-    let (kind, text) = desk
+async fn edit_of_binary_file_returns_error() {
+    let fixture = Fixture::new();
+    fixture.put("a.bin", b"abc\0def");
+    let (kind, text) = fixture
         .error(
             "edit_file",
             json!({"path": "a.bin", "old": "abc", "new": "x"}),
@@ -151,8 +153,8 @@ async fn what_is_no_text_is_left_alone() {
             "`a.bin` is not text, so it cannot be edited"
         )
     );
-    desk.put("big.txt", vec![b'x'; (16 << 20) + 1]);
-    let (_, text) = desk
+    fixture.put("big.txt", vec![b'x'; (16 << 20) + 1]);
+    let (_, text) = fixture
         .error(
             "edit_file",
             json!({"path": "big.txt", "old": "abc", "new": "x"}),
@@ -162,15 +164,15 @@ async fn what_is_no_text_is_left_alone() {
 }
 
 #[tokio::test]
-async fn an_edit_does_not_blow_up_a_file() {
-    let desk = Desk::new();
-    desk.put("a", "a".repeat(1 << 20));
+async fn edit_above_size_limit_returns_error() {
+    let fixture = Fixture::new();
+    fixture.put("a", "a".repeat(1 << 20));
     let args = json!({"path": "a", "old": "a", "new": "b".repeat(1 << 20), "all": true});
-    let (kind, text) = desk.error("edit_file", args).await;
+    let (kind, text) = fixture.error("edit_file", args).await;
     assert_eq!(kind, ToolErrorKind::Failed);
     assert!(
         text.contains("`a` would have 1099511627776 bytes"),
         "{text}"
     );
-    assert_eq!(desk.get("a").len(), 1 << 20);
+    assert_eq!(fixture.get("a").len(), 1 << 20);
 }

@@ -5,10 +5,10 @@ use levity_core::{Tool, ToolCx, ToolErrorKind};
 use levity_sandbox::Workspace;
 use serde_json::{Value, json};
 
-use super::Desk;
+use super::Fixture;
 
-async fn found(desk: &Desk, args: Value) -> String {
-    let value = desk.value("search_files", args).await;
+async fn found(fixture: &Fixture, args: Value) -> String {
+    let value = fixture.value("search_files", args).await;
     let place = |found: &Value| format!("{}:{}", found["path"].as_str().unwrap(), found["line"]);
     value["matches"]
         .as_array()
@@ -20,12 +20,12 @@ async fn found(desk: &Desk, args: Value) -> String {
 }
 
 #[tokio::test]
-async fn matches_are_shown_by_file() {
-    let desk = Desk::holding(&[
+async fn search_groups_matches_by_file() {
+    let fixture = Fixture::with_files(&[
         ("b.rs", "fn one() {}\n\nfn two() {}\n"),
         ("a/c.rs", "let x;\nfn three() {}"),
     ]);
-    let result = desk
+    let result = fixture
         .call("search_files", json!({"pattern": r"fn \w+"}))
         .await;
     let text = "a/c.rs\n2: fn three() {}\n\nb.rs\n1: fn one() {}\n3: fn two() {}\n\n[3 matches, in \
@@ -40,18 +40,18 @@ async fn matches_are_shown_by_file() {
         result.value,
         Some(json!({"matches": matches, "complete": true}))
     );
-    let none = desk
+    let none = fixture
         .text("search_files", json!({"pattern": "struct"}))
         .await;
     assert_eq!(
         none,
-        "[no match in 2 files; hidden, ignored and binary files are left out]"
+        "[no match in 2 files; hidden, ignored and binary files are omitted]"
     );
 }
 
 #[tokio::test]
-async fn options_are_heard() {
-    let desk = Desk::holding(&[
+async fn search_applies_options() {
+    let fixture = Fixture::with_files(&[
         ("a.rs", "Foo.bar\nfoo_bar\n"),
         ("b.txt", "foo.bar\n"),
         (".hidden", "foo.bar\n"),
@@ -81,14 +81,14 @@ async fn options_are_heard() {
             "out/gen.rs:1",
         ),
     ] {
-        assert_eq!(found(&desk, args.clone()).await, expected, "{args}");
+        assert_eq!(found(&fixture, args.clone()).await, expected, "{args}");
     }
 }
 
 #[tokio::test]
-async fn lines_around_are_shown() {
-    let desk = Desk::holding(&[("a", "1\n2\nhit\n4\n5\n6\n7\nhit\n")]);
-    let text = desk
+async fn search_shows_context_lines() {
+    let fixture = Fixture::with_files(&[("a", "1\n2\nhit\n4\n5\n6\n7\nhit\n")]);
+    let text = fixture
         .text("search_files", json!({"pattern": "hit", "context": 1}))
         .await;
     assert_eq!(
@@ -98,31 +98,35 @@ async fn lines_around_are_shown() {
 }
 
 #[tokio::test]
-async fn a_bad_pattern_is_told() {
-    let desk = Desk::holding(&[("a", "x")]);
-    let (kind, text) = desk.error("search_files", json!({"pattern": "a(b"})).await;
+async fn invalid_pattern_returns_error() {
+    let fixture = Fixture::with_files(&[("a", "x")]);
+    let (kind, text) = fixture
+        .error("search_files", json!({"pattern": "a(b"}))
+        .await;
     assert_eq!(kind, ToolErrorKind::InvalidArgs);
     assert!(
-        text.contains("the pattern cannot be used") && text.contains("unclosed group"),
+        text.contains("the pattern is invalid") && text.contains("unclosed group"),
         "{text}"
     );
-    let (kind, _) = desk.error("search_files", json!({"pattern": "a\nb"})).await;
+    let (kind, _) = fixture
+        .error("search_files", json!({"pattern": "a\nb"}))
+        .await;
     assert_eq!(kind, ToolErrorKind::InvalidArgs);
-    let (kind, _) = desk
+    let (kind, _) = fixture
         .error("search_files", json!({"pattern": "(\\w{500}){500}"}))
         .await;
     assert_eq!(kind, ToolErrorKind::InvalidArgs);
 }
 
 #[tokio::test]
-async fn binary_and_long_lines_are_bounded() {
-    let desk = Desk::new();
-    desk.put("a.bin", b"needle\0needle");
-    desk.put(
+async fn search_skips_binary_files_and_cuts_long_lines() {
+    let fixture = Fixture::new();
+    fixture.put("a.bin", b"needle\0needle");
+    fixture.put(
         "min.js",
         "x".repeat(500_000) + "needle" + &"y".repeat(500_000),
     );
-    let text = desk
+    let text = fixture
         .text("search_files", json!({"pattern": "needle"}))
         .await;
     assert!(text.len() < 1_000 && text.contains("xneedley"), "{text}");
@@ -134,18 +138,18 @@ async fn binary_and_long_lines_are_bounded() {
         .encode_utf16()
         .flat_map(u16::to_le_bytes)
         .collect();
-    desk.put("wide.txt", wide);
+    fixture.put("wide.txt", wide);
     assert_eq!(
-        found(&desk, json!({"pattern": "needle"})).await,
+        found(&fixture, json!({"pattern": "needle"})).await,
         "min.js:1 wide.txt:1"
     );
 }
 
 #[tokio::test]
-async fn the_first_matches_are_always_the_same() {
-    let desk = Desk::new();
+async fn first_matches_are_deterministic() {
+    let fixture = Fixture::new();
     for n in 0..400 {
-        desk.put(&format!("d{:02}/f{n:03}", n % 40), "hit\nhit\nhit\n");
+        fixture.put(&format!("d{:02}/f{n:03}", n % 40), "hit\nhit\nhit\n");
     }
     let mut all: Vec<String> = (0..400)
         .map(|n| format!("d{:02}/f{n:03}", n % 40))
@@ -158,25 +162,25 @@ async fn the_first_matches_are_always_the_same() {
     for max in [1, 2, 3, 10, 100, 301] {
         for _ in 0..5 {
             assert_eq!(
-                found(&desk, json!({"pattern": "hit", "max": max})).await,
+                found(&fixture, json!({"pattern": "hit", "max": max})).await,
                 expected[..max].join(" ")
             );
         }
     }
     for (max, complete) in [(1199, false), (1200, true), (1201, true)] {
-        let value = desk
+        let value = fixture
             .value("search_files", json!({"pattern": "hit", "max": max}))
             .await;
         assert_eq!(value["complete"], complete, "{max}");
     }
-    let text = desk
+    let text = fixture
         .text("search_files", json!({"pattern": "hit", "max": 5}))
         .await;
     assert!(
         text.ends_with("[the first 5 matches; there are more: narrow `pattern`, `path` or `glob`]"),
         "{text}"
     );
-    let few = desk
+    let few = fixture
         .value(
             "search_files",
             json!({"pattern": "hit", "max": 30, "path": "d00"}),
@@ -186,15 +190,15 @@ async fn the_first_matches_are_always_the_same() {
 }
 
 #[tokio::test]
-async fn long_results_are_bounded_and_always_the_same() {
-    let desk = Desk::new();
+async fn long_results_are_limited_and_deterministic() {
+    let fixture = Fixture::new();
     for n in 0..300 {
-        desk.put(
+        fixture.put(
             &format!("f{n:03}"),
             format!("hit {}\n", "x".repeat(250)).repeat(2),
         );
     }
-    let first = desk
+    let first = fixture
         .call("search_files", json!({"pattern": "hit", "max": 2000}))
         .await;
     assert!(
@@ -205,7 +209,8 @@ async fn long_results_are_bounded_and_always_the_same() {
     assert_eq!(first.value.as_ref().unwrap()["complete"], false);
     for _ in 0..5 {
         assert_eq!(
-            desk.call("search_files", json!({"pattern": "hit", "max": 2000}))
+            fixture
+                .call("search_files", json!({"pattern": "hit", "max": 2000}))
                 .await,
             first
         );
@@ -213,7 +218,7 @@ async fn long_results_are_bounded_and_always_the_same() {
 }
 
 #[tokio::test]
-async fn a_search_that_nobody_waits_for_stops() {
+async fn cancelled_search_stops() {
     let temp = tempfile::tempdir().unwrap();
     for n in 0..200 {
         std::fs::write(temp.path().join(format!("f{n}")), "hit\n".repeat(1000)).unwrap();
@@ -229,7 +234,7 @@ async fn a_search_that_nobody_waits_for_stops() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_that_becomes_a_link_during_a_search_leads_nowhere() {
+async fn folder_swapped_for_link_during_search_is_not_followed() {
     use swap::Swapper;
 
     let temp = tempfile::tempdir().unwrap();
@@ -269,7 +274,7 @@ mod swap {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread::JoinHandle;
 
-    /// Puts `door` in the place of `sub` and back, until it is dropped.
+    /// Swaps `door` and `sub` repeatedly until it is dropped.
     pub(super) struct Swapper(Arc<AtomicBool>, Option<JoinHandle<()>>);
 
     impl Swapper {

@@ -3,59 +3,61 @@ use std::sync::{Arc, Mutex};
 use levity_sandbox::Workspace;
 use serde_json::json;
 
-use super::Desk;
+use super::Fixture;
 
 #[tokio::test]
-async fn a_file_is_made_or_replaced_and_the_change_is_told() {
-    let desk = Desk::new();
-    let text = desk
+async fn write_creates_or_replaces_file_and_reports_change() {
+    let fixture = Fixture::new();
+    let text = fixture
         .text(
             "write_file",
             json!({"path": "./a/b.txt", "content": "x\ny\n"}),
         )
         .await;
-    assert_eq!(text, "made `a/b.txt`: 2 lines, 4 bytes");
-    let value = desk
+    assert_eq!(text, "created `a/b.txt`: 2 lines, 4 bytes");
+    let value = fixture
         .value("write_file", json!({"path": "a/b.txt", "content": ""}))
         .await;
     assert_eq!(
         value,
         json!({"path": "a/b.txt", "created": false, "lines": 0, "bytes": 0})
     );
-    assert_eq!(desk.get("a/b.txt"), b"");
+    assert_eq!(fixture.get("a/b.txt"), b"");
     assert_eq!(
-        *desk.changed.lock().unwrap(),
+        *fixture.changed.lock().unwrap(),
         ["a/b.txt written", "a/b.txt written"]
     );
 }
 
 #[tokio::test]
-async fn what_failed_is_not_told_as_a_change() {
-    let desk = Desk::holding(&[("dir/a", "x")]);
-    desk.error("write_file", json!({"path": "dir", "content": "x"}))
+async fn failed_write_reports_no_change() {
+    let fixture = Fixture::holding(&[("dir/a", "x")]);
+    fixture
+        .error("write_file", json!({"path": "dir", "content": "x"}))
         .await;
-    desk.error(
-        "edit_file",
-        json!({"path": "dir/a", "old": "y", "new": "x"}),
-    )
-    .await;
-    assert!(desk.changed.lock().unwrap().is_empty());
+    fixture
+        .error(
+            "edit_file",
+            json!({"path": "dir/a", "old": "y", "new": "x"}),
+        )
+        .await;
+    assert!(fixture.changed.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
-async fn the_host_hears_of_changes_from_the_workspace() {
+async fn workspace_reports_written_file_to_host() {
     use levity_builtin_tools::WriteFile;
     use levity_core::{Tool, ToolCx};
 
     let temp = tempfile::tempdir().unwrap();
     let space = Workspace::open(temp.path()).unwrap();
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let listener = heard.clone();
+    let changes = Arc::new(Mutex::new(Vec::new()));
+    let listener = changes.clone();
     space.on_change(move |change| listener.lock().unwrap().push(change.path.clone()));
     let args = json!({"path": "a.txt", "content": "x"});
     WriteFile::new(space)
         .call(args, &ToolCx::detached())
         .await
         .unwrap();
-    assert_eq!(*heard.lock().unwrap(), ["a.txt"]);
+    assert_eq!(*changes.lock().unwrap(), ["a.txt"]);
 }

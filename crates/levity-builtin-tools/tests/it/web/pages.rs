@@ -1,4 +1,4 @@
-//! Pages of many kinds, held against what is expected of them and against another reader.
+//! Tests with pages of many kinds, against expected texts and a reference reader.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use serde_json::json;
 use super::server::{Answer, Server};
 use super::{call, dispatcher};
 
-/// How much of the words must be the same as with the reference reader, by page: twice those that
-/// both have, by those of both together. What is missing to 1 is mostly ours: texts of images,
-/// headings that repeat the title, and the last entry of the listing, which the other takes for an
-/// ornament. Of a page made by scripts it finds nothing.
+/// The minimum share of words in common with the reference reader, by page: twice the common words,
+/// divided by the words of both. The difference to 1 is mostly additional text on our side: image
+/// texts, headings that repeat the title, and the last entry of the listing, which the other reader
+/// omits. The reference reader finds nothing in a page made by scripts.
 const PAGES: &[(&str, f64)] = &[
     ("news", 0.92),
     ("docs", 0.97),
@@ -41,7 +41,7 @@ fn words(text: &str) -> HashMap<String, usize> {
         .split(|c: char| !c.is_alphanumeric())
         .filter(|word| !word.is_empty())
     {
-        // Where there are no spaces, every character is a word.
+        // Without spaces, every character is a word.
         let parts: Vec<String> = match word.chars().any(is_wide) {
             true => word.chars().map(String::from).collect(),
             false => vec![word.to_lowercase()],
@@ -53,7 +53,7 @@ fn words(text: &str) -> HashMap<String, usize> {
     words
 }
 
-/// The text of a page in Markdown, without the addresses of its links.
+/// Returns the Markdown of a page without the addresses of its links.
 fn without_addresses(text: &str) -> String {
     let mut parts = text.split("](");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -62,7 +62,7 @@ fn without_addresses(text: &str) -> String {
     })
 }
 
-fn same(ours: &str, theirs: &str) -> f64 {
+fn similarity(ours: &str, theirs: &str) -> f64 {
     let (ours, theirs) = (words(&without_addresses(ours)), words(theirs));
     let both: usize = ours
         .iter()
@@ -93,10 +93,10 @@ async fn text_of(name: &str) -> String {
     format!("Title: {title}\n\n{text}\n")
 }
 
-/// With `LEVITY_WRITE_PAGES=1` the expected texts are written anew; look at the difference before
-/// keeping it.
+/// Set `LEVITY_WRITE_PAGES=1` to write the expected texts anew; review the difference before
+/// committing it.
 #[tokio::test]
-async fn every_page_is_read_as_expected() {
+async fn pages_match_expected_texts() {
     for (name, _) in PAGES {
         let (found, file) = (text_of(name).await, fixture(&format!("{name}.md")));
         if std::env::var_os("LEVITY_WRITE_PAGES").is_some() {
@@ -111,16 +111,20 @@ async fn every_page_is_read_as_expected() {
 }
 
 #[tokio::test]
-async fn another_reader_finds_the_same() {
+async fn pages_agree_with_reference_reader() {
     let mut report = Vec::new();
     for (name, bound) in PAGES {
         let theirs = std::fs::read_to_string(fixture(&format!("{name}.reference.txt"))).unwrap();
         let ours = text_of(name).await;
         let ours = ours.split_once("\n\n").map_or("", |(_, text)| text);
-        let same = same(ours, &theirs);
+        let similarity = similarity(ours, &theirs);
         report.push(format!(
-            "{name}: {same:.3} of {bound}{}",
-            if same < *bound { " TOO LITTLE" } else { "" }
+            "{name}: {similarity:.3} of {bound}{}",
+            if similarity < *bound {
+                " TOO LITTLE"
+            } else {
+                ""
+            }
         ));
     }
     assert!(

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::server::{Answer, Server};
 use super::{call, dispatcher};
 
-/// The parts of a reply of Brave that matter here, in the shape of its documentation.
+/// The relevant parts of a Brave response, in the shape of its documentation.
 const BRAVE: &str = r#"{
     "type": "search",
     "query": {"original": "rust", "more_results_available": true},
@@ -20,7 +20,7 @@ const BRAVE: &str = r#"{
     ]}
 }"#;
 
-/// A reply of SearXNG.
+/// A response of SearXNG.
 const SEARXNG: &str = r#"{
     "query": "rust", "number_of_results": 0, "answers": [], "suggestions": ["rust game"], "unresponsive_engines": [],
     "results": [
@@ -31,7 +31,7 @@ const SEARXNG: &str = r#"{
 }"#;
 
 #[tokio::test]
-async fn brave_is_asked_and_read() {
+async fn brave_sends_query_and_parses_results() {
     let server = Server::start(&[("/res/v1/web/search", Answer::json(BRAVE))]).await;
     let brave = Brave::new(" s3cret\n")
         .base_url(server.url("/"))
@@ -66,7 +66,7 @@ async fn brave_is_asked_and_read() {
 }
 
 #[tokio::test]
-async fn searxng_is_asked_and_read() {
+async fn searxng_sends_query_and_parses_results() {
     let server = Server::start(&[("/sub/search", Answer::json(SEARXNG))]).await;
     let searxng = SearXng::new(server.url("/sub/")).guard(server.guard().build().unwrap());
     let dispatcher = dispatcher(WebSearch::new(searxng)).0;
@@ -91,18 +91,15 @@ async fn searxng_is_asked_and_read() {
 }
 
 #[tokio::test]
-async fn trouble_is_told_without_the_key() {
+async fn search_error_does_not_contain_key() {
     let away = Answer::new(302, "location: http://169.254.169.254/\r\n", "");
     for (answer, words) in [
-        (
-            Answer::new(401, "", "bad key s3cret"),
-            "does not accept the key",
-        ),
-        (Answer::new(422, "", ""), "in another way"),
+        (Answer::new(401, "", "bad key s3cret"), "rejects the key"),
+        (Answer::new(422, "", ""), "rephrase it"),
         (Answer::new(429, "", ""), "fewer requests"),
-        (Answer::new(500, "", ""), "in trouble"),
-        (Answer::new(404, "", ""), "as it should"),
-        (Answer::html("<p>hello"), "not answer in JSON"),
+        (Answer::new(500, "", ""), "the search service failed"),
+        (Answer::new(404, "", ""), "unexpected status"),
+        (Answer::html("<p>hello"), "not respond with JSON"),
         (Answer::json("{}"), "Nothing was found"),
         (Answer::json("[1, 2]"), "Nothing was found"),
         (away, "redirects"),
@@ -133,13 +130,13 @@ async fn trouble_is_told_without_the_key() {
     assert!(
         result
             .text()
-            .contains("the program does not allow its own search service"),
+            .contains("the network guard does not allow the search service"),
         "{}",
         result.text()
     );
 }
 
-/// Finds what it is asked for, and too much of it.
+/// A provider that returns the query, and too many results.
 struct Echo;
 
 #[async_trait]
@@ -153,7 +150,7 @@ impl SearchProvider for Echo {
 }
 
 #[tokio::test]
-async fn any_provider_will_do_and_results_are_bounded() {
+async fn results_of_custom_provider_are_limited() {
     let dispatcher = dispatcher(WebSearch::new(Echo)).0;
     let result = call(&dispatcher, "web_search", json!({"query": " a query "})).await;
     let value = result.value.unwrap();

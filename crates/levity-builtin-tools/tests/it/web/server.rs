@@ -1,4 +1,4 @@
-//! A web server on loopback that says what it is told to, and keeps what it was asked.
+//! A loopback web server with fixed responses that records its requests.
 #![allow(
     clippy::disallowed_methods,
     reason = "a server is aborted when it is dropped"
@@ -13,16 +13,16 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
-/// What is done with a request.
+/// The response to a request.
 #[derive(Clone)]
 pub(crate) enum Answer {
-    /// These bytes, and the end.
+    /// Sends these bytes and closes the connection.
     Say(Vec<u8>),
-    /// These bytes, and then nothing for ever.
+    /// Sends these bytes and then nothing.
     Stall(Vec<u8>),
-    /// These bytes, and then the second ones without end.
+    /// Sends these bytes, and then the second ones forever.
     Endless(Vec<u8>, Vec<u8>),
-    /// These bytes, and then the connection is torn down.
+    /// Sends these bytes and then resets the connection.
     Reset(Vec<u8>),
 }
 
@@ -46,7 +46,7 @@ impl Answer {
     }
 }
 
-/// Serves by path until it is dropped; paths that it does not know are not found.
+/// A server by path that runs until it is dropped; unknown paths return 404.
 pub(crate) struct Server {
     port: u16,
     heads: Arc<Mutex<Vec<String>>>,
@@ -64,11 +64,11 @@ impl Server {
             .map(|(path, answer)| ((*path).to_owned(), answer.clone()))
             .collect();
         let (answers, heads) = (Arc::new(answers), Arc::<Mutex<Vec<String>>>::default());
-        let kept = heads.clone();
+        let recorded = heads.clone();
         let task = tokio::spawn(async move {
             let mut live = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                let (answers, heads) = (answers.clone(), kept.clone());
+                let (answers, heads) = (answers.clone(), recorded.clone());
                 live.spawn(async move { serve(stream, &answers, &heads).await });
             }
         });
@@ -79,7 +79,7 @@ impl Server {
         format!("http://127.0.0.1:{}{path}", self.port)
     }
 
-    /// The heads of all requests so far.
+    /// Returns the heads of all requests since the start.
     pub(crate) fn heads(&self) -> Vec<String> {
         self.heads.lock().unwrap().clone()
     }
@@ -130,7 +130,7 @@ async fn serve(
             return stream.set_zero_linger();
         }
     }
-    // Ends when the client goes.
+    // The loop ends when the client disconnects.
     while stream.read(&mut [0; 64]).await? > 0 {}
     Ok(())
 }
