@@ -1,7 +1,7 @@
 use levity_core::SharedError;
 
-/// Does work that blocks, on a thread that may be blocked where there is one.
-pub(crate) async fn aside<T: Send + 'static>(
+/// Runs blocking work on a blocking thread, or inline outside a tokio runtime.
+pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, SharedError> {
     match tokio::runtime::Handle::try_current() {

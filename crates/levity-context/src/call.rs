@@ -10,7 +10,7 @@ use levity_core::{ContextAsk, ContextBlock, ContextError, ContextLifetime, Conte
 type Failure = Box<dyn Error + Send + Sync>;
 type Text = Pin<Box<dyn Future<Output = Result<String, Failure>> + Send>>;
 
-/// One block of context whose text a function gives, each time anew.
+/// A block of context whose text comes from a function, called each time.
 ///
 /// ```
 /// use levity_context::ContextFn;
@@ -27,9 +27,9 @@ type Text = Pin<Box<dyn Future<Output = Result<String, Failure>> + Send>>;
 /// # }
 /// ```
 ///
-/// A text that is too long is cut, and says so; an empty one is no block. The block is for the run,
-/// unless [`lasting`](Self::lasting) says that it seldom changes. A failure ends the run that asks;
-/// see [`or_note`](crate::ContextExt::or_note).
+/// A text that is too long is cut with a note; an empty one yields no block. The block is valid for
+/// one run, unless [`lasting`](Self::lasting) sets a longer lifetime. An error fails the run that
+/// requests the context; see [`or_note`](crate::ContextExt::or_note).
 #[derive(Clone)]
 #[must_use]
 pub struct ContextFn {
@@ -39,7 +39,8 @@ pub struct ContextFn {
 }
 
 impl ContextFn {
-    /// A block of this name. The function is told how much room there is and what the run is to do.
+    /// Creates a block with this name. The function receives the remaining budget and the goal of
+    /// the run.
     pub fn new<F, R, E>(name: impl Into<String>, call: F) -> Self
     where
         F: Fn(ContextAsk) -> R + Send + Sync + 'static,
@@ -57,7 +58,7 @@ impl ContextFn {
         }
     }
 
-    /// Says how long it stays as it is; for a run by default.
+    /// Sets how long the text stays unchanged; for one run by default.
     pub fn lasting(mut self, lasts: ContextLifetime) -> Self {
         self.lasts = lasts;
         self

@@ -1,29 +1,29 @@
 use levity_core::SharedError;
 use levity_sandbox::PathError;
 
-/// A result of this crate.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why there is no context value.
+/// The reason why there is no context value.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A value is not what a context value has to be.
-    #[error("the value is no context: {}", .0.join("; "))]
+    /// A value that does not match the schema of a context value.
+    #[error("the value is not a valid context: {}", .0.join("; "))]
     Mismatch(Vec<String>),
     /// The files of the workspace could not be listed.
-    #[error("the files of the workspace could not be listed")]
+    #[error("cannot list the files of the workspace")]
     Workspace(#[source] PathError),
-    /// What is remembered could not be had.
-    #[error("what is remembered could not be had")]
+    /// The memory could not be read.
+    #[error("cannot read the memory")]
     Memory(#[source] SharedError),
-    /// The thread that did the work is gone.
-    #[error("the work was given up")]
+    /// The thread that did the work panicked or was shut down.
+    #[error("the thread that lists the workspace panicked or was shut down")]
     Lost(#[source] SharedError),
 }
 
 impl Error {
-    /// Whether the same call may succeed later by itself.
+    /// Returns `true` if the same call may succeed later without a change.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Workspace(error) => error.is_retryable(),

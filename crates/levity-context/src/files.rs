@@ -1,9 +1,9 @@
-//! Files that say how a project wants things done.
+//! Context files with the conventions of a project.
 
+mod budget;
+mod context_file;
 mod find;
 mod read;
-mod room;
-mod taken;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,20 +13,20 @@ use async_trait::async_trait;
 use levity_core::{ContextAsk, ContextBlock, ContextError, ContextSource};
 use levity_sandbox::{PathError, Workspace};
 
-pub use taken::{ContextFile, FileExcerpt};
+pub use context_file::{ContextFile, FileExcerpt};
 
-use crate::aside::aside;
+use crate::blocking::run_blocking;
 use crate::note;
 
-/// The source's name in errors.
+/// The name of this source in errors.
 const NAME: &str = "context files";
-/// What the last block is called, which names the files that there was no room for.
+/// The name of the last block, which lists the files that did not fit.
 const LEFT_OUT: &str = "files left out";
 
 type Watcher = Arc<dyn Fn(&[ContextFile]) + Send + Sync>;
 
-/// Files of a workspace that say how the project wants things done: `.context/*.md` by name, and
-/// `AGENTS.md` from the folder of the workspace down to the one that is worked in.
+/// The context files of a workspace: `.context/*.md` by name, and `AGENTS.md` from the root of the
+/// workspace down to the working folder.
 ///
 /// ```
 /// use levity_context::ContextFiles;
@@ -47,13 +47,14 @@ type Watcher = Arc<dyn Fn(&[ContextFile]) + Send + Sync>;
 /// # }
 /// ```
 ///
-/// # Promises
-/// - The files are read each time they are asked for; nothing is kept.
-/// - No file outside the workspace is read, whatever links there are; the file of
-///   [`user_file`](Self::user_file) alone is elsewhere.
-/// - The budget holds. When it is short, each file gets its share: short ones are whole, long ones
-///   are cut, and it is said how much of them is there. What cannot be shown at all is named.
-/// - A file that cannot be read is a block that says so, and no error.
+/// # Guarantees
+/// - The files are read on each request; nothing is cached.
+/// - No file outside the workspace is read, whatever its links are. The only exception is the file
+///   that you set with [`user_file`](Self::user_file).
+/// - The blocks never exceed the budget. If it is short, each file gets a share: short files are
+///   complete, and long files are cut with a note of their size. Files that cannot be shown are
+///   named.
+/// - A file that cannot be read yields a block with the reason, not an error.
 #[derive(Clone)]
 #[must_use]
 pub struct ContextFiles {
@@ -70,12 +71,12 @@ pub struct ContextFiles {
 }
 
 impl ContextFiles {
-    /// How many files are shown at most, unless [`max_files`](Self::max_files) says otherwise.
+    /// The default maximum number of files; change it with [`max_files`](Self::max_files).
     pub const DEFAULT_MAX_FILES: usize = 100;
-    /// How many bytes are read at most, unless [`max_bytes`](Self::max_bytes) says otherwise.
+    /// The default maximum number of bytes; change it with [`max_bytes`](Self::max_bytes).
     pub const DEFAULT_MAX_BYTES: usize = 1 << 20;
 
-    /// The files of this workspace.
+    /// Creates a source for the context files of this workspace.
     pub fn new(workspace: &Workspace) -> Self {
         Self {
             space: workspace.clone(),
@@ -91,66 +92,66 @@ impl ContextFiles {
         }
     }
 
-    /// The files of the workspace in this folder.
+    /// Creates a source for the workspace in this folder.
     ///
     /// # Errors
-    /// When it is not there, or is no folder.
+    /// Fails if the path does not exist or is not a folder.
     pub fn open(root: impl AsRef<Path>) -> Result<Self, PathError> {
         Ok(Self::new(&Workspace::builder(root).read_only().build()?))
     }
 
-    /// Another folder than `.context`, by its path in the workspace.
+    /// Sets another folder than `.context`, by its path in the workspace.
     pub fn folder(mut self, path: impl Into<String>) -> Self {
         (self.folder, self.has_folder) = (path.into(), true);
         self
     }
 
-    /// Leaves out `.context`.
+    /// Excludes the files in `.context`.
     pub fn without_folder(mut self) -> Self {
         self.has_folder = false;
         self
     }
 
-    /// Takes files of the folders in `.context` as well; each is called by its path from there on.
+    /// Includes subfolders of `.context`; each file is named by its path below it.
     pub fn nested(mut self) -> Self {
         self.nested = true;
         self
     }
 
-    /// Leaves out `AGENTS.md`.
+    /// Excludes all `AGENTS.md` files.
     pub fn without_agents(mut self) -> Self {
         self.agents = false;
         self
     }
 
-    /// Where in the workspace the agent works. The `AGENTS.md` of each folder on the way there is
-    /// taken, the nearest last.
+    /// Sets the folder in which the agent works. The `AGENTS.md` of each folder on the path to it
+    /// is included, the nearest last.
     pub fn working_dir(mut self, path: impl Into<String>) -> Self {
         self.working_dir = path.into();
         self
     }
 
-    /// A file of the user's own, which comes before those of the project. It may be anywhere, and
-    /// need not be there.
+    /// Sets a personal file of the user, which precedes those of the project. It may be anywhere,
+    /// and it is optional.
     pub fn user_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.user_file = Some(path.into());
         self
     }
 
-    /// How many files are shown at most; [`DEFAULT_MAX_FILES`](Self::DEFAULT_MAX_FILES) by default.
+    /// Sets the maximum number of files; [`DEFAULT_MAX_FILES`](Self::DEFAULT_MAX_FILES) by default.
     pub fn max_files(mut self, files: usize) -> Self {
         self.max_files = files;
         self
     }
 
-    /// How many bytes are read at most, whatever the budget is;
+    /// Sets the maximum number of bytes that are read, whatever the budget;
     /// [`DEFAULT_MAX_BYTES`](Self::DEFAULT_MAX_BYTES) by default.
     pub fn max_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes;
         self
     }
 
-    /// Calls `watcher` with what was taken each time the files were read.
+    /// Calls `watcher` with the list of files after each read.
     pub fn on_read(mut self, watcher: impl Fn(&[ContextFile]) + Send + Sync + 'static) -> Self {
         self.watcher = Some(Arc::new(watcher));
         self
@@ -158,9 +159,9 @@ impl ContextFiles {
 
     fn read(&self, budget: usize) -> Result<(Vec<ContextBlock>, Vec<ContextFile>), PathError> {
         let found = find::find(self)?;
-        let plan = room::plan(found, budget.min(self.max_bytes / 4), self.max_files);
-        let (mut blocks, mut taken, mut left_out) = (Vec::new(), Vec::new(), plan.left_out);
-        // A file may take more than its length let expect, as far as nobody else needs it.
+        let plan = budget::plan(found, budget.min(self.max_bytes / 4), self.max_files);
+        let (mut blocks, mut report, mut left_out) = (Vec::new(), Vec::new(), plan.left_out);
+        // A file may use more tokens than planned if no other file needs them.
         let mut spare = plan.spare;
         for share in plan.shares {
             let room = share.tokens + spare;
@@ -168,7 +169,7 @@ impl ContextFiles {
             match block {
                 Some(block) => {
                     spare = room - block.tokens();
-                    taken.push(ContextFile::new(share.file.name, shown));
+                    report.push(ContextFile::new(share.file.name, shown));
                     blocks.push(block);
                 }
                 None => left_out.push(share.file.name),
@@ -177,15 +178,15 @@ impl ContextFiles {
         blocks.extend(note::left_out(
             LEFT_OUT,
             &note::named(&left_out, "file"),
-            plan.kept + spare,
+            plan.reserved + spare,
         ));
-        let no_room = || FileExcerpt::no("there is no room for it");
-        taken.extend(
+        let no_room = || FileExcerpt::no("it does not fit the budget");
+        report.extend(
             left_out
                 .into_iter()
                 .map(|name| ContextFile::new(name, no_room())),
         );
-        Ok((blocks, taken))
+        Ok((blocks, report))
     }
 }
 
@@ -193,12 +194,12 @@ impl ContextFiles {
 impl ContextSource for ContextFiles {
     async fn blocks(&self, ask: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
         let (files, budget) = (self.clone(), ask.budget);
-        let read = aside(move || files.read(budget))
+        let read = run_blocking(move || files.read(budget))
             .await
             .map_err(|cause| ContextError::new(NAME, cause))?;
-        let (blocks, taken) = read.map_err(|error| ContextError::new(NAME, error))?;
+        let (blocks, report) = read.map_err(|error| ContextError::new(NAME, error))?;
         if let Some(watcher) = &self.watcher {
-            watcher(&taken);
+            watcher(&report);
         }
         Ok(blocks)
     }

@@ -1,4 +1,4 @@
-//! What can be put around a source.
+//! Wrappers around a source of context.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use levity_core::{ContextAsk, ContextBlock, ContextError, ContextLifetime, ContextSource, World};
 use levity_system::SystemWorld;
 
-/// What can be put around any source of context.
+/// Wrappers for any source of context.
 ///
 /// ```
 /// use levity_context::{ContextExt as _, ContextFn};
@@ -21,12 +21,12 @@ use levity_system::SystemWorld;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let tickets = ContextFn::new("tickets", |_| async { Err::<String, _>("the server is down") });
 /// let blocks = tickets.at_most(500).or_note().blocks(&ContextAsk::new(1_000)).await?;
-/// assert_eq!((&*blocks[0].name, &*blocks[0].text), ("tickets", "[this could not be had now]"));
+/// assert_eq!((&*blocks[0].name, &*blocks[0].text), ("tickets", "[this is not available now]"));
 /// # Ok(())
 /// # }
 /// ```
 pub trait ContextExt: ContextSource + Sized {
-    /// The source with a budget of its own, however much room there is.
+    /// Limits the source to its own budget, however large the overall budget is.
     fn at_most(self, tokens: usize) -> AtMost<Self> {
         AtMost {
             source: self,
@@ -34,8 +34,7 @@ pub trait ContextExt: ContextSource + Sized {
         }
     }
 
-    /// Puts a note in the place of what the source has to say when it fails, so that the run goes
-    /// on.
+    /// Replaces an error of the source with a note, so that the run continues.
     fn or_note(self) -> OrNote<Self> {
         OrNote {
             source: self,
@@ -43,7 +42,7 @@ pub trait ContextExt: ContextSource + Sized {
         }
     }
 
-    /// Makes the source fail when it takes longer than this. `name` is what the error calls it.
+    /// Fails if the source takes longer than `time`. Errors call the source `name`.
     fn within(self, time: Duration, name: impl Into<String>) -> Within<Self> {
         Within {
             source: self,
@@ -56,7 +55,7 @@ pub trait ContextExt: ContextSource + Sized {
 
 impl<S: ContextSource> ContextExt for S {}
 
-/// A source with a budget of its own; see [`ContextExt::at_most`].
+/// A source with its own budget; see [`ContextExt::at_most`].
 #[derive(Clone, Debug)]
 pub struct AtMost<S> {
     source: S,
@@ -75,7 +74,7 @@ impl<S: ContextSource> ContextSource for AtMost<S> {
 
 type Watcher = Arc<dyn Fn(&ContextError) + Send + Sync>;
 
-/// A source whose failure is a note; see [`ContextExt::or_note`].
+/// A source that yields a note instead of an error; see [`ContextExt::or_note`].
 #[derive(Clone)]
 pub struct OrNote<S> {
     source: S,
@@ -83,8 +82,8 @@ pub struct OrNote<S> {
 }
 
 impl<S> OrNote<S> {
-    /// Calls `watcher` with the error: the note does not say what went wrong, since that is nothing
-    /// for a model.
+    /// Calls `watcher` with the error. The note does not contain the cause, because a model does
+    /// not need it.
     #[must_use]
     pub fn on_failure(mut self, watcher: impl Fn(&ContextError) + Send + Sync + 'static) -> Self {
         self.watcher = Some(Arc::new(watcher));
@@ -103,7 +102,7 @@ impl<S: ContextSource> ContextSource for OrNote<S> {
         if let Some(watcher) = &self.watcher {
             watcher(&error);
         }
-        let note = ContextBlock::new(error.name, "[this could not be had now]")
+        let note = ContextBlock::new(error.name, "[this is not available now]")
             .lasting(ContextLifetime::Run);
         Ok(note.cut_to(ask.budget).into_iter().collect())
     }
@@ -127,7 +126,7 @@ pub struct Within<S> {
 }
 
 impl<S> Within<S> {
-    /// The clock that it goes by; the system's by default.
+    /// Sets the clock for the time limit; the system's clock by default.
     #[must_use]
     pub fn world(mut self, world: impl World + 'static) -> Self {
         self.world = Arc::new(world);
@@ -147,7 +146,7 @@ impl<S: ContextSource> ContextSource for Within<S> {
     }
 }
 
-/// What `work` comes to, unless `end` is there first.
+/// Returns the result of `work`, or `None` if `end` completes first.
 async fn either<T>(work: impl Future<Output = T>, end: impl Future<Output = ()>) -> Option<T> {
     let (mut work, mut end) = (pin!(work), pin!(end));
     poll_fn(|cx| match work.as_mut().poll(cx) {

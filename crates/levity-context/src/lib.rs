@@ -1,4 +1,4 @@
-//! What an agent goes by: context files, the workspace, and the one value that holds it all.
+//! Context for agents: context files, the workspace, and one value that contains all of it.
 //!
 //! ```
 //! use levity_context::{ContextExt as _, ContextFiles, ContextFn, Sources};
@@ -9,31 +9,38 @@
 //! # let folder = tempfile::tempdir()?;
 //! # let folder = folder.path();
 //! std::fs::write(folder.join("AGENTS.md"), "Run the tests before you say it works.\n")?;
-//! let tickets = ContextFn::new("open tickets", |_| async { Ok::<_, std::io::Error>("#12 too small".into()) });
+//! let tickets = ContextFn::new("open tickets", |_| async {
+//!     Ok::<_, std::io::Error>("#12 too small".into())
+//! });
 //!
-//! // An agent takes it by `Agent::builder(model).context(sources)`.
-//! let sources = Sources::new().source(ContextFiles::open(folder)?).source_at(-1, tickets.at_most(500).or_note());
+//! // Pass the sources to an agent with `Agent::builder(model).context(sources)`.
+//! let sources = Sources::new()
+//!     .source(ContextFiles::open(folder)?)
+//!     .source_at(-1, tickets.at_most(500).or_note());
 //! let blocks = sources.blocks(&ContextAsk::new(1_000)).await?;
-//! assert_eq!(blocks.iter().map(|block| &*block.name).collect::<Vec<_>>(), ["AGENTS.md", "open tickets"]);
+//! let names: Vec<_> = blocks.iter().map(|block| &*block.name).collect();
+//! assert_eq!(names, ["AGENTS.md", "open tickets"]);
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! - [`ContextFiles`]: `.context/*.md`, and `AGENTS.md` down to the folder that is worked in.
-//! - [`ContextFn`]: a block whose text a function gives. [`Sources`]: several sources as one, each
-//!   of its own priority.
-//!   [`ContextExt`]: a source with a budget or a time limit of its own, or one that cannot fail.
-//! - [`WorkspaceFiles`]: the names of the files of a workspace. [`ContextProvider`]: the context
-//!   value, which [`CONTEXT_SCHEMA`] describes and [`check_context`] checks.
+//! - [`ContextFiles`]: `.context/*.md`, and `AGENTS.md` from the root down to the working folder.
+//! - [`ContextFn`]: a block whose text comes from a function.
+//! - [`Sources`]: several sources as one, each with a priority.
+//! - [`ContextExt`]: a source with its own budget or time limit, or with a note instead of an
+//!   error.
+//! - [`WorkspaceFiles`]: the names of the files of a workspace.
+//! - [`ContextProvider`]: the context value, which [`CONTEXT_SCHEMA`] describes and
+//!   [`check_context`] checks.
 //!
-//! Files are read by a [`Workspace`](levity_sandbox::Workspace) only, so none outside it is. What
-//! does not fit a budget is cut or left out, and that is said where the model reads it. Nothing is
-//! kept from one time to the next.
+//! All files are read through a [`Workspace`](levity_sandbox::Workspace), so no file outside it is
+//! read. Text that exceeds a budget is cut or omitted, and a note for the model states this.
+//! Nothing is cached between calls.
 //!
-//! What is not here: how an agent shows the blocks to its model, which is in `levity-loop`; and
-//! what an agent remembers, which is in `levity-memory`.
+//! This crate deliberately does not render blocks for a model, which `levity-loop` does, and has no
+//! memory, which is in `levity-memory`.
 
-mod aside;
+mod blocking;
 mod call;
 mod error;
 mod files;

@@ -1,10 +1,10 @@
 use levity_core::ContextBlock;
 
-/// How many are named of those that are left out.
+/// The maximum number of omitted parts that are named.
 const MAX_NAMED: usize = 5;
 
-/// A block that says what is left out, within so many tokens; in few words where there is room only
-/// for those.
+/// Creates a block that lists omitted parts within a token limit. If space is short, the text is
+/// shorter.
 pub(crate) fn left_out(
     name: impl Into<String>,
     parts: &[String],
@@ -23,7 +23,7 @@ pub(crate) fn left_out(
         .find(|block| block.tokens() <= tokens)
 }
 
-/// The first of some names, and how many more there are.
+/// Returns the first names, and how many more there are.
 pub(crate) fn named(names: &[String], what: &str) -> Vec<String> {
     let (first, rest) = names.split_at(names.len().min(MAX_NAMED));
     let more = (!rest.is_empty()).then(|| count(rest.len(), what));
@@ -34,7 +34,7 @@ pub(crate) fn named(names: &[String], what: &str) -> Vec<String> {
         .collect()
 }
 
-/// So many more of something.
+/// Formats a count such as `3 more files`.
 pub(crate) fn count(number: usize, what: &str) -> String {
     format!("{number} more {what}{}", if number == 1 { "" } else { "s" })
 }

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 pub const CONTEXT_SCHEMA: &str = r#"{
   "$schema": "https://json-schema.org/draft/2020-12/schema",
   "title": "Context",
-  "description": "Everything an agent goes by: what it is to do, where, what it did, what it knows.",
+  "description": "The context of an agent: its task, workspace, history and memory.",
   "type": "object",
   "properties": {
     "intent": { "type": "string", "description": "What the user wants." },
@@ -37,44 +37,46 @@ pub const CONTEXT_SCHEMA: &str = r#"{
     },
     "history": {
       "type": "array",
-      "description": "What was done, and what came of it.",
+      "description": "The actions of the agent, with their observations.",
       "items": {
         "type": "object",
         "properties": {
           "step": { "type": "integer", "minimum": 1, "description": "Its number, from 1." },
           "action": { "type": "object", "description": "The tool and its arguments." },
-          "observation": { "type": "object", "description": "What came of it." }
+          "observation": { "type": "object", "description": "The result of the action." }
         },
         "required": ["step", "action", "observation"],
         "additionalProperties": false
       }
     },
-    "memory": { "type": "object", "description": "What is remembered from before." }
+    "memory": { "type": "object", "description": "Memory from earlier runs." }
   },
   "required": ["intent", "workspace", "history", "memory"],
   "additionalProperties": false
 }"#;
 
-/// How many problems are told at a time.
+/// The maximum number of reported problems.
 const MAX_PROBLEMS: usize = 8;
-/// The longest word of a problem, in characters.
-const MAX_WORDS: usize = 200;
+/// The maximum length of a problem's text, in characters.
+const MAX_TEXT: usize = 200;
 
-/// Says whether a value is a context value, by [`CONTEXT_SCHEMA`].
+/// Validates a context value against [`CONTEXT_SCHEMA`].
 ///
 /// ```
 /// # use levity_context::check_context;
 /// # use serde_json::json;
-/// let error = check_context(&json!({"intent": 1, "workspace": {"root": "."}, "history": [], "memory": {}}));
+/// let value = json!({"intent": 1, "workspace": {"root": "."}, "history": [], "memory": {}});
+/// let error = check_context(&value);
 /// assert_eq!(
 ///     error.unwrap_err().to_string(),
-///     "the value is no context: at `/intent`: value is not of type \"string\"; \
+///     "the value is not a valid context: at `/intent`: value is not of type \"string\"; \
 ///      at `/workspace`: \"files\" is a required property"
 /// );
 /// ```
 ///
 /// # Errors
-/// When it is none; each place that does not match is named, and nothing of what is there is told.
+/// Fails if the value does not match. The error names each mismatching place, but no content of the
+/// value.
 pub fn check(value: &Value) -> Result<()> {
     let problems = match validator() {
         Ok(validator) => problems(validator, value),
@@ -87,13 +89,13 @@ pub fn check(value: &Value) -> Result<()> {
     }
 }
 
-/// Reads a context value.
+/// Parses a context value.
 ///
 /// # Errors
-/// As [`check_context`](crate::check_context).
+/// Fails under the same conditions as [`check_context`](crate::check_context).
 pub fn parse(value: &Value) -> Result<Context> {
     check(value)?;
-    Context::deserialize(value).map_err(|_| Error::Mismatch(vec!["it cannot be read".to_owned()]))
+    Context::deserialize(value).map_err(|_| Error::Mismatch(vec!["it cannot be parsed".to_owned()]))
 }
 
 fn validator() -> Result<&'static Validator, &'static String> {
@@ -116,26 +118,26 @@ fn problems(validator: &Validator, value: &Value) -> Vec<String> {
         problems.push(format!("and {more} more"));
     }
     if problems.is_empty() {
-        problems.extend(uncountable(value));
+        problems.extend(invalid_step_number(value));
     }
     problems
 }
 
 fn problem(error: &ValidationError<'_>) -> String {
-    let place = error.instance_path().to_string();
-    let words = error.masked().to_string();
-    let words: String = words.chars().take(MAX_WORDS).collect();
-    format!("at `{place}`: {words}")
+    let path = error.instance_path().to_string();
+    let text = error.masked().to_string();
+    let text: String = text.chars().take(MAX_TEXT).collect();
+    format!("at `{path}`: {text}")
 }
 
-/// A step whose number is whole for a schema, `1.0` or one of 30 digits, and yet none that can be
-/// counted with.
-fn uncountable(value: &Value) -> Option<String> {
+/// Returns an error for a step number that the schema accepts, such as `1.0` or 30 digits, but that
+/// does not fit an integer.
+fn invalid_step_number(value: &Value) -> Option<String> {
     let steps = value["history"].as_array()?;
     let step = steps
         .iter()
         .position(|step| step["step"].as_u64().is_none())?;
     Some(format!(
-        "at `/history/{step}/step`: value is no whole number of 64 bits"
+        "at `/history/{step}/step`: value is not a 64-bit integer"
     ))
 }

@@ -7,17 +7,17 @@ use levity_core::{ContextAsk, ContextBlock, ContextError, ContextLifetime, Conte
 
 use crate::note;
 
-/// What is kept for saying what is left out, in tokens.
-const SPARE: usize = 40;
-/// A source is not asked when there are fewer tokens than this.
-const LEAST: usize = 16;
-/// What the block is called that says what is left out.
+/// The tokens reserved for the note about omissions.
+const RESERVED_TOKENS: usize = 40;
+/// A source is not queried if fewer tokens than this remain.
+const MIN_TOKENS: usize = 16;
+/// The name of the block that lists omitted parts.
 const LEFT_OUT: &str = "context left out";
 
-/// Several sources of context as one, each of its own weight.
+/// Several sources of context as one, each with a priority.
 ///
-/// Their blocks come in the order in which the sources were added, whatever their priority is. When
-/// there is not room for all, those of low priority yield first.
+/// Their blocks appear in the order in which you add the sources, whatever their priority. If the
+/// budget is short, sources with low priority lose their blocks first.
 ///
 /// ```
 /// use levity_context::Sources;
@@ -30,15 +30,18 @@ const LEFT_OUT: &str = "context left out";
 ///     .source(ContextBlock::new("rules", "Be kind.\n".repeat(20)));
 ///
 /// let blocks = sources.blocks(&ContextAsk::new(120)).await?;
-/// let ends: Vec<_> = blocks.iter().map(|block| (&*block.name, block.text.lines().last().unwrap())).collect();
+/// let ends: Vec<_> = blocks
+///     .iter()
+///     .map(|block| (&*block.name, block.text.lines().last().unwrap()))
+///     .collect();
 /// let cut = "[cut: these are the first 154 of 1400 bytes]";
 /// assert_eq!(ends, [("glossary", cut), ("rules", "Be kind.")]);
 /// # Ok(())
 /// # }
 /// ```
 ///
-/// A source that fails makes the whole fail; see [`or_note`](crate::ContextExt::or_note). Blocks of
-/// the same name are told apart by a number.
+/// If one source fails, the whole request fails; see [`or_note`](crate::ContextExt::or_note).
+/// Blocks with the same name get a number.
 #[derive(Clone, Default)]
 #[must_use]
 pub struct Sources {
@@ -52,18 +55,18 @@ struct Slot {
 }
 
 impl Sources {
-    /// No source yet.
+    /// Creates an empty list of sources.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a source of priority 0.
+    /// Adds a source with priority 0.
     pub fn source(self, source: impl ContextSource + 'static) -> Self {
         self.source_at(0, source)
     }
 
-    /// Adds a source of this priority. Those of a higher one are asked first; among equals, those
-    /// that were added first.
+    /// Adds a source with this priority. Sources with a higher priority are queried first; among
+    /// equals, those added first.
     pub fn source_at(mut self, priority: i32, source: impl ContextSource + 'static) -> Self {
         self.slots.push(Slot {
             priority,
@@ -78,57 +81,57 @@ impl ContextSource for Sources {
     async fn blocks(&self, ask: &ContextAsk) -> Result<Vec<ContextBlock>, ContextError> {
         let mut order: Vec<(usize, &Slot)> = self.slots.iter().enumerate().collect();
         order.sort_by_key(|(_, slot)| std::cmp::Reverse(slot.priority));
-        let kept = if order.len() > 1 {
-            SPARE.min(ask.budget / 8)
+        let reserved = if order.len() > 1 {
+            RESERVED_TOKENS.min(ask.budget / 8)
         } else {
             0
         };
-        let mut room = Room {
-            tokens: ask.budget - kept,
-            ..Room::default()
+        let mut remaining = RemainingBudget {
+            tokens: ask.budget - reserved,
+            ..RemainingBudget::default()
         };
         let mut found = vec![Vec::new(); order.len()];
         for (n, slot) in order {
-            if room.tokens < LEAST {
-                room.unasked += 1;
+            if remaining.tokens < MIN_TOKENS {
+                remaining.skipped_sources += 1;
                 continue;
             }
-            let ask = ContextAsk::new(room.tokens).for_goal(ask.goal.as_str());
-            found[n] = room.take(slot.source.blocks(&ask).await?);
+            let ask = ContextAsk::new(remaining.tokens).for_goal(ask.goal.as_str());
+            found[n] = remaining.take(slot.source.blocks(&ask).await?);
         }
-        let note = room.note(kept);
+        let note = remaining.note(reserved);
         Ok(found.into_iter().flatten().chain(note).collect())
     }
 }
 
-/// How much room is left, and what found none.
+/// The remaining budget, and the blocks that did not fit.
 #[derive(Default)]
-struct Room {
+struct RemainingBudget {
     tokens: usize,
     names: HashSet<String>,
     left_out: Vec<String>,
-    unasked: usize,
+    skipped_sources: usize,
 }
 
-impl Room {
+impl RemainingBudget {
     fn take(&mut self, blocks: Vec<ContextBlock>) -> Vec<ContextBlock> {
-        let mut taken = Vec::with_capacity(blocks.len());
+        let mut accepted = Vec::with_capacity(blocks.len());
         for mut block in blocks {
-            block.name = self.told_apart(block.name);
+            block.name = self.unique_name(block.name);
             let name = block.name.clone();
             match block.cut_to(self.tokens) {
                 Some(block) => {
                     self.tokens -= block.tokens();
-                    taken.push(block);
+                    accepted.push(block);
                 }
                 None => self.left_out.push(name),
             }
         }
-        taken
+        accepted
     }
 
-    /// The name, with a number if it is taken already.
-    fn told_apart(&mut self, name: String) -> String {
+    /// Returns a unique name, with a number if the name is in use.
+    fn unique_name(&mut self, name: String) -> String {
         let numbered = (2..).map(|number| format!("{name} ({number})"));
         let mut names = [name.clone()].into_iter().chain(numbered);
         names
@@ -136,16 +139,16 @@ impl Room {
             .unwrap_or(name)
     }
 
-    fn note(&mut self, kept: usize) -> Option<ContextBlock> {
+    fn note(&mut self, reserved: usize) -> Option<ContextBlock> {
         let mut parts = note::named(&self.left_out, "block");
-        if self.unasked > 0 {
+        if self.skipped_sources > 0 {
             parts.push(format!(
                 "what comes from {}",
-                note::count(self.unasked, "source")
+                note::count(self.skipped_sources, "source")
             ));
         }
-        let name = self.told_apart(LEFT_OUT.to_owned());
-        let block = note::left_out(name, &parts, kept.saturating_add(self.tokens))?;
+        let name = self.unique_name(LEFT_OUT.to_owned());
+        let block = note::left_out(name, &parts, reserved.saturating_add(self.tokens))?;
         Some(block.lasting(ContextLifetime::Run))
     }
 }

@@ -1,4 +1,4 @@
-//! Everything an agent goes by, as one value.
+//! The context of an agent as one value.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -13,11 +13,12 @@ use crate::error::{Error, Result};
 use crate::schema::check;
 use crate::workspace::WorkspaceFiles;
 
-type Remembered = Pin<Box<dyn Future<Output = Result<Value, SharedError>> + Send>>;
+type MemoryFuture = Pin<Box<dyn Future<Output = Result<Value, SharedError>> + Send>>;
 
-/// Builds the context value of an agent: what it is to do, where, what it did, what it knows.
+/// Builds the context value of an agent: its task, workspace, history and memory.
 ///
-/// Nothing is listed or asked for before [`context`](Self::context) is called, and each time anew.
+/// Each call of [`context`](Self::context) lists the files and reads the memory again; nothing
+/// happens before it.
 ///
 /// ```
 /// use levity_context::{ContextProvider, WorkspaceFiles, check_context};
@@ -43,22 +44,22 @@ type Remembered = Pin<Box<dyn Future<Output = Result<Value, SharedError>> + Send
 #[must_use]
 pub struct ContextProvider {
     files: Option<WorkspaceFiles>,
-    memory: Option<Arc<dyn Fn() -> Remembered + Send + Sync>>,
+    memory: Option<Arc<dyn Fn() -> MemoryFuture + Send + Sync>>,
 }
 
 impl ContextProvider {
-    /// A provider that knows no workspace and remembers nothing.
+    /// Creates a provider without a workspace or memory.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Where the agent works.
+    /// Sets the workspace in which the agent works.
     pub fn workspace(mut self, files: WorkspaceFiles) -> Self {
         self.files = Some(files);
         self
     }
 
-    /// What is remembered from before, as an object.
+    /// Sets a function that returns the memory from earlier runs, as an object.
     pub fn memory<F, R, E>(mut self, memory: F) -> Self
     where
         F: Fn() -> R + Send + Sync + 'static,
@@ -72,10 +73,11 @@ impl ContextProvider {
         self
     }
 
-    /// The context of an agent that is to do this and has done that.
+    /// Returns the context of an agent with this intent and history.
     ///
     /// # Errors
-    /// When the workspace cannot be listed, or the memory cannot be had or is no object.
+    /// Fails if the workspace cannot be listed, or if the memory cannot be read or is not an
+    /// object.
     pub async fn context(
         &self,
         intent: impl Into<String> + Send,
@@ -91,15 +93,15 @@ impl ContextProvider {
         match context.memory.is_object() {
             true => Ok(context),
             false => Err(Error::Mismatch(vec![
-                "at `/memory`: it is no object".to_owned(),
+                "at `/memory`: it is not an object".to_owned(),
             ])),
         }
     }
 
-    /// The same as JSON that matches [`CONTEXT_SCHEMA`](crate::CONTEXT_SCHEMA).
+    /// Returns the context as JSON that matches [`CONTEXT_SCHEMA`](crate::CONTEXT_SCHEMA).
     ///
     /// # Errors
-    /// As [`context`](Self::context).
+    /// Fails under the same conditions as [`context`](Self::context).
     pub async fn value(
         &self,
         intent: impl Into<String> + Send,

@@ -1,6 +1,6 @@
-//! The files of a workspace, by name.
+//! The names of the files of a workspace.
 
-mod ignored;
+mod ignore_rules;
 mod walk;
 
 use std::path::Path;
@@ -12,13 +12,13 @@ use levity_core::{
 };
 use levity_sandbox::{PathError, Workspace};
 
-use crate::aside::aside;
+use crate::blocking::run_blocking;
 use crate::error::{Error, Result};
 
-/// What the block of the files is called.
+/// The name of the block that lists the files.
 const NAME: &str = "files of the workspace";
 
-/// The names of the files of a workspace, as they are when they are asked for.
+/// The names of the files of a workspace, listed on each request.
 ///
 /// ```
 /// use levity_context::WorkspaceFiles;
@@ -37,11 +37,11 @@ const NAME: &str = "files of the workspace";
 /// # }
 /// ```
 ///
-/// What `.gitignore` and `.ignore` name is left out, as are names that begin with a dot, what the
-/// workspace denies, and links that lead out of it or to folders. When there are more files than
-/// may be listed, those nearest to the root are taken, and it is said how many are missing.
+/// The list omits paths that `.gitignore` and `.ignore` name, hidden names, denied paths, and links
+/// to folders or out of the workspace. If there are more files than the limit, those nearest to the
+/// root are listed, with a note of how many are missing.
 ///
-/// It is a source of context as well: one block with a name on each line, for the run.
+/// It is also a source of context: one block per run, with one name on each line.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct WorkspaceFiles {
@@ -53,34 +53,32 @@ pub struct WorkspaceFiles {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FileList {
-    /// The folder and the files, sorted.
+    /// The folder and its files, sorted.
     pub view: WorkspaceView,
-    /// How many files are not among them that could be.
+    /// The number of files beyond the limit.
     pub missing: usize,
-    /// Whether there may be still more: the workspace is so large, or so deep, that not all of it
-    /// was looked at, or a folder of it cannot be read.
+    /// Set if there may be more files: the workspace is too large or deep to be read completely, or
+    /// a folder cannot be read.
     pub has_more: bool,
 }
 
 impl FileList {
-    /// What is to be said of the files that are missing; none when all are there.
+    /// Returns a note about the missing files; `None` if the list is complete.
     pub fn note(&self) -> Option<String> {
         match (self.missing, self.has_more) {
             (0, false) => None,
             (0, true) => Some("[there may be more files]".to_owned()),
             (missing, false) => Some(format!("[{missing} more files are not listed]")),
-            (missing, true) => Some(format!(
-                "[{missing} more files, or still more, are not listed]"
-            )),
+            (missing, true) => Some(format!("[at least {missing} more files are not listed]")),
         }
     }
 }
 
 impl WorkspaceFiles {
-    /// How many files are listed, unless [`max_files`](Self::max_files) says otherwise.
+    /// The default maximum number of files; change it with [`max_files`](Self::max_files).
     pub const DEFAULT_MAX_FILES: usize = 1_000;
 
-    /// The files of this workspace.
+    /// Creates a list of the files of this workspace.
     pub fn new(workspace: &Workspace) -> Self {
         Self {
             space: workspace.clone(),
@@ -88,35 +86,35 @@ impl WorkspaceFiles {
         }
     }
 
-    /// The files of the workspace in this folder.
+    /// Creates a list for the workspace in this folder.
     ///
     /// # Errors
-    /// When it is not there, or is no folder.
+    /// Fails if the path does not exist or is not a folder.
     pub fn open(root: impl AsRef<Path>) -> Result<Self, PathError> {
         Ok(Self::new(&Workspace::builder(root).read_only().build()?))
     }
 
-    /// How many files are listed; [`DEFAULT_MAX_FILES`](Self::DEFAULT_MAX_FILES) by default.
+    /// Sets the maximum number of files; [`DEFAULT_MAX_FILES`](Self::DEFAULT_MAX_FILES) by default.
     pub fn max_files(mut self, files: usize) -> Self {
         self.max_files = files;
         self
     }
 
-    /// The folder and its files as they are now.
+    /// Returns the folder and its current files.
     ///
     /// # Errors
-    /// When the workspace itself cannot be listed.
+    /// Fails if the root of the workspace cannot be listed.
     pub async fn view(&self) -> Result<WorkspaceView> {
         Ok(self.list().await?.view)
     }
 
-    /// The same, with word of what is missing.
+    /// Returns the current files with the number of missing ones.
     ///
     /// # Errors
-    /// When the workspace itself cannot be listed.
+    /// Fails if the root of the workspace cannot be listed.
     pub async fn list(&self) -> Result<FileList> {
         let files = self.clone();
-        let listed = aside(move || walk::list(&files.space, files.max_files)).await;
+        let listed = run_blocking(move || walk::list(&files.space, files.max_files)).await;
         listed.map_err(Error::Lost)?.map_err(Error::Workspace)
     }
 }

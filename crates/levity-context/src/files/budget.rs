@@ -1,60 +1,64 @@
-//! How much of each file is shown.
+//! Distribution of the budget among the files.
 
 use levity_core::ContextBlock;
 
 use super::find::File;
 use super::read::not_shown;
 
-/// How many tokens of a file are shown at least, its name aside: fewer are no use to anybody.
-const LEAST: usize = 40;
-/// What is kept for naming the files that are left out, in tokens.
-const SPARE: usize = 64;
+/// The minimum number of tokens for a file, without its name; fewer are not useful.
+const MIN_TOKENS: usize = 40;
+/// The tokens reserved for naming the omitted files.
+const RESERVED_TOKENS: usize = 64;
 
-/// A file, and how many tokens it may take.
+/// A file and its number of tokens.
 #[derive(Debug)]
 pub(super) struct Share {
     pub(super) file: File,
     pub(super) tokens: usize,
 }
 
-/// What is shown.
+/// The distribution of the budget.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// The files that are shown, in their order.
     pub(super) shares: Vec<Share>,
-    /// The names of the others.
+    /// The names of the omitted files.
     pub(super) left_out: Vec<String>,
-    /// How many tokens there are for naming those.
-    pub(super) kept: usize,
-    /// How many tokens are left.
+    /// The number of tokens for naming the omitted files.
+    pub(super) reserved: usize,
+    /// The number of unused tokens.
     pub(super) spare: usize,
 }
 
-/// Gives each file its share of the room.
+/// Distributes the budget among the files.
 pub(super) fn plan(files: Vec<File>, room: usize, max_files: usize) -> Plan {
-    let wishes: Vec<Wish> = files.iter().map(Wish::of).collect();
-    let all = wishes
+    let demands: Vec<TokenDemand> = files.iter().map(TokenDemand::of).collect();
+    let all = demands
         .iter()
-        .fold(0, |sum: usize, wish| sum.saturating_add(wish.cost()));
+        .fold(0, |sum: usize, demand| sum.saturating_add(demand.cost()));
     let is_short = all > room || files.len() > max_files;
-    let kept = if is_short { SPARE.min(room / 4) } else { 0 };
-    let (chosen, rest) = choose(&files, &wishes, room - kept, max_files);
-    let (kept, rest) = if chosen.contains(&false) {
-        (kept, rest)
+    let reserved = if is_short {
+        RESERVED_TOKENS.min(room / 4)
     } else {
-        (0, rest + kept)
+        0
     };
-    let (level, spare) = level(&wishes, &chosen, rest);
+    let (chosen, rest) = choose(&files, &demands, room - reserved, max_files);
+    let (reserved, rest) = if chosen.contains(&false) {
+        (reserved, rest)
+    } else {
+        (0, rest + reserved)
+    };
+    let (level, spare) = level(&demands, &chosen, rest);
     let mut plan = Plan {
         spare,
-        kept,
+        reserved,
         ..Plan::default()
     };
-    for ((file, wish), is_chosen) in files.into_iter().zip(wishes).zip(chosen) {
+    for ((file, demand), is_chosen) in files.into_iter().zip(demands).zip(chosen) {
         match is_chosen {
             true => plan.shares.push(Share {
                 file,
-                tokens: wish.least + wish.more.min(level),
+                tokens: demand.least + demand.more.min(level),
             }),
             false => plan.left_out.push(file.name),
         }
@@ -62,15 +66,15 @@ pub(super) fn plan(files: Vec<File>, room: usize, max_files: usize) -> Plan {
     plan
 }
 
-/// How many tokens a file takes.
-struct Wish {
-    /// At least.
+/// The number of tokens that a file needs.
+struct TokenDemand {
+    /// The minimum.
     least: usize,
-    /// And how many more when it is whole.
+    /// The additional tokens for the complete file.
     more: usize,
 }
 
-impl Wish {
+impl TokenDemand {
     fn of(file: &File) -> Self {
         let text = match &file.at {
             Ok((_, size)) => usize::try_from(*size).unwrap_or(usize::MAX).div_ceil(4),
@@ -78,8 +82,8 @@ impl Wish {
         };
         let name = ContextBlock::new(file.name.as_str(), "").tokens();
         Self {
-            least: name + text.min(LEAST),
-            more: text.saturating_sub(LEAST),
+            least: name + text.min(MIN_TOKENS),
+            more: text.saturating_sub(MIN_TOKENS),
         }
     }
 
@@ -88,47 +92,52 @@ impl Wish {
     }
 }
 
-/// Which files have a place, and what is left when each takes the least: those of the highest rank
-/// first, and of one rank in their order.
-fn choose(files: &[File], wishes: &[Wish], room: usize, max_files: usize) -> (Vec<bool>, usize) {
+/// Selects files by rank, then by order, as long as their minimum fits. Returns the selection and
+/// the remaining tokens.
+fn choose(
+    files: &[File],
+    demands: &[TokenDemand],
+    room: usize,
+    max_files: usize,
+) -> (Vec<bool>, usize) {
     let mut order: Vec<usize> = (0..files.len()).collect();
     order.sort_by_key(|n| std::cmp::Reverse(files[*n].rank));
     let mut chosen = vec![false; files.len()];
     let (mut room, mut places) = (room, max_files);
     for n in order {
-        if wishes[n].least <= room && places > 0 {
+        if demands[n].least <= room && places > 0 {
             chosen[n] = true;
-            (room, places) = (room - wishes[n].least, places - 1);
+            (room, places) = (room - demands[n].least, places - 1);
         }
     }
     (chosen, room)
 }
 
-/// How much more each file may take so that all that were chosen take the same or are whole, and
-/// what is left then.
-fn level(wishes: &[Wish], chosen: &[bool], room: usize) -> (usize, usize) {
-    let chosen = wishes.iter().zip(chosen).filter(|(_, chosen)| **chosen);
-    let mut wanted: Vec<usize> = chosen.map(|(wish, _)| wish.more).collect();
-    wanted.sort_unstable();
-    let (mut room, mut left) = (room, wanted.len());
-    for more in wanted {
-        if more > room / left {
-            return (room / left, room % left);
+/// Returns the equal share of additional tokens per selected file, up to its full size, and the
+/// remainder.
+fn level(demands: &[TokenDemand], chosen: &[bool], room: usize) -> (usize, usize) {
+    let chosen = demands.iter().zip(chosen).filter(|(_, chosen)| **chosen);
+    let mut demanded: Vec<usize> = chosen.map(|(demand, _)| demand.more).collect();
+    demanded.sort_unstable();
+    let (mut room, mut remaining_files) = (room, demanded.len());
+    for more in demanded {
+        if more > room / remaining_files {
+            return (room / remaining_files, room % remaining_files);
         }
-        (room, left) = (room - more, left - 1);
+        (room, remaining_files) = (room - more, remaining_files - 1);
     }
     (usize::MAX, room)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::find::Place;
+    use super::super::find::FileLocation;
     use super::*;
 
     fn file(name: &str, bytes: u64, rank: usize) -> File {
         File {
             name: name.to_owned(),
-            at: Ok((Place::Inside(name.to_owned()), bytes)),
+            at: Ok((FileLocation::Inside(name.to_owned()), bytes)),
             rank,
         }
     }
@@ -158,13 +167,13 @@ mod tests {
             )
         );
         assert_eq!(
-            shares.iter().map(|(_, tokens)| tokens).sum::<usize>() + plan.spare + plan.kept,
+            shares.iter().map(|(_, tokens)| tokens).sum::<usize>() + plan.spare + plan.reserved,
             room
         );
     }
 
     #[test]
-    fn what_fits_is_whole() {
+    fn files_within_budget_are_complete() {
         check(
             &[("a", 400, 0), ("b", 0, 0)],
             106,
@@ -176,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn long_files_yield_to_short_ones() {
+    fn long_files_are_cut_before_short_ones() {
         check(
             &[("a", 4_000, 0), ("b", 200, 0), ("c", 8_000, 2)],
             400,
@@ -186,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nearest_has_its_place_first() {
+    fn nearest_files_are_selected_first() {
         let files = [
             ("a", 4_000, 0),
             ("b", 4_000, 0),
@@ -200,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_no_more_files_than_may_be() {
+    fn number_of_files_is_limited() {
         let files = [
             ("a", 4, 0),
             ("b", 4, 0),

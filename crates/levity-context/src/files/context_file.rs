@@ -1,26 +1,26 @@
 use std::fmt;
 
-/// A file that was found, and what is shown of it.
+/// A context file, with how much of it is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ContextFile {
-    /// What its block is called.
+    /// The name of its block.
     pub name: String,
-    /// What is shown of it.
+    /// The part of the file that is shown.
     pub shown: FileExcerpt,
 }
 
-/// What is shown of a file.
+/// The part of a file that is shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FileExcerpt {
-    /// All of it.
+    /// The complete file.
     Whole,
-    /// Its beginning.
+    /// The beginning of the file.
     Cut,
-    /// Nothing.
+    /// None of the file.
     No {
-        /// Why.
+        /// The reason for the omission.
         reason: String,
     },
 }
@@ -44,7 +44,7 @@ impl fmt::Display for ContextFile {
         match &self.shown {
             FileExcerpt::Whole => f.write_str(&self.name),
             FileExcerpt::Cut => write!(f, "{} (cut)", self.name),
-            FileExcerpt::No { reason } => write!(f, "{} (left out: {reason})", self.name),
+            FileExcerpt::No { reason } => write!(f, "{} (omitted: {reason})", self.name),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which files there are.
+//! Discovery of the context files.
 
 use std::path::Path;
 
@@ -7,32 +7,32 @@ use levity_sandbox::{FolderEntry, Kind, PathError, Workspace};
 use super::ContextFiles;
 use super::read::reason;
 
-/// How many entries of a folder are looked at.
+/// The maximum number of entries that are read of a folder.
 const MAX_ENTRIES: usize = 10_000;
-/// How deep folders in the folder are looked at.
+/// The maximum depth of subfolders that are read.
 const MAX_DEPTH: usize = 16;
 const AGENTS: &str = "AGENTS.md";
 
 /// A file that may be shown.
 #[derive(Debug)]
 pub(super) struct File {
-    /// What its block is called.
+    /// The name of its block.
     pub(super) name: String,
-    /// Where it is, and how long, or why it cannot be shown.
-    pub(super) at: Result<(Place, u64), String>,
-    /// What is of a higher rank yields later when there is little room.
+    /// The location and size of the file, or the reason why it cannot be shown.
+    pub(super) at: Result<(FileLocation, u64), String>,
+    /// Files with a lower rank are omitted first if the budget is short.
     pub(super) rank: usize,
 }
 
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum FileLocation {
     /// A path in the workspace.
     Inside(String),
-    /// A workspace of its own, and the file's name in it.
+    /// A separate workspace, and the file's name in it.
     User(Workspace, String),
 }
 
-/// The files in the order in which they are shown.
+/// Returns the files in the order in which they are shown.
 pub(super) fn find(files: &ContextFiles) -> Result<Vec<File>, PathError> {
     let space = &files.space;
     let agents = if files.agents {
@@ -58,7 +58,7 @@ pub(super) fn find(files: &ContextFiles) -> Result<Vec<File>, PathError> {
     Ok(found)
 }
 
-/// The paths of `AGENTS.md` on the way to a folder.
+/// Returns the paths of `AGENTS.md` from the root to a folder.
 fn agents(space: &Workspace, working_dir: &str) -> Result<Vec<String>, PathError> {
     let dir = space.dir(working_dir)?;
     let ends = dir
@@ -75,13 +75,13 @@ fn agents(space: &Workspace, working_dir: &str) -> Result<Vec<String>, PathError
         .collect())
 }
 
-/// The user's file; none when it is not there.
+/// Returns the user's file; `None` if it does not exist.
 fn user(path: &Path) -> Option<File> {
     let name = path
         .file_name()
         .unwrap_or(path.as_os_str())
         .to_string_lossy();
-    let at = match place(path) {
+    let at = match locate(path) {
         Ok(place) => Ok(place),
         Err(PathError::NotFound(_)) => return None,
         Err(error) => Err(reason(&error)),
@@ -93,8 +93,8 @@ fn user(path: &Path) -> Option<File> {
     })
 }
 
-/// Where the user's file really is: whoever names it may have linked it from elsewhere.
-fn place(path: &Path) -> Result<(Place, u64), PathError> {
+/// Resolves the path of the user's file, which may be a link.
+fn locate(path: &Path) -> Result<(FileLocation, u64), PathError> {
     let shown = || path.to_string_lossy().into_owned();
     let real = path.canonicalize().map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => PathError::NotFound(shown()),
@@ -115,15 +115,15 @@ fn place(path: &Path) -> Result<(Place, u64), PathError> {
         .allow_hard_links()
         .build()?;
     let size = size(&space, name)?;
-    Ok((Place::User(space, name.to_owned()), size))
+    Ok((FileLocation::User(space, name.to_owned()), size))
 }
 
-/// The files of the folder, by name. One that is called as an `AGENTS.md` is, is called by its
-/// whole path.
+/// Returns the files of the folder by name. A file with the same name as an `AGENTS.md` is named by
+/// its whole path.
 fn folder(files: &ContextFiles, agents: &[String]) -> Vec<File> {
     let mut walk = Walk {
         files,
-        left: MAX_ENTRIES,
+        remaining: MAX_ENTRIES,
         found: Vec::new(),
     };
     walk.enter("", 0);
@@ -144,12 +144,12 @@ fn folder(files: &ContextFiles, agents: &[String]) -> Vec<File> {
 
 struct Walk<'a> {
     files: &'a ContextFiles,
-    left: usize,
+    remaining: usize,
     found: Vec<File>,
 }
 
 impl Walk<'_> {
-    /// Looks at a folder, by its path in the folder.
+    /// Reads a folder, by its path below the context folder.
     fn enter(&mut self, below: &str, depth: usize) {
         let folder = &self.files.folder;
         let path = if below.is_empty() {
@@ -157,14 +157,17 @@ impl Walk<'_> {
         } else {
             format!("{folder}/{below}")
         };
-        let listing = match self.files.space.list(&path, self.left) {
+        let listing = match self.files.space.list(&path, self.remaining) {
             Ok(listing) => listing,
             Err(PathError::NotFound(_)) => return,
             Err(error) => return self.problem(path, reason(&error)),
         };
-        self.left = self.left.saturating_sub(listing.entries.len());
+        self.remaining = self.remaining.saturating_sub(listing.entries.len());
         if listing.truncated {
-            self.problem(path, format!("only {MAX_ENTRIES} entries are looked at"));
+            self.problem(
+                path,
+                format!("only the first {MAX_ENTRIES} entries are read"),
+            );
         }
         for entry in listing
             .entries
@@ -188,7 +191,7 @@ impl Walk<'_> {
             Kind::Dir if depth >= MAX_DEPTH => {
                 self.problem(
                     path,
-                    format!("folders are not looked at below {MAX_DEPTH} others"),
+                    format!("folders more than {MAX_DEPTH} levels deep are not read"),
                 );
             }
             Kind::Dir => self.enter(&name, depth + 1),
@@ -204,7 +207,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What cannot be shown is called by its whole path: it may be the folder itself.
+    /// A problem names the whole path, because it may be the folder itself.
     fn problem(&mut self, path: String, reason: String) {
         self.found.push(File {
             name: path,
@@ -216,13 +219,14 @@ impl Walk<'_> {
 
 fn inside(space: &Workspace, path: String, name: String, rank: usize) -> File {
     let at = match size(space, &path) {
-        Ok(size) => Ok((Place::Inside(path), size)),
+        Ok(size) => Ok((FileLocation::Inside(path), size)),
         Err(error) => Err(reason(&error)),
     };
     File { name, at, rank }
 }
 
-/// How long a file is. It is opened, so that one that cannot be read gets the room to say why.
+/// Returns the size of a file. Opening it detects an unreadable file early, so that the reason gets
+/// space.
 fn size(space: &Workspace, path: &str) -> Result<u64, PathError> {
     Ok(space.read_start(path, 0)?.size)
 }

@@ -1,4 +1,4 @@
-//! What is in a file.
+//! Reading of a context file.
 
 use std::borrow::Cow;
 
@@ -6,10 +6,9 @@ use levity_core::ContextBlock;
 use levity_sandbox::{Excerpt, PathError, Workspace};
 
 use super::FileExcerpt;
-use super::find::{File, Place};
+use super::find::{File, FileLocation};
 
-/// A file as a block within so many tokens; none when there is no room even to say that it is
-/// there.
+/// Returns a file as a block within a token limit; `None` if not even a note fits.
 pub(super) fn read(
     space: &Workspace,
     file: &File,
@@ -43,15 +42,15 @@ pub(super) fn read(
     )
 }
 
-fn open(space: &Workspace, place: &Place, max: u64) -> Result<Excerpt, String> {
+fn open(space: &Workspace, place: &FileLocation, max: u64) -> Result<Excerpt, String> {
     let excerpt = match place {
-        Place::Inside(path) => space.read_start(path, max),
-        Place::User(space, name) => space.read_start(name, max),
+        FileLocation::Inside(path) => space.read_start(path, max),
+        FileLocation::User(space, name) => space.read_start(name, max),
     };
     excerpt.map_err(|error| reason(&error))
 }
 
-/// The text of a file, and how many bytes it has as a whole.
+/// Returns the text of a file and its total size in bytes.
 fn decode(excerpt: &Excerpt) -> (String, u64) {
     const MARK: &[u8] = b"\xef\xbb\xbf";
     let (bytes, size) = match excerpt.bytes.strip_prefix(MARK) {
@@ -65,11 +64,10 @@ fn decode(excerpt: &Excerpt) -> (String, u64) {
     };
     match String::from_utf8_lossy(bytes) {
         Cow::Borrowed(text) => (text.to_owned(), size),
-        // What is shown may be longer than the file.
+        // The decoded text may be longer than the file.
         Cow::Owned(text) => {
-            let text = format!(
-                "[this is no UTF-8; each `\u{fffd}` stands for what could not be read]\n{text}"
-            );
+            let text =
+                format!("[this is not UTF-8; each `\u{fffd}` replaces invalid bytes]\n{text}");
             let whole = if excerpt.truncated {
                 size.max(text.len() as u64 + 1)
             } else {
@@ -80,7 +78,7 @@ fn decode(excerpt: &Excerpt) -> (String, u64) {
     }
 }
 
-/// The bytes without the beginning of a character at their end.
+/// Removes an incomplete character from the end of the bytes.
 fn whole_characters(bytes: &[u8]) -> &[u8] {
     match std::str::from_utf8(bytes) {
         Err(error) if error.error_len().is_none() => &bytes[..error.valid_up_to()],
@@ -88,23 +86,23 @@ fn whole_characters(bytes: &[u8]) -> &[u8] {
     }
 }
 
-/// What stands in place of a file.
+/// Formats the text that replaces a file.
 pub(super) fn not_shown(reason: &str) -> String {
     format!("[not shown: {reason}]")
 }
 
-/// Why a file cannot be shown, in words that do not speak of another.
+/// Returns the reason why a file cannot be shown, without naming other files.
 pub(super) fn reason(error: &PathError) -> String {
     match error {
         PathError::Outside(_) => "it leads out of the workspace".to_owned(),
-        PathError::Denied(_) => "it is kept from tools".to_owned(),
-        PathError::NotFound(_) => "it is not there".to_owned(),
-        PathError::NotAFile(_) => "it is no regular file".to_owned(),
-        PathError::NotADirectory(_) => "it is no folder".to_owned(),
+        PathError::Denied(_) => "it is denied to tools".to_owned(),
+        PathError::NotFound(_) => "it does not exist".to_owned(),
+        PathError::NotAFile(_) => "it is not a regular file".to_owned(),
+        PathError::NotADirectory(_) => "it is not a folder".to_owned(),
         PathError::HardLink(_) => {
             "it has several hard links and may be shared with a place outside".to_owned()
         }
-        PathError::Busy(_) => "it is being changed by somebody else".to_owned(),
+        PathError::Busy(_) => "another process is changing it".to_owned(),
         PathError::Io { source, .. } => format!("it cannot be read: {}", source.kind()),
         other => other.to_string(),
     }
@@ -114,7 +112,7 @@ pub(super) fn reason(error: &PathError) -> String {
 mod tests {
     use super::*;
 
-    /// Reads a file that was `then` bytes long when it was found.
+    /// Reads a file that had `then` bytes when it was found.
     fn read_later(text: Option<&[u8]>, then: u64, tokens: usize) -> (Option<String>, FileExcerpt) {
         let folder = tempfile::tempdir().unwrap();
         if let Some(text) = text {
@@ -123,7 +121,7 @@ mod tests {
         let space = Workspace::open(folder.path()).unwrap();
         let file = File {
             name: "a.md".into(),
-            at: Ok((Place::Inside("a.md".into()), then)),
+            at: Ok((FileLocation::Inside("a.md".into()), then)),
             rank: 0,
         };
         let (block, shown) = read(&space, &file, tokens);
@@ -131,14 +129,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_meanwhile_is_noted() {
+    fn removed_file_is_replaced_by_note() {
         let (text, shown) = read_later(None, 5, 100);
-        assert_eq!(text.as_deref(), Some("[not shown: it is not there]"));
-        assert_eq!(shown, FileExcerpt::no("it is not there"));
+        assert_eq!(text.as_deref(), Some("[not shown: it does not exist]"));
+        assert_eq!(shown, FileExcerpt::no("it does not exist"));
     }
 
     #[test]
-    fn what_has_grown_or_shrunk_meanwhile_is_shown_as_it_is() {
+    fn changed_file_is_shown_with_current_content() {
         assert_eq!(
             read_later(Some(b"one"), 500, 100),
             (Some("one".into()), FileExcerpt::Whole)
@@ -155,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_is_not_torn_where_reading_stops() {
+    fn excerpt_ends_at_char_boundary() {
         for tokens in 20..40 {
             let (text, _) = read_later(Some("€".repeat(1_000).as_bytes()), 3_000, tokens);
             assert!(text.unwrap().starts_with('€'));
@@ -163,11 +161,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_says_so_however_little_is_shown() {
+    fn excerpt_of_binary_file_has_note() {
         let (text, shown) = read_later(Some(&b"\xff\xfeh\0i\0".repeat(500)), 3_000, 60);
         let text = text.unwrap();
         assert!(
-            text.starts_with("[this is no UTF-8;") && text.contains("[cut: "),
+            text.starts_with("[this is not UTF-8;") && text.contains("[cut: "),
             "{text}"
         );
         assert_eq!(shown, FileExcerpt::Cut);

@@ -1,4 +1,4 @@
-//! What `.gitignore` and `.ignore` leave out, by git's rules.
+//! The rules of `.gitignore` and `.ignore` files, as git applies them.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -7,35 +7,35 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use levity_sandbox::{Dir, FolderEntry, Kind};
 
-/// How much of one file of rules is read, in bytes. What is made of rules takes a hundred times the
-/// room, and time.
+/// The maximum size of one rules file, in bytes. Compiled rules take about a hundred times the
+/// memory, and time.
 const MAX_FILE: u64 = 64 << 10;
-/// How much of all files of rules is read.
+/// The maximum size of all rules files together.
 pub(super) const MAX_RULES: u64 = 512 << 10;
-/// The files of rules; what the first says weighs more than what the second says.
+/// The names of rules files, in order of precedence.
 const FILES: [&str; 2] = [".ignore", ".gitignore"];
 
-/// The rules that hold in a folder: its own, and those of the folders above it.
+/// The rules that apply in a folder: its own and those of its parent folders.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ignored(Option<Arc<Rules>>);
+pub(super) struct IgnoreRules(Option<Arc<Rules>>);
 
 #[derive(Debug)]
 struct Rules {
-    above: Ignored,
-    /// How much of a path leads to the folder, the last `/` included.
+    parent: IgnoreRules,
+    /// The length of the path prefix that leads to the folder, including the last `/`.
     start: usize,
     own: [Option<Gitignore>; 2],
 }
 
-impl Ignored {
-    /// The rules in a folder, of which at most `left` bytes are read.
-    pub(super) fn enter(&self, dir: &Dir, entries: &[FolderEntry], left: &mut u64) -> Self {
+impl IgnoreRules {
+    /// Returns the rules in a folder, reading at most `remaining` bytes.
+    pub(super) fn enter(&self, dir: &Dir, entries: &[FolderEntry], remaining: &mut u64) -> Self {
         let is_there = |name: &str| {
             entries
                 .iter()
                 .any(|entry| entry.name == name && entry.kind == Kind::File)
         };
-        let own = FILES.map(|name| is_there(name).then(|| read(dir, name, left)).flatten());
+        let own = FILES.map(|name| is_there(name).then(|| read(dir, name, remaining)).flatten());
         if own.iter().all(Option::is_none) {
             return self.clone();
         }
@@ -45,22 +45,22 @@ impl Ignored {
             dir.path().len() + 1
         };
         Self(Some(Arc::new(Rules {
-            above: self.clone(),
+            parent: self.clone(),
             start,
             own,
         })))
     }
 
-    /// Whether an entry is left out. The folders above it are not: whoever walks does not enter
-    /// what is left out.
-    pub(super) fn leaves_out(&self, path: &str, is_dir: bool) -> bool {
+    /// Returns `true` if the rules exclude an entry. Parent folders are not checked, because the
+    /// walk does not enter excluded folders.
+    pub(super) fn excludes(&self, path: &str, is_dir: bool) -> bool {
         (0..FILES.len())
-            .find_map(|file| self.says(file, path, is_dir))
+            .find_map(|file| self.decision(file, path, is_dir))
             .unwrap_or(false)
     }
 
-    /// What the nearest rule says that speaks of a path.
-    fn says(&self, file: usize, path: &str, is_dir: bool) -> Option<bool> {
+    /// Returns the decision of the nearest rule that matches a path.
+    fn decision(&self, file: usize, path: &str, is_dir: bool) -> Option<bool> {
         let mut next = self.0.as_deref();
         while let Some(rules) = next {
             let relative = path.get(rules.start..).unwrap_or(path);
@@ -70,17 +70,21 @@ impl Ignored {
             {
                 Match::Ignore(_) => return Some(true),
                 Match::Whitelist(_) => return Some(false),
-                Match::None => next = rules.above.0.as_deref(),
+                Match::None => next = rules.parent.0.as_deref(),
             }
         }
         None
     }
 }
 
-/// The rules of a file; lines that do not parse have no say.
-fn read(dir: &Dir, name: &str, left: &mut u64) -> Option<Gitignore> {
-    let read = dir.file(name).ok()?.read_to(MAX_FILE.min(*left)).ok()?;
-    // The beginning of a rule would be another one.
+/// Reads a rules file; lines that do not parse are skipped.
+fn read(dir: &Dir, name: &str, remaining: &mut u64) -> Option<Gitignore> {
+    let read = dir
+        .file(name)
+        .ok()?
+        .read_to(MAX_FILE.min(*remaining))
+        .ok()?;
+    // A truncated line would be a different rule.
     let whole_lines = |bytes: &[u8]| {
         bytes
             .iter()
@@ -92,22 +96,22 @@ fn read(dir: &Dir, name: &str, left: &mut u64) -> Option<Gitignore> {
     } else {
         read.bytes.len()
     };
-    *left = left.saturating_sub(read.bytes.len() as u64);
+    *remaining = remaining.saturating_sub(read.bytes.len() as u64);
     let text = String::from_utf8_lossy(&read.bytes[..end]);
     let mut rules = GitignoreBuilder::new("");
-    // A `!` alone says nothing to git, and would take back everything.
+    // Git ignores a single `!`, but the matcher would include everything again.
     for line in text
         .trim_start_matches('\u{feff}')
         .lines()
         .filter(|line| line.trim_end() != "!")
     {
-        let _ = rules.add_line(None, &plain_braces(line));
+        let _ = rules.add_line(None, &escape_braces(line));
     }
     rules.build().ok().filter(|rules| !rules.is_empty())
 }
 
-/// The rule with a backslash before each brace that has none: to git, braces stand for themselves.
-fn plain_braces(line: &str) -> Cow<'_, str> {
+/// Escapes all braces in a rule, because git treats them literally.
+fn escape_braces(line: &str) -> Cow<'_, str> {
     if !line.contains(['{', '}']) {
         return line.into();
     }

@@ -1,4 +1,4 @@
-//! From the root downwards, one level after the other.
+//! A breadth-first walk from the root of the workspace.
 
 use std::collections::VecDeque;
 
@@ -6,58 +6,58 @@ use levity_core::WorkspaceView;
 use levity_sandbox::{FolderEntry, Kind, PathError, Workspace};
 
 use super::FileList;
-use super::ignored::{Ignored, MAX_RULES};
+use super::ignore_rules::{IgnoreRules, MAX_RULES};
 
-/// How many entries are looked at.
+/// The maximum number of entries that are read.
 const MAX_ENTRIES: usize = 100_000;
-/// How deep folders are looked at.
+/// The maximum depth of folders that are read.
 const MAX_DEPTH: usize = 64;
 
-/// A folder that is still to be looked at. It is held by its path: there may be more of them than
-/// open files.
+/// A folder in the queue. It is stored by its path, because there may be more folders than open
+/// files allowed.
 struct Folder {
     path: String,
-    ignored: Ignored,
+    ignore_rules: IgnoreRules,
     depth: usize,
 }
 
 pub(super) fn list(space: &Workspace, max_files: usize) -> Result<FileList, PathError> {
     let root = Folder {
         path: String::new(),
-        ignored: Ignored::default(),
+        ignore_rules: IgnoreRules::default(),
         depth: 0,
     };
     let view = WorkspaceView::new(space.root().to_string_lossy(), [""; 0]);
-    let listed = FileList {
+    let list = FileList {
         view,
         ..FileList::default()
     };
     let mut walk = Walk {
         space,
         max_files,
-        left: MAX_ENTRIES,
+        remaining: MAX_ENTRIES,
         rules: MAX_RULES,
-        listed,
+        list,
         queue: VecDeque::new(),
     };
     walk.enter(&root)?;
     while let Some(folder) = walk.queue.pop_front() {
-        // A folder may be gone meanwhile, or be closed to us.
+        // The folder may have been removed meanwhile, or may be inaccessible.
         if walk.enter(&folder).is_err() {
-            walk.listed.has_more = true;
+            walk.list.has_more = true;
         }
     }
-    walk.listed.view.files.sort_unstable();
-    Ok(walk.listed)
+    walk.list.view.files.sort_unstable();
+    Ok(walk.list)
 }
 
 struct Walk<'a> {
     space: &'a Workspace,
     max_files: usize,
-    left: usize,
-    /// How many bytes of rules may still be read.
+    remaining: usize,
+    /// The number of bytes of rules that may still be read.
     rules: u64,
-    listed: FileList,
+    list: FileList,
     queue: VecDeque<Folder>,
 }
 
@@ -69,16 +69,16 @@ impl Walk<'_> {
             &folder.path
         };
         let dir = self.space.dir(path)?;
-        // Somebody has put a link in its place.
+        // The folder was replaced by a link.
         if dir.path() != folder.path {
             return Ok(());
         }
-        let listing = dir.entries(self.left)?;
-        self.left -= listing.entries.len().min(self.left);
-        self.listed.missing += listing.unreadable;
-        self.listed.has_more |= listing.truncated;
-        let ignored = folder
-            .ignored
+        let listing = dir.entries(self.remaining)?;
+        self.remaining -= listing.entries.len().min(self.remaining);
+        self.list.missing += listing.unreadable;
+        self.list.has_more |= listing.truncated;
+        let ignore_rules = folder
+            .ignore_rules
             .enter(&dir, &listing.entries, &mut self.rules);
         for entry in listing
             .entries
@@ -86,14 +86,20 @@ impl Walk<'_> {
             .filter(|entry| !entry.name.starts_with('.'))
         {
             let path = dir.path_of(&entry.name);
-            if !ignored.leaves_out(&path, entry.kind == Kind::Dir) {
-                self.take(entry, path, &ignored, folder.depth);
+            if !ignore_rules.excludes(&path, entry.kind == Kind::Dir) {
+                self.take(entry, path, &ignore_rules, folder.depth);
             }
         }
         Ok(())
     }
 
-    fn take(&mut self, entry: &FolderEntry, path: String, ignored: &Ignored, depth: usize) {
+    fn take(
+        &mut self,
+        entry: &FolderEntry,
+        path: String,
+        ignore_rules: &IgnoreRules,
+        depth: usize,
+    ) {
         let is_file = match entry.kind {
             Kind::File => true,
             Kind::Link => self
@@ -103,22 +109,20 @@ impl Walk<'_> {
             Kind::Dir if depth < MAX_DEPTH => {
                 self.queue.push_back(Folder {
                     path,
-                    ignored: ignored.clone(),
+                    ignore_rules: ignore_rules.clone(),
                     depth: depth + 1,
                 });
                 return;
             }
             Kind::Dir => {
-                self.listed.has_more = true;
+                self.list.has_more = true;
                 return;
             }
             _ => false,
         };
         match is_file {
-            true if self.listed.view.files.len() < self.max_files => {
-                self.listed.view.files.push(path);
-            }
-            true => self.listed.missing += 1,
+            true if self.list.view.files.len() < self.max_files => self.list.view.files.push(path),
+            true => self.list.missing += 1,
             false => {}
         }
     }
