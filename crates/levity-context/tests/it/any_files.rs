@@ -1,10 +1,10 @@
-//! Whatever files there are called and hold, the budget holds and nothing breaks.
+//! Property test: the budget holds for files with any names and content.
 
 use levity_context::ContextFiles;
 use levity_core::ContextBlock;
 use proptest::prelude::*;
 
-use crate::{Place, blocks};
+use crate::{TestFolder, blocks};
 
 fn name() -> impl Strategy<Value = String> {
     let folder = prop::option::of("[a-c]");
@@ -28,13 +28,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_budget_holds(
+    fn blocks_of_any_files_fit_budget(
         files in prop::collection::vec((name(), contents()), 0..12),
         agents in prop::option::of(contents()),
         budget in prop_oneof![0usize..300, 0usize..20_000, Just(usize::MAX)],
         max_files in prop_oneof![Just(100usize), 0usize..5],
     ) {
-        let place = Place::new();
+        let place = TestFolder::new();
         for (name, contents) in &files {
             place.write(&format!(".context/{name}"), contents);
         }

@@ -6,17 +6,17 @@ use levity_core::{ContextAsk, ContextLifetime, ContextSource};
 use levity_sandbox::{PathError, Workspace};
 use levity_test::conformance;
 
-use crate::{Place, blocks, same, texts};
+use crate::{TestFolder, assert_texts, blocks, texts};
 
 const ENOUGH: usize = 100_000;
 
-fn files(place: &Place) -> ContextFiles {
+fn files(place: &TestFolder) -> ContextFiles {
     ContextFiles::open(place.path()).unwrap()
 }
 
 #[tokio::test]
-async fn files_of_the_folder_come_by_name() {
-    let place = Place::with(&[
+async fn folder_files_are_ordered_by_name() {
+    let place = TestFolder::with(&[
         (".context/b.md", "two\n"),
         (".context/a.md", "one"),
         (".context/B.md", ""),
@@ -26,7 +26,7 @@ async fn files_of_the_folder_come_by_name() {
         ("d.md", "nor what is elsewhere"),
     ]);
     let found = texts(&files(&place), ENOUGH).await;
-    same(&found, &[("B.md", ""), ("a.md", "one"), ("b.md", "two\n")]);
+    assert_texts(&found, &[("B.md", ""), ("a.md", "one"), ("b.md", "two\n")]);
     assert!(
         blocks(&files(&place), ENOUGH)
             .await
@@ -36,20 +36,20 @@ async fn files_of_the_folder_come_by_name() {
 }
 
 #[tokio::test]
-async fn nested_files_come_by_path_if_that_is_wished() {
-    let place = Place::with(&[
+async fn nested_files_are_included_by_path_on_request() {
+    let place = TestFolder::with(&[
         (".context/b.md", "2"),
         (".context/a/z.md", "1"),
         (".context/c/d/e.md", "3"),
         (".context/.git/x.md", "hidden"),
     ]);
     let found = texts(&files(&place).nested(), ENOUGH).await;
-    same(&found, &[("a/z.md", "1"), ("b.md", "2"), ("c/d/e.md", "3")]);
+    assert_texts(&found, &[("a/z.md", "1"), ("b.md", "2"), ("c/d/e.md", "3")]);
 }
 
 #[tokio::test]
-async fn agents_files_come_from_the_root_down_to_the_working_folder() {
-    let place = Place::with(&[
+async fn agents_files_are_read_from_root_to_working_folder() {
+    let place = TestFolder::with(&[
         ("AGENTS.md", "root"),
         ("a/AGENTS.md", "a"),
         ("a/b/c/AGENTS.md", "c"),
@@ -65,35 +65,35 @@ async fn agents_files_come_from_the_root_down_to_the_working_folder() {
     ];
     let here = place.path().canonicalize().unwrap().join("a/b/c");
     for working_dir in ["a/b/c", "./a/x/../b/c/", here.to_str().unwrap()] {
-        same(
+        assert_texts(
             &texts(&files(&place).working_dir(working_dir), ENOUGH).await,
             &chain,
         );
     }
-    same(&texts(&files(&place), ENOUGH).await, &chain[..2]);
-    same(
+    assert_texts(&texts(&files(&place), ENOUGH).await, &chain[..2]);
+    assert_texts(
         &texts(&files(&place).without_folder(), ENOUGH).await,
         &chain[1..2],
     );
-    same(
+    assert_texts(
         &texts(&files(&place).without_agents(), ENOUGH).await,
         &chain[..1],
     );
-    same(
+    assert_texts(
         &texts(&files(&place).without_agents().folder("a"), ENOUGH).await,
         &[("AGENTS.md", "a")],
     );
 }
 
 #[tokio::test]
-async fn no_two_blocks_have_one_name() {
-    let place = Place::with(&[
+async fn block_names_are_unique() {
+    let place = TestFolder::with(&[
         ("AGENTS.md", "1"),
         (".context/AGENTS.md", "2"),
         (".context/a.md", "3"),
     ]);
     let found = texts(&files(&place), ENOUGH).await;
-    same(
+    assert_texts(
         &found,
         &[
             (".context/AGENTS.md", "2"),
@@ -102,7 +102,7 @@ async fn no_two_blocks_have_one_name() {
         ],
     );
     let found = texts(&files(&place).working_dir(".context"), ENOUGH).await;
-    same(
+    assert_texts(
         &found,
         &[
             ("a.md", "3"),
@@ -113,34 +113,34 @@ async fn no_two_blocks_have_one_name() {
 }
 
 #[tokio::test]
-async fn a_file_of_the_user_may_be_anywhere_and_comes_first() {
+async fn user_file_comes_first_from_any_location() {
     let (place, home) = (
-        Place::with(&[(".context/a.md", "a")]),
-        Place::with(&[("real.md", "mine")]),
+        TestFolder::with(&[(".context/a.md", "a")]),
+        TestFolder::with(&[("real.md", "mine")]),
     );
     home.link("AGENTS.md", "real.md");
     let of_the_user = |name: &str| files(&place).user_file(home.path().join(name));
     let found = texts(&of_the_user("AGENTS.md"), ENOUGH).await;
-    same(
+    assert_texts(
         &found,
         &[("AGENTS.md (of the user)", "mine"), ("a.md", "a")],
     );
-    same(
+    assert_texts(
         &texts(&of_the_user("nowhere.md"), ENOUGH).await,
         &[("a.md", "a")],
     );
     let found = texts(&of_the_user("."), ENOUGH).await;
-    assert!(found[0].1.contains("it is no regular file"), "{found:?}");
+    assert!(found[0].1.contains("it is not a regular file"), "{found:?}");
 }
 
 #[tokio::test]
-async fn links_that_leave_the_workspace_are_not_followed_and_are_noted() {
-    let outside = Place::with(&[
+async fn links_out_of_workspace_are_noted_and_not_followed() {
+    let outside = TestFolder::with(&[
         ("secret.md", "hush"),
         ("folder/x.md", "hush"),
         (".context/y.md", "hush"),
     ]);
-    let place = Place::with(&[("inside.md", "welcome"), (".context/real.md", "real")]);
+    let place = TestFolder::with(&[("inside.md", "welcome"), (".context/real.md", "real")]);
     place.link(".context/in.md", "../inside.md");
     place.link(".context/out.md", outside.path().join("secret.md"));
     place.link(".context/up.md", "../../secret.md");
@@ -150,7 +150,7 @@ async fn links_that_leave_the_workspace_are_not_followed_and_are_noted() {
     place.link("AGENTS.md", outside.path().join("secret.md"));
     let found = texts(&files(&place).nested(), ENOUGH).await;
     let leads_out = "[not shown: it leads out of the workspace]";
-    same(
+    assert_texts(
         &found,
         &[
             (".context/folder", leads_out),
@@ -158,7 +158,7 @@ async fn links_that_leave_the_workspace_are_not_followed_and_are_noted() {
                 ".context/itself",
                 "[not shown: links to folders are not followed]",
             ),
-            ("gone.md", "[not shown: it is not there]"),
+            ("gone.md", "[not shown: it does not exist]"),
             ("in.md", "welcome"),
             ("out.md", leads_out),
             ("real.md", "real"),
@@ -166,36 +166,36 @@ async fn links_that_leave_the_workspace_are_not_followed_and_are_noted() {
             ("AGENTS.md", leads_out),
         ],
     );
-    let place = Place::new();
+    let place = TestFolder::new();
     place.link(".context", outside.path().join(".context"));
-    same(
+    assert_texts(
         &texts(&files(&place), ENOUGH).await,
         &[(".context", leads_out)],
     );
 }
 
 #[tokio::test]
-async fn what_is_no_text_is_noted() {
-    let place = Place::with(&[(".context/dir.md/x", "")]);
+async fn binary_files_are_noted() {
+    let place = TestFolder::with(&[(".context/dir.md/x", "")]);
     place.write(".context/bytes.md", b"a\xffb");
     pipe(&place, ".context/pipe.md");
     let found = texts(&files(&place), ENOUGH).await;
-    let lossy = "[this is no UTF-8; each `\u{fffd}` stands for what could not be read]\na\u{fffd}b";
-    same(
+    let lossy = "[this is not UTF-8; each `\u{fffd}` replaces invalid bytes]\na\u{fffd}b";
+    assert_texts(
         &found,
         &[
             ("bytes.md", lossy),
-            ("pipe.md", "[not shown: it is no regular file]"),
+            ("pipe.md", "[not shown: it is not a regular file]"),
         ],
     );
-    let place = Place::with(&[(".context", "a file")]);
-    same(
+    let place = TestFolder::with(&[(".context", "a file")]);
+    assert_texts(
         &texts(&files(&place), ENOUGH).await,
-        &[(".context", "[not shown: it is no folder]")],
+        &[(".context", "[not shown: it is not a folder]")],
     );
 }
 
-fn pipe(place: &Place, path: &str) {
+fn pipe(place: &TestFolder, path: &str) {
     assert!(
         std::process::Command::new("mkfifo")
             .arg(place.path().join(path))
@@ -206,20 +206,20 @@ fn pipe(place: &Place, path: &str) {
 }
 
 #[tokio::test]
-async fn texts_survive_as_they_are() {
-    let place = Place::new();
+async fn text_is_returned_unchanged() {
+    let place = TestFolder::new();
     let text = "one\r\ntwo\0three\n--- a.md ---\n\u{2028}ä€😀\u{202e}  \n";
     place.write(".context/a.md", text);
     place.write(".context/b.md", format!("\u{feff}{text}"));
-    same(
+    assert_texts(
         &texts(&files(&place), ENOUGH).await,
         &[("a.md", text), ("b.md", text)],
     );
 }
 
 #[tokio::test]
-async fn a_huge_file_is_cut_and_others_are_whole() {
-    let place = Place::with(&[
+async fn huge_file_is_cut_and_others_are_complete() {
+    let place = TestFolder::with(&[
         (".context/a.md", &"0123456789\n".repeat(1_000_000)),
         (".context/b.md", "small"),
     ]);
@@ -254,9 +254,9 @@ async fn a_huge_file_is_cut_and_others_are_whole() {
 }
 
 #[tokio::test]
-async fn what_there_is_no_room_for_is_named() {
+async fn omitted_files_are_named() {
     let names: Vec<_> = (100..300).map(|n| format!(".context/{n}.md")).collect();
-    let place = Place::with(
+    let place = TestFolder::with(
         &names
             .iter()
             .map(|name| (name.as_str(), "text"))
@@ -284,23 +284,23 @@ async fn what_there_is_no_room_for_is_named() {
 }
 
 #[tokio::test]
-async fn changes_are_picked_up() {
-    let place = Place::with(&[(".context/a.md", "one")]);
+async fn changed_files_are_read_again() {
+    let place = TestFolder::with(&[(".context/a.md", "one")]);
     let files = files(&place);
-    same(&texts(&files, ENOUGH).await, &[("a.md", "one")]);
+    assert_texts(&texts(&files, ENOUGH).await, &[("a.md", "one")]);
     place.write(".context/a.md", "two");
     place.write(".context/b.md", "new");
-    same(
+    assert_texts(
         &texts(&files, ENOUGH).await,
         &[("a.md", "two"), ("b.md", "new")],
     );
     fs::remove_dir_all(place.path().join(".context")).unwrap();
-    same(&texts(&files, ENOUGH).await, &[]);
+    assert_texts(&texts(&files, ENOUGH).await, &[]);
 }
 
 #[tokio::test]
-async fn a_wrong_folder_is_an_error() {
-    let place = Place::with(&[("file", "")]);
+async fn invalid_folder_returns_error() {
+    let place = TestFolder::with(&[("file", "")]);
     assert!(matches!(
         ContextFiles::open(place.path().join("nowhere")),
         Err(PathError::NotFound(_))
@@ -325,14 +325,14 @@ async fn a_wrong_folder_is_an_error() {
 }
 
 #[tokio::test]
-async fn who_watches_hears_what_was_taken() {
-    let place = Place::with(&[
+async fn watcher_receives_list_of_files() {
+    let place = TestFolder::with(&[
         (".context/a.md", "one"),
         (".context/b.md", &"two\n".repeat(500)),
     ]);
     place.link(".context/c.md", "/etc/hosts");
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let into = heard.clone();
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let into = received.clone();
     let say = move |taken: &[levity_context::ContextFile]| {
         into.lock()
             .unwrap()
@@ -340,21 +340,21 @@ async fn who_watches_hears_what_was_taken() {
     };
     let files = files(&place).on_read(say);
     assert!(
-        heard.lock().unwrap().is_empty(),
+        received.lock().unwrap().is_empty(),
         "nothing is read before it is asked for"
     );
     blocks(&files, 200).await;
     let expected = [
         "a.md",
         "b.md (cut)",
-        "c.md (left out: it leads out of the workspace)",
+        "c.md (omitted: it leads out of the workspace)",
     ];
-    assert_eq!(*heard.lock().unwrap(), expected);
+    assert_eq!(*received.lock().unwrap(), expected);
 }
 
 #[tokio::test]
-async fn secrets_and_hard_links_are_kept() {
-    let place = Place::with(&[(".context/a.md", "one")]);
+async fn denied_files_and_hard_links_are_not_read() {
+    let place = TestFolder::with(&[(".context/a.md", "one")]);
     fs::hard_link(place.path().join(".context/a.md"), place.path().join("b")).unwrap();
     let found = texts(&files(&place), ENOUGH).await;
     assert!(
@@ -372,7 +372,7 @@ async fn secrets_and_hard_links_are_kept() {
             .starts_with("[not shown: it has several hard links"),
         "however little room there is"
     );
-    assert_eq!(found[2].1, "[not shown: it is no regular file]");
+    assert_eq!(found[2].1, "[not shown: it is not a regular file]");
     fs::remove_file(place.path().join(".context/b.md")).unwrap();
     fs::remove_file(place.path().join(".context/c.md")).unwrap();
     let open = Workspace::builder(place.path())
@@ -380,12 +380,12 @@ async fn secrets_and_hard_links_are_kept() {
         .deny("a.md")
         .build()
         .unwrap();
-    same(&texts(&ContextFiles::new(&open), ENOUGH).await, &[]);
+    assert_texts(&texts(&ContextFiles::new(&open), ENOUGH).await, &[]);
 }
 
 #[tokio::test]
-async fn the_promises_of_a_source_hold() {
-    let place = Place::with(&[
+async fn context_files_pass_source_conformance() {
+    let place = TestFolder::with(&[
         ("AGENTS.md", &"Run the tests.\n".repeat(40)),
         ("a/AGENTS.md", "ä".repeat(3_000).as_str()),
         (".context/a.md", "short"),
@@ -398,8 +398,8 @@ async fn the_promises_of_a_source_hold() {
 }
 
 #[test]
-fn outside_a_runtime_files_are_read_as_well() {
-    let place = Place::with(&[(".context/a.md", "one")]);
+fn files_are_read_outside_runtime() {
+    let place = TestFolder::with(&[(".context/a.md", "one")]);
     let files = files(&place);
     let ask = ContextAsk::new(ENOUGH);
     let mut read = std::pin::pin!(files.blocks(&ask));

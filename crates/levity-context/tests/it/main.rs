@@ -1,4 +1,4 @@
-//! Context over real files.
+//! Tests of context with real files.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,15 +15,15 @@ use std::path::Path;
 use levity_core::{ContextAsk, ContextBlock, ContextSource};
 use tempfile::TempDir;
 
-/// A folder of a test's own.
-struct Place(TempDir);
+/// A temporary folder for one test.
+struct TestFolder(TempDir);
 
-impl Place {
+impl TestFolder {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// A folder with these files.
+    /// Creates a folder with these files.
     fn with(files: &[(&str, &str)]) -> Self {
         let place = Self::new();
         for (path, text) in files {
@@ -53,7 +53,7 @@ async fn blocks(source: &impl ContextSource, budget: usize) -> Vec<ContextBlock>
     source.blocks(&ContextAsk::new(budget)).await.unwrap()
 }
 
-/// The names and the texts of the blocks.
+/// Returns the names and texts of the blocks.
 async fn texts(source: &impl ContextSource, budget: usize) -> Vec<(String, String)> {
     blocks(source, budget)
         .await
@@ -63,7 +63,7 @@ async fn texts(source: &impl ContextSource, budget: usize) -> Vec<(String, Strin
 }
 
 #[track_caller]
-fn same(found: &[(String, String)], expected: &[(&str, &str)]) {
+fn assert_texts(found: &[(String, String)], expected: &[(&str, &str)]) {
     let found: Vec<_> = found
         .iter()
         .map(|(name, text)| (name.as_str(), text.as_str()))

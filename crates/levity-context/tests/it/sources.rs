@@ -6,7 +6,7 @@ use levity_context::{ContextExt as _, ContextFn, Sources};
 use levity_core::{ContextAsk, ContextBlock, ContextError, ContextLifetime, ContextSource};
 use levity_test::{ManualWorld, conformance};
 
-use crate::{blocks, same, texts};
+use crate::{assert_texts, blocks, texts};
 
 fn block(name: &str, lines: usize) -> ContextBlock {
     ContextBlock::new(name, "0123456\n".repeat(lines))
@@ -21,7 +21,7 @@ fn is_cut(block: &ContextBlock) -> bool {
 }
 
 #[tokio::test]
-async fn the_order_is_that_of_adding_whatever_the_priority() {
+async fn blocks_keep_order_of_sources_whatever_priority() {
     let sources = Sources::new()
         .source_at(-5, block("a", 1))
         .source_at(9, block("b", 1))
@@ -30,8 +30,8 @@ async fn the_order_is_that_of_adding_whatever_the_priority() {
 }
 
 #[tokio::test]
-async fn low_priority_yields_first() {
-    // Each takes 103 tokens when it is whole.
+async fn low_priority_source_is_omitted_first() {
+    // Each block takes 103 tokens if it is complete.
     let sources = Sources::new()
         .source_at(-1, block("low", 50))
         .source_at(1, block("high", 50))
@@ -39,7 +39,7 @@ async fn low_priority_yields_first() {
     for (budget, whole) in [(400, 3), (300, 2), (200, 1)] {
         let found = blocks(&sources, budget).await;
         assert!(found.iter().map(ContextBlock::tokens).sum::<usize>() <= budget);
-        let kept: Vec<_> = ["high", "mid", "low"]
+        let complete: Vec<_> = ["high", "mid", "low"]
             .into_iter()
             .filter(|name| {
                 found
@@ -47,7 +47,7 @@ async fn low_priority_yields_first() {
                     .any(|block| block.name == *name && !is_cut(block))
             })
             .collect();
-        assert_eq!(kept, ["high", "mid", "low"][..whole], "{budget}");
+        assert_eq!(complete, ["high", "mid", "low"][..whole], "{budget}");
     }
     let found = blocks(&sources, 150).await;
     assert_eq!(names(&found), ["high", "mid", "context left out"]);
@@ -60,7 +60,7 @@ async fn low_priority_yields_first() {
     );
 }
 
-/// Gives more than it is asked for.
+/// A source that returns more than the budget allows.
 struct Greedy;
 
 #[async_trait]
@@ -71,7 +71,7 @@ impl ContextSource for Greedy {
 }
 
 #[tokio::test]
-async fn what_is_too_much_is_cut_and_named() {
+async fn excess_blocks_are_omitted_and_named() {
     let found = blocks(&Sources::new().source(Greedy).source(block("last", 1)), 300).await;
     assert!(found.iter().map(ContextBlock::tokens).sum::<usize>() <= 300);
     assert_eq!(names(&found), ["0", "1", "2", "context left out"]);
@@ -81,7 +81,7 @@ async fn what_is_too_much_is_cut_and_named() {
 }
 
 #[tokio::test]
-async fn blocks_of_one_name_are_told_apart() {
+async fn blocks_with_same_name_are_numbered() {
     let sources = Sources::new()
         .source(block("a", 1))
         .source(block("a", 2))
@@ -93,7 +93,7 @@ async fn blocks_of_one_name_are_told_apart() {
 }
 
 #[tokio::test]
-async fn a_function_hears_what_it_is_asked_for() {
+async fn context_fn_receives_budget_and_goal() {
     let echo = |ask: ContextAsk| async move {
         Ok::<_, ContextError>(format!("{} in {}", ask.goal, ask.budget))
     };
@@ -111,15 +111,15 @@ async fn a_function_hears_what_it_is_asked_for() {
         20,
     )
     .await;
-    same(&found, &[("echo", " in 20")]);
+    assert_texts(&found, &[("echo", " in 20")]);
     let empty = ContextFn::new("empty", |_| async {
         Ok::<_, ContextError>(" \n".to_owned())
     });
-    same(&texts(&empty, 100).await, &[]);
+    assert_texts(&texts(&empty, 100).await, &[]);
 }
 
 #[tokio::test]
-async fn a_failure_ends_it_unless_a_note_is_wanted() {
+async fn failing_source_returns_error_or_note() {
     let fails = || {
         ContextFn::new("tickets", |_| async {
             Err::<String, _>("key 123 was refused")
@@ -131,24 +131,24 @@ async fn a_failure_ends_it_unless_a_note_is_wanted() {
         .await
         .unwrap_err();
     assert_eq!(error.name, "tickets");
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let into = heard.clone();
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let into = received.clone();
     let noted = fails()
         .or_note()
         .on_failure(move |error| into.lock().unwrap().push(error.name.clone()));
     let found = texts(&Sources::new().source(noted).source(block("a", 1)), 100).await;
-    same(
+    assert_texts(
         &found,
         &[
-            ("tickets", "[this could not be had now]"),
+            ("tickets", "[this is not available now]"),
             ("a", "0123456\n"),
         ],
     );
-    assert_eq!(*heard.lock().unwrap(), ["tickets"]);
+    assert_eq!(*received.lock().unwrap(), ["tickets"]);
 }
 
 #[tokio::test]
-async fn a_source_that_takes_too_long_fails() {
+async fn slow_source_times_out() {
     let world = ManualWorld::new();
     let never = ContextFn::new("never", |_| {
         std::future::pending::<Result<String, ContextError>>()
@@ -165,14 +165,14 @@ async fn a_source_that_takes_too_long_fails() {
     let cause = std::error::Error::source(&error).unwrap().to_string();
     assert_eq!((&*error.name, &*cause), ("never", "it took longer than 5s"));
     assert_eq!(world.sleepers(), 0);
-    same(
+    assert_texts(
         &texts(&block("a", 0).within(Duration::ZERO, "a").world(world), 100).await,
         &[("a", "")],
     );
 }
 
 #[tokio::test]
-async fn the_promises_of_a_source_hold() {
+async fn sources_pass_source_conformance() {
     let echo = |ask: ContextAsk| async move { Ok::<_, ContextError>(ask.goal.repeat(100)) };
     let fails = || ContextFn::new("fails", |_| async { Err::<String, _>("no") });
     let world = ManualWorld::new();

@@ -8,7 +8,7 @@ use levity_core::{Context, History, Message, Part, Role, ToolCall, ToolError};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::Place;
+use crate::TestFolder;
 
 fn good() -> Value {
     json!({
@@ -20,7 +20,7 @@ fn good() -> Value {
 }
 
 #[test]
-fn a_value_that_matches_is_read_and_written_as_it_is() {
+fn valid_context_value_survives_parse_and_serialize() {
     let context = parse_context(&good()).unwrap();
     assert_eq!(serde_json::to_value(&context).unwrap(), good());
     for context in [Context::default(), Context::new("x")] {
@@ -36,12 +36,15 @@ fn check(pointer: &str, to: Value, expected: &str) {
     let mut value = good();
     *value.pointer_mut(pointer).unwrap() = to;
     let error = check_context(&value).unwrap_err().to_string();
-    assert_eq!(error, format!("the value is no context: {expected}"));
+    assert_eq!(
+        error,
+        format!("the value is not a valid context: {expected}")
+    );
     assert!(parse_context(&value).is_err());
 }
 
 #[test]
-fn what_does_not_match_is_refused_with_its_place() {
+fn invalid_context_value_returns_error_with_path() {
     check(
         "/intent",
         json!(7),
@@ -67,9 +70,9 @@ fn what_does_not_match_is_refused_with_its_place() {
         json!(1.5),
         "at `/history/0/step`: value is not of type \"integer\"",
     );
-    let uncountable = "at `/history/0/step`: value is no whole number of 64 bits";
-    check("/history/0/step", json!(1.0), uncountable);
-    check("/history/0/step", json!(1e30), uncountable);
+    let invalid_step = "at `/history/0/step`: value is not a 64-bit integer";
+    check("/history/0/step", json!(1.0), invalid_step);
+    check("/history/0/step", json!(1e30), invalid_step);
     check(
         "/history/0/action",
         json!("ls"),
@@ -88,7 +91,7 @@ fn what_does_not_match_is_refused_with_its_place() {
 }
 
 #[test]
-fn no_error_tells_what_was_there() {
+fn error_does_not_contain_content() {
     let mut value = good();
     value["memory"] = json!("the key is 123");
     value["workspace"]["root"] = json!({"key": "123"});
@@ -111,8 +114,8 @@ fn history() -> History {
 }
 
 #[tokio::test]
-async fn a_provider_builds_what_matches_and_only_when_it_is_asked() {
-    let place = Place::with(&[("a.txt", "")]);
+async fn provider_builds_valid_value_on_request() {
+    let place = TestFolder::with(&[("a.txt", "")]);
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
     let provider = ContextProvider::new()
@@ -147,16 +150,16 @@ async fn a_provider_builds_what_matches_and_only_when_it_is_asked() {
 }
 
 #[tokio::test]
-async fn a_memory_that_is_no_object_or_fails_is_an_error() {
+async fn invalid_or_failing_memory_returns_error() {
     let odd = ContextProvider::new().memory(|| async { Ok::<_, std::io::Error>(json!("x")) });
     let error = odd.context("x", &History::new()).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the value is no context: at `/memory`: it is no object"
+        "the value is not a valid context: at `/memory`: it is not an object"
     );
-    let gone = ContextProvider::new().memory(|| async { Err::<Value, _>("gone") });
+    let failing = ContextProvider::new().memory(|| async { Err::<Value, _>("gone") });
     assert!(matches!(
-        gone.context("x", &History::new()).await,
+        failing.context("x", &History::new()).await,
         Err(Error::Memory(_))
     ));
 }
@@ -193,7 +196,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_checked_can_be_read(place in 0usize..9, odd in any_json()) {
+    fn checked_value_can_be_parsed(place in 0usize..9, odd in any_json()) {
         let places = ["", "/intent", "/workspace", "/workspace/files", "/workspace/files/0", "/history", "/history/0",
             "/history/0/step", "/memory"];
         let mut value = good();

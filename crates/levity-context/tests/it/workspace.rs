@@ -3,15 +3,15 @@ use levity_core::{ContextAsk, ContextSource};
 use levity_sandbox::{PathError, Workspace};
 use levity_test::conformance;
 
-use crate::{Place, blocks};
+use crate::{TestFolder, blocks};
 
-fn files(place: &Place) -> WorkspaceFiles {
+fn files(place: &TestFolder) -> WorkspaceFiles {
     WorkspaceFiles::open(place.path()).unwrap()
 }
 
 #[tokio::test]
-async fn what_git_ignores_and_what_is_hidden_is_not_listed() {
-    let place = Place::with(&[
+async fn ignored_and_hidden_files_are_not_listed() {
+    let place = TestFolder::with(&[
         (".gitignore", "*.log\n/target/\n!keep.log\n[\n"),
         ("a.log", ""),
         ("keep.log", ""),
@@ -41,8 +41,8 @@ async fn what_git_ignores_and_what_is_hidden_is_not_listed() {
 }
 
 #[tokio::test]
-async fn braces_are_no_choice_and_a_mark_alone_takes_nothing_back() {
-    let place = Place::with(&[
+async fn braces_are_literal_and_single_negation_is_ignored() {
+    let place = TestFolder::with(&[
         (".gitignore", "*.log\n{a,b}.txt\nd\\{1\\}.txt\n"),
         ("sub/.gitignore", "!\n! \n"),
         ("a.txt", ""),
@@ -58,16 +58,15 @@ async fn braces_are_no_choice_and_a_mark_alone_takes_nothing_back() {
 }
 
 #[tokio::test]
-async fn rules_without_end_are_read_in_part_and_by_whole_lines() {
-    // The 64 KiB that are read end in the middle of a rule, of which `x.*` alone would name every
-    // file.
+async fn long_rules_files_are_read_partially_by_whole_lines() {
+    // The 64 KiB limit cuts a rule in the middle, of which `x.*` alone would match every file.
     let long = format!("{}x.*keep\n", "first.txt\n".repeat(6_553));
     assert_eq!(&long[..64 << 10].lines().last(), &Some("x.*kee"));
-    let place = Place::with(&[(".gitignore", &long), ("first.txt", ""), ("x.kee", "")]);
+    let place = TestFolder::with(&[(".gitignore", &long), ("first.txt", ""), ("x.kee", "")]);
     assert_eq!(files(&place).view().await.unwrap().files, ["x.kee"]);
 
-    // Folders after the eighth of such a length have no say any more.
-    let place = Place::new();
+    // After the eighth folder with such rules, the limit is reached and rules are skipped.
+    let place = TestFolder::new();
     for n in 0..10 {
         place.write(&format!("d{n}/.gitignore"), "y.txt\n".repeat(20_000));
         place.write(&format!("d{n}/y.txt"), "");
@@ -79,10 +78,10 @@ async fn rules_without_end_are_read_in_part_and_by_whole_lines() {
 }
 
 #[tokio::test]
-async fn links_are_listed_only_if_they_stay_inside() {
+async fn only_links_within_workspace_are_listed() {
     let (place, outside) = (
-        Place::with(&[("a/b.txt", "")]),
-        Place::with(&[("c.txt", ""), ("d/e.txt", "")]),
+        TestFolder::with(&[("a/b.txt", "")]),
+        TestFolder::with(&[("c.txt", ""), ("d/e.txt", "")]),
     );
     place.link("in.txt", "a/b.txt");
     place.link("out.txt", outside.path().join("c.txt"));
@@ -97,8 +96,8 @@ async fn links_are_listed_only_if_they_stay_inside() {
 }
 
 #[tokio::test]
-async fn the_nearest_files_are_listed_and_it_is_said_how_many_are_missing() {
-    let place = Place::with(&[
+async fn nearest_files_are_listed_with_number_of_missing() {
+    let place = TestFolder::with(&[
         ("z.txt", ""),
         ("a/b/c.txt", ""),
         ("a/x.txt", ""),
@@ -120,8 +119,8 @@ async fn the_nearest_files_are_listed_and_it_is_said_how_many_are_missing() {
 }
 
 #[tokio::test]
-async fn a_tree_without_end_is_not_followed_for_ever() {
-    let place = Place::new();
+async fn walk_of_deep_tree_is_limited() {
+    let place = TestFolder::new();
     place.write(&format!("{}deep.txt", "d/".repeat(70)), "");
     let listed = files(&place).list().await.unwrap();
     assert!(listed.view.files.is_empty() && listed.has_more);
@@ -129,9 +128,9 @@ async fn a_tree_without_end_is_not_followed_for_ever() {
 }
 
 #[tokio::test]
-async fn names_that_are_no_text_are_counted() {
+async fn non_utf8_names_are_counted_as_missing() {
     use std::os::unix::ffi::OsStrExt as _;
-    let place = Place::with(&[("a.txt", "")]);
+    let place = TestFolder::with(&[("a.txt", "")]);
     std::fs::write(
         place.path().join(std::ffi::OsStr::from_bytes(b"\xff.txt")),
         "",
@@ -142,8 +141,8 @@ async fn names_that_are_no_text_are_counted() {
 }
 
 #[tokio::test]
-async fn what_is_asked_for_is_what_is_there_now() {
-    let place = Place::new();
+async fn list_reflects_current_files() {
+    let place = TestFolder::new();
     let files = files(&place);
     assert!(files.view().await.unwrap().files.is_empty());
     assert!(
@@ -175,9 +174,9 @@ async fn what_is_asked_for_is_what_is_there_now() {
 }
 
 #[tokio::test]
-async fn the_promises_of_a_source_hold() {
+async fn workspace_files_pass_source_conformance() {
     let names: Vec<_> = (0..300).map(|n| format!("{}/{n}.txt", n % 7)).collect();
-    let place = Place::with(
+    let place = TestFolder::with(
         &names
             .iter()
             .map(|name| (name.as_str(), ""))
