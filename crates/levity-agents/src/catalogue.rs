@@ -13,14 +13,14 @@ mod hint;
 mod node;
 mod read;
 
-pub(crate) use build::described;
+pub(crate) use build::description_with_tools;
 pub use entry::{CatalogEntry, NamedPart, Requirement};
 pub use error::{AgentPart, CatalogueError, Missing, Place};
 
 use files::Folder;
 use read::{Patch, Prompt};
 
-/// Agents by name: what each is told, which model and tools it has, what it may use.
+/// A catalogue of agents by name, with their prompts, models, tools and limits.
 ///
 /// ```
 /// use levity_agents::{Catalogue, AgentParts};
@@ -36,95 +36,98 @@ use read::{Patch, Prompt};
 /// # }
 /// ```
 ///
-/// An agent is found by its name in any case, and with or without `Agent` at its end: `Coder`,
-/// `coder` and `CoderAgent` are the same. What is said of an agent by any of these names is said of
-/// that one; it keeps the name that it had first.
+/// Names are case-insensitive, and the suffix `Agent` is optional: `Coder`, `coder` and
+/// `CoderAgent` are the same agent. Settings for any of these names apply to that agent, which
+/// keeps its first name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalogue {
-    /// By key; see [`key`].
+    /// The entries by key; see [`key`].
     entries: BTreeMap<String, Arc<CatalogEntry>>,
     /// The keys, in the order in which the agents were added.
     order: Vec<String>,
 }
 
 impl Catalogue {
-    /// The name of the agent that makes plans; it does no steps itself.
+    /// The name of the agent that makes plans; it performs no steps itself.
     pub const PLANNER: &'static str = "Planner";
-    /// How many bytes a config may have: 256 KiB.
+    /// The maximum size of a config: 256 KiB.
     pub const MAX_CONFIG: u64 = 256 << 10;
-    /// How many bytes a prompt may have: 256 KiB.
+    /// The maximum size of a prompt: 256 KiB.
     pub const MAX_PROMPT: u64 = 256 << 10;
 
-    /// The ten agents that come with levity: Planner, Browser, Coder, Retriever, Summarizer,
-    /// Distiller, Thinker, Formatter, Clarification and QA.
+    /// Returns the ten default agents: Planner, Browser, Coder, Retriever, Summarizer, Distiller,
+    /// Thinker, Formatter, Clarification and QA.
     pub fn defaults() -> Self {
         static DEFAULTS: LazyLock<Catalogue> = LazyLock::new(|| {
             let read = node::yaml(defaults::CONFIG)
                 .ok()
                 .and_then(|root| read::patches(root, None).ok());
             let embedded = |path: &str| defaults::prompt(path).ok_or_else(|| path.to_owned());
-            // A test sees to it that all ten are read.
-            read.and_then(|patches| Catalogue::empty().patched(patches, None, &embedded).ok())
-                .unwrap_or_default()
+            // A test ensures that all ten are read.
+            read.and_then(|patches| {
+                Catalogue::empty()
+                    .with_patches(patches, None, &embedded)
+                    .ok()
+            })
+            .unwrap_or_default()
         });
         DEFAULTS.clone()
     }
 
-    /// No agents.
+    /// Creates a catalogue without agents.
     pub fn empty() -> Self {
         Self::default()
     }
 
-    /// The default agents with what a folder says on top: [`defaults`](Self::defaults) and
+    /// Loads the default agents with the changes of a folder: [`defaults`](Self::defaults) and
     /// [`with_folder`](Self::with_folder).
     ///
     /// # Errors
-    /// As for [`with_folder`](Self::with_folder).
+    /// Fails under the same conditions as [`with_folder`](Self::with_folder).
     pub fn load(dir: impl AsRef<Path>) -> Result<Self, CatalogueError> {
         Self::defaults().with_folder(dir)
     }
 
-    /// Adds what a folder says: its `agent_config.yaml` (or `.yml`, or `.json`) and the prompt
-    /// files that it names.
+    /// Applies the config of a folder: its `agent_config.yaml` (or `.yml`, or `.json`) and the
+    /// prompt files that it names.
     ///
-    /// What is said of an agent that is there already replaces what it had, setting by setting;
-    /// other agents are new. Files are read on the calling thread.
+    /// Settings of an existing agent replace the old ones, setting by setting; other agents are
+    /// added. This reads files on the calling thread.
     ///
     /// # Errors
-    /// When a file cannot be read or lies outside the folder, or when something in the config is
-    /// wrong: file, line and agent are named.
+    /// Fails if a file cannot be read or is outside the folder, or if the config is invalid. The
+    /// error names the file, line and agent.
     pub fn with_folder(self, dir: impl AsRef<Path>) -> Result<Self, CatalogueError> {
         let folder = Folder::open(dir.as_ref())?;
         let (path, root) = folder.config(Self::MAX_CONFIG)?;
         let patches = read::patches(root, Some(&path))?;
-        self.patched(patches, Some(&path), &|file| {
+        self.with_patches(patches, Some(&path), &|file| {
             folder.prompt(file, Self::MAX_PROMPT)
         })
     }
 
-    /// Adds an agent, in place of the one that has its name.
+    /// Adds an agent, or replaces the one with the same name.
     #[must_use]
     pub fn with(mut self, entry: CatalogEntry) -> Self {
-        self.put(entry);
+        self.insert(entry);
         self
     }
 
-    /// Writes the default agents into a folder, to be changed there, and returns the files that
-    /// were written. A file that is there stays as it is; where there is a config under any name,
-    /// none is written.
+    /// Writes the default agents into a folder for editing, and returns the written files. Existing
+    /// files are not changed. No config is written if there is one under any of its names.
     ///
     /// # Errors
-    /// When the folder or a file cannot be written.
+    /// Fails if the folder or a file cannot be written.
     pub fn write_defaults(dir: impl AsRef<Path>) -> Result<Vec<PathBuf>, CatalogueError> {
         files::write(dir.as_ref(), defaults::CONFIG, &defaults::PROMPTS)
     }
 
-    /// The agent of this name, also if it is switched off.
+    /// Returns the agent with this name, even if it is disabled.
     pub fn find(&self, name: &str) -> Option<&CatalogEntry> {
         self.entries.get(&key(name)).map(|entry| &**entry)
     }
 
-    /// All agents, in the order in which they were added.
+    /// Iterates over all agents, in the order in which they were added.
     pub fn entries(&self) -> impl Iterator<Item = &CatalogEntry> {
         self.order
             .iter()
@@ -132,7 +135,7 @@ impl Catalogue {
             .map(|entry| &**entry)
     }
 
-    /// Those who can do steps: all but the planner and what is switched off.
+    /// Iterates over the agents that can perform steps: all but the planner and disabled agents.
     pub fn performers(&self) -> impl Iterator<Item = (Arc<str>, StepRunner)> + '_ {
         let planner = key(Self::PLANNER);
         let able = self
@@ -146,7 +149,7 @@ impl Catalogue {
         })
     }
 
-    fn put(&mut self, entry: CatalogEntry) {
+    fn insert(&mut self, entry: CatalogEntry) {
         let key = key(&entry.name);
         if !self.entries.contains_key(&key) {
             self.order.push(key.clone());
@@ -154,7 +157,7 @@ impl Catalogue {
         self.entries.insert(key, Arc::new(entry));
     }
 
-    fn patched(
+    fn with_patches(
         mut self,
         patches: Vec<Patch>,
         file: Option<&Path>,
@@ -164,7 +167,7 @@ impl Catalogue {
         for mut patch in patches {
             let at = Place::of(file).line(patch.line).agent(patch.name.clone());
             if let Some(other) = seen.insert(key(&patch.name), patch.name.clone()) {
-                let problem = format!("it is the same agent as `{other}`; keep one of them");
+                let problem = format!("it names the same agent as `{other}`; remove one of them");
                 return Err(CatalogueError::Entry { at, problem });
             }
             let text = match patch.prompt.take() {
@@ -177,12 +180,12 @@ impl Catalogue {
                 }
                 None => None,
             };
-            self.change(patch, text, at)?;
+            self.apply_patch(patch, text, at)?;
         }
         Ok(self)
     }
 
-    fn change(
+    fn apply_patch(
         &mut self,
         patch: Patch,
         prompt: Option<Arc<str>>,
@@ -202,20 +205,21 @@ impl Catalogue {
                 );
                 let near = near
                     .first()
-                    .map_or_else(String::new, |near| format!(", or is `{near}` meant?"));
+                    .map_or_else(String::new, |near| format!(", or did you mean `{near}`?"));
                 let problem = format!(
-                    "it is new and has no prompt; add `prompt_file: ..` or `prompt: ..`{near}"
+                    "the agent is new and has no prompt; add `prompt_file: ..` or `prompt: \
+                        ..`{near}"
                 );
                 return Err(CatalogueError::Entry { at, problem });
             }
         };
         patch.apply(&mut entry);
-        self.put(entry);
+        self.insert(entry);
         Ok(())
     }
 }
 
-/// By which an agent is found: its name in small letters, without `agent` at the end.
+/// Returns the lookup key of an agent: its name in lower case, without the suffix `agent`.
 fn key(name: &str) -> String {
     let mut key = name.to_lowercase();
     if let Some(rest) = key

@@ -1,4 +1,4 @@
-//! Agents that are ready to use, in teams and in swarms.
+//! Ready-made agents for teams and swarms.
 //!
 //! ```
 //! # #[cfg(feature = "dag")]
@@ -20,17 +20,17 @@
 //! # }
 //! ```
 //!
-//! - `Catalogue` (`dag`) has ten agents by name, changes them by files of a folder, and builds each
-//!   of them, a whole team, or workers of a swarm. `AgentParts` are the models, tools and servers
-//!   that they are built of.
-//! - `ReadyWorkers` (`swarm`) makes a researcher, a coder and a reviewer.
+//! - `Catalogue` (`dag`) contains ten agents by name. Files in a folder can change them, and it
+//!   builds single agents, a whole team, or workers of a swarm. `AgentParts` are the models, tools
+//!   and servers from which it builds them.
+//! - `ReadyWorkers` (`swarm`) builds a researcher, a coder and a reviewer.
 //!
-//! What is deliberately absent: machines. A ready agent is an ordinary
+//! This crate deliberately has no state machines. A ready-made agent is an ordinary
 //! [`Agent`](levity_loop::Agent) that you could build yourself.
 //!
 //! # Features
 //! - `dag`: the catalogue, and teams of its agents.
-//! - `swarm`: ready workers; `files`, `commands` and `web` give them tools of these kinds.
+//! - `swarm`: ready-made workers; `files`, `commands` and `web` add tools of these kinds.
 
 #[cfg(feature = "dag")]
 mod catalogue;

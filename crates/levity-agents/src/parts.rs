@@ -12,7 +12,7 @@ use levity_tools::{Policy, Registry};
 
 use crate::catalogue::{CatalogEntry, CatalogueError};
 
-/// What the agents of a [`Catalogue`](crate::Catalogue) are built of.
+/// The models, tools and servers from which a [`Catalogue`](crate::Catalogue) builds agents.
 ///
 /// ```
 /// use levity_core::{Tool, ToolCx, ToolOutput, ToolSpec};
@@ -26,16 +26,24 @@ use crate::catalogue::{CatalogEntry, CatalogueError};
 ///         _ => Err("there is no such model".to_owned()),
 ///     })
 ///     .tool(weather);
-/// let agents = Catalogue::empty().with(CatalogEntry::new("Forecaster", "Tell the weather.").models(["small"]).tools(["weather"]));
+/// let forecaster = CatalogEntry::new("Forecaster", "Tell the weather.");
+/// let agents = Catalogue::empty().with(forecaster.models(["small"]).tools(["weather"]));
 /// assert!(agents.build("Forecaster", &parts).is_ok());
 /// ```
 ///
-/// An agent has the tools and servers that its entry names: one by one, or by `*` and
-/// `*:read_only`; [`Catalogue::unused`](crate::Catalogue::unused) says what no agent has. MCP
-/// servers are given by name, each as a source of tools; from `levity_mcp::Servers`, that is
-/// `for server in servers.all() { parts = parts.server(server.name(), servers.only([server.name()])) }`.
+/// An agent gets the tools and servers that its entry names: one by one, or by `*` and
+/// `*:read_only`. Use [`Catalogue::unused`](crate::Catalogue::unused) to find parts that no agent
+/// gets.
+///
+/// Add MCP servers by name, each as a source of tools. With `levity_mcp::Servers`, write:
+///
+/// ```text
+/// for server in servers.all() {
+///     parts = parts.server(server.name(), servers.only([server.name()]));
+/// }
+/// ```
 #[derive(Clone)]
-#[must_use = "parts do nothing until an agent is built of them"]
+#[must_use = "parts do nothing until an agent is built from them"]
 pub struct AgentParts {
     pub(crate) model: Arc<dyn Model>,
     models: Vec<Arc<FindModel>>,
@@ -55,7 +63,7 @@ type MakeProgram = dyn Fn(&[ToolSpec]) -> Arc<dyn Program> + Send + Sync;
 type Finish = dyn Fn(&str, AgentBuilder) -> AgentBuilder + Send + Sync;
 
 impl AgentParts {
-    /// With this model for agents that name none.
+    /// Creates parts with this model for agents that name no model.
     pub fn new(model: impl Model + 'static) -> Self {
         Self {
             model: Arc::new(model),
@@ -72,11 +80,12 @@ impl AgentParts {
         }
     }
 
-    /// How models are found by name: `levity_llm::Models::model_named_in`, or a table of your own.
-    /// The error says why there is none. Of several, the first that knows a name is used.
+    /// Sets a lookup of models by name: `levity_llm::Models::model_named_in`, or your own table.
+    /// Its error states why there is no such model. If you set several, the first that knows a name
+    /// is used.
     ///
-    /// The names are from the catalogue's files, which may be a stranger's. `model_named_in` gives
-    /// no key to an address in a name.
+    /// The names come from the files of the catalogue, which may be untrusted. `model_named_in`
+    /// sends no key to an address in a name.
     pub fn models(
         mut self,
         find: impl Fn(&str) -> Result<Arc<dyn Model>, String> + Send + Sync + 'static,
@@ -90,23 +99,23 @@ impl AgentParts {
         let (name, model): (String, Arc<dyn Model>) = (name.into(), Arc::new(model));
         self.models(move |wanted| match wanted == name {
             true => Ok(model.clone()),
-            false => Err(format!("it is not `{name}`")),
+            false => Err(format!("it is not named `{name}`")),
         })
     }
 
-    /// Adds an MCP server by name; in place of one of the same name.
+    /// Adds an MCP server by name, or replaces the one with the same name.
     pub fn server(mut self, name: impl Into<Arc<str>>, tools: impl ToolSource + 'static) -> Self {
         self.servers.insert(name.into(), Arc::new(tools));
         self
     }
 
-    /// Adds a tool; in place of one of the same name.
+    /// Adds a tool, or replaces the one with the same name.
     pub fn tool(self, tool: impl Tool + 'static) -> Self {
         let tool: Arc<dyn Tool> = Arc::new(tool);
         self.tools(vec![tool])
     }
 
-    /// Adds the tools of a box: an `impl` block under `#[tool]`, or a list.
+    /// Adds the tools of a toolbox: an `impl` block under `#[tool]`, or a list.
     pub fn tools(mut self, tools: impl Toolbox) -> Self {
         let tools = tools.into_tools();
         self.tools.extend(
@@ -117,7 +126,7 @@ impl AgentParts {
         self
     }
 
-    /// Adds the tools that a registry has now.
+    /// Adds the current tools of a registry.
     pub fn registry(self, registry: &Registry) -> Self {
         let tools: Vec<_> = registry
             .specs()
@@ -127,14 +136,16 @@ impl AgentParts {
         self.tools(tools)
     }
 
-    /// What runs Python for agents that may, such as `levity_python::RunPython`.
+    /// Sets the program that runs Python for agents with that permission, such as
+    /// `levity_python::RunPython`.
     pub fn code(self, program: impl Program + 'static) -> Self {
         let program: Arc<dyn Program> = Arc::new(program);
         self.code_with(move |_| program.clone())
     }
 
-    /// What runs Python, made for each agent: code that is to call tools needs to know those that
-    /// the agent has. What a server has is looked at when the agent is built. For example
+    /// Sets a function that creates the Python program for each agent. Use it if code calls tools,
+    /// because the program must know the tools of the agent. The tools of servers are read when the
+    /// agent is built. For example:
     /// `.code_with(|tools| Arc::new(RunPython::new().specs(tools.to_vec())))`.
     pub fn code_with(
         mut self,
@@ -144,39 +155,39 @@ impl AgentParts {
         self
     }
 
-    /// Who is asked about calls that policy does not allow by itself, and answers what agents ask
-    /// the user; by default, whoever holds the handle of the run.
+    /// Sets the approver of calls that the policy does not allow automatically. It also answers the
+    /// agents' questions to the user. By default, the holder of the run's handle does both.
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Some(Arc::new(approver));
         self
     }
 
-    /// Which calls are allowed, asked about or denied.
+    /// Sets the policy that allows, denies or requires approval for calls.
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// What drives runs: its journal, its clock.
+    /// Sets the runtime that drives the runs, with its journal and clock.
     pub fn runtime(mut self, runtime: Runtime) -> Self {
         self.runtime = runtime;
         self
     }
 
-    /// Adds what a source has to say before each agent's prompt.
+    /// Adds a context source, whose blocks precede each agent's prompt.
     pub fn context(mut self, source: impl ContextSource + 'static) -> Self {
         self.context.push(Arc::new(source));
         self
     }
 
-    /// What a run of an agent may use; what its entry says comes on top.
+    /// Sets the limits of a run; the limits of an agent's entry apply as well.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// The last word on each agent before it is built, with its name: for settings that an entry
-    /// does not have.
+    /// Sets a function that changes each agent by name before it is built, for settings that an
+    /// entry does not have.
     pub fn finish(
         mut self,
         last: impl Fn(&str, AgentBuilder) -> AgentBuilder + Send + Sync + 'static,
@@ -185,39 +196,39 @@ impl AgentParts {
         self
     }
 
-    /// Whether there is something that runs Python.
+    /// Returns `true` if there is a program that runs Python.
     pub(crate) fn has_code(&self) -> bool {
         self.code.is_some()
     }
 
-    /// What runs Python beside these tools.
+    /// Creates the program that runs Python next to these tools.
     pub(crate) fn program(&self, tools: &[ToolSpec]) -> Option<Arc<dyn Program>> {
         self.code.as_ref().map(|make| make(tools))
     }
 
-    /// The model of this name.
+    /// Finds the model with this name.
     pub(crate) fn find_model(&self, name: &str) -> Result<Arc<dyn Model>, String> {
-        let mut why = "nothing here finds models by name".to_owned();
+        let mut reason = "no lookup of models by name is set".to_owned();
         for find in &self.models {
             match find(name) {
                 Ok(model) => return Ok(model),
-                Err(problem) => why = problem,
+                Err(problem) => reason = problem,
             }
         }
-        Err(why)
+        Err(reason)
     }
 
-    /// The first of an agent's models that can be had.
+    /// Returns the first available model of an agent.
     pub(crate) fn model_of(&self, entry: &CatalogEntry) -> Result<Arc<dyn Model>, CatalogueError> {
         if entry.models.is_empty() {
             return Ok(self.model.clone());
         }
-        let mut why = Vec::new();
+        let mut reasons = Vec::new();
         for name in &entry.models {
             match self.find_model(name) {
                 Ok(model) => return Ok(model),
                 Err(problem) => {
-                    why.push(format!(
+                    reasons.push(format!(
                         "`{}`: {problem}",
                         levity_dag::__private::short(&bare_model_name(name))
                     ));
@@ -225,8 +236,8 @@ impl AgentParts {
             }
         }
         let problem = format!(
-            "{}; name another, or leave `model` out for the default one",
-            why.join("; ")
+            "{}; name another model, or omit `model` to use the default one",
+            reasons.join("; ")
         );
         Err(CatalogueError::Model {
             agent: entry.name.clone(),
@@ -235,7 +246,7 @@ impl AgentParts {
     }
 }
 
-/// Agents on this model, without tools.
+/// Creates parts with this model, without tools.
 impl<M: Model + 'static> From<M> for AgentParts {
     fn from(model: M) -> Self {
         Self::new(model)

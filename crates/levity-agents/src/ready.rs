@@ -1,4 +1,4 @@
-//! Workers that are ready: a researcher, a coder, a reviewer.
+//! Ready-made workers: a researcher, a coder and a reviewer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use levity_swarm::Worker;
 use levity_tools::{Policy, Rule};
 
 use crate::shared::{ReadOnly, Shared, only_reads};
-use role::{Has, Role};
+use role::{Equipment, Role};
 
 mod role;
 
-/// Makes workers that are ready to work: a researcher, a coder and a reviewer, with prompts, tools
-/// and policies.
+/// Builds ready-made workers: a researcher, a coder and a reviewer, with prompts, tools and
+/// policies.
 ///
 /// ```
 /// use levity_agents::ReadyWorkers;
@@ -40,13 +40,13 @@ mod role;
 /// | files of a workspace (`files`) | reads, lists, searches | and writes, edits | reads, lists, searches |
 /// | commands (`commands`) | no | yes | no |
 /// | the web (`web`) | fetches, searches | no | no |
-/// | what is not hinted read-only | is denied | is asked about if it may destroy something | is denied |
+/// | tools without the read-only hint | are denied | need approval if destructive | are denied |
 /// | turns for a task | 20 | 40 | 20 |
 ///
-/// Without tools they work with what the task gives them and what they know, and neither their
-/// prompts nor their descriptions promise more.
+/// Without tools, the workers use only the task and their own knowledge. Their prompts and
+/// descriptions promise no more than that.
 #[derive(Clone)]
-#[must_use = "it makes workers by `coder`, `reviewer`, `researcher` and `all`"]
+#[must_use = "call `coder`, `reviewer`, `researcher` or `all` to build workers"]
 pub struct ReadyWorkers {
     model: Arc<dyn Model>,
     files: Vec<Arc<dyn Tool>>,
@@ -64,7 +64,7 @@ pub struct ReadyWorkers {
 type Finish = dyn Fn(&str, AgentBuilder) -> AgentBuilder + Send + Sync;
 
 impl ReadyWorkers {
-    /// Workers on this model, without tools.
+    /// Creates workers with this model, without tools.
     pub fn new(model: impl Model + 'static) -> Self {
         Self {
             model: Arc::new(model),
@@ -81,70 +81,70 @@ impl ReadyWorkers {
         }
     }
 
-    /// The files they work on: the coder writes them unless the workspace is read-only, the others
-    /// read them.
+    /// Sets the workspace. The coder writes its files unless it is read-only; the others read them.
     #[cfg(feature = "files")]
     pub fn workspace(mut self, workspace: levity_sandbox::Workspace) -> Self {
         self.files = levity_builtin_tools::FileTools::new(workspace).into_tools();
         self
     }
 
-    /// How the coder runs commands.
+    /// Sets the tool with which the coder runs commands.
     #[cfg(feature = "commands")]
     pub fn commands(mut self, tool: levity_builtin_tools::RunCommand) -> Self {
         self.commands = Some(Arc::new(tool));
         self
     }
 
-    /// How the researcher fetches pages.
+    /// Sets the tool with which the researcher fetches pages.
     #[cfg(feature = "web")]
     pub fn web(mut self, tool: levity_builtin_tools::WebFetch) -> Self {
         self.fetch = Some(Arc::new(tool));
         self
     }
 
-    /// How the researcher searches the web.
+    /// Sets the tool with which the researcher searches the web.
     #[cfg(feature = "web")]
     pub fn web_search(mut self, tool: levity_builtin_tools::WebSearch) -> Self {
         self.search = Some(Arc::new(tool));
         self
     }
 
-    /// More tools: all of them for the coder, and those that are hinted read-only for the others.
+    /// Adds tools: all of them for the coder, and those with the read-only hint for the others.
     pub fn tools(mut self, tools: impl Toolbox) -> Self {
         self.more.extend(tools.into_tools());
         self
     }
 
-    /// A set of tools that may change while they work: as for [`tools`](Self::tools).
+    /// Adds a set of tools that may change at run time, with the same rules as
+    /// [`tools`](Self::tools).
     pub fn source(mut self, source: impl ToolSource + 'static) -> Self {
         self.sources.push(Arc::new(source));
         self
     }
 
-    /// A rule for the calls of all of them. It cannot allow the researcher and the reviewer to
-    /// change something.
+    /// Adds a policy rule for all workers. It cannot allow the researcher or the reviewer to change
+    /// anything.
     pub fn rule(mut self, rule: Rule) -> Self {
         self.rules.push(rule);
         self
     }
 
-    /// Who is asked about calls that may not run by themselves; by default, whoever holds the
-    /// handle of the run.
+    /// Sets the approver of calls that need approval; by default, the holder of the run's handle.
     pub fn approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Some(Arc::new(approver));
         self
     }
 
-    /// What the tools have their time from; in a swarm, the swarm's runtime drives the runs.
+    /// Sets the runtime that provides the time for tools; in a swarm, the swarm's runtime drives
+    /// the runs.
     pub fn runtime(mut self, runtime: Runtime) -> Self {
         self.runtime = Some(runtime);
         self
     }
 
-    /// Changes each of them before it is built, by its name. Anything can be changed: a tool that
-    /// is added here and not hinted read-only is still denied to the researcher and the reviewer,
-    /// unless their policy is replaced too. Several such changes are made one after the other.
+    /// Adds a function that changes each worker by name before it is built. A tool added here
+    /// without the read-only hint is still denied to the researcher and the reviewer, unless you
+    /// also replace their policy. Several functions apply one after the other.
     pub fn finish(
         mut self,
         finish: impl Fn(&str, AgentBuilder) -> AgentBuilder + Send + Sync + 'static,
@@ -153,35 +153,35 @@ impl ReadyWorkers {
         self
     }
 
-    /// Finds things out. It changes nothing.
+    /// Builds the researcher, which finds information and changes nothing.
     ///
     /// # Errors
-    /// When the agent cannot be built, such as with two tools of one name.
+    /// Fails if the agent cannot be built, for example because two tools have the same name.
     pub fn researcher(&self) -> Result<Worker> {
         self.worker(Role::Researcher)
     }
 
-    /// Writes code.
+    /// Builds the coder, which writes code.
     ///
     /// # Errors
-    /// As for [`researcher`](Self::researcher).
+    /// Fails under the same conditions as [`researcher`](Self::researcher).
     pub fn coder(&self) -> Result<Worker> {
         self.worker(Role::Coder)
     }
 
-    /// Says what is wrong with the work of others. It changes nothing.
+    /// Builds the reviewer, which reports faults in the work of others and changes nothing.
     ///
     /// # Errors
-    /// As for [`researcher`](Self::researcher).
+    /// Fails under the same conditions as [`researcher`](Self::researcher).
     pub fn reviewer(&self) -> Result<Worker> {
         self.worker(Role::Reviewer)
     }
 
-    /// The researcher, the coder and the reviewer, in the order in which they work when no router
-    /// says otherwise.
+    /// Builds the researcher, the coder and the reviewer, in the order in which they work without a
+    /// router.
     ///
     /// # Errors
-    /// As for [`researcher`](Self::researcher).
+    /// Fails under the same conditions as [`researcher`](Self::researcher).
     pub fn all(&self) -> Result<Vec<Worker>> {
         [Role::Researcher, Role::Coder, Role::Reviewer]
             .into_iter()
@@ -190,7 +190,7 @@ impl ReadyWorkers {
     }
 
     fn worker(&self, role: Role) -> Result<Worker> {
-        let has = self.has(role);
+        let has = self.equipment(role);
         let mut agent = Agent::builder(self.model.clone())
             .instructions(role.prompt(has))
             .tools(self.tools_of(role))
@@ -237,8 +237,8 @@ impl ReadyWorkers {
         tools
     }
 
-    fn has(&self, role: Role) -> Has {
-        Has {
+    fn equipment(&self, role: Role) -> Equipment {
+        Equipment {
             reads_files: !self.files.is_empty(),
             writes_files: !role.only_reads()
                 && self.files.iter().any(|tool| !only_reads(tool.spec())),
@@ -248,15 +248,15 @@ impl ReadyWorkers {
         }
     }
 
-    /// Who only reads is denied all else first of all, so that no other rule can allow it.
+    /// The deny rule of a reading worker comes first, so that no other rule can allow a change.
     fn policy_of(&self, role: Role) -> Policy {
         let mut policy = Policy::new();
         if role.only_reads() {
-            let why = format!(
+            let reason = format!(
                 "the {} changes nothing; report what should be done, and leave it to others",
                 role.name()
             );
-            policy = policy.rule(Rule::any().when(|spec, _| !only_reads(spec)).deny(why));
+            policy = policy.rule(Rule::any().when(|spec, _| !only_reads(spec)).deny(reason));
         }
         self.rules.iter().cloned().fold(policy, Policy::rule)
     }

@@ -7,10 +7,10 @@ use levity_core::{
 };
 use serde_json::Value;
 
-/// Something that several agents have.
+/// A part that several agents share.
 pub(crate) struct Shared<T: ?Sized>(pub(crate) Arc<T>);
 
-/// The tools of a source that are hinted read-only.
+/// The tools of a source with the read-only hint.
 pub(crate) struct ReadOnly(pub(crate) Arc<dyn ToolSource>);
 
 #[deny(clippy::missing_trait_methods)]
@@ -38,7 +38,7 @@ impl ToolSource for ReadOnly {
     }
 }
 
-/// Whether a tool changes nothing, as far as it says so itself.
+/// Returns `true` if the hints of a tool declare it read-only.
 pub(crate) fn only_reads(spec: &ToolSpec) -> bool {
     spec.hints.class == EffectClass::ReadOnly && !spec.hints.destructive
 }

@@ -1,17 +1,17 @@
-//! Teams and workers of the catalogue's agents.
+//! Teams and swarm workers from the agents of a catalogue.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use levity_dag::{StepRunner, StepRunnerKind, Team, TeamBuilder};
 
-use crate::catalogue::{Catalogue, CatalogueError, described};
+use crate::catalogue::{Catalogue, CatalogueError, description_with_tools};
 use crate::parts::AgentParts;
 use crate::shared::Shared;
 
 impl Catalogue {
-    /// Begins a team of all agents that are not switched off, built of these parts; a model alone
-    /// is enough. The parts' program, approver and runtime are also those of the team.
+    /// Starts a team of all enabled agents, built from these parts; a model alone is enough. The
+    /// team also uses the program, approver and runtime of the parts.
     ///
     /// ```
     /// # use levity_agents::{AgentParts, Catalogue};
@@ -24,7 +24,7 @@ impl Catalogue {
     /// ```
     ///
     /// # Errors
-    /// When an agent cannot be built; see [`build`](Self::build).
+    /// Fails if an agent cannot be built; see [`build`](Self::build).
     pub fn team(&self, parts: impl Into<AgentParts>) -> Result<TeamBuilder, CatalogueError> {
         let parts = parts.into();
         let mut team = Team::builder().runtime(parts.runtime.clone());
@@ -33,7 +33,7 @@ impl Catalogue {
             let agent = self.build(&entry.name, &parts)?;
             let card = cards.remove(&entry.name);
             let mut card = card.unwrap_or_else(|| StepRunner::new(StepRunnerKind::Agent, ""));
-            card.description = described(entry, &parts);
+            card.description = description_with_tools(entry, &parts);
             team = team.performer(team_name(&entry.name), card, agent);
         }
         if let Some(program) = parts.program(&[]) {
@@ -45,28 +45,28 @@ impl Catalogue {
         })
     }
 
-    /// Builds the agent of this name as a worker of a swarm, which knows it by its description and
-    /// its tools.
+    /// Builds the agent with this name as a swarm worker, with its description and tools.
     ///
     /// # Errors
-    /// As for [`build`](Self::build).
+    /// Fails under the same conditions as [`build`](Self::build).
     #[cfg(feature = "swarm")]
     pub fn worker(
         &self,
         name: &str,
         parts: &AgentParts,
     ) -> Result<levity_swarm::Worker, CatalogueError> {
-        let entry = self.able(name)?;
+        let entry = self.find_enabled(name)?;
         let agent = self.build(name, parts)?;
         Ok(levity_swarm::Worker::new(
             entry.name.clone(),
-            described(entry, parts),
+            description_with_tools(entry, parts),
             agent,
         ))
     }
 }
 
-/// The name that a team knows a special agent by, also where a catalogue has it as `PlannerAgent`.
+/// Returns the name that a team uses for a special agent, even if the catalogue calls it
+/// `PlannerAgent`.
 fn team_name(name: &Arc<str>) -> Arc<str> {
     let special = [Team::PLANNER, Team::DISTILLER, Team::QA];
     let special = special

@@ -1,4 +1,4 @@
-//! Agents from entries.
+//! Construction of agents from catalogue entries.
 
 use std::sync::Arc;
 
@@ -15,28 +15,27 @@ use crate::parts::AgentParts;
 use crate::shared::{ReadOnly, Shared, only_reads};
 
 impl Catalogue {
-    /// Builds the agent of this name.
+    /// Builds the agent with this name.
     ///
-    /// Tools that the model calls in its own way are called, and so are those that it writes as
-    /// text, such as `{"call_tool": {"name": .., "arguments": {..}}}`, unless the entry says
-    /// otherwise.
+    /// The agent accepts native tool calls and, unless the entry disables it, calls written as
+    /// text, such as `{"call_tool": {"name": .., "arguments": {..}}}`.
     ///
     /// # Errors
-    /// When there is no such agent or it is switched off, when none of its models can be had, or
-    /// when something that it needs is not among the parts.
+    /// Fails if the agent does not exist or is disabled, if none of its models is available, or if
+    /// a required part is missing.
     pub fn build(&self, name: &str, parts: &AgentParts) -> Result<Agent, CatalogueError> {
-        let entry = self.able(name)?;
-        let lacks = lacks(entry, parts);
-        if let Some(missing) = lacks.iter().find(|missing| missing.needed) {
-            return Err(needed(missing, parts));
+        let entry = self.find_enabled(name)?;
+        let missing_parts = missing_parts(entry, parts);
+        if let Some(missing) = missing_parts.iter().find(|missing| missing.needed) {
+            return Err(required_part_error(missing, parts));
         }
         let has_code = entry.code.is_some() && parts.has_code();
         let has_tools = entry.ask_user
             || has_code
             || !tools_of(entry, parts).is_empty()
             || !servers_of(entry, parts).is_empty();
-        let mut builder = Agent::builder(listening(parts.model_of(entry)?, entry.text_tools))
-            .instructions(instructions(entry, &lacks, has_tools))
+        let mut builder = Agent::builder(with_text_tools(parts.model_of(entry)?, entry.text_tools))
+            .instructions(instructions(entry, &missing_parts, has_tools))
             .max_turns(entry.max_turns)
             .policy(parts.policy.clone())
             .limits(limits(entry, parts.limits))
@@ -58,16 +57,20 @@ impl Catalogue {
         builder.build().map_err(failed)
     }
 
-    /// What agents that are not switched off name and what is not among the parts: what they do
-    /// without, and what keeps them from being built. Each of their models is looked for.
+    /// Returns the parts that enabled agents name but that are missing, both optional and required
+    /// ones. This looks up each of their models.
     pub fn missing(&self, parts: &AgentParts) -> Vec<Missing> {
-        let able = self.entries().filter(|entry| entry.enabled);
-        able.flat_map(|entry| lacks(entry, parts).into_iter().chain(models(entry, parts)))
+        let enabled = self.entries().filter(|entry| entry.enabled);
+        enabled
+            .flat_map(|entry| {
+                missing_parts(entry, parts)
+                    .into_iter()
+                    .chain(missing_models(entry, parts))
+            })
             .collect()
     }
 
-    /// Parts that reach no agent: tools, servers and what runs Python, of which no agent that takes
-    /// part has anything.
+    /// Returns the parts that no enabled agent uses: tools, servers and the Python program.
     ///
     /// ```
     /// # use levity_core::ToolOutput;
@@ -80,23 +83,26 @@ impl Catalogue {
     /// assert_eq!(alone.unused(&parts), [AgentPart::Tool("weather".into())]);
     /// ```
     pub fn unused(&self, parts: &AgentParts) -> Vec<AgentPart> {
-        let able: Vec<&CatalogEntry> = self.entries().filter(|entry| entry.enabled).collect();
-        let tools = parts
-            .tools
-            .iter()
-            .filter(|(name, tool)| !able.iter().any(|entry| has_tool(entry, name, tool.spec())));
-        let servers = parts.servers.iter().filter(|(name, server)| {
-            !able.iter().any(|entry| match reach(&entry.servers, name) {
-                Some(Reach::All) => true,
-                // What a server that has not started yet has is not known.
-                Some(Reach::ReadOnly) => {
-                    let tools = server.tools();
-                    tools.is_empty() || tools.iter().any(|tool| only_reads(tool.spec()))
-                }
-                None => false,
-            })
+        let enabled: Vec<&CatalogEntry> = self.entries().filter(|entry| entry.enabled).collect();
+        let tools = parts.tools.iter().filter(|(name, tool)| {
+            !enabled
+                .iter()
+                .any(|entry| has_tool(entry, name, tool.spec()))
         });
-        let code = parts.has_code() && able.iter().all(|entry| entry.code.is_none());
+        let servers = parts.servers.iter().filter(|(name, server)| {
+            !enabled
+                .iter()
+                .any(|entry| match access(&entry.servers, name) {
+                    Some(Access::All) => true,
+                    // The tools of a server that has not started are unknown.
+                    Some(Access::ReadOnly) => {
+                        let tools = server.tools();
+                        tools.is_empty() || tools.iter().any(|tool| only_reads(tool.spec()))
+                    }
+                    None => false,
+                })
+        });
+        let code = parts.has_code() && enabled.iter().all(|entry| entry.code.is_none());
         let tools = tools.map(|(name, _)| AgentPart::Tool(name.clone()));
         let servers = servers.map(|(name, _)| AgentPart::Server(name.clone()));
         tools
@@ -105,7 +111,7 @@ impl Catalogue {
             .collect()
     }
 
-    pub(crate) fn able(&self, name: &str) -> Result<&CatalogEntry, CatalogueError> {
+    pub(crate) fn find_enabled(&self, name: &str) -> Result<&CatalogEntry, CatalogueError> {
         let Some(entry) = self.find(name) else {
             let near = hint(name, self.entries().map(|entry| &*entry.name));
             return Err(CatalogueError::Unknown {
@@ -122,15 +128,15 @@ impl Catalogue {
     }
 }
 
-/// What an agent names and what is not there, models aside.
-fn lacks(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Missing> {
-    let there = |part: &AgentPart| match part {
+/// Returns the missing parts of an agent, except models.
+fn missing_parts(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Missing> {
+    let is_available = |part: &AgentPart| match part {
         AgentPart::Server(name) => parts.servers.contains_key(name),
         AgentPart::Tool(name) => parts.tools.contains_key(name),
         AgentPart::Code => parts.has_code(),
         AgentPart::Model(_) => true,
     };
-    let missing = entry.wanted().filter(|(part, _)| !there(part));
+    let missing = entry.named_parts().filter(|(part, _)| !is_available(part));
     let agent = &entry.name;
     missing
         .map(|(part, need)| Missing {
@@ -141,8 +147,8 @@ fn lacks(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Missing> {
         .collect()
 }
 
-/// The models of an agent that cannot be had. It can be built as long as there is one.
-fn models(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Missing> {
+/// Returns the unavailable models of an agent. One available model is enough to build it.
+fn missing_models(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Missing> {
     let lost: Vec<_> = entry
         .models
         .iter()
@@ -158,17 +164,17 @@ fn models(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Missing> {
     lost.into_iter().map(missing).collect()
 }
 
-fn needed(missing: &Missing, parts: &AgentParts) -> CatalogueError {
+fn required_part_error(missing: &Missing, parts: &AgentParts) -> CatalogueError {
     let near = match &missing.part {
         AgentPart::Server(name) => {
             let hint = hint(name, parts.servers.keys().map(|name| &**name));
-            format!("{hint}; add it, or write `{name}?` to do without it")
+            format!("{hint}; add it, or write `{name}?` to make it optional")
         }
         AgentPart::Tool(name) => {
             let hint = hint(name, parts.tools.keys().map(|name| &**name));
-            format!("{hint}; add it, or write `{name}?` to do without it")
+            format!("{hint}; add it, or write `{name}?` to make it optional")
         }
-        _ => "; add it, or write `code: optional` to do without it".to_owned(),
+        _ => "; add it, or write `code: optional` to make it optional".to_owned(),
     };
     CatalogueError::Missing {
         missing: missing.clone(),
@@ -176,8 +182,8 @@ fn needed(missing: &Missing, parts: &AgentParts) -> CatalogueError {
     }
 }
 
-/// The model, with calls read from its text.
-fn listening(model: Arc<dyn Model>, text_tools: bool) -> Arc<dyn Model> {
+/// Wraps the model so that it parses tool calls from text.
+fn with_text_tools(model: Arc<dyn Model>, text_tools: bool) -> Arc<dyn Model> {
     match (text_tools, model.card().abilities.tools) {
         (false, _) => model,
         (true, true) => Arc::new(TextTools::new(model).beside_native()),
@@ -214,38 +220,38 @@ fn with_tools(mut builder: AgentBuilder, entry: &CatalogEntry, parts: &AgentPart
     }
 }
 
-/// How much of a server an agent has.
+/// The tools of a server that an agent gets.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Reach {
+enum Access {
     All,
     ReadOnly,
 }
 
-/// What a list of names says about one of them.
-fn reach(list: &[NamedPart], name: &str) -> Option<Reach> {
-    let has = |wanted: &str| list.iter().any(|named| &*named.name == wanted);
+/// Returns the access that a list of names grants to a part.
+fn access(list: &[NamedPart], name: &str) -> Option<Access> {
+    let has = |pattern: &str| list.iter().any(|named| &*named.name == pattern);
     match () {
-        () if has(name) || has(NamedPart::ALL) => Some(Reach::All),
-        () if has(NamedPart::READ_ONLY) => Some(Reach::ReadOnly),
+        () if has(name) || has(NamedPart::ALL) => Some(Access::All),
+        () if has(NamedPart::READ_ONLY) => Some(Access::ReadOnly),
         () => None,
     }
 }
 
 fn has_tool(entry: &CatalogEntry, name: &str, spec: &ToolSpec) -> bool {
-    match reach(&entry.tools, name) {
-        Some(Reach::All) => true,
-        Some(Reach::ReadOnly) => only_reads(spec),
+    match access(&entry.tools, name) {
+        Some(Access::All) => true,
+        Some(Access::ReadOnly) => only_reads(spec),
         None => false,
     }
 }
 
-/// The tools that an agent has: those that it names in its order, then the others.
+/// Returns the tools of an agent: named ones in their order, then the others.
 fn tools_of(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Arc<dyn Tool>> {
-    let is_named = |name: &str| entry.tools.iter().any(|wanted| &*wanted.name == name);
+    let is_named = |name: &str| entry.tools.iter().any(|named| &*named.name == name);
     let named = entry
         .tools
         .iter()
-        .filter_map(|wanted| parts.tools.get(&wanted.name));
+        .filter_map(|named| parts.tools.get(&named.name));
     let others = parts
         .tools
         .iter()
@@ -254,16 +260,16 @@ fn tools_of(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Arc<dyn Tool>> {
 }
 
 fn servers_of(entry: &CatalogEntry, parts: &AgentParts) -> Vec<Arc<dyn ToolSource>> {
-    let is_named = |name: &str| entry.servers.iter().any(|wanted| &*wanted.name == name);
+    let is_named = |name: &str| entry.servers.iter().any(|named| &*named.name == name);
     let named = entry
         .servers
         .iter()
-        .filter_map(|wanted| parts.servers.get(&wanted.name))
+        .filter_map(|named| parts.servers.get(&named.name))
         .cloned();
     let others = parts.servers.iter().filter(|(name, _)| !is_named(name));
-    let others = others.filter_map(|(name, server)| match reach(&entry.servers, name)? {
-        Reach::All => Some(server.clone()),
-        Reach::ReadOnly => Some(Arc::new(ReadOnly(server.clone())) as Arc<dyn ToolSource>),
+    let others = others.filter_map(|(name, server)| match access(&entry.servers, name)? {
+        Access::All => Some(server.clone()),
+        Access::ReadOnly => Some(Arc::new(ReadOnly(server.clone())) as Arc<dyn ToolSource>),
     });
     named.chain(others).collect()
 }
@@ -278,10 +284,10 @@ fn specs_of(tools: &[Arc<dyn Tool>], servers: &[Arc<dyn ToolSource>]) -> Vec<Too
         .collect()
 }
 
-/// What an agent is good for, with the tools that it has here: the planner chooses by it.
-pub(crate) fn described(entry: &CatalogEntry, parts: &AgentParts) -> Arc<str> {
-    /// How many tools the planner is told of.
-    const MOST: usize = 24;
+/// Returns the description of an agent with its tools, by which the planner chooses.
+pub(crate) fn description_with_tools(entry: &CatalogEntry, parts: &AgentParts) -> Arc<str> {
+    /// The maximum number of tools in a description.
+    const MAX_TOOLS: usize = 24;
     let mut names: Vec<String> = specs_of(&tools_of(entry, parts), &servers_of(entry, parts))
         .into_iter()
         .map(|spec| spec.name)
@@ -291,8 +297,8 @@ pub(crate) fn described(entry: &CatalogEntry, parts: &AgentParts) -> Arc<str> {
     if names.is_empty() {
         return entry.description.clone();
     }
-    let more = names.len().saturating_sub(MOST);
-    names.truncate(MOST);
+    let more = names.len().saturating_sub(MAX_TOOLS);
+    names.truncate(MAX_TOOLS);
     let more = if more > 0 {
         format!(" and {more} more")
     } else {
@@ -301,15 +307,15 @@ pub(crate) fn described(entry: &CatalogEntry, parts: &AgentParts) -> Arc<str> {
     format!("{} Tools: {}{more}.", entry.description, names.join(", ")).into()
 }
 
-/// The prompt, and what the agent has to do without: it is not to make up tools that it was told of
+/// Returns the prompt with the missing parts, so that the agent does not invent tools mentioned
 /// elsewhere.
-fn instructions(entry: &CatalogEntry, lacks: &[Missing], has_tools: bool) -> String {
+fn instructions(entry: &CatalogEntry, missing_parts: &[Missing], has_tools: bool) -> String {
     let mut text = entry.prompt.trim_end().to_owned();
-    if lacks.is_empty() {
+    if missing_parts.is_empty() {
         return text;
     }
     text.push_str("\n\n# What is not here\n");
-    for missing in lacks {
+    for missing in missing_parts {
         match &missing.part {
             AgentPart::Code => text.push_str(
                 "- Python cannot be run. Do not answer with code: work the result out yourself and \
@@ -339,7 +345,7 @@ mod tests {
     use levity_dag::Budget;
 
     #[test]
-    fn an_entry_limits_what_all_may_use() {
+    fn entry_limits_narrow_general_limits() {
         let all = Limits::new()
             .tokens(1_000)
             .wall_time(Duration::from_secs(60));

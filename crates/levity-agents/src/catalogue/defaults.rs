@@ -1,4 +1,4 @@
-//! The agents that come with levity.
+//! The default agents of levity.
 
 pub(super) const CONFIG: &str = include_str!("../../agents/agent_config.yaml");
 
@@ -8,7 +8,7 @@ macro_rules! prompts {
     };
 }
 
-/// Each prompt with the name of its file.
+/// The prompts with the names of their files.
 pub(super) const PROMPTS: [(&str, &str); 10] = prompts![
     "planner.md",
     "browser.md",
@@ -22,7 +22,7 @@ pub(super) const PROMPTS: [(&str, &str); 10] = prompts![
     "qa.md",
 ];
 
-/// The prompt that a config names.
+/// Returns the prompt that a config names.
 pub(super) fn prompt(path: &str) -> Option<String> {
     let name = path.strip_prefix("prompts/")?;
     PROMPTS

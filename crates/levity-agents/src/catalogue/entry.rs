@@ -7,12 +7,13 @@ use levity_dag::Budget;
 
 use super::error::AgentPart;
 
-/// An agent as the catalogue knows it.
+/// The entry of an agent in a catalogue.
 ///
 /// ```
 /// use levity_agents::{Catalogue, CatalogEntry};
 ///
-/// let translator = CatalogEntry::new("Translator", "Translate the text into the language that the task names.")
+/// let prompt = "Translate the text into the language that the task names.";
+/// let translator = CatalogEntry::new("Translator", prompt)
 ///     .description("Translates texts")
 ///     .max_turns(3);
 /// let agents = Catalogue::defaults().with(translator);
@@ -21,69 +22,69 @@ use super::error::AgentPart;
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct CatalogEntry {
-    /// Its name.
+    /// The name of the agent.
     pub name: Arc<str>,
-    /// What it is good for, for the planner.
+    /// The description of its purpose, for the planner.
     pub description: Arc<str>,
-    /// What it is told before everything else.
+    /// The system prompt of the agent.
     pub prompt: Arc<str>,
-    /// Its models by name, cheapest first: the first that can be had is used. Empty means the
-    /// default model.
+    /// The names of its models, cheapest first. The first available one is used; if the list is
+    /// empty, the default model.
     pub models: Vec<Arc<str>>,
-    /// The MCP servers whose tools it has; see [`NamedPart::ALL`] and [`NamedPart::READ_ONLY`] for
-    /// those that are not named.
+    /// The MCP servers whose tools it gets; see [`NamedPart::ALL`] and [`NamedPart::READ_ONLY`] for
+    /// patterns.
     pub servers: Vec<NamedPart>,
-    /// The tools that it has beside those, in the same way.
+    /// The other tools that it gets, with the same patterns.
     pub tools: Vec<NamedPart>,
-    /// How many turns a run of it may take; [`MAX_TURNS`](Self::MAX_TURNS) by default.
+    /// The maximum number of turns in a run; [`MAX_TURNS`](Self::MAX_TURNS) by default.
     pub max_turns: u64,
-    /// What a run of it may use; what is not said is as for all.
+    /// The budget of a run; unset limits are those of all agents.
     pub budget: Option<Budget>,
-    /// How long a run of it may take; not limited by default.
+    /// The time limit of a run; unlimited by default.
     pub timeout: Option<Duration>,
-    /// Whether it may ask the user.
+    /// Set if it may ask the user.
     pub ask_user: bool,
-    /// Whether its results are verdicts on the work of others.
+    /// Set if its results are verdicts on the work of others.
     pub judges: bool,
-    /// Whether it may run Python.
+    /// The permission to run Python, and whether it is required.
     pub code: Option<Requirement>,
-    /// Whether calls of tools that it writes as text are understood; they are by default.
+    /// Set if tool calls written as text are parsed; the default.
     pub text_tools: bool,
-    /// Whether it takes part; by default.
+    /// Set if the agent is enabled; the default.
     pub enabled: bool,
 }
 
-/// Whether an agent can be built without something.
+/// The need of an agent for a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Requirement {
-    /// It cannot.
+    /// The agent cannot be built without it.
     Must,
-    /// It takes it when it is there, and does without otherwise.
+    /// The agent uses the part if it is available, and works without it otherwise.
     IfThere,
 }
 
-/// A server or a tool that an agent names.
+/// A server or tool that an agent names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NamedPart {
-    /// The name.
+    /// The name of the part.
     pub name: Arc<str>,
-    /// Whether the agent can be built without it.
+    /// The need of the agent for the part.
     pub need: Requirement,
 }
 
 impl NamedPart {
-    /// In place of a name: everything that there is.
+    /// A pattern in place of a name: all parts.
     pub const ALL: &'static str = "*";
-    /// In place of a name: every tool that is hinted read-only, or those of every server.
+    /// A pattern in place of a name: all tools with the read-only hint, of any server.
     pub const READ_ONLY: &'static str = "*:read_only";
 
-    /// Whether it stands for whatever there is, which is never missing.
+    /// Returns `true` for a pattern, which is never missing.
     pub(super) fn is_pattern(&self) -> bool {
         matches!(&*self.name, Self::ALL | Self::READ_ONLY)
     }
 
-    /// As it is written in a config: a `?` at the end says that the agent can do without.
+    /// Parses a name as written in a config: a trailing `?` makes the part optional.
     pub fn new(name: &str) -> Self {
         match name.strip_suffix('?') {
             Some(name) => Self {
@@ -99,11 +100,11 @@ impl NamedPart {
 }
 
 impl CatalogEntry {
-    /// 15 turns.
+    /// The default number of turns in a run.
     pub const MAX_TURNS: u64 = 15;
 
-    /// An agent without tools, on the default model. Without a description, the first line of the
-    /// prompt is one.
+    /// Creates an agent with the default model and no tools. The first line of the prompt is the
+    /// default description.
     pub fn new(name: impl Into<Arc<str>>, prompt: impl Into<Arc<str>>) -> Self {
         let prompt = prompt.into();
         Self {
@@ -124,22 +125,22 @@ impl CatalogEntry {
         }
     }
 
-    /// What it is good for, for the planner.
+    /// Sets the description of its purpose, for the planner.
     #[must_use]
     pub fn description(mut self, text: impl Into<Arc<str>>) -> Self {
         self.description = text.into();
         self
     }
 
-    /// Its models by name, cheapest first.
+    /// Sets the names of its models, cheapest first.
     #[must_use]
     pub fn models<N: Into<Arc<str>>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.models = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// The MCP servers whose tools it has. A `?` at the end of a name says that it can do without;
-    /// `*` is all there are, and `*:read_only` is what is hinted read-only of all.
+    /// Sets the MCP servers whose tools it gets. A trailing `?` makes a server optional. `*` is all
+    /// servers, and `*:read_only` all of their tools with the read-only hint.
     #[must_use]
     pub fn servers<N: AsRef<str>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.servers = names
@@ -149,8 +150,8 @@ impl CatalogEntry {
         self
     }
 
-    /// The tools that it has. A `?` at the end of a name says that it can do without; `*` is all
-    /// there are, and `*:read_only` those that are hinted read-only.
+    /// Sets the tools that it gets. A trailing `?` makes a tool optional. `*` is all tools, and
+    /// `*:read_only` those with the read-only hint.
     #[must_use]
     pub fn tools<N: AsRef<str>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.tools = names
@@ -160,77 +161,77 @@ impl CatalogEntry {
         self
     }
 
-    /// How many turns a run of it may take.
+    /// Sets the maximum number of turns in a run.
     #[must_use]
     pub fn max_turns(mut self, turns: u64) -> Self {
         self.max_turns = turns;
         self
     }
 
-    /// What a run of it may use.
+    /// Sets the budget of a run.
     #[must_use]
     pub fn budget(mut self, budget: Budget) -> Self {
         self.budget = Some(budget);
         self
     }
 
-    /// How long a run of it may take.
+    /// Sets the time limit of a run.
     #[must_use]
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout = Some(time);
         self
     }
 
-    /// Lets it ask the user.
+    /// Allows the agent to ask the user.
     #[must_use]
     pub fn ask_user(mut self) -> Self {
         self.ask_user = true;
         self
     }
 
-    /// Takes its results for verdicts on the work of others.
+    /// Marks its results as verdicts on the work of others.
     #[must_use]
     pub fn judges(mut self) -> Self {
         self.judges = true;
         self
     }
 
-    /// Lets it run Python.
+    /// Allows the agent to run Python.
     #[must_use]
     pub fn code(mut self, need: Requirement) -> Self {
         self.code = Some(need);
         self
     }
 
-    /// Takes calls of tools only as the model's own, not as text.
+    /// Accepts only native tool calls, not calls written as text.
     #[must_use]
     pub fn without_text_tools(mut self) -> Self {
         self.text_tools = false;
         self
     }
 
-    /// All that it names, with whether it is needed. Models are not among it: one of them is
-    /// enough.
-    pub(super) fn wanted(&self) -> impl Iterator<Item = (AgentPart, Requirement)> + '_ {
+    /// Iterates over the parts that the entry names, and whether each is required. Models are not
+    /// included, because one of them is enough.
+    pub(super) fn named_parts(&self) -> impl Iterator<Item = (AgentPart, Requirement)> + '_ {
         let named = |list: &'_ [NamedPart]| {
             list.iter()
-                .filter(|wanted| !wanted.is_pattern())
+                .filter(|named_parts| !named_parts.is_pattern())
                 .cloned()
                 .collect::<Vec<_>>()
         };
         let servers = named(&self.servers)
             .into_iter()
-            .map(|wanted| (AgentPart::Server(wanted.name), wanted.need));
+            .map(|named_parts| (AgentPart::Server(named_parts.name), named_parts.need));
         let tools = named(&self.tools)
             .into_iter()
-            .map(|wanted| (AgentPart::Tool(wanted.name), wanted.need));
+            .map(|named_parts| (AgentPart::Tool(named_parts.name), named_parts.need));
         servers
             .chain(tools)
             .chain(self.code.map(|need| (AgentPart::Code, need)))
     }
 }
 
-/// Shows what there is of it, and nothing of the prompt.
+/// Formats the entry without its prompt.
 impl fmt::Debug for CatalogEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let models: Vec<_> = self
@@ -248,9 +249,9 @@ impl fmt::Debug for CatalogEntry {
     }
 }
 
-/// The first line of a prompt that says something.
+/// Returns the first non-empty line of a prompt.
 fn first_line(prompt: &str) -> Arc<str> {
-    const LONGEST: usize = 200;
+    const MAX_LENGTH: usize = 200;
     let lines = prompt
         .lines()
         .map(|line| line.trim_start_matches('#').trim());
@@ -258,5 +259,5 @@ fn first_line(prompt: &str) -> Arc<str> {
         .into_iter()
         .find(|line| !line.is_empty())
         .unwrap_or_default();
-    line.chars().take(LONGEST).collect::<String>().into()
+    line.chars().take(MAX_LENGTH).collect::<String>().into()
 }

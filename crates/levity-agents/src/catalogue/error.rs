@@ -3,119 +3,119 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why agents cannot be had from a catalogue.
+/// The reason why a catalogue cannot provide agents.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CatalogueError {
     /// A folder or file cannot be read.
-    #[error("`{}` cannot be read", .path.display())]
+    #[error("cannot read `{}`", .path.display())]
     Read {
-        /// The folder or the file.
+        /// The path of the folder or file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// There is no config in the folder.
+    /// The folder contains no config.
     #[error(
-        "there is no `agent_config.yaml` in `{}`; write one, or have the default agents written \
-            there by \
+        "no `agent_config.yaml` in `{}`; write one, or create the default agents \
+            with \
          `Catalogue::write_defaults`", .dir.display()
     )]
     NoConfig {
-        /// The folder.
+        /// The path of the folder.
         dir: PathBuf,
     },
-    /// The config is no YAML or JSON, is too large, or is no map of agents.
+    /// The config is not YAML or JSON, is too large, or is not a map of agents.
     #[error("{at}{problem}")]
     Config {
-        /// Where.
+        /// The place in the config.
         at: Place,
-        /// What is wrong, and the way out.
+        /// The problem and how to fix it.
         problem: String,
     },
-    /// Something is wrong with an entry.
+    /// A setting of an entry is invalid.
     #[error("{at}{problem}")]
     Entry {
-        /// Where.
+        /// The place in the config.
         at: Place,
-        /// What is wrong, and the way out.
+        /// The problem and how to fix it.
         problem: String,
     },
-    /// An agent's prompt cannot be had.
+    /// The prompt of an agent is not available.
     #[error("{at}{problem}")]
     Prompt {
-        /// Where.
+        /// The place in the config.
         at: Place,
-        /// What is wrong, and the way out.
+        /// The problem and how to fix it.
         problem: String,
     },
-    /// There is no agent of this name.
-    #[error("there is no agent `{name}`{near}")]
+    /// No agent has this name.
+    #[error("no agent is named `{name}`{near}")]
     Unknown {
-        /// The name.
+        /// The unknown name.
         name: String,
-        /// What was perhaps meant, as a clause.
+        /// A clause with similar names.
         near: String,
     },
-    /// The agent is switched off.
-    #[error("the agent `{name}` is switched off; remove its `enabled: false`")]
+    /// The agent is disabled.
+    #[error("the agent `{name}` is disabled; remove its `enabled: false`")]
     Disabled {
-        /// The agent.
+        /// The name of the agent.
         name: Arc<str>,
     },
-    /// A server, a tool or the code program that an agent needs is not there.
-    #[error("the agent `{}` needs {}, and there is none{near}", .missing.agent, .missing.part)]
+    /// A server, tool or Python program that an agent requires is missing.
+    #[error("the agent `{}` requires {}, which is missing{near}", .missing.agent, .missing.part)]
     Missing {
-        /// What is not there.
+        /// The missing part.
         missing: Missing,
-        /// What was perhaps meant, and the way out, as a clause.
+        /// A clause with similar names and how to fix the problem.
         near: String,
     },
-    /// None of an agent's models can be had.
-    #[error("none of the models of the agent `{agent}` can be had: {problem}")]
+    /// None of an agent's models is available.
+    #[error("no model of the agent `{agent}` is available: {problem}")]
     Model {
-        /// The agent.
+        /// The name of the agent.
         agent: Arc<str>,
-        /// Why, model by model, and the way out.
+        /// The reason for each model, and how to fix the problem.
         problem: String,
     },
-    /// The agent cannot be put together.
-    #[error("the agent `{agent}` cannot be put together")]
+    /// The agent cannot be built.
+    #[error("cannot build the agent `{agent}`")]
     Build {
-        /// The agent.
+        /// The name of the agent.
         agent: Arc<str>,
-        /// Why.
+        /// The cause of the failure.
         #[source]
         source: Box<levity_loop::Error>,
     },
-    /// The defaults cannot be written.
-    #[error("`{}` cannot be written", .path.display())]
+    /// The default agents cannot be written.
+    #[error("cannot write `{}`", .path.display())]
     Write {
-        /// The folder or the file.
+        /// The path of the folder or file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
 }
 
 impl CatalogueError {
-    /// Whether trying again may help: never, as long as the files and the parts stay as they are.
+    /// Returns `false`: a retry does not help until the files or parts change.
     pub fn is_retryable(&self) -> bool {
         false
     }
 }
 
-/// Where in a config something is.
+/// A place in a config.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Place {
-    /// The file, where it is in one.
+    /// The file, if the config comes from one.
     pub file: Option<PathBuf>,
-    /// The line, counted from 1, where it is known.
+    /// The line, counted from 1, if it is known.
     pub line: Option<usize>,
-    /// The agent, where it belongs to one.
+    /// The agent, if the place belongs to one.
     pub agent: Option<Arc<str>>,
 }
 
@@ -138,7 +138,7 @@ impl Place {
     }
 }
 
-/// The beginning of a message: `agents/agent_config.yaml, line 3: agent `Coder`: `.
+/// Formats the start of a message: `agents/agent_config.yaml, line 3: agent `Coder`: `.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.file, self.line) {
@@ -154,30 +154,30 @@ impl fmt::Display for Place {
     }
 }
 
-/// Something that an agent names and that is not there.
+/// A part that an agent names and that is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Missing {
-    /// The agent.
+    /// The name of the agent.
     pub agent: Arc<str>,
-    /// What is not there.
+    /// The missing part.
     pub part: AgentPart,
-    /// Whether the agent cannot be built without it; otherwise it does without, and its prompt says
-    /// so.
+    /// Set if the agent requires the part. Otherwise the agent works without it, and its prompt
+    /// mentions that.
     pub needed: bool,
 }
 
-/// What an agent is built of, by name.
+/// A part of an agent, by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum AgentPart {
-    /// An MCP server.
+    /// An MCP server by name.
     Server(Arc<str>),
-    /// A tool.
+    /// A tool by name.
     Tool(Arc<str>),
-    /// One of its models.
+    /// A model of the agent, by name.
     Model(Arc<str>),
-    /// What runs Python.
+    /// The program that runs Python.
     Code,
 }
 
@@ -187,7 +187,7 @@ impl fmt::Display for AgentPart {
             Self::Server(name) => write!(f, "the MCP server `{name}`"),
             Self::Tool(name) => write!(f, "the tool `{name}`"),
             Self::Model(name) => write!(f, "the model `{name}`"),
-            Self::Code => f.write_str("something that runs Python"),
+            Self::Code => f.write_str("a program that runs Python"),
         }
     }
 }
@@ -197,7 +197,7 @@ impl fmt::Display for Missing {
         let what = if self.needed {
             "cannot be built without"
         } else {
-            "does without"
+            "works without"
         };
         write!(f, "`{}` {what} {}", self.agent, self.part)
     }

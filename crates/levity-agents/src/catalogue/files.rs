@@ -10,16 +10,16 @@ use levity_dag::__private::{near, short};
 use super::error::{CatalogueError, Place};
 use super::node::{self, Node};
 
-/// The names that a config may have.
+/// The possible names of a config.
 const CONFIGS: [&str; 3] = ["agent_config.yaml", "agent_config.yml", "agent_config.json"];
-/// The folder in which prompts are looked for beside the one of the config.
+/// The subfolder in which prompts are searched, next to the folder of the config.
 const PROMPTS: &str = "prompts";
 
 /// A folder of agents.
 pub(super) struct Folder {
-    /// As it was given, for messages.
+    /// The path as the caller passed it, for messages.
     pub(super) dir: PathBuf,
-    /// As the system knows it, to tell what is below it.
+    /// The canonical path, to check that files are below it.
     real: PathBuf,
 }
 
@@ -33,7 +33,7 @@ impl Folder {
         if !real.is_dir() {
             return Err(read(io::Error::new(
                 io::ErrorKind::NotADirectory,
-                "it is no folder",
+                "it is not a folder",
             )));
         }
         Ok(Self {
@@ -42,7 +42,7 @@ impl Folder {
         })
     }
 
-    /// The configs that are there.
+    /// Returns the configs that exist in the folder.
     fn configs(&self) -> Vec<PathBuf> {
         let paths = CONFIGS.iter().map(|name| self.dir.join(name));
         paths
@@ -50,8 +50,8 @@ impl Folder {
             .collect()
     }
 
-    /// Reads the config, and says which file it is.
-    pub(super) fn config(&self, most: u64) -> Result<(PathBuf, Node), CatalogueError> {
+    /// Reads the config and returns its path as well.
+    pub(super) fn config(&self, max: u64) -> Result<(PathBuf, Node), CatalogueError> {
         let configs = self.configs();
         let Some(path) = configs.first() else {
             return Err(CatalogueError::NoConfig {
@@ -66,10 +66,10 @@ impl Folder {
             let name = other.file_name().unwrap_or_default().display();
             return Err(config(
                 None,
-                format!("there is `{name}` beside it; keep one of them"),
+                format!("there is also a `{name}`; remove one of them"),
             ));
         }
-        let text = self.read(path, most).map_err(|problem| match problem {
+        let text = self.read(path, max).map_err(|problem| match problem {
             Problem::Io(source) => CatalogueError::Read {
                 path: path.clone(),
                 source,
@@ -86,9 +86,9 @@ impl Folder {
         Ok((path.clone(), root))
     }
 
-    /// Reads a prompt. A path whose folders are not there is looked for by its last name, in the
+    /// Reads a prompt. If the folders of its path do not exist, its file name is searched in the
     /// folder of the config and in `prompts` below it.
-    pub(super) fn prompt(&self, path: &str, most: u64) -> Result<String, String> {
+    pub(super) fn prompt(&self, path: &str, max: u64) -> Result<String, String> {
         let named = Path::new(path);
         let inside = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
         if !named.components().all(inside) || path.contains(['\0', '\\']) {
@@ -96,11 +96,11 @@ impl Folder {
                 by a path below it";
             return Err(format!("the prompt file `{}` {problem}", short(path)));
         }
-        let file = self.find(named).ok_or_else(|| self.not_there(named))?;
-        let text = self.read(&file, most).map_err(|problem| {
+        let file = self.find(named).ok_or_else(|| self.not_found(named))?;
+        let text = self.read(&file, max).map_err(|problem| {
             let file = file.strip_prefix(&self.dir).unwrap_or(&file).display();
             match problem {
-                Problem::Io(error) => format!("the prompt file `{file}` cannot be read: {error}"),
+                Problem::Io(error) => format!("cannot read the prompt file `{file}`: {error}"),
                 Problem::Other(problem) => format!("the prompt file `{file}`: {problem}"),
             }
         })?;
@@ -125,7 +125,7 @@ impl Folder {
             .find(|path| path.symlink_metadata().is_ok())
     }
 
-    fn not_there(&self, named: &Path) -> String {
+    fn not_found(&self, named: &Path) -> String {
         let stems = |path: &Path| {
             path.file_name()
                 .map(|name| name.to_string_lossy().into_owned())
@@ -137,38 +137,38 @@ impl Folder {
             .flatten()
             .take(1_000);
         let names: Vec<String> = files.filter_map(|file| stems(&file.ok()?.path())).collect();
-        let wanted = stems(named).unwrap_or_default();
-        let near = near(&wanted, names.iter().map(String::as_str));
+        let expected_stem = stems(named).unwrap_or_default();
+        let near = near(&expected_stem, names.iter().map(String::as_str));
         let near = near
             .first()
-            .map_or_else(String::new, |near| format!("; is `{near}` meant?"));
+            .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
         let path = short(&named.to_string_lossy()).into_owned();
         format!(
-            "there is no prompt file `{path}` in `{}` or its `{PROMPTS}`{near}",
+            "no prompt file `{path}` in `{}` or its `{PROMPTS}`{near}",
             self.dir.display()
         )
     }
 
-    /// Reads a file that must lie in the folder, whatever links say.
-    fn read(&self, path: &Path, most: u64) -> Result<String, Problem> {
+    /// Reads a file that must be in the folder after resolving links.
+    fn read(&self, path: &Path, max: u64) -> Result<String, Problem> {
         let real = fs::canonicalize(path)?;
         if !real.starts_with(&self.real) {
             return Err(Problem::of(
-                "it is a link that leads out of the folder; put a copy of the file there",
+                "it is a link out of the folder; replace it with a copy of the file",
             ));
         }
-        // A pipe would be waited for.
+        // Reading a pipe would block.
         if !fs::metadata(&real)?.is_file() {
-            return Err(Problem::of("it is no regular file; use the path of one"));
+            return Err(Problem::of("it is not a regular file; use the path of one"));
         }
         let mut bytes = Vec::new();
         File::open(&real)?
-            .take(most.saturating_add(1))
+            .take(max.saturating_add(1))
             .read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > most {
+        if bytes.len() as u64 > max {
             return Err(Problem::of(format!(
                 "it has more than {} KiB; shorten it",
-                most >> 10
+                max >> 10
             )));
         }
         let text = String::from_utf8(bytes).map_err(|error| {
@@ -185,7 +185,7 @@ impl Folder {
     }
 }
 
-/// Why a file was not read.
+/// The reason why a file was not read.
 enum Problem {
     Io(io::Error),
     Other(String),
@@ -203,7 +203,7 @@ impl From<io::Error> for Problem {
     }
 }
 
-/// Writes files into a folder, and says which: those that are there stay as they are.
+/// Writes files into a folder and returns the written paths; existing files are not changed.
 pub(super) fn write(
     dir: &Path,
     config: &str,

@@ -1,18 +1,18 @@
 use levity_dag::__private::near;
 
-/// A clause that names what was probably meant, or all there is; empty when there is nothing.
-pub(super) fn hint<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> String {
-    const MOST: usize = 20;
+/// Returns a clause with similar names, or with all names; empty if there are none.
+pub(super) fn hint<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    const MAX_NAMES: usize = 20;
     let names: Vec<&str> = names.into_iter().collect();
-    let near = near(wanted, names.iter().copied());
+    let near = near(name, names.iter().copied());
     match names.len() {
-        _ if !near.is_empty() => format!("; perhaps `{}` is meant", near.join("` or `")),
+        _ if !near.is_empty() => format!("; perhaps you meant `{}`", near.join("` or `")),
         0 => String::new(),
-        1..=MOST => format!("; there is `{}`", names.join("`, `")),
+        1..=MAX_NAMES => format!("; available: `{}`", names.join("`, `")),
         more => format!(
-            "; there is `{}` and {} more",
-            names[..MOST].join("`, `"),
-            more - MOST
+            "; available: `{}` and {} more",
+            names[..MAX_NAMES].join("`, `"),
+            more - MAX_NAMES
         ),
     }
 }
@@ -22,14 +22,14 @@ mod tests {
     use super::hint;
 
     #[test]
-    fn hints_name_what_there_is() {
+    fn hint_lists_similar_or_available_names() {
         assert_eq!(
             hint("brwser", ["browser", "rag"]),
-            "; perhaps `browser` is meant"
+            "; perhaps you meant `browser`"
         );
         assert_eq!(
             hint("zzz", ["browser", "rag"]),
-            "; there is `browser`, `rag`"
+            "; available: `browser`, `rag`"
         );
         assert_eq!(hint("zzz", []), "");
     }

@@ -1,7 +1,7 @@
-//! YAML and JSON as values that know their lines.
+//! YAML and JSON values with their line numbers.
 //!
-//! The parser below hands out events; what they add up to is built here, so that depth and size are
-//! bounded whatever aliases say, and every value can be named by its line.
+//! The parser emits events, and this module builds values from them. Depth and size are thus
+//! limited whatever the aliases are, and errors can name the line of each value.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,13 +9,13 @@ use std::fmt;
 use saphyr_parser::{Event, Parser, ScalarStyle, Span, Tag};
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-/// How deep lists and maps may stand in each other.
+/// The maximum nesting of lists and maps.
 const MAX_DEPTH: usize = 16;
-/// What a document may weigh: a byte of text weighs 1, a value [`WEIGHT`].
+/// The maximum weight of a document: a byte of text weighs 1, a value [`WEIGHT`].
 const MAX_WEIGHT: usize = 2 << 20;
 const WEIGHT: usize = 16;
 
-/// A value and the line it begins on, where that is known.
+/// A value and the line on which it begins, if known.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {
     pub(super) line: Option<usize>,
@@ -38,14 +38,14 @@ pub(super) struct Key {
     pub(super) text: String,
 }
 
-/// What is wrong with a text, and on which line.
+/// A problem in a text, and its line.
 #[derive(Debug, PartialEq)]
-pub(super) struct Wrong {
+pub(super) struct ConfigError {
     pub(super) line: Option<usize>,
     pub(super) problem: String,
 }
 
-impl Wrong {
+impl ConfigError {
     pub(super) fn new(line: Option<usize>, problem: impl Into<String>) -> Self {
         Self {
             line,
@@ -55,7 +55,7 @@ impl Wrong {
 }
 
 impl Value {
-    /// What it is, for messages.
+    /// Returns the kind of the value, for messages.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "nothing",
@@ -68,14 +68,14 @@ impl Value {
     }
 }
 
-/// Reads a YAML document.
-pub(super) fn yaml(text: &str) -> Result<Node, Wrong> {
-    let mut build = Build::default();
+/// Parses a YAML document.
+pub(super) fn yaml(text: &str) -> Result<Node, ConfigError> {
+    let mut build = NodeBuilder::default();
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| {
-            Wrong::new(
+            ConfigError::new(
                 Some(error.marker().line()),
-                format!("it is no YAML: {}", error.info()),
+                format!("invalid YAML: {}", error.info()),
             )
         })?;
         build.take(event, span)?;
@@ -86,17 +86,17 @@ pub(super) fn yaml(text: &str) -> Result<Node, Wrong> {
     }))
 }
 
-/// Reads a JSON document; its values do not know their lines.
-pub(super) fn json(text: &str) -> Result<Node, Wrong> {
+/// Parses a JSON document; its values have no line numbers.
+pub(super) fn json(text: &str) -> Result<Node, ConfigError> {
     serde_json::from_str(text).map_err(|error| {
-        Wrong::new(
+        ConfigError::new(
             Some(error.line()),
-            format!("it is no JSON: {}", without_place(&error)),
+            format!("invalid JSON: {}", without_place(&error)),
         )
     })
 }
 
-/// What the reader of JSON says, without where: that is told apart.
+/// Returns the message of a JSON error without its position, which is reported separately.
 fn without_place(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.rsplit_once(" at line ")
@@ -109,7 +109,7 @@ impl<'de> Deserialize<'de> for Node {
     }
 }
 
-/// Reads a value of JSON: unlike a map of values, it sees keys that are there twice.
+/// A visitor for JSON values, which detects duplicate keys.
 struct JsonNode;
 
 impl JsonNode {
@@ -174,12 +174,12 @@ impl<'de> Visitor<'de> for JsonNode {
     }
 }
 
-/// Puts values together from events.
+/// A builder of values from parser events.
 #[derive(Default)]
-struct Build {
-    /// What is open: lists and maps, with their anchors.
+struct NodeBuilder {
+    /// The open lists and maps, with their anchors.
     open: Vec<Open>,
-    anchors: HashMap<usize, Anchored>,
+    anchors: HashMap<usize, AnchoredNode>,
     weight: usize,
     root: Option<Node>,
     ended: bool,
@@ -188,31 +188,31 @@ struct Build {
 struct Open {
     anchor: usize,
     line: usize,
-    /// How many levels stand below it.
+    /// The number of levels below it.
     depth: usize,
     weight: usize,
-    inside: Inside,
+    inside: OpenContent,
 }
 
-enum Inside {
+enum OpenContent {
     List(Vec<Node>),
     Map(Vec<(Key, Node)>, Option<Key>),
 }
 
-/// A value that may be referred to.
-struct Anchored {
+/// A value that an alias may reference.
+struct AnchoredNode {
     node: Node,
     depth: usize,
     weight: usize,
 }
 
-impl Build {
-    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Wrong> {
+impl NodeBuilder {
+    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), ConfigError> {
         let line = span.start.line();
         match event {
-            Event::DocumentStart(_) if self.ended => Err(Wrong::new(
+            Event::DocumentStart(_) if self.ended => Err(ConfigError::new(
                 Some(line),
-                "there is a second document in the file; keep one",
+                "the file contains a second document; keep one",
             )),
             Event::DocumentEnd => {
                 self.ended = true;
@@ -220,12 +220,12 @@ impl Build {
             }
             Event::Scalar(text, style, anchor, tag) => {
                 let value = scalar(&text, style, tag.as_deref())
-                    .map_err(|problem| Wrong::new(Some(line), problem))?;
+                    .map_err(|problem| ConfigError::new(Some(line), problem))?;
                 let weight = WEIGHT + text.len();
                 self.weigh(weight, line)?;
                 self.close(
                     anchor,
-                    Anchored {
+                    AnchoredNode {
                         node: Node {
                             line: Some(line),
                             value,
@@ -236,16 +236,23 @@ impl Build {
                 )
             }
             Event::Alias(anchor) => self.alias(anchor, line),
-            Event::SequenceStart(anchor, _) => self.enter(anchor, line, Inside::List(Vec::new())),
+            Event::SequenceStart(anchor, _) => {
+                self.enter(anchor, line, OpenContent::List(Vec::new()))
+            }
             Event::MappingStart(anchor, _) => {
-                self.enter(anchor, line, Inside::Map(Vec::new(), None))
+                self.enter(anchor, line, OpenContent::Map(Vec::new(), None))
             }
             Event::SequenceEnd | Event::MappingEnd => self.leave(),
             _ => Ok(()),
         }
     }
 
-    fn enter(&mut self, anchor: usize, line: usize, inside: Inside) -> Result<(), Wrong> {
+    fn enter(
+        &mut self,
+        anchor: usize,
+        line: usize,
+        inside: OpenContent,
+    ) -> Result<(), ConfigError> {
         if self.open.len() >= MAX_DEPTH {
             return Err(too_deep(line));
         }
@@ -260,13 +267,13 @@ impl Build {
         Ok(())
     }
 
-    fn leave(&mut self) -> Result<(), Wrong> {
+    fn leave(&mut self) -> Result<(), ConfigError> {
         let Some(open) = self.open.pop() else {
             return Ok(());
         };
         let value = match open.inside {
-            Inside::List(list) => Value::List(list),
-            Inside::Map(map, _) => Value::Map(map),
+            OpenContent::List(list) => Value::List(list),
+            OpenContent::Map(map, _) => Value::Map(map),
         };
         let node = Node {
             line: Some(open.line),
@@ -274,7 +281,7 @@ impl Build {
         };
         self.close(
             open.anchor,
-            Anchored {
+            AnchoredNode {
                 node,
                 depth: open.depth + 1,
                 weight: open.weight,
@@ -282,41 +289,41 @@ impl Build {
         )
     }
 
-    fn alias(&mut self, anchor: usize, line: usize) -> Result<(), Wrong> {
-        // Before it is copied: that is what an alias bomb is after.
+    fn alias(&mut self, anchor: usize, line: usize) -> Result<(), ConfigError> {
+        // The weight is checked before the copy, because an alias bomb relies on copies.
         self.weigh(
             self.anchors.get(&anchor).map_or(0, |found| found.weight),
             line,
         )?;
         let Some(found) = self.anchors.get(&anchor) else {
-            return Err(Wrong::new(
+            return Err(ConfigError::new(
                 Some(line),
-                "a value refers to itself; write it out",
+                "a value references itself; write it out",
             ));
         };
-        let copy = Anchored {
+        let copy = AnchoredNode {
             node: found.node.clone(),
             ..*found
         };
         self.close(0, copy)
     }
 
-    fn weigh(&mut self, weight: usize, line: usize) -> Result<(), Wrong> {
+    fn weigh(&mut self, weight: usize, line: usize) -> Result<(), ConfigError> {
         self.weight += weight;
         if self.weight > MAX_WEIGHT {
             let problem = "with all aliases written out it is too large; use fewer of them";
-            return Err(Wrong::new(Some(line), problem));
+            return Err(ConfigError::new(Some(line), problem));
         }
         Ok(())
     }
 
-    /// Puts a whole value where it belongs.
-    fn close(&mut self, anchor: usize, whole: Anchored) -> Result<(), Wrong> {
+    /// Adds a complete value to its parent.
+    fn close(&mut self, anchor: usize, whole: AnchoredNode) -> Result<(), ConfigError> {
         if self.open.len() + whole.depth > MAX_DEPTH {
             return Err(too_deep(whole.node.line.unwrap_or_default()));
         }
         if anchor != 0 {
-            let copy = Anchored {
+            let copy = AnchoredNode {
                 node: whole.node.clone(),
                 ..whole
             };
@@ -332,8 +339,8 @@ impl Build {
     }
 }
 
-impl Inside {
-    fn add(&mut self, node: Node) -> Result<(), Wrong> {
+impl OpenContent {
+    fn add(&mut self, node: Node) -> Result<(), ConfigError> {
         match self {
             Self::List(list) => list.push(node),
             Self::Map(map, key) => match key.take() {
@@ -345,7 +352,7 @@ impl Inside {
     }
 }
 
-fn key_of(node: Node, map: &[(Key, Node)]) -> Result<Key, Wrong> {
+fn key_of(node: Node, map: &[(Key, Node)]) -> Result<Key, ConfigError> {
     let text = match node.value {
         Value::Text(text) => text,
         other => {
@@ -353,15 +360,15 @@ fn key_of(node: Node, map: &[(Key, Node)]) -> Result<Key, Wrong> {
                 "a key is {}; use a text, in quotes if need be",
                 other.kind()
             );
-            return Err(Wrong::new(node.line, problem));
+            return Err(ConfigError::new(node.line, problem));
         }
     };
     if map.iter().any(|(key, _)| key.text == text) {
         let problem = format!(
-            "the key `{}` is there twice; keep one",
+            "the key `{}` occurs twice; keep one",
             levity_dag::__private::short(&text)
         );
-        return Err(Wrong::new(node.line, problem));
+        return Err(ConfigError::new(node.line, problem));
     }
     Ok(Key {
         line: node.line,
@@ -369,20 +376,20 @@ fn key_of(node: Node, map: &[(Key, Node)]) -> Result<Key, Wrong> {
     })
 }
 
-fn too_deep(line: usize) -> Wrong {
-    Wrong::new(
+fn too_deep(line: usize) -> ConfigError {
+    ConfigError::new(
         Some(line),
-        format!("values stand in each other deeper than {MAX_DEPTH} levels; make it flatter"),
+        format!("values are nested deeper than {MAX_DEPTH} levels; flatten them"),
     )
 }
 
-/// What a scalar means, by the core schema of YAML 1.2.
+/// Returns the meaning of a scalar in the core schema of YAML 1.2.
 fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, String> {
     match tag {
         Some(tag) if tag.is_yaml_core_schema() && tag.suffix == "str" => {
             return Ok(Value::Text(text.to_owned()));
         }
-        Some(_) => return Err("a tag (`!..`) is not understood here; leave it out".to_owned()),
+        Some(_) => return Err("a tag (`!..`) is not supported here; remove it".to_owned()),
         None => {}
     }
     if style != ScalarStyle::Plain {

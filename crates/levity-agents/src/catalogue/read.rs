@@ -1,4 +1,4 @@
-//! What a config says about agents.
+//! Parsing of agent settings in a config.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use levity_dag::Budget;
 
 use super::entry::{CatalogEntry, NamedPart, Requirement};
 use super::error::{CatalogueError, Place};
-use super::node::{Key, Node, Value, Wrong};
+use super::node::{ConfigError, Key, Node, Value};
 
 const KEYS: [&str; 14] = [
     "prompt_file",
@@ -30,7 +30,7 @@ const KEYS: [&str; 14] = [
 ];
 const BUDGET: [&str; 4] = ["tokens", "money", "model_calls", "tool_calls"];
 
-/// What a config says about one agent; what it does not say stays as it was.
+/// The settings of one agent in a config; all others stay unchanged.
 #[derive(Debug)]
 pub(super) struct Patch {
     pub(super) name: Arc<str>,
@@ -39,7 +39,7 @@ pub(super) struct Patch {
     changes: Vec<Change>,
 }
 
-/// Where an agent's prompt is.
+/// The location of an agent's prompt.
 #[derive(Debug, PartialEq)]
 pub(super) enum Prompt {
     Inline(Arc<str>),
@@ -63,7 +63,7 @@ enum Change {
 }
 
 impl Patch {
-    /// Makes the changes.
+    /// Applies the settings to an entry.
     pub(super) fn apply(self, entry: &mut CatalogEntry) {
         for change in self.changes {
             match change {
@@ -84,7 +84,7 @@ impl Patch {
     }
 }
 
-/// The agents of a config.
+/// Parses the agents of a config.
 pub(super) fn patches(root: Node, file: Option<&Path>) -> Result<Vec<Patch>, CatalogueError> {
     let config = |line, problem: String| CatalogueError::Config {
         at: Place::of(file).line(line),
@@ -101,7 +101,7 @@ pub(super) fn patches(root: Node, file: Option<&Path>) -> Result<Vec<Patch>, Cat
         let (key, agents) = map.swap_remove(at);
         if let Some((other, _)) = map.first() {
             let problem = format!(
-                "there is a key `{}` beside `agents`; put it below `agents`",
+                "the key `{}` is next to `agents`; move it below `agents`",
                 short(&other.text)
             );
             return Err(config(other.line, problem));
@@ -122,12 +122,13 @@ pub(super) fn patches(root: Node, file: Option<&Path>) -> Result<Vec<Patch>, Cat
 
 fn patch(key: &Key, node: Node, file: Option<&Path>) -> Result<Patch, CatalogueError> {
     let name: Arc<str> = short(&key.text).into();
-    let place = |line: Option<usize>| Place::of(file).line(line.or(key.line)).agent(name.clone());
-    let wrong = |wrong: Wrong| CatalogueError::Entry {
-        at: place(wrong.line),
+    let position =
+        |line: Option<usize>| Place::of(file).line(line.or(key.line)).agent(name.clone());
+    let wrong = |wrong: ConfigError| CatalogueError::Entry {
+        at: position(wrong.line),
         problem: wrong.problem,
     };
-    check_name(&key.text).map_err(|problem| wrong(Wrong::new(key.line, problem)))?;
+    check_name(&key.text).map_err(|problem| wrong(ConfigError::new(key.line, problem)))?;
     let mut patch = Patch {
         name: key.text.as_str().into(),
         line: key.line,
@@ -142,7 +143,7 @@ fn patch(key: &Key, node: Node, file: Option<&Path>) -> Result<Patch, CatalogueE
                 "it is {}, not a map; write `prompt_file: ..` below its name",
                 other.kind()
             );
-            return Err(wrong(Wrong::new(node.line, problem)));
+            return Err(wrong(ConfigError::new(node.line, problem)));
         }
     };
     for (field, node) in fields {
@@ -154,13 +155,15 @@ fn patch(key: &Key, node: Node, file: Option<&Path>) -> Result<Patch, CatalogueE
 pub(super) fn check_name(name: &str) -> Result<(), String> {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
     if name.is_empty() || name.chars().count() > 64 || !name.chars().all(plain) {
-        return Err("its name is not 1 to 64 letters, digits, `_` and `-`; rename it".to_owned());
+        return Err(
+            "its name must have 1 to 64 letters, digits, `_` and `-`; rename it".to_owned(),
+        );
     }
     Ok(())
 }
 
 impl Patch {
-    fn field(&mut self, key: &Key, node: Node) -> Result<(), Wrong> {
+    fn field(&mut self, key: &Key, node: Node) -> Result<(), ConfigError> {
         if node.value == Value::Null && KEYS.contains(&&*key.text) {
             return Ok(());
         }
@@ -180,8 +183,8 @@ impl Patch {
             }
             "prompt" => return self.set_prompt(&at, Prompt::Inline(at.text(node)?.into())),
             "model" => Change::Models(at.names(node)?),
-            "mcp_servers" => Change::Servers(at.wanted(node)?),
-            "tools" => Change::Tools(at.wanted(node)?),
+            "mcp_servers" => Change::Servers(at.named_parts(node)?),
+            "tools" => Change::Tools(at.named_parts(node)?),
             "description" => Change::Description(at.text(node)?.trim().into()),
             "max_turns" => Change::MaxTurns(at.count(node, 1)?),
             "budget" => Change::Budget(budget(&at, node)?),
@@ -197,9 +200,9 @@ impl Patch {
         Ok(())
     }
 
-    fn set_prompt(&mut self, at: &Field<'_>, prompt: Prompt) -> Result<(), Wrong> {
+    fn set_prompt(&mut self, at: &Field<'_>, prompt: Prompt) -> Result<(), ConfigError> {
         if self.prompt.is_some() {
-            return Err(Wrong::new(
+            return Err(ConfigError::new(
                 at.line,
                 "it has `prompt` and `prompt_file`; keep one",
             ));
@@ -209,19 +212,16 @@ impl Patch {
     }
 }
 
-fn unknown(key: &str, line: Option<usize>, keys: &[&str]) -> Wrong {
+fn unknown(key: &str, line: Option<usize>, keys: &[&str]) -> ConfigError {
     let near = near(key, keys.iter().copied());
     let hint = match near.first() {
-        Some(near) => format!("is `{near}` meant?"),
-        None => format!("there is `{}`", keys.join("`, `")),
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("available: `{}`", keys.join("`, `")),
     };
-    Wrong::new(
-        line,
-        format!("there is no setting `{}`; {hint}", short(key)),
-    )
+    ConfigError::new(line, format!("unknown setting `{}`; {hint}", short(key)))
 }
 
-fn budget(at: &Field<'_>, node: Node) -> Result<Budget, Wrong> {
+fn budget(at: &Field<'_>, node: Node) -> Result<Budget, ConfigError> {
     let what = node.value.kind();
     let Value::Map(fields) = node.value else {
         return Err(at.wrong(format!(
@@ -246,21 +246,21 @@ fn budget(at: &Field<'_>, node: Node) -> Result<Budget, Wrong> {
     Ok(budget)
 }
 
-/// A setting that is read.
+/// The setting that is being parsed.
 struct Field<'a> {
     name: &'a str,
     line: Option<usize>,
 }
 
 impl Field<'_> {
-    fn wrong(&self, problem: impl AsRef<str>) -> Wrong {
-        Wrong::new(self.line, format!("`{}` {}", self.name, problem.as_ref()))
+    fn wrong(&self, problem: impl AsRef<str>) -> ConfigError {
+        ConfigError::new(self.line, format!("`{}` {}", self.name, problem.as_ref()))
     }
 
-    fn text(&self, node: Node) -> Result<String, Wrong> {
+    fn text(&self, node: Node) -> Result<String, ConfigError> {
         match node.value {
             Value::Text(text) if !text.trim().is_empty() => Ok(text),
-            Value::Text(_) => Err(self.wrong("is empty; fill it or leave it out")),
+            Value::Text(_) => Err(self.wrong("is empty; fill it or remove it")),
             other => Err(self.wrong(format!(
                 "is {}, not a text; put it in quotes if it is one",
                 other.kind()
@@ -268,14 +268,14 @@ impl Field<'_> {
         }
     }
 
-    fn flag(&self, node: Node) -> Result<bool, Wrong> {
+    fn flag(&self, node: Node) -> Result<bool, ConfigError> {
         match node.value {
             Value::Bool(value) => Ok(value),
             other => Err(self.wrong(format!("is {}; write `true` or `false`", other.kind()))),
         }
     }
 
-    fn code(&self, node: Node) -> Result<Option<Requirement>, Wrong> {
+    fn code(&self, node: Node) -> Result<Option<Requirement>, ConfigError> {
         match node.value {
             Value::Bool(value) => Ok(value.then_some(Requirement::Must)),
             Value::Text(text) if text == "optional" => Ok(Some(Requirement::IfThere)),
@@ -286,7 +286,7 @@ impl Field<'_> {
         }
     }
 
-    fn number(&self, node: Node) -> Result<f64, Wrong> {
+    fn number(&self, node: Node) -> Result<f64, ConfigError> {
         match node.value {
             Value::Number(number) if number.is_finite() && (0.0..=1e15).contains(&number) => {
                 Ok(number)
@@ -296,24 +296,26 @@ impl Field<'_> {
         }
     }
 
-    fn count(&self, node: Node, least: u64) -> Result<u64, Wrong> {
+    fn count(&self, node: Node, min: u64) -> Result<u64, ConfigError> {
         let number = self.number(node)?;
-        if number.fract() != 0.0 || number < least as f64 {
-            return Err(self.wrong(format!("is not a whole number from {least} on; write one")));
+        if number.fract() != 0.0 || number < min as f64 {
+            return Err(self.wrong(format!(
+                "is not a whole number of at least {min}; write one"
+            )));
         }
         Ok(number as u64)
     }
 
-    fn seconds(&self, node: Node) -> Result<Duration, Wrong> {
+    fn seconds(&self, node: Node) -> Result<Duration, ConfigError> {
         let seconds = self.number(node)?;
         Duration::try_from_secs_f64(seconds)
             .ok()
             .filter(|time| !time.is_zero())
-            .ok_or_else(|| self.wrong("is no time; write a number of seconds above 0"))
+            .ok_or_else(|| self.wrong("is not a duration; write a number of seconds above 0"))
     }
 
-    /// A name or a list of them.
-    fn names(&self, node: Node) -> Result<Vec<Arc<str>>, Wrong> {
+    /// Parses a name or a list of names.
+    fn names(&self, node: Node) -> Result<Vec<Arc<str>>, ConfigError> {
         let list = match node.value {
             Value::List(list) => list,
             _ => vec![node],
@@ -328,7 +330,7 @@ impl Field<'_> {
         list.into_iter().map(name).collect()
     }
 
-    fn wanted(&self, node: Node) -> Result<Vec<NamedPart>, Wrong> {
+    fn named_parts(&self, node: Node) -> Result<Vec<NamedPart>, ConfigError> {
         let names = self.names(node)?;
         let mut all: Vec<NamedPart> = Vec::with_capacity(names.len());
         for wanted in names.iter().map(|name| NamedPart::new(name)) {
@@ -339,8 +341,8 @@ impl Field<'_> {
                 let name = short(&wanted.name);
                 let (all, reading) = (NamedPart::ALL, NamedPart::READ_ONLY);
                 return Err(self.wrong(format!(
-                    "has `{name}`; write a whole name, `{all}` for all there are, or `{reading}` \
-                        for all that only read"
+                    "has `{name}`; write a complete name, `{all}` for all, or `{reading}` \
+                        for all with the read-only hint"
                 )));
             }
             if all.iter().any(|other| other.name == wanted.name) {

@@ -16,7 +16,7 @@ const TEN: [&str; 10] = [
 ];
 
 #[test]
-fn the_config_that_is_built_in_is_right() {
+fn built_in_config_defines_ten_agents() {
     let patches = read::patches(node::yaml(defaults::CONFIG).unwrap(), None).unwrap();
     let prompt = |path: &str| defaults::prompt(path).ok_or_else(|| path.to_owned());
     let all = Catalogue::empty().patched(patches, None, &prompt).unwrap();
@@ -28,7 +28,7 @@ fn the_config_that_is_built_in_is_right() {
 }
 
 #[test]
-fn names_are_found_with_and_without_agent() {
+fn agent_lookup_ignores_case_and_suffix() {
     for (name, expected) in [
         ("Coder", "coder"),
         ("CoderAgent", "coder"),
@@ -49,7 +49,7 @@ fn names_are_found_with_and_without_agent() {
     }
 }
 
-/// What stands between fences.
+/// Returns the text between fences.
 fn examples(prompt: &str) -> Vec<&str> {
     prompt
         .split("```json\n")
@@ -59,7 +59,7 @@ fn examples(prompt: &str) -> Vec<&str> {
 }
 
 #[test]
-fn every_example_in_a_prompt_is_json() {
+fn prompt_examples_are_valid_json() {
     for (name, prompt) in defaults::PROMPTS {
         let examples = examples(prompt);
         assert!(!examples.is_empty(), "{name} has none");
@@ -79,7 +79,7 @@ fn every_example_in_a_prompt_is_json() {
 }
 
 #[test]
-fn the_planners_examples_are_a_plan_that_can_run_and_a_change_of_it() {
+fn planner_examples_are_valid_plan_and_change() {
     let prompt = defaults::prompt("prompts/planner.md").unwrap();
     let examples = examples(&prompt);
     let plan = Plan::parse(examples[0]).unwrap();
@@ -87,8 +87,8 @@ fn the_planners_examples_are_a_plan_that_can_run_and_a_change_of_it() {
     let performers = Catalogue::defaults().performers().collect::<Vec<_>>();
     let known = performers
         .into_iter()
-        .fold(PlanConstraints::new(), |known, (name, who)| {
-            known.with(name, who)
+        .fold(PlanConstraints::new(), |known, (name, runner)| {
+            known.with(name, runner)
         });
     Graph::check(plan.clone(), &known).unwrap();
     let given = Plan::parse(examples[1]).unwrap();

@@ -1,6 +1,6 @@
-//! What each of the ready workers is.
+//! The roles of the ready-made workers.
 
-/// Who a ready worker is.
+/// The role of a ready-made worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Researcher,
@@ -8,9 +8,9 @@ pub(super) enum Role {
     Reviewer,
 }
 
-/// What a ready worker has to work with.
+/// The tools that are available to a ready-made worker.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Has {
+pub(super) struct Equipment {
     pub(super) reads_files: bool,
     pub(super) writes_files: bool,
     pub(super) commands: bool,
@@ -29,18 +29,18 @@ impl Role {
         }
     }
 
-    /// Whether it must change nothing.
+    /// Returns `true` if the role must not change anything.
     pub(super) fn only_reads(self) -> bool {
         self != Self::Coder
     }
 
-    /// How many turns it may take for a task.
+    /// Returns the maximum number of turns for a task.
     pub(super) fn turns(self) -> u64 {
         if self == Self::Coder { 40 } else { 20 }
     }
 
-    /// What it is told before everything else. It is told of no tools that it does not have.
-    pub(super) fn prompt(self, has: Has) -> String {
+    /// Returns the system prompt, which mentions only available tools.
+    pub(super) fn prompt(self, has: Equipment) -> String {
         let role = match self {
             Self::Researcher => include_str!("researcher.md"),
             Self::Coder => include_str!("coder.md"),
@@ -54,7 +54,7 @@ impl Role {
         format!("{role}\n# What you have\n{tools}\n{REPORT}")
     }
 
-    fn tools(self, has: Has) -> Vec<&'static str> {
+    fn tools(self, has: Equipment) -> Vec<&'static str> {
         let mut lines = Vec::new();
         match (has.reads_files, has.writes_files) {
             (_, true) => lines.push(
@@ -88,13 +88,13 @@ impl Role {
             (false, false) => {}
         }
         if lines.is_empty() {
-            lines.push(self.bare());
+            lines.push(self.prompt_without_tools());
         }
         lines
     }
 
-    /// What holds for one who has no tools for files or the web.
-    fn bare(self) -> &'static str {
+    /// Returns the prompt text for a worker without tools for files or the web.
+    fn prompt_without_tools(self) -> &'static str {
         match self {
             Self::Researcher => {
                 "You can look nothing up: you have what the task gives you and what you know. Say \
@@ -112,9 +112,9 @@ impl Role {
         }
     }
 
-    /// What others go by. Where no router can say who works, its words count, so it has none that
-    /// stand in every goal.
-    pub(super) fn description(self, has: Has) -> String {
+    /// Returns the description for routers. Without a router, its words select the worker, so it
+    /// contains no words that occur in every goal.
+    pub(super) fn description(self, has: Equipment) -> String {
         let looks_up = has.web || has.search;
         match self {
             Self::Researcher => join(
@@ -144,7 +144,7 @@ impl Role {
         }
     }
 
-    /// Words by which a goal is known to be for it, when no router can say.
+    /// Returns the words that select the role for a goal if there is no router.
     pub(super) fn keywords(self) -> &'static [&'static str] {
         match self {
             Self::Researcher => &[
@@ -205,9 +205,9 @@ mod tests {
     const ALL: [Role; 3] = [Role::Researcher, Role::Coder, Role::Reviewer];
 
     #[test]
-    fn prompts_speak_of_the_tools_that_are_there_and_of_no_others() {
+    fn prompts_mention_only_available_tools() {
         for role in ALL {
-            let bare = role.prompt(Has::default());
+            let prompt_without_tools = role.prompt(Equipment::default());
             for promise in [
                 "You read",
                 "You run",
@@ -215,33 +215,36 @@ mod tests {
                 "You search",
                 "workspace",
             ] {
-                assert!(!bare.contains(promise), "{bare}");
+                assert!(
+                    !prompt_without_tools.contains(promise),
+                    "{prompt_without_tools}"
+                );
             }
         }
-        let whole = Has {
+        let whole = Equipment {
             reads_files: true,
             writes_files: true,
             commands: true,
             web: true,
             search: true,
         };
-        let told = Role::Coder.prompt(whole);
+        let prompt = Role::Coder.prompt(whole);
         assert!(
-            told.contains("write and edit the files") && told.contains("You run commands"),
-            "{told}"
+            prompt.contains("write and edit the files") && prompt.contains("You run commands"),
+            "{prompt}"
         );
-        let reads = Has {
+        let reads = Equipment {
             reads_files: true,
-            ..Has::default()
+            ..Equipment::default()
         };
         assert!(
             Role::Reviewer
                 .prompt(reads)
                 .contains("you cannot write them")
         );
-        let web = Has {
+        let web = Equipment {
             web: true,
-            ..Has::default()
+            ..Equipment::default()
         };
         assert!(Role::Researcher.prompt(web).contains("You fetch pages"));
         assert!(!Role::Researcher.prompt(web).contains("You search the web"));

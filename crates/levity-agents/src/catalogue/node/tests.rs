@@ -1,15 +1,15 @@
 use super::{Key, Node, Value, json, yaml};
 
-fn plain(node: &Node) -> serde_json::Value {
+fn to_json(node: &Node) -> serde_json::Value {
     match &node.value {
         Value::Null => serde_json::Value::Null,
         Value::Bool(value) => (*value).into(),
         Value::Number(number) => (*number).into(),
         Value::Text(text) => text.as_str().into(),
-        Value::List(list) => list.iter().map(plain).collect(),
+        Value::List(list) => list.iter().map(to_json).collect(),
         Value::Map(map) => map
             .iter()
-            .map(|(key, node)| (key.text.clone(), plain(node)))
+            .map(|(key, node)| (key.text.clone(), to_json(node)))
             .collect(),
     }
 }
@@ -18,21 +18,21 @@ fn plain(node: &Node) -> serde_json::Value {
 fn check(text: &str, expected: &str) {
     let read = yaml(text).unwrap_or_else(|wrong| panic!("{text}: {wrong:?}"));
     assert_eq!(
-        plain(&read),
+        to_json(&read),
         serde_json::from_str::<serde_json::Value>(expected).unwrap(),
         "{text}"
     );
 }
 
 #[track_caller]
-fn refused(text: &str, line: usize, problem: &str) {
-    let wrong = yaml(text).map(|node| plain(&node)).unwrap_err();
+fn check_error(text: &str, line: usize, problem: &str) {
+    let wrong = yaml(text).map(|node| to_json(&node)).unwrap_err();
     assert!(wrong.problem.contains(problem), "{wrong:?}");
     assert_eq!(wrong.line, Some(line), "{wrong:?}");
 }
 
 #[test]
-fn values_are_what_they_say() {
+fn scalars_follow_yaml_core_schema() {
     check("", "null");
     check(
         "a: [x, 'true', true, 12, 1.5, ~, null, yes, 1e3, -1, 0x1]",
@@ -50,7 +50,7 @@ fn values_are_what_they_say() {
 }
 
 #[test]
-fn lines_are_known() {
+fn values_have_line_numbers() {
     let Value::Map(map) = yaml("# a comment\na: 1\n\nb:\n  - 2\n  - c: 3\n")
         .unwrap()
         .value
@@ -74,37 +74,34 @@ fn lines_are_known() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_line() {
-    refused("a: 1\nb: [", 3, "no YAML");
-    refused("a: 1\na: 2", 2, "`a` is there twice");
-    refused("a: 1\n--- \nb: 1", 2, "second document");
-    refused("x: 1\n1: 2", 2, "a key is a number");
-    refused("x: !ruby/object 1", 1, "tag");
-    refused("x: *y", 1, "anchor");
-    refused("x: &a\n  y: *a", 2, "refers to itself");
+fn parse_error_names_line() {
+    check_error("a: 1\nb: [", 3, "invalid YAML");
+    check_error("a: 1\na: 2", 2, "`a` occurs twice");
+    check_error("a: 1\n--- \nb: 1", 2, "second document");
+    check_error("x: 1\n1: 2", 2, "a key is a number");
+    check_error("x: !ruby/object 1", 1, "tag");
+    check_error("x: *y", 1, "anchor");
+    check_error("x: &a\n  y: *a", 2, "references itself");
     assert_eq!(json("{\n\"a\": }").unwrap_err().line, Some(2));
     let twice = json("{\"b\": [],\n\"a\": {\"x\": 1,\n\"x\": 2}}").unwrap_err();
     assert_eq!(
         (twice.line, &*twice.problem),
-        (
-            Some(3),
-            "it is no JSON: the key `x` is there twice; keep one"
-        )
+        (Some(3), "invalid JSON: the key `x` occurs twice; keep one")
     );
     assert!(json(&"[".repeat(100_000)).is_err());
 }
 
 #[test]
-fn json_is_read_in_its_order() {
+fn json_keys_keep_their_order() {
     let text = r#"{"b": [1, -2, 0.5, "x", null, true], "a": {}}"#;
     assert_eq!(
-        plain(&json(text).unwrap()).to_string(),
+        to_json(&json(text).unwrap()).to_string(),
         r#"{"b":[1.0,-2.0,0.5,"x",null,true],"a":{}}"#
     );
 }
 
 #[test]
-fn oddities_of_yaml_are_plain() {
+fn yaml_edge_cases_are_parsed() {
     check("NO: no\non: off\n", r#"{"NO": "no", "on": "off"}"#);
     check(
         "a: 1\r\nb: |\r\n  x\r\n  y\r\n",
@@ -114,18 +111,18 @@ fn oddities_of_yaml_are_plain() {
         "---\na: 012\nb: 1_000\nc: 12:30\n...\n",
         r#"{"a": 12.0, "b": "1_000", "c": "12:30"}"#,
     );
-    refused("a:\n\tb: 1", 2, "no YAML");
-    refused(
+    check_error("a:\n\tb: 1", 2, "invalid YAML");
+    check_error(
         "x: &x {a: 1}\ny: {a: 1, <<: *x, <<: *x}",
         2,
-        "`<<` is there twice",
+        "`<<` occurs twice",
     );
 }
 
 #[test]
-fn bombs_are_put_out() {
-    refused(&"[".repeat(100), 1, "deeper than 16");
-    refused(&"- ".repeat(100_000), 1, "deeper than 16");
+fn deep_or_large_documents_return_error() {
+    check_error(&"[".repeat(100), 1, "deeper than 16");
+    check_error(&"- ".repeat(100_000), 1, "deeper than 16");
     let mut laughs = String::from("a0: &a0 [lol, lol, lol]\n");
     for level in 1..15 {
         let before = format!("*a{}, ", level - 1).repeat(9);
@@ -156,7 +153,7 @@ fn bombs_are_put_out() {
 
 proptest::proptest! {
     #[test]
-    fn no_text_makes_it_panic(text in "[\\[\\]{}:,&*!|>'\"%#@` \n\tab1~<.?-]{0,60}") {
+    fn parse_of_arbitrary_text_does_not_panic(text in "[\\[\\]{}:,&*!|>'\"%#@` \n\tab1~<.?-]{0,60}") {
         let _ = (yaml(&text), json(&text));
     }
 }
