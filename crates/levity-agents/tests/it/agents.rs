@@ -1,4 +1,4 @@
-//! Agents built of parts.
+//! Tests of agents built from parts.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -57,7 +57,7 @@ fn system(model: &ScriptedModel, at: usize) -> String {
 }
 
 #[tokio::test]
-async fn each_of_the_ten_works_with_a_model_alone() {
+async fn default_agents_run_with_model_alone() {
     let agents = Catalogue::defaults();
     for entry in agents.entries() {
         let model = ScriptedModel::new().reply("{\"x\": 1}");
@@ -93,7 +93,7 @@ async fn each_of_the_ten_works_with_a_model_alone() {
 }
 
 #[tokio::test]
-async fn what_is_there_is_taken_and_what_is_not_is_told() {
+async fn available_parts_are_used_and_missing_ones_listed() {
     let model = ScriptedModel::new().reply("done");
     let (search, fetch, other) = (tool("browse"), tool("web_fetch"), tool("other"));
     let parts = AgentParts::new(model.clone())
@@ -117,16 +117,19 @@ async fn what_is_there_is_taken_and_what_is_not_is_told() {
 
     let missing = agents.missing(&parts);
     assert!(missing.iter().all(|missing| !missing.needed));
-    let told: Vec<_> = missing
+    let listed: Vec<_> = missing
         .iter()
         .filter(|m| &*m.agent == "Coder")
         .map(ToString::to_string)
         .collect();
-    assert_eq!(told, ["`Coder` does without something that runs Python",]);
+    assert_eq!(
+        listed,
+        ["`Coder` works without a program that runs Python",]
+    );
 }
 
 #[test]
-fn what_is_needed_and_not_there_is_an_error() {
+fn missing_required_part_returns_error() {
     let parts = AgentParts::new(ScriptedModel::new())
         .server("browser", Server("browser", tool("t")))
         .tool(tool("read_file"));
@@ -135,33 +138,31 @@ fn what_is_needed_and_not_there_is_an_error() {
         .with(CatalogEntry::new("B", "b").tools(["file_reader"]))
         .with(CatalogEntry::new("C", "c").code(Requirement::Must))
         .with(CatalogEntry::new("D", "d").models(["gemini", "ollama"]));
-    let said = |name: &str| agents.build(name, &parts).unwrap_err().to_string();
+    let error_text = |name: &str| agents.build(name, &parts).unwrap_err().to_string();
     assert_eq!(
-        said("a"),
-        "the agent `A` needs the MCP server `brwser`, and there is none; perhaps `browser` is \
-            meant; add it, or write `brwser?` to do \
-         without it"
+        error_text("a"),
+        "the agent `A` requires the MCP server `brwser`, which is missing; perhaps you meant \
+            `browser`; add it, or write `brwser?` to make it optional"
     );
     assert_eq!(
-        said("b"),
-        "the agent `B` needs the tool `file_reader`, and there is none; there is `read_file`; add \
-            it, or write `file_reader?` \
-         to do without it"
+        error_text("b"),
+        "the agent `B` requires the tool `file_reader`, which is missing; available: `read_file`; \
+            add it, or write `file_reader?` to make it optional"
     );
     assert_eq!(
-        said("c"),
-        "the agent `C` needs something that runs Python, and there is none; add it, or write \
-            `code: optional` to do without it"
+        error_text("c"),
+        "the agent `C` requires a program that runs Python, which is missing; add it, or write \
+            `code: optional` to make it optional"
     );
     assert_eq!(
-        said("d"),
-        "none of the models of the agent `D` can be had: `gemini`: nothing here finds models by \
-            name; `ollama`: nothing here \
-         finds models by name; name another, or leave `model` out for the default one"
+        error_text("d"),
+        "no model of the agent `D` is available: `gemini`: no lookup of models by name is set; \
+            `ollama`: no lookup of models by name is set; name another model, or omit `model` to \
+            use the default one"
     );
     assert_eq!(
-        said("e"),
-        "there is no agent `e`; there is `A`, `B`, `C`, `D`"
+        error_text("e"),
+        "no agent is named `e`; available: `A`, `B`, `C`, `D`"
     );
     let missing = agents.missing(&parts);
     assert_eq!(missing.len(), 5);
@@ -170,7 +171,7 @@ fn what_is_needed_and_not_there_is_an_error() {
 }
 
 #[test]
-fn an_agent_that_is_off_is_not_built() {
+fn disabled_agent_is_not_built() {
     let mut off = CatalogEntry::new("A", "a");
     off.enabled = false;
     let error = Catalogue::empty()
@@ -181,7 +182,7 @@ fn an_agent_that_is_off_is_not_built() {
 }
 
 #[tokio::test]
-async fn the_cheapest_model_that_can_be_had_is_used() {
+async fn first_available_model_is_used() {
     let (small, large) = (
         ScriptedModel::new(),
         ScriptedModel::new().reply("large").reply("large"),
@@ -222,7 +223,7 @@ const CALL: &str =
     r#"{"thought": "look", "call_tool": {"name": "find", "arguments": {"q": "tides"}}}"#;
 
 #[tokio::test]
-async fn a_call_in_text_is_understood_with_any_model() {
+async fn text_call_is_executed_with_any_model() {
     for native in [true, false] {
         let model = ScriptedModel::new()
             .turn(Turn::new().text(CALL).pieces(5))
@@ -263,9 +264,9 @@ async fn a_call_in_text_is_understood_with_any_model() {
     }
 }
 
-/// The task of a step asks for JSON, which is no reason to take a call for the answer.
+/// The task of a step asks for JSON, but a call in text must not be taken for the answer.
 #[tokio::test]
-async fn call_in_text_is_understood_in_a_step_that_answers_with_json() {
+async fn text_call_is_executed_in_step_with_json_answer() {
     let model = ScriptedModel::new()
         .with_card(without_tools())
         .reply(CALL)
@@ -282,7 +283,7 @@ async fn call_in_text_is_understood_in_a_step_that_answers_with_json() {
 }
 
 #[tokio::test]
-async fn calls_of_both_kinds_work_side_by_side() {
+async fn native_and_text_calls_work_together() {
     let model = ScriptedModel::new()
         .call("find", json!({"q": 1}))
         .reply(CALL)
@@ -295,7 +296,7 @@ async fn calls_of_both_kinds_work_side_by_side() {
 }
 
 #[tokio::test]
-async fn calls_in_text_are_left_alone_where_it_is_said() {
+async fn text_calls_are_ignored_if_disabled() {
     let find = tool("find");
     let agents = Catalogue::empty().with(
         CatalogEntry::new("A", "a")
@@ -317,8 +318,8 @@ async fn calls_in_text_are_left_alone_where_it_is_said() {
 }
 
 #[tokio::test]
-async fn the_last_turn_is_announced_and_has_no_tools() {
-    // The same call in text three times in a row would be answered from its result.
+async fn last_turn_is_announced_and_has_no_tools() {
+    // The same text call three times in a row would be answered from its cached result.
     let call = |turn: usize| CALL.replace("tides", &turn.to_string());
     let script = (0..14)
         .fold(ScriptedModel::new(), |script, turn| {
@@ -352,7 +353,7 @@ impl Approver for User {
 }
 
 #[tokio::test]
-async fn clarification_asks_the_user() {
+async fn clarification_agent_asks_user() {
     let question =
         r#"{"call_tool": {"name": "ask_user", "arguments": {"question": "Which Bergen?"}}}"#;
     let model = ScriptedModel::new()
@@ -373,7 +374,7 @@ async fn clarification_asks_the_user() {
     );
 }
 
-/// A program that only says which tools it was made for.
+/// A program that only records the tools it was created for.
 struct Code(ToolSpec);
 
 #[async_trait]
@@ -393,7 +394,7 @@ impl Program for Code {
 }
 
 #[tokio::test]
-async fn the_coder_gets_what_runs_python_with_its_tools() {
+async fn coder_gets_python_program_with_its_tools() {
     let model = ScriptedModel::new().reply("{}").reply("{}");
     let parts = AgentParts::new(model.clone())
         .server("rag", Server("rag", tool("find")))
@@ -431,7 +432,7 @@ async fn the_coder_gets_what_runs_python_with_its_tools() {
 }
 
 #[tokio::test]
-async fn limits_and_the_last_word_reach_the_agent() {
+async fn limits_and_finish_function_apply_to_agent() {
     let entry = CatalogEntry::new("A", "a")
         .budget(Budget::new().model_calls(1))
         .timeout(Duration::from_secs(5))
@@ -452,12 +453,12 @@ async fn limits_and_the_last_word_reach_the_agent() {
 }
 
 #[test]
-fn what_cannot_be_put_together_says_who_it_is() {
+fn build_error_names_agent() {
     let agents = Catalogue::empty().with(CatalogEntry::new("A", "a").max_turns(0));
     let error = agents
         .build("A", &AgentParts::new(ScriptedModel::new()))
         .unwrap_err();
-    assert_eq!(error.to_string(), "the agent `A` cannot be put together");
+    assert_eq!(error.to_string(), "cannot build the agent `A`");
     assert!(
         std::error::Error::source(&error)
             .unwrap()
@@ -467,7 +468,7 @@ fn what_cannot_be_put_together_says_who_it_is() {
 }
 
 #[tokio::test]
-async fn what_runs_code_for_the_team_runs_it_for_its_agents() {
+async fn team_program_runs_code_of_agents() {
     let model = ScriptedModel::new().reply("{\"x\": 1}");
     let code = Code(ToolSpec::new("run_python", "Runs Python."));
     let parts = AgentParts::new(model.clone()).code(code);
@@ -483,13 +484,13 @@ async fn what_runs_code_for_the_team_runs_it_for_its_agents() {
     );
 }
 
-/// A tool that says of itself that it only reads.
+/// Creates a tool with the read-only hint.
 fn reader(name: &str) -> impl Tool + 'static {
     tool(name).with_hints(levity_core::Hints::new().read_only())
 }
 
 #[tokio::test]
-async fn tools_and_servers_reach_the_default_agents_by_role() {
+async fn default_agents_get_tools_and_servers_by_role() {
     let agents = Catalogue::defaults();
     let parts = |model: &ScriptedModel| {
         AgentParts::new(model.clone())
@@ -549,7 +550,7 @@ async fn tools_and_servers_reach_the_default_agents_by_role() {
 }
 
 #[test]
-fn parts_that_reach_no_agent_are_listed() {
+fn unused_parts_are_listed() {
     let code = Code(ToolSpec::new("run_python", "Runs Python."));
     let parts = AgentParts::new(ScriptedModel::new())
         .tool(reader("read_file"))
@@ -573,7 +574,7 @@ fn parts_that_reach_no_agent_are_listed() {
         [
             "the tool `write_file`",
             "the MCP server `notes`",
-            "something that runs Python"
+            "a program that runs Python"
         ]
     );
     let mut off = CatalogEntry::new("B", "b")
@@ -585,7 +586,7 @@ fn parts_that_reach_no_agent_are_listed() {
     assert_eq!(
         unused(&reads.with(off)).len(),
         3,
-        "an agent that is switched off has nothing"
+        "a disabled agent has no parts"
     );
     assert_eq!(
         unused(&Catalogue::empty().with(CatalogEntry::new("A", "a"))).len(),
@@ -594,7 +595,7 @@ fn parts_that_reach_no_agent_are_listed() {
 }
 
 #[tokio::test]
-async fn planner_is_told_which_tools_each_agent_has() {
+async fn planner_prompt_lists_tools_of_agents() {
     let model = ScriptedModel::new()
         .reply(r#"{"steps": [{"id": "a", "agent": "Thinker", "writes": ["x"]}]}"#)
         .reply("{\"x\": 1}");

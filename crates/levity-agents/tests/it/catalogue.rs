@@ -1,4 +1,4 @@
-//! Agents read from a folder.
+//! Tests of agents read from a folder.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use levity_core::Money;
 use levity_dag::Budget;
 use tempfile::TempDir;
 
-/// A folder with these files.
+/// Creates a folder with these files.
 fn folder(files: &[(&str, &[u8])]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (name, bytes) in files {
@@ -27,8 +27,8 @@ fn with_config(config: &str) -> TempDir {
     ])
 }
 
-/// What an error says, without the folder.
-fn said(dir: &Path, error: &CatalogueError) -> String {
+/// Returns the error text without the path of the folder.
+fn error_text(dir: &Path, error: &CatalogueError) -> String {
     error
         .to_string()
         .replace(&format!("{}/", dir.display()), "")
@@ -36,10 +36,10 @@ fn said(dir: &Path, error: &CatalogueError) -> String {
 }
 
 #[track_caller]
-fn refused(config: &str, expected: &str) {
+fn check_error(config: &str, expected: &str) {
     let dir = with_config(config);
     let error = Catalogue::load(dir.path()).unwrap_err();
-    assert_eq!(said(dir.path(), &error), expected, "{config}");
+    assert_eq!(error_text(dir.path(), &error), expected, "{config}");
     assert!(!error.is_retryable());
 }
 
@@ -104,7 +104,7 @@ fn check_source(agents: &Catalogue) {
 }
 
 #[test]
-fn a_config_of_the_older_form_is_read_as_it_is() {
+fn older_config_format_is_read() {
     let prompts: [(&str, &[u8]); 3] = [
         ("prompts/planner_prompt.md", b"\xef\xbb\xbfPlan it."),
         ("coder.md", b"Code it."),
@@ -129,7 +129,7 @@ fn a_config_of_the_older_form_is_read_as_it_is() {
 }
 
 #[test]
-fn every_setting_is_read() {
+fn config_with_all_settings_is_read() {
     let dir = with_config(
         "Coder:\n  max_turns: 3\n\
          Lawyer:\n  prompt: |\n    # The lawyer\n    Read the contract.\n  model: [small, \
@@ -188,13 +188,14 @@ fn every_setting_is_read() {
 
     let alone = Catalogue::empty().with_folder(dir.path()).unwrap_err();
     assert!(
-        said(dir.path(), &alone).contains("line 1: agent `Coder`: it is new and has no prompt"),
+        error_text(dir.path(), &alone)
+            .contains("line 1: agent `Coder`: the agent is new and has no prompt"),
         "{alone}"
     );
 }
 
 #[test]
-fn those_who_can_do_steps_are_told() {
+fn performers_exclude_planner_and_disabled_agents() {
     let dir =
         with_config("Thinker: {enabled: false}\nQA: {budget: {tokens: 9}}\nX: {prompt_file: x.md}");
     let agents = Catalogue::load(dir.path()).unwrap();
@@ -234,149 +235,152 @@ fn those_who_can_do_steps_are_told() {
 }
 
 #[test]
-fn mistakes_are_named_with_their_place() {
+fn config_error_names_file_line_and_agent() {
     let at = "`agent_config.yaml`, line";
     for name in ["read_*", "*:write", "**"] {
-        refused(
+        check_error(
             &format!("X:\n  prompt: x\n  tools: [\"{name}\"]\n"),
             &format!(
-                "{at} 3: agent `X`: `tools` has `{name}`; write a whole name, `*` for all there \
-                    are, or `*:read_only` for all that \
-                 only read"
+                "{at} 3: agent `X`: `tools` has `{name}`; write a complete name, `*` for all, or \
+                    `*:read_only` for all with the read-only hint"
             ),
         );
     }
-    refused(
+    check_error(
         "- a",
         &format!(
             "{at} 1: the config is a list, not a map; write `Name:` and its settings below it"
         ),
     );
-    refused(
+    check_error(
         "X: {\n",
-        &format!("{at} 2: it is no YAML: while parsing a node, did not find expected node content"),
+        &format!("{at} 2: invalid YAML: while parsing a node, did not find expected node content"),
     );
-    refused(
+    check_error(
         "agents: 3",
         &format!(
             "{at} 1: `agents` is a number, not a map; write `Name:` and its settings below it"
         ),
     );
-    refused(
+    check_error(
         "agents: {}\nX: {}",
-        &format!("{at} 2: there is a key `X` beside `agents`; put it below `agents`"),
+        &format!("{at} 2: the key `X` is next to `agents`; move it below `agents`"),
     );
-    refused(
+    check_error(
         "X: 3",
         &format!(
             "{at} 1: agent `X`: it is a number, not a map; write `prompt_file: ..` below its name"
         ),
     );
-    refused(
+    check_error(
         "X:",
         &format!(
-            "{at} 1: agent `X`: it is new and has no prompt; add `prompt_file: ..` or `prompt: ..`"
+            "{at} 1: agent `X`: the agent is new and has no prompt; add `prompt_file: ..` or \
+                `prompt: ..`"
         ),
     );
-    refused(
+    check_error(
         "Codr: {model: x}",
         &format!(
-            "{at} 1: agent `Codr`: it is new and has no prompt; add `prompt_file: ..` or `prompt: \
-                ..`, or is `Coder` meant?"
+            "{at} 1: agent `Codr`: the agent is new and has no prompt; add `prompt_file: ..` or \
+                `prompt: \
+                ..`, or did you mean `Coder`?"
         ),
     );
-    refused(
+    check_error(
         "X: {prompt: a, prompt_file: b}",
         &format!("{at} 1: agent `X`: it has `prompt` and `prompt_file`; keep one"),
     );
-    refused(
+    check_error(
         "X:\n  promt_file: x.md",
-        &format!("{at} 2: agent `X`: there is no setting `promt_file`; is `prompt_file` meant?"),
+        &format!("{at} 2: agent `X`: unknown setting `promt_file`; did you mean `prompt_file`?"),
     );
-    refused(
+    check_error(
         "X:\n  prompt: a\n  budget:\n    token: 3",
-        &format!("{at} 4: agent `X`: there is no setting `token`; is `tokens` meant?"),
+        &format!("{at} 4: agent `X`: unknown setting `token`; did you mean `tokens`?"),
     );
-    refused(
+    check_error(
         "X: {prompt: 3}",
         &format!(
             "{at} 1: agent `X`: `prompt` is a number, not a text; put it in quotes if it is one"
         ),
     );
-    refused(
+    check_error(
         "X: {prompt: ' '}",
-        &format!("{at} 1: agent `X`: `prompt` is empty; fill it or leave it out"),
+        &format!("{at} 1: agent `X`: `prompt` is empty; fill it or remove it"),
     );
-    refused(
+    check_error(
         "X: {max_turns: 0}",
-        &format!("{at} 1: agent `X`: `max_turns` is not a whole number from 1 on; write one"),
+        &format!("{at} 1: agent `X`: `max_turns` is not a whole number of at least 1; write one"),
     );
-    refused(
+    check_error(
         "X: {max_turns: 1.5}",
-        &format!("{at} 1: agent `X`: `max_turns` is not a whole number from 1 on; write one"),
+        &format!("{at} 1: agent `X`: `max_turns` is not a whole number of at least 1; write one"),
     );
-    refused(
+    check_error(
         "X: {timeout: -1}",
         &format!("{at} 1: agent `X`: `timeout` is not between 0 and 1e15; write another number"),
     );
-    refused(
+    check_error(
         "X: {timeout: 0}",
-        &format!("{at} 1: agent `X`: `timeout` is no time; write a number of seconds above 0"),
+        &format!(
+            "{at} 1: agent `X`: `timeout` is not a duration; write a number of seconds above 0"
+        ),
     );
-    refused(
+    check_error(
         "X: {enabled: yes}",
         &format!("{at} 1: agent `X`: `enabled` is a text; write `true` or `false`"),
     );
-    refused(
+    check_error(
         "X: {code: maybe}",
         &format!("{at} 1: agent `X`: `code` is a text; write `true`, `false` or `optional`"),
     );
-    refused(
+    check_error(
         "X: {tools: [a, {}]}",
         &format!("{at} 1: agent `X`: `tools` is a map, not a text; put it in quotes if it is one"),
     );
-    refused(
+    check_error(
         "X: {tools: [a, 'a?']}",
         &format!("{at} 1: agent `X`: `tools` names `a` twice; keep one"),
     );
-    refused(
+    check_error(
         "X: {mcp_servers: ['?']}",
         &format!("{at} 1: agent `X`: `mcp_servers` names nothing; write a name before the `?`"),
     );
-    refused(
+    check_error(
         "X: {budget: 3}",
         &format!(
             "{at} 1: agent `X`: `budget` is a number, not a map; write `budget: {{tokens: 50000}}`"
         ),
     );
-    refused(
+    check_error(
         "X: {prompt: a}\nxagent: {prompt: b}",
-        &format!("{at} 2: agent `xagent`: it is the same agent as `X`; keep one of them"),
+        &format!("{at} 2: agent `xagent`: it names the same agent as `X`; remove one of them"),
     );
-    refused(
+    check_error(
         "'a b': {prompt: a}",
         &format!(
-            "{at} 1: agent `a b`: its name is not 1 to 64 letters, digits, `_` and `-`; rename it"
+            "{at} 1: agent `a b`: its name must have 1 to 64 letters, digits, `_` and `-`; rename it"
         ),
     );
-    refused(
+    check_error(
         "X:\n  prompt: a\n  prompt: b",
-        &format!("{at} 3: the key `prompt` is there twice; keep one"),
+        &format!("{at} 3: the key `prompt` occurs twice; keep one"),
     );
 }
 
 #[test]
-fn prompts_that_cannot_be_had_are_named() {
+fn unavailable_prompt_returns_error() {
     let at = "`agent_config.yaml`, line 1: agent `X`:";
-    refused(
+    check_error(
         "X: {prompt_file: prompts/y.md}",
         &format!(
-            "{at} there is no prompt file `prompts/y.md` in `DIR` or its `prompts`; is `x.md` \
-                meant?"
+            "{at} no prompt file `prompts/y.md` in `DIR` or its `prompts`; did you mean \
+                `x.md`?"
         ),
     );
     for path in ["../x.md", "/etc/passwd", "prompts/../../x.md"] {
-        refused(
+        check_error(
             &format!("X: {{prompt_file: {path}}}"),
             &format!(
                 "{at} the prompt file `{path}` leads out of the folder of the config; put the file \
@@ -385,9 +389,9 @@ fn prompts_that_cannot_be_had_are_named() {
             ),
         );
     }
-    refused(
+    check_error(
         "X: {prompt_file: prompts}",
-        &format!("{at} the prompt file `prompts`: it is no regular file; use the path of one"),
+        &format!("{at} the prompt file `prompts`: it is not a regular file; use the path of one"),
     );
 
     let config: (&str, &[u8]) = ("agent_config.yaml", b"X: {prompt_file: x.md}");
@@ -408,21 +412,19 @@ fn prompts_that_cannot_be_had_are_named() {
         let dir = folder(&[config, ("x.md", &bytes)]);
         let error = Catalogue::load(dir.path()).unwrap_err();
         assert!(matches!(error, CatalogueError::Prompt { .. }));
-        assert_eq!(said(dir.path(), &error), format!("{at} {problem}"));
+        assert_eq!(error_text(dir.path(), &error), format!("{at} {problem}"));
     }
 }
 
 #[cfg(unix)]
 #[test]
-fn no_link_leads_out_of_the_folder() {
+fn link_out_of_folder_returns_error() {
     let outside = folder(&[("secret.md", b"secret")]);
     let dir = folder(&[("agent_config.yaml", b"X: {prompt_file: x.md}")]);
     std::os::unix::fs::symlink(outside.path().join("secret.md"), dir.path().join("x.md")).unwrap();
     let error = Catalogue::load(dir.path()).unwrap_err();
     assert!(
-        error
-            .to_string()
-            .contains("a link that leads out of the folder"),
+        error.to_string().contains("a link out of the folder"),
         "{error}"
     );
 
@@ -440,7 +442,7 @@ fn no_link_leads_out_of_the_folder() {
 }
 
 #[test]
-fn a_folder_must_have_one_config() {
+fn folder_without_single_config_returns_error() {
     let dir = folder(&[("x", b"")]);
     let error = Catalogue::load(dir.path()).unwrap_err();
     assert!(matches!(error, CatalogueError::NoConfig { .. }));
@@ -450,25 +452,28 @@ fn a_folder_must_have_one_config() {
     );
     for path in ["x", "nowhere"] {
         let error = Catalogue::load(dir.path().join(path)).unwrap_err();
-        assert_eq!(said(dir.path(), &error), format!("`{path}` cannot be read"));
+        assert_eq!(
+            error_text(dir.path(), &error),
+            format!("cannot read `{path}`")
+        );
         assert!(std::error::Error::source(&error).is_some());
     }
     let dir = folder(&[("agent_config.yaml", b"{}"), ("agent_config.json", b"{}")]);
     let error = Catalogue::load(dir.path()).unwrap_err();
     assert_eq!(
-        said(dir.path(), &error),
-        "`agent_config.yaml`: there is `agent_config.json` beside it; keep one of them"
+        error_text(dir.path(), &error),
+        "`agent_config.yaml`: there is also a `agent_config.json`; remove one of them"
     );
     let dir = folder(&[("agent_config.yaml", &vec![b'#'; (256 << 10) + 1])]);
     let error = Catalogue::load(dir.path()).unwrap_err();
     assert_eq!(
-        said(dir.path(), &error),
+        error_text(dir.path(), &error),
         "`agent_config.yaml`: it has more than 256 KiB; shorten it"
     );
 }
 
 #[test]
-fn the_defaults_are_written_to_be_changed_and_never_over_anything() {
+fn write_defaults_creates_files_and_never_overwrites() {
     let dir = tempfile::tempdir().unwrap();
     let agents = dir.path().join("agents");
     let written = Catalogue::write_defaults(&agents).unwrap();

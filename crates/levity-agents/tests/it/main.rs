@@ -1,4 +1,4 @@
-//! Ready agents as a stranger would use them.
+//! Tests of the ready-made agents through the public API.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! The workers that are ready.
+//! Tests of the ready-made workers.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,7 +9,7 @@ use levity_test::{RecordingTool, ScriptedModel};
 use levity_tools::{Policy, Rule};
 use serde_json::json;
 
-/// Who gets a goal when no router can say.
+/// Returns the workers for a goal if there is no router.
 async fn chosen(goal: &str) -> Vec<String> {
     let model = ScriptedModel::new().reply("1").reply("2").reply("3");
     let swarm = Swarm::builder(Router::keywords())
@@ -25,8 +25,8 @@ async fn chosen(goal: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn words_of_a_goal_say_who_works() {
-    for (goal, who) in [
+async fn goal_keywords_select_workers() {
+    for (goal, worker_name) in [
         ("Fix the bug in the parser", vec!["coder"]),
         ("Implement a queue and write tests", vec!["coder"]),
         ("Review the parser", vec!["reviewer"]),
@@ -37,12 +37,12 @@ async fn words_of_a_goal_say_who_works() {
         ),
         ("Say something", vec!["researcher"]),
     ] {
-        assert_eq!(chosen(goal).await, who, "{goal}");
+        assert_eq!(chosen(goal).await, worker_name, "{goal}");
     }
 }
 
 #[tokio::test]
-async fn agents_of_the_catalogue_work_in_a_swarm() {
+async fn catalogue_agents_work_in_swarm() {
     let parts = AgentParts::new(ScriptedModel::new().reply("It rains.")).tool(tool("radar"));
     let worker = Catalogue::defaults().worker("coder", &parts).unwrap();
     let swarm = Swarm::builder(Router::keywords())
@@ -58,7 +58,7 @@ async fn agents_of_the_catalogue_work_in_a_swarm() {
 }
 
 #[tokio::test]
-async fn a_router_is_told_what_they_can_do() {
+async fn router_receives_worker_descriptions() {
     let router = ScriptedModel::new().reply(r#"{"answer": "Nothing to do."}"#);
     let seen = router.clone();
     let swarm = Swarm::builder(Router::new(router))
@@ -77,7 +77,7 @@ async fn a_router_is_told_what_they_can_do() {
 }
 
 #[test]
-fn nothing_is_promised_that_is_not_there() {
+fn prompts_do_not_mention_missing_tools() {
     let model = ScriptedModel::new();
     for worker in ReadyWorkers::new(model).all().unwrap() {
         let description = worker.description();
@@ -91,7 +91,7 @@ fn nothing_is_promised_that_is_not_there() {
     }
 }
 
-/// Two tools, of which one only reads.
+/// A source with two tools, of which one only reads.
 struct Two;
 
 impl ToolSource for Two {
@@ -116,7 +116,7 @@ fn tool(name: &str) -> RecordingTool {
 }
 
 #[tokio::test]
-async fn who_only_reads_is_offered_only_what_reads() {
+async fn reading_worker_gets_only_read_only_tools() {
     let looks = tool("look").with_hints(Hints::new().read_only());
     let seen = ScriptedModel::new().reply("1").reply("2").reply("3");
     let tools: Vec<Arc<dyn Tool>> = vec![Arc::new(looks), Arc::new(tool("hit"))];
@@ -147,7 +147,7 @@ async fn who_only_reads_is_offered_only_what_reads() {
 }
 
 #[tokio::test]
-async fn a_tool_that_changes_something_is_denied_to_a_reviewer_however_it_came_there() {
+async fn writing_tool_is_denied_to_reviewer_from_any_source() {
     let hit = tool("hit");
     let calls = hit.clone();
     let model = ScriptedModel::new()
@@ -170,12 +170,15 @@ async fn a_tool_that_changes_something_is_denied_to_a_reviewer_however_it_came_t
         finished.text()
     );
     assert_eq!(calls.calls().len(), 0);
-    let heard = format!("{:?}", seen.requests());
-    assert!(heard.contains("the reviewer changes nothing"), "{heard}");
+    let request_text = format!("{:?}", seen.requests());
+    assert!(
+        request_text.contains("the reviewer changes nothing"),
+        "{request_text}"
+    );
 }
 
 #[tokio::test]
-async fn a_reviewer_has_nobody_else_do_it_either() {
+async fn reviewer_cannot_delegate_changes() {
     let hit = tool("hit");
     let calls = hit.clone();
     let does = ScriptedModel::new().call("hit", json!({})).reply("Hit.");
@@ -196,7 +199,7 @@ async fn a_reviewer_has_nobody_else_do_it_either() {
 }
 
 #[tokio::test]
-async fn who_wants_another_policy_gives_one() {
+async fn finish_can_replace_policy() {
     let hit = tool("hit");
     let calls = hit.clone();
     let model = ScriptedModel::new().call("hit", json!({})).reply("Hit.");
@@ -216,7 +219,7 @@ async fn who_wants_another_policy_gives_one() {
 }
 
 #[tokio::test]
-async fn messages_to_colleagues_are_no_changes() {
+async fn reviewer_can_send_messages_to_colleagues() {
     let router = ScriptedModel::new()
         .reply(r#"{"delegations": [{"id": "a", "worker": "reviewer", "task": "Look."}]}"#)
         .reply("Fine.");
@@ -234,19 +237,19 @@ async fn messages_to_colleagues_are_no_changes() {
         .build()
         .unwrap();
     let finished = swarm.run("Look").await.unwrap();
-    let said: Vec<_> = finished
+    let messages: Vec<_> = finished
         .bus()
         .messages()
         .map(|message| message.content.to_string())
         .collect();
     assert!(
-        said.iter().any(|text| text.contains("Mind the gap.")),
-        "{said:?}"
+        messages.iter().any(|text| text.contains("Mind the gap.")),
+        "{messages:?}"
     );
 }
 
 #[tokio::test]
-async fn a_router_that_cannot_plan_leaves_it_to_the_words() {
+async fn keywords_select_worker_if_router_cannot_plan() {
     let router = ScriptedModel::new()
         .reply("I would rather not.")
         .reply("No.")
@@ -257,10 +260,10 @@ async fn a_router_that_cannot_plan_leaves_it_to_the_words() {
         .build()
         .unwrap();
     let by = Arc::new(Mutex::new(None));
-    let heard = by.clone();
+    let request_text = by.clone();
     let run = swarm.run("Fix the bug").on_event(move |event| {
         if let Some(SwarmNotice::Planned { by, .. }) = SwarmNotice::of(&event.kind) {
-            *heard.lock().unwrap() = Some(by);
+            *request_text.lock().unwrap() = Some(by);
         }
     });
     assert_eq!(run.await.unwrap().reports()[0].worker.as_ref(), "coder");
@@ -273,12 +276,12 @@ mod files {
 
     use super::*;
 
-    async fn work(ready: &ReadyWorkers, who: &str) -> String {
+    async fn work(ready: &ReadyWorkers, worker_name: &str) -> String {
         let worker = ready
             .all()
             .unwrap()
             .into_iter()
-            .find(|worker| worker.name() == who)
+            .find(|worker| worker.name() == worker_name)
             .unwrap();
         let swarm = Swarm::builder(Router::keywords())
             .worker(worker)
@@ -294,8 +297,8 @@ mod files {
     }
 
     #[tokio::test]
-    async fn a_coder_writes_and_the_others_cannot() {
-        for (who, left) in [
+    async fn only_coder_writes_files() {
+        for (worker_name, expected_file) in [
             ("coder", "changed"),
             ("reviewer", "as it was"),
             ("researcher", "as it was"),
@@ -303,7 +306,7 @@ mod files {
             let folder = tempfile::tempdir().unwrap();
             std::fs::write(folder.path().join("a.txt"), "as it was").unwrap();
             let space = Workspace::open(folder.path()).unwrap();
-            // Once with the tools of the role, once with those that somebody adds.
+            // The loop covers the tools of the role, and tools that the caller adds.
             for added in [false, true] {
                 let more = space.clone();
                 let ready = ReadyWorkers::new(writes()).workspace(space.clone()).finish(
@@ -312,11 +315,11 @@ mod files {
                         false => agent,
                     },
                 );
-                assert!(work(&ready, who).await.contains("Tried."));
+                assert!(work(&ready, worker_name).await.contains("Tried."));
                 assert_eq!(
                     std::fs::read_to_string(folder.path().join("a.txt")).unwrap(),
-                    left,
-                    "{who}"
+                    expected_file,
+                    "{worker_name}"
                 );
             }
         }
@@ -324,7 +327,7 @@ mod files {
 
     #[cfg(feature = "commands")]
     #[tokio::test]
-    async fn a_reviewer_runs_no_command_even_if_it_could() {
+    async fn reviewer_runs_no_command() {
         use levity_builtin_tools::RunCommand;
         use levity_sandbox::{CommandPolicy, Level, Sandbox};
         let folder = tempfile::tempdir().unwrap();
@@ -356,7 +359,7 @@ mod files {
     }
 
     #[test]
-    fn what_is_there_is_told() {
+    fn worker_description_lists_tools() {
         let folder = tempfile::tempdir().unwrap();
         let describe = |space| {
             let ready = ReadyWorkers::new(ScriptedModel::new()).workspace(space);
