@@ -13,21 +13,21 @@ use serde_json::{Map, Value, json};
 use crate::engine::End;
 use crate::error::{Error, Result};
 use crate::fault::ProgramFaultKind;
-use crate::place::STACK;
+use crate::isolation::STACK;
 use crate::python::Python;
 
 mod docs;
 mod hints;
 
-/// How long a file may take until its functions are there: a folder is read while an agent waits.
+/// The time limit for loading a file, because an agent waits while a folder is read.
 const LOAD_TIME: Duration = Duration::from_secs(1);
 
-/// The tools of a Python file, and what is worth knowing about them.
+/// The tools of a Python file, with warnings about them.
 #[non_exhaustive]
 pub struct PythonFileTools {
     /// The tools, in the order of the file.
     pub tools: Vec<Arc<dyn Tool>>,
-    /// What was left out or not understood, each with its line.
+    /// The parts that were omitted or not understood, each with its line.
     pub warnings: Vec<String>,
 }
 
@@ -41,12 +41,12 @@ impl fmt::Debug for PythonFileTools {
     }
 }
 
-/// Makes a tool of each public function of a Python file: top-level, with a name that does not
-/// begin with `_`.
+/// Makes a tool from each public function of a Python file: a top-level function whose name does
+/// not begin with `_`.
 ///
 /// Type hints become the schema, and the docstring becomes the description. Each call runs the file
-/// anew and then the function, in `python` and within its limits; nothing is kept from one call to
-/// the next.
+/// again and then the function, in `python` and within its limits. Nothing is preserved between
+/// calls.
 ///
 /// ```
 /// use levity_core::ToolCx;
@@ -70,24 +70,27 @@ impl fmt::Debug for PythonFileTools {
 /// let tools = tools_of("texts.py", source, &Python::new())?.tools;
 /// let repeat = &tools[0];
 /// assert_eq!(repeat.spec().name, "repeat");
-/// assert_eq!(repeat.spec().input["properties"]["text"], json!({"type": "string", "description": "What to repeat."}));
+/// assert_eq!(
+///     repeat.spec().input["properties"]["text"],
+///     json!({"type": "string", "description": "What to repeat."}),
+/// );
 /// assert_eq!(repeat.call(json!({"text": "ha"}), &ToolCx::detached()).await?.as_text(), "ha ha");
 /// # Ok(())
 /// # }
 /// ```
 ///
 /// # Errors
-/// When the file is no Python that the interpreter knows, or fails when it is run; the line is
-/// told.
+/// Fails if the file is not Python that the interpreter supports, or if running it fails. The error
+/// names the line.
 pub fn tools_of(file: &str, source: &str, python: &Python) -> Result<PythonFileTools> {
-    // The parser goes as deep as the source does, so it gets the stack that the interpreter has.
+    // The parser recurses as deeply as the source, so it gets the stack size of the interpreter.
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()
             .name("python file".to_owned())
             .stack_size(STACK);
         let read = thread.spawn_scoped(scope, || read(file, source, python));
         let broken = |what: &str| Error::Worker(what.to_owned());
-        let read = read.map_err(|_| broken("there is no thread to read the file in"))?;
+        let read = read.map_err(|_| broken("cannot start a thread to read the file"))?;
         read.join().map_err(|_| broken("the parser panicked"))?
     })
 }
@@ -98,14 +101,11 @@ fn read(file: &str, source: &str, python: &Python) -> Result<PythonFileTools> {
         line,
         problem,
     };
-    let most = python.limits().source;
-    if source.len() > most {
+    let max = python.limits().source;
+    if source.len() > max {
         return Err(wrong(
             1,
-            format!(
-                "it has {} bytes, and at most {most} are allowed",
-                source.len()
-            ),
+            format!("it has {} bytes, and the limit is {max}", source.len()),
         ));
     }
     let lines = Lines(source);
@@ -130,7 +130,7 @@ fn read(file: &str, source: &str, python: &Python) -> Result<PythonFileTools> {
     Ok(PythonFileTools { tools, warnings })
 }
 
-/// The functions that become tools; of two with one name, the last, as in Python.
+/// Returns the functions that become tools; of two with the same name, the last, as in Python.
 fn public(module: &ModModule) -> Vec<&StmtFunctionDef> {
     let functions = module.body.iter().filter_map(Stmt::as_function_def_stmt);
     let functions: Vec<_> = functions
@@ -145,23 +145,23 @@ fn public(module: &ModModule) -> Vec<&StmtFunctionDef> {
     last.map(|(_, function)| *function).collect()
 }
 
-/// Runs the file once, to see that it can be.
+/// Runs the file once to check that it works.
 fn check(file: &str, code: &Arc<str>, python: &Python) -> Result<(), (u32, String)> {
     let limits = python.limits();
     let quick = python
         .clone()
         .with_limits(limits.time(limits.time.min(LOAD_TIME)));
     let job = quick.job(file, code.to_string(), Map::new(), Vec::new());
-    match quick.stretch_blocking(job) {
+    match quick.segment_blocking(job) {
         Err(error) => Err((1, error.to_string())),
-        Ok(stretch) => match stretch.end {
+        Ok(segment) => match segment.end {
             End::Failed(fault) => Err((fault.line.unwrap_or(1), fault.message)),
             _ => Ok(()),
         },
     }
 }
 
-/// The source without what it does as a script of its own; all other lines stay where they are.
+/// Blanks out the code that runs only as a script; all other lines keep their positions.
 fn without_main(source: &str, module: &ModModule) -> String {
     let mut code = source.to_owned();
     let is_main = |statement: &&Stmt| {
@@ -177,37 +177,37 @@ fn without_main(source: &str, module: &ModModule) -> String {
             .chars()
             .filter(|letter| *letter == '\n')
             .collect();
-        // Blanks keep the places of what follows.
+        // Blanks preserve the positions of the following text.
         let blank = format!("{blank}{}", " ".repeat(range.len() - blank.len()));
         code.replace_range(range, &blank);
     }
     code
 }
 
-/// Finds lines by places.
+/// Maps positions to line numbers.
 struct Lines<'a>(&'a str);
 
 impl Lines<'_> {
-    fn of(&self, place: TextSize) -> u32 {
-        let before = self.0.as_bytes().iter().take(usize::from(place));
+    fn of(&self, position: TextSize) -> u32 {
+        let before = self.0.as_bytes().iter().take(usize::from(position));
         u32::try_from(before.filter(|byte| **byte == b'\n').count() + 1).unwrap_or(u32::MAX)
     }
 }
 
-/// A function of a file.
+/// A function of a file as a tool.
 struct FunctionTool {
     spec: ToolSpec,
     file: String,
     code: Arc<str>,
-    /// Parameters that have no name in a call.
+    /// The parameters that are positional only.
     positional: Vec<String>,
     is_async: bool,
     python: Python,
 }
 
-/// The variable that the arguments come in as.
+/// The variable that contains the arguments.
 const ARGS: &str = "_levity_args";
-/// How much longer than the program the whole call may take.
+/// The time that the whole call may take beyond the program's limit.
 const EXTRA: Duration = Duration::from_secs(10);
 
 impl FunctionTool {
@@ -220,7 +220,7 @@ impl FunctionTool {
     ) -> Self {
         let docs = docs::Docs::of(docstring(function));
         if docs.description.is_empty() {
-            notes.push("it has no docstring, so a model is told nothing but its name".to_owned());
+            notes.push("it has no docstring, so the model only sees its name".to_owned());
         }
         let input = input(function, &docs, notes);
         let description = match docs.description.as_str() {
@@ -250,9 +250,8 @@ impl FunctionTool {
         }
     }
 
-    /// An argument without a name in the call, behind one that is missing: Python has no way to
-    /// give it.
-    fn behind_gap(&self, args: &Map<String, Value>) -> Option<&str> {
+    /// Returns a positional-only argument after a missing one, which Python cannot pass.
+    fn arg_after_gap(&self, args: &Map<String, Value>) -> Option<&str> {
         let behind = self
             .positional
             .iter()
@@ -262,7 +261,7 @@ impl FunctionTool {
             .find(|name| args.contains_key(*name))
     }
 
-    /// The line that calls the function with the arguments there are.
+    /// Returns the line that calls the function with the given arguments.
     fn call_line(&self, args: &Map<String, Value>) -> String {
         let value = |name: &str| format!("{ARGS}[{}]", Value::from(name));
         let given = |name: &&String| args.contains_key(name.as_str());
@@ -293,7 +292,7 @@ fn input(function: &StmtFunctionDef, docs: &docs::Docs, notes: &mut Vec<String>)
             Some(hint) => hints::schema(hint, notes),
             None => {
                 notes.push(format!(
-                    "the parameter `{name}` has no type hint, so anything is taken"
+                    "the parameter `{name}` has no type hint, so any value is accepted"
                 ));
                 json!({})
             }
@@ -312,7 +311,7 @@ fn input(function: &StmtFunctionDef, docs: &docs::Docs, notes: &mut Vec<String>)
         properties.insert(name.to_owned(), schema);
     }
     if function.parameters.vararg.is_some() || function.parameters.kwarg.is_some() {
-        notes.push("`*args` and `**kwargs` are left out".to_owned());
+        notes.push("`*args` and `**kwargs` are omitted".to_owned());
     }
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
@@ -327,32 +326,31 @@ impl Tool for FunctionTool {
         let Value::Object(args) = args else {
             return Err(ToolError::new(
                 ToolErrorKind::InvalidArgs,
-                "the arguments are no object",
+                "the arguments are not an object",
             ));
         };
-        if let Some(name) = self.behind_gap(&args) {
-            let message =
-                format!("`{name}` can only be given together with all parameters before it");
+        if let Some(name) = self.arg_after_gap(&args) {
+            let message = format!("`{name}` requires all parameters before it");
             return Err(ToolError::new(ToolErrorKind::InvalidArgs, message));
         }
         let code = format!("{}\n{}\n", self.code, self.call_line(&args));
         let inputs = Map::from_iter([(ARGS.to_owned(), Value::Object(args))]);
         let mut job = self.python.job(&self.file, code, inputs, Vec::new());
-        // The file itself was measured when it was read.
+        // The size of the file was checked when it was loaded.
         job.limits.source = usize::MAX;
-        let stretch = self.python.stretch(job).await;
-        let stretch = stretch
-            .map_err(|error| ToolError::failed("the function was not run").with_source(error))?;
-        let printed = stretch.printed.text();
+        let segment = self.python.segment(job).await;
+        let segment = segment
+            .map_err(|error| ToolError::failed("cannot run the function").with_source(error))?;
+        let printed = segment.printed.text();
         if !printed.is_empty() {
             cx.progress.report(&printed);
         }
-        match stretch.end {
-            // The beginning of a list, as text, is no list.
+        match segment.end {
+            // The beginning of a list, as text, is not a list.
             End::Done { cut: true, .. } if self.spec.output.is_some() => {
-                let most = self.python.limits().result;
+                let max = self.python.limits().result;
                 Err(ToolError::failed(format!(
-                    "the function returned more than {most} bytes of JSON; ask it for less"
+                    "the function returned more than {max} bytes of JSON; request less"
                 )))
             }
             End::Done { result, .. } => Ok(output(result)),
@@ -361,13 +359,13 @@ impl Tool for FunctionTool {
             }
             End::Failed(fault) => Err(ToolError::failed(fault.traceback)),
             End::Paused { .. } => Err(ToolError::failed(
-                "the function waits for something that is not there",
+                "the function awaits something that is not available",
             )),
         }
     }
 }
 
-/// A text is shown as it is, all else as JSON.
+/// Returns a string as text and other values as JSON.
 fn output(result: Value) -> ToolOutput {
     let text = result.as_str().map(|text| Content::Text(text.to_owned()));
     let mut output = ToolOutput::value(result);
@@ -375,7 +373,7 @@ fn output(result: Value) -> ToolOutput {
     output
 }
 
-/// Whether an expression is this name, also behind the name of a module.
+/// Returns the last name of an expression, such as `Any` in `typing.Any`.
 pub(crate) fn name_of(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Name(name) => Some(name.id.as_str()),

@@ -1,4 +1,4 @@
-//! Runs a program up to its next calls of tools, on the thread that it is called on.
+//! Execution of a program up to its next tool calls, on the calling thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -22,28 +22,29 @@ mod job;
 pub(crate) mod watch;
 mod writer;
 
-pub(crate) use job::{Answer, End, From, Job, Stretch, Wanted};
+pub(crate) use job::{Answer, End, Job, JobStart, PendingCall, Segment};
 use writer::Writer;
 
-/// The name that tracebacks give to a program.
+/// The file name of a program in tracebacks.
 pub(crate) const FILE: &str = "program.py";
 
-/// Runs a stretch. A panic of the interpreter is a fault like any other.
-pub(crate) fn run(job: &Job, cancel: &CancelToken) -> Stretch {
+/// Runs a segment. A panic of the interpreter is a fault like any other.
+pub(crate) fn run(job: &Job, cancel: &CancelToken) -> Segment {
     let began = now();
     let limits = job.limits;
     let mut writer = Writer {
         printed: job.printed.clone(),
-        most: limits.output,
+        max: limits.output,
         cancel,
     };
     let end = {
-        let stretch =
-            AssertUnwindSafe(|| watch::watched(limits, || Run::new(job, &mut writer).go()));
-        catch_unwind(stretch).unwrap_or_else(|_| {
+        let segment = AssertUnwindSafe(|| {
+            watch::watched(limits, || Run::new(job, &mut writer).run_to_pause())
+        });
+        catch_unwind(segment).unwrap_or_else(|_| {
             Err(ProgramFault::new(
                 ProgramFaultKind::Crashed,
-                "the interpreter panicked: write the program in another way",
+                "the interpreter panicked: write the program differently",
             ))
         })
     };
@@ -53,7 +54,7 @@ pub(crate) fn run(job: &Job, cancel: &CancelToken) -> Stretch {
         end
     };
     writer.printed.settle(limits.output);
-    Stretch {
+    Segment {
         end: end.unwrap_or_else(End::Failed),
         printed: writer.printed,
         time: now().duration_since(began),
@@ -62,18 +63,18 @@ pub(crate) fn run(job: &Job, cancel: &CancelToken) -> Stretch {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "how long a program really runs is a matter of the real clock"
+    reason = "the run time of a program is measured with the real clock"
 )]
 fn now() -> std::time::Instant {
     std::time::Instant::now()
 }
 
-/// One stretch under way.
+/// A segment in progress.
 struct Run<'a, 'w> {
     job: &'a Job,
     writer: &'a mut Writer<'w>,
-    /// Calls that the program has made and not waited for yet.
-    made: Vec<Wanted>,
+    /// The calls that the program has made and not awaited yet.
+    pending_calls: Vec<PendingCall>,
     awaits: bool,
 }
 
@@ -84,15 +85,15 @@ impl<'a, 'w> Run<'a, 'w> {
         Self {
             job,
             writer,
-            made: Vec::new(),
+            pending_calls: Vec::new(),
             awaits: false,
         }
     }
 
-    fn go(&mut self) -> Result<End, ProgramFault> {
+    fn run_to_pause(&mut self) -> Result<End, ProgramFault> {
         let mut progress = match &self.job.from {
-            From::Source { file, code, inputs } => self.start(file, code, inputs),
-            From::Snapshot {
+            JobStart::Source { file, code, inputs } => self.start(file, code, inputs),
+            JobStart::Snapshot {
                 state,
                 awaits,
                 answers,
@@ -111,13 +112,13 @@ impl<'a, 'w> Run<'a, 'w> {
                     call.resume(ExtFunctionResult::Error(none), self.print())
                 }
                 RunProgress::FunctionCall(call) => match self.call(call)? {
-                    Called::On(step) => *step,
-                    Called::Paused(end) => return Ok(end),
+                    CallOutcome::Resume(step) => *step,
+                    CallOutcome::Paused(end) => return Ok(end),
                 },
                 RunProgress::ResolveFutures(ref waiting) => {
                     let pending = waiting.pending_call_ids().to_vec();
-                    let made = std::mem::take(&mut self.made);
-                    let calls = made
+                    let pending_calls = std::mem::take(&mut self.pending_calls);
+                    let calls = pending_calls
                         .into_iter()
                         .filter(|call| pending.contains(&call.id))
                         .collect();
@@ -137,7 +138,7 @@ impl<'a, 'w> Run<'a, 'w> {
         let limits = self.job.limits;
         if code.len() > limits.source {
             let message = format!(
-                "the source has {} bytes, and at most {} are allowed",
+                "the source has {} bytes, and the limit is {}",
                 code.len(),
                 limits.source
             );
@@ -168,12 +169,12 @@ impl<'a, 'w> Run<'a, 'w> {
         let broken = |what: &str| {
             ProgramFault::new(
                 ProgramFaultKind::Crashed,
-                format!("the paused program cannot be read: {what}"),
+                format!("cannot read the paused program: {what}"),
             )
         };
         let bytes = BASE64_STANDARD
             .decode(state)
-            .map_err(|_| broken("its state is no base64"))?;
+            .map_err(|_| broken("its state is not base64"))?;
         let dump = Dump::load(&bytes).map_err(|error| broken(&error.to_string()))?;
         let Session::Running(progress) = dump.state else {
             return Err(broken("it is not paused"));
@@ -221,18 +222,18 @@ impl<'a, 'w> Run<'a, 'w> {
         lookup.resume(answer, self.print())
     }
 
-    /// Files, the environment and the clock are not there.
+    /// Rejects access to files, the environment and the clock.
     fn refuse(&mut self, call: OsCall) -> Step {
         let name = call.function_call.name();
         let message = format!(
             "`{name}` is not available: this Python has no files, no environment and no clock; \
-             what is needed comes in as variables or through the functions you were told of"
+             use variables or the functions in the description"
         );
         let error = MontyException::new(ExcType::PermissionError, Some(message));
         call.resume(ExtFunctionResult::Error(error), self.print())
     }
 
-    fn call(&mut self, call: FunctionCall) -> Result<Called, ProgramFault> {
+    fn call(&mut self, call: FunctionCall) -> Result<CallOutcome, ProgramFault> {
         let Some(function) = self
             .job
             .functions
@@ -240,49 +241,46 @@ impl<'a, 'w> Run<'a, 'w> {
             .find(|f| f.name == call.function_name)
         else {
             let missing = ExtFunctionResult::NotFound(call.function_name.clone());
-            return Ok(Called::on(call.resume(missing, self.print())));
+            return Ok(CallOutcome::resume_with(call.resume(missing, self.print())));
         };
         let args = match function.bind(&call.args, &call.kwargs) {
             Ok(args) => args,
             Err(message) => {
                 let error = MontyException::new(ExcType::TypeError, Some(message));
-                return Ok(Called::on(
+                return Ok(CallOutcome::resume_with(
                     call.resume(ExtFunctionResult::Error(error), self.print()),
                 ));
             }
         };
-        if self.made.len() >= self.job.calls_left {
-            let message = format!(
-                "at most {} calls of tools are allowed",
-                self.job.limits.calls
-            );
+        if self.pending_calls.len() >= self.job.calls_left {
+            let message = format!("the limit is {} tool calls", self.job.limits.calls);
             let error = MontyException::new(ExcType::RuntimeError, Some(message));
             let fault = call
                 .abort(error, self.print())
                 .err()
                 .map(|exception| ProgramFault::raised(&exception));
             let fault = fault.unwrap_or_else(|| {
-                ProgramFault::new(ProgramFaultKind::Calls, "too many calls of tools")
+                ProgramFault::new(ProgramFaultKind::Calls, "too many tool calls")
             });
             return Err(ProgramFault {
                 kind: ProgramFaultKind::Calls,
                 ..fault
             });
         }
-        let wanted = Wanted {
+        let pending = PendingCall {
             id: call.call_id,
             tool: function.tool.clone(),
             args,
         };
         if self.awaits {
-            self.made.push(wanted);
-            return Ok(Called::on(call.resume_pending(self.print())));
+            self.pending_calls.push(pending);
+            return Ok(CallOutcome::resume_with(call.resume_pending(self.print())));
         }
-        self.pause(&RunProgress::FunctionCall(call), vec![wanted])
-            .map(Called::Paused)
+        self.pause(&RunProgress::FunctionCall(call), vec![pending])
+            .map(CallOutcome::Paused)
     }
 
-    fn pause(&self, progress: &RunProgress, calls: Vec<Wanted>) -> Result<End, ProgramFault> {
+    fn pause(&self, progress: &RunProgress, calls: Vec<PendingCall>) -> Result<End, ProgramFault> {
         let broken = |_| {
             ProgramFault::new(
                 ProgramFaultKind::Crashed,
@@ -290,11 +288,12 @@ impl<'a, 'w> Run<'a, 'w> {
             )
         };
         let dump = monty::dump(FILE, None, SessionRef::Running(progress)).map_err(broken)?;
-        let most = self.job.limits.snapshot;
-        if dump.len() > most {
+        let max = self.job.limits.snapshot;
+        if dump.len() > max {
             let message = format!(
-                "the program holds {} bytes while it waits for a tool, and at most {most} are \
-                    kept; hold less in variables",
+                "the program's state has {} bytes while it waits for a tool, and the limit is \
+                    {max}; \
+                    store less in variables",
                 dump.len()
             );
             return Err(ProgramFault::new(ProgramFaultKind::Size, message));
@@ -307,15 +306,15 @@ impl<'a, 'w> Run<'a, 'w> {
     }
 }
 
-/// What became of a call that the program made.
-enum Called {
-    On(Box<Step>),
+/// The outcome of a call that the program made.
+enum CallOutcome {
+    Resume(Box<Step>),
     Paused(End),
 }
 
-impl Called {
-    fn on(step: Step) -> Self {
-        Self::On(Box::new(step))
+impl CallOutcome {
+    fn resume_with(step: Step) -> Self {
+        Self::Resume(Box::new(step))
     }
 }
 
@@ -329,16 +328,16 @@ fn answer_to_python(answer: &Answer) -> ExtFunctionResult {
     }
 }
 
-/// A result of more than `most` bytes becomes the beginning of its JSON, as text; it is told
-/// whether it did.
-fn bounded(value: Value, most: usize) -> (Value, bool) {
+/// Cuts a result of more than `max` bytes to the beginning of its JSON, as text. The flag is set
+/// if the result was cut.
+fn bounded(value: Value, max: usize) -> (Value, bool) {
     let text = value.to_string();
-    if text.len() <= most {
+    if text.len() <= max {
         return (value, false);
     }
-    let shown = &text[..floor(&text, most)];
+    let shown = &text[..floor(&text, max)];
     let shown = format!(
-        "{shown}\n[.. cut: the result has {} bytes of JSON, and {most} are shown ..]",
+        "{shown}\n[.. cut: the result has {} bytes of JSON, and {max} are shown ..]",
         text.len()
     );
     (Value::String(shown), true)

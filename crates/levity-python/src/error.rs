@@ -1,32 +1,32 @@
 use crate::fault::ProgramFault;
 
-/// Why a program gave no result, or could not be run.
+/// The reason why a program returned no result or could not run.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The program failed.
     #[error("the program failed")]
     Program(#[source] Box<ProgramFault>),
-    /// There is no process to run it in, and none other was allowed.
-    #[error("no worker can be started: {0}")]
+    /// No process is available to run the program, and no other isolation is allowed.
+    #[error("cannot start a worker: {0}")]
     Worker(String),
-    /// A file of tools cannot be used.
-    #[error("`{file}` cannot be used as tools, line {line}: {problem}")]
+    /// A file of tools is invalid.
+    #[error("cannot load tools from `{file}`, line {line}: {problem}")]
     File {
-        /// The file.
+        /// The name of the file.
         file: String,
-        /// The line, from 1.
+        /// The line, counted from 1.
         line: u32,
-        /// What is wrong there.
+        /// The problem in this line.
         problem: String,
     },
-    /// A setting cannot be.
+    /// A setting is invalid.
     #[error("{0}")]
     Setting(String),
 }
 
 impl Error {
-    /// What the program failed with, if it did.
+    /// Returns the fault of the program, if it failed.
     pub fn fault(&self) -> Option<&ProgramFault> {
         match self {
             Self::Program(fault) => Some(fault),
@@ -34,8 +34,8 @@ impl Error {
         }
     }
 
-    /// Whether the same program may succeed later: only where the interpreter, not the program,
-    /// failed.
+    /// Returns `true` if the same program may succeed later: only if the interpreter failed, not
+    /// the program.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Worker(_))
     }
@@ -47,7 +47,7 @@ impl From<ProgramFault> for Error {
     }
 }
 
-/// The result of running something.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl From<Error> for levity_core::Error {

@@ -12,31 +12,31 @@ use serde_json::Value;
 use crate::engine::Job;
 use crate::python::Python;
 
-/// Performs the effects of a program: stretches of code by the interpreter, all else as its caller
-/// does.
+/// Performs the effects of a program: segments of code in the interpreter, and all others through
+/// its caller.
 pub(crate) struct PythonExecutor {
-    /// The name of the tool, which stretches are asked for by.
+    /// The name of the tool, under which segments are requested.
     pub(crate) name: String,
     pub(crate) python: Python,
     pub(crate) caller: Arc<dyn Executor>,
 }
 
 impl PythonExecutor {
-    fn is_stretch(&self, effect: &Effect) -> bool {
+    fn is_segment(&self, effect: &Effect) -> bool {
         matches!(effect, Effect::Tool(run) if run.call.name == self.name)
     }
 
-    async fn stretch(&self, call: &ToolCall) -> Result<ToolOutput, ToolError> {
+    async fn segment(&self, call: &ToolCall) -> Result<ToolOutput, ToolError> {
         let job = Job::deserialize(&call.args).map_err(|_| {
-            ToolError::failed("a stretch of code cannot be read; it was written by another version")
+            ToolError::failed("cannot read a segment of code; another version wrote it")
         })?;
-        let stretch = self.python.stretch(job).await;
-        let stretch = stretch
-            .map_err(|error| ToolError::failed("the code was not run").with_source(error))?;
-        // Those who watch are shown this, and not the state.
-        let summary = Content::Text(stretch.end.summary());
-        let value = serde_json::to_value(stretch)
-            .map_err(|_| ToolError::failed("what came of the code cannot be written down"))?;
+        let segment = self.python.segment(job).await;
+        let segment =
+            segment.map_err(|error| ToolError::failed("cannot run the code").with_source(error))?;
+        // Observers see this summary instead of the state.
+        let summary = Content::Text(segment.end.summary());
+        let value = serde_json::to_value(segment)
+            .map_err(|_| ToolError::failed("cannot serialize the result of the code"))?;
         let mut output = ToolOutput::value(value);
         output.content.push(summary);
         Ok(output)
@@ -46,8 +46,8 @@ impl PythonExecutor {
 #[async_trait]
 impl Executor for PythonExecutor {
     fn prepare(&self, effect: &Effect, cx: &PrepareCx) -> Eventual<Prepared> {
-        // Code touches nothing, so what was cut off is run again from where it had begun.
-        if self.is_stretch(effect) {
+        // Code has no side effects, so an interrupted segment runs again from its start.
+        if self.is_segment(effect) {
             Prepared::new(EffectClass::ReadOnly).into()
         } else {
             self.caller.prepare(effect, cx)
@@ -57,7 +57,7 @@ impl Executor for PythonExecutor {
     async fn execute(&self, effect: Effect, cx: EffectCx) -> Outcome {
         match effect {
             Effect::Tool(run) if run.call.name == self.name => {
-                let outcome = self.stretch(&run.call).await;
+                let outcome = self.segment(&run.call).await;
                 Outcome::Tool(ToolResult::new(&run.call, outcome))
             }
             effect => self.caller.execute(effect, cx).await,
@@ -75,7 +75,7 @@ impl Executor for PythonExecutor {
     fn inspect(&self) -> Inspection {
         let interpreter = format!("interpreter of `{}`", self.name);
         let setup = vec![(interpreter, Digest::of(&monty_types::MONTY_VERSION))];
-        // Whoever screens what people say to the caller's run screens what they say to this one.
+        // The guards of the caller's run also screen messages to this run.
         self.caller.inspect().with_setup(setup)
     }
 }

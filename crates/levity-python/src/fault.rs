@@ -5,18 +5,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::output::shorten;
 
-/// Why a program came to no result.
+/// The reason why a program returned no result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ProgramFault {
-    /// What kind of fault it is.
+    /// The kind of fault.
     pub kind: ProgramFaultKind,
     /// The exception, such as `ZeroDivisionError: division by zero`.
     pub message: String,
-    /// The traceback with the lines of the source, and a hint where there is one: what a model can
-    /// act on.
+    /// The traceback with source lines, and with a hint for the model if there is one.
     pub traceback: String,
-    /// The line that failed, from 1, where it is known.
+    /// The line that failed, counted from 1, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
 }
@@ -26,33 +25,33 @@ pub struct ProgramFault {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ProgramFaultKind {
-    /// The source is no Python, or Python that the interpreter does not know.
+    /// The source is not valid Python, or uses features that the interpreter does not support.
     Syntax,
     /// The program raised an exception and did not catch it.
     Raised,
-    /// It ran longer than it may.
+    /// The program exceeded its time limit.
     Time,
-    /// It wanted more memory than it may have.
+    /// The program exceeded its memory limit.
     Memory,
-    /// It called more tools than it may.
+    /// The program exceeded its limit of tool calls.
     Calls,
-    /// Its source, its inputs or its state are larger than they may be.
+    /// The source, inputs or state exceed their size limit.
     Size,
-    /// The interpreter failed: a fault in its code, not in the program.
+    /// The interpreter failed because of its own bug, not because of the program.
     Crashed,
-    /// Nobody wants the result any more.
+    /// The program was cancelled by its caller.
     Cancelled,
 }
 
-/// How many bytes of a traceback are shown.
+/// The maximum size of a traceback, in bytes.
 const MAX_TRACEBACK: usize = 4_000;
-/// How many bytes of a line of the source are shown.
+/// The maximum size of a source line, in bytes.
 const MAX_LINE: usize = 300;
-/// How many calls are shown at the top of a traceback, and how many at its end.
+/// The number of calls shown at the top and at the end of a traceback.
 const FRAMES: usize = 8;
 
 impl ProgramFault {
-    /// A fault that is no exception of the program's.
+    /// Creates a fault that is not an exception of the program.
     pub(crate) fn new(kind: ProgramFaultKind, message: impl Into<String>) -> Self {
         let message = message.into();
         Self {
@@ -63,12 +62,12 @@ impl ProgramFault {
         }
     }
 
-    /// The fault that an exception is.
+    /// Creates a fault from an exception.
     pub(crate) fn raised(exception: &MontyException) -> Self {
         let kind = kind(exception);
         let message = shorten(&exception.summary(), MAX_TRACEBACK / 2);
         let line = exception.traceback().last().map(|frame| frame.start.line);
-        let mut traceback = shorten(&small(exception).to_string(), MAX_TRACEBACK);
+        let mut traceback = shorten(&truncated(exception).to_string(), MAX_TRACEBACK);
         if let Some(hint) = hint(exception) {
             traceback.push_str("\nHint: ");
             traceback.push_str(hint);
@@ -94,9 +93,8 @@ impl fmt::Display for ProgramFault {
 
 impl std::error::Error for ProgramFault {}
 
-/// The same exception with no more frames and no longer lines than can be shown: a frame holds the
-/// whole line.
-fn small(exception: &MontyException) -> MontyException {
+/// Returns the exception with fewer frames and shorter lines, because a frame holds a whole line.
+fn truncated(exception: &MontyException) -> MontyException {
     let frames = exception.traceback();
     let skipped = frames.len().saturating_sub(2 * FRAMES);
     let shown = frames.iter().enumerate();
@@ -138,7 +136,7 @@ fn kind(exception: &MontyException) -> ProgramFaultKind {
     }
 }
 
-/// The modules there are.
+/// The hint that lists the available modules.
 const MODULES: &str = "the modules here are asyncio, base64, collections, dataclasses, datetime, \
     functools, itertools, json, \
                        math, re, typing and unicodedata; there are no others, and none can be \
@@ -150,14 +148,14 @@ fn hint(exception: &MontyException) -> Option<&'static str> {
     match exception.exc_type() {
         ExcType::ModuleNotFoundError | ExcType::ImportError => Some(MODULES),
         ExcType::TimeoutError if message.starts_with("time limit exceeded") => {
-            Some("the time is up; do less, or use a faster way")
+            Some("the time limit is reached; do less, or use a faster algorithm")
         }
-        ExcType::MemoryError => Some("the memory is used up; hold less at a time"),
+        ExcType::MemoryError => Some("the memory limit is reached; store less at a time"),
         ExcType::RecursionError => Some("use a loop in place of the recursion"),
         ExcType::NotImplementedError | ExcType::SyntaxError if message.contains("support") => Some(
-            "this interpreter knows a part of Python only: there is no `yield`, `match`, `del`, \
+            "this interpreter supports only a part of Python: there is no `yield`, `match`, `del`, \
                 inheritance or own \
-             exception class; write it in a simpler way",
+             exception class; write simpler code",
         ),
         ExcType::TypeError if message.starts_with("unsupported operand type(s) for %: 'str'") => {
             Some("there is no `%` formatting here: use an f-string")
@@ -176,7 +174,7 @@ fn hint(exception: &MontyException) -> Option<&'static str> {
         {
             Some(
                 "this function does not exist here; files and the like are only reached through \
-                    the functions you were told of",
+                    the functions in the description",
             )
         }
         ExcType::TypeError

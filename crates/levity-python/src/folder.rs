@@ -1,4 +1,4 @@
-//! Python files in a folder of tools.
+//! Python files in a tools folder.
 
 use std::sync::Arc;
 
@@ -8,17 +8,22 @@ use crate::dropin::tools_of;
 use crate::error::Error;
 use crate::python::Python;
 
-/// Makes tools of the Python files in a folder.
+/// Loads tools from the Python files in a folder.
 ///
-/// Every [`FolderTools`](levity_tools::FolderTools) of a program that links this crate has one
-/// already; give it one of your own for other limits.
+/// Every [`FolderTools`](levity_tools::FolderTools) in a program that links this crate already has
+/// one. Add your own for other limits.
 ///
 /// ```
 /// use levity_core::ToolSource;
 /// use levity_tools::FolderTools;
 ///
 /// let folder = tempfile::tempdir()?;
-/// std::fs::write(folder.path().join("texts.py"), "def shout(text: str) -> str:\n    \"\"\"Writes in capitals.\"\"\"\n    return text.upper()\n")?;
+/// let source = "
+/// def shout(text: str) -> str:
+///     '''Writes in capitals.'''
+///     return text.upper()
+/// ";
+/// std::fs::write(folder.path().join("texts.py"), source)?;
 /// # use levity_python as _;
 /// let tools = FolderTools::open(folder.path())?;
 /// assert_eq!(tools.tools()[0].spec().description, "Writes in capitals.");
@@ -28,7 +33,7 @@ use crate::python::Python;
 pub struct PythonFiles(Python);
 
 impl PythonFiles {
-    /// Functions run in this interpreter, within its limits.
+    /// Creates a loader that runs functions in this interpreter, within its limits.
     pub fn new(python: Python) -> Self {
         Self(python)
     }
@@ -47,15 +52,15 @@ impl FileLoader for PythonFiles {
 
     fn load(&self, file: &ToolFile) -> Loaded {
         match tools_of(&file.name, &file.text, &self.0) {
-            Ok(made) => {
-                let mut loaded = Loaded::tools(made.tools);
-                // They begin with the file and the line; whoever reports them has the file already.
-                let own = format!("{}:", file.name);
+            Ok(file_tools) => {
+                let mut loaded = Loaded::tools(file_tools.tools);
+                // Warnings begin with the file and line; the caller already reports the file.
+                let prefix = format!("{}:", file.name);
                 let line = |note: String| {
-                    note.strip_prefix(&own)
+                    note.strip_prefix(&prefix)
                         .map_or(note.clone(), |note| format!("line {note}"))
                 };
-                loaded.problems = made.warnings.into_iter().map(line).collect();
+                loaded.problems = file_tools.warnings.into_iter().map(line).collect();
                 loaded
             }
             Err(Error::File { line, problem, .. }) => {

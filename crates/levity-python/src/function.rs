@@ -5,22 +5,22 @@ use serde_json::{Map, Value};
 
 use crate::values::{MAX_DEPTH, argument};
 
-/// A tool as code calls it.
+/// A tool as a Python function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Function {
     /// The name in the code.
     pub(crate) name: String,
     /// The name of the tool.
     pub(crate) tool: String,
-    /// The parameters, in the order in which they can be given without their names.
+    /// The parameters, in positional order.
     pub(crate) params: Vec<String>,
-    /// Whether it returns a value, which a result that is too long to be shown has as JSON.
+    /// Set if the tool returns a value; a result that is too long to be shown is then JSON.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) json: bool,
 }
 
 impl Function {
-    /// The function for a tool; what cannot stand in a name in Python becomes `_`.
+    /// Returns the function for a tool; characters that are invalid in Python names become `_`.
     pub(crate) fn of(spec: &ToolSpec) -> Self {
         let name = spec
             .name
@@ -30,7 +30,7 @@ impl Function {
         let is_required =
             |name: &str| required.is_some_and(|names| names.iter().any(|other| other == name));
         let mut params: Vec<String> = params.into_iter().flat_map(Map::keys).cloned().collect();
-        // As in Python, what must be given comes first.
+        // As in Python, required parameters come first.
         params.sort_by_key(|name| !is_required(name));
         Self {
             name,
@@ -40,10 +40,10 @@ impl Function {
         }
     }
 
-    /// The arguments by name.
+    /// Binds the arguments by name.
     ///
     /// # Errors
-    /// What Python would say in a `TypeError`.
+    /// Returns the message of a Python `TypeError`.
     pub(crate) fn bind(
         &self,
         args: &[MontyObject],
@@ -51,14 +51,14 @@ impl Function {
     ) -> Result<Map<String, Value>, String> {
         let name = &self.name;
         if args.len() > self.params.len() {
-            let (most, given) = (self.params.len(), args.len());
+            let (max, given) = (self.params.len(), args.len());
             return Err(format!(
-                "{name}() takes {most} positional arguments but {given} were given"
+                "{name}() takes {max} positional arguments but {given} were given"
             ));
         }
         let convert = |param: &str, value: &MontyObject| {
             argument(value, MAX_DEPTH)
-                .map_err(|what| format!("{name}() argument '{param}' is {what}, which is no JSON"))
+                .map_err(|what| format!("{name}() argument '{param}' is {what}, which is not JSON"))
         };
         let mut bound = Map::new();
         for (param, value) in self.params.iter().zip(args) {

@@ -1,4 +1,4 @@
-//! Where programs run.
+//! The threads and processes in which programs run.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,47 +6,47 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use levity_core::CancelToken;
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::engine::{self, Job, Stretch};
+use crate::engine::{self, Job, Segment};
 use crate::error::{Error, Result};
 use crate::fault::{ProgramFault, ProgramFaultKind};
-use crate::worker::{self, Lost, Worker};
+use crate::worker::{self, Worker, WorkerError};
 
-/// Where programs run, and what holds them there.
+/// The thread or process in which programs run.
 ///
-/// In a process of its own a program can do no more than end that process: memory is limited by the
-/// system, a program that does not stop is killed, and a fault of the interpreter ends nothing
-/// else. In a thread of this process the same limits are kept by the interpreter alone;
-/// `docs/python.md` says what that does not hold.
+/// In a separate process, a program can at most end that process. The system limits its memory, a
+/// program that does not stop is killed, and a bug of the interpreter affects nothing else. In a
+/// thread of this process, only the interpreter enforces the limits; `docs/python.md` lists what
+/// that does not cover.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Isolation {
-    /// In a process of its own where there is one to start, which is the case after
-    /// [`worker_main`](crate::worker_main); else in a thread.
+    /// A separate process if one is available, which is the case after
+    /// [`worker_main`](crate::worker_main); otherwise a thread.
     #[default]
     Auto,
-    /// In a process of its own, started from this file: any program that calls
-    /// [`worker_main`](crate::worker_main) first thing, such as `levity-python-worker`.
+    /// A separate process, started from this file: any program that calls
+    /// [`worker_main`](crate::worker_main) first, such as `levity-python-worker`.
     Process(PathBuf),
-    /// In a thread of this process.
+    /// A thread of this process.
     Thread,
 }
 
-/// How many bytes of stack the interpreter has: enough for
+/// The stack size of the interpreter in bytes: enough for
 /// [`MOST_RECURSION`](crate::ProgramLimits::MOST_RECURSION).
 pub(crate) const STACK: usize = 256 << 20;
-/// How many programs a worker runs before another takes its place.
+/// The number of programs that a worker runs before it is replaced.
 const MAX_JOBS: usize = 1_000;
 
-/// Runs stretches of programs, so many at a time.
+/// Runs segments of programs with limited parallelism.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct InterpreterPool {
     program: Option<PathBuf>,
     idle: Mutex<Vec<Worker>>,
-    room: Semaphore,
+    permits: Semaphore,
     parallel: usize,
 }
 
-impl Place {
+impl InterpreterPool {
     pub(crate) fn new(isolation: Isolation, parallel: usize) -> Self {
         let program = match isolation {
             Isolation::Auto => worker::own_program(),
@@ -56,7 +56,7 @@ impl Place {
         Self {
             program,
             idle: Mutex::default(),
-            room: Semaphore::new(parallel.max(1)),
+            permits: Semaphore::new(parallel.max(1)),
             parallel,
         }
     }
@@ -65,23 +65,23 @@ impl Place {
         self.program.is_some()
     }
 
-    /// Runs a stretch; dropping the future stops it.
-    pub(crate) async fn run(&self, job: Job) -> Result<Stretch> {
-        // It is never closed.
-        let _room = self.room.acquire().await;
+    /// Runs a segment; dropping the future stops it.
+    pub(crate) async fn run(&self, job: Job) -> Result<Segment> {
+        // The semaphore is never closed.
+        let _permit = self.permits.acquire().await;
         self.run_now(job).await
     }
 
-    /// Runs a stretch without waiting for room: what has the room may wait for the very thread that
-    /// would wait here.
-    pub(crate) async fn run_now(&self, job: Job) -> Result<Stretch> {
+    /// Runs a segment without waiting for a permit: the holder of the permit may wait for the very
+    /// thread that would block here.
+    pub(crate) async fn run_now(&self, job: Job) -> Result<Segment> {
         match &self.program {
             Some(program) => self.in_process(program.clone(), job).await,
             None => in_thread(job).await,
         }
     }
 
-    async fn in_process(&self, program: PathBuf, job: Job) -> Result<Stretch> {
+    async fn in_process(&self, program: PathBuf, job: Job) -> Result<Segment> {
         let printed = job.printed.clone();
         let frame: Arc<[u8]> = serde_json::to_vec(&job).unwrap_or_default().into();
         let mut used = self.idle().pop();
@@ -93,17 +93,17 @@ impl Place {
                     Worker::start(&program).map_err(|error| Error::Worker(error.to_string()))?
                 }
             };
-            // A worker that is dropped while it works is killed.
+            // A worker that is dropped during a job is killed.
             let end = match worker.run(frame.clone(), &job.limits).await {
-                Ok(stretch) => {
+                Ok(segment) => {
                     self.give_back(worker);
-                    return Ok(stretch);
+                    return Ok(segment);
                 }
-                // It has died since it was last used, before it saw this program.
-                Err(Lost::Before) if !fresh => continue,
-                Err(lost) => engine::End::Failed(lost.fault()),
+                // The worker exited since its last use, before it received this program.
+                Err(WorkerError::NotStarted) if !fresh => continue,
+                Err(worker_error) => engine::End::Failed(worker_error.fault()),
             };
-            return Ok(Stretch {
+            return Ok(Segment {
                 end,
                 printed,
                 time: std::time::Duration::ZERO,
@@ -123,7 +123,7 @@ impl Place {
     }
 }
 
-async fn in_thread(job: Job) -> Result<Stretch> {
+async fn in_thread(job: Job) -> Result<Segment> {
     let cancel = CancelToken::new();
     let _guard = cancel.clone().into_guard();
     let (done, wait) = oneshot::channel();
@@ -132,13 +132,13 @@ async fn in_thread(job: Job) -> Result<Stretch> {
         .stack_size(STACK);
     thread
         .spawn(move || drop(done.send(engine::run(&job, &cancel))))
-        .map_err(|error| Error::Worker(format!("there is no thread for it: {error}")))?;
-    let gone = |_| {
+        .map_err(|error| Error::Worker(format!("cannot start a thread: {error}")))?;
+    let panicked = |_| {
         ProgramFault::new(
             ProgramFaultKind::Crashed,
-            "the interpreter panicked: write the program in another way",
+            "the interpreter panicked: write the program differently",
         )
         .into()
     };
-    wait.await.map_err(gone)
+    wait.await.map_err(panicked)
 }

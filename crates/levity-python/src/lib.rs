@@ -1,4 +1,4 @@
-//! Python that a model wrote, in an interpreter that can touch nothing.
+//! Python code written by a model, in an interpreter without access to the system.
 //!
 //! ```
 //! use levity_python::Python;
@@ -13,19 +13,20 @@
 //! # }
 //! ```
 //!
-//! - [`Python`] runs a program: variables in, the value of the last expression out, what it printed
-//!   beside it.
-//! - [`RunPython`] gives it to an agent: code that calls tools, each call validated, policed and
-//!   journaled, and code that waits for a tool survives the end of the process.
-//! - [`tools_of`] makes tools of the functions in a Python file, and a folder of tools uses it for
-//!   its `*.py`.
-//! - [`worker_main`], first thing in `main`, has all of it run in processes of its own.
+//! - [`Python`] runs a program: variables in, the value of the last expression and the printed text
+//!   out.
+//! - [`RunPython`] gives it to an agent. The code calls tools; each call is validated, checked by
+//!   the policy and journaled. Code that waits for a tool survives the end of the process.
+//! - [`tools_of`] makes tools from the functions in a Python file. A tools folder uses it for its
+//!   `*.py` files.
+//! - [`worker_main`], called first in `main`, runs all programs in separate processes.
 //!
-//! A program has no files, no network, no environment, no clock and no randomness, and every
-//! [limit](Limits) has a default. `docs/python.md` says what of Python there is, and what a program
-//! that means harm can still do.
+//! A program has no files, network, environment, clock or randomness, and every [limit](Limits) has
+//! a default. `docs/python.md` lists the supported parts of Python, and the remaining risks of a
+//! malicious program.
 //!
-//! What is not here: packages, CPython, and a way to reach anything but the tools that were chosen.
+//! This crate deliberately has no packages, no CPython, and no access to anything but the chosen
+//! tools.
 
 mod dropin;
 mod engine;
@@ -34,10 +35,10 @@ mod executor;
 mod fault;
 mod folder;
 mod function;
+mod isolation;
 mod limits;
 mod machine;
 mod output;
-mod place;
 mod program;
 mod python;
 mod signature;
@@ -49,8 +50,8 @@ pub use dropin::{PythonFileTools, tools_of};
 pub use error::{Error, Result};
 pub use fault::{ProgramFault, ProgramFaultKind};
 pub use folder::PythonFiles;
+pub use isolation::Isolation;
 pub use limits::ProgramLimits;
-pub use place::Isolation;
 pub use program::RunPython;
 pub use python::{ProgramOutput, Python};
 pub use tool::PythonTool;

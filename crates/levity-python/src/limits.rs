@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What a program may use.
+/// The resources that a program may use.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -14,47 +14,46 @@ use serde::{Deserialize, Serialize};
 #[serde(default)]
 #[non_exhaustive]
 pub struct ProgramLimits {
-    /// How long it may run, not counting the time in which it waits for tools.
+    /// The run time, without the time in which the program waits for tools.
     pub time: Duration,
-    /// How many bytes it may hold; see [`Isolation`](crate::Isolation) for how exactly that is
-    /// kept.
+    /// The memory in bytes; see [`Isolation`](crate::Isolation) for how strictly it is enforced.
     pub memory: usize,
-    /// How deep functions may call each other, and data and expressions may nest.
+    /// The maximum depth of function calls, data and expressions.
     pub recursion: usize,
-    /// How many calls of tools it may make.
+    /// The maximum number of tool calls.
     pub calls: usize,
-    /// How many bytes of what it prints are kept; the middle is left out of what is more.
+    /// The maximum size of the printed text in bytes; the middle of longer text is omitted.
     pub output: usize,
-    /// How many bytes of JSON its result may be; what is more is cut.
+    /// The maximum size of the result in bytes of JSON; a longer result is cut.
     pub result: usize,
-    /// How many bytes of source it may be.
+    /// The maximum size of the source in bytes.
     pub source: usize,
-    /// How many bytes its state may be while it waits for a tool: so much goes to the journal each
-    /// time.
+    /// The maximum size of the state in bytes while the program waits for a tool. The journal
+    /// stores it each time.
     pub snapshot: usize,
 }
 
 impl ProgramLimits {
-    /// 10 seconds.
+    /// The default run time: 10 seconds.
     pub const DEFAULT_TIME: Duration = Duration::from_secs(10);
-    /// 128 MiB.
+    /// The default memory: 128 MiB.
     pub const DEFAULT_MEMORY: usize = 128 << 20;
-    /// 200 levels.
+    /// The default recursion depth: 200 levels.
     pub const DEFAULT_RECURSION: usize = 200;
-    /// The most levels that can be set: 1,000. More would not fit the stack.
+    /// The maximum recursion depth: 1,000 levels. More would overflow the stack.
     pub const MOST_RECURSION: usize = 1_000;
-    /// 100 calls.
+    /// The default number of tool calls: 100.
     pub const DEFAULT_CALLS: usize = 100;
-    /// 32 KiB.
+    /// The default size of the printed text: 32 KiB.
     pub const DEFAULT_OUTPUT: usize = 32 << 10;
-    /// 64 KiB.
+    /// The default size of the result: 64 KiB.
     pub const DEFAULT_RESULT: usize = 64 << 10;
-    /// 256 KiB.
+    /// The default size of the source: 256 KiB.
     pub const DEFAULT_SOURCE: usize = 256 << 10;
-    /// 4 MiB.
+    /// The default size of the state: 4 MiB.
     pub const DEFAULT_SNAPSHOT: usize = 4 << 20;
 
-    /// The defaults.
+    /// Creates limits with the default values.
     pub const fn new() -> Self {
         Self {
             time: Self::DEFAULT_TIME,
@@ -68,21 +67,21 @@ impl ProgramLimits {
         }
     }
 
-    /// Limits the time.
+    /// Sets the limit of the run time.
     #[must_use]
     pub const fn time(mut self, time: Duration) -> Self {
         self.time = time;
         self
     }
 
-    /// Limits the memory.
+    /// Sets the limit of the memory.
     #[must_use]
     pub const fn memory(mut self, bytes: usize) -> Self {
         self.memory = bytes;
         self
     }
 
-    /// Limits the recursion; more than [`MOST_RECURSION`](Self::MOST_RECURSION) is that.
+    /// Sets the limit of the recursion, at most [`MOST_RECURSION`](Self::MOST_RECURSION).
     #[must_use]
     pub const fn recursion(mut self, levels: usize) -> Self {
         self.recursion = if levels > Self::MOST_RECURSION {
@@ -93,35 +92,35 @@ impl ProgramLimits {
         self
     }
 
-    /// Limits the calls of tools.
+    /// Sets the limit of tool calls.
     #[must_use]
     pub const fn calls(mut self, calls: usize) -> Self {
         self.calls = calls;
         self
     }
 
-    /// Limits what is kept of what it prints.
+    /// Sets the limit of the printed text.
     #[must_use]
     pub const fn output(mut self, bytes: usize) -> Self {
         self.output = bytes;
         self
     }
 
-    /// Limits the result.
+    /// Sets the limit of the result.
     #[must_use]
     pub const fn result(mut self, bytes: usize) -> Self {
         self.result = bytes;
         self
     }
 
-    /// Limits the source.
+    /// Sets the limit of the source.
     #[must_use]
     pub const fn source(mut self, bytes: usize) -> Self {
         self.source = bytes;
         self
     }
 
-    /// Limits the state that is kept while it waits for a tool.
+    /// Sets the limit of the state while the program waits for a tool.
     #[must_use]
     pub const fn snapshot(mut self, bytes: usize) -> Self {
         self.snapshot = bytes;

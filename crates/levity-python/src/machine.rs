@@ -1,4 +1,4 @@
-//! The machine of a program: stretches of code, and the calls between them.
+//! The state machine of a program: segments of code, and the tool calls between them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use levity_core::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::engine::{Answer, End, FILE, From, Job, Stretch};
+use crate::engine::{Answer, End, FILE, Job, JobStart, Segment};
 use crate::fault::{ProgramFault, ProgramFaultKind};
 use crate::function::Function;
 use crate::limits::ProgramLimits;
-use crate::output::Printed;
+use crate::output::PrintedText;
 
 mod calls;
 mod end;
@@ -22,25 +22,25 @@ mod end;
 const KIND: &str = "python";
 const VERSION: u32 = 1;
 
-/// Decides what a program does next: run on, or have tools called.
+/// Decides the next step of a program: run the next segment, or call tools.
 #[derive(Debug)]
 pub(crate) struct PythonMachine {
     state: State,
 }
 
-/// All there is to a program under way.
+/// The complete state of a program in progress.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct State {
     setup: Setup,
     run: Option<RunId>,
     next: EffectId,
     waiting: BTreeMap<EffectId, Waiting>,
-    /// Which variant runs.
+    /// The index of the running variant.
     variant: usize,
-    /// Why those before it failed.
+    /// The faults of the variants before it.
     failed: Vec<ProgramFault>,
     paused: Option<Paused>,
-    printed: Printed,
+    printed: PrintedText,
     time: Duration,
     calls: usize,
     failed_calls: u64,
@@ -48,48 +48,49 @@ struct State {
 }
 
 impl State {
-    /// What cannot be in a state that a machine saved, if there is something.
-    fn contradiction(&self) -> Option<&'static str> {
+    /// Returns an inconsistency that no saved state can have, if there is one.
+    fn inconsistency(&self) -> Option<&'static str> {
         let calls = self.paused.as_ref().map_or(0, |paused| paused.calls.len());
         let is_open = |waiting: &Waiting| match waiting {
-            Waiting::Stretch => self.paused.is_none(),
+            Waiting::Segment => self.paused.is_none(),
             Waiting::Tool(at) | Waiting::Decision(at) => *at < calls,
         };
         match () {
             () if self.waiting.keys().any(|id| *id >= self.next) => {
-                Some("an effect is under way that was not asked for")
+                Some("an effect is in progress that was not requested")
             }
             () if !self.waiting.values().all(is_open) => {
-                Some("a call is under way that the code did not make")
+                Some("a call is in progress that the code did not make")
             }
             () if self.variant > self.setup.variants.len() => {
-                Some("a variant runs that is not there")
+                Some("a variant runs that does not exist")
             }
             () => None,
         }
     }
 }
 
-/// What a program is made of.
+/// The configuration of a program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Setup {
-    /// The name of the tool, which stretches are performed under.
+    /// The name of the tool, under which segments are performed.
     pub(crate) name: String,
-    /// The code, and what is tried if it fails.
+    /// The code, and the alternatives that are tried if it fails.
     pub(crate) variants: Vec<String>,
     pub(crate) inputs: Map<String, Value>,
     pub(crate) functions: Vec<Function>,
     pub(crate) limits: ProgramLimits,
-    /// Why the call makes no sense.
+    /// The problem with the arguments of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) problem: Option<String>,
 }
 
-/// What an effect under way is for.
+/// The purpose of an effect in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Waiting {
-    Stretch,
+    #[serde(rename = "stretch")]
+    Segment,
     Tool(usize),
     Decision(usize),
 }
@@ -119,7 +120,7 @@ impl PythonMachine {
             variant: 0,
             failed: Vec::new(),
             paused: None,
-            printed: Printed::default(),
+            printed: PrintedText::default(),
             time: Duration::ZERO,
             calls: 0,
             failed_calls: 0,
@@ -128,22 +129,21 @@ impl PythonMachine {
         Self { state }
     }
 
-    /// The name that stretches are performed under.
+    /// Returns the name under which segments are performed.
     pub(crate) fn name(&self) -> &str {
         &self.state.setup.name
     }
 
     pub(crate) fn restore(saved: &Value) -> Result<Self, String> {
-        let state = State::deserialize(saved).map_err(|_| {
-            "the state of the code is not one that this version can read".to_owned()
-        })?;
-        match state.contradiction() {
-            Some(what) => Err(format!("the state of the code contradicts itself: {what}")),
+        let state = State::deserialize(saved)
+            .map_err(|_| "this version cannot read the state of the code".to_owned())?;
+        match state.inconsistency() {
+            Some(what) => Err(format!("the state of the code is inconsistent: {what}")),
             None => Ok(Self { state }),
         }
     }
 
-    fn want(
+    fn request_effect(
         &mut self,
         waiting: Waiting,
         effect: impl FnOnce(EffectId) -> Effect,
@@ -163,22 +163,22 @@ impl PythonMachine {
         }
     }
 
-    /// Begins a variant.
+    /// Starts the current variant.
     fn start(&mut self, step: &mut MachineOutput) {
         let setup = &self.state.setup;
         let Some(code) = setup.variants.get(self.state.variant).cloned() else {
             return self.all_failed();
         };
-        let from = From::Source {
+        let from = JobStart::Source {
             file: FILE.to_owned(),
             code,
             inputs: setup.inputs.clone(),
         };
-        self.state.printed = Printed::default();
-        self.stretch(from, step);
+        self.state.printed = PrintedText::default();
+        self.run_segment(from, step);
     }
 
-    fn stretch(&mut self, from: From, step: &mut MachineOutput) {
+    fn run_segment(&mut self, from: JobStart, step: &mut MachineOutput) {
         let (setup, printed) = (&self.state.setup, self.state.printed.clone());
         let calls_left = setup.limits.calls.saturating_sub(self.state.calls);
         let job = Job {
@@ -193,8 +193,8 @@ impl PythonMachine {
             serde_json::to_value(job).unwrap_or_default(),
         );
         let call = |id: EffectId| ToolCall::new(format!("stretch-{id}"), name, args);
-        self.want(
-            Waiting::Stretch,
+        self.request_effect(
+            Waiting::Segment,
             |id| Effect::Tool(ToolRun::approved(call(id))),
             step,
         );
@@ -205,8 +205,8 @@ impl PythonMachine {
             return;
         };
         match (waiting, outcome) {
-            (Waiting::Stretch, Outcome::Tool(result)) => self.ran(&result, step),
-            (Waiting::Stretch, Outcome::Refused(limit)) => self.end(Status::Partial(limit)),
+            (Waiting::Segment, Outcome::Tool(result)) => self.segment_finished(&result, step),
+            (Waiting::Segment, Outcome::Refused(limit)) => self.end(Status::Partial(limit)),
             (Waiting::Tool(at), Outcome::Tool(result)) => {
                 let answer = self.answer(&result);
                 self.answered(at, answer, step);
@@ -227,8 +227,8 @@ impl PythonMachine {
                 );
             }
             (Waiting::Tool(at), Outcome::Unknown) => {
-                let message =
-                    "the process ended while the tool ran; nobody knows whether it took effect";
+                let message = "the process ended while the tool ran; the tool may or may not have \
+                    taken effect";
                 self.answered(at, Answer::Error(message.to_owned()), step);
             }
             (Waiting::Decision(at), Outcome::Decision(decision)) => {
@@ -241,8 +241,8 @@ impl PythonMachine {
         }
     }
 
-    /// What a tool answered, for the code: its value, or else its text. It is the whole of it, also
-    /// where a model would be shown a part.
+    /// Returns the answer of a tool for the code: its value, or else its text. It is complete, even
+    /// if a model would see only a part.
     fn answer(&self, result: &ToolResult) -> Answer {
         if result.is_error() {
             return Answer::Error(result.text().into_owned());
@@ -265,28 +265,28 @@ impl PythonMachine {
         )
     }
 
-    /// A stretch came to its end.
-    fn ran(&mut self, result: &ToolResult, step: &mut MachineOutput) {
+    /// Handles the end of a segment.
+    fn segment_finished(&mut self, result: &ToolResult, step: &mut MachineOutput) {
         if result.is_error() {
             let kind = result.error.unwrap_or(ToolErrorKind::Failed);
             return self.fail(ToolError::new(kind, result.text()));
         }
-        let stretch = result
+        let segment = result
             .value
             .as_ref()
-            .and_then(|value| Stretch::deserialize(value).ok());
-        let Some(stretch) = stretch else {
-            let what = "a stretch of code has an outcome that cannot be read".to_owned();
+            .and_then(|value| Segment::deserialize(value).ok());
+        let Some(segment) = segment else {
+            let what = "cannot read the outcome of a segment of code".to_owned();
             return self.end(Status::Failed(Failure::Internal(what)));
         };
-        self.state.printed = stretch.printed;
-        self.state.time = self.state.time.saturating_add(stretch.time);
-        match stretch.end {
+        self.state.printed = segment.printed;
+        self.state.time = self.state.time.saturating_add(segment.time);
+        match segment.end {
             End::Done { result, .. } => self.done(result),
             End::Failed(fault) => self.variant_failed(fault, step),
-            // Nothing would ever wake it.
+            // Nothing would ever resume it.
             End::Paused { calls, .. } if calls.is_empty() => {
-                let message = "the program waits for something that is no call of a tool";
+                let message = "the program awaits something that is not a tool call";
                 self.variant_failed(ProgramFault::new(ProgramFaultKind::Raised, message), step);
             }
             End::Paused {
@@ -294,7 +294,7 @@ impl PythonMachine {
                 awaits,
                 calls,
             } => {
-                let pending = |(at, call): (usize, crate::engine::Wanted)| Pending {
+                let pending = |(at, call): (usize, crate::engine::PendingCall)| Pending {
                     id: call.id,
                     call: ToolCall::new(
                         format!("call-{}", self.state.calls.saturating_add(at + 1)),
@@ -315,7 +315,7 @@ impl PythonMachine {
                     calls,
                 });
                 for (at, run) in runs.into_iter().enumerate() {
-                    self.want(Waiting::Tool(at), |_| Effect::Tool(run), step);
+                    self.request_effect(Waiting::Tool(at), |_| Effect::Tool(run), step);
                 }
             }
         }
@@ -363,7 +363,7 @@ impl Machine for PythonMachine {
     }
 }
 
-/// The value that a text begins with, if it is there to its end.
+/// Returns the first JSON value of a text, if it is complete.
 fn first_value(text: &str) -> Option<Value> {
     serde_json::Deserializer::from_str(text)
         .into_iter()

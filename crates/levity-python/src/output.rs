@@ -1,8 +1,8 @@
 use serde::{Deserialize, Serialize};
 
-/// What a program printed: the beginning and the end of it, when it was much.
+/// The printed text of a program; if it is long, only its beginning and end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Printed {
+pub(crate) struct PrintedText {
     head: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     tail: String,
@@ -10,15 +10,18 @@ pub(crate) struct Printed {
     cut: u64,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "as serde wants it")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde requires a reference"
+)]
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-impl Printed {
-    /// Takes in some more; `most` bytes are kept in all.
-    pub(crate) fn push(&mut self, text: &str, most: usize) {
-        let half = most / 2;
+impl PrintedText {
+    /// Appends a text; at most `max` bytes are stored in all.
+    pub(crate) fn push(&mut self, text: &str, max: usize) {
+        let half = max / 2;
         let room = if self.tail.is_empty() && self.cut == 0 {
             half.saturating_sub(self.head.len())
         } else {
@@ -26,7 +29,7 @@ impl Printed {
         };
         let (first, rest) = text.split_at(floor(text, room));
         self.head.push_str(first);
-        // Only the end of something large can be kept, so no more of it is copied.
+        // Only the end of a large text can be stored, so no more of it is copied.
         let end = ceil(rest, rest.len().saturating_sub(half));
         self.cut += end as u64;
         if end > 0 {
@@ -34,8 +37,8 @@ impl Printed {
             self.tail.clear();
         }
         self.tail.push_str(&rest[end..]);
-        // Moved seldom, so that many small prints do not each move all of it.
-        if self.tail.len() > most {
+        // The tail is moved rarely, so that small prints do not each move all of it.
+        if self.tail.len() > max {
             self.trim(half);
         }
     }
@@ -46,12 +49,12 @@ impl Printed {
         self.tail.drain(..start);
     }
 
-    /// Drops what is kept beyond `most` bytes for the sake of speed.
-    pub(crate) fn settle(&mut self, most: usize) {
-        self.trim(most / 2);
+    /// Drops the bytes beyond `max` that are stored only for speed.
+    pub(crate) fn settle(&mut self, max: usize) {
+        self.trim(max / 2);
     }
 
-    /// All of it, with a word about what was left out.
+    /// Returns the text, with a note about the omitted part.
     pub(crate) fn text(&self) -> String {
         match self.cut {
             0 => format!("{}{}", self.head, self.tail),
@@ -60,7 +63,7 @@ impl Printed {
     }
 }
 
-/// The last place at or before `at` where the text can be parted.
+/// Returns the last char boundary at or before `at`.
 pub(crate) fn floor(text: &str, at: usize) -> usize {
     (0..=at.min(text.len()))
         .rev()
@@ -68,18 +71,18 @@ pub(crate) fn floor(text: &str, at: usize) -> usize {
         .unwrap_or(0)
 }
 
-/// The first place at or after `at` where the text can be parted.
+/// Returns the first char boundary at or after `at`.
 pub(crate) fn ceil(text: &str, at: usize) -> usize {
     (at..text.len())
         .find(|at| text.is_char_boundary(*at))
         .unwrap_or(text.len())
 }
 
-/// The beginning and the end of a text of more than `most` bytes.
-pub(crate) fn shorten(text: &str, most: usize) -> String {
-    let mut printed = Printed::default();
-    printed.push(text, most);
-    printed.settle(most);
+/// Returns the beginning and end of a text of more than `max` bytes.
+pub(crate) fn shorten(text: &str, max: usize) -> String {
+    let mut printed = PrintedText::default();
+    printed.push(text, max);
+    printed.settle(max);
     printed.text()
 }
 
@@ -88,26 +91,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn little_is_kept_as_it_is() {
+    fn short_text_is_unchanged() {
         assert_eq!(shorten("abc", 6), "abc");
         assert_eq!(shorten("abcdef", 6), "abcdef");
         assert_eq!(shorten("", 0), "");
     }
 
     #[test]
-    fn much_loses_its_middle() {
+    fn long_text_loses_its_middle() {
         assert_eq!(shorten("abcdefgh", 6), "abc\n[.. 2 bytes left out ..]\nfgh");
         assert_eq!(shorten("ab", 0), "\n[.. 2 bytes left out ..]\n");
     }
 
     #[test]
-    fn no_letter_is_cut_in_two() {
+    fn text_is_cut_at_char_boundaries() {
         assert_eq!(shorten("äöüß", 6), "ä\n[.. 4 bytes left out ..]\nß");
     }
 
     #[test]
-    fn many_small_ones_are_as_one() {
-        let mut printed = Printed::default();
+    fn many_small_prints_equal_one_large_print() {
+        let mut printed = PrintedText::default();
         for number in 0..1000 {
             printed.push(&format!("{number}\n"), 20);
         }

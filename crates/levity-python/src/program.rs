@@ -15,11 +15,11 @@ use crate::machine::{PythonMachine, Setup};
 use crate::python::Python;
 use crate::signature::signature;
 
-/// Lets a model write Python that calls tools.
+/// A program that lets a model write Python code with tool calls.
 ///
-/// Each call is a run of its own with its own journal: the calls that the code makes are validated,
-/// policed, counted and written down like those of the model, and code that waits for a tool when
-/// the process ends goes on from there in the next one.
+/// Each call is a separate run with its own journal. The tool calls of the code are validated,
+/// checked by the policy, counted and journaled like those of the model. If the process ends while
+/// code waits for a tool, the next process resumes it there.
 ///
 /// ```
 /// use levity_core::{Program, ToolSpec};
@@ -32,7 +32,8 @@ use crate::signature::signature;
 ///     "required": ["city"],
 /// }));
 /// let program = RunPython::new().specs([weather]).variables(json!({"cities": ["Oslo", "Rome"]}));
-/// assert!(program.spec().description.contains("weather(city: str) -> str  # Tells the weather in a city."));
+/// let signature = "weather(city: str) -> str  # Tells the weather in a city.";
+/// assert!(program.spec().description.contains(signature));
 /// // An agent takes it by `Agent::builder(model).tool(weather).program(program)`.
 /// ```
 #[must_use = "a program does nothing until an agent has it"]
@@ -44,14 +45,14 @@ pub struct RunPython {
     spec: OnceLock<ToolSpec>,
 }
 
-/// How many alternatives a call may give.
+/// The maximum number of alternatives in a call.
 const MAX_VARIANTS: usize = 10;
 
 impl RunPython {
-    /// The name of the tool, unless it is given another.
+    /// The default name of the tool.
     pub const NAME: &'static str = "run_python";
 
-    /// Code that calls no tools.
+    /// Creates a program whose code calls no tools.
     pub fn new() -> Self {
         Self {
             name: Self::NAME.to_owned(),
@@ -62,40 +63,40 @@ impl RunPython {
         }
     }
 
-    /// Gives the tool another name.
+    /// Sets another name for the tool.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Runs code by this interpreter, with its limits.
+    /// Sets the interpreter, with its limits.
     pub fn python(mut self, python: Python) -> Self {
         self.python = python;
         self
     }
 
-    /// What code may use; the defaults of [`ProgramLimits`] otherwise.
+    /// Sets the limits of the code; the defaults of [`ProgramLimits`] otherwise.
     pub fn limits(mut self, limits: ProgramLimits) -> Self {
         self.python = self.python.with_limits(limits);
         self
     }
 
-    /// Lets code call a tool, which the agent must have too.
+    /// Allows code to call a tool, which the agent must have too.
     pub fn tool(self, tool: &impl Tool) -> Self {
         let spec = tool.spec().clone();
         self.specs([spec])
     }
 
-    /// Lets code call the tools of these specs, which the agent must have too.
+    /// Allows code to call the tools of these specs, which the agent must have too.
     pub fn specs(mut self, specs: impl IntoIterator<Item = ToolSpec>) -> Self {
         self.specs.extend(specs);
         self
     }
 
-    /// Lets code call these tools of a registry, which the agent must have too.
+    /// Allows code to call these tools of a registry, which the agent must have too.
     ///
     /// # Errors
-    /// When there is no such tool.
+    /// Fails if the registry has no such tool.
     pub fn tools<N: AsRef<str>>(
         self,
         registry: &Registry,
@@ -109,7 +110,7 @@ impl RunPython {
                 .ok_or_else(|| {
                     let near = registry.suggest(name).join("`, `");
                     Error::Setting(format!(
-                        "there is no tool `{name}` to call from code; there is `{near}`"
+                        "no tool `{name}` to call from code; available: `{near}`"
                     ))
                 })
         };
@@ -117,7 +118,7 @@ impl RunPython {
         Ok(self.specs(specs))
     }
 
-    /// Variables that all code finds, an object; those of a call come on top.
+    /// Sets variables for all code, as an object; the variables of a call are added.
     pub fn variables(mut self, variables: Value) -> Self {
         if let Value::Object(variables) = variables {
             self.variables.extend(variables);
@@ -125,7 +126,7 @@ impl RunPython {
         self
     }
 
-    /// What code can call, by the name it is called by; of two with one name, the first.
+    /// Returns the functions that code can call, by name; of two with the same name, the first.
     fn functions(&self) -> BTreeMap<String, (Function, &ToolSpec)> {
         let mut functions = BTreeMap::new();
         for spec in self.specs.iter().filter(|spec| spec.name != self.name) {
@@ -175,10 +176,7 @@ impl RunPython {
         }
         if !self.variables.is_empty() {
             let names: Vec<&str> = self.variables.keys().map(String::as_str).collect();
-            text.push_str(&format!(
-                "\nVariables that are there: {}.",
-                names.join(", ")
-            ));
+            text.push_str(&format!("\nAvailable variables: {}.", names.join(", ")));
         }
         let hints = if functions.is_empty() {
             Hints::new().read_only()
@@ -246,7 +244,7 @@ fn output() -> Value {
     })
 }
 
-/// The code of a call, and what is tried after it.
+/// Returns the code of a call and its alternatives.
 pub(crate) fn variants(args: &Value) -> Result<Vec<String>, String> {
     let texts = |value: &Value| match value {
         Value::String(code) => Some(vec![code.clone()]),
@@ -258,11 +256,11 @@ pub(crate) fn variants(args: &Value) -> Result<Vec<String>, String> {
     };
     match (args.get("code"), args.get("variants")) {
         (Some(_), Some(_)) => Err("give `code` or `variants`, not both".to_owned()),
-        (None, None) => Err("there is nothing to run: give `code`".to_owned()),
+        (None, None) => Err("there is no code to run: give `code`".to_owned()),
         (Some(code), None) | (None, Some(code)) => match texts(code) {
             Some(variants) if (1..=MAX_VARIANTS).contains(&variants.len()) => Ok(variants),
             _ => Err(format!(
-                "`variants` is a list of 1 to {MAX_VARIANTS} programs, and `code` is one"
+                "`variants` must be a list of 1 to {MAX_VARIANTS} programs, and `code` a single one"
             )),
         },
     }
@@ -290,7 +288,7 @@ impl Program for RunPython {
             caller,
         };
         let mut limits = levity_core::Limits::new();
-        // The caller's limits hold, and the code has one of its own.
+        // The caller's limits apply, and the code has its own limit of tool calls.
         limits.tool_calls = None;
         Ok(Child::new(machine, Arc::new(executor), limits))
     }

@@ -3,15 +3,15 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::engine::{End, FILE, From, Job, Stretch};
+use crate::engine::{End, FILE, Job, JobStart, Segment};
 use crate::error::{Error, Result};
 use crate::fault::{ProgramFault, ProgramFaultKind};
 use crate::function::Function;
+use crate::isolation::{InterpreterPool, Isolation};
 use crate::limits::ProgramLimits;
-use crate::output::Printed;
-use crate::place::{Isolation, Place};
+use crate::output::PrintedText;
 
-/// Runs Python; cheap to clone.
+/// A Python interpreter; cheap to clone.
 ///
 /// ```
 /// use levity_python::Python;
@@ -33,79 +33,80 @@ use crate::place::{Isolation, Place};
 #[derive(Clone, Debug)]
 pub struct Python {
     limits: ProgramLimits,
-    place: Arc<Place>,
+    pool: Arc<InterpreterPool>,
 }
 
-/// What came of a program.
+/// The output of a program.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ProgramOutput {
-    /// The value of the last expression; `null` when the program ends with something else.
+    /// The value of the last expression; `null` if the program ends with a statement.
     pub result: Value,
-    /// What it printed.
+    /// The text that the program printed.
     pub output: String,
-    /// How long it ran.
+    /// The run time of the program.
     pub time: Duration,
 }
 
 impl Python {
-    /// An interpreter with the default [`ProgramLimits`], in a [process](Isolation::Auto) where
-    /// there is one.
+    /// Creates an interpreter with the default [`ProgramLimits`], in a [process](Isolation::Auto)
+    /// if available.
     pub fn new() -> Self {
         Self::isolated(Isolation::Auto)
     }
 
-    /// An interpreter that runs programs there.
+    /// Creates an interpreter with this isolation.
     pub fn isolated(isolation: Isolation) -> Self {
         let parallel = std::thread::available_parallelism().map_or(2, usize::from);
         Self {
             limits: ProgramLimits::new(),
-            place: Arc::new(Place::new(isolation, parallel)),
+            pool: Arc::new(InterpreterPool::new(isolation, parallel)),
         }
     }
 
-    /// The same interpreter with other limits.
+    /// Returns the interpreter with other limits.
     #[must_use]
     pub fn with_limits(mut self, limits: ProgramLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// What programs may use.
+    /// Returns the limits of programs.
     pub fn limits(&self) -> &ProgramLimits {
         &self.limits
     }
 
-    /// Whether programs run in processes of their own; if not, `docs/python.md` says what they can
-    /// still do.
+    /// Returns `true` if programs run in separate processes. If not, `docs/python.md` lists the
+    /// remaining risks.
     pub fn is_isolated(&self) -> bool {
-        self.place.is_process()
+        self.pool.is_process()
     }
 
     /// Runs a program with these variables, an object. Dropping the future stops it.
     ///
     /// # Errors
-    /// When the program fails or uses more than it may ([`Error::fault`] says how), when the inputs
-    /// are no object, and when there is no process or thread for it.
+    /// Fails if the program fails or exceeds a limit ([`Error::fault`] gives the details), if the
+    /// inputs are not an object, or if no process or thread is available.
     pub async fn run(&self, code: impl Into<String>, inputs: Value) -> Result<ProgramOutput> {
         let inputs = object(inputs)?;
-        let stretch = self
-            .stretch(self.job(FILE, code.into(), inputs, Vec::new()))
+        let segment = self
+            .segment(self.job(FILE, code.into(), inputs, Vec::new()))
             .await?;
-        ran(stretch)
+        program_output(segment)
     }
 
-    /// As [`run`](Self::run), for programs that are not async: the thread waits.
+    /// Runs a program like [`run`](Self::run), but blocks the thread. Use it in code that is not
+    /// async.
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// Fails under the same conditions as [`run`](Self::run).
     pub fn run_blocking(&self, code: impl Into<String>, inputs: Value) -> Result<ProgramOutput> {
-        let stretch =
-            self.stretch_blocking(self.job(FILE, code.into(), object(inputs)?, Vec::new()))?;
-        ran(stretch)
+        let segment =
+            self.segment_blocking(self.job(FILE, code.into(), object(inputs)?, Vec::new()))?;
+        program_output(segment)
     }
 
-    /// The first stretch of a program.
+    /// Returns the first job of a program.
     pub(crate) fn job(
         &self,
         file: &str,
@@ -114,7 +115,7 @@ impl Python {
         functions: Vec<Function>,
     ) -> Job {
         Job {
-            from: From::Source {
+            from: JobStart::Source {
                 file: file.to_owned(),
                 code,
                 inputs,
@@ -122,23 +123,23 @@ impl Python {
             functions,
             limits: self.limits,
             calls_left: self.limits.calls,
-            printed: Printed::default(),
+            printed: PrintedText::default(),
         }
     }
 
-    pub(crate) async fn stretch(&self, job: Job) -> Result<Stretch> {
-        self.place.run(job).await
+    pub(crate) async fn segment(&self, job: Job) -> Result<Segment> {
+        self.pool.run(job).await
     }
 
-    /// Runs a stretch while the thread waits, in whatever the thread is in the middle of.
-    pub(crate) fn stretch_blocking(&self, job: Job) -> Result<Stretch> {
-        let place = self.place.clone();
+    /// Runs a segment and blocks the thread, even inside a runtime.
+    pub(crate) fn segment_blocking(&self, job: Job) -> Result<Segment> {
+        let pool = self.pool.clone();
         let work = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().build();
             let runtime = runtime.map_err(|error| Error::Worker(error.to_string()))?;
-            runtime.block_on(place.run_now(job))
+            runtime.block_on(pool.run_now(job))
         };
-        let broken = || Error::Worker("there is no thread to wait in".to_owned());
+        let broken = || Error::Worker("cannot start a thread to wait in".to_owned());
         let thread = std::thread::Builder::new()
             .name("python wait".to_owned())
             .spawn(work);
@@ -152,17 +153,17 @@ impl Default for Python {
     }
 }
 
-fn ran(stretch: Stretch) -> Result<ProgramOutput> {
-    match stretch.end {
+fn program_output(segment: Segment) -> Result<ProgramOutput> {
+    match segment.end {
         End::Done { result, .. } => Ok(ProgramOutput {
             result,
-            output: stretch.printed.text(),
-            time: stretch.time,
+            output: segment.printed.text(),
+            time: segment.time,
         }),
         End::Failed(fault) => Err(fault.into()),
         End::Paused { .. } => Err(ProgramFault::new(
             ProgramFaultKind::Crashed,
-            "the program waits for a tool, and there is none",
+            "the program waits for a tool, but no tools are available",
         )
         .into()),
     }
@@ -173,7 +174,7 @@ fn object(value: Value) -> Result<Map<String, Value>> {
         Value::Object(map) => Ok(map),
         Value::Null => Ok(Map::new()),
         _ => Err(Error::Setting(
-            "the variables of a program are an object, by name".to_owned(),
+            "the variables of a program must be an object".to_owned(),
         )),
     }
 }

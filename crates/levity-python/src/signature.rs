@@ -1,15 +1,15 @@
-//! How tools look to whoever writes code.
+//! Python signatures of tools, for the author of the code.
 
 use levity_core::ToolSpec;
 use serde_json::{Map, Value};
 
 use crate::function::Function;
 
-/// How many bytes of a tool's description stand beside its signature.
+/// The maximum size of a description next to a signature, in bytes.
 const MAX_DOC: usize = 200;
 
-/// A line of Python that says how a tool is called, such as
-/// `read_file(path: str, start: int = 1) -> str`, and what it does.
+/// Returns a line of Python with the signature and purpose of a tool, such as
+/// `read_file(path: str, start: int = 1) -> str`.
 pub(crate) fn signature(spec: &ToolSpec, function: &Function) -> String {
     let empty = Map::new();
     let properties = spec
@@ -48,7 +48,7 @@ pub(crate) fn signature(spec: &ToolSpec, function: &Function) -> String {
     )
 }
 
-/// A schema as a type hint.
+/// Formats a schema as a type hint.
 fn hint(schema: &Value, depth: usize) -> String {
     let Some(depth) = depth.checked_sub(1) else {
         return "Any".to_owned();
@@ -95,7 +95,7 @@ fn named(name: &str, schema: &Value, depth: usize) -> String {
     }
 }
 
-/// An object by its keys, since code reads them.
+/// Formats an object with its keys, because code reads them.
 fn fields(schema: &Value, depth: usize) -> String {
     match schema.get("properties").and_then(Value::as_object) {
         Some(properties) if !properties.is_empty() => {
@@ -108,7 +108,7 @@ fn fields(schema: &Value, depth: usize) -> String {
     }
 }
 
-/// A value as Python writes it.
+/// Formats a value as Python source.
 fn literal(value: &Value) -> String {
     match value {
         Value::Null => "None".to_owned(),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn schemas_become_hints() {
+    fn signature_has_type_hints_from_schema() {
         check(
             &ToolSpec::new("now", "Tells the time."),
             "now() -> str  # Tells the time.",

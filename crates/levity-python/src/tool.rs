@@ -8,10 +8,9 @@ use crate::output::shorten;
 use crate::program::{RunPython, variants};
 use crate::python::Python;
 
-/// Python as a plain tool: code that calls no tools, for wherever there is no agent to call them
-/// through.
+/// Python as a plain tool, whose code calls no tools. Use it without an agent.
 ///
-/// With an agent, [`RunPython`] does the same and more.
+/// With an agent, use [`RunPython`], which does the same and more.
 #[derive(Clone, Debug)]
 pub struct PythonTool {
     spec: ToolSpec,
@@ -19,7 +18,7 @@ pub struct PythonTool {
 }
 
 impl PythonTool {
-    /// The tool `run_python`, by this interpreter.
+    /// Creates the tool `run_python` with this interpreter.
     pub fn new(python: Python) -> Self {
         let spec = levity_core::Program::spec(&RunPython::new()).clone();
         Self { spec, python }
@@ -42,14 +41,14 @@ impl Tool for PythonTool {
             .unwrap_or_default();
         let (many, mut failed, mut time) = (codes.len() > 1, Vec::<ProgramFault>::new(), 0.0);
         for (at, code) in codes.into_iter().enumerate() {
-            let stretch = self
+            let segment = self
                 .python
-                .stretch(self.python.job(FILE, code, inputs.clone(), Vec::new()))
+                .segment(self.python.job(FILE, code, inputs.clone(), Vec::new()))
                 .await;
-            let stretch = stretch
-                .map_err(|error| ToolError::failed("the code was not run").with_source(error))?;
-            time += stretch.time.as_secs_f64();
-            let result = match stretch.end {
+            let segment = segment
+                .map_err(|error| ToolError::failed("cannot run the code").with_source(error))?;
+            time += segment.time.as_secs_f64();
+            let result = match segment.end {
                 End::Done { result, .. } => result,
                 End::Failed(fault) => {
                     failed.push(fault);
@@ -57,7 +56,7 @@ impl Tool for PythonTool {
                 }
                 End::Paused { .. } => Value::Null,
             };
-            let mut value = json!({"result": result, "output": stretch.printed.text(), "seconds": time, "calls": 0});
+            let mut value = json!({"result": result, "output": segment.printed.text(), "seconds": time, "calls": 0});
             if many {
                 value["variant"] = json!(at + 1);
                 value["failed"] = failed

@@ -1,15 +1,15 @@
-//! JSON as Python has it, and the other way round.
+//! Conversion between JSON and Python values.
 
 use monty_types::{DictPairs, MontyObject};
 use serde_json::{Map, Number, Value};
 
-/// How deep a value may be nested: what reads the journal must be able to read it.
+/// The maximum nesting of a value, which the reader of the journal must support too.
 pub(crate) const MAX_DEPTH: usize = 48;
 
-/// How many bits of a number are written out: as many as Python itself writes out.
+/// The maximum size of an integer that is written as digits, as in Python itself.
 const MAX_BITS: u64 = 14_284;
 
-/// JSON as a Python value.
+/// Converts JSON into a Python value.
 pub(crate) fn to_python(value: &Value) -> MontyObject {
     match value {
         Value::Null => MontyObject::None,
@@ -35,7 +35,7 @@ fn number_to_python(number: &Number) -> MontyObject {
     }
 }
 
-/// A Python value as JSON. What JSON has no form for is written as Python writes it.
+/// Converts a Python value into JSON. Values without a JSON form become Python's text.
 pub(crate) fn to_json(value: &MontyObject) -> Value {
     json(value, MAX_DEPTH)
 }
@@ -49,7 +49,7 @@ fn json(value: &MontyObject, depth: usize) -> Value {
         MontyObject::None => Value::Null,
         MontyObject::Bool(value) => Value::Bool(*value),
         MontyObject::Int(number) => Value::from(*number),
-        // Writing out a huge number takes longer than computing it.
+        // Formatting a huge number takes longer than computing it.
         MontyObject::BigInt(number) if number.bits() > MAX_BITS => {
             Value::String(format!("<int of {} bits>", number.bits()))
         }
@@ -93,7 +93,7 @@ fn object<'a>(pairs: impl Iterator<Item = (String, &'a MontyObject)>, depth: usi
     }
 }
 
-/// JSON has no infinity.
+/// Converts a float; infinities have no form in JSON.
 fn float(number: f64) -> Value {
     Number::from_f64(number).map_or_else(
         || Value::String(number.to_string().to_lowercase()),
@@ -101,7 +101,7 @@ fn float(number: f64) -> Value {
     )
 }
 
-/// As `str()` gives it, which for dates is ISO 8601.
+/// Formats a value like `str()`, which for dates is ISO 8601.
 fn text(value: &MontyObject) -> String {
     match value {
         MontyObject::Repr(text) => text.clone(),
@@ -136,10 +136,10 @@ fn offset(seconds: i32) -> String {
     format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60)
 }
 
-/// An argument of a call as JSON; unlike a result, it must be exactly that.
+/// Converts an argument of a call into JSON; unlike a result, it must convert exactly.
 ///
 /// # Errors
-/// The type of what JSON has no form for.
+/// Returns the type of a value without a JSON form.
 pub(crate) fn argument(value: &MontyObject, depth: usize) -> Result<Value, String> {
     let deeper = || {
         depth
@@ -182,7 +182,7 @@ pub(crate) fn argument(value: &MontyObject, depth: usize) -> Result<Value, Strin
                 .map(Value::Object)
         }
         MontyObject::Cycle(..) => Err("a value that contains itself".to_owned()),
-        MontyObject::Float(_) => Err("a float that is no number".to_owned()),
+        MontyObject::Float(_) => Err("a float that is not a number".to_owned()),
         other => Err(format!("a value of type {}", other.type_name())),
     }
 }
@@ -194,14 +194,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_comes_back_as_it_went() {
+    fn json_survives_conversion_to_python_and_back() {
         let value = json!({"a": [1, -2.5, true, null, "x"], "big": u64::MAX, "o": {"k": {}}});
         assert_eq!(to_json(&to_python(&value)), value);
         assert_eq!(argument(&to_python(&value), MAX_DEPTH), Ok(value));
     }
 
     #[test]
-    fn what_json_lacks_is_written_out() {
+    fn values_without_json_form_become_text() {
         assert_eq!(to_json(&MontyObject::Float(f64::INFINITY)), json!("inf"));
         assert_eq!(to_json(&MontyObject::Bytes(vec![65])), json!("b'A'"));
         let huge = MontyObject::BigInt(u64::MAX.into());
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn large_numbers_are_written_in_digits() {
+    fn large_integers_become_digits_up_to_limit() {
         let MontyObject::BigInt(large) = MontyObject::BigInt(u64::MAX.into()) else {
             panic!()
         };
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn deep_values_end_somewhere() {
+    fn deeply_nested_values_are_cut() {
         let mut value = MontyObject::Int(1);
         for _ in 0..100 {
             value = MontyObject::List(vec![value]);

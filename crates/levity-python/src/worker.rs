@@ -1,7 +1,7 @@
-//! Programs in processes of their own.
+//! Worker processes that run programs.
 //!
-//! A worker reads jobs from its standard input and writes what came of them to its standard output,
-//! each as JSON behind its length in four bytes.
+//! A worker reads jobs from its standard input and writes results to its standard output. Each
+//! message is JSON with a length prefix of four bytes.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -13,22 +13,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use levity_core::CancelToken;
 use tokio::sync::oneshot;
 
-use crate::engine::{self, Job, Stretch, watch};
+use crate::engine::{self, Job, Segment, watch};
 use crate::fault::{ProgramFault, ProgramFaultKind};
+use crate::isolation::STACK;
 use crate::limits::ProgramLimits;
-use crate::place::STACK;
 
-/// What tells a process that it is a worker.
+/// The environment variable that marks a process as a worker.
 const MARK: &str = "LEVITY_PYTHON_WORKER";
 
-/// Whether this program serves as a worker when it is started as one.
+/// Set if this program can act as a worker.
 static CAN_SERVE: AtomicBool = AtomicBool::new(false);
 
-/// Makes this program one that can run Python in processes of its own: call it first thing in
-/// `main`.
+/// Enables this program to run Python in separate processes. Call it first in `main`.
 ///
-/// Started in the usual way, the program goes on at once. Started by levity as a worker, it runs
-/// programs until it is no longer needed, and does not return.
+/// Started normally, the function returns at once. Started by levity as a worker, it runs programs
+/// until it is no longer needed, and does not return.
 ///
 /// ```
 /// # use levity_python::Python;
@@ -42,7 +41,7 @@ pub fn worker_main() {
     CAN_SERVE.store(true, Ordering::Relaxed);
 }
 
-/// This program, if it can serve as a worker.
+/// Returns the path of this program, if it can act as a worker.
 pub(crate) fn own_program() -> Option<PathBuf> {
     CAN_SERVE
         .load(Ordering::Relaxed)
@@ -50,9 +49,9 @@ pub(crate) fn own_program() -> Option<PathBuf> {
         .ok()
 }
 
-/// Serves until nobody is there any more.
+/// Runs jobs until the parent closes the connection.
 fn serve() -> ! {
-    watch::make_expendable();
+    watch::allow_exit();
     let thread = std::thread::Builder::new()
         .name("python".to_owned())
         .stack_size(STACK);
@@ -63,25 +62,24 @@ fn serve() -> ! {
 }
 
 fn serve_one() -> io::Result<()> {
-    // Who started the worker is trusted with what it sends; memory for it is limited by the system
-    // all the same.
+    // The parent process is trusted, and the system limits the memory anyway.
     let job: Job = serde_json::from_slice(&read_frame(&mut io::stdin().lock(), usize::MAX)?)?;
     limit_memory(job.limits.memory);
-    let stretch = engine::run(&job, &CancelToken::new());
-    write_frame(&mut io::stdout().lock(), &serde_json::to_vec(&stretch)?)
+    let segment = engine::run(&job, &CancelToken::new());
+    write_frame(&mut io::stdout().lock(), &serde_json::to_vec(&segment)?)
 }
 
-/// Has the system refuse memory beyond the limit; by then the interpreter has refused it already,
-/// unless it took much at once.
+/// Sets the system's memory limit. The interpreter normally enforces its own limit first, unless it
+/// allocates much at once.
 #[cfg(target_os = "linux")]
 fn limit_memory(bytes: usize) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     const SLACK: usize = 32 << 20;
     let Some(now) = watch::data() else { return };
-    let most = now.saturating_add(bytes).saturating_add(SLACK) as u64;
+    let max = now.saturating_add(bytes).saturating_add(SLACK) as u64;
     let maximum = getrlimit(Resource::Data).maximum;
-    let current = Some(maximum.map_or(most, |maximum| most.min(maximum)));
-    // Where it cannot be set, the interpreter's own limit stands.
+    let current = Some(maximum.map_or(max, |maximum| max.min(maximum)));
+    // If the limit cannot be set, the interpreter's own limit applies.
     let _ = setrlimit(Resource::Data, Rlimit { current, maximum });
 }
 
@@ -96,11 +94,11 @@ fn write_frame(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     to.flush()
 }
 
-fn read_frame(from: &mut impl Read, most: usize) -> io::Result<Vec<u8>> {
+fn read_frame(from: &mut impl Read, max: usize) -> io::Result<Vec<u8>> {
     let mut length = [0; 4];
     from.read_exact(&mut length)?;
     let length = u32::from_le_bytes(length) as usize;
-    if length > most {
+    if length > max {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let mut bytes = Vec::new();
@@ -112,7 +110,7 @@ fn read_frame(from: &mut impl Read, most: usize) -> io::Result<Vec<u8>> {
     }
 }
 
-/// A worker as those see it who give it work. Dropping it kills it.
+/// The parent's handle of a worker. Dropping it kills the worker.
 #[derive(Debug)]
 pub(crate) struct Worker {
     child: Arc<Mutex<Child>>,
@@ -120,40 +118,44 @@ pub(crate) struct Worker {
     jobs: usize,
 }
 
-/// A job, how large its answer may be, and who waits for it.
-type Work = (Arc<[u8]>, usize, oneshot::Sender<Result<Vec<u8>, Lost>>);
+/// A job, the maximum size of its answer, and the channel for the answer.
+type Work = (
+    Arc<[u8]>,
+    usize,
+    oneshot::Sender<Result<Vec<u8>, WorkerError>>,
+);
 
-/// Why there is no answer.
+/// The reason for a missing answer.
 #[derive(Debug)]
-pub(crate) enum Lost {
-    /// The worker was gone before it had the job.
-    Before,
-    /// The worker ended in the middle of it.
+pub(crate) enum WorkerError {
+    /// The worker exited before it received the job.
+    NotStarted,
+    /// The worker exited during the job.
     Ended(Option<ExitStatus>),
-    /// What it answered cannot be read.
-    Garbled,
+    /// The answer cannot be parsed.
+    InvalidAnswer,
 }
 
-impl Lost {
+impl WorkerError {
     pub(crate) fn fault(&self) -> ProgramFault {
         match self {
             Self::Ended(Some(status)) if status.code() == Some(watch::OVERTIME) => {
                 ProgramFault::new(
                     ProgramFaultKind::Time,
-                    "the time is up, and the program did not stop: do less at a time",
+                    "the time limit is reached, and the program did not stop: do less at a time",
                 )
             }
             Self::Ended(_) => ProgramFault::new(
                 ProgramFaultKind::Crashed,
-                "the interpreter ran out of memory or stack: hold less at a time, and nest less \
+                "the interpreter ran out of memory or stack: store less at a time, and nest less \
                     deeply",
             ),
-            Self::Before => {
+            Self::NotStarted => {
                 ProgramFault::new(ProgramFaultKind::Crashed, "the interpreter did not start")
             }
-            Self::Garbled => ProgramFault::new(
+            Self::InvalidAnswer => ProgramFault::new(
                 ProgramFaultKind::Crashed,
-                "the interpreter's answer cannot be read",
+                "cannot read the interpreter's answer",
             ),
         }
     }
@@ -176,7 +178,7 @@ impl Worker {
         let (work, jobs) = channel();
         let shared = child.clone();
         let thread = std::thread::Builder::new().name("python worker".to_owned());
-        thread.spawn(move || talk(&jobs, input, output, &shared))?;
+        thread.spawn(move || exchange_jobs(&jobs, input, output, &shared))?;
         Ok(Self {
             child,
             work,
@@ -192,62 +194,62 @@ impl Worker {
         &mut self,
         job: Arc<[u8]>,
         limits: &ProgramLimits,
-    ) -> Result<Stretch, Lost> {
+    ) -> Result<Segment, WorkerError> {
         self.jobs += 1;
-        // What comes from the worker is not trusted: text may double in JSON, and base64 adds a
+        // Output of the worker is not trusted: text may double in size in JSON, and base64 adds a
         // third.
         let parts = limits
             .snapshot
             .saturating_add(limits.result)
             .saturating_add(limits.output);
-        let most = parts.saturating_mul(4).saturating_add(1 << 20);
+        let max = parts.saturating_mul(4).saturating_add(1 << 20);
         let (answer, wait) = oneshot::channel();
         self.work
-            .send((job, most, answer))
-            .map_err(|_| Lost::Before)?;
-        let bytes = wait.await.map_err(|_| Lost::Before)??;
-        serde_json::from_slice(&bytes).map_err(|_| Lost::Garbled)
+            .send((job, max, answer))
+            .map_err(|_| WorkerError::NotStarted)?;
+        let bytes = wait.await.map_err(|_| WorkerError::NotStarted)??;
+        serde_json::from_slice(&bytes).map_err(|_| WorkerError::InvalidAnswer)
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
-        // It may have ended already; the thread that talks with it waits for it.
+        // The worker may have exited already; its thread waits for it.
         let _ = child.kill();
     }
 }
 
-/// Hands jobs to a worker one after the other, until either side is gone.
-fn talk(
+/// Sends jobs to a worker one after the other, until either side disconnects.
+fn exchange_jobs(
     jobs: &Receiver<Work>,
     mut input: ChildStdin,
     mut output: ChildStdout,
     child: &Mutex<Child>,
 ) {
-    while let Ok((job, most, answer)) = jobs.recv() {
+    while let Ok((job, max, answer)) = jobs.recv() {
         let sent = write_frame(&mut input, &job);
-        let came = match sent {
-            Err(_) => Err(Lost::Before),
-            Ok(()) => read_frame(&mut output, most).map_err(|error| match error.kind() {
-                io::ErrorKind::InvalidData => Lost::Garbled,
-                _ => Lost::Ended(end(child)),
+        let result = match sent {
+            Err(_) => Err(WorkerError::NotStarted),
+            Ok(()) => read_frame(&mut output, max).map_err(|error| match error.kind() {
+                io::ErrorKind::InvalidData => WorkerError::InvalidAnswer,
+                _ => WorkerError::Ended(wait_for_exit(child)),
             }),
         };
-        let lost = came.is_err();
-        // Whoever asked may have gone.
-        let _ = answer.send(came);
-        if lost {
+        let failed = result.is_err();
+        // The receiver may have been dropped.
+        let _ = answer.send(result);
+        if failed {
             break;
         }
     }
-    // A worker that hears no more ends by itself.
+    // A worker exits when its input is closed.
     drop((input, output));
-    end(child);
+    wait_for_exit(child);
 }
 
-/// Waits for a worker that is ending, so that nothing is left of it.
-fn end(child: &Mutex<Child>) -> Option<ExitStatus> {
+/// Waits for an exiting worker, so that no zombie process remains.
+fn wait_for_exit(child: &Mutex<Child>) -> Option<ExitStatus> {
     let mut child = child.lock().unwrap_or_else(PoisonError::into_inner);
     let _ = child.kill();
     child.wait().ok()

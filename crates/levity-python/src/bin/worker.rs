@@ -1,10 +1,10 @@
-//! Runs Python for levity in a process of its own; started by levity, not by hand.
+//! A worker process that runs Python for levity; levity starts it, not a user.
 
 #[expect(
     clippy::print_stderr,
-    reason = "who starts it by hand is told why it does nothing"
+    reason = "a user who starts it by hand sees why it does nothing"
 )]
 fn main() {
     levity_python::worker_main();
-    eprintln!("this is a worker of levity-python: name its path in `Isolation::Process`");
+    eprintln!("this is a worker of levity-python: pass its path to `Isolation::Process`");
 }

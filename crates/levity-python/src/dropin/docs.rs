@@ -1,18 +1,18 @@
-//! What a docstring says.
+//! Parsing of docstrings.
 
 use std::collections::BTreeMap;
 
-/// A docstring, taken apart.
+/// The parts of a docstring.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Docs {
     /// The first paragraph.
     pub(super) description: String,
-    /// What is said of each parameter.
+    /// The description of each parameter.
     pub(super) params: BTreeMap<String, String>,
 }
 
 impl Docs {
-    /// Reads a docstring in the style of Google, NumPy or reStructuredText.
+    /// Parses a docstring in Google, NumPy or reStructuredText style.
     pub(super) fn of(text: impl AsRef<str>) -> Self {
         let lines: Vec<&str> = text.as_ref().lines().map(str::trim_end).collect();
         let is_text = |line: &&&str| !line.trim().is_empty() && !begins_section(line);
@@ -52,7 +52,7 @@ fn indent(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-/// `:param name: what it is`, and the indented lines behind it.
+/// Parses `:param name: text` entries and their indented lines.
 fn rest(lines: &[&str]) -> BTreeMap<String, String> {
     let mut params = BTreeMap::new();
     let mut at: Option<(String, usize)> = None;
@@ -80,7 +80,7 @@ fn rest(lines: &[&str]) -> BTreeMap<String, String> {
     params
 }
 
-/// The section of the parameters, in either of the two other styles.
+/// Parses the parameter section in Google or NumPy style.
 fn sections(lines: &[&str]) -> BTreeMap<String, String> {
     let google = |line: &&str| PARAMS.contains(&&*line.trim().to_lowercase());
     if let Some(at) = lines.iter().position(google) {
@@ -99,11 +99,10 @@ fn sections(lines: &[&str]) -> BTreeMap<String, String> {
     }
 }
 
-/// Entries that begin at one indent, each with the lines that are indented further; up to the next
-/// section.
+/// Parses entries at one indentation, each with its further indented lines, up to the next section.
 fn entries(
     lines: &[&str],
-    least: usize,
+    min_indent: usize,
     head: impl for<'a> Fn(&'a str) -> Option<(&'a str, &'a str)>,
 ) -> BTreeMap<String, String> {
     let mut params = BTreeMap::new();
@@ -115,7 +114,7 @@ fn entries(
         let ruled = lines
             .get(at + 1)
             .is_some_and(|next| next.trim().starts_with("---"));
-        if indent(line) < least || is_section(line) || ruled {
+        if indent(line) < min_indent || is_section(line) || ruled {
             break;
         }
         if indent(line) > *level.get_or_insert(indent(line)) {
@@ -123,7 +122,7 @@ fn entries(
                 add(text, line);
             }
         } else if let Some((name, text)) = head(line.trim()) {
-            // The name may have a type behind it, and stars before it.
+            // The name may be followed by a type and preceded by stars.
             let name = name
                 .split(['(', ',', ' '])
                 .next()
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn three_styles_are_read() {
+    fn docstrings_of_three_styles_are_parsed() {
         check("Adds.", "Adds.", &[]);
         check("", "", &[]);
         check(

@@ -1,19 +1,19 @@
-//! Type hints as schemas.
+//! Conversion of type hints to schemas.
 
 use ruff_python_ast::{Expr, Number, Operator, UnaryOp};
 use serde_json::{Map, Value, json};
 
 use super::name_of;
 
-/// How deep hints may nest.
+/// The maximum nesting of hints.
 const MAX_DEPTH: usize = 16;
 
-/// The schema of a hint; what is not understood takes anything, and is noted.
+/// Returns the schema of a hint; an unknown hint accepts any value and adds a note.
 pub(super) fn schema(hint: &Expr, notes: &mut Vec<String>) -> Value {
     of(hint, MAX_DEPTH, notes)
 }
 
-/// The schema of a hint that is understood in full.
+/// Returns the schema of a hint, if it is fully understood.
 pub(super) fn exact(hint: &Expr) -> Option<Value> {
     let mut notes = Vec::new();
     let schema = schema(hint, &mut notes);
@@ -34,7 +34,7 @@ fn of(hint: &Expr, depth: usize, notes: &mut Vec<String>) -> Value {
             let name = name_of(&subscript.value).unwrap_or_default();
             generic(name, &subscript.slice, depth, notes)
         }
-        // A hint in quotes is a hint.
+        // A quoted hint is a hint as well.
         Expr::StringLiteral(text) => {
             match ruff_python_parser::parse_expression(text.value.to_str()) {
                 Ok(hint) => of(hint.expr(), depth, notes),
@@ -47,7 +47,7 @@ fn of(hint: &Expr, depth: usize, notes: &mut Vec<String>) -> Value {
 
 fn unknown(what: &str, notes: &mut Vec<String>) -> Value {
     notes.push(format!(
-        "the hint `{what}` is not known, so anything is taken"
+        "the hint `{what}` is not supported, so any value is accepted"
     ));
     json!({})
 }
@@ -99,7 +99,7 @@ fn generic(name: &str, slice: &Expr, depth: usize, notes: &mut Vec<String>) -> V
         ("dict" | "Dict" | "Mapping", [key, value]) => {
             if name_of(key) != Some("str") {
                 notes.push(
-                    "keys in JSON are texts, so a dict with other keys comes with texts".to_owned(),
+                    "keys in JSON are strings, so other dict keys arrive as strings".to_owned(),
                 );
             }
             json!({"type": "object", "additionalProperties": of(value, depth, notes)})
@@ -116,12 +116,12 @@ fn any_of<'a>(
     join(parts.map(|part| of(part, depth, notes)).collect())
 }
 
-/// Several schemas as one.
+/// Merges several schemas into one.
 fn join(schemas: Vec<Value>) -> Value {
     if schemas.contains(&json!({})) {
         return json!({});
     }
-    // Those that only name a type are one list of types.
+    // Schemas that only name a type become one list of types.
     let type_of = |schema: &Value| match schema.as_object()?.iter().next()? {
         (key, Value::String(name)) if key == "type" && schema.as_object()?.len() == 1 => {
             Some(vec![json!(name)])
@@ -149,7 +149,7 @@ fn join(schemas: Vec<Value>) -> Value {
     json!({"anyOf": flat.collect::<Vec<_>>()})
 }
 
-/// A literal as JSON.
+/// Converts a literal into JSON.
 pub(super) fn literal(expr: &Expr) -> Option<Value> {
     match expr {
         Expr::NoneLiteral(_) => Some(Value::Null),
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_become_schemas() {
+    fn hints_are_converted_to_schemas() {
         check("str", json!({"type": "string"}));
         check("float", json!({"type": "number"}));
         check("None", json!({"type": "null"}));
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_takes_anything_and_is_noted() {
+    fn unknown_hint_accepts_any_value_with_note() {
         for hint in [
             "Frame",
             "set[int]",
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn literals_become_json() {
+    fn literals_are_converted_to_json() {
         let literal =
             |text: &str| literal(ruff_python_parser::parse_expression(text).unwrap().expr());
         assert_eq!(literal("-3"), Some(json!(-3)));

@@ -1,13 +1,13 @@
-//! Whether a program awaits what it calls.
+//! Detection of `await` in a program.
 
 use ruff_python_ast::visitor::{Visitor, walk_expr};
 use ruff_python_ast::{Expr, ModModule};
 use ruff_python_parser::parse_module;
 
-/// Whether there is an `await` in the source. If so, calls of tools give something to await; if
-/// not, they give their results at once.
+/// Returns `true` if the source contains an `await`. Tool calls then return awaitables; otherwise
+/// they return their results directly.
 pub(super) fn uses_await(code: &str) -> bool {
-    // Most programs have none, and are not read twice for it.
+    // Most programs contain none, and are not parsed twice.
     if !code.contains("await") {
         return false;
     }
@@ -38,7 +38,7 @@ mod tests {
     use super::uses_await;
 
     #[test]
-    fn only_real_ones_count() {
+    fn await_in_strings_and_comments_is_ignored() {
         assert!(uses_await("await f()"));
         assert!(uses_await(
             "async def g():\n    return 1 + await f()\nawait g()"

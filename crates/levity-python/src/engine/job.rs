@@ -6,32 +6,32 @@ use serde_json::{Map, Value};
 use crate::fault::ProgramFault;
 use crate::function::Function;
 use crate::limits::ProgramLimits;
-use crate::output::Printed;
+use crate::output::PrintedText;
 
-/// A stretch of a program that is to be run.
+/// A segment of a program to run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Job {
-    pub(crate) from: From,
-    /// What the program may call.
+    pub(crate) from: JobStart,
+    /// The functions that the program may call.
     pub(crate) functions: Vec<Function>,
     pub(crate) limits: ProgramLimits,
-    /// How many calls of tools it may still make.
+    /// The number of tool calls that remain.
     pub(crate) calls_left: usize,
-    /// What it has printed so far.
-    pub(crate) printed: Printed,
+    /// The text that the program printed before.
+    pub(crate) printed: PrintedText,
 }
 
-/// Where the stretch begins.
+/// The start of a segment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum From {
-    /// At the beginning of the source, with these variables.
+pub(crate) enum JobStart {
+    /// The beginning of the source, with these variables.
     Source {
         file: String,
         code: String,
         inputs: Map<String, Value>,
     },
-    /// At the calls that the program waits for.
+    /// The calls for which the program waits.
     Snapshot {
         state: String,
         awaits: bool,
@@ -39,7 +39,7 @@ pub(crate) enum From {
     },
 }
 
-/// What came of a call.
+/// The result of a tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
@@ -47,12 +47,12 @@ pub(crate) enum Answer {
     Error(String),
 }
 
-/// How a stretch ended.
+/// The result of a segment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Stretch {
+pub(crate) struct Segment {
     pub(crate) end: End,
-    pub(crate) printed: Printed,
-    /// How long it took.
+    pub(crate) printed: PrintedText,
+    /// The run time of the segment.
     pub(crate) time: Duration,
 }
 
@@ -63,21 +63,21 @@ pub(crate) enum End {
     Paused {
         state: String,
         awaits: bool,
-        calls: Vec<Wanted>,
+        calls: Vec<PendingCall>,
     },
-    /// It has come to its end.
+    /// The program has ended.
     Done {
         result: Value,
-        /// Whether there is more of it.
+        /// Set if the result was cut.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         cut: bool,
     },
-    /// It failed.
+    /// The program failed with this fault.
     Failed(ProgramFault),
 }
 
 impl End {
-    /// What happened, in a few words.
+    /// Returns a short summary of the outcome.
     pub(crate) fn summary(&self) -> String {
         match self {
             Self::Paused { calls, .. } => {
@@ -87,16 +87,16 @@ impl End {
                     .collect();
                 format!("the code waits for {}", names.join(", "))
             }
-            Self::Done { .. } => "the code is done".to_owned(),
+            Self::Done { .. } => "the code finished".to_owned(),
             Self::Failed(fault) => format!("the code failed: {}", fault.message),
         }
     }
 }
 
-/// A call that the program waits for.
+/// A call for which the program waits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Wanted {
-    /// The number that the interpreter knows it by.
+pub(crate) struct PendingCall {
+    /// The interpreter's number of the call.
     pub(crate) id: u32,
     pub(crate) tool: String,
     pub(crate) args: Map<String, Value>,

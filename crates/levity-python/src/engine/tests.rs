@@ -1,13 +1,13 @@
 use std::time::Duration;
 
 use crate::function::Function;
-use crate::output::Printed;
+use crate::output::PrintedText;
 
 use super::*;
 
 fn job(code: &str, functions: Vec<Function>) -> Job {
     Job {
-        from: From::Source {
+        from: JobStart::Source {
             file: FILE.to_owned(),
             code: code.to_owned(),
             inputs: Map::new(),
@@ -15,7 +15,7 @@ fn job(code: &str, functions: Vec<Function>) -> Job {
         functions,
         limits: ProgramLimits::new().time(Duration::from_secs(3600)),
         calls_left: 10,
-        printed: Printed::default(),
+        printed: PrintedText::default(),
     }
 }
 
@@ -29,7 +29,7 @@ fn f() -> Vec<Function> {
 }
 
 #[test]
-fn what_nobody_wants_any_more_ends() {
+fn cancelled_program_stops() {
     let cancel = CancelToken::new();
     cancel.cancel();
     for code in [
@@ -45,7 +45,7 @@ fn what_nobody_wants_any_more_ends() {
 }
 
 #[test]
-fn a_pause_is_gone_on_with() {
+fn paused_program_resumes() {
     let cancel = CancelToken::new();
     let mut first = job("print('a')\ny = f(x=[1])\nprint('b')\ny + 1", f());
     let paused = run(&first, &cancel);
@@ -59,7 +59,7 @@ fn a_pause_is_gone_on_with() {
     };
     assert_eq!(calls[0].args["x"], serde_json::json!([1]));
     let answers = vec![(calls[0].id, Answer::Value(serde_json::json!(41)))];
-    first.from = From::Snapshot {
+    first.from = JobStart::Snapshot {
         state,
         awaits,
         answers,
@@ -77,10 +77,10 @@ fn a_pause_is_gone_on_with() {
 }
 
 #[test]
-fn a_broken_state_is_told() {
+fn invalid_state_returns_fault() {
     for state in ["", "%%%", "AAAA", "TU9OVFkACAA="] {
         let mut job = job("", f());
-        job.from = From::Snapshot {
+        job.from = JobStart::Snapshot {
             state: state.to_owned(),
             awaits: false,
             answers: Vec::new(),
@@ -90,9 +90,7 @@ fn a_broken_state_is_told() {
         };
         assert_eq!(fault.kind, ProgramFaultKind::Crashed);
         assert!(
-            fault
-                .message
-                .starts_with("the paused program cannot be read"),
+            fault.message.starts_with("cannot read the paused program"),
             "{fault}"
         );
     }

@@ -1,9 +1,9 @@
-//! How much memory the process holds while programs run in it.
+//! Monitoring of the process's memory while programs run.
 //!
-//! The interpreter asks a counter at every step that may take memory. Nobody can count what one
-//! program takes without an allocator of its own, so the counter is fed with what the whole process
-//! holds, looked up every few milliseconds. Alone in a process, a program is measured exactly;
-//! beside others, all that the process has grown since the first of them began counts.
+//! The interpreter checks a counter at every step that may allocate. The memory of one program
+//! cannot be measured without a separate allocator. The counter therefore holds the memory of the
+//! whole process, sampled every few milliseconds. Alone in a process, a program is measured
+//! exactly. Next to others, all growth since the first of them started counts.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -14,25 +14,25 @@ use monty_types::{BASELINE_MEMORY, LIVE_MEMORY};
 
 use crate::limits::ProgramLimits;
 
-/// How often the memory is looked up.
-const EVERY: Duration = Duration::from_millis(2);
-/// How long a program may go on after its time, where it can be stopped by force.
+/// The interval of the memory samples.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(2);
+/// The time that a program may continue after its limit before its process is ended.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How many programs run in the process.
+/// The number of programs that run in the process.
 static RUNNING: Mutex<usize> = Mutex::new(0);
-/// Whether the process may be ended to stop a program.
-static EXPENDABLE: AtomicBool = AtomicBool::new(false);
+/// Set if the process may exit to stop a program.
+static MAY_EXIT: AtomicBool = AtomicBool::new(false);
 
-/// Lets the process be ended to stop a program that does not stop by itself.
-pub(crate) fn make_expendable() {
-    EXPENDABLE.store(true, Ordering::Relaxed);
+/// Allows the process to exit to stop a program that does not stop on its own.
+pub(crate) fn allow_exit() {
+    MAY_EXIT.store(true, Ordering::Relaxed);
 }
 
-/// The status that a process ends with when a program did not stop in time.
+/// The exit status of a process whose program did not stop in time.
 pub(crate) const OVERTIME: i32 = 75;
 
-/// Runs a program while its memory is watched.
+/// Runs a program while its memory is monitored.
 pub(crate) fn watched<T>(limits: ProgramLimits, program: impl FnOnce() -> T) -> T {
     let _running = Running::begin();
     std::thread::scope(|scope| {
@@ -40,7 +40,7 @@ pub(crate) fn watched<T>(limits: ProgramLimits, program: impl FnOnce() -> T) -> 
         let watcher = std::thread::Builder::new()
             .name("python watch".to_owned())
             .stack_size(64 << 10);
-        // Without a watcher the program still has its time limit.
+        // Without a watcher, the program still has its time limit.
         let _ = watcher.spawn_scoped(scope, move || watch(limits, &wait));
         let result = program();
         drop(done);
@@ -49,13 +49,13 @@ pub(crate) fn watched<T>(limits: ProgramLimits, program: impl FnOnce() -> T) -> 
 }
 
 fn watch(limits: ProgramLimits, done: &Receiver<()>) {
-    let (began, most) = (super::now(), limits.time.saturating_add(GRACE));
+    let (began, max) = (super::now(), limits.time.saturating_add(GRACE));
     let parent = parent();
-    while done.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+    while done.recv_timeout(SAMPLE_INTERVAL) == Err(RecvTimeoutError::Timeout) {
         sample();
-        // Nobody is there for the result of a process whose parent is gone.
-        let in_vain = super::now().duration_since(began) > most || self::parent() != parent;
-        if in_vain && EXPENDABLE.load(Ordering::Relaxed) {
+        // After the parent process has exited, the result is no longer needed.
+        let must_exit = super::now().duration_since(began) > max || self::parent() != parent;
+        if must_exit && MAY_EXIT.load(Ordering::Relaxed) {
             std::process::exit(OVERTIME);
         }
     }
@@ -67,12 +67,12 @@ fn sample() {
     }
 }
 
-/// How many bytes the process holds, where the system says.
+/// Returns the resident memory of the process in bytes, if the system reports it.
 pub(crate) fn resident() -> Option<usize> {
     statm(1)
 }
 
-/// How many bytes of memory the process may write to, where the system says.
+/// Returns the writable memory of the process in bytes, if the system reports it.
 #[cfg(target_os = "linux")]
 pub(crate) fn data() -> Option<usize> {
     statm(5)

@@ -3,12 +3,12 @@ use std::borrow::Cow;
 use levity_core::CancelToken;
 use monty_types::{ExcType, MontyException, PrintWriterCallback};
 
-use crate::output::Printed;
+use crate::output::PrintedText;
 
-/// Takes what is printed, and looks now and then whether the result is still wanted.
+/// Collects the printed text and checks regularly for cancellation.
 pub(super) struct Writer<'a> {
-    pub(super) printed: Printed,
-    pub(super) most: usize,
+    pub(super) printed: PrintedText,
+    pub(super) max: usize,
     pub(super) cancel: &'a CancelToken,
 }
 
@@ -26,12 +26,12 @@ impl Writer<'_> {
 
 impl PrintWriterCallback for Writer<'_> {
     fn stdout_write(&mut self, output: Cow<'_, str>) -> Result<(), MontyException> {
-        self.printed.push(&output, self.most);
+        self.printed.push(&output, self.max);
         self.check()
     }
 
     fn stdout_push(&mut self, end: char) -> Result<(), MontyException> {
-        self.printed.push(end.encode_utf8(&mut [0; 4]), self.most);
+        self.printed.push(end.encode_utf8(&mut [0; 4]), self.max);
         Ok(())
     }
 

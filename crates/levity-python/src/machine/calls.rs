@@ -1,8 +1,8 @@
-//! Calls of tools, from the code's wish to the answer.
+//! Tool calls, from the request of the code to the answer.
 
 use levity_core::{Ask, Decision, Effect, MachineOutput, ToolCall, ToolRun};
 
-use crate::engine::{Answer, From};
+use crate::engine::{Answer, JobStart};
 
 use super::{Paused, PythonMachine, Waiting};
 
@@ -40,7 +40,7 @@ impl PythonMachine {
                 );
             }
             _ => {
-                let message = "the decision is of an unknown kind".to_owned();
+                let message = "the kind of decision is unknown".to_owned();
                 return self.answered(at, Answer::Error(message), step);
             }
         }
@@ -51,7 +51,7 @@ impl PythonMachine {
         );
     }
 
-    /// A call has an answer; with the last one, the program goes on.
+    /// Stores the answer to a call; after the last answer, the program resumes.
     pub(super) fn answered(&mut self, at: usize, answer: Answer, step: &mut MachineOutput) {
         if matches!(answer, Answer::Error(_)) {
             self.state.failed_calls = self.state.failed_calls.saturating_add(1);
@@ -77,8 +77,8 @@ impl PythonMachine {
             .into_iter()
             .filter_map(|call| Some((call.id, call.answer?)))
             .collect();
-        self.stretch(
-            From::Snapshot {
+        self.run_segment(
+            JobStart::Snapshot {
                 state,
                 awaits,
                 answers,

@@ -1,4 +1,4 @@
-//! The end: a result, or why there is none.
+//! The end of a program: a result, or the reason why there is none.
 
 use levity_core::{Ending, Failure, Limit, Stats, Status, ToolError, ToolErrorKind};
 use serde_json::{Value, json};
@@ -8,11 +8,11 @@ use crate::output::shorten;
 
 use super::PythonMachine;
 
-/// How many bytes of why an earlier variant failed are shown.
+/// The number of bytes shown of an earlier variant's failure.
 const MAX_REASON: usize = 1_000;
 
 impl PythonMachine {
-    /// Why each variant failed that was tried, the last in full.
+    /// Reports why each variant failed, the last one in full.
     pub(super) fn all_failed(&mut self) {
         let failed = &self.state.failed;
         let mut text = String::new();

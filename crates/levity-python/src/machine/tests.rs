@@ -21,7 +21,7 @@ fn setup(variants: &[&str]) -> Setup {
 }
 
 #[tokio::test]
-async fn it_keeps_the_contract() {
+async fn python_machine_passes_conformance() {
     for variants in [&["f()"][..], &["f()", "1"], &[]] {
         conformance::machine(|| PythonMachine::new(setup(variants))).await;
         let restore = |saved: Value| PythonMachine::restore(&saved).unwrap();
@@ -58,19 +58,19 @@ fn feed(
 
 fn ran(effect: &Effect, end: End) -> Outcome {
     let Effect::Tool(run) = effect else {
-        panic!("a stretch is a tool call: {effect:?}")
+        panic!("a segment is a tool call: {effect:?}")
     };
-    let stretch = Stretch {
+    let segment = Segment {
         end,
-        printed: Printed::default(),
+        printed: PrintedText::default(),
         time: Duration::from_millis(1),
     };
-    let output = levity_core::ToolOutput::value(serde_json::to_value(stretch).unwrap());
+    let output = levity_core::ToolOutput::value(serde_json::to_value(segment).unwrap());
     Outcome::Tool(ToolResult::new(&run.call, Ok(output)))
 }
 
-fn wanted(id: u32) -> crate::engine::Wanted {
-    crate::engine::Wanted {
+fn pending_call(id: u32) -> crate::engine::PendingCall {
+    crate::engine::PendingCall {
         id,
         tool: "f".to_owned(),
         args: Map::new(),
@@ -78,13 +78,13 @@ fn wanted(id: u32) -> crate::engine::Wanted {
 }
 
 #[test]
-fn calls_side_by_side_go_on_once_all_are_answered() {
+fn parallel_calls_resume_program_after_all_answers() {
     let mut machine = PythonMachine::new(setup(&["code"]));
     let first = begun(&mut machine).effects.remove(0);
     let paused = End::Paused {
         state: "s".to_owned(),
         awaits: true,
-        calls: vec![wanted(4), wanted(9)],
+        calls: vec![pending_call(4), pending_call(9)],
     };
     let calls = feed(&mut machine, first.0, ran(&first.1, paused));
     assert_eq!(calls.len(), 2);
@@ -109,13 +109,13 @@ fn calls_side_by_side_go_on_once_all_are_answered() {
 }
 
 #[test]
-fn a_question_stands_between_a_call_and_its_answer() {
+fn call_with_question_waits_for_decision() {
     let mut machine = PythonMachine::new(setup(&["code"]));
     let first = begun(&mut machine).effects.remove(0);
     let paused = End::Paused {
         state: "s".to_owned(),
         awaits: false,
-        calls: vec![wanted(1)],
+        calls: vec![pending_call(1)],
     };
     let call = feed(&mut machine, first.0, ran(&first.1, paused)).remove(0);
     let ask = feed(
@@ -136,8 +136,8 @@ fn a_question_stands_between_a_call_and_its_answer() {
     );
 }
 
-/// The first variant fails after a call; the second makes two calls, one of which a person is asked
-/// about.
+/// A run whose first variant fails after a call. The second variant makes two calls, one of which
+/// needs approval.
 fn long_run() -> Vec<Input> {
     let mut machine = PythonMachine::new(setup(&["one", "two"]));
     let mut inputs = vec![Input::Begin {
@@ -169,7 +169,9 @@ fn long_run() -> Vec<Input> {
             Ok(levity_core::ToolOutput::text("7")),
         ))
     };
-    finish(0, &mut open, &|effect| ran(effect, paused(vec![wanted(4)])));
+    finish(0, &mut open, &|effect| {
+        ran(effect, paused(vec![pending_call(4)]))
+    });
     finish(0, &mut open, &answer);
     finish(0, &mut open, &|effect| {
         ran(
@@ -178,7 +180,7 @@ fn long_run() -> Vec<Input> {
         )
     });
     finish(0, &mut open, &|effect| {
-        ran(effect, paused(vec![wanted(1), wanted(2)]))
+        ran(effect, paused(vec![pending_call(1), pending_call(2)]))
     });
     finish(1, &mut open, &|_| Outcome::NeedsApproval {
         reason: "why".to_owned(),
@@ -204,7 +206,7 @@ fn long_run() -> Vec<Input> {
 }
 
 #[tokio::test]
-async fn it_goes_on_from_what_it_saved_between_calls() {
+async fn machine_resumes_from_state_saved_between_calls() {
     let make = || PythonMachine::new(setup(&["one", "two"]));
     let restore = |saved: Value| PythonMachine::restore(&saved).unwrap();
     conformance::machine_restored_along(make, restore, long_run()).await;
