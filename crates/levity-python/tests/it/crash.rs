@@ -1,4 +1,4 @@
-//! A process that ends in the middle of code, at every record in turn.
+//! Tests in which the process ends in the middle of code, at every record in turn.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use levity_test::RecordingTool;
 use levity_test::crash::{self, Life, Report};
 use serde_json::{Value, json};
 
-use crate::support::{agent, python, told};
+use crate::support::{agent, call_result, python};
 
 fn tool(life: &Life, name: &'static str) -> RecordingTool {
     let world = life.world.clone();
@@ -43,8 +43,8 @@ async fn crashes<J: Journal + 'static>(
             true => agent.resume("r").await,
             false => agent.run("go").id("r").await,
         };
-        let (_, mut value, text) = told(&answer.unwrap());
-        // How long it took is not the same twice.
+        let (_, mut value, text) = call_result(&answer.unwrap());
+        // The run time differs each time.
         value["seconds"] = json!(0);
         json!([
             value["result"],
@@ -88,18 +88,18 @@ fn check(report: &Report<Value>) {
             assert!(end.world.ever(&format!("look {n}")) <= 2, "{end}");
         }
     }
-    // Without a crash in it, nothing is done twice.
+    // Without a crash, nothing is done twice.
     assert_eq!(report.whole.world.all().values().sum::<usize>(), 6);
     assert!(report.stops.len() > 40, "{}", report.stops.len());
 }
 
 #[tokio::test]
-async fn code_goes_on_where_it_waited() {
+async fn code_resumes_after_crash() {
     check(&crashes(MemoryJournal::new, CODE).await);
 }
 
 #[tokio::test]
-async fn code_goes_on_from_files() {
+async fn code_resumes_from_journal_files() {
     let folder = tempfile::tempdir().unwrap();
     let number = std::sync::atomic::AtomicUsize::new(0);
     let journal = || {
@@ -110,7 +110,7 @@ async fn code_goes_on_from_files() {
 }
 
 #[tokio::test]
-async fn calls_side_by_side_are_not_repeated() {
+async fn parallel_calls_are_not_repeated_after_crash() {
     // A tool that fails below a `gather` raises at the `gather`, whatever the code below it
     // catches.
     let code = "

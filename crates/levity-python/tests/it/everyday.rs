@@ -1,4 +1,4 @@
-//! Programs as a model writes them every day, and what is known not to work.
+//! Tests with typical programs of models, and with code that is known not to work.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn check(code: &str, expected: Value) {
 }
 
 #[tokio::test]
-async fn it_works() {
+async fn typical_programs_run() {
     for (code, expected) in [
         (
             "sum(row['age'] for row in rows) / len(rows)",
@@ -165,30 +165,30 @@ async fn it_works() {
     }
 }
 
-/// What a model may try and cannot have: it is told so, and how else to do it. When one of these
-/// works, the docs must say so.
+/// Code that a model may try and that is not supported: the error says so and suggests an
+/// alternative. If one of these starts to work, update the docs.
 #[tokio::test]
-async fn it_does_not_work() {
-    for (code, told) in [
+async fn unsupported_code_returns_hint() {
+    for (code, expected_hint) in [
         (
             "def g():\n    yield 1\nlist(g())",
-            "Hint: this interpreter knows a part of Python only",
+            "Hint: this interpreter supports only a part of Python",
         ),
         (
             "match 1:\n    case 1: pass",
-            "Hint: this interpreter knows a part of Python only",
+            "Hint: this interpreter supports only a part of Python",
         ),
         (
             "x = 1\ndel x",
-            "Hint: this interpreter knows a part of Python only",
+            "Hint: this interpreter supports only a part of Python",
         ),
         (
             "class A: pass\nclass B(A): pass",
-            "Hint: this interpreter knows a part of Python only",
+            "Hint: this interpreter supports only a part of Python",
         ),
         (
             "class E(Exception): pass",
-            "Hint: this interpreter knows a part of Python only",
+            "Hint: this interpreter supports only a part of Python",
         ),
         ("'%d' % 3", "Hint: there is no `%` formatting here"),
         ("import requests", "Hint: the modules here are"),
@@ -205,12 +205,12 @@ async fn it_does_not_work() {
     ] {
         let error = python().run(code, json!({})).await.unwrap_err();
         let traceback = &error.fault().unwrap().traceback;
-        assert!(traceback.contains(told), "{code}: {traceback}");
+        assert!(traceback.contains(expected_hint), "{code}: {traceback}");
     }
 }
 
 #[tokio::test]
-async fn a_traceback_says_where() {
+async fn traceback_names_function_and_line() {
     let code = "def half(n):\n    return 10 / n\n\nfor i in [2, 0]:\n    half(i)\n";
     for place in places() {
         let error = Python::isolated(place)
@@ -247,7 +247,7 @@ async fn a_traceback_says_where() {
 }
 
 #[tokio::test]
-async fn output_and_result_are_cut_and_say_so() {
+async fn long_output_and_result_are_cut_with_note() {
     for place in places() {
         let python =
             Python::isolated(place).with_limits(ProgramLimits::new().output(100).result(100));
@@ -273,7 +273,7 @@ async fn output_and_result_are_cut_and_say_so() {
 }
 
 #[tokio::test]
-async fn a_dropped_program_is_stopped() {
+async fn dropping_future_stops_program() {
     for place in places() {
         let python = Python::isolated(place)
             .with_limits(ProgramLimits::new().time(Duration::from_secs(3600)));
@@ -283,13 +283,13 @@ async fn a_dropped_program_is_stopped() {
             ran = endless => panic!("{ran:?}"),
             () = tokio::task::yield_now() => {}
         }
-        // A place of its own is free again at once.
+        // The permit is released at once.
         assert_eq!(python.run("1 + 1", json!({})).await.unwrap().result, 2);
     }
 }
 
 #[test]
-fn it_can_be_waited_for() {
+fn run_blocking_returns_result() {
     for place in places() {
         assert_eq!(
             Python::isolated(place)
@@ -302,15 +302,15 @@ fn it_can_be_waited_for() {
 }
 
 #[tokio::test]
-async fn a_worker_that_is_not_there_is_told() {
+async fn missing_worker_returns_error() {
     let python = Python::isolated(levity_python::Isolation::Process("/no/such/worker".into()));
     assert!(python.is_isolated());
     let error = python.run("1", json!({})).await.unwrap_err();
     assert!(
-        error.to_string().starts_with("no worker can be started"),
+        error.to_string().starts_with("cannot start a worker"),
         "{error}"
     );
-    // One that does something else is as good as none.
+    // A program that is not a worker fails as well.
     #[cfg(unix)]
     {
         let python = Python::isolated(levity_python::Isolation::Process("/bin/true".into()));
@@ -320,18 +320,14 @@ async fn a_worker_that_is_not_there_is_told() {
 }
 
 #[tokio::test]
-async fn the_largest_limits_limit_nothing() {
-    let most = usize::MAX;
+async fn maximum_limits_are_accepted() {
+    let max = usize::MAX;
     let largest = ProgramLimits::new()
         .time(Duration::MAX)
-        .memory(most)
-        .recursion(most)
-        .calls(most);
-    let largest = largest
-        .output(most)
-        .result(most)
-        .source(most)
-        .snapshot(most);
+        .memory(max)
+        .recursion(max)
+        .calls(max);
+    let largest = largest.output(max).result(max).source(max).snapshot(max);
     for place in places() {
         let python = Python::isolated(place).with_limits(largest);
         assert_eq!(
@@ -352,9 +348,9 @@ async fn the_largest_limits_limit_nothing() {
     }
 }
 
-/// What has the room is waited for by the very thread that would have to go on with it.
+/// The thread that holds the permit is the one that would have to resume it.
 #[test]
-fn a_thread_that_waits_for_a_program_does_not_wait_for_itself() {
+fn blocking_thread_does_not_deadlock_on_itself() {
     let (done, wait) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let python = python().with_limits(ProgramLimits::new().time(Duration::from_millis(300)));

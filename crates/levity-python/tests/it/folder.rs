@@ -1,4 +1,4 @@
-//! Python files in a folder of tools, through the registry and the dispatcher of an agent.
+//! Tests of Python files in a tools folder, through the registry and the dispatcher of an agent.
 
 use std::fs;
 
@@ -24,7 +24,7 @@ def bare(x):
 "#;
 
 #[tokio::test]
-async fn functions_of_a_file_are_tools_without_wiring() {
+async fn folder_loads_python_functions_automatically() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
     write("texts.py", TEXTS);
@@ -47,15 +47,15 @@ async fn functions_of_a_file_are_tools_without_wiring() {
         .iter()
         .map(ToString::to_string)
         .collect();
-    for wanted in [
+    for expected in [
         "`broken.py`: line 1: ",
         "`endless.py`: line ",
         "`fails.py`: line 2: ",
         "`texts.py`: line 13: `bare`: it has no docstring",
     ] {
         assert!(
-            problems.iter().any(|problem| problem.contains(wanted)),
-            "{wanted}: {problems:#?}"
+            problems.iter().any(|problem| problem.contains(expected)),
+            "{expected}: {problems:#?}"
         );
     }
 
@@ -65,7 +65,7 @@ async fn functions_of_a_file_are_tools_without_wiring() {
     let tools = FolderTools::open(folder.path()).unwrap();
     let agent = Agent::builder(model.clone()).source(tools).build().unwrap();
     agent.run("Shout").await.unwrap();
-    let told = model.requests()[1]
+    let result_text = model.requests()[1]
         .history
         .messages()
         .last()
@@ -75,5 +75,5 @@ async fn functions_of_a_file_are_tools_without_wiring() {
         .unwrap()
         .text()
         .into_owned();
-    assert!(told.contains("HI!HI!"), "{told}");
+    assert!(result_text.contains("HI!HI!"), "{result_text}");
 }

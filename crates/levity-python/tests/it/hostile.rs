@@ -1,4 +1,5 @@
-//! Programs that mean harm: each ends with a typed error, within its limits, and the process lives.
+//! Tests with malicious programs: each ends with a typed error, within its limits, and the process
+//! survives.
 
 use std::time::Duration;
 
@@ -8,23 +9,22 @@ use serde_json::json;
 
 use crate::support::places;
 
-/// A program, what it may end with, and whether it can be stopped in a thread as well as in a
-/// process.
-struct Case(&'static str, &'static [ProgramFaultKind], Holds);
+/// A program, its possible faults, and whether a thread can stop it as well as a process.
+struct Case(&'static str, &'static [ProgramFaultKind], StoppedBy);
 
 #[derive(Clone, Copy, PartialEq)]
-enum Holds {
+enum StoppedBy {
     Both,
     /// Only a process can be stopped in the middle of one operation.
     Process,
 }
-use Holds::{Both, Process};
+use StoppedBy::{Both, Process};
 
-/// It may also end well, as long as it ends.
+/// The program may also succeed, as long as it ends.
 const ANY: &[ProgramFaultKind] = &[];
 
 const CASES: &[Case] = &[
-    // Loops without an end.
+    // Endless loops.
     Case("while True: pass", &[Time], Both),
     Case(
         "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
@@ -84,7 +84,7 @@ const CASES: &[Case] = &[
         &[Time],
         Both,
     ),
-    // Memory.
+    // Memory use.
     Case("l = []\nwhile True: l.append('x' * 1000)", &[Memory], Both),
     Case("list(range(10 ** 10))", &[Memory, Time], Both),
     Case("'a' * 10 ** 10", &[Memory], Both),
@@ -179,7 +179,7 @@ const CASES: &[Case] = &[
         &[Memory, Time],
         Both,
     ),
-    // Numbers.
+    // Huge numbers.
     Case("2 ** 10 ** 10", &[Memory], Both),
     Case("10 ** 10 ** 7", ANY, Process),
     Case("1 << 10 ** 12", &[Memory], Both),
@@ -199,7 +199,7 @@ const CASES: &[Case] = &[
         ANY,
         Both,
     ),
-    // Depth.
+    // Deep nesting.
     Case("def f(): return f()\nf()", &[Raised], Both),
     Case("def f(n): return [f(n + 1)]\nf(0)", &[Raised], Both),
     Case("f = lambda x: f(x)\nf(1)", &[Raised], Both),
@@ -294,7 +294,7 @@ const CASES: &[Case] = &[
         &[Raised, Time],
         Both,
     ),
-    // Ways out.
+    // Escape attempts.
     Case("().__class__.__base__.__subclasses__()", &[Raised], Both),
     Case("(lambda: 0).__globals__", &[Raised], Both),
     Case("(lambda: 0).__code__.co_consts", &[Raised], Both),
@@ -376,7 +376,7 @@ const CASES: &[Case] = &[
     Case("raise BaseException('x')", &[Raised], Both),
     Case("raise MemoryError('mine')", &[Memory, Raised], Both),
     Case("raise TimeoutError('mine')", &[Raised], Both),
-    // Patterns.
+    // Regular expressions.
     Case(
         "import re\nre.match(r'(a+)+$', 'a' * 5000 + 'b')",
         ANY,
@@ -420,7 +420,7 @@ const CASES: &[Case] = &[
     Case("assert 'a' * 10 ** 7 == 'b' * 10 ** 7", &[Raised], Both),
     Case("'x' * 10 ** 7", ANY, Both),
     Case("[list(range(1000))] * 1000", ANY, Both),
-    // Source.
+    // Source code.
     Case("x = '\\ud800'\nx.encode()", ANY, Both),
     Case("\0", &[Syntax, Raised], Both),
     Case("x = 1\0\nx", &[Syntax, Raised], Both),
@@ -436,18 +436,18 @@ fn limits() -> ProgramLimits {
         .memory(192 << 20)
 }
 
-async fn hold(place: Isolation, holds: Holds) {
+async fn check_cases(place: Isolation, stopped_by: StoppedBy) {
     let python = Python::isolated(place).with_limits(limits());
     let mut wrong = Vec::new();
     for Case(code, kinds, _) in CASES
         .iter()
-        .filter(|case| holds == Process || case.2 == Both)
+        .filter(|case| stopped_by == Process || case.2 == Both)
     {
         let ran = python.run(*code, json!({})).await;
         let as_it_should = match &ran {
             Ok(ran) => kinds.is_empty() && ran.result.to_string().len() <= 2 * limits().result,
             Err(error) => error.fault().is_some_and(|fault| {
-                // On a slow machine, the time may be up before the memory is.
+                // On a slow machine, the time limit may be reached before the memory limit.
                 let late = fault.kind == Time && kinds.contains(&Memory);
                 (kinds.is_empty() || kinds.contains(&fault.kind) || late)
                     && fault.traceback.len() < 6_000
@@ -458,25 +458,25 @@ async fn hold(place: Isolation, holds: Holds) {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // What came before has changed nothing.
+    // The earlier programs have changed nothing.
     assert_eq!(python.run("6 * 7", json!({})).await.unwrap().result, 42);
 }
 
 #[tokio::test]
-async fn a_process_holds_all() {
+async fn process_stops_all_hostile_programs() {
     let [process, _] = places();
-    hold(process, Process).await;
+    check_cases(process, Process).await;
 }
 
 #[tokio::test]
-async fn a_thread_holds_most() {
+async fn thread_stops_most_hostile_programs() {
     let [_, thread] = places();
-    hold(thread, Both).await;
+    check_cases(thread, Both).await;
 }
 
-/// With time enough, it is the memory that runs out.
+/// With enough time, the memory limit is reached.
 #[tokio::test]
-async fn memory_is_limited() {
+async fn program_above_memory_limit_fails() {
     let long = ProgramLimits::new()
         .time(Duration::from_secs(600))
         .memory(96 << 20);
@@ -497,7 +497,7 @@ async fn memory_is_limited() {
 }
 
 #[test]
-fn there_are_enough() {
+fn hostile_cases_are_numerous() {
     let mut codes: Vec<&str> = CASES.iter().map(|Case(code, ..)| *code).collect();
     codes.sort_unstable();
     codes.dedup();
@@ -508,9 +508,9 @@ fn there_are_enough() {
     );
 }
 
-/// Sources that are too long to write down.
+/// Sources that are too long to write literally.
 #[tokio::test]
-async fn monstrous_sources_are_refused() {
+async fn huge_sources_return_error() {
     let sources = [
         ("10 MB", "x = 1\n".repeat(10_000_000 / 6), &[Size][..]),
         (

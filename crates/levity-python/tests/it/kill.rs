@@ -1,4 +1,4 @@
-//! A process that is really killed while code waits for a tool.
+//! Test in which the process is killed while code waits for a tool.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -11,12 +11,13 @@ use levity_python::RunPython;
 use levity_runtime::{FileJournal, Runtime};
 use serde_json::{Value, json};
 
-use crate::support::{agent, python, told};
+use crate::support::{agent, call_result, python};
 
-/// The folder that the process to be killed works in.
+/// The environment variable with the folder of the process to be killed.
 const FOLDER: &str = "LEVITY_TEST_KILL";
 
-/// Adds a line to a file for each call; the process to be killed stands still in its second.
+/// A tool that appends a line to a file for each call; in the process to be killed, it blocks in
+/// its second call.
 struct Step(ToolSpec, std::path::PathBuf);
 
 #[async_trait]
@@ -41,7 +42,7 @@ impl Tool for Step {
 fn step(folder: &Path) -> Step {
     let input =
         json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
-    // It may be made again, so the one that was cut off is.
+    // The tool is idempotent, so the interrupted call is repeated.
     let hints = levity_core::Hints::new().idempotent();
     Step(
         ToolSpec::new("step", "Steps.")
@@ -63,9 +64,9 @@ fn worker(folder: &Path) -> levity_loop::Agent {
         .unwrap()
 }
 
-/// Not a test: what the other one kills.
+/// The process that the other test kills, not a test.
 #[tokio::test]
-async fn victim() {
+async fn process_to_be_killed() {
     let Some(folder) = std::env::var_os(FOLDER) else {
         return;
     };
@@ -73,27 +74,27 @@ async fn victim() {
 }
 
 #[tokio::test]
-async fn code_survives_a_kill() {
+async fn code_resumes_after_process_kill() {
     let folder = tempfile::tempdir().unwrap();
-    let mut victim = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "kill::victim", "--nocapture"])
+    let mut process_to_be_killed = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "kill::process_to_be_killed", "--nocapture"])
         .env(FOLDER, folder.path())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut lines = BufReader::new(victim.stdout.take().unwrap())
+    let mut lines = BufReader::new(process_to_be_killed.stdout.take().unwrap())
         .lines()
         .map_while(Result::ok);
     let waits = lines.any(|line| line.contains("waiting"));
-    victim.kill().unwrap();
-    victim.wait().unwrap();
+    process_to_be_killed.kill().unwrap();
+    process_to_be_killed.wait().unwrap();
     assert!(waits, "it ended before it could be killed");
     let done = || std::fs::read_to_string(folder.path().join("done")).unwrap();
     assert_eq!(done(), "1\n");
 
     let answer = worker(folder.path()).resume("r").await.unwrap();
-    assert_eq!(told(&answer).1["result"], json!([10, 20, 30]));
+    assert_eq!(call_result(&answer).1["result"], json!([10, 20, 30]));
     assert_eq!(
         done(),
         "1\n2\n3\n",

@@ -1,4 +1,4 @@
-//! Code that calls tools, through an agent.
+//! Tests of code that calls tools, through an agent.
 
 use levity_core::{
     Decision, EventKind, Hints, Journal as _, RunQuery, Secrets, Tool, ToolCx, ToolError,
@@ -11,7 +11,7 @@ use levity_test::RecordingTool;
 use levity_tools::{Policy, Registry, Rule};
 use serde_json::{Value, json};
 
-use crate::support::{add_one, agent, python, told};
+use crate::support::{add_one, agent, call_result, python};
 
 fn program(tool: &RecordingTool) -> RunPython {
     RunPython::new().python(python()).tool(tool)
@@ -25,11 +25,11 @@ async fn run(code: &str) -> (bool, Value, String) {
         .unwrap()
         .run("go")
         .await;
-    told(&answer.unwrap())
+    call_result(&answer.unwrap())
 }
 
 #[tokio::test]
-async fn tools_are_functions() {
+async fn tools_are_callable_as_functions() {
     let (failed, value, _) = run("a = add_one(1)\nb = add_one(n=a)\nprint(a, b)\n[a, b]").await;
     assert!(!failed);
     assert_eq!(value["result"], json!([2, 3]));
@@ -40,7 +40,7 @@ async fn tools_are_functions() {
 }
 
 #[tokio::test]
-async fn awaited_calls_go_side_by_side() {
+async fn awaited_calls_run_in_parallel() {
     let code = "import asyncio\na, b = await asyncio.gather(add_one(1), add_one(n=5))\nc = await \
         add_one(b)\n[a, b, c]";
     let (failed, value, text) = run(code).await;
@@ -50,7 +50,7 @@ async fn awaited_calls_go_side_by_side() {
 }
 
 #[tokio::test]
-async fn a_call_with_wrong_arguments_raises_what_python_raises() {
+async fn call_with_wrong_arguments_raises_type_error() {
     for (code, expected) in [
         (
             "add_one(1, 2)",
@@ -60,7 +60,7 @@ async fn a_call_with_wrong_arguments_raises_what_python_raises() {
             "add_one(1, n=2)",
             "TypeError: add_one() got multiple values for argument 'n'",
         ),
-        ("add_one(n={1, 2}, x=print)", "which is no JSON"),
+        ("add_one(n={1, 2}, x=print)", "which is not JSON"),
         ("add_one('x')", "RuntimeError: "),
         ("add_one()", "RuntimeError: "),
         ("add_two(1)", "NameError: name 'add_two' is not defined"),
@@ -76,20 +76,20 @@ async fn a_call_with_wrong_arguments_raises_what_python_raises() {
 }
 
 #[tokio::test]
-async fn a_tool_that_fails_raises_an_exception() {
+async fn failing_tool_raises_exception() {
     let broken = RecordingTool::new("broken", |_| Err(ToolError::failed("the disk is full")));
     let code = "try:\n    broken()\nexcept RuntimeError as e:\n    result = str(e)\nresult";
     let agent = agent(json!({"code": code}), program(&broken))
         .tool(broken)
         .build()
         .unwrap();
-    let (failed, value, _) = told(&agent.run("go").await.unwrap());
+    let (failed, value, _) = call_result(&agent.run("go").await.unwrap());
     assert!(!failed);
     assert_eq!(value["result"], "the disk is full");
 }
 
 #[tokio::test]
-async fn what_is_too_long_for_a_model_comes_in_whole() {
+async fn code_receives_complete_long_result() {
     let text = |_: &Value| Ok(ToolOutput::text("é".repeat(100_000)));
     let list = |_: &Value| {
         Ok(ToolOutput::value(Value::from(
@@ -107,7 +107,7 @@ async fn what_is_too_long_for_a_model_comes_in_whole() {
         .tool(text)
         .tool(plain)
         .tool(typed);
-    let (failed, value, words) = told(&agent.build().unwrap().run("go").await.unwrap());
+    let (failed, value, words) = call_result(&agent.build().unwrap().run("go").await.unwrap());
     assert!(!failed, "{words}");
     assert_eq!(
         value["result"],
@@ -115,7 +115,7 @@ async fn what_is_too_long_for_a_model_comes_in_whole() {
     );
 }
 
-/// A tool that says what it returns.
+/// A tool with an output schema.
 struct Typed(ToolSpec);
 
 #[async_trait::async_trait]
@@ -132,14 +132,14 @@ impl Tool for Typed {
 }
 
 #[tokio::test]
-async fn text_comes_in_as_text() {
+async fn code_receives_text_result_as_string() {
     let hello = RecordingTool::new("hello", |_| Ok(ToolOutput::text("hi there")));
     let agent = agent(json!({"code": "hello().upper()"}), program(&hello))
         .tool(hello)
         .build()
         .unwrap();
     assert_eq!(
-        told(&agent.run("go").await.unwrap()).1["result"],
+        call_result(&agent.run("go").await.unwrap()).1["result"],
         "HI THERE"
     );
 }
@@ -150,7 +150,7 @@ async fn variants_are_tried_until_one_succeeds() {
         json!({"variants": ["1 / 0", "missing", "add_one(x)", "never()"], "inputs": {"x": 4}});
     let tool = add_one();
     let agent = agent(args, program(&tool)).tool(tool).build().unwrap();
-    let (failed, value, _) = told(&agent.run("go").await.unwrap());
+    let (failed, value, _) = call_result(&agent.run("go").await.unwrap());
     assert!(!failed);
     assert_eq!(
         (&value["result"], &value["variant"]),
@@ -168,12 +168,12 @@ async fn variants_are_tried_until_one_succeeds() {
 }
 
 #[tokio::test]
-async fn when_all_variants_fail_each_reason_is_told() {
+async fn failure_of_all_variants_lists_each_reason() {
     let args = json!({"variants": ["1 / 0", "print('so far')\nint('x')"]});
     let agent = agent(args, RunPython::new().python(python()))
         .build()
         .unwrap();
-    let (failed, _, text) = told(&agent.run("go").await.unwrap());
+    let (failed, _, text) = call_result(&agent.run("go").await.unwrap());
     assert!(failed);
     for word in [
         "variant 1: ",
@@ -188,7 +188,7 @@ async fn when_all_variants_fail_each_reason_is_told() {
 }
 
 #[tokio::test]
-async fn variables_come_from_the_program_and_from_the_call() {
+async fn variables_of_program_and_call_are_merged() {
     let program = RunPython::new()
         .python(python())
         .variables(json!({"a": 1, "b": {"c": [2]}}));
@@ -199,13 +199,13 @@ async fn variables_come_from_the_program_and_from_the_call() {
     .build()
     .unwrap();
     assert_eq!(
-        told(&agent.run("go").await.unwrap()).1["result"],
+        call_result(&agent.run("go").await.unwrap()).1["result"],
         json!([3, {"c": [2]}, null])
     );
 }
 
 #[tokio::test]
-async fn a_call_that_makes_no_sense_is_told() {
+async fn invalid_arguments_return_error() {
     for (args, expected) in [
         (json!({}), "give `code`"),
         (json!({"code": "1", "variants": ["2"]}), "not both"),
@@ -215,13 +215,13 @@ async fn a_call_that_makes_no_sense_is_told() {
         let agent = agent(args.clone(), RunPython::new().python(python()))
             .build()
             .unwrap();
-        let (failed, _, text) = told(&agent.run("go").await.unwrap());
+        let (failed, _, text) = call_result(&agent.run("go").await.unwrap());
         assert!(failed && text.contains(expected), "{args}: {text}");
     }
 }
 
 #[tokio::test]
-async fn policy_holds_for_calls_from_code() {
+async fn policy_applies_to_calls_from_code() {
     struct No;
     #[async_trait::async_trait]
     impl levity_core::Approver for No {
@@ -237,7 +237,7 @@ async fn policy_holds_for_calls_from_code() {
         .approver(No)
         .build()
         .unwrap();
-    let (_, value, text) = told(&asked.run("go").await.unwrap());
+    let (_, value, text) = call_result(&asked.run("go").await.unwrap());
     assert!(
         value["output"].as_str().unwrap().contains("not today"),
         "{text}"
@@ -249,7 +249,7 @@ async fn policy_holds_for_calls_from_code() {
         .policy(Policy::new().rule(Rule::tool("add_one").deny("too dear")))
         .build()
         .unwrap();
-    let (_, value, text) = told(&denied.run("go").await.unwrap());
+    let (_, value, text) = call_result(&denied.run("go").await.unwrap());
     assert!(
         value["output"].as_str().unwrap().contains("too dear"),
         "{text}"
@@ -257,9 +257,9 @@ async fn policy_holds_for_calls_from_code() {
     assert!(tool.calls().is_empty());
 }
 
-/// The guards of the agent screen words to the run of its program, before they are written down.
+/// The guards of the agent screen messages to the run of its program before they are journaled.
 #[tokio::test]
-async fn words_to_a_program_are_screened_before_they_are_written() {
+async fn messages_to_program_are_screened_before_journal() {
     let (tool, journal) = (
         add_one().with_hints(Hints::new().destructive()),
         MemoryJournal::new(),
@@ -283,16 +283,22 @@ async fn words_to_a_program_are_screened_before_they_are_written() {
         }
     }
     run.await.unwrap();
-    let mut kept = String::new();
+    let mut journal_text = String::new();
     for run in journal.list(&RunQuery::new()).await.unwrap() {
-        kept += &serde_json::to_string(&journal.read(&run.run).await.unwrap()).unwrap();
+        journal_text += &serde_json::to_string(&journal.read(&run.run).await.unwrap()).unwrap();
     }
-    assert!(kept.contains("no, the password is"), "{kept}");
-    assert!(!kept.contains("hunter22-hunter22"), "{kept}");
+    assert!(
+        journal_text.contains("no, the password is"),
+        "{journal_text}"
+    );
+    assert!(
+        !journal_text.contains("hunter22-hunter22"),
+        "{journal_text}"
+    );
 }
 
 #[tokio::test]
-async fn a_person_may_answer_in_place_of_a_tool() {
+async fn person_can_answer_instead_of_tool() {
     struct Person;
     #[async_trait::async_trait]
     impl levity_core::Approver for Person {
@@ -302,7 +308,7 @@ async fn a_person_may_answer_in_place_of_a_tool() {
     }
     let tool = add_one().with_hints(Hints::new().destructive());
     let agent = agent(json!({"code": "add_one(1).upper()"}), program(&tool)).tool(tool.clone());
-    let (failed, value, text) = told(
+    let (failed, value, text) = call_result(
         &agent
             .approver(Person)
             .build()
@@ -316,7 +322,7 @@ async fn a_person_may_answer_in_place_of_a_tool() {
 }
 
 #[tokio::test]
-async fn calls_are_counted_and_limited() {
+async fn call_limit_stops_program() {
     let tool = add_one();
     let code = "n = 0\nwhile True:\n    try:\n        n = add_one(n)\n    except \
         BaseException:\n        pass";
@@ -325,42 +331,42 @@ async fn calls_are_counted_and_limited() {
         .tool(tool.clone())
         .build()
         .unwrap();
-    let (failed, _, text) = told(&agent.run("go").await.unwrap());
+    let (failed, _, text) = call_result(&agent.run("go").await.unwrap());
     assert!(
-        failed && text.contains("at most 3 calls of tools are allowed"),
+        failed && text.contains("the limit is 3 tool calls"),
         "{text}"
     );
     assert_eq!(tool.calls().len(), 3);
 }
 
 #[tokio::test]
-async fn large_state_is_not_kept() {
+async fn too_large_state_returns_error() {
     let tool = add_one();
     let program = program(&tool).limits(ProgramLimits::new().snapshot(100_000));
     let agent = agent(json!({"code": "x = 'x' * 200000\nadd_one(1)"}), program)
         .tool(tool.clone())
         .build()
         .unwrap();
-    let (failed, _, text) = told(&agent.run("go").await.unwrap());
-    assert!(failed && text.contains("at most 100000 are kept"), "{text}");
+    let (failed, _, text) = call_result(&agent.run("go").await.unwrap());
+    assert!(failed && text.contains("the limit is 100000"), "{text}");
     assert!(tool.calls().is_empty());
 }
 
 #[tokio::test]
-async fn only_chosen_tools_can_be_called() {
+async fn code_calls_only_chosen_tools() {
     let tool = add_one();
     let agent = agent(
         json!({"code": "add_one(1)"}),
         RunPython::new().python(python()),
     )
     .tool(tool.clone());
-    let (failed, _, text) = told(&agent.build().unwrap().run("go").await.unwrap());
+    let (failed, _, text) = call_result(&agent.build().unwrap().run("go").await.unwrap());
     assert!(failed && text.contains("NameError"), "{text}");
     assert!(tool.calls().is_empty());
 }
 
 #[test]
-fn tools_are_chosen_by_name() {
+fn tools_are_selected_by_name() {
     let registry = Registry::builder().tool(add_one()).build().unwrap();
     let program = RunPython::new().tools(&registry, ["add_one"]).unwrap();
     let description = &levity_core::Program::spec(&program).description;

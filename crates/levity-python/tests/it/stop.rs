@@ -1,4 +1,4 @@
-//! Processes end when nobody wants them any more.
+//! Tests that processes end when they are no longer needed.
 #![cfg(target_os = "linux")]
 
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use levity_python::{Isolation, ProgramLimits, Python};
 use serde_json::json;
 
-/// The processes of this program, each with how long it has worked, in hundredths of a second.
+/// Returns the processes of this program, each with its CPU time in hundredths of a second.
 fn processes(program: &Path) -> Vec<u64> {
     let is_it = |path: &Path| std::fs::read_link(path.join("exe")).is_ok_and(|exe| exe == program);
     let entries = std::fs::read_dir("/proc")
@@ -27,19 +27,19 @@ fn processes(program: &Path) -> Vec<u64> {
     entries.filter(|path| is_it(path)).map(worked).collect()
 }
 
-/// Waits until it is so; the test's own time limit ends it otherwise.
-fn wait_until(program: &Path, so: impl Fn(&[u64]) -> bool) {
-    while !so(&processes(program)) {
+/// Waits until the condition holds; the test's time limit ends it otherwise.
+fn wait_until(program: &Path, condition: impl Fn(&[u64]) -> bool) {
+    while !condition(&processes(program)) {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Code runs in it.
+/// Returns `true` if code runs in a process.
 fn is_busy(processes: &[u64]) -> bool {
     processes.iter().any(|ticks| *ticks > 10)
 }
 
-/// A program of its own, so that others' processes are not taken for this one's.
+/// Copies the program, so that other tests' processes are not counted.
 fn program() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let program = folder.path().canonicalize().unwrap().join("worker");
@@ -53,7 +53,7 @@ fn endless(program: PathBuf) -> Python {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dropped_program_leaves_no_process() {
+async fn dropping_program_leaves_no_process() {
     let (_folder, program) = program();
     let python = endless(program.clone());
     let (mut tasks, running) = (tokio::task::JoinSet::new(), python.clone());
@@ -61,19 +61,19 @@ async fn a_dropped_program_leaves_no_process() {
     wait_until(&program, is_busy);
     tasks.abort_all();
     wait_until(&program, <[u64]>::is_empty);
-    // One that has nothing to do ends with the interpreter.
+    // An idle process ends with the interpreter.
     assert_eq!(python.run("1 + 1", json!({})).await.unwrap().result, 2);
     wait_until(&program, |processes| !processes.is_empty());
     drop(python);
     wait_until(&program, <[u64]>::is_empty);
 }
 
-/// The program that the process to be killed runs code in.
+/// The environment variable with the program of the process to be killed.
 const PROGRAM: &str = "LEVITY_TEST_STOP";
 
-/// Not a test: what the other one kills.
+/// The process that the other test kills, not a test.
 #[tokio::test]
-async fn victim() {
+async fn process_to_be_killed() {
     let Some(program) = std::env::var_os(PROGRAM) else {
         return;
     };
@@ -84,17 +84,17 @@ async fn victim() {
 }
 
 #[test]
-fn a_killed_process_leaves_no_process() {
+fn killing_process_leaves_no_worker() {
     let (_folder, program) = program();
-    let mut victim = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "stop::victim"])
+    let mut process_to_be_killed = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "stop::process_to_be_killed"])
         .env(PROGRAM, &program)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
     wait_until(&program, is_busy);
-    victim.kill().unwrap();
-    victim.wait().unwrap();
+    process_to_be_killed.kill().unwrap();
+    process_to_be_killed.wait().unwrap();
     wait_until(&program, <[u64]>::is_empty);
 }

@@ -4,7 +4,7 @@ use levity_python::{Isolation, Python, RunPython};
 use levity_test::{RecordingTool, ScriptedModel};
 use serde_json::{Value, json};
 
-/// Both places that programs run in.
+/// Returns both kinds of isolation.
 pub(crate) fn places() -> [Isolation; 2] {
     [
         Isolation::Process(env!("CARGO_BIN_EXE_levity-python-worker").into()),
@@ -16,7 +16,7 @@ pub(crate) fn python() -> Python {
     Python::isolated(places()[0].clone())
 }
 
-/// A tool that adds one to `n` and remembers it.
+/// Creates a tool that adds one to `n` and records its calls.
 pub(crate) fn add_one() -> RecordingTool {
     let add = |args: &Value| {
         Ok(ToolOutput::value(json!(
@@ -31,7 +31,7 @@ pub(crate) fn add_one() -> RecordingTool {
     }))
 }
 
-/// An agent whose model has code run with these arguments and then ends.
+/// Creates an agent whose model runs code with these arguments and then ends.
 pub(crate) fn agent(args: Value, program: RunPython) -> AgentBuilder {
     let model = ScriptedModel::new()
         .call("run_python", args)
@@ -40,8 +40,8 @@ pub(crate) fn agent(args: Value, program: RunPython) -> AgentBuilder {
     Agent::builder(model).program(program)
 }
 
-/// What the model was told of its one call.
-pub(crate) fn told(answer: &Answer) -> (bool, Value, String) {
+/// Returns the result of the model's only call: failure, value and text.
+pub(crate) fn call_result(answer: &Answer) -> (bool, Value, String) {
     let messages = answer.history().messages();
     let message: &Message = messages
         .iter()
