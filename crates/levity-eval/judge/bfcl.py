@@ -14,7 +14,7 @@ import sys
 import types
 
 scores = sys.stdout
-sys.stdout = sys.stderr  # What the package prints is no score.
+sys.stdout = sys.stderr  # Output of the package is not a score.
 
 
 class Config:
@@ -28,7 +28,7 @@ class Configs(dict):
         return Config
 
 
-# The checker imports the settings of all models, and with them the clients of all providers. It needs one field.
+# The checker imports the settings of all models, and with them the clients of all providers, but needs only one field.
 settings = types.ModuleType("bfcl_eval.constants.model_config")
 settings.MODEL_CONFIG_MAPPING = Configs()
 sys.modules[settings.__name__] = settings
@@ -43,7 +43,7 @@ def one_turn(case, calls):
     if not calls:
         return (False, "no function was called")
     if not all(isinstance(call["arguments"], dict) for call in calls):
-        return (False, "arguments are no object")
+        return (False, "arguments are not an object")
     from bfcl_eval.constants.enums import Language
     from bfcl_eval.eval_checker.ast_eval.ast_checker import ast_checker
 
@@ -56,33 +56,33 @@ def one_turn(case, calls):
 
 
 def methods(classes):
-    """The names of all functions that calls of a case may name."""
+    """Yields the names of all functions that a case may call."""
     from bfcl_eval.constants.executable_backend_config import CLASS_FILE_PATH_MAPPING
 
     for name in classes:
         if name.startswith(("Memory", "WebSearch")) or name not in CLASS_FILE_PATH_MAPPING:
-            raise ValueError(f"no class `{name}` that can be used here")
+            raise ValueError(f"no class `{name}` that is supported here")
         class_ = getattr(importlib.import_module(CLASS_FILE_PATH_MAPPING[name]), name)
         yield from (method for method, _ in inspect.getmembers(class_, inspect.isfunction) if method[0] != "_")
 
 
 def rendered(call, names):
-    """A call as the checker evaluates it: a known name, and values that are written down in full."""
+    """Returns a call as the checker evaluates it: a known name with literal values."""
     name, arguments = call["name"], call["arguments"]
     if name not in names:
         raise ValueError(f"no function `{name}`")
     if not isinstance(arguments, dict):
-        raise ValueError(f"the arguments of `{name}` are no object")
-    # The checker puts the name of an object before each word with a parenthesis behind it, in strings, too. In what
-    # `repr` makes of JSON, parentheses are in strings only.
+        raise ValueError(f"the arguments of `{name}` are not an object")
+    # The checker inserts an object name before each word that a parenthesis follows, even in strings.
+    # In the `repr` of JSON, parentheses occur only in strings.
     return f"{name}(**" + repr(arguments).replace("(", "\\x28") + ")"
 
 
 def require_plain(answer, names):
-    """Possible answers are evaluated, too, and a folder of results may come from anywhere."""
+    """Rejects a possible answer that is not a plain call: answers are evaluated, and the folder may be untrusted."""
     call = ast.parse(answer, mode="eval").body
     if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in names):
-        raise ValueError(f"the possible answer `{answer}` is no call of a function")
+        raise ValueError(f"the possible answer `{answer}` is not a function call")
     for value in [*call.args, *(keyword.value for keyword in call.keywords)]:
         ast.literal_eval(value)
 
@@ -94,7 +94,7 @@ def many_turns(case, turns, number):
     environment, answer = case["environment"], case["source"]["answer"]
     if len(turns) != len(answer):
         return (False, f"{len(turns)} of {len(answer)} turns were answered")
-    # The checker keeps objects by this name, and each trial needs its own.
+    # The checker stores objects under this name, and each trial needs its own.
     model = f"levity{number}"
     try:
         names = set(methods(environment["classes"]))
@@ -102,14 +102,14 @@ def many_turns(case, turns, number):
             require_plain(text, names)
         calls = [[[rendered(call, names)] for call in turn["calls"]] for turn in turns]
         entry = {
-            # The checker puts it into code, and reads from it only whether the context is long.
+            # The checker inserts the id into code, and only reads from it if the context is long.
             "id": "multi_turn_long_context_0" if environment.get("long_context") else "multi_turn_base_0",
             "involved_classes": environment["classes"],
             "initial_config": environment["config"],
         }
         result = multi_turn_checker(calls, answer, entry, case["category"], model)
     except ImportError:
-        raise  # The package lacks something, which is no fault of the subject.
+        raise  # A missing dependency of the package is not a failure of the subject.
     except Exception as error:
         return (False, f"the checker failed: {type(error).__name__}: {error}")
     finally:
@@ -122,19 +122,19 @@ def many_turns(case, turns, number):
     return (False, f"{result['error_type']}: {result['error_message']} {details}".strip())
 
 
-def tell(value):
+def write_score(value):
     scores.write(json.dumps(value) + "\n")
 
 
 places = {"path": sys.argv[1:2]} if sys.argv[1:] else {}
 found = importlib.metadata.distributions(name="bfcl-eval", **places)
 version = next((package.version for package in found), "of unknown version")
-tell({"judge": f"bfcl-eval {version}"})
+write_score({"judge": f"bfcl-eval {version}"})
 for number, line in enumerate(sys.stdin):
-    asked = json.loads(line)
-    case, transcript = asked["case"], asked["trial"]["transcript"]
+    request = json.loads(line)
+    case, transcript = request["case"], request["trial"]["transcript"]
     if case["category"].startswith("multi_turn"):
         passed, reason = many_turns(case, transcript.get("turns", []), number)
     else:
         passed, reason = one_turn(case, transcript["calls"])
-    tell({"passed": bool(passed), "reason": str(reason)[:2000]})
+    write_score({"passed": bool(passed), "reason": str(reason)[:2000]})

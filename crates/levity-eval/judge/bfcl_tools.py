@@ -4,7 +4,7 @@ usage: bfcl_tools.py [FOLDER]    FOLDER has the package `bfcl_eval`, if it is no
 
 JSON lines on standard input and output. The first one, {"environment": {..}, "tools": [names]}, is answered by {"ready": true}.
 Each one after it, {"name": "..", "arguments": {..}}, is answered by {"result": ".."}, and by {"result": "..", "failed": true} where
-the tool raised an error. {"error": ".."} says that nothing can be run.
+the tool raised an error. {"error": ".."} means that nothing can run.
 """
 
 import copy
@@ -13,12 +13,12 @@ import inspect
 import json
 import sys
 
-# The most characters of a result, and the most memory of this process.
-LONGEST = 1_000_000
-MEMORY = 2 << 30
+# The maximum length of a result in characters, and the maximum memory of this process in bytes.
+MAX_RESULT = 1_000_000
+MAX_MEMORY = 2 << 30
 
 answers = sys.stdout
-sys.stdout = sys.stderr  # What a tool prints is no answer.
+sys.stdout = sys.stderr  # Output of a tool is not an answer.
 
 
 def answer(value):
@@ -31,7 +31,7 @@ def instances(environment):
 
     for name in environment["classes"]:
         if name.startswith(("Memory", "WebSearch")) or name not in CLASS_FILE_PATH_MAPPING:
-            raise ValueError(f"no class `{name}` that can be used here")
+            raise ValueError(f"no class `{name}` that is supported here")
         instance = getattr(importlib.import_module(CLASS_FILE_PATH_MAPPING[name]), name)()
         if name not in STATELESS_CLASSES:
             config = copy.deepcopy(environment["config"].get(name, {}))
@@ -40,7 +40,7 @@ def instances(environment):
 
 
 def methods(environment, offered):
-    """The methods by name, of the offered tools alone. A class that comes later wins, as in the package."""
+    """Returns the methods of the offered tools by name. A later class wins, as in the package."""
     found = {}
     for instance in instances(environment):
         for name, method in inspect.getmembers(instance, predicate=inspect.ismethod):
@@ -53,7 +53,7 @@ def methods(environment, offered):
 
 
 def run(method, arguments):
-    """The result as text, in the form in which the package's own executor gives it to models."""
+    """Returns the result as text, in the format of the package's own executor."""
     result = method(**arguments)
     if isinstance(result, dict):
         try:
@@ -61,7 +61,7 @@ def run(method, arguments):
         except (TypeError, ValueError):
             pass
     result = str(result)
-    return result if len(result) <= LONGEST else f"{result[:LONGEST]} [cut: {len(result)} characters]"
+    return result if len(result) <= MAX_RESULT else f"{result[:MAX_RESULT]} [cut: {len(result)} characters]"
 
 
 def serve():
@@ -76,13 +76,13 @@ def serve():
         try:
             answer({"result": run(tools[call["name"]], call["arguments"])})
         except Exception as error:
-            answer({"result": f"the call failed: {error}"[:LONGEST], "failed": True})
+            answer({"result": f"the call failed: {error}"[:MAX_RESULT], "failed": True})
 
 
 try:
     import resource
 
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
 except (ImportError, OSError, ValueError):
-    pass  # Not everywhere; the time limit of each call holds in any case.
+    pass  # Not available on every system; the time limit of each call applies in any case.
 serve()

@@ -1,5 +1,5 @@
-# Makes `bfcl_eval`, and `mpmath` beside it, importable from the folder that the first argument names. Nothing else is imported
-# from that folder: it may be the folder of a stranger, with a `json.py` of its own. This text precedes each script.
+# Makes `bfcl_eval` and `mpmath` importable from the folder in the first argument. Nothing else is imported from that
+# folder, because it may be untrusted and contain its own `json.py`. This text precedes each script.
 
 import importlib.machinery
 import os
@@ -8,7 +8,7 @@ import sys
 
 
 class Packages:
-    """Finds these two packages, and no other."""
+    """Finds only these two packages."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -19,7 +19,7 @@ class Packages:
         return None
 
 
-if os.path.isdir(site.getusersitepackages()):  # `-I` leaves out what the user installed with `pip install --user`.
+if os.path.isdir(site.getusersitepackages()):  # `-I` excludes packages that the user installed with `pip install --user`.
     site.addsitedir(site.getusersitepackages())
 if len(sys.argv) > 1:
     sys.meta_path.insert(0, Packages(sys.argv[1]))

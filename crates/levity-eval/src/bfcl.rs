@@ -1,11 +1,12 @@
-//! Cases of the Berkeley Function Calling Leaderboard, version 4, and its own checker as the judge.
+//! Cases of the Berkeley Function Calling Leaderboard, version 4, with its own checker as the
+//! judge.
 //!
-//! The data are in the Python package `bfcl-eval` (Apache-2.0), in the folder `bfcl_eval/data`;
-//! nothing of them is in this crate. `pip download --no-deps bfcl-eval` and
-//! `python3 -m zipfile -e bfcl_eval-*.whl DIR` unpack them without installing.
+//! The Python package `bfcl-eval` (Apache-2.0) contains the data in the folder `bfcl_eval/data`;
+//! this crate contains none of it. To unpack them without installing, run
+//! `pip download --no-deps bfcl-eval` and `python3 -m zipfile -e bfcl_eval-*.whl DIR`.
 //!
-//! In the [categories of several turns](MULTI_TURN_CATEGORIES), the package's own simulators run
-//! the tools, in a [process for each trial](tool_host).
+//! In the [multi-turn categories](MULTI_TURN_CATEGORIES), the package's own simulators run the
+//! tools, in a [process for each trial](tool_host).
 //!
 //! Tools are offered as the leaderboard offers them to models with function calling: types are
 //! those of JSON Schema, and `.` in a name is `_`.
@@ -29,7 +30,7 @@ mod turns;
 
 pub use turns::require_tools;
 
-/// The categories of several turns, whose tools run and keep state.
+/// The categories with several turns, whose tools run and have state.
 pub const MULTI_TURN_CATEGORIES: [&str; 4] = [
     "multi_turn_base",
     "multi_turn_miss_func",
@@ -37,7 +38,7 @@ pub const MULTI_TURN_CATEGORIES: [&str; 4] = [
     "multi_turn_long_context",
 ];
 
-/// The categories of one turn.
+/// The categories with one turn.
 pub const CATEGORIES: [&str; 5] = [
     "simple_python",
     "multiple",
@@ -49,12 +50,12 @@ pub const CATEGORIES: [&str; 5] = [
 #[derive(Deserialize)]
 struct Row {
     id: String,
-    question: Vec<Vec<Said>>,
+    question: Vec<Vec<TurnMessage>>,
     function: Vec<Value>,
 }
 
 #[derive(Deserialize)]
-struct Said {
+struct TurnMessage {
     role: Role,
     content: String,
 }
@@ -68,7 +69,7 @@ struct Answer {
 /// Reads the cases of some categories from the folder `bfcl_eval/data`.
 ///
 /// # Errors
-/// When a category cannot be read, is not there, or has a case that is not as expected.
+/// Fails if a category is unknown or cannot be read, or if a case has an unexpected format.
 pub fn cases(
     data: &Path,
     categories: &[impl AsRef<str>],
@@ -88,13 +89,13 @@ fn category_cases(data: &Path, category: &str, selection: Selection) -> Result<V
             .concat()
             .join(", ");
         return Err(Error::Suite(format!(
-            "there is no category `{category}` that can be read; there are {known}"
+            "unknown category `{category}`; available: {known}"
         )));
     }
     let file = format!("BFCL_v4_{category}.json");
     if !data.join(&file).is_file() {
         return Err(Error::Suite(format!(
-            "`{}` has no file `{file}`; name the folder `bfcl_eval/data` of the Python package \
+            "`{}` has no file `{file}`; pass the folder `bfcl_eval/data` of the Python package \
                 `bfcl-eval`",
             data.display()
         )));
@@ -131,7 +132,7 @@ fn case(row: Row, category: &str, answers: &BTreeMap<String, Answer>) -> Result<
     };
     let messages = messages
         .iter()
-        .map(|said| CaseMessage::new(said.role, &*said.content));
+        .map(|message| CaseMessage::new(message.role, &*message.content));
     let (expect, answer) = match (category, answers.get(&id)) {
         ("irrelevance", _) => (Expectation::NoCalls, Value::Null),
         (_, Some(answer)) => (expectation(answer), json!(answer.ground_truth)),
@@ -169,7 +170,7 @@ fn expectation(answer: &Answer) -> Expectation {
     Expectation::calls(calls)
 }
 
-/// A function's name as providers take it.
+/// Returns a function's name as providers accept it.
 fn sent_name(name: &str) -> String {
     name.replace('.', "_")
 }
@@ -188,7 +189,7 @@ fn tool(function: &Value) -> Option<OfferedTool> {
     Some(OfferedTool::new(sent_name(name), description).with_parameters(parameters.into()))
 }
 
-/// Makes JSON Schema of the leaderboard's types, in place and below.
+/// Converts the leaderboard's types to JSON Schema, in place and recursively.
 fn schema(value: &mut Value) {
     let Value::Object(map) = value else { return };
     let kind = map
@@ -252,13 +253,13 @@ fn lines<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Vec<T>> {
     read.collect()
 }
 
-/// The package's own checker as the judge: a short Python script of this crate imports it. `python`
-/// names the interpreter. The package is found beside `data`, or among those that are installed;
-/// nothing else of it needs to be installed.
+/// Creates the judge from the package's own checker, which a short Python script of this crate
+/// imports. `python` names the interpreter. The package is found next to `data`, or among the
+/// installed packages; none of its dependencies is required.
 ///
-/// **The code of the package runs as you.** `data` must be a folder that you trust, and not one
-/// that a file names. Python starts isolated: in the root folder, with `PATH`, `HOME` and `LANG`
-/// alone, and no path beside its own.
+/// **The code of the package runs with your rights.** `data` must be a folder that you trust, not
+/// one that a file names. Python starts isolated: in the root folder, with only `PATH`, `HOME` and
+/// `LANG`, and with no additional import path.
 pub fn judge(python: impl Into<OsString>, data: Option<&Path>) -> Judge {
     let package = data.and_then(package_folder);
     Judge::script(
@@ -270,9 +271,9 @@ pub fn judge(python: impl Into<OsString>, data: Option<&Path>) -> Judge {
     )
 }
 
-/// The package's own simulators as the program that runs the tools of several turns: a short Python
-/// script of this crate hosts them. It needs the Python package `mpmath`, too; otherwise as
-/// [`judge`].
+/// Creates the tool host from the package's own simulators, which a short Python script of this
+/// crate runs. It also requires the Python package `mpmath`; otherwise the notes of [`judge`]
+/// apply.
 pub fn tool_host(python: impl Into<OsString>, data: Option<&Path>) -> ToolHost {
     let package = data.and_then(package_folder);
     ToolHost::script(
@@ -284,7 +285,7 @@ pub fn tool_host(python: impl Into<OsString>, data: Option<&Path>) -> ToolHost {
     )
 }
 
-/// The folder that has the package `bfcl_eval` with this `data`.
+/// Returns the folder that contains the package `bfcl_eval` with this `data`.
 fn package_folder(data: &Path) -> Option<PathBuf> {
     let data = fs::canonicalize(data).ok()?;
     Some(data.parent()?.parent()?.to_owned())

@@ -4,42 +4,43 @@ use serde_json::{Value, json};
 
 use crate::Expectation;
 
-/// A question for a subject, and what is expected of the answer.
+/// A question for a subject, with the expected answer.
 ///
 /// ```
 /// # use levity_eval::{Case, Expectation};
-/// let case = Case::new("capital-1", "What is the capital of France?", Expectation::contains("Paris"));
+/// let expect = Expectation::contains("Paris");
+/// let case = Case::new("capital-1", "What is the capital of France?", expect);
 /// assert_eq!(case.question()["messages"][0]["content"], "What is the capital of France?");
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Case {
-    /// The id, which no other case of the suite has.
+    /// The id, unique within the suite.
     pub id: String,
-    /// The group that the case is counted in.
+    /// The group in which the case is counted.
     #[serde(default)]
     pub category: String,
     /// The conversation, which ends with a message of the user.
     pub messages: Vec<CaseMessage>,
-    /// The tools on offer.
+    /// The tools that the case offers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<OfferedTool>,
-    /// The turns that follow `messages`, once the subject has answered them; most cases have none.
+    /// The turns that follow `messages` after the subject's answers; most cases have none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub turns: Vec<CaseTurn>,
-    /// The state that the tools start with, for the [program that runs them](crate::ToolHost).
-    /// Without it, the tools of a case note their calls and do nothing else.
+    /// The initial state of the tools, for the [program that runs them](crate::ToolHost). Without
+    /// it, the tools of a case only record their calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<Value>,
-    /// The expectation that the answer is checked against.
+    /// The expectation for the answer.
     pub expect: Expectation,
-    /// The case as its suite has it, for a judge of that suite.
+    /// The case in the format of its suite, for a judge of that suite.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub source: Value,
 }
 
 impl Case {
-    /// A case of one message, without tools.
+    /// Creates a case with one message and no tools.
     pub fn new(id: impl Into<String>, prompt: impl Into<String>, expect: Expectation) -> Self {
         Self {
             id: id.into(),
@@ -53,58 +54,58 @@ impl Case {
         }
     }
 
-    /// Sets the category.
+    /// Sets the category of the case.
     #[must_use]
     pub fn with_category(mut self, category: impl Into<String>) -> Self {
         self.category = category.into();
         self
     }
 
-    /// Replaces the conversation.
+    /// Replaces the conversation of the case.
     #[must_use]
     pub fn with_messages(mut self, messages: impl IntoIterator<Item = CaseMessage>) -> Self {
         self.messages = messages.into_iter().collect();
         self
     }
 
-    /// Offers a tool.
+    /// Adds a tool that the case offers.
     #[must_use]
     pub fn with_tool(mut self, tool: OfferedTool) -> Self {
         self.tools.push(tool);
         self
     }
 
-    /// Adds a turn, which follows the subject's answer to the turn before it.
+    /// Adds a turn, which follows the subject's answer to the previous turn.
     #[must_use]
     pub fn with_turn(mut self, turn: CaseTurn) -> Self {
         self.turns.push(turn);
         self
     }
 
-    /// Has the tools run, from this state on.
+    /// Sets the initial state of the tools, so that they run.
     #[must_use]
     pub fn with_environment(mut self, environment: Value) -> Self {
         self.environment = Some(environment);
         self
     }
 
-    /// Sets the case as its suite has it.
+    /// Sets the case in the format of its suite.
     #[must_use]
     pub fn with_source(mut self, source: Value) -> Self {
         self.source = source;
         self
     }
 
-    /// Returns what a subject may see: id, category, messages and tools, and not what is expected.
-    /// Of a case with several turns, it is the first one.
+    /// Returns the part that a subject may see: id, category, messages and tools, without the
+    /// expectation. For a case with several turns, this is the first turn.
     pub fn question(&self) -> Value {
         let mut question = json!({"id": self.id, "category": self.category, "messages": self.messages, "tools": self.tools});
         self.add_turn(&mut question, 1);
         question
     }
 
-    /// Returns what a subject may see at a turn, from 1: the messages of the turn, and all tools on
-    /// offer by then. `None` when the case has no such turn.
+    /// Returns the part that a subject may see at a turn, counted from 1: its messages, and all
+    /// tools offered up to then. `None` if the case has no such turn.
     pub fn question_at(&self, turn: usize) -> Option<Value> {
         let Some(later) = turn.checked_sub(2) else {
             return (turn == 1).then(|| self.question());
@@ -117,7 +118,7 @@ impl Case {
         Some(question)
     }
 
-    /// The tools on offer at a turn, from 1.
+    /// Iterates over the tools offered at a turn, counted from 1.
     pub(crate) fn tools_at(&self, turn: usize) -> impl Iterator<Item = &OfferedTool> {
         let later = self
             .turns
@@ -127,7 +128,7 @@ impl Case {
         self.tools.iter().chain(later)
     }
 
-    /// True if the case is a conversation in which tools run, or the user speaks again.
+    /// Returns `true` if tools run in the case, or if it has several turns.
     pub(crate) fn is_conversation(&self) -> bool {
         self.environment.is_some() || !self.turns.is_empty()
     }
@@ -147,13 +148,13 @@ impl Case {
 pub struct CaseTurn {
     /// The messages, the last of which is the user's.
     pub messages: Vec<CaseMessage>,
-    /// The tools that are on offer from this turn on, besides those of the turns before it.
+    /// The tools offered from this turn on, in addition to those of earlier turns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<OfferedTool>,
 }
 
 impl CaseTurn {
-    /// A turn of these messages.
+    /// Creates a turn with these messages.
     pub fn new(messages: impl IntoIterator<Item = CaseMessage>) -> Self {
         Self {
             messages: messages.into_iter().collect(),
@@ -161,7 +162,7 @@ impl CaseTurn {
         }
     }
 
-    /// Offers a tool from this turn on.
+    /// Adds a tool that is offered from this turn on.
     #[must_use]
     pub fn with_tool(mut self, tool: OfferedTool) -> Self {
         self.tools.push(tool);
@@ -173,14 +174,14 @@ impl CaseTurn {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CaseMessage {
-    /// The speaker.
+    /// The role of the author.
     pub role: Role,
-    /// The text.
+    /// The text of the message.
     pub content: String,
 }
 
 impl CaseMessage {
-    /// A message of text.
+    /// Creates a message with this text.
     pub fn new(role: Role, content: impl Into<String>) -> Self {
         Self {
             role,
@@ -189,7 +190,7 @@ impl CaseMessage {
     }
 }
 
-/// A tool that a case offers. It runs in a case with an [environment](Case::environment) alone.
+/// A tool that a case offers. It runs only in a case with an [environment](Case::environment).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct OfferedTool {
@@ -198,12 +199,12 @@ pub struct OfferedTool {
     /// The description that the model sees.
     #[serde(default)]
     pub description: String,
-    /// JSON Schema of the arguments: an object.
+    /// The JSON Schema of the arguments: an object.
     pub parameters: Value,
 }
 
 impl OfferedTool {
-    /// A tool without arguments.
+    /// Creates a tool without arguments.
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
         let parameters = json!({"type": "object", "properties": {}});
         Self {

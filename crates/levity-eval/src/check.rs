@@ -7,13 +7,13 @@ use crate::{Case, Transcript, TrialCall};
 
 mod matching;
 
-/// Decides whether an answer is right.
+/// A check that decides whether an answer is right.
 ///
 /// # Contract
-/// - The same case and the same transcript give the same score.
-/// - No transcript makes it panic: models wrote it.
+/// - The same case and transcript always give the same score.
+/// - No transcript causes a panic, because models wrote it.
 ///
-/// A closure is a check, too:
+/// A closure is also a check:
 ///
 /// ```
 /// use levity_eval::{Case, Check, Expectation, Score, Transcript};
@@ -26,7 +26,7 @@ mod matching;
 /// assert!(brief.check(&case, &Transcript::new().with_text("Paris.")).passed);
 /// ```
 pub trait Check: Send + Sync {
-    /// Scores an answer.
+    /// Scores the answer to a case.
     fn check(&self, case: &Case, transcript: &Transcript) -> Score;
 }
 
@@ -40,17 +40,17 @@ impl<F: Fn(&Case, &Transcript) -> Score + Send + Sync> Check for F {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Score {
-    /// True if the answer counts as right.
+    /// Set if the answer counts as right.
     pub passed: bool,
     /// The score, from 0 to 1.
     pub value: f64,
-    /// The reason for a failure; empty when it passed.
+    /// The reason for a failure; empty if the answer passed.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
 
 impl Score {
-    /// A right answer.
+    /// Creates the score of a right answer.
     pub fn pass() -> Self {
         Self {
             passed: true,
@@ -59,7 +59,7 @@ impl Score {
         }
     }
 
-    /// A wrong answer.
+    /// Creates the score of a wrong answer.
     pub fn fail(reason: impl Into<String>) -> Self {
         Self {
             passed: false,
@@ -68,7 +68,7 @@ impl Score {
         }
     }
 
-    /// Sets how good it is; values outside of 0 to 1 are moved to the nearer end.
+    /// Sets the value; values outside 0 to 1 are clamped.
     #[must_use]
     pub fn with_value(mut self, value: f64) -> Self {
         self.value = if value.is_nan() {
@@ -80,7 +80,7 @@ impl Score {
     }
 }
 
-/// Scores an answer by what its case expects. An answer with an error fails.
+/// Scores an answer by the expectation of its case. An answer with an error fails.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ExpectationCheck;
 
@@ -98,32 +98,32 @@ impl Check for ExpectationCheck {
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Expectation {
-    /// The words, without what is blank around them, are this text.
+    /// The answer, without surrounding white space, is this text.
     Exact {
-        /// The text.
+        /// The expected text.
         text: String,
     },
-    /// The words contain this text.
+    /// The answer contains this text.
     Contains {
-        /// The text.
+        /// The expected text.
         text: String,
     },
-    /// The words are JSON with this value; the order of keys does not matter, and `5` is `5.0`.
+    /// The answer is JSON with this value; the order of keys does not matter, and `5` equals `5.0`.
     Json {
-        /// The value.
+        /// The expected value.
         value: Value,
     },
-    /// These tools are called, and no others.
+    /// The answer calls these tools, and no others.
     Calls {
-        /// The calls.
+        /// The expected calls.
         calls: Vec<ExpectedCall>,
-        /// True if the order matters.
+        /// Set if the order matters.
         #[serde(default)]
         ordered: bool,
     },
-    /// No tool is called.
+    /// The answer calls no tool.
     NoCalls,
-    /// Only the judge of the suite can tell: it looks at the state that the calls lead to.
+    /// Only the judge of the suite can score it, from the state after the calls.
     Judged,
 }
 
@@ -151,7 +151,7 @@ impl Expectation {
         }
     }
 
-    /// Scores an answer.
+    /// Scores an answer against the expectation.
     pub fn score(&self, transcript: &Transcript) -> Score {
         match self {
             Self::Exact { text } if transcript.text.trim() == text.trim() => Score::pass(),
@@ -161,7 +161,7 @@ impl Expectation {
             Self::Json { value } => match serde_json::from_str(transcript.text.trim()) {
                 Ok(answer) if matching::same(&answer, value) => Score::pass(),
                 Ok(_) => Score::fail("the answer is another JSON value"),
-                Err(error) => Score::fail(format!("the answer is no JSON: {error}")),
+                Err(error) => Score::fail(format!("the answer is not JSON: {error}")),
             },
             Self::Calls { calls, ordered } => matching::calls(calls, &transcript.calls, *ordered),
             Self::NoCalls => match transcript.calls.first() {
@@ -173,32 +173,34 @@ impl Expectation {
     }
 }
 
-/// A call that a case expects, with the values that each argument may have.
+/// A call that a case expects, with the possible values of each argument.
 ///
-/// The alternatives are those of the Berkeley Function Calling Leaderboard: an empty string among
-/// them means that the argument may be left out, and strings are compared without case, spaces and
-/// the characters `,./-_*^`. In an object each key has a list of alternatives.
+/// The alternatives follow the Berkeley Function Calling Leaderboard. An empty string among them
+/// makes the argument optional. Strings are compared without case, spaces and the characters
+/// `,./-_*^`. In an object, each key has a list of alternatives.
 ///
 /// ```
 /// use levity_eval::{TrialCall, ExpectedCall};
 /// use serde_json::json;
 ///
-/// let expected = ExpectedCall::new("book").with_argument("day", ["May 1, 2026"]).with_argument("seats", [json!(2), json!("")]);
+/// let expected = ExpectedCall::new("book")
+///     .with_argument("day", ["May 1, 2026"])
+///     .with_argument("seats", [json!(2), json!("")]);
 /// assert_eq!(expected.mismatch(&TrialCall::new("book", json!({"day": "may 1 2026"}))), None);
 /// assert!(expected.mismatch(&TrialCall::new("book", json!({"day": "May 2"}))).is_some());
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ExpectedCall {
-    /// The tool.
+    /// The name of the tool.
     pub name: String,
-    /// The values that each argument may have. Others may not be given.
+    /// The possible values of each argument. Other arguments are not allowed.
     #[serde(default)]
     pub arguments: BTreeMap<String, Vec<Value>>,
 }
 
 impl ExpectedCall {
-    /// A call without arguments.
+    /// Creates a call without arguments.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -206,7 +208,7 @@ impl ExpectedCall {
         }
     }
 
-    /// Adds an argument and the values that it may have.
+    /// Adds an argument and its possible values.
     #[must_use]
     pub fn with_argument(
         mut self,
@@ -220,7 +222,7 @@ impl ExpectedCall {
         self
     }
 
-    /// Returns why a call is not this one; `None` when it is.
+    /// Returns the reason why a call does not match; `None` if it does.
     pub fn mismatch(&self, call: &TrialCall) -> Option<String> {
         matching::mismatch(self, call)
     }

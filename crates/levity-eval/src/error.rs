@@ -1,52 +1,52 @@
 use std::path::PathBuf;
 
-/// The result of this crate's functions.
+/// The result type of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error that keeps an evaluation from running or being scored.
+/// The reason why an evaluation cannot run or be scored.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A file cannot be read or written.
     #[error("`{}`: {source}", .path.display())]
     Io {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The reason.
+        /// The error of the operating system.
         #[source]
         source: std::io::Error,
     },
-    /// A line of a file is not what it should be.
+    /// A line of a file is invalid.
     #[error("`{}`, line {line}: {problem}", .path.display())]
     Line {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The line, from 1.
+        /// The line, counted from 1.
         line: usize,
-        /// The problem with it.
+        /// The problem in this line.
         problem: String,
     },
-    /// The folder has results of another evaluation.
-    #[error("`{}` has results of another evaluation: {difference}; name another \
+    /// The folder contains results of another evaluation.
+    #[error("`{}` contains results of another evaluation: {difference}; use another \
         folder", .path.display())]
     OtherEvaluation {
-        /// The folder.
+        /// The path of the folder.
         path: PathBuf,
-        /// The differences.
+        /// The differences between both evaluations.
         difference: String,
     },
     /// Another process writes to the folder.
-    #[error("another process writes to `{}`; wait for it, or name another folder", .0.display())]
+    #[error("another process writes to `{}`; wait for it, or use another folder", .0.display())]
     InUse(PathBuf),
-    /// The suite has something that cannot be used.
+    /// The suite contains an invalid case or category.
     #[error("{0}")]
     Suite(String),
-    /// The program that runs the tools of a case cannot be used.
+    /// The program that runs the tools of a case failed.
     #[error("the tools of case `{case}` {problem}")]
     Tools {
-        /// The case.
+        /// The id of the case.
         case: String,
-        /// The problem.
+        /// The problem with the tools.
         problem: String,
     },
     /// The judge could not score the trials.
@@ -55,7 +55,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// An error at a file.
+    /// Creates an error of a file operation.
     pub fn io(path: impl Into<PathBuf>, source: std::io::Error) -> Self {
         Self::Io {
             path: path.into(),

@@ -13,9 +13,10 @@ use crate::{
     Case, Check, Expectation, ExpectationCheck, Result, Results, Score, Subject, Transcript, Trial,
 };
 
-/// Has a subject answer the cases of a [`Results`] folder.
+/// Runs a subject on the cases of a [`Results`] folder.
 ///
-/// It makes one repetition, one case at a time, and gives each 10 minutes; setters change that.
+/// By default, it runs one repetition, one case at a time, with a time limit of 10 minutes per
+/// case. Use the setters to change that.
 #[derive(Clone)]
 pub struct Evaluation {
     repetitions: u32,
@@ -30,21 +31,22 @@ pub struct Evaluation {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct EvalProgress<'a> {
-    /// The trials that are there, those of earlier processes included.
+    /// The number of complete trials, including those of earlier processes.
     pub done: usize,
-    /// The trials that there will be.
+    /// The total number of trials.
     pub of: usize,
-    /// The trials that passed.
+    /// The number of trials that passed.
     pub passed: usize,
-    /// The trials that only the judge of the suite can score; they are not among those that passed.
+    /// The number of trials that only the judge of the suite can score; they do not count as
+    /// passed.
     pub unjudged: usize,
-    /// The trials with an error.
+    /// The number of trials with an error.
     pub errors: usize,
-    /// The case of the trial that ended now.
+    /// The case of the trial that just ended.
     pub case: &'a Case,
-    /// The trial that ended now.
+    /// The trial that just ended.
     pub trial: &'a Trial,
-    /// Its score.
+    /// The score of that trial.
     pub score: &'a Score,
 }
 
@@ -52,7 +54,7 @@ impl Evaluation {
     /// The default time limit of a case: 10 minutes.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 
-    /// An evaluation with the defaults.
+    /// Creates an evaluation with the default settings.
     pub fn new() -> Self {
         Self {
             repetitions: 1,
@@ -85,33 +87,33 @@ impl Evaluation {
         self
     }
 
-    /// Makes trials again that ended in an error.
+    /// Repeats the trials that ended in an error.
     #[must_use]
     pub fn retry_errors(mut self) -> Self {
         self.retry_errors = true;
         self
     }
 
-    /// The check that [`EvalProgress`] is counted by; what the case expects, by default.
+    /// Sets the check for [`EvalProgress`]; the expectation of the case by default.
     #[must_use]
     pub fn check(mut self, check: impl Check + 'static) -> Self {
         self.check = Arc::new(check);
         self
     }
 
-    /// The clock; the system's by default.
+    /// Sets the clock; the system's clock by default.
     #[must_use]
     pub fn world(mut self, world: Arc<dyn World>) -> Self {
         self.world = world;
         self
     }
 
-    /// Makes the trials that the folder does not have yet, of the cases that [`Results::create`]
-    /// was given, and appends each as soon as it is there. `watch` is told of each. Dropping the
-    /// future stops the work; what was appended stays.
+    /// Runs the missing trials of the cases that were passed to [`Results::create`], and appends
+    /// each as soon as it is complete. Calls `watch` for each. Dropping the future stops the work;
+    /// appended trials remain.
     ///
     /// # Errors
-    /// When the folder cannot be written to. What a subject cannot answer is a trial with an error.
+    /// Fails if the folder cannot be written. An error of the subject is a trial with an error.
     pub async fn run(
         &self,
         subject: &dyn Subject,
@@ -119,27 +121,27 @@ impl Evaluation {
         mut watch: impl FnMut(&EvalProgress<'_>),
     ) -> Result<()> {
         let cases: HashMap<String, Case> = results
-            .asked()
+            .requested()
             .map(|case| (case.id.clone(), case.clone()))
             .collect();
         let known = results.trials().iter();
         let known: HashMap<_, _> = known
             .map(|trial| (trial.key(), trial.error().is_some()))
             .collect();
-        let wanted = (0..self.repetitions).flat_map(|repetition| {
+        let keys = (0..self.repetitions).flat_map(|repetition| {
             results
-                .asked()
+                .requested()
                 .map(move |case| (case.id.clone(), repetition))
         });
         let (mut missing, mut of) = (Vec::new(), 0);
-        for key in wanted {
+        for key in keys {
             of += 1;
             match known.get(&key) {
                 Some(failed) if !(*failed && self.retry_errors) => {}
                 _ => missing.push(key),
             }
         }
-        let mut tally = Tallied::default();
+        let mut tally = ProgressCounts::default();
         let again: HashSet<_> = missing.iter().cloned().collect();
         for trial in results
             .trials()
@@ -164,7 +166,7 @@ impl Evaluation {
             let score = self.check.check(case, &trial.transcript);
             tally.add(case, &trial, &score);
             results.append(trial.clone())?;
-            let Tallied {
+            let ProgressCounts {
                 done,
                 passed,
                 unjudged,
@@ -201,7 +203,7 @@ impl Evaluation {
         }
     }
 
-    /// Reads cases of your own from a file: one [`Case`] as JSON on each line.
+    /// Reads your own cases from a file: one [`Case`] as JSON on each line.
     ///
     /// ```
     /// # let folder = tempfile::tempdir()?;
@@ -213,7 +215,7 @@ impl Evaluation {
     /// ```
     ///
     /// # Errors
-    /// When the file cannot be read, or a line is no case.
+    /// Fails if the file cannot be read, or if a line is not a case.
     pub fn read_cases(path: impl AsRef<Path>) -> Result<Vec<Case>> {
         read_cases(path.as_ref())
     }
@@ -235,14 +237,14 @@ impl fmt::Debug for Evaluation {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Tallied {
+struct ProgressCounts {
     done: usize,
     passed: usize,
     unjudged: usize,
     errors: usize,
 }
 
-impl Tallied {
+impl ProgressCounts {
     fn add(&mut self, case: &Case, trial: &Trial, score: &Score) {
         self.done += 1;
         self.passed += usize::from(score.passed);

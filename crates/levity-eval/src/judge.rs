@@ -12,16 +12,16 @@ use tokio::process::Command;
 use crate::python::Script;
 use crate::{Case, Error, Result, Results, Score, Scores, TrialScore};
 
-/// The time that a judge has for a folder, and for each trial in it, unless one is set.
+/// The default time of a judge for a folder, and for each trial in it.
 const TIME: Duration = Duration::from_secs(120);
 const TIME_FOR_TRIAL: Duration = Duration::from_secs(5);
 
-/// The most that a judge may write.
-const LONGEST: u64 = 256 << 20;
+/// The maximum output of a judge, in bytes.
+const MAX_OUTPUT: u64 = 256 << 20;
 
 /// A program that scores trials, such as the checker of a benchmark.
 ///
-/// It gets one line of JSON for each trial, `{"case": {..}, "trial": {..}}`, and writes first
+/// It reads one line of JSON for each trial, `{"case": {..}, "trial": {..}}`. It first writes
 /// `{"judge": "name and version"}` and then one line for each trial, in that order:
 /// `{"passed": true, "reason": ""}`.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ struct Verdict {
 }
 
 impl Judge {
-    /// A program without arguments.
+    /// Creates a judge from a program without arguments.
     pub fn new(program: impl Into<OsString>) -> Self {
         Self {
             program: program.into(),
@@ -55,7 +55,7 @@ impl Judge {
         }
     }
 
-    /// A script of this crate, in an isolated Python.
+    /// Creates a judge from a script of this crate, in an isolated Python.
     pub(crate) fn script(program: impl Into<OsString>, script: Script) -> Self {
         Self {
             script: Some(script),
@@ -63,7 +63,7 @@ impl Judge {
         }
     }
 
-    /// Adds arguments.
+    /// Adds arguments for the program.
     #[must_use]
     pub fn args(mut self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
         self.args
@@ -71,8 +71,8 @@ impl Judge {
         self
     }
 
-    /// Ends the program if it has not scored all trials after this time; by default two minutes,
-    /// and five seconds for each trial.
+    /// Sets the time after which the program is killed; by default two minutes, plus five seconds
+    /// for each trial.
     #[must_use]
     pub fn timeout(mut self, time: Duration) -> Self {
         self.timeout = Some(time);
@@ -82,7 +82,7 @@ impl Judge {
     /// Scores all trials of a folder. A trial with an error fails without being judged.
     ///
     /// # Errors
-    /// When the program cannot be started, fails, takes too long, or does not give one score for
+    /// Fails if the program cannot be started, fails, times out, or does not return one score for
     /// each trial.
     pub async fn score(&self, results: &Results) -> Result<Scores> {
         let cases: HashMap<&str, &Case> = results
@@ -110,14 +110,18 @@ impl Judge {
             .map_err(|_| {
                 let (program, seconds) = (self.program.display(), time.as_secs_f64());
                 Error::Judge(format!(
-                    "`{program}` was ended: it had not scored {trials} trials after {seconds} s"
+                    "`{program}` was killed: it did not score {trials} trials within {seconds} s"
                 ))
             })??;
         let mut output = output.lines().filter(|line| !line.trim().is_empty());
         let First { judge } = parse(output.next().unwrap_or_default())?;
         let verdicts = output.map(parse).collect::<Result<Vec<Verdict>>>()?;
         if verdicts.len() != judged.len() {
-            let problem = format!("gave {} scores for {} trials", verdicts.len(), judged.len());
+            let problem = format!(
+                "returned {} scores for {} trials",
+                verdicts.len(),
+                judged.len()
+            );
             return Err(Error::Judge(problem));
         }
         let mut verdicts = verdicts.into_iter();
@@ -154,22 +158,32 @@ impl Judge {
         let mut child = command.kill_on_drop(true).spawn().map_err(failed)?;
         let (mut input, output, problems) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let (mut said, mut complained) = (String::new(), String::new());
+        let (mut output_text, mut error_text) = (String::new(), String::new());
         let write = async {
             if let Some(mut input) = input.take() {
-                // A judge that ends early is told by its exit code.
+                // The exit code reports a judge that ends early.
                 let _ = input.write_all(lines).await;
             }
         };
         let read = async {
             match output {
-                Some(output) => output.take(LONGEST).read_to_string(&mut said).await,
+                Some(output) => {
+                    output
+                        .take(MAX_OUTPUT)
+                        .read_to_string(&mut output_text)
+                        .await
+                }
                 None => Ok(0),
             }
         };
         let listen = async {
             match problems {
-                Some(problems) => problems.take(LONGEST).read_to_string(&mut complained).await,
+                Some(problems) => {
+                    problems
+                        .take(MAX_OUTPUT)
+                        .read_to_string(&mut error_text)
+                        .await
+                }
                 None => Ok(0),
             }
         };
@@ -177,24 +191,24 @@ impl Judge {
         read.map_err(failed)?;
         let status = child.wait().await.map_err(failed)?;
         if !status.success() {
-            let last = complained
+            let last = error_text
                 .trim()
                 .lines()
                 .last()
-                .unwrap_or("it said nothing");
+                .unwrap_or("no output on standard error");
             return Err(Error::Judge(format!(
                 "failed ({status}): {}",
                 one_line(last, 500)
             )));
         }
-        Ok(said)
+        Ok(output_text)
     }
 }
 
 fn parse<'a, T: Deserialize<'a>>(line: &'a str) -> Result<T> {
     serde_json::from_str(line).map_err(|error| {
         Error::Judge(format!(
-            "wrote a line that is no score: {error}: {}",
+            "wrote a line that is not a score: {error}: {}",
             one_line(line, 200)
         ))
     })

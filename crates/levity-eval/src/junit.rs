@@ -1,4 +1,4 @@
-//! JUnit XML, as build servers read it.
+//! JUnit XML for build servers.
 
 use std::fmt::Write as _;
 
@@ -58,7 +58,7 @@ fn case(xml: &mut String, report: &EvalReport, trial: &Trial, score: &Score) {
     };
 }
 
-/// Text for an attribute. XML has no way to write most control characters, so they are replaced.
+/// Escapes text for an attribute. XML cannot express most control characters, so they are replaced.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for char in text.chars() {

@@ -1,11 +1,14 @@
-//! Evaluates agents on cases, and keeps every trial.
+//! Evaluation of agents on cases, with every trial stored.
 //!
-//! A [`Case`] is a question with what is expected. A [`Subject`] answers it: an agent of levity
-//! with a model, or a program in any language. Each answer is a [`Trial`], written to a [`Results`]
-//! folder as soon as it is there. A [`EvalReport`] counts the trials that pass a [`Check`].
+//! A [`Case`] is a question with an expectation. A [`Subject`] answers it: a levity agent with a
+//! model, or a program in any language. Each answer is a [`Trial`], written to a [`Results`] folder
+//! as soon as it is complete. An [`EvalReport`] counts the trials that pass a [`Check`].
 //!
 //! ```
-//! use levity_eval::{AgentSubject, Case, Evaluation, ExpectedCall, Expectation, Header, OfferedTool, EvalReport, Results};
+//! use levity_eval::{
+//!     AgentSubject, Case, EvalReport, Evaluation, Expectation, ExpectedCall, Header, OfferedTool,
+//!     Results,
+//! };
 //! use levity_test::ScriptedModel;
 //! use serde_json::json;
 //!
@@ -17,9 +20,11 @@
 //!     "required": ["city"],
 //! }));
 //! let brest = ExpectedCall::new("weather").with_argument("city", ["Brest", "Brest, France"]);
-//! let cases = [Case::new("weather-1", "Does it rain in Brest?", Expectation::calls([brest])).with_tool(weather)];
+//! let expect = Expectation::calls([brest]);
+//! let cases = [Case::new("weather-1", "Does it rain in Brest?", expect).with_tool(weather)];
 //!
-//! let subject = AgentSubject::new("levity", ScriptedModel::new().call("weather", json!({"city": "brest"})));
+//! let model = ScriptedModel::new().call("weather", json!({"city": "brest"}));
+//! let subject = AgentSubject::new("levity", model);
 //! # let folder = tempfile::tempdir().map_err(|error| levity_eval::Error::io(".", error))?;
 //! # let folder = folder.path();
 //! let mut results = Results::create(folder, &Header::new("own", "levity"), &cases)?;
@@ -31,13 +36,14 @@
 //! # }
 //! ```
 //!
-//! - An evaluation that was killed continues where it was: trials that are in the folder are not
-//!   repeated.
-//! - A subject that fails gives a trial with an error, and the evaluation continues.
-//! - Trials can be scored again, by other checks, without a call of a model.
-//! - Answers never reach a subject: it gets the case [without what is expected](Case::question).
+//! - An evaluation that was killed resumes where it stopped: trials in the folder are not repeated.
+//! - A subject that fails yields a trial with an error, and the evaluation continues.
+//! - Trials can be scored again by other checks, without calling a model.
+//! - Expected answers never reach a subject: it gets the case [without its
+//!   expectation](Case::question).
 //!
-//! This crate has no statistics library: [`wilson`] and [`mcnemar`] are a few lines each.
+//! This crate deliberately has no statistics library: [`wilson`] and [`mcnemar`] are a few lines
+//! each.
 
 pub mod bfcl;
 mod case;

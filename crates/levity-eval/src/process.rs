@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-/// The longest line that is read.
-const LONGEST: u64 = 16 << 20;
+/// The maximum length of a line, in bytes.
+const MAX_LINE: u64 = 16 << 20;
 
 /// A program that exchanges lines. Dropping it kills the program.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl LineProcess {
             .kill_on_drop(true);
         let mut child = command
             .spawn()
-            .map_err(|error| format!("`{}` cannot be started: {error}", program.display()))?;
+            .map_err(|error| format!("cannot start `{}`: {error}", program.display()))?;
         match (child.stdin.take(), child.stdout.take()) {
             (Some(input), Some(output)) => Ok(Self {
                 child,
@@ -43,27 +43,27 @@ impl LineProcess {
         }
     }
 
-    /// One line out, one line back; `None` when the program has ended, or writes without an end.
+    /// Sends one line and reads one; `None` if the program has ended, or if the line is too long.
     pub(crate) async fn exchange(&mut self, line: &[u8]) -> Option<Vec<u8>> {
         // A program that does not read may still have answered.
         let _ = self.input.write_all(line).await;
         let _ = self.input.flush().await;
         let mut reply = Vec::new();
         (&mut self.output)
-            .take(LONGEST)
+            .take(MAX_LINE)
             .read_until(b'\n', &mut reply)
             .await
             .ok()?;
         (!reply.trim_ascii().is_empty()).then_some(reply)
     }
 
-    /// Waits for the program's end after its input was closed.
+    /// Closes the input and waits for the end of the program.
     pub(crate) async fn end(mut self) -> String {
         drop(self.input);
         match tokio::time::timeout(Duration::from_secs(5), self.child.wait()).await {
             Ok(Ok(status)) => status.to_string(),
             Ok(Err(error)) => error.to_string(),
-            Err(_) => "it still runs".to_owned(),
+            Err(_) => "it is still running".to_owned(),
         }
     }
 }

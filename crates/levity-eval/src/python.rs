@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf, absolute};
 
 use tokio::process::Command;
 
-/// Makes the package that `sys.argv[1]` names importable.
+/// The code that makes the package in `sys.argv[1]` importable.
 const PACKAGE: &str = include_str!("../judge/package.py");
 
-/// The variables that Python keeps: none of them is a key, and none adds code.
-const KEPT: [&str; 6] = [
+/// The environment variables passed to Python: none of them is a key, and none adds code.
+const KEPT_VARIABLES: [&str; 6] = [
     "PATH",
     "HOME",
     "LANG",
@@ -17,7 +17,7 @@ const KEPT: [&str; 6] = [
     "APPDATA",
 ];
 
-/// A script of this crate in Python, and the folder that has the package for it.
+/// A Python script of this crate, and the folder that contains its package.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     pub(crate) text: &'static str,
@@ -25,13 +25,14 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// Python with the script, which imports `bfcl_eval` and `mpmath` from the folder of the
-    /// package, or the installed ones.
+    /// Returns the command that runs the script, which imports `bfcl_eval` and `mpmath` from the
+    /// folder of the package, or the installed ones.
     ///
-    /// No other code is imported from the working directory, that folder or the paths in variables:
-    /// Python is isolated (`-I`), starts in the root folder and gets no variable beside [`KEPT`].
+    /// No other code is imported from the working directory, that folder or paths in variables.
+    /// Python is isolated (`-I`), starts in the root folder and gets only the variables in
+    /// [`KEPT_VARIABLES`].
     pub(crate) fn command(&self, program: &OsStr) -> Command {
-        // A relative path means the same file after the change of the folder.
+        // A relative path must be resolved before the folder changes.
         let named = Path::new(program);
         let program = match named.components().count() {
             0 | 1 if !named.has_root() => named.to_owned(),
@@ -43,7 +44,8 @@ impl Script {
             .arg(format!("{PACKAGE}\n{}", self.text))
             .args(&self.package);
         command.env_clear().envs(
-            KEPT.iter()
+            KEPT_VARIABLES
+                .iter()
                 .filter_map(|name| Some((name, env::var_os(name)?))),
         );
         command.current_dir("/");

@@ -7,7 +7,7 @@ use crate::junit;
 use crate::table::Table;
 use crate::{Header, Interval, Results, Score, Scores, Trial, mcnemar, wilson};
 
-/// The success of one subject, by category and in all.
+/// The success of one subject, by category and in total.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct EvalReport {
@@ -15,9 +15,9 @@ pub struct EvalReport {
     pub header: Header,
     /// The judge that scored the trials.
     pub judge: String,
-    /// Each category, by name.
+    /// The counts of each category, by name.
     pub categories: BTreeMap<String, Tally>,
-    /// All trials.
+    /// The counts of all trials.
     pub total: Tally,
     #[serde(skip)]
     trials: Vec<(Trial, Score)>,
@@ -27,23 +27,23 @@ pub struct EvalReport {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Tally {
-    /// The trials.
+    /// The number of trials.
     pub trials: u64,
-    /// Those that passed.
+    /// The number of trials that passed.
     pub passed: u64,
-    /// The share of those that passed.
+    /// The share of trials that passed.
     pub success: f64,
-    /// The 95% interval of that share, by Wilson.
+    /// The 95% Wilson interval of that share.
     pub interval: Option<Interval>,
-    /// The mean of the scores' values.
+    /// The mean value of the scores.
     pub mean_value: f64,
-    /// The trials in which a call reached a tool.
+    /// The number of trials in which a call reached a tool.
     pub called: u64,
-    /// The trials that ended in an error.
+    /// The number of trials that ended in an error.
     pub errors: u64,
-    /// The tokens, as far as the subject says.
+    /// The tokens, as far as the subject reports them.
     pub usage: Usage,
-    /// The time of all trials together, in milliseconds.
+    /// The total time of all trials, in milliseconds.
     pub millis: u64,
 }
 
@@ -69,7 +69,7 @@ impl Tally {
 }
 
 impl EvalReport {
-    /// Counts the trials of a folder by these scores. Trials without a score are left out.
+    /// Counts the trials of a folder by these scores. Trials without a score are omitted.
     pub fn new(results: &Results, scores: &Scores) -> Self {
         let by_key: HashMap<_, _> = scores
             .scores
@@ -87,10 +87,10 @@ impl EvalReport {
         )
     }
 
-    /// The same report on the trials of some categories alone.
+    /// Returns the report for the trials of some categories only.
     #[must_use]
     pub fn only(self, categories: &[impl AsRef<str>]) -> Self {
-        let wanted = |trial: &Trial| {
+        let is_selected = |trial: &Trial| {
             categories
                 .iter()
                 .any(|category| category.as_ref() == trial.category)
@@ -98,7 +98,7 @@ impl EvalReport {
         let trials = self
             .trials
             .into_iter()
-            .filter(|(trial, _)| wanted(trial))
+            .filter(|(trial, _)| is_selected(trial))
             .collect();
         Self::of(self.header, self.judge, trials)
     }
@@ -125,12 +125,12 @@ impl EvalReport {
         }
     }
 
-    /// The trials and their scores.
+    /// Iterates over the trials and their scores.
     pub fn trials(&self) -> impl Iterator<Item = (&Trial, &Score)> {
         self.trials.iter().map(|(trial, score)| (trial, score))
     }
 
-    /// The report as a table of text.
+    /// Formats the report as a text table.
     pub fn to_text(&self) -> String {
         let mut table = Table::new([
             "category",
@@ -156,12 +156,12 @@ impl EvalReport {
         )
     }
 
-    /// The report as JSON.
+    /// Formats the report as JSON.
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 
-    /// The trials as JUnit XML, one test suite for each category.
+    /// Formats the trials as JUnit XML, with one test suite for each category.
     pub fn to_junit(&self) -> String {
         junit::xml(self)
     }
@@ -193,7 +193,7 @@ fn range(interval: Interval) -> String {
     format!("{:.1}-{:.1}%", interval.low * 100.0, interval.high * 100.0)
 }
 
-/// Two subjects on the cases that both answered.
+/// A comparison of two subjects on the cases that both answered.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SubjectComparison {
@@ -201,13 +201,13 @@ pub struct SubjectComparison {
     pub first: ComparisonSide,
     /// The second subject.
     pub second: ComparisonSide,
-    /// The trials that both have.
+    /// The number of trials that both subjects have.
     pub pairs: u64,
-    /// The trials that both passed.
+    /// The number of trials that both passed.
     pub both: u64,
-    /// The trials that only the first passed.
+    /// The trials that only the first subject passed.
     pub only_first: Vec<String>,
-    /// The trials that only the second passed.
+    /// The trials that only the second subject passed.
     pub only_second: Vec<String>,
     /// The two-sided p-value of McNemar's exact test.
     pub p_value: f64,
@@ -217,15 +217,15 @@ pub struct SubjectComparison {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ComparisonSide {
-    /// The name.
+    /// The name of the subject.
     pub subject: String,
     /// The judge that scored its trials.
     pub judge: String,
-    /// Its trials that the other subject has not.
+    /// The number of its trials that the other subject does not have.
     pub unpaired: u64,
-    /// Its counts over the pairs.
+    /// The counts over the pairs.
     pub tally: Tally,
-    /// The same for each category.
+    /// The counts over the pairs, for each category.
     pub categories: BTreeMap<String, Tally>,
 }
 
@@ -273,12 +273,12 @@ impl SubjectComparison {
         }
     }
 
-    /// True if the same judge scored both subjects.
+    /// Returns `true` if the same judge scored both subjects.
     pub fn is_same_judge(&self) -> bool {
         self.first.judge == self.second.judge
     }
 
-    /// The comparison as tables of text.
+    /// Formats the comparison as text tables.
     pub fn to_text(&self) -> String {
         let names: BTreeMap<&String, ()> = self
             .first
@@ -360,7 +360,7 @@ impl SubjectComparison {
         );
         if self.first.unpaired + self.second.unpaired > 0 {
             text += &format!(
-                "left out, since the other subject has no such trial: {} of the first, {} of the \
+                "omitted, because the other subject has no such trial: {} of the first, {} of the \
                     second\n",
                 self.first.unpaired, self.second.unpaired
             );

@@ -20,20 +20,20 @@ const SCORES: &str = "scores.jsonl";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Header {
-    /// The suite that the cases are from.
+    /// The suite of the cases.
     pub suite: String,
     /// The name of the subject.
     pub subject: String,
-    /// Settings that make the trials comparable: model, temperature, version.
+    /// The settings that make the trials comparable: model, temperature, version.
     #[serde(default)]
     pub settings: Map<String, Value>,
-    /// Facts that may change before the evaluation is complete, such as where the data are.
+    /// Facts that may change before the evaluation is complete, such as the location of the data.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub facts: Map<String, Value>,
 }
 
 impl Header {
-    /// A header without settings.
+    /// Creates a header without settings.
     pub fn new(suite: impl Into<String>, subject: impl Into<String>) -> Self {
         Self {
             suite: suite.into(),
@@ -43,14 +43,14 @@ impl Header {
         }
     }
 
-    /// Adds a setting.
+    /// Adds a setting to the header.
     #[must_use]
     pub fn with_setting(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.settings.insert(name.into(), value.into());
         self
     }
 
-    /// Adds a fact.
+    /// Adds a fact to the header.
     #[must_use]
     pub fn with_fact(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.facts.insert(name.into(), value.into());
@@ -60,9 +60,9 @@ impl Header {
     /// Describes the differences between two headers.
     fn difference(&self, other: &Self) -> Option<String> {
         let pair = |name: &str, one: &Value, two: &Value| {
-            (one != two).then(|| format!("`{name}` is {one} there and {two} here"))
+            (one != two).then(|| format!("`{name}` is {one} in the folder and {two} now"))
         };
-        let whole = |header: &Self| {
+        let complete = |header: &Self| {
             let named = [("suite", &header.suite), ("subject", &header.subject)];
             let named = named.map(|(name, value)| (name.to_owned(), Value::from(&**value)));
             named
@@ -70,7 +70,7 @@ impl Header {
                 .chain(header.settings.clone())
                 .collect::<BTreeMap<_, _>>()
         };
-        let (one, two) = (whole(self), whole(other));
+        let (one, two) = (complete(self), complete(other));
         let names: BTreeMap<_, ()> = one
             .keys()
             .chain(two.keys())
@@ -95,27 +95,27 @@ impl Header {
 /// | `trials.jsonl` | one [`Trial`] a line, in the order in which they ended |
 /// | `scores.jsonl` | the [`Scores`] |
 ///
-/// A trial is appended as soon as it is there. A last line that a kill cut short is dropped when
-/// the folder is opened for writing. Only one process at a time can write to a folder.
+/// A trial is appended as soon as it is complete. If a kill cut the last line short, the line is
+/// dropped when the folder is opened for writing. Only one process at a time can write to a folder.
 #[derive(Debug)]
 pub struct Results {
     folder: PathBuf,
     header: Header,
     cases: Vec<Case>,
-    /// The ids of the cases that [`create`](Self::create) was given.
-    asked: HashSet<String>,
+    /// The ids of the cases that were passed to [`create`](Self::create).
+    requested: HashSet<String>,
     trials: Vec<Trial>,
-    /// Open and locked, in a folder that is written to.
+    /// The file of the trials, open and locked, if the folder was opened for writing.
     file: Option<File>,
 }
 
 impl Results {
-    /// Opens a folder to write to it, and makes it if it is not there. Cases that are new are added
-    /// to those it has.
+    /// Opens a folder for writing, and creates it if necessary. New cases are added to those in the
+    /// folder.
     ///
     /// # Errors
-    /// When the folder has results of another evaluation, another process writes to it, or it
-    /// cannot be read and written.
+    /// Fails if the folder contains results of another evaluation, if another process writes to it,
+    /// or if it cannot be read and written.
     pub fn create(folder: impl Into<PathBuf>, header: &Header, cases: &[Case]) -> Result<Self> {
         let folder = folder.into();
         fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, error))?;
@@ -127,7 +127,7 @@ impl Results {
             Err(TryLockError::WouldBlock) => return Err(Error::InUse(folder)),
             Err(TryLockError::Error(error)) => return Err(Error::io(&path, error)),
         }
-        drop_torn_line(&mut file).map_err(|error| Error::io(&path, error))?;
+        drop_incomplete_line(&mut file).map_err(|error| Error::io(&path, error))?;
         let known = match folder.join(HEADER).exists() {
             true => {
                 let found = Self::open(&folder)?;
@@ -140,35 +140,35 @@ impl Results {
                 found
             }
             false => {
-                let (cases, trials, asked) = (Vec::new(), Vec::new(), HashSet::new());
+                let (cases, trials, requested) = (Vec::new(), Vec::new(), HashSet::new());
                 Self {
                     folder,
                     header: header.clone(),
                     cases,
-                    asked,
+                    requested,
                     trials,
                     file: None,
                 }
             }
         };
-        let asked = cases.iter().map(|case| case.id.clone()).collect();
-        let cases = merged(&known, cases)?;
+        let requested = cases.iter().map(|case| case.id.clone()).collect();
+        let cases = merge_cases(&known, cases)?;
         write_lines(&known.folder.join(CASES), &cases)?;
         let text = serde_json::to_string_pretty(header).unwrap_or_default() + "\n";
         write(&known.folder.join(HEADER), text.as_bytes())?;
         Ok(Self {
             header: header.clone(),
             cases,
-            asked,
+            requested,
             file: Some(file),
             ..known
         })
     }
 
-    /// Opens a folder to look at it.
+    /// Opens a folder for reading.
     ///
     /// # Errors
-    /// When it has no results, or they cannot be read.
+    /// Fails if it contains no results, or if they cannot be read.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self> {
         let folder = folder.into();
         let path = folder.join(HEADER);
@@ -178,14 +178,14 @@ impl Results {
             line: error.line(),
             problem: error.to_string(),
         })?;
-        let cases: Vec<Case> = read_lines(&folder.join(CASES), Torn::Error)?;
-        let all: Vec<Trial> = read_lines(&folder.join(TRIALS), Torn::Drop)?;
+        let cases: Vec<Case> = read_lines(&folder.join(CASES), IncompleteLine::Error)?;
+        let all: Vec<Trial> = read_lines(&folder.join(TRIALS), IncompleteLine::Drop)?;
         let mut trials: Vec<Trial> = Vec::new();
         let mut places = HashMap::new();
         for trial in all {
-            // A trial that was repeated counts once, as it was last.
+            // A repeated trial counts once, with its last result.
             match places.get(&trial.key()) {
-                Some(&place) => trials[place] = trial,
+                Some(&index) => trials[index] = trial,
                 None => {
                     places.insert(trial.key(), trials.len());
                     trials.push(trial);
@@ -196,49 +196,49 @@ impl Results {
             folder,
             header,
             cases,
-            asked: HashSet::new(),
+            requested: HashSet::new(),
             trials,
             file: None,
         })
     }
 
-    /// The folder.
+    /// Returns the path of the folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The description of the evaluation: suite, subject and settings.
+    /// Returns the description of the evaluation: suite, subject and settings.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The cases that [`create`](Self::create) was given. A folder may have others, of another call
-    /// or of whoever made it.
-    pub(crate) fn asked(&self) -> impl Iterator<Item = &Case> {
+    /// Iterates over the cases that were passed to [`create`](Self::create). The folder may contain
+    /// others, from another call or another author.
+    pub(crate) fn requested(&self) -> impl Iterator<Item = &Case> {
         self.cases
             .iter()
-            .filter(|case| self.asked.contains(&case.id))
+            .filter(|case| self.requested.contains(&case.id))
     }
 
-    /// The cases.
+    /// Returns all cases of the folder.
     pub fn cases(&self) -> &[Case] {
         &self.cases
     }
 
-    /// The case with this id.
+    /// Returns the case with this id.
     pub fn case(&self, id: &str) -> Option<&Case> {
         self.cases.iter().find(|case| case.id == id)
     }
 
-    /// The trials, each once.
+    /// Returns the trials, each once.
     pub fn trials(&self) -> &[Trial] {
         &self.trials
     }
 
-    /// Appends a trial. One with the same case and repetition replaces the earlier one.
+    /// Appends a trial. It replaces an earlier one with the same case and repetition.
     ///
     /// # Errors
-    /// When the folder was opened only to look at it, or cannot be written to.
+    /// Fails if the folder was opened for reading, or if it cannot be written.
     pub fn append(&mut self, trial: Trial) -> Result<()> {
         let path = self.folder.join(TRIALS);
         let Some(file) = &mut self.file else {
@@ -263,7 +263,7 @@ impl Results {
         Ok(())
     }
 
-    /// Scores all trials by what their cases expect.
+    /// Scores all trials by the expectations of their cases.
     pub fn check_all(&self) -> Scores {
         self.check_by("levity", &ExpectationCheck)
     }
@@ -273,7 +273,7 @@ impl Results {
         let cases: HashMap<&str, &Case> = self.cases.iter().map(|case| (&*case.id, case)).collect();
         let score = |trial: &Trial| match cases.get(&*trial.case) {
             Some(case) => check.check(case, &trial.transcript),
-            None => Score::fail("the folder does not have the case"),
+            None => Score::fail("the folder does not contain the case"),
         };
         let scores = self
             .trials
@@ -285,10 +285,10 @@ impl Results {
         }
     }
 
-    /// Writes scores beside the trials.
+    /// Writes scores next to the trials.
     ///
     /// # Errors
-    /// When the folder cannot be written to.
+    /// Fails if the folder cannot be written.
     pub fn write_scores(&self, scores: &Scores) -> Result<()> {
         let lines = scores.scores.iter().map(|score| Line {
             judge: scores.judge.clone(),
@@ -297,16 +297,16 @@ impl Results {
         write_lines(&self.folder.join(SCORES), &lines.collect::<Vec<_>>())
     }
 
-    /// The scores that were written last; `None` when there are none, or trials came later.
+    /// Returns the last written scores; `None` if there are none, or if trials were added later.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// Fails if the scores cannot be read.
     pub fn scores(&self) -> Result<Option<Scores>> {
         let path = self.folder.join(SCORES);
         if !path.exists() {
             return Ok(None);
         }
-        let lines: Vec<Line> = read_lines(&path, Torn::Error)?;
+        let lines: Vec<Line> = read_lines(&path, IncompleteLine::Error)?;
         let judge = lines
             .first()
             .map(|line| line.judge.clone())
@@ -323,16 +323,16 @@ impl Results {
         Ok(current.then_some(Scores { judge, scores }))
     }
 
-    /// Writes a file beside the trials, such as a report.
+    /// Writes a file next to the trials, such as a report.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// Fails if the file cannot be written.
     pub fn write_file(&self, name: &str, text: &str) -> Result<()> {
         write(&self.folder.join(name), text.as_bytes())
     }
 }
 
-/// The scores of all trials of a folder, and who gave them.
+/// The scores of all trials of a folder, with the name of the judge.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Scores {
@@ -343,7 +343,7 @@ pub struct Scores {
 }
 
 impl Scores {
-    /// Scores of a judge.
+    /// Creates the scores of a judge.
     pub fn new(judge: impl Into<String>, scores: Vec<TrialScore>) -> Self {
         Self {
             judge: judge.into(),
@@ -361,16 +361,16 @@ pub struct TrialScore {
     /// The repetition, from 0.
     #[serde(default)]
     pub repetition: u32,
-    /// The start of the trial, which tells it from one that was made again.
+    /// The start of the trial, which distinguishes it from a repeated one.
     #[serde(default)]
     pub at: levity_core::Timestamp,
-    /// The score.
+    /// The score of the trial.
     #[serde(flatten)]
     pub score: Score,
 }
 
 impl TrialScore {
-    /// The score of a trial.
+    /// Creates the score of a trial.
     pub fn new(trial: &Trial, score: Score) -> Self {
         Self {
             case: trial.case.clone(),
@@ -388,24 +388,24 @@ struct Line {
     score: TrialScore,
 }
 
-/// The treatment of a last line without its end.
+/// The treatment of an incomplete last line.
 #[derive(Clone, Copy)]
-enum Torn {
+enum IncompleteLine {
     Drop,
     Error,
 }
 
 /// Reads one value from each line of a file.
-fn read_lines<T: DeserializeOwned>(path: &Path, torn: Torn) -> Result<Vec<T>> {
+fn read_lines<T: DeserializeOwned>(path: &Path, incomplete: IncompleteLine) -> Result<Vec<T>> {
     let bytes = read_at_most(path, LARGEST).map_err(|error| Error::io(path, error))?;
-    let whole = match torn {
-        Torn::Drop => bytes
+    let complete = match incomplete {
+        IncompleteLine::Drop => bytes
             .iter()
             .rposition(|byte| *byte == b'\n')
             .map_or(0, |end| end + 1),
-        Torn::Error => bytes.len(),
+        IncompleteLine::Error => bytes.len(),
     };
-    let lines = bytes[..whole].split(|byte| *byte == b'\n').enumerate();
+    let lines = bytes[..complete].split(|byte| *byte == b'\n').enumerate();
     let lines = lines.filter(|(_, line)| !line.trim_ascii().is_empty());
     lines
         .map(|(at, line)| {
@@ -418,9 +418,9 @@ fn read_lines<T: DeserializeOwned>(path: &Path, torn: Torn) -> Result<Vec<T>> {
         .collect()
 }
 
-/// Reads cases, one on each line of a file.
+/// Reads cases, one from each line of a file.
 pub(crate) fn read_cases(path: &Path) -> Result<Vec<Case>> {
-    read_lines(path, Torn::Error)
+    read_lines(path, IncompleteLine::Error)
 }
 
 fn write_lines<T: Serialize>(path: &Path, values: &[T]) -> Result<()> {
@@ -432,36 +432,36 @@ fn write_lines<T: Serialize>(path: &Path, values: &[T]) -> Result<()> {
     write(path, &bytes)
 }
 
-/// Replaces a file as a whole, so that a kill leaves the old one or the new one.
+/// Replaces a file atomically, so that a kill leaves the old or the new file.
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     Replace::new(path)
         .write(bytes)
         .map_err(|error| Error::io(path, error))
 }
 
-fn drop_torn_line(file: &mut File) -> std::io::Result<()> {
+fn drop_incomplete_line(file: &mut File) -> std::io::Result<()> {
     let mut bytes = Vec::new();
     check_size(file, LARGEST)?;
     file.seek(SeekFrom::Start(0))?;
     file.read_to_end(&mut bytes)?;
-    let whole = bytes
+    let complete = bytes
         .iter()
         .rposition(|byte| *byte == b'\n')
         .map_or(0, |end| end + 1);
-    if whole < bytes.len() {
-        file.set_len(whole as u64)
+    if complete < bytes.len() {
+        file.set_len(complete as u64)
     } else {
         Ok(())
     }
 }
 
-/// The cases of a folder and those that are new to it.
-fn merged(known: &Results, new: &[Case]) -> Result<Vec<Case>> {
+/// Merges the cases of a folder with new ones.
+fn merge_cases(known: &Results, new: &[Case]) -> Result<Vec<Case>> {
     let mut cases = known.cases.clone();
     let mut places: HashMap<String, usize> = cases
         .iter()
         .enumerate()
-        .map(|(place, case)| (case.id.clone(), place))
+        .map(|(index, case)| (case.id.clone(), index))
         .collect();
     let mut seen = HashSet::new();
     for case in new {
@@ -472,8 +472,8 @@ fn merged(known: &Results, new: &[Case]) -> Result<Vec<Case>> {
             )));
         }
         match places.get(&case.id) {
-            Some(&place) if cases[place] != *case => {
-                let difference = format!("its case `{}` is another one", case.id);
+            Some(&index) if cases[index] != *case => {
+                let difference = format!("its case `{}` differs", case.id);
                 return Err(Error::OtherEvaluation {
                     path: known.folder.clone(),
                     difference,

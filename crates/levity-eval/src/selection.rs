@@ -4,28 +4,28 @@ use crate::Case;
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Selection {
-    /// Only cases whose index in their category, from 0, is odd (`Some(true)`) or even
+    /// Selects only cases whose index in their category, from 0, is odd (`Some(true)`) or even
     /// (`Some(false)`).
     pub odd: Option<bool>,
     /// The number of cases to skip.
     pub offset: usize,
-    /// The number of cases to read.
+    /// The maximum number of cases.
     pub limit: Option<usize>,
 }
 
 impl Selection {
-    /// All cases.
+    /// Creates a selection of all cases.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Chooses among cases, in each category for itself. Without categories, all are wanted.
+    /// Selects among cases, separately in each category. Without categories, all are included.
     pub fn of(&self, cases: Vec<Case>, categories: &[impl AsRef<str>]) -> Vec<Case> {
-        let wanted = |name: &str| {
+        let is_selected = |name: &str| {
             categories.is_empty() || categories.iter().any(|category| category.as_ref() == name)
         };
         let mut groups: Vec<(String, Vec<Case>)> = Vec::new();
-        for case in cases.into_iter().filter(|case| wanted(&case.category)) {
+        for case in cases.into_iter().filter(|case| is_selected(&case.category)) {
             match groups.iter_mut().find(|(name, _)| *name == case.category) {
                 Some((_, group)) => group.push(case),
                 None => groups.push((case.category.clone(), vec![case])),

@@ -6,16 +6,16 @@ const Z: f64 = 1.959_963_984_540_054;
 /// A range of shares, from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// The lower end.
+    /// The lower end of the range.
     pub low: f64,
-    /// The upper end.
+    /// The upper end of the range.
     pub high: f64,
 }
 
-/// The 95% interval of Wilson for a share of `passed` among `trials`. Without trials it is all of 0
+/// Returns the 95% Wilson interval for a share of `passed` among `trials`. Without trials, it is 0
 /// to 1.
 ///
-/// The trials count as independent, so repetitions of one case make it narrower than it should be.
+/// The trials are assumed to be independent, so repetitions of a case make the interval too narrow.
 ///
 /// ```
 /// let interval = levity_eval::wilson(8, 10);
@@ -32,7 +32,7 @@ pub fn wilson(passed: u64, trials: u64) -> Interval {
     let (share, square) = (passed / n, Z * Z);
     let centre = (share + square / (2.0 * n)) / (1.0 + square / n);
     let half = Z / (1.0 + square / n) * (share * (1.0 - share) / n + square / (4.0 * n * n)).sqrt();
-    // At the ends the formula gives 0 and 1 but for rounding.
+    // At the ends, the formula gives 0 and 1 except for rounding.
     let low = if passed == 0.0 {
         0.0
     } else {
@@ -46,8 +46,8 @@ pub fn wilson(passed: u64, trials: u64) -> Interval {
     Interval { low, high }
 }
 
-/// The two-sided p-value of McNemar's exact test: `first` cases only the first subject passed,
-/// `second` only the second.
+/// Returns the two-sided p-value of McNemar's exact test: `first` cases that only the first subject
+/// passed, `second` only the second.
 ///
 /// ```
 /// assert_eq!(levity_eval::mcnemar(1, 9), 0.021484375);
@@ -58,7 +58,7 @@ pub fn mcnemar(first: u64, second: u64) -> f64 {
     if n <= 60 {
         return exact(fewer, n);
     }
-    // Logarithms, since 2^-n is no `f64` beyond n = 1074.
+    // Logarithms are used because 2^-n is not an `f64` beyond n = 1074.
     let mut term = -(n as f64) * std::f64::consts::LN_2;
     let mut sum = term.exp();
     for k in 1..=fewer {
@@ -68,7 +68,7 @@ pub fn mcnemar(first: u64, second: u64) -> f64 {
     (2.0 * sum).min(1.0)
 }
 
-/// The same in whole numbers, for few cases.
+/// Computes the p-value in integers, for few cases.
 fn exact(fewer: u64, n: u64) -> f64 {
     let (mut term, mut sum) = (1_u128, 1_u128);
     for k in 1..=fewer {
@@ -83,8 +83,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wilson_gives_the_published_intervals() {
-        // Newcombe, Statistics in Medicine 17 (1998), table I, method 3.
+    fn wilson_returns_published_intervals() {
+        // Source: Newcombe, Statistics in Medicine 17 (1998), table I, method 3.
         for (passed, trials, low, high) in [
             (81, 263, 0.2553, 0.3662),
             (15, 148, 0.0624, 0.1605),
@@ -108,8 +108,8 @@ mod tests {
     }
 
     #[test]
-    fn mcnemar_gives_the_exact_values() {
-        // Computed with fractions; the last ones are beyond what whole numbers of 128 bits hold.
+    fn mcnemar_returns_exact_values() {
+        // Computed with fractions; the last ones exceed integers of 128 bits.
         for (first, second, p) in [
             (0, 0, 1.0),
             (0, 5, 0.0625),

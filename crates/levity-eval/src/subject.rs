@@ -8,17 +8,17 @@ mod command;
 pub use agent::AgentSubject;
 pub use command::CommandSubject;
 
-/// Something that answers cases.
+/// A subject that answers cases.
 ///
 /// # Contract
-/// - A failure is a transcript with an error and what was reached before it; it does not end the
+/// - A failure is a transcript with an error and the partial answer; it does not end the
 ///   evaluation.
-/// - Cases do not influence each other: what was answered before is forgotten.
+/// - Cases are independent of each other: earlier answers are forgotten.
 /// - Dropping the future of `answer` stops the work on the case.
 #[async_trait]
 pub trait Subject: Send + Sync {
-    /// The name, for reports.
+    /// Returns the name for reports.
     fn name(&self) -> &str;
-    /// Answers a case.
+    /// Answers a case and returns the transcript.
     async fn answer(&self, case: &Case) -> Transcript;
 }

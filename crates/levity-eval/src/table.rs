@@ -1,4 +1,4 @@
-//! Tables of text: the first column to the left, numbers to the right.
+//! Text tables: the first column is left-aligned, numbers are right-aligned.
 
 pub(crate) struct Table<const N: usize> {
     rows: Vec<[String; N]>,

@@ -12,16 +12,16 @@ use crate::process::LineProcess;
 use crate::python::Script;
 use crate::{Case, Error, Result, TrialCall};
 
-/// The problem after a call that nobody waited for.
+/// The problem after a call whose future was dropped.
 const STOPPED: &str = "were stopped in a call";
 
-/// A program that runs the tools of cases with an [environment](Case::environment): one process for
-/// each trial, which is killed when the trial ends.
+/// A program that runs the tools of cases with an [environment](Case::environment). It runs as one
+/// process for each trial, which is killed when the trial ends.
 ///
-/// It exchanges lines of JSON. The first one has the environment and the names of all tools of the
-/// case, `{"environment": {..}, "tools": [..]}`, and the program answers `{"ready": true}` or
-/// `{"error": ".."}`. Each line after it is a call, `{"name": "..", "arguments": {..}}`, and the
-/// program answers `{"result": ".."}`, with `"failed": true` when the tool failed.
+/// It exchanges lines of JSON. The first line contains the environment and the names of all tools
+/// of the case, `{"environment": {..}, "tools": [..]}`. The program answers `{"ready": true}` or
+/// `{"error": ".."}`. Each following line is a call, `{"name": "..", "arguments": {..}}`. The
+/// program answers `{"result": ".."}`, with `"failed": true` if the tool failed.
 ///
 /// ```
 /// # #[cfg(unix)]
@@ -50,13 +50,13 @@ pub struct ToolHost {
     timeout: Duration,
 }
 
-/// The result of a tool that ran.
+/// The result of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolReply {
-    /// The result in words.
+    /// The result as text.
     pub text: String,
-    /// True if the tool failed.
+    /// Set if the tool failed.
     pub failed: bool,
 }
 
@@ -80,7 +80,7 @@ impl ToolHost {
     /// The default time limit of a call: 30 seconds.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
-    /// A program without arguments.
+    /// Creates a host from a program without arguments.
     pub fn new(program: impl Into<OsString>) -> Self {
         Self {
             program: program.into(),
@@ -90,7 +90,7 @@ impl ToolHost {
         }
     }
 
-    /// A script of this crate, in an isolated Python.
+    /// Creates a host from a script of this crate, in an isolated Python.
     pub(crate) fn script(program: impl Into<OsString>, script: Script) -> Self {
         Self {
             script: Some(script),
@@ -98,7 +98,7 @@ impl ToolHost {
         }
     }
 
-    /// Adds arguments.
+    /// Adds arguments for the program.
     #[must_use]
     pub fn args(mut self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
         self.args
@@ -106,19 +106,19 @@ impl ToolHost {
         self
     }
 
-    /// Sets the time limit of a call, and of the start; [`DEFAULT_TIMEOUT`](Self::DEFAULT_TIMEOUT)
-    /// by default. A call that takes longer ends the process, since its state is not known any
-    /// more.
+    /// Sets the time limit of a call and of the start; [`DEFAULT_TIMEOUT`](Self::DEFAULT_TIMEOUT)
+    /// by default. A call that takes longer ends the process, because its state is then unknown.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Starts the tools of a case, in the state that the case names.
+    /// Starts the tools of a case, in the initial state of the case.
     ///
     /// # Errors
-    /// When the case has no environment, the program cannot be started, or it refuses the case.
+    /// Fails if the case has no environment, if the program cannot be started, or if it rejects the
+    /// case.
     pub async fn open(&self, case: &Case) -> Result<ToolSession> {
         let failed = |problem: String| Error::Tools {
             case: case.id.clone(),
@@ -158,7 +158,7 @@ impl ToolHost {
             }
             Ok(_) => {
                 return Err(failed(
-                    "cannot run: the program did not say that it is ready".to_owned(),
+                    "cannot run: the program did not report that it is ready".to_owned(),
                 ));
             }
             Err(problem) => return Err(failed(problem)),
@@ -178,32 +178,29 @@ pub struct ToolSession {
 
 #[derive(Debug)]
 struct State {
-    /// Not there while a call runs, so that a call that was dropped halfway ends the process.
+    /// `None` while a call runs, so that a call that is dropped halfway ends the process.
     process: Option<LineProcess>,
     calls: Vec<TrialCall>,
     failure: Option<String>,
 }
 
 impl ToolSession {
-    /// Runs a tool, and notes the call. Calls wait for each other.
+    /// Runs a tool and records the call. Calls run one after the other.
     ///
     /// # Errors
-    /// When the case has no such tool, the arguments are no object, or the program does not answer.
-    /// After that last one, no call is answered.
+    /// Fails if the case has no such tool, if the arguments are not an object, or if the program
+    /// does not answer. After a missing answer, all further calls fail.
     pub async fn call(&self, name: &str, arguments: Value) -> Result<ToolReply> {
         let failed = |problem: String| Error::Tools {
             case: self.case.clone(),
             problem,
         };
         if !self.names.contains(name) {
-            return Err(failed(format!(
-                "have no `{}` among them",
-                one_line(name, 100)
-            )));
+            return Err(failed(format!("do not include `{}`", one_line(name, 100))));
         }
         if !arguments.is_object() {
             return Err(failed(format!(
-                "take an object of arguments, and `{name}` got something else"
+                "require an object of arguments, and `{name}` got another value"
             )));
         }
         let mut state = self.state.lock().await;
@@ -219,7 +216,7 @@ impl ToolSession {
                 });
             }
             Ok(Answer::Error { error }) => format!("failed: {}", one_line(&error, 500)),
-            Ok(Answer::Ready { .. }) => "failed: the program gave no result".to_owned(),
+            Ok(Answer::Ready { .. }) => "failed: the program returned no result".to_owned(),
             Err(problem) => format!("{problem} (in `{name}`)"),
         };
         state.process = None;
@@ -227,12 +224,12 @@ impl ToolSession {
         Err(failed(problem))
     }
 
-    /// Returns the calls since it was last asked, in the order in which they ran.
+    /// Returns the calls since the last request, in the order in which they ran.
     pub async fn take_calls(&self) -> Vec<TrialCall> {
         std::mem::take(&mut self.state.lock().await.calls)
     }
 
-    /// Returns why no call is answered any more.
+    /// Returns the reason why calls are no longer answered.
     pub async fn failure(&self) -> Option<String> {
         let state = self.state.lock().await;
         state

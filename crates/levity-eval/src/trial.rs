@@ -16,9 +16,9 @@ use serde_json::Value;
 #[serde(default)]
 #[non_exhaustive]
 pub struct Transcript {
-    /// The answer in words.
+    /// The answer as text.
     pub text: String,
-    /// The calls that reached a tool, in order; those of all turns.
+    /// The calls that reached a tool in all turns, in order.
     pub calls: Vec<TrialCall>,
     /// The answer to each turn, in a case with several turns or with tools that run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -26,7 +26,7 @@ pub struct Transcript {
     /// The number of the model's replies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replies: Option<u64>,
-    /// The tokens that the answer took.
+    /// The tokens that the answer used.
     pub usage: Usage,
     /// The reason for a missing or partial answer.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -34,18 +34,18 @@ pub struct Transcript {
     /// The run in the subject's journal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
-    /// The conversation, in the subject's own form.
+    /// The conversation, in the subject's own format.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<Value>,
 }
 
 impl Transcript {
-    /// An empty answer.
+    /// Creates an empty answer.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An answer that failed.
+    /// Creates an answer that failed.
     pub fn failed(error: impl Into<String>) -> Self {
         Self {
             error: Some(error.into()),
@@ -53,22 +53,22 @@ impl Transcript {
         }
     }
 
-    /// Sets the words.
+    /// Sets the text of the answer.
     #[must_use]
     pub fn with_text(mut self, text: impl Into<String>) -> Self {
         self.text = text.into();
         self
     }
 
-    /// Adds a call.
+    /// Adds a call to the answer.
     #[must_use]
     pub fn with_call(mut self, name: impl Into<String>, arguments: Value) -> Self {
         self.calls.push(TrialCall::new(name, arguments));
         self
     }
 
-    /// Adds the answer to a turn, and its calls to those of all turns. Its words become those of
-    /// the transcript.
+    /// Adds the answer to a turn, and its calls to those of all turns. Its text becomes that of the
+    /// transcript.
     #[must_use]
     pub fn with_turn(mut self, turn: AnsweredTurn) -> Self {
         self.text.clone_from(&turn.text);
@@ -77,7 +77,7 @@ impl Transcript {
         self
     }
 
-    /// Sets the tokens.
+    /// Sets the used tokens.
     #[must_use]
     pub fn with_usage(mut self, usage: Usage) -> Self {
         self.usage = usage;
@@ -90,15 +90,17 @@ impl Transcript {
 /// ```
 /// # use levity_eval::{AnsweredTurn, TrialCall, Transcript};
 /// # use serde_json::json;
-/// let turn = AnsweredTurn::new("It is there.", vec![TrialCall::new("mkdir", json!({"name": "temp"}))]);
-/// let transcript = Transcript::new().with_turn(turn).with_turn(AnsweredTurn::new("You are welcome.", Vec::new()));
+/// let call = TrialCall::new("mkdir", json!({"name": "temp"}));
+/// let first = AnsweredTurn::new("It exists now.", vec![call]);
+/// let second = AnsweredTurn::new("You are welcome.", Vec::new());
+/// let transcript = Transcript::new().with_turn(first).with_turn(second);
 /// assert_eq!((transcript.turns.len(), transcript.calls.len()), (2, 1));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 #[non_exhaustive]
 pub struct AnsweredTurn {
-    /// The answer in words.
+    /// The answer as text.
     pub text: String,
     /// The calls that reached a tool, in order.
     pub calls: Vec<TrialCall>,
@@ -108,7 +110,7 @@ pub struct AnsweredTurn {
 }
 
 impl AnsweredTurn {
-    /// An answer with its calls.
+    /// Creates an answer with its calls.
     pub fn new(text: impl Into<String>, calls: Vec<TrialCall>) -> Self {
         Self {
             text: text.into(),
@@ -118,19 +120,19 @@ impl AnsweredTurn {
     }
 }
 
-/// A call of a tool in a transcript.
+/// A tool call in a transcript.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct TrialCall {
-    /// The tool.
+    /// The name of the tool.
     pub name: String,
-    /// The arguments, as the tool got them.
+    /// The arguments, as the tool received them.
     #[serde(default)]
     pub arguments: Value,
 }
 
 impl TrialCall {
-    /// A call.
+    /// Creates a call with these arguments.
     pub fn new(name: impl Into<String>, arguments: Value) -> Self {
         Self {
             name: name.into(),
@@ -155,14 +157,14 @@ pub struct Trial {
     pub repetition: u32,
     /// The start of the trial.
     pub at: Timestamp,
-    /// The time that the answer took, in milliseconds.
+    /// The time of the answer, in milliseconds.
     pub millis: u64,
-    /// The answer.
+    /// The answer of the subject.
     pub transcript: Transcript,
 }
 
 impl Trial {
-    /// A trial that has taken no time.
+    /// Creates a trial without a duration.
     pub fn new(
         case: &crate::Case,
         subject: impl Into<String>,
@@ -180,12 +182,12 @@ impl Trial {
         }
     }
 
-    /// The reason for a missing or partial answer.
+    /// Returns the reason for a missing or partial answer.
     pub fn error(&self) -> Option<&str> {
         self.transcript.error.as_deref()
     }
 
-    /// The case and the repetition, which tell the trial from all others of its subject.
+    /// Returns the case and the repetition, which identify the trial among those of its subject.
     pub fn key(&self) -> (String, u32) {
         (self.case.clone(), self.repetition)
     }

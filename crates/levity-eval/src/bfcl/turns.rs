@@ -1,4 +1,4 @@
-//! Categories of several turns.
+//! The multi-turn categories.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Said, lines, tool};
+use super::{TurnMessage, lines, tool};
 use crate::{
     Case, CaseMessage, CaseTurn, Error, Expectation, OfferedTool, Result, Selection, ToolHost,
 };
@@ -24,17 +24,17 @@ const DOCS: [(&str, &str); 8] = [
     ("VehicleControlAPI", "vehicle_control.json"),
 ];
 
-/// The package's constant with the user's words at a turn that adds functions.
+/// The package's constant with the user's message at a turn that adds functions.
 const ADDED: &str = "DEFAULT_USER_PROMPT_FOR_ADDITIONAL_FUNCTION_FC";
 
 #[derive(Deserialize)]
 struct Row {
     id: String,
-    question: Vec<Vec<Said>>,
+    question: Vec<Vec<TurnMessage>>,
     involved_classes: Vec<String>,
     #[serde(default)]
     initial_config: Map<String, Value>,
-    /// The functions that are held back, by the turn that adds them, from 0.
+    /// The functions that are withheld, by the turn that adds them, from 0.
     #[serde(default)]
     missed_function: BTreeMap<usize, Vec<String>>,
 }
@@ -87,11 +87,13 @@ impl Suite<'_> {
             .ok_or_else(|| wrong("has no possible answer"))?;
         if answer.len() != question.len() {
             return Err(wrong(
-                "has another number of turns than its possible answer",
+                "has a different number of turns than its possible answer",
             ));
         }
         if missed_function.keys().any(|turn| *turn >= question.len()) {
-            return Err(wrong("holds back functions until a turn that it has not"));
+            return Err(wrong(
+                "withholds functions until a turn that does not exist",
+            ));
         }
         let mut tools = Vec::new();
         for class in &involved_classes {
@@ -109,14 +111,14 @@ impl Suite<'_> {
                 true => vec![CaseMessage::new(levity_core::Role::User, self.added()?)],
                 false => messages
                     .into_iter()
-                    .map(|said| CaseMessage::new(said.role, said.content))
+                    .map(|message| CaseMessage::new(message.role, message.content))
                     .collect(),
             });
             for name in held {
-                let place = tools.iter().position(|tool| tool.name == *name);
-                let place = place
-                    .ok_or_else(|| wrong(&format!("holds back `{name}`, which it has not")))?;
-                turn.tools.push(tools.remove(place));
+                let index = tools.iter().position(|tool| tool.name == *name);
+                let index = index
+                    .ok_or_else(|| wrong(&format!("withholds `{name}`, which it does not have")))?;
+                turn.tools.push(tools.remove(index));
             }
             turns.push(turn);
         }
@@ -143,7 +145,7 @@ impl Suite<'_> {
             let (_, file) = DOCS
                 .iter()
                 .find(|(name, _)| *name == class)
-                .ok_or_else(|| wrong(format!("has tools of `{class}`, which is not known")))?;
+                .ok_or_else(|| wrong(format!("has tools of the unknown class `{class}`")))?;
             let path = self.data.join("multi_turn_func_doc").join(file);
             let functions: Vec<Value> = lines(&path)?;
             let tools = functions.iter().map(tool).collect::<Option<Vec<_>>>();
@@ -158,8 +160,7 @@ impl Suite<'_> {
         Ok(self.docs.get(class).map_or(&[], Vec::as_slice))
     }
 
-    /// The user's words at a turn that adds functions. They are the package's, so they are read
-    /// from there.
+    /// Returns the user's message at a turn that adds functions, read from the package.
     fn added(&mut self) -> Result<String> {
         if let Some(added) = &self.added {
             return Ok(added.clone());
@@ -173,7 +174,7 @@ impl Suite<'_> {
     }
 }
 
-/// The text of a constant in Python: one string without escapes.
+/// Returns the text of a Python constant: one string without escapes.
 fn constant(source: &str, name: &str) -> Option<String> {
     let (_, rest) = source.split_once(&format!("\n{name} = "))?;
     let rest = rest
@@ -183,11 +184,11 @@ fn constant(source: &str, name: &str) -> Option<String> {
     (!text.contains(['\\', '\n'])).then(|| text.to_owned())
 }
 
-/// Starts the tools of as few cases as have all classes among them, and stops them: an error comes
-/// before the first call of a model.
+/// Starts and stops the tools of a minimal set of cases that covers all classes, so that an error
+/// occurs before the first model call.
 ///
 /// # Errors
-/// When Python, the package or one that it needs is missing.
+/// Fails if Python, the package or one of its dependencies is missing.
 pub async fn require_tools(host: &ToolHost, cases: &[Case]) -> Result<()> {
     let mut seen = HashSet::new();
     for case in cases {

@@ -1,4 +1,4 @@
-//! Calls against what is expected of them.
+//! Comparison of calls with the expected calls.
 
 use serde_json::Value;
 
@@ -13,15 +13,19 @@ pub(super) fn calls(expected: &[ExpectedCall], calls: &[TrialCall], ordered: boo
             expected.len()
         ));
     }
-    let mut left: Vec<&TrialCall> = calls.iter().collect();
+    let mut remaining: Vec<&TrialCall> = calls.iter().collect();
     for expected in expected {
-        let considered = if ordered { &left[..1] } else { &left[..] };
+        let considered = if ordered {
+            &remaining[..1]
+        } else {
+            &remaining[..]
+        };
         match considered
             .iter()
             .position(|call| expected.mismatch(call).is_none())
         {
             Some(at) => {
-                left.remove(at);
+                remaining.remove(at);
             }
             None => return Score::fail(reason(expected, considered)),
         }
@@ -29,8 +33,7 @@ pub(super) fn calls(expected: &[ExpectedCall], calls: &[TrialCall], ordered: boo
     Score::pass()
 }
 
-/// The reason that none of the calls is the expected one; of the calls of that tool, if there is
-/// one.
+/// Returns the reason why no call matches the expected one, preferring calls of the same tool.
 fn reason(expected: &ExpectedCall, calls: &[&TrialCall]) -> String {
     let nearest = calls
         .iter()
@@ -49,7 +52,10 @@ pub(super) fn mismatch(expected: &ExpectedCall, call: &TrialCall) -> Option<Stri
         ));
     }
     let Some(arguments) = call.arguments.as_object() else {
-        return Some(format!("the arguments of `{}` are no object", call.name));
+        return Some(format!(
+            "the arguments of `{}` are not an object",
+            call.name
+        ));
     };
     for (name, value) in arguments {
         match expected.arguments.get(name) {
@@ -73,10 +79,12 @@ fn may_be_absent(alternatives: &[Value]) -> bool {
     alternatives.iter().any(|value| value.as_str() == Some(""))
 }
 
-/// Returns whether a value is this alternative.
+/// Returns `true` if a value matches this alternative.
 fn fits(value: &Value, expected: &Value) -> bool {
     match (value, expected) {
-        (Value::String(value), Value::String(expected)) => plain(value) == plain(expected),
+        (Value::String(value), Value::String(expected)) => {
+            normalized(value) == normalized(expected)
+        }
         (Value::Array(values), Value::Array(expected)) => {
             values.len() == expected.len()
                 && values
@@ -108,15 +116,16 @@ fn fits(value: &Value, expected: &Value) -> bool {
     }
 }
 
-/// A text without case, spaces and punctuation that stands differently in dates, names and units.
-fn plain(text: &str) -> String {
-    let kept = text.chars().filter(|char| !" ,./-_*^".contains(*char));
-    kept.flat_map(char::to_lowercase)
+/// Removes case, spaces and punctuation that varies in dates, names and units.
+fn normalized(text: &str) -> String {
+    let chars = text.chars().filter(|char| !" ,./-_*^".contains(*char));
+    chars
+        .flat_map(char::to_lowercase)
         .map(|char| if char == '\'' { '"' } else { char })
         .collect()
 }
 
-/// Returns whether two values are the same, where `5` is `5.0`.
+/// Returns `true` if two values are equal, where `5` equals `5.0`.
 pub(super) fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => {

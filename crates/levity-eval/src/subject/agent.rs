@@ -16,18 +16,17 @@ use crate::{Case, CaseMessage, ToolHost, ToolSession, Transcript, TrialCall};
 
 mod turns;
 
-/// The reply that ends a run before the model would.
+/// The reply that ends a run early.
 const END: &str = "The evaluation ends the run here.";
 
-/// An agent of levity, as a subject.
+/// A levity agent as a subject.
 ///
-/// The tools of a case do nothing but note their calls. The first turn in which a call reaches a
-/// tool ends the run, without another call of the model: calls in later turns would be answers to
-/// made-up results. A call with arguments that do not fit goes back to the model, as in any run.
+/// The tools of a case only record their calls. The run ends with the first turn in which a call
+/// reaches a tool, without another model call: later calls would depend on made-up results. As in
+/// any run, a call with invalid arguments goes back to the model.
 ///
-/// The tools of a case with an [environment](Case::environment) run, in a [`ToolHost`]. Each turn
-/// of such a case is a run that continues the conversation of the turns before it, and it ends when
-/// the agent has answered.
+/// The tools of a case with an [environment](Case::environment) run in a [`ToolHost`]. Each turn of
+/// such a case is a run that continues the conversation, and it ends when the agent has answered.
 ///
 /// ```
 /// use levity_eval::AgentSubject;
@@ -48,7 +47,7 @@ pub struct AgentSubject {
 }
 
 impl AgentSubject {
-    /// An agent with levity's defaults on this model.
+    /// Creates an agent with levity's defaults and this model.
     pub fn new(name: impl Into<String>, model: impl Model + 'static) -> Self {
         Self {
             name: name.into(),
@@ -58,8 +57,8 @@ impl AgentSubject {
         }
     }
 
-    /// Sets how each agent is built: options, instructions, the runtime with its journal. The model
-    /// stays.
+    /// Sets a function that configures each agent: options, instructions, the runtime with its
+    /// journal. It cannot change the model.
     #[must_use]
     pub fn configure(
         mut self,
@@ -69,8 +68,8 @@ impl AgentSubject {
         self
     }
 
-    /// Sets the program that runs the tools of cases with an [environment](Case::environment);
-    /// without one, such cases fail.
+    /// Sets the program that runs the tools of cases with an [environment](Case::environment).
+    /// Without one, such cases fail.
     #[must_use]
     pub fn tool_host(mut self, host: ToolHost) -> Self {
         self.tool_host = Some(host);
@@ -108,13 +107,13 @@ impl Subject for AgentSubject {
         let tools = case.tools.iter().map(|tool| {
             let spec =
                 ToolSpec::new(&*tool.name, &*tool.description).with_input(tool.parameters.clone());
-            NotingTool {
+            RecordingTool {
                 spec,
                 calls: calls.clone(),
             }
         });
         let (system, before, goal) = conversation(&case.messages);
-        let history = said(History::new(), before);
+        let history = append_messages(History::new(), before);
         let answer = match tools
             .fold(self.agent(model, system), AgentBuilder::tool)
             .build()
@@ -128,7 +127,7 @@ impl Subject for AgentSubject {
             Err(error) => (error.partial_as(), Some(chain(&error))),
         };
         let mut transcript = reached.map_or_else(Transcript::default, |answer: Answer| {
-            told(&answer, !calls.is_empty())
+            transcript(&answer, !calls.is_empty())
         });
         transcript.replies = Some(replies.load(Ordering::Relaxed));
         (transcript.calls, transcript.error) = (calls, error);
@@ -144,14 +143,14 @@ impl fmt::Debug for AgentSubject {
     }
 }
 
-/// The instructions, what was said before, and the goal.
+/// Returns the instructions, the earlier messages and the goal.
 fn conversation(messages: &[CaseMessage]) -> (Option<String>, Vec<Message>, Message) {
-    let (system, said): (Vec<_>, Vec<_>) = messages
+    let (system, texts): (Vec<_>, Vec<_>) = messages
         .iter()
         .partition(|message| message.role == Role::System);
     let system: Vec<&str> = system.iter().map(|message| &*message.content).collect();
     let system = (!system.is_empty()).then(|| system.join("\n\n"));
-    let (goal, before) = said
+    let (goal, before) = texts
         .split_last()
         .map_or((None, &[][..]), |(goal, before)| (Some(goal), before));
     let before = before.iter().map(|message| match message.role {
@@ -165,25 +164,25 @@ fn conversation(messages: &[CaseMessage]) -> (Option<String>, Vec<Message>, Mess
     )
 }
 
-/// A history with messages of text behind it.
-fn said(mut history: History, messages: Vec<Message>) -> History {
+/// Appends text messages to a history.
+fn append_messages(mut history: History, messages: Vec<Message>) -> History {
     for message in messages {
-        // A text is neither a call nor a result, so it always has its place.
+        // A text message is neither a call nor a result, so it is valid at any position.
         let _ = history.say(message);
     }
     history
 }
 
-fn told(answer: &Answer, called: bool) -> Transcript {
+fn transcript(answer: &Answer, called: bool) -> Transcript {
     let mut messages = answer.history().messages();
     if called && messages.last().is_some_and(|message| message.text() == END) {
         messages = &messages[..messages.len() - 1];
     }
-    let said = messages
+    let texts = messages
         .iter()
         .rev()
         .find(|message| message.role == Role::Assistant);
-    let text = said.map_or_else(
+    let text = texts.map_or_else(
         || answer.text().to_owned(),
         |message| message.text().into_owned(),
     );
@@ -196,14 +195,14 @@ fn told(answer: &Answer, called: bool) -> Transcript {
     transcript
 }
 
-/// A tool of a case, which notes that it was called.
-struct NotingTool {
+/// A tool of a case that records its calls.
+struct RecordingTool {
     spec: ToolSpec,
     calls: Arc<Mutex<Vec<TrialCall>>>,
 }
 
 #[async_trait]
-impl Tool for NotingTool {
+impl Tool for RecordingTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -218,7 +217,7 @@ impl Tool for NotingTool {
     }
 }
 
-/// A model whose replies are counted, and which is not asked again once the run is to end.
+/// A model that counts its replies, and is not called again once the run must end.
 #[derive(Clone)]
 struct WatchedModel {
     inner: Arc<dyn Model>,
@@ -231,12 +230,12 @@ struct WatchedModel {
 enum End {
     /// A call has reached a tool.
     Called,
-    /// The tools do not answer any more.
+    /// The tools no longer answer.
     ToolsFailed(Option<Arc<ToolSession>>),
 }
 
 impl WatchedModel {
-    /// The last reply, if the run is to end.
+    /// Returns the last reply, if the run must end.
     async fn end(&self, request: &Request) -> Option<Response> {
         let is_over = match &self.end {
             End::Called => is_called(request),
@@ -251,7 +250,8 @@ impl WatchedModel {
     }
 }
 
-/// True if a call of the last turn reached a tool. Notes of the loop may stand behind the results.
+/// Returns `true` if a call of the last turn reached a tool. Notes of the loop may follow the
+/// results.
 fn is_called(request: &Request) -> bool {
     let messages = request.history.messages().iter().rev();
     let mut since = messages.take_while(|message| message.role != Role::Assistant);

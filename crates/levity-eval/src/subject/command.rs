@@ -12,20 +12,20 @@ use super::Subject;
 use crate::process::LineProcess;
 use crate::{AnsweredTurn, Case, ToolHost, ToolSession, Transcript, TrialCall};
 
-/// The most calls that a program may ask for in one turn.
+/// The maximum number of calls that a program may request in one turn.
 const MAX_CALLS: usize = 200;
 
-/// A program as a subject, in any language.
+/// A program in any language as a subject.
 ///
-/// The program gets each [question](Case::question) as one line of JSON on its standard input, and
-/// writes a [`Transcript`] as one line of JSON on its standard output. It may end after one case,
-/// and is started again for the next; or it reads on, and answers many. It is stopped when the
-/// subject is dropped, or when a case takes too long.
+/// The program reads each [question](Case::question) as one line of JSON from its standard input.
+/// It writes a [`Transcript`] as one line of JSON to its standard output. It may exit after one
+/// case, and is then started again for the next; or it continues to read, and answers many. It is
+/// stopped when the subject is dropped, or when a case times out.
 ///
-/// In a case with several turns, or with tools that run, it gets one line for each turn, with the
-/// number of the `turn`. It keeps the conversation until the last of the `turns`. Before the
-/// transcript of a turn, it may write `{"call": {"name": "..", "arguments": {..}}}`; it then gets
-/// `{"result": ".."}`, with `"failed": true` when the tool failed.
+/// In a case with several turns, or with tools that run, it reads one line for each turn, with the
+/// number of the `turn`. It must retain the conversation until the last of the `turns`. Before the
+/// transcript of a turn, it may write `{"call": {"name": "..", "arguments": {..}}}`. It then reads
+/// `{"result": ".."}`, with `"failed": true` if the tool failed.
 ///
 /// ```
 /// # #[cfg(unix)]
@@ -33,7 +33,8 @@ const MAX_CALLS: usize = 200;
 /// # async fn main() {
 /// use levity_eval::{Case, CommandSubject, Expectation, Subject};
 ///
-/// let subject = CommandSubject::new("parrot", "sh").args(["-c", r#"read question; echo '{"text": "Paris"}'"#]);
+/// let script = r#"read question; echo '{"text": "Paris"}'"#;
+/// let subject = CommandSubject::new("parrot", "sh").args(["-c", script]);
 /// let case = Case::new("1", "What is the capital of France?", Expectation::contains("Paris"));
 /// assert_eq!(subject.answer(&case).await.text, "Paris");
 /// # }
@@ -73,7 +74,7 @@ impl Line {
 }
 
 impl CommandSubject {
-    /// A program without arguments.
+    /// Creates a subject from a program without arguments.
     pub fn new(name: impl Into<String>, program: impl Into<OsString>) -> Self {
         Self {
             name: name.into(),
@@ -85,7 +86,7 @@ impl CommandSubject {
         }
     }
 
-    /// Adds arguments.
+    /// Adds arguments for the program.
     #[must_use]
     pub fn args(mut self, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
         self.args
@@ -93,15 +94,15 @@ impl CommandSubject {
         self
     }
 
-    /// Sets the file that the program's standard error is appended to; it is dropped by default.
+    /// Sets the file to which the program's standard error is appended; it is discarded by default.
     #[must_use]
     pub fn log(mut self, path: impl Into<PathBuf>) -> Self {
         self.log = Some(path.into());
         self
     }
 
-    /// Sets the program that runs the tools of cases with an [environment](Case::environment);
-    /// without one, such cases fail.
+    /// Sets the program that runs the tools of cases with an [environment](Case::environment).
+    /// Without one, such cases fail.
     #[must_use]
     pub fn tool_host(mut self, host: ToolHost) -> Self {
         self.tool_host = Some(host);
@@ -124,7 +125,7 @@ impl CommandSubject {
         })
     }
 
-    /// A process that has answered before, or a new one.
+    /// Returns an idle process that has answered before, or a new one.
     fn take(&self) -> Result<Process, String> {
         let idle = self
             .idle
@@ -145,18 +146,18 @@ impl CommandSubject {
     async fn ask(&self, question: &Value) -> Result<Transcript, String> {
         let (process, reply) = self.first_reply(question).await?;
         let transcript =
-            serde_json::from_slice(&reply).map_err(|error| no_transcript(&error, &reply))?;
+            serde_json::from_slice(&reply).map_err(|error| invalid_transcript(&error, &reply))?;
         self.give_back(process);
         Ok(transcript)
     }
 
-    /// Sends the first line of a case to a process that still runs.
+    /// Sends the first line of a case to a running process.
     async fn first_reply(&self, question: &Value) -> Result<(Process, Vec<u8>), String> {
         let line = line(question);
         let mut process = self.take()?;
         let mut reply = process.lines.exchange(&line).await;
         if reply.is_none() && process.answered {
-            // It ended after an earlier case, as a program may.
+            // The process exited after an earlier case, which is allowed.
             process = self.start()?;
             reply = process.lines.exchange(&line).await;
         }
@@ -175,13 +176,14 @@ impl CommandSubject {
         format!("the program ended without an answer ({status}){log}")
     }
 
-    /// Has the program answer turn after turn. An error keeps the turns before it.
+    /// Runs the turns one after the other. After an error, the earlier turns remain.
     async fn converse(&self, case: &Case) -> Transcript {
         let session = match (&case.environment, &self.tool_host) {
             (None, _) => None,
             (Some(_), None) => {
                 return Transcript::failed(
-                    "the tools of the case run, and the subject has no tool host",
+                    "the tools of the case must run, but the subject has no tool host; set one \
+                        with `tool_host`",
                 );
             }
             (Some(_), Some(host)) => match host.open(case).await {
@@ -221,34 +223,36 @@ impl CommandSubject {
         case: &Case,
         turn: usize,
         session: Option<&ToolSession>,
-        place: &mut Option<Process>,
+        slot: &mut Option<Process>,
     ) -> Result<Transcript, String> {
         let question = case.question_at(turn).unwrap_or_default();
-        let (mut process, mut reply) = match place.take() {
+        let (mut process, mut reply) = match slot.take() {
             None => self.first_reply(&question).await?,
             Some(process) => self.exchange(process, &question).await?,
         };
         for _ in 0..=MAX_CALLS {
-            let call = match Line::parse(&reply).map_err(|error| no_transcript(&error, &reply))? {
-                Line::Call(call) => call,
-                Line::Answer(answer) if session.is_some() && !answer.calls.is_empty() => {
-                    return Err(
-                        "the program listed calls in a case whose tools run; it asks for each by a \
+            let call =
+                match Line::parse(&reply).map_err(|error| invalid_transcript(&error, &reply))? {
+                    Line::Call(call) => call,
+                    Line::Answer(answer) if session.is_some() && !answer.calls.is_empty() => {
+                        return Err(
+                        "the program listed calls in a case whose tools run; it must request each \
+                            with a \
                             line \
-                                `{\"call\": {..}}` and reads its result"
+                                `{\"call\": {..}}` and read its result"
                             .to_owned(),
                     );
-                }
-                Line::Answer(answer) => {
-                    *place = Some(process);
-                    return Ok(*answer);
-                }
-            };
+                    }
+                    Line::Answer(answer) => {
+                        *slot = Some(process);
+                        return Ok(*answer);
+                    }
+                };
             let result = result(case, turn, session, call).await?;
             (process, reply) = self.exchange(process, &result).await?;
         }
         Err(format!(
-            "the program asked for more than {MAX_CALLS} calls in one turn"
+            "the program requested more than {MAX_CALLS} calls in one turn"
         ))
     }
 
@@ -264,8 +268,7 @@ impl CommandSubject {
     }
 }
 
-/// Runs a call that a program asked for. A tool that is not on offer is a failed call, as for a
-/// model.
+/// Runs a call that a program requested. As for a model, an unknown tool is a failed call.
 async fn result(
     case: &Case,
     turn: usize,
@@ -274,15 +277,15 @@ async fn result(
 ) -> Result<Value, String> {
     let Some(session) = session else {
         return Err(
-            "the program asked for a call, and the tools of the case do not run".to_owned(),
+            "the program requested a call, but the tools of the case do not run".to_owned(),
         );
     };
     if case.tools_at(turn).all(|tool| tool.name != call.name) {
         let name = one_line(&call.name, 100);
-        return Ok(json!({"result": format!("there is no tool `{name}`"), "failed": true}));
+        return Ok(json!({"result": format!("unknown tool `{name}`"), "failed": true}));
     }
     if !call.arguments.is_object() {
-        return Ok(json!({"result": "the arguments are no object", "failed": true}));
+        return Ok(json!({"result": "the arguments are not an object", "failed": true}));
     }
     match session.call(&call.name, call.arguments).await {
         Ok(reply) if reply.failed => Ok(json!({"result": reply.text, "failed": true})),
@@ -297,9 +300,9 @@ fn line(value: &Value) -> Vec<u8> {
     line
 }
 
-fn no_transcript(error: &serde_json::Error, reply: &[u8]) -> String {
+fn invalid_transcript(error: &serde_json::Error, reply: &[u8]) -> String {
     format!(
-        "the program wrote no transcript: {error}: {}",
+        "the program did not write a transcript: {error}: {}",
         one_line(&String::from_utf8_lossy(reply), 200)
     )
 }

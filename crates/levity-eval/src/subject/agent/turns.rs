@@ -1,4 +1,4 @@
-//! Cases of several turns, with tools that run.
+//! Cases with several turns and running tools.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use levity_core::{History, Message, Role, Tool, ToolCx, ToolError, ToolOutput, T
 use levity_loop::{AgentBuilder, Answer};
 use serde_json::Value;
 
-use super::{AgentSubject, END, End, WatchedModel, conversation, said};
+use super::{AgentSubject, END, End, WatchedModel, append_messages, conversation};
 use crate::{AnsweredTurn, Case, ToolSession, Transcript};
 
 impl AgentSubject {
@@ -20,12 +20,13 @@ impl AgentSubject {
             (None, _) if case.tools_at(usize::MAX).next().is_none() => None,
             (None, _) => {
                 return Transcript::failed(
-                    "the case has several turns and tools, but no `environment` that they run in",
+                    "the case has several turns and tools, but no `environment` to run them",
                 );
             }
             (Some(_), None) => {
                 return Transcript::failed(
-                    "the tools of the case run, and the subject has no tool host",
+                    "the tools of the case must run, but the subject has no tool host; set one \
+                        with `tool_host`",
                 );
             }
             (Some(_), Some(host)) => match host.open(case).await {
@@ -40,7 +41,7 @@ impl AgentSubject {
             replies: replies.clone(),
             end,
         };
-        let mut talk = Talk {
+        let mut trial_conversation = Conversation {
             subject: self,
             case,
             model,
@@ -55,15 +56,16 @@ impl AgentSubject {
             .enumerate()
         {
             let (system, before, goal) = conversation(messages);
-            talk.system = system.or(talk.system);
-            talk.history = said(std::mem::take(&mut talk.history), before);
-            transcript = talk.turn(index + 1, goal, transcript).await;
+            trial_conversation.system = system.or(trial_conversation.system);
+            trial_conversation.history =
+                append_messages(std::mem::take(&mut trial_conversation.history), before);
+            transcript = trial_conversation.turn(index + 1, goal, transcript).await;
             if transcript.error.is_some() {
                 break;
             }
         }
         transcript.replies = Some(replies.load(Ordering::Relaxed));
-        let messages = talk.history.messages().iter();
+        let messages = trial_conversation.history.messages().iter();
         transcript.messages = messages
             .filter_map(|message| serde_json::to_value(message).ok())
             .collect();
@@ -71,8 +73,8 @@ impl AgentSubject {
     }
 }
 
-/// A conversation of a trial, as far as it has come.
-struct Talk<'a> {
+/// The conversation of a trial in progress.
+struct Conversation<'a> {
     subject: &'a AgentSubject,
     case: &'a Case,
     model: WatchedModel,
@@ -81,8 +83,8 @@ struct Talk<'a> {
     history: History,
 }
 
-impl Talk<'_> {
-    /// Answers one turn, from 1, and adds it to the transcript.
+impl Conversation<'_> {
+    /// Answers one turn, counted from 1, and adds it to the transcript.
     async fn turn(&mut self, turn: usize, goal: Message, transcript: Transcript) -> Transcript {
         let tools = self.session.iter().flat_map(|session| {
             self.case.tools_at(turn).map(|tool| {
@@ -108,7 +110,7 @@ impl Talk<'_> {
             Err(error) => (error.partial_as(), Some(chain(&error))),
         };
         let mut answered =
-            AnsweredTurn::new(reached.as_ref().map_or_else(String::new, last_words), calls);
+            AnsweredTurn::new(reached.as_ref().map_or_else(String::new, last_text), calls);
         let mut usage = transcript.usage;
         if let Some(reached) = reached {
             answered.run = Some(reached.run().to_string());
@@ -125,17 +127,18 @@ impl Talk<'_> {
     }
 }
 
-/// The words of the model's last reply.
-fn last_words(answer: &Answer) -> String {
+/// Returns the text of the model's last reply.
+fn last_text(answer: &Answer) -> String {
     let messages = answer.history().messages().iter().rev();
-    let mut said = messages
+    let mut texts = messages
         .filter(|message| message.role == Role::Assistant)
         .map(|message| message.text());
-    said.find(|text| text != END)
+    texts
+        .find(|text| text != END)
         .map_or_else(String::new, Cow::into_owned)
 }
 
-/// A tool of a case, which runs in the process of the trial.
+/// A tool of a case that runs in the process of the trial.
 struct RunningTool {
     spec: ToolSpec,
     session: Arc<ToolSession>,
