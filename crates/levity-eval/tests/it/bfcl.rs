@@ -6,7 +6,7 @@ use levity_eval::{
 };
 use serde_json::{Value, json};
 
-/// A folder as the package has it, with `count` made-up cases in each of two categories.
+/// Writes a folder like the package's, with `count` made-up cases in each of two categories.
 fn data(folder: &Path, count: usize) {
     fs::create_dir_all(folder.join("possible_answer")).unwrap();
     let question = json!([[{"role": "user", "content": "How far is it?"}]]);
@@ -118,7 +118,7 @@ fn bfcl_cases_are_selected_by_index() {
 }
 
 #[test]
-fn bfcl_problems_name_the_file_or_the_case() {
+fn bfcl_error_names_file_or_case() {
     let folder = tempfile::tempdir().unwrap();
     data(folder.path(), 2);
     let problem = |category: &str| {
@@ -174,14 +174,14 @@ mod judge {
     }
 
     #[tokio::test]
-    async fn judge_scores_each_trial_without_an_error() {
+    async fn judge_scores_each_successful_trial() {
         let script =
             r#"echo '{"judge": "fair 1.0"}'; while read -r line; do echo '{"passed": true}'; done"#;
         assert_eq!(judged(script).await, Ok(vec![true, false, true]));
     }
 
     #[tokio::test]
-    async fn judge_that_never_ends_is_ended() {
+    async fn judge_timeout_kills_program() {
         let folder = tempfile::tempdir().unwrap();
         let case = add_case("1");
         let mut results = Results::create(
@@ -198,13 +198,13 @@ mod judge {
             .timeout(std::time::Duration::from_millis(50));
         let error = judge.score(&results).await.unwrap_err().to_string();
         assert!(
-            error.contains("had not scored 1 trials after 0.05 s"),
+            error.contains("did not score 1 trials within 0.05 s"),
             "{error}"
         );
     }
 
     #[tokio::test]
-    async fn judge_that_fails_or_miscounts_gives_no_scores() {
+    async fn failing_judge_returns_no_scores() {
         for (script, reason) in [
             (
                 "echo 'No module named bfcl_eval' >&2; exit 1",
@@ -214,8 +214,8 @@ mod judge {
                 r#"echo '{"judge": "fair 1.0"}'; echo '{"passed": true}'"#,
                 "1 scores for 2 trials",
             ),
-            ("echo hello", "no score"),
-            ("true", "no score"),
+            ("echo hello", "not a score"),
+            ("true", "not a score"),
         ] {
             let error = judged(script).await.unwrap_err();
             assert!(error.contains(reason), "{error}");
@@ -223,10 +223,10 @@ mod judge {
     }
 }
 
-/// A package that says what Python sees, beside files that a package would import in their place.
+/// A package that reports its environment, next to files that Python must not import instead.
 #[cfg(unix)]
 #[tokio::test]
-async fn judge_in_python_imports_the_named_package_alone_and_sees_no_keys() {
+async fn python_judge_imports_only_named_package_and_sees_no_keys() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     let checker = "import collections.abc, decimal, os, sys\n\
@@ -283,9 +283,9 @@ async fn judge_in_python_imports_the_named_package_alone_and_sees_no_keys() {
     );
 }
 
-/// The package itself: set `LEVITY_TEST_BFCL` to a folder that has it, unpacked.
+/// Uses the real package: set `LEVITY_TEST_BFCL` to a folder that contains it, unpacked.
 #[tokio::test]
-async fn checker_of_the_package_and_own_check_agree_on_its_possible_answers() {
+async fn package_checker_agrees_with_own_check() {
     let Some(package) = std::env::var_os("LEVITY_TEST_BFCL") else {
         println!("SKIPPED: LEVITY_TEST_BFCL names no folder with bfcl_eval");
         return;
@@ -301,8 +301,7 @@ async fn checker_of_the_package_and_own_check_agree_on_its_possible_answers() {
             Expectation::Calls { calls, .. } => calls.iter().map(answer).collect(),
             _ => Vec::new(),
         };
-        // Once as it should be, once without the last call, and once with an argument that nobody
-        // asked for.
+        // Each case is answered correctly, without the last call, and with an additional argument.
         let shorter = calls[..calls.len().saturating_sub(1)].to_vec();
         let mut odd = calls.clone();
         match odd.first_mut() {
@@ -337,17 +336,17 @@ async fn checker_of_the_package_and_own_check_agree_on_its_possible_answers() {
             differ.push((&theirs.case, &theirs.score.reason));
         }
     }
-    // An argument of two possible answers is not in the description of the function.
+    // Two possible answers contain an argument that the function's description lacks.
     assert!(
         differ.len() <= 2
             && differ
                 .iter()
-                .all(|(_, why)| why.contains("Unexpected parameter")),
+                .all(|(_, reason)| reason.contains("Unexpected parameter")),
         "{differ:?}"
     );
 }
 
-/// The first alternative of each argument.
+/// Returns the first alternative of each argument.
 fn answer(expected: &ExpectedCall) -> TrialCall {
     let arguments = expected.arguments.iter();
     let arguments = arguments.filter_map(|(name, values)| Some((name.clone(), first(values)?)));
@@ -356,11 +355,11 @@ fn answer(expected: &ExpectedCall) -> TrialCall {
 
 fn first(values: &[Value]) -> Option<Value> {
     let value = values.iter().find(|value| value.as_str() != Some(""))?;
-    Some(plain(value))
+    Some(first_values(value))
 }
 
-/// A value whose objects have one value in place of their alternatives.
-fn plain(value: &Value) -> Value {
+/// Replaces the alternatives in objects with single values.
+fn first_values(value: &Value) -> Value {
     match value {
         Value::Object(map) => {
             let chosen = map
@@ -368,7 +367,7 @@ fn plain(value: &Value) -> Value {
                 .filter_map(|(key, values)| Some((key.clone(), first(values.as_array()?)?)));
             Value::Object(chosen.collect())
         }
-        Value::Array(items) => items.iter().map(plain).collect(),
+        Value::Array(items) => items.iter().map(first_values).collect(),
         value => value.clone(),
     }
 }

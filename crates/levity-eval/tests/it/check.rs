@@ -16,33 +16,37 @@ fn check(expect: Expectation, transcript: &Transcript, reason: Option<&str>) {
 }
 
 #[test]
-fn texts_are_compared_exactly_in_part_or_as_json() {
-    let said = |text: &str| Transcript::new().with_text(text);
-    check(Expectation::exact("Paris"), &said(" Paris\n"), None);
+fn text_expectations_compare_exactly_partially_or_as_json() {
+    let answer = |text: &str| Transcript::new().with_text(text);
+    check(Expectation::exact("Paris"), &answer(" Paris\n"), None);
     check(
         Expectation::exact("Paris"),
-        &said("Paris."),
+        &answer("Paris."),
         Some("not `Paris`"),
     );
-    check(Expectation::contains("Paris"), &said("It is Paris."), None);
     check(
         Expectation::contains("Paris"),
-        &said("paris"),
+        &answer("It is Paris."),
+        None,
+    );
+    check(
+        Expectation::contains("Paris"),
+        &answer("paris"),
         Some("does not contain"),
     );
     let value = || Expectation::json(json!({"a": 5, "b": [1.5, null]}));
-    check(value(), &said(" {\"b\": [1.5, null], \"a\": 5.0} "), None);
-    check(value(), &said("{\"a\": 5}"), Some("another"));
+    check(value(), &answer(" {\"b\": [1.5, null], \"a\": 5.0} "), None);
+    check(value(), &answer("{\"a\": 5}"), Some("another"));
     check(
         value(),
-        &said("{\"a\": 5, \"b\": [1.5, null], \"c\": 1}"),
+        &answer("{\"a\": 5, \"b\": [1.5, null], \"c\": 1}"),
         Some("another"),
     );
-    check(value(), &said("five"), Some("no JSON"));
+    check(value(), &answer("five"), Some("not JSON"));
 }
 
 #[test]
-fn an_answer_with_an_error_fails_whatever_is_expected() {
+fn answer_with_error_fails_any_expectation() {
     check(
         Expectation::NoCalls,
         &Transcript::failed("connection refused"),
@@ -51,7 +55,7 @@ fn an_answer_with_an_error_fails_whatever_is_expected() {
 }
 
 #[test]
-fn calls_that_nobody_wanted_fail() {
+fn unexpected_calls_fail() {
     check(
         Expectation::NoCalls,
         &Transcript::new().with_text("I cannot."),
@@ -65,7 +69,7 @@ fn calls_that_nobody_wanted_fail() {
 }
 
 #[test]
-fn arguments_have_alternatives() {
+fn arguments_match_any_alternative() {
     let expected = ExpectedCall::new("book")
         .with_argument("city", [json!("San Francisco"), json!("SF, CA")])
         .with_argument("seats", [json!(2)])
@@ -121,12 +125,12 @@ fn arguments_have_alternatives() {
         expected
             .mismatch(&TrialCall::new("book", json!("SF")))
             .unwrap()
-            .contains("no object")
+            .contains("not an object")
     );
 }
 
 #[test]
-fn several_calls_match_in_any_order_unless_it_matters() {
+fn calls_match_in_any_order_unless_ordered() {
     let call = |n: i64| ExpectedCall::new("f").with_argument("n", [n]);
     let made = Transcript::new()
         .with_call("f", json!({"n": 2}))

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::add_case;
 
-/// Adds rightly for all but some cases, and counts what it is asked.
+/// A subject that adds correctly except in some cases, and counts its questions.
 #[derive(Default)]
 struct Adder {
     asked: AtomicUsize,
@@ -48,7 +48,7 @@ fn open(folder: &tempfile::TempDir) -> Results {
 }
 
 #[tokio::test]
-async fn evaluation_continues_where_it_was_dropped() {
+async fn evaluation_resumes_after_drop() {
     let (folder, mut results) = folder();
     let subject = Adder {
         hangs: vec!["3"],
@@ -67,11 +67,11 @@ async fn evaluation_continues_where_it_was_dropped() {
     let subject = Adder::default();
     let mut results = open(&folder);
     let mut last = (0, 0, 0);
-    let told = |progress: &levity_eval::EvalProgress<'_>| {
-        last = (progress.done, progress.of, progress.passed);
+    let watch = |progress: &levity_eval::EvalProgress<'_>| {
+        last = (progress.done, progress.of, progress.passed)
     };
     Evaluation::new()
-        .run(&subject, &mut results, told)
+        .run(&subject, &mut results, watch)
         .await
         .unwrap();
     assert_eq!(
@@ -86,7 +86,7 @@ async fn evaluation_continues_where_it_was_dropped() {
 }
 
 #[tokio::test]
-async fn evaluation_answers_no_case_that_only_the_folder_has() {
+async fn evaluation_skips_cases_that_were_not_requested() {
     let (folder, results) = folder();
     drop(results);
     let mut results = Results::create(
@@ -96,9 +96,9 @@ async fn evaluation_answers_no_case_that_only_the_folder_has() {
     )
     .unwrap();
     let (subject, mut last) = (Adder::default(), (0, 0));
-    let told = |progress: &levity_eval::EvalProgress<'_>| last = (progress.done, progress.of);
+    let watch = |progress: &levity_eval::EvalProgress<'_>| last = (progress.done, progress.of);
     Evaluation::new()
-        .run(&subject, &mut results, told)
+        .run(&subject, &mut results, watch)
         .await
         .unwrap();
     assert_eq!((subject.asked.load(Ordering::Relaxed), last), (2, (2, 2)));
@@ -107,7 +107,7 @@ async fn evaluation_answers_no_case_that_only_the_folder_has() {
 }
 
 #[tokio::test]
-async fn evaluation_keeps_errors_as_trials_and_repeats_them_only_when_asked() {
+async fn evaluation_repeats_failed_trials_only_on_request() {
     let (folder, mut results) = folder();
     let subject = Adder {
         fails: vec!["2"],
@@ -127,12 +127,12 @@ async fn evaluation_keeps_errors_as_trials_and_repeats_them_only_when_asked() {
         .unwrap();
     assert_eq!(subject.asked.load(Ordering::Relaxed), 0);
     let mut last = (0, 0, 0);
-    let told = |progress: &levity_eval::EvalProgress<'_>| {
-        last = (progress.done, progress.passed, progress.errors);
+    let watch = |progress: &levity_eval::EvalProgress<'_>| {
+        last = (progress.done, progress.passed, progress.errors)
     };
     Evaluation::new()
         .retry_errors()
-        .run(&subject, &mut results, told)
+        .run(&subject, &mut results, watch)
         .await
         .unwrap();
     assert_eq!(
@@ -154,7 +154,7 @@ async fn evaluation_keeps_errors_as_trials_and_repeats_them_only_when_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn evaluation_ends_a_case_that_takes_too_long() {
+async fn evaluation_times_out_slow_case() {
     let (_folder, mut results) = folder();
     let subject = Adder {
         hangs: vec!["1"],
@@ -178,7 +178,7 @@ async fn evaluation_ends_a_case_that_takes_too_long() {
 }
 
 #[tokio::test]
-async fn trials_are_scored_again_without_the_subject() {
+async fn trials_can_be_scored_again_without_subject() {
     let (folder, mut results) = folder();
     Evaluation::new()
         .run(&Adder::default(), &mut results, |_| {})

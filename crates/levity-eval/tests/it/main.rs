@@ -1,4 +1,4 @@
-//! Evaluations as a program meets them.
+//! Tests of evaluations through the public API.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,7 +14,7 @@ mod turns;
 use levity_eval::{Case, Expectation, ExpectedCall, OfferedTool};
 use serde_json::json;
 
-/// A case with a tool `add`, which is to be called with 2 and 5.
+/// Returns a case with a tool `add`, which must be called with 2 and 5.
 fn add_case(id: &str) -> Case {
     let add = OfferedTool::new("add", "Adds two numbers.").with_parameters(json!({
         "type": "object",

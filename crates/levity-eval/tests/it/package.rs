@@ -1,4 +1,4 @@
-//! A package of several turns as `bfcl-eval` is laid out, with tickets and two cases of our own.
+//! A multi-turn package with the layout of `bfcl-eval`, with tickets and two made-up cases.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -87,7 +87,7 @@ def multi_turn_checker(turns, answer, entry, category, model):
     return {'valid': True}
 ";
 
-/// Writes the package, and returns its folder `bfcl_eval/data`.
+/// Writes the package and returns its folder `bfcl_eval/data`.
 pub(crate) fn write(folder: &Path) -> PathBuf {
     let package = folder.join("bfcl_eval");
     let data = package.join("data");
@@ -156,7 +156,7 @@ pub(crate) fn write(folder: &Path) -> PathBuf {
     data
 }
 
-/// True if there is a Python. A test that is skipped says so aloud.
+/// Returns `true` if Python is available; otherwise prints that the test is skipped.
 pub(crate) fn has_python() -> bool {
     let run = Command::new("python3")
         .arg("--version")

@@ -4,7 +4,7 @@ use levity_eval::{
 };
 use serde_json::{Value, json};
 
-/// A report on cases whose subject said `right`, something else, or failed.
+/// Creates a report on cases whose subject answered `right`, another text, or failed.
 fn report(subject: &str, answers: &[(&str, &str)]) -> EvalReport {
     let folder = tempfile::tempdir().unwrap();
     let case = |id: &str| {
@@ -29,7 +29,7 @@ fn report(subject: &str, answers: &[(&str, &str)]) -> EvalReport {
 }
 
 #[test]
-fn report_counts_by_category_and_in_all() {
+fn report_counts_trials_by_category_and_in_total() {
     let report = report(
         "levity",
         &[
@@ -66,7 +66,7 @@ all            4       2    50.0%    15.0-85.0%           1       1         40  
 }
 
 #[test]
-fn junit_names_failures_and_errors_and_escapes_them() {
+fn junit_lists_escaped_failures_and_errors() {
     let report = report(
         "levity",
         &[("a-1", "right"), ("a-2", "wrong"), ("a-3", "fail")],
@@ -84,14 +84,14 @@ fn junit_names_failures_and_errors_and_escapes_them() {
 }
 
 #[test]
-fn comparison_pairs_trials_and_tests_the_difference() {
+fn comparison_pairs_trials_and_computes_p_value() {
     let one: Vec<(String, &str)> = (0..10)
         .map(|n| (format!("a-{n}"), if n < 9 { "right" } else { "wrong" }))
         .collect();
     let two: Vec<(String, &str)> = (0..11)
         .map(|n| (format!("a-{n}"), if n > 8 { "right" } else { "wrong" }))
         .collect();
-    // Each has a case that the other does not have.
+    // Each subject has a case that the other does not have.
     let one: Vec<(String, &str)> = one
         .into_iter()
         .chain([("b-1".to_owned(), "right")])

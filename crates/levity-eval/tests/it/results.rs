@@ -20,7 +20,7 @@ fn trial(id: &str) -> Trial {
 }
 
 #[test]
-fn results_drop_a_line_that_a_kill_cut_short() {
+fn results_drop_incomplete_last_line() {
     let folder = tempfile::tempdir().unwrap();
     let cases = [add_case("1"), add_case("2")];
     let mut results = Results::create(folder.path(), &header(), &cases).unwrap();
@@ -50,7 +50,7 @@ fn results_drop_a_line_that_a_kill_cut_short() {
 }
 
 #[test]
-fn results_refuse_a_damaged_line_in_the_middle() {
+fn damaged_line_in_results_returns_error() {
     let folder = tempfile::tempdir().unwrap();
     drop(Results::create(folder.path(), &header(), &[add_case("1")]).unwrap());
     fs::write(folder.path().join("trials.jsonl"), "oops\n").unwrap();
@@ -59,7 +59,7 @@ fn results_refuse_a_damaged_line_in_the_middle() {
 }
 
 #[test]
-fn results_of_another_evaluation_are_refused() {
+fn results_of_other_evaluation_return_error() {
     let folder = tempfile::tempdir().unwrap();
     drop(Results::create(folder.path(), &header(), &[add_case("1")]).unwrap());
     let refused = |header: &Header, id: &str, prompt: &str| {
@@ -72,7 +72,7 @@ fn results_of_another_evaluation_are_refused() {
     let other = Header::new("own", "levity").with_setting("model", "another");
     let error = refused(&other, "1", "What is 2 + 5?");
     assert!(
-        error.contains("`model` is \"scripted\" there and \"another\" here"),
+        error.contains("`model` is \"scripted\" in the folder and \"another\" now"),
         "{error}"
     );
     assert!(
@@ -82,13 +82,13 @@ fn results_of_another_evaluation_are_refused() {
     let twice =
         Results::create(folder.path(), &header(), &[add_case("2"), add_case("2")]).unwrap_err();
     assert!(twice.to_string().contains("two cases"), "{twice}");
-    // More cases of the same suite are welcome.
+    // More cases of the same suite are accepted.
     let results = Results::create(folder.path(), &header(), &[add_case("2")]).unwrap();
     assert_eq!(results.cases().len(), 2);
 }
 
 #[test]
-fn results_are_written_by_one_process_at_a_time() {
+fn results_reject_second_writer() {
     let folder = tempfile::tempdir().unwrap();
     let first = Results::create(folder.path(), &header(), &[add_case("1")]).unwrap();
     let error = Results::create(folder.path(), &header(), &[]).unwrap_err();
@@ -100,7 +100,7 @@ fn results_are_written_by_one_process_at_a_time() {
 }
 
 #[test]
-fn scores_are_current_until_a_trial_is_added() {
+fn scores_are_outdated_after_new_trial() {
     let folder = tempfile::tempdir().unwrap();
     let mut results =
         Results::create(folder.path(), &header(), &[add_case("1"), add_case("2")]).unwrap();
@@ -113,10 +113,10 @@ fn scores_are_current_until_a_trial_is_added() {
     assert_eq!(results.scores().unwrap(), None);
 }
 
-/// A folder from elsewhere has links in the places of files that are written.
+/// An untrusted folder may contain links in place of the files that are written.
 #[cfg(unix)]
 #[tokio::test]
-async fn links_among_results_are_not_written_through() {
+async fn links_in_results_folder_are_not_followed() {
     let outside = tempfile::tempdir().unwrap();
     let victim = outside.path().join("victim");
     let names = [

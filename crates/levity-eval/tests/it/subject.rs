@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::add_case;
 
 #[tokio::test]
-async fn agent_subject_stops_after_the_first_turn_that_reaches_a_tool() {
+async fn agent_subject_stops_after_first_turn_with_tool_call() {
     // A second reply would be an error of the script.
     let model = ScriptedModel::new().call("add", json!({"a": 2, "b": 5}));
     let transcript = AgentSubject::new("levity", model)
@@ -34,8 +34,8 @@ async fn agent_subject_stops_after_the_first_turn_that_reaches_a_tool() {
 }
 
 #[tokio::test]
-async fn agent_subject_stops_also_where_a_note_follows_the_result() {
-    // The second turn is the last one, and the loop announces it behind the result.
+async fn agent_subject_stops_even_if_note_follows_result() {
+    // The second turn is the last one, and the loop announces it after the result.
     let model = ScriptedModel::new().call("add", json!({"a": 2, "b": 5}));
     let subject = AgentSubject::new("levity", model).configure(|agent| agent.max_turns(2));
     let transcript = subject.answer(&add_case("1")).await;
@@ -62,7 +62,7 @@ async fn agent_subject_lets_the_model_correct_arguments() {
 #[tokio::test]
 async fn agent_subject_keeps_text_usage_and_run() {
     let runtime = Runtime::new().with_journal(MemoryJournal::new());
-    let kept = runtime.clone();
+    let runtime_handle = runtime.clone();
     let model = ScriptedModel::new().reply("Seven.");
     let subject =
         AgentSubject::new("levity", model).configure(move |agent| agent.runtime(runtime.clone()));
@@ -73,11 +73,17 @@ async fn agent_subject_keeps_text_usage_and_run() {
     );
     assert_ne!(transcript.usage, Usage::default());
     let run = transcript.run.unwrap();
-    assert!(kept.journal().open(&run.as_str().into()).await.is_ok());
+    assert!(
+        runtime_handle
+            .journal()
+            .open(&run.as_str().into())
+            .await
+            .is_ok()
+    );
 }
 
 #[tokio::test]
-async fn agent_subject_turns_failures_into_errors_with_what_was_reached() {
+async fn agent_subject_reports_error_with_partial_answer() {
     let model = ScriptedModel::new()
         .call("add", json!({"a": "two"}))
         .fail(ModelErrorKind::Overloaded);
@@ -103,14 +109,14 @@ async fn agent_subject_sends_system_history_and_options() {
         options.temperature = Some(0.0);
         agent.instructions("Replaced by the case.").options(options)
     });
-    let said = [
+    let messages = [
         (Role::System, "Be brief."),
         (Role::User, "I like blue."),
         (Role::Assistant, "Noted."),
         (Role::User, "What do I like?"),
     ];
     let case = Case::new("1", "", Expectation::contains("Blue"))
-        .with_messages(said.map(|(role, text)| CaseMessage::new(role, text)));
+        .with_messages(messages.map(|(role, text)| CaseMessage::new(role, text)));
     assert_eq!(subject.answer(&case).await.text, "Blue.");
     let request = script.requests().remove(0);
     assert_eq!(request.system.as_deref(), Some("Be brief."));
@@ -158,7 +164,7 @@ mod command {
     }
 
     #[tokio::test]
-    async fn command_subject_answers_many_cases_by_one_process() {
+    async fn command_subject_answers_many_cases_in_one_process() {
         let subject = sh(r#"while read question; do n=$((n+1)); echo "{\"text\": \"$n\"}"; done"#);
         let mut texts = Vec::new();
         for id in ["1", "2", "3"] {
@@ -168,7 +174,7 @@ mod command {
     }
 
     #[tokio::test]
-    async fn command_subject_is_started_again_after_it_ended() {
+    async fn command_subject_restarts_after_exit() {
         let subject =
             sh(r#"read question; echo '{"calls": [{"name": "add", "arguments": {"a": 2}}]}'"#);
         for id in ["1", "2", "3"] {
@@ -181,7 +187,7 @@ mod command {
     }
 
     #[tokio::test]
-    async fn command_subject_gets_the_question_and_not_the_answer() {
+    async fn command_subject_receives_question_without_expectation() {
         let folder = tempfile::tempdir().unwrap();
         let seen = folder.path().join("seen");
         let subject = sh(&format!(
@@ -199,16 +205,19 @@ mod command {
     }
 
     #[tokio::test]
-    async fn command_subject_reports_what_went_wrong() {
+    async fn command_subject_reports_program_errors() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("subject.log");
         for (subject, reason) in [
             (sh("exit 3"), "exit status: 3"),
-            (sh("read question; echo no json"), "no transcript"),
+            (
+                sh("read question; echo no json"),
+                "did not write a transcript",
+            ),
             (sh("read question; echo; sleep 0"), "without an answer"),
             (
                 CommandSubject::new("none", "/nowhere/at/all"),
-                "cannot be started",
+                "cannot start",
             ),
             (
                 sh("read question; echo oops >&2; exit 1").log(&log),

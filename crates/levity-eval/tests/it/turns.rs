@@ -1,4 +1,4 @@
-//! Cases of several turns, with tools that run.
+//! Tests of cases with several turns and running tools.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +17,8 @@ fn user(text: &str) -> CaseMessage {
     CaseMessage::new(Role::User, text)
 }
 
-/// A case of two turns with a tool that counts its calls, and one that only the second turn offers.
+/// Returns a case with two turns, a tool that counts its calls, and a tool only for the second
+/// turn.
 fn counting_case() -> Case {
     let later =
         CaseTurn::new([user("Again.")]).with_tool(OfferedTool::new("reset", "Begins again."));
@@ -28,7 +29,7 @@ fn counting_case() -> Case {
 }
 
 #[test]
-fn cases_and_transcripts_without_turns_are_written_and_read_as_before() {
+fn cases_without_turns_keep_their_format() {
     let case = add_case("1");
     let written = serde_json::to_value(&case).unwrap();
     let keys: Vec<_> = written.as_object().unwrap().keys().cloned().collect();
@@ -50,7 +51,7 @@ fn cases_and_transcripts_without_turns_are_written_and_read_as_before() {
 }
 
 #[test]
-fn question_of_a_turn_has_its_messages_and_all_tools_so_far() {
+fn question_of_turn_has_messages_and_tools_up_to_then() {
     let case = counting_case();
     let read: Case = serde_json::from_value(json!(case)).unwrap();
     assert_eq!(read, case);
@@ -77,7 +78,7 @@ fn question_of_a_turn_has_its_messages_and_all_tools_so_far() {
 }
 
 #[test]
-fn bfcl_cases_of_several_turns_have_state_and_held_back_functions() {
+fn bfcl_multi_turn_cases_have_state_and_withheld_functions() {
     let folder = tempfile::tempdir().unwrap();
     let data = package::write(folder.path());
     let cases = bfcl::cases(
@@ -125,22 +126,22 @@ fn bfcl_cases_of_several_turns_have_state_and_held_back_functions() {
 }
 
 #[test]
-fn bfcl_problems_of_several_turns_name_the_case() {
+fn bfcl_multi_turn_error_names_case() {
     let row = json!({"id": "multi_turn_base_0", "involved_classes": ["TicketAPI"], "question": [[{"role": "user", "content": "?"}]]});
     for (change, problem) in [
         (
             json!({"involved_classes": ["WebSearchAPI"]}),
-            "`WebSearchAPI`, which is not known",
+            "the unknown class `WebSearchAPI`",
         ),
-        (json!({"question": []}), "another number of turns"),
+        (json!({"question": []}), "a different number of turns"),
         (json!({"question": [[]]}), "a turn without a message"),
         (
             json!({"missed_function": {"0": ["fly"]}}),
-            "holds back `fly`",
+            "withholds `fly`",
         ),
         (
             json!({"missed_function": {"7": ["wait"]}}),
-            "a turn that it has not",
+            "a turn that does not exist",
         ),
         (
             json!({"involved_classes": ["TicketAPI", "TicketAPI"]}),
@@ -182,7 +183,7 @@ mod tools {
 
     use super::{counting_case, user};
 
-    /// Counts on from the start that the case names.
+    /// Counts from the start value of the case.
     const COUNT: &str = r#"read -r first; n=${first#*start\":}; n=${n%%\}*}; echo '{"ready": true}'
         while read -r call; do
             case "$call" in *reset*) n=0;; *) n=$((n+1));; esac
@@ -194,7 +195,7 @@ mod tools {
     }
 
     #[tokio::test]
-    async fn session_keeps_state_and_notes_calls_in_order() {
+    async fn session_preserves_state_and_records_calls() {
         let session = host(COUNT).open(&counting_case()).await.unwrap();
         for expected in ["4", "5"] {
             let reply = session.call("count", json!({})).await.unwrap();
@@ -202,7 +203,7 @@ mod tools {
         }
         for (name, arguments, problem) in [
             ("steal", json!({}), "have no `steal`"),
-            ("count", json!([1]), "`count` got something else"),
+            ("count", json!([1]), "`count` got another value"),
         ] {
             let error = session.call(name, arguments).await.unwrap_err().to_string();
             assert!(error.contains(problem), "{error}");
@@ -228,7 +229,7 @@ mod tools {
     }
 
     #[tokio::test]
-    async fn host_that_misbehaves_is_an_error_that_says_why() {
+    async fn misbehaving_host_returns_error_with_reason() {
         for (script, problem) in [
             ("exit 3", "ended without an answer (exit status: 3)"),
             (
@@ -271,7 +272,7 @@ mod tools {
     }
 
     #[tokio::test]
-    async fn call_that_gets_no_answer_ends_the_session_for_good() {
+    async fn unanswered_call_ends_session() {
         for (script, problem) in [
             (
                 "read -r first; echo '{\"ready\": true}'; read -r call; exit 4",
@@ -291,7 +292,7 @@ mod tools {
                 "no result",
             ),
         ] {
-            // The start has the same time, and is not to take too long on a busy machine.
+            // The start has the same time limit, and must not time out on a busy machine.
             let timeout = Duration::from_secs(if script.contains("sleep") { 3 } else { 60 });
             let host = host(script).timeout(timeout);
             let session = host.open(&counting_case()).await.unwrap();
@@ -309,7 +310,7 @@ mod tools {
     }
 
     #[tokio::test]
-    async fn call_that_is_dropped_halfway_ends_the_session() {
+    async fn dropped_call_ends_session() {
         let session = host("read -r first; echo '{\"ready\": true}'; read -r call; cat >/dev/null")
             .open(&counting_case())
             .await
@@ -327,7 +328,7 @@ mod tools {
     }
 
     #[tokio::test]
-    async fn agent_subject_continues_its_conversation_on_tools_that_run() {
+    async fn agent_subject_continues_conversation_with_running_tools() {
         let model = ScriptedModel::new()
             .call("count", json!({}))
             .call("count", json!({}))
@@ -377,18 +378,19 @@ mod tools {
             ("count", "count reset"),
             "a held-back tool comes at its turn"
         );
-        let said = requests[3].history.messages();
-        assert_eq!(said[0].text(), "Count.");
+        let messages = requests[3].history.messages();
+        assert_eq!(messages[0].text(), "Count.");
         assert!(
-            said.iter()
+            messages
+                .iter()
                 .any(|message| message.results().any(|result| result.text() == "5"))
         );
-        assert_eq!(said.last().unwrap().text(), "Again.");
+        assert_eq!(messages.last().unwrap().text(), "Again.");
         assert_eq!(transcript.messages.len(), 10);
     }
 
     #[tokio::test]
-    async fn agent_subject_gives_failed_calls_to_the_model_and_keeps_them() {
+    async fn agent_subject_returns_failed_calls_to_model() {
         let mut case = counting_case();
         case.environment = Some(json!({"start": 8}));
         let model = ScriptedModel::new()
@@ -414,7 +416,7 @@ mod tools {
     }
 
     #[tokio::test]
-    async fn agent_subject_stops_asking_when_the_tools_end() {
+    async fn agent_subject_stops_when_tools_end() {
         // A second reply would be an error of the script.
         let model = ScriptedModel::new().call("count", json!({}));
         let host = host("read -r first; echo '{\"ready\": true}'; read -r call; exit 4");
@@ -438,7 +440,7 @@ mod tools {
     }
 
     #[tokio::test]
-    async fn subjects_say_what_a_conversation_lacks() {
+    async fn subject_reports_missing_environment_or_tool_host() {
         let talk = Case::new("2", "Hello.", Expectation::contains("Bye"))
             .with_turn(levity_eval::CaseTurn::new([user("Goodbye.")]));
         let model = ScriptedModel::new().reply("Hello!").reply("Bye!");
@@ -467,8 +469,8 @@ mod tools {
     }
 
     #[tokio::test]
-    async fn command_subject_asks_for_calls_and_answers_each_turn() {
-        // One call in the first turn, one in the second, by the number of the turn in the question.
+    async fn command_subject_requests_calls_and_answers_each_turn() {
+        // The program makes one call in each turn, by the number of the turn in the question.
         let script = r#"while read -r question; do
             case "$question" in *'"turn":1'*) name=count;; *) name=reset;; esac
             echo "{\"call\": {\"name\": \"$name\", \"arguments\": {}}}"; read -r result
@@ -497,7 +499,7 @@ mod tools {
     }
 
     #[tokio::test]
-    async fn command_subject_that_breaks_the_protocol_fails_its_trial() {
+    async fn command_subject_protocol_error_fails_trial() {
         for (script, problem) in [
             (
                 r#"echo '{"calls": [{"name": "count", "arguments": {}}]}'; cat"#,
@@ -527,8 +529,8 @@ mod tools {
             let error = subject.answer(&counting_case()).await.error.unwrap();
             assert!(error.contains(problem), "{error}");
         }
-        // A tool that comes later, and arguments that are none, are failed calls like those of a
-        // model.
+        // A tool that is offered later and arguments that are not an object are failed calls, as
+        // for a model.
         let script = r#"ask() { echo "$1"; read -r result; said="$said $(echo "$result" | tr -d '{}"')"; }
             while read -r q; do said=
                 ask '{"call": {"name": "reset", "arguments": {}}}'; ask '{"call": {"name": "count", "arguments": 1}}'
@@ -539,21 +541,19 @@ mod tools {
         let transcript = subject.answer(&counting_case()).await;
         assert_eq!(transcript.error, None);
         assert!(
-            transcript.turns[0]
-                .text
-                .contains("there is no tool `reset`"),
+            transcript.turns[0].text.contains("unknown tool `reset`"),
             "{}",
             transcript.turns[0].text
         );
         assert!(
             transcript.turns[1].text.contains("result:0")
-                && transcript.turns[1].text.contains("no object")
+                && transcript.turns[1].text.contains("not an object")
         );
     }
 }
 
 #[tokio::test]
-async fn bfcl_tools_run_the_methods_that_are_offered_and_no_others() {
+async fn bfcl_tools_run_only_offered_methods() {
     if !package::has_python() {
         println!("SKIPPED: there is no python3");
         return;
@@ -628,7 +628,7 @@ async fn bfcl_tools_run_the_methods_that_are_offered_and_no_others() {
 }
 
 #[tokio::test]
-async fn bfcl_judge_scores_the_state_after_each_turn() {
+async fn bfcl_judge_scores_state_after_each_turn() {
     if !package::has_python() {
         println!("SKIPPED: there is no python3");
         return;
@@ -661,7 +661,7 @@ async fn bfcl_judge_scores_the_state_after_each_turn() {
             vec![vec![open("rain")], vec![], vec![]],
             "3 of 4 turns were answered",
         ),
-        // What the trials before it did is forgotten.
+        // The state of earlier trials is forgotten.
         (
             0,
             vec![vec![open("rain")], vec![], vec![clear()], vec![]],
@@ -686,7 +686,7 @@ async fn bfcl_judge_scores_the_state_after_each_turn() {
         (
             1,
             vec![vec![TrialCall::new("open_ticket", json!("f(x)"))]],
-            "are no object",
+            "are not an object",
         ),
         (
             1,
@@ -740,7 +740,7 @@ async fn bfcl_judge_scores_the_state_after_each_turn() {
 }
 
 #[tokio::test]
-async fn bfcl_judge_runs_no_possible_answer_that_is_more_than_a_call() {
+async fn bfcl_judge_rejects_answer_that_is_not_plain_call() {
     if !package::has_python() {
         println!("SKIPPED: there is no python3");
         return;
@@ -782,7 +782,7 @@ async fn bfcl_judge_runs_no_possible_answer_that_is_more_than_a_call() {
 }
 
 #[tokio::test]
-async fn bfcl_judge_runs_no_id_of_a_case() {
+async fn bfcl_judge_does_not_evaluate_case_id() {
     if !package::has_python() {
         println!("SKIPPED: there is no python3");
         return;
@@ -821,7 +821,7 @@ async fn bfcl_judge_runs_no_id_of_a_case() {
 }
 
 #[tokio::test]
-async fn evaluation_of_several_turns_is_judged_from_its_folder() {
+async fn multi_turn_evaluation_is_judged_from_folder() {
     if !package::has_python() {
         println!("SKIPPED: there is no python3");
         return;
@@ -872,8 +872,7 @@ async fn evaluation_of_several_turns_is_judged_from_its_folder() {
     assert_eq!(passed, [true, false], "{scores:?}");
 }
 
-/// Writes the possible answers of a case as JSON: the calls of each turn, with the names of all
-/// arguments.
+/// Prints the possible answers of a case as JSON: the calls of each turn, with named arguments.
 const ANSWERS: &str = r#"
 import ast, importlib, inspect, json, sys
 sys.path.insert(0, sys.argv[1])
@@ -891,11 +890,11 @@ for line in sys.stdin:
     print(json.dumps([[parsed(text, classes) for text in turn] for turn in case["source"]["answer"]]))
 "#;
 
-/// The possible answers of the package itself, by an agent on the simulators to the checker: set
-/// `LEVITY_TEST_BFCL` to a folder that has it, unpacked, with `mpmath` beside it.
-/// `LEVITY_TEST_BFCL_ALL` takes all cases in place of some.
+/// Runs the possible answers of the real package on its simulators and checker. Set
+/// `LEVITY_TEST_BFCL` to a folder that contains it, unpacked, with `mpmath` next to it.
+/// `LEVITY_TEST_BFCL_ALL` runs all cases instead of some.
 #[tokio::test]
-async fn possible_answers_of_the_package_pass_its_checker_after_a_run_on_its_simulators() {
+async fn package_answers_pass_checker_on_simulators() {
     let Some(package) = std::env::var_os("LEVITY_TEST_BFCL") else {
         println!("SKIPPED: LEVITY_TEST_BFCL names no folder with bfcl_eval");
         return;
@@ -977,8 +976,7 @@ async fn possible_answers_of_the_package_pass_its_checker_after_a_run_on_its_sim
         scores.scores.len() - failed.len(),
         scores.scores.len()
     );
-    // An answer of the package calls a function that is held back, and four give a text for a
-    // number.
+    // One answer of the package calls a withheld function, and four pass a text for a number.
     assert!(
         failed.len() <= 5 && failed.iter().all(|score| rejected.contains(&&score.case)),
         "{failed:#?}"
