@@ -31,7 +31,7 @@ async fn write_creates_or_replaces_file_and_reports_change() {
 
 #[tokio::test]
 async fn failed_write_reports_no_change() {
-    let fixture = Fixture::holding(&[("dir/a", "x")]);
+    let fixture = Fixture::with_files(&[("dir/a", "x")]);
     fixture
         .error("write_file", json!({"path": "dir", "content": "x"}))
         .await;
