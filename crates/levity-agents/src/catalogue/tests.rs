@@ -19,7 +19,9 @@ const TEN: [&str; 10] = [
 fn built_in_config_defines_ten_agents() {
     let patches = read::patches(node::yaml(defaults::CONFIG).unwrap(), None).unwrap();
     let prompt = |path: &str| defaults::prompt(path).ok_or_else(|| path.to_owned());
-    let all = Catalogue::empty().patched(patches, None, &prompt).unwrap();
+    let all = Catalogue::empty()
+        .with_patches(patches, None, &prompt)
+        .unwrap();
     assert_eq!(all, Catalogue::defaults());
     assert_eq!(
         all.entries().map(|entry| &*entry.name).collect::<Vec<_>>(),

@@ -15,7 +15,7 @@ impl PythonMachine {
         let (Some(run), Some(call)) = (self.state.run.clone(), self.call(at)) else {
             return;
         };
-        self.want(
+        self.request_effect(
             Waiting::Decision(at),
             |effect| Effect::Ask(Ask::new(run, effect, call, reason)),
             step,
@@ -44,7 +44,7 @@ impl PythonMachine {
                 return self.answered(at, Answer::Error(message), step);
             }
         }
-        self.want(
+        self.request_effect(
             Waiting::Tool(at),
             |_| Effect::Tool(ToolRun::approved(call)),
             step,
